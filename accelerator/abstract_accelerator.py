@@ -1,0 +1,545 @@
+"""The contract: what a program may ask of whatever accelerator the machine has.
+
+Names, parameters and meaning are those of ``DeepSpeedAccelerator`` in deepspeed 0.19.8; the section at the end holds
+what ports need and that class lacks, each with a default body, so that accelerators written before it keep working.
+A device that has no such feature raises ``UnsupportedError`` (a ``NotImplementedError``), and ``supports(member)``
+answers beforehand. An implementation overrides every abstract member; ``TorchAccelerator`` does so for any device that
+torch serves as ``torch.<name>``.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from .errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, MutableMapping, Sequence
+    from contextlib import AbstractContextManager
+    from types import ModuleType
+
+    import torch
+
+    from .typed_tensor import TypedTensor
+
+__all__ = ["DeepSpeedAccelerator"]
+
+
+class DeepSpeedAccelerator(abc.ABC):
+    """One accelerator kind of this machine, and all that a program needs of it.
+
+    A ``device_index`` that is None means the current device; sizes are in bytes.
+    """
+
+    supports_nvtx_domain: bool = False
+    """Whether ``range_push`` and ``range_pop`` use their ``domain``."""
+
+    _torch_pins_host_memory: bool = True
+
+    def __init__(self) -> None:
+        self._name: str = ""
+        self._communication_backend_name: str | None = None
+        self._compile_backend: str = "inductor"
+
+    # How the device behaves
+
+    @abc.abstractmethod
+    def is_synchronized_device(self) -> bool:
+        """Return whether work is finished when the call that started it returns."""
+
+    @abc.abstractmethod
+    def use_host_timers(self) -> bool:
+        """Return whether the host's clock times the device's work correctly."""
+
+    @abc.abstractmethod
+    def resolves_data_dependency(self) -> bool:
+        """Return whether the device orders dependent work by itself, without streams and events."""
+
+    @abc.abstractmethod
+    def handles_memory_backpressure(self) -> bool:
+        """Return whether the device blocks by itself when work queued outgrows its memory."""
+
+    # Devices
+
+    @abc.abstractmethod
+    def device_name(self, device_index: int | None = None) -> str:
+        """Return the name to give to torch.
+
+        Args:
+            device_index: the device's index; None gives the name of the kind.
+
+        Returns:
+            ``"cuda"`` or ``"cuda:1"``; on CPU always ``"cpu"``.
+        """
+
+    @abc.abstractmethod
+    def device(self, device_index: int | None = None) -> torch.device:
+        """Return the ``torch.device`` of an index; without one, of the kind."""
+
+    @abc.abstractmethod
+    def set_device(self, device_index: int) -> None:
+        """Make a device current."""
+
+    @abc.abstractmethod
+    def current_device(self) -> int:
+        """Return the index of the current device, always an int."""
+
+    @abc.abstractmethod
+    def current_device_name(self) -> str:
+        """Return the name of the current device, with its index where the kind has indices."""
+
+    @abc.abstractmethod
+    def device_count(self) -> int:
+        """Return how many devices this process can use."""
+
+    @abc.abstractmethod
+    def synchronize(self, device_index: int | None = None) -> None:
+        """Wait until all work queued on a device is done."""
+
+    # Random numbers
+
+    @abc.abstractmethod
+    def random(self) -> ModuleType:
+        """Return the module ``torch.random``."""
+
+    @abc.abstractmethod
+    def set_rng_state(self, new_state: torch.Tensor, device_index: int | None = None) -> None:
+        """Set a device's generator to a state got from :meth:`get_rng_state` (a uint8 CPU tensor)."""
+
+    @abc.abstractmethod
+    def get_rng_state(self, device_index: int | None = None) -> torch.Tensor:
+        """Return the state of a device's generator as a uint8 CPU tensor."""
+
+    @abc.abstractmethod
+    def manual_seed(self, seed: int) -> Any:
+        """Seed the current device's generator."""
+
+    @abc.abstractmethod
+    def manual_seed_all(self, seed: int) -> Any:
+        """Seed the generators of all devices."""
+
+    @abc.abstractmethod
+    def initial_seed(self) -> int:
+        """Return the seed that the current device's generator was last given."""
+
+    @abc.abstractmethod
+    def default_generator(self, device_index: int) -> torch.Generator:
+        """Return a device's default generator."""
+
+    # Streams and events
+
+    @property
+    @abc.abstractmethod
+    def Stream(self) -> Any:
+        """The device's stream class."""
+
+    @abc.abstractmethod
+    def stream(self, stream: Any) -> AbstractContextManager[Any]:
+        """Return a context manager inside which ``stream`` is current; None changes nothing."""
+
+    @abc.abstractmethod
+    def current_stream(self, device_index: int | None = None) -> Any:
+        """Return a device's current stream."""
+
+    @abc.abstractmethod
+    def default_stream(self, device_index: int | None = None) -> Any:
+        """Return a device's default stream."""
+
+    @property
+    @abc.abstractmethod
+    def Event(self) -> Any:
+        """The device's event class; ``Event(enable_timing=True)`` measures time in milliseconds."""
+
+    # Memory
+
+    @abc.abstractmethod
+    def empty_cache(self) -> None:
+        """Return cached, unused memory to the device."""
+
+    @abc.abstractmethod
+    def memory_allocated(self, device_index: int | None = None) -> int:
+        """Return the bytes that tensors occupy; on CPU, what this process occupies."""
+
+    @abc.abstractmethod
+    def max_memory_allocated(self, device_index: int | None = None) -> int:
+        """Return the peak of :meth:`memory_allocated` since the last reset, in bytes."""
+
+    @abc.abstractmethod
+    def reset_max_memory_allocated(self, device_index: int | None = None) -> None:
+        """Start a new measurement of :meth:`max_memory_allocated`."""
+
+    @abc.abstractmethod
+    def memory_cached(self, device_index: int | None = None) -> int:
+        """Return what :meth:`memory_reserved` returns (the older name)."""
+
+    @abc.abstractmethod
+    def max_memory_cached(self, device_index: int | None = None) -> int:
+        """Return what :meth:`max_memory_reserved` returns (the older name)."""
+
+    @abc.abstractmethod
+    def reset_max_memory_cached(self, device_index: int | None = None) -> None:
+        """Start a new measurement of :meth:`max_memory_cached`."""
+
+    @abc.abstractmethod
+    def memory_stats(self, device_index: int | None = None) -> dict[str, Any]:
+        """Return the allocator's statistics, with at least ``allocated_bytes.all.current`` and ``.peak``."""
+
+    @abc.abstractmethod
+    def reset_peak_memory_stats(self, device_index: int | None = None) -> None:
+        """Start a new measurement of every peak in :meth:`memory_stats`."""
+
+    @abc.abstractmethod
+    def memory_reserved(self, device_index: int | None = None) -> int:
+        """Return the bytes that the caching allocator holds."""
+
+    @abc.abstractmethod
+    def max_memory_reserved(self, device_index: int | None = None) -> int:
+        """Return the peak of :meth:`memory_reserved` since the last reset, in bytes."""
+
+    @abc.abstractmethod
+    def total_memory(self, device_index: int | None = None) -> int:
+        """Return the bytes of memory the device has (on CPU: that this process may use)."""
+
+    @abc.abstractmethod
+    def available_memory(self, device_index: int | None = None) -> int:
+        """Return the bytes of memory that are free."""
+
+    # Data types
+
+    @abc.abstractmethod
+    def is_bf16_supported(self) -> bool:
+        """Return whether the device computes in bfloat16."""
+
+    @abc.abstractmethod
+    def is_fp16_supported(self) -> bool:
+        """Return whether the device computes in float16."""
+
+    def is_fp64_supported(self) -> bool:
+        """Return whether the device computes in float64; all but a few do."""
+        return True
+
+    @abc.abstractmethod
+    def supported_dtypes(self) -> list[torch.dtype]:
+        """Return the dtypes to train in: float32, and the half precisions that the device supports."""
+
+    # Miscellaneous
+
+    @abc.abstractmethod
+    def is_available(self) -> bool:
+        """Return whether the device can be used now."""
+
+    @abc.abstractmethod
+    def range_push(self, msg: str, domain: str | None = None, category: str | None = None) -> Any:
+        """Open a named range in the device's profiler."""
+
+    @abc.abstractmethod
+    def range_pop(self, domain: str | None = None) -> Any:
+        """Close the range that was opened last in this thread."""
+
+    @abc.abstractmethod
+    def lazy_call(self, callback: Callable[[], Any]) -> Any:
+        """Run a callback once the device is initialised: now, or when it becomes so."""
+
+    @abc.abstractmethod
+    def communication_backend_name(self) -> str:
+        """Return the name to give to ``torch.distributed.init_process_group``."""
+
+    def communication_backend_version(self) -> Any:
+        """Return the version of the communication library.
+
+        Raises:
+            UnsupportedError: when the device's library does not tell its version.
+        """
+        member = "communication_backend_version"
+        raise UnsupportedError(member, self._name, "communication library that tells its version")
+
+    @abc.abstractmethod
+    def is_triton_supported(self) -> bool:
+        """Return whether Triton kernels run on the device."""
+
+    def prefer_triton_grouped_mm(self) -> bool:
+        """Return whether a Triton grouped matrix product is faster here than ``torch._grouped_mm``."""
+        return False
+
+    # Graphs
+
+    def is_current_stream_capturing(self) -> bool:
+        """Return whether the current stream is being captured into a graph."""
+        return False
+
+    @abc.abstractmethod
+    def create_graph(self) -> Any:
+        """Return a new, empty graph."""
+
+    @abc.abstractmethod
+    def capture_to_graph(self, graph: Any, pool: Any = None, stream: Any = None) -> AbstractContextManager[Any]:
+        """Return a context manager that captures the work inside it.
+
+        Args:
+            graph: from :meth:`create_graph`.
+            pool: the memory pool to capture with; None makes one.
+            stream: the stream to capture on; None takes a side stream.
+        """
+
+    @abc.abstractmethod
+    def replay_graph(self, graph: Any) -> None:
+        """Run a captured graph again."""
+
+    # Typed tensors
+
+    @property
+    @abc.abstractmethod
+    def BFloat16Tensor(self) -> Any:
+        """The bfloat16 tensor type on this device, constructing as ``torch.BFloat16Tensor`` does."""
+
+    @property
+    @abc.abstractmethod
+    def ByteTensor(self) -> Any:
+        """The uint8 tensor type on this device, constructing as ``torch.ByteTensor`` does."""
+
+    @property
+    @abc.abstractmethod
+    def DoubleTensor(self) -> Any:
+        """The float64 tensor type on this device, constructing as ``torch.DoubleTensor`` does."""
+
+    @property
+    @abc.abstractmethod
+    def FloatTensor(self) -> Any:
+        """The float32 tensor type on this device, constructing as ``torch.FloatTensor`` does."""
+
+    @property
+    @abc.abstractmethod
+    def HalfTensor(self) -> Any:
+        """The float16 tensor type on this device, constructing as ``torch.HalfTensor`` does."""
+
+    @property
+    @abc.abstractmethod
+    def IntTensor(self) -> Any:
+        """The int32 tensor type on this device, constructing as ``torch.IntTensor`` does."""
+
+    @property
+    @abc.abstractmethod
+    def LongTensor(self) -> Any:
+        """The int64 tensor type on this device, constructing as ``torch.LongTensor`` does."""
+
+    # Page-locked host memory. A device that pins in another way overrides the three hooks.
+
+    def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.pin_memory()
+
+    def _torch_empty_pinned(self, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        return tensor.new_empty(shape, pin_memory=True)
+
+    def _torch_is_pinned(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_pinned()
+
+    def pin_memory(self, tensor: torch.Tensor, make_copy: bool = True, match_shape: bool = True) -> torch.Tensor:
+        """Return a page-locked tensor, from which copies to the device are fast and asynchronous.
+
+        Args:
+            tensor: a CPU tensor.
+            make_copy: copy the values; otherwise ``tensor`` is a template and the result is uninitialised.
+            match_shape: without a copy, take the tensor's shape; otherwise one dimension of as many elements.
+
+        Returns:
+            The pinned tensor. Where the device is the CPU, nothing needs pinning and a copy is ``tensor`` itself.
+        """
+        if make_copy:
+            return self._torch_pin_memory(tensor)
+        shape = tuple(tensor.shape) if match_shape else (tensor.numel(),)
+        return self._torch_empty_pinned(tensor, shape)
+
+    def pin_empty(self, *size: Any, dtype: torch.dtype, device: torch.device | str = "cpu") -> torch.Tensor:
+        """Return an uninitialised page-locked tensor.
+
+        Args:
+            *size: the sizes, or one sequence of them.
+            dtype: the element type.
+            device: must be the CPU.
+
+        Raises:
+            ValueError: when ``device`` is not the CPU.
+        """
+        import torch
+
+        _require_host(device)
+        shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], tuple | list) else size
+        return self._torch_empty_pinned(torch.empty(0, dtype=dtype), shape)
+
+    def pin_empty_like(
+        self, tensor: torch.Tensor, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+    ) -> torch.Tensor:
+        """Return an uninitialised page-locked tensor of another's shape, and dtype where none is given.
+
+        Raises:
+            ValueError: when ``device`` is not the CPU.
+        """
+        return self.pin_empty(tuple(tensor.shape), dtype=dtype or tensor.dtype, device=device)
+
+    def is_pinned(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor lies in page-locked memory."""
+        return self._torch_is_pinned(tensor)
+
+    def unpin_memory(self, tensor: torch.Tensor) -> None:
+        """Release a pinned tensor's page lock early; torch's own pinned memory is released with the tensor."""
+        return None
+
+    def register_host_memory(self, address: int, num_bytes: int) -> bool:
+        """Page-lock host memory that someone else allocated.
+
+        Args:
+            address: where it begins.
+            num_bytes: how long it is.
+
+        Returns:
+            Whether the device's runtime registered it; False where devices of this kind need no registration.
+        """
+        return False
+
+    def unregister_host_memory(self, address: int) -> None:
+        """Undo :meth:`register_host_memory`."""
+        return None
+
+    def pin_memory_alignment(self) -> int:
+        """Return the alignment in bytes that :meth:`register_host_memory` requires; 1 means none."""
+        return 1
+
+    @abc.abstractmethod
+    def on_accelerator(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor is on a device of this kind."""
+
+    # Ops
+
+    @abc.abstractmethod
+    def op_builder_dir(self) -> str:
+        """Return the package that holds this device's op builders."""
+
+    @abc.abstractmethod
+    def create_op_builder(self, class_name: str) -> Any:
+        """Return a new builder of this device, or None when the device has none of that name.
+
+        Args:
+            class_name: the builder's name, such as ``"CPUAdamBuilder"``.
+        """
+
+    @abc.abstractmethod
+    def get_op_builder(self, class_name: str) -> Any:
+        """Return a builder's class, or None when the device has none of that name."""
+
+    @abc.abstractmethod
+    def build_extension(self) -> Any:
+        """Return the setuptools command class that builds this device's extensions."""
+
+    # Launching
+
+    @abc.abstractmethod
+    def export_envs(self) -> list[str]:
+        """Return prefixes of the environment variables that a launcher passes on to every host."""
+
+    @abc.abstractmethod
+    def visible_devices_envs(self) -> list[str]:
+        """Return the environment variables that limit which devices a process sees."""
+
+    @abc.abstractmethod
+    def set_visible_devices_envs(
+        self, current_env: MutableMapping[str, str], local_accelerator_ids: Sequence[int | str]
+    ) -> None:
+        """Limit the devices that a process started with ``current_env`` sees.
+
+        Args:
+            current_env: the environment to change.
+            local_accelerator_ids: indices, or UUIDs such as ``"GPU-8932f937-…"`` where the device has them.
+        """
+
+    # torch.compile
+
+    @abc.abstractmethod
+    def get_compile_backend(self) -> str:
+        """Return the name of the ``torch.compile`` backend to use."""
+
+    @abc.abstractmethod
+    def set_compile_backend(self, backend: str) -> None:
+        """Choose the ``torch.compile`` backend.
+
+        Raises:
+            ValueError: when torch has no such backend.
+        """
+
+    # What deepspeed's contract lacks. Each has a body, so that older accelerators keep working.
+
+    def supports(self, member: str) -> bool:
+        """Return whether a member of this contract works on the device, rather than raise ``UnsupportedError``.
+
+        Args:
+            member: the member's name, such as ``"create_graph"``.
+
+        Raises:
+            AttributeError: when the contract has no such member.
+        """
+        getattr(type(self), member)
+        return True
+
+    def get_device_properties(self, device_index: int | None = None) -> Any:
+        """Return a device's properties: an object with at least ``name`` and ``total_memory``."""
+        member = "get_device_properties"
+        raise UnsupportedError(member, self._name, "device properties")
+
+    def get_device_capability(self, device_index: int | None = None) -> Any:
+        """Return a device's capability: ``(major, minor)`` on CUDA, torch's own form elsewhere."""
+        member = "get_device_capability"
+        raise UnsupportedError(member, self._name, "device capability")
+
+    def mem_get_info(self, device_index: int | None = None) -> tuple[int, int]:
+        """Return the free and the total memory of a device, in bytes."""
+        return self.available_memory(device_index), self.total_memory(device_index)
+
+    def set_stream(self, stream: Any) -> None:
+        """Make a stream current until further notice."""
+        member = "set_stream"
+        raise UnsupportedError(member, self._name, "way to set the current stream")
+
+    @contextlib.contextmanager
+    def device_guard(self, device_index: int) -> Iterator[None]:
+        """Make a device current inside a ``with`` block, and the previous one again after it."""
+        previous = self.current_device()
+        self.set_device(device_index)
+        try:
+            yield
+        finally:
+            self.set_device(previous)
+
+    def autocast(
+        self, dtype: torch.dtype | None = None, enabled: bool = True, cache_enabled: bool | None = None
+    ) -> torch.autocast:
+        """Return ``torch.autocast`` for this device.
+
+        Args:
+            dtype: the lower precision; None takes torch's default for the device.
+            enabled: whether it has an effect.
+            cache_enabled: whether casts of weights are cached; None takes torch's default.
+        """
+        import torch
+
+        return torch.autocast(self.device_name(), dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+    def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:
+        """Return a gradient scaler for this device, made with the options of ``torch.amp.GradScaler``."""
+        import torch
+
+        return torch.amp.GradScaler(self.device_name(), **options)
+
+    def tensor_type(self, dtype: torch.dtype) -> TypedTensor:
+        """Return the tensor type of any dtype on this device, as :attr:`FloatTensor` is for float32."""
+        from .typed_tensor import TypedTensor
+
+        return TypedTensor(dtype, self.device_name())
+
+
+def _require_host(device: torch.device | str) -> None:
+    import torch
+
+    if torch.device(device).type != "cpu":
+        msg = f"pin_empty failed: got device={device!r}; expected the cpu, whose memory is pinned. Fix: leave device out."
+        raise ValueError(msg)

@@ -1,0 +1,191 @@
+"""The CPU as an accelerator: synchronous, one device, its memory that of this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import environment, host, host_streams
+from .oneccl import is_oneccl_importable
+from .torch_accelerator import TorchAccelerator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+__all__ = ["CPU_Accelerator"]
+
+_TORCH_TYPES = {
+    "torch.bfloat16": "BFloat16Tensor",
+    "torch.bool": "BoolTensor",
+    "torch.float16": "HalfTensor",
+    "torch.float32": "FloatTensor",
+    "torch.float64": "DoubleTensor",
+    "torch.int8": "CharTensor",
+    "torch.int16": "ShortTensor",
+    "torch.int32": "IntTensor",
+    "torch.int64": "LongTensor",
+    "torch.uint8": "ByteTensor",
+}
+
+
+class CPU_Accelerator(TorchAccelerator):
+    """The CPU.
+
+    Every rank on the host is one CPU device: their number is the launcher's (``LOCAL_WORLD_SIZE``), or that of NUMA nodes
+    without one, and the current one is ``LOCAL_RANK`` until ``set_device``. Both are read when the instance is made.
+    """
+
+    Stream = host_streams.Stream
+    Event = host_streams.Event
+    _torch_pins_host_memory = False
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self._device_count = environment.local_world_size() or host.numa_node_count()
+        self._current_device = environment.local_rank()
+
+    def is_synchronized_device(self) -> bool:
+        return True
+
+    # Devices: they share one name, and an index is bookkeeping.
+
+    def device_name(self, device_index: int | None = None) -> str:
+        return "cpu"
+
+    def set_device(self, device_index: int) -> None:
+        if device_index < 0:
+            msg = f"set_device failed: got {device_index}; expected an index of 0 or more. Fix: pass the local rank."
+            raise ValueError(msg)
+        self._current_device = int(device_index)
+
+    def current_device(self) -> int:
+        return self._current_device
+
+    def device_count(self) -> int:
+        return self._device_count
+
+    def current_device_name(self) -> str:
+        return "cpu"
+
+    def synchronize(self, device_index: int | None = None) -> None:
+        return None
+
+    # Random numbers: one generator, whatever the index.
+
+    def set_rng_state(self, new_state: torch.Tensor, device_index: int | None = None) -> None:
+        import torch
+
+        torch.set_rng_state(new_state)
+
+    def get_rng_state(self, device_index: int | None = None) -> torch.Tensor:
+        import torch
+
+        return torch.get_rng_state()
+
+    def manual_seed(self, seed: int) -> Any:
+        import torch
+
+        return torch.manual_seed(seed)
+
+    def manual_seed_all(self, seed: int) -> Any:
+        return self.manual_seed(seed)
+
+    def initial_seed(self) -> int:
+        import torch
+
+        return torch.initial_seed()
+
+    def default_generator(self, device_index: int) -> torch.Generator:
+        import torch
+
+        return torch.default_generator
+
+    # Streams
+
+    def stream(self, stream: Any) -> host_streams.StreamContext:
+        return host_streams.StreamContext(stream)
+
+    def current_stream(self, device_index: int | None = None) -> host_streams.Stream:
+        return host_streams.current_stream()
+
+    def default_stream(self, device_index: int | None = None) -> host_streams.Stream:
+        return host_streams.default_stream()
+
+    def set_stream(self, stream: Any) -> None:
+        host_streams.set_stream(stream)
+
+    # Memory: this process's resident set; torch's CPU allocator caches nothing.
+
+    def empty_cache(self) -> None:
+        return None
+
+    def memory_allocated(self, device_index: int | None = None) -> int:
+        return host.resident_bytes()
+
+    def max_memory_allocated(self, device_index: int | None = None) -> int:
+        return host.peak_resident_bytes()
+
+    def memory_stats(self, device_index: int | None = None) -> dict[str, Any]:
+        current, peak = host.resident_bytes(), host.peak_resident_bytes()
+        return {
+            "allocated_bytes.all.current": current,
+            "allocated_bytes.all.peak": max(current, peak),
+            "reserved_bytes.all.current": current,
+            "reserved_bytes.all.peak": max(current, peak),
+        }
+
+    def reset_max_memory_allocated(self, device_index: int | None = None) -> None:
+        host.reset_peak_resident()
+
+    reset_max_memory_cached = reset_max_memory_allocated
+    reset_peak_memory_stats = reset_max_memory_allocated
+    memory_cached = memory_allocated
+    memory_reserved = memory_allocated
+    max_memory_cached = max_memory_allocated
+    max_memory_reserved = max_memory_allocated
+
+    def total_memory(self, device_index: int | None = None) -> int:
+        return host.total_memory_bytes()
+
+    def available_memory(self, device_index: int | None = None) -> int:
+        return host.available_memory_bytes()
+
+    def mem_get_info(self, device_index: int | None = None) -> tuple[int, int]:
+        return host.available_memory_bytes(), host.total_memory_bytes()
+
+    def get_device_properties(self, device_index: int | None = None) -> host.Processor:
+        return host.processor()
+
+    # Data types
+
+    def is_fp16_supported(self) -> bool:
+        import torch
+
+        asked = getattr(torch.ops.mkldnn, "_is_mkldnn_fp16_supported", None)
+        return False if asked is None else bool(asked())
+
+    def communication_backend_name(self) -> str:
+        return "ccl" if is_oneccl_importable() else "gloo"
+
+    # Pinning: the device reads host memory as it is, so a "pinned" tensor is an ordinary one.
+
+    def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+    def _torch_empty_pinned(self, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        return tensor.new_empty(shape)
+
+    def _torch_is_pinned(self, tensor: torch.Tensor) -> bool:
+        return False
+
+    def tensor_type(self, dtype: torch.dtype) -> Any:
+        """Return torch's own type, such as ``torch.FloatTensor``, where it has one of the dtype."""
+        import torch
+
+        own_type = getattr(torch, _TORCH_TYPES.get(str(dtype), ""), None)
+        return super().tensor_type(dtype) if own_type is None else own_type
+
+    def visible_devices_envs(self) -> list[str]:
+        """Return ``CUDA_VISIBLE_DEVICES``, as deepspeed does: its launcher takes the first entry on any device."""
+        return ["CUDA_VISIBLE_DEVICES"]

@@ -1,0 +1,87 @@
+"""NVIDIA GPUs, and AMD GPUs under ROCm, which torch serves through ``torch.cuda`` as well."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+from . import environment
+from .torch_accelerator import TorchAccelerator, calls
+
+__all__ = ["CUDA_Accelerator"]
+
+
+class CUDA_Accelerator(TorchAccelerator):
+    """The CUDA (or ROCm) devices of this machine."""
+
+    supports_nvtx_domain = True
+
+    def __init__(self) -> None:
+        super().__init__("cuda")
+        self._nvtx_domains: dict[str, Any] = {}
+
+    @calls("nccl")
+    def communication_backend_version(self) -> Any:
+        return self._module.nccl.version()
+
+    # Data types. Without a device the answer is what a current one would say, so that code can be prepared elsewhere.
+
+    def is_bf16_supported(self) -> bool:
+        return bool(self._module.is_bf16_supported()) if self.is_available() else True
+
+    def is_fp16_supported(self) -> bool:
+        if not self.is_available():
+            return True
+        major, _ = self.get_device_capability()
+        return major >= (6 if environment.allows_deprecated_fp16() else 7)
+
+    def is_triton_supported(self) -> bool:
+        return self.is_available() and self.get_device_capability()[0] >= 8
+
+    def prefer_triton_grouped_mm(self) -> bool:
+        """Return True on sm_7x and sm_8x, where ``torch._grouped_mm`` loops over groups, if Triton is installed."""
+        import torch
+
+        if torch.version.hip is not None or not self.is_available() or importlib.util.find_spec("triton") is None:
+            return False
+        return not hasattr(torch, "_grouped_mm") or 7 <= self.get_device_capability()[0] < 9
+
+    # Ranges go to NVTX; a domain needs the package nvtx, without which it is ignored.
+
+    @calls("nvtx")
+    def range_push(self, msg: str, domain: str | None = None, category: str | None = None) -> Any:
+        handle = self._nvtx_domain(domain)
+        if handle is None:
+            return self._module.nvtx.range_push(msg)
+        return handle.push_range(message=msg, category=category)
+
+    @calls("nvtx")
+    def range_pop(self, domain: str | None = None) -> Any:
+        handle = self._nvtx_domain(domain)
+        return self._module.nvtx.range_pop() if handle is None else handle.pop_range()
+
+    def _nvtx_domain(self, domain: str | None) -> Any:
+        if domain is None or importlib.util.find_spec("nvtx") is None:
+            return None
+        import nvtx
+
+        return self._nvtx_domains.setdefault(domain, nvtx.get_domain(domain))
+
+    # Host memory
+
+    @calls("cudart", "check_error")
+    def register_host_memory(self, address: int, num_bytes: int) -> bool:
+        self._module.check_error(int(self._module.cudart().cudaHostRegister(address, num_bytes, 0)))
+        return True
+
+    @calls("cudart", "check_error")
+    def unregister_host_memory(self, address: int) -> None:
+        self._module.check_error(int(self._module.cudart().cudaHostUnregister(address)))
+
+    # Launching
+
+    def export_envs(self) -> list[str]:
+        return ["NCCL"]
+
+    def visible_devices_envs(self) -> list[str]:
+        return ["CUDA_VISIBLE_DEVICES"]

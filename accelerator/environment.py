@@ -1,0 +1,45 @@
+"""The environment variables that this package reads, each named here and nowhere else.
+
+===============================  ====================================================================
+DS_ACCELERATOR                   the accelerator to use, by name; overrides detection
+DS_ALLOW_DEPRECATED_FP16         ``1``: fp16 counts as supported on compute capability 6.x
+LOCAL_RANK                       set by torchrun and deepspeed: this process's index on the host
+LOCAL_SIZE, LOCAL_WORLD_SIZE     set by deepspeed and torchrun: how many processes the host runs
+===============================  ====================================================================
+"""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["allows_deprecated_fp16", "local_rank", "local_world_size", "requested_accelerator"]
+
+
+def requested_accelerator() -> str | None:
+    """Return the value of ``DS_ACCELERATOR``, or None when it is unset or empty."""
+    return os.environ.get("DS_ACCELERATOR") or None
+
+
+def allows_deprecated_fp16() -> bool:
+    """Return whether fp16 is wanted on GPUs where NVIDIA deprecates it (compute capability 6.x)."""
+    return os.environ.get("DS_ALLOW_DEPRECATED_FP16", "0") == "1"
+
+
+def local_rank() -> int:
+    """Return this process's index among the host's ranks; 0 without a launcher."""
+    return _natural_number("LOCAL_RANK") or 0
+
+
+def local_world_size() -> int | None:
+    """Return how many ranks the launcher runs on this host; None without a launcher."""
+    return _natural_number("LOCAL_SIZE") or _natural_number("LOCAL_WORLD_SIZE") or None
+
+
+def _natural_number(name: str) -> int | None:
+    text = os.environ.get(name)
+    if not text:
+        return None
+    if not text.isdecimal():
+        msg = f"reading the environment failed: got {name}={text!r}; expected a whole number. Fix: unset or correct it."
+        raise ValueError(msg)
+    return int(text)

@@ -1,0 +1,46 @@
+"""Named ranges in ``torch.profiler``, pushed and popped, for devices without a range API of their own.
+
+Inside ``torch.compile`` they do nothing, as torch's own ``record_function`` does there.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+__all__ = ["pop", "push"]
+
+
+class _OpenRanges(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+
+
+_open = _OpenRanges()
+
+
+def push(msg: str) -> None:
+    """Open a range in this thread."""
+    import torch
+
+    if torch.compiler.is_compiling():
+        return
+    opened = torch.profiler.record_function(msg)
+    opened.__enter__()
+    _open.stack.append(opened)
+
+
+def pop() -> None:
+    """Close the range that this thread opened last.
+
+    Raises:
+        RuntimeError: when this thread has no open range.
+    """
+    import torch
+
+    if torch.compiler.is_compiling():
+        return
+    if not _open.stack:
+        msg = "range_pop failed: got no open range in this thread; expected a range_push before it. Fix: pair them."
+        raise RuntimeError(msg)
+    _open.stack.pop().__exit__(None, None, None)

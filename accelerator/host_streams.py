@@ -1,0 +1,129 @@
+"""Streams and events of the CPU, which runs work at once and in order: they do nothing, but an event measures time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+__all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream"]
+
+
+class Stream:
+    """A CPU stream: work on it is finished when the call that started it returns.
+
+    Args:
+        device: ignored; there is one CPU.
+        priority: kept and otherwise ignored.
+    """
+
+    def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
+        self.priority = priority
+
+    def query(self) -> bool:
+        """Return True: all work on the stream is done."""
+        return True
+
+    def synchronize(self) -> None:
+        """Return at once: all work on the stream is done."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Return at once: all work on the other stream is done."""
+
+    def wait_event(self, event: Any) -> None:
+        """Return at once: the event has happened."""
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record an event now, a new one if none is given, and return it."""
+        recorded = Event() if event is None else event
+        recorded.record(self)
+        return recorded
+
+    def __enter__(self) -> Stream:
+        self._outer = StreamContext(self)
+        self._outer.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._outer.__exit__(*exception)
+
+
+class Event:
+    """A moment on the CPU.
+
+    Args:
+        enable_timing: keep the time when it is recorded, for :meth:`elapsed_time`.
+        blocking: ignored, as is ``interprocess``.
+    """
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        self._enable_timing = enable_timing
+        self._recorded_ns: int | None = None
+
+    def record(self, stream: Any = None) -> None:
+        """Mark this moment."""
+        self._recorded_ns = time.perf_counter_ns()
+
+    def query(self) -> bool:
+        """Return True: all work before the event is done."""
+        return True
+
+    def wait(self, stream: Any = None) -> None:
+        """Return at once: the event has happened."""
+
+    def synchronize(self) -> None:
+        """Return at once: the event has happened."""
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Return the time from this event to another, in milliseconds.
+
+        Raises:
+            RuntimeError: when one of them was made without ``enable_timing`` or was not recorded.
+        """
+        if not (self._enable_timing and end_event._enable_timing):
+            msg = "elapsed_time failed: got an event without timing; expected two with. Fix: Event(enable_timing=True)."
+            raise RuntimeError(msg)
+        if self._recorded_ns is None or end_event._recorded_ns is None:
+            msg = "elapsed_time failed: got an event not recorded; expected two recorded. Fix: call record() on both."
+            raise RuntimeError(msg)
+        return (end_event._recorded_ns - self._recorded_ns) / 1e6
+
+
+_DEFAULT = Stream()
+
+
+class _Current(threading.local):
+    stream: Stream = _DEFAULT
+
+
+_current = _Current()
+
+
+def current_stream() -> Stream:
+    """Return the stream that is current in this thread."""
+    return _current.stream
+
+
+def default_stream() -> Stream:
+    """Return the stream that is current when nobody chose one."""
+    return _DEFAULT
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Make a stream current in this thread; None changes nothing."""
+    if stream is not None:
+        _current.stream = stream
+
+
+class StreamContext:
+    """Makes a stream current inside a ``with`` block; None changes nothing."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        self._outer = current_stream()
+        set_stream(self.stream)
+
+    def __exit__(self, *exception: object) -> None:
+        set_stream(self._outer)

@@ -1,0 +1,255 @@
+"""Which accelerator this process uses: the registry, and the order in which candidates are asked.
+
+``set_accelerator`` › ``DS_ACCELERATOR`` › entry points in the group ``anyaccel.accelerators`` › cuda › xpu › any other
+device that ``torch.accelerator`` names › cpu. An explicit choice fails loudly; an automatic one is logged once, with the
+reason for every rejection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import threading
+from dataclasses import dataclass
+from functools import partial
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from . import environment
+from .errors import NotAnAcceleratorError, SelectionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from importlib.metadata import EntryPoint
+
+    from .abstract_accelerator import DeepSpeedAccelerator
+
+__all__ = ["Candidate", "candidates", "get_accelerator", "set_accelerator", "use_accelerator"]
+
+ENTRY_POINT_GROUP = "anyaccel.accelerators"
+
+REGISTRY: dict[str, str] = {
+    "cuda": "cuda_accelerator:CUDA_Accelerator",
+    "xpu": "xpu_accelerator:XPU_Accelerator",
+    "cpu": "cpu_accelerator:CPU_Accelerator",
+}
+"""The accelerators with a leaf file here, in the order of preference."""
+
+_logger = logging.getLogger(__name__)
+_lock = threading.RLock()
+_current: DeepSpeedAccelerator | None = None
+_detected: DeepSpeedAccelerator | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An accelerator that could serve here, and whether it can.
+
+    Attributes:
+        name: what ``DS_ACCELERATOR`` calls it.
+        source: ``entry point <package>``, ``built in`` or ``torch``.
+        make: makes the accelerator.
+        rejection: why it cannot be used now; empty when it can.
+    """
+
+    name: str
+    source: str
+    make: Callable[[], DeepSpeedAccelerator]
+    rejection: str
+
+    @property
+    def is_available(self) -> bool:
+        """Return whether it can be used now."""
+        return not self.rejection
+
+
+def get_accelerator() -> DeepSpeedAccelerator:
+    """Return the accelerator that this process uses, choosing one on the first call.
+
+    Returns:
+        The same object on every call, until ``set_accelerator`` or ``use_accelerator`` replaces it.
+
+    Raises:
+        SelectionError: when ``DS_ACCELERATOR`` names one that cannot be used.
+    """
+    return _current if _current is not None else _first_use()
+
+
+def set_accelerator(accel_obj: DeepSpeedAccelerator) -> None:
+    """Use an accelerator from now on, whatever detection says.
+
+    Args:
+        accel_obj: an instance of ``anyaccel.DeepSpeedAccelerator``, of deepspeed's class of that name, or any object with
+            every required member. Members that only our contract has are added to an object that lacks them.
+
+    Raises:
+        NotAnAcceleratorError: (a TypeError) naming the members that are missing.
+    """
+    global _current
+    _adopt(accel_obj)
+    with _lock:
+        _current = accel_obj
+    _logger.info("accelerator set to '%s' by the program", accel_obj._name)
+
+
+@contextlib.contextmanager
+def use_accelerator(accel_obj: DeepSpeedAccelerator) -> Iterator[DeepSpeedAccelerator]:
+    """Use an accelerator inside a ``with`` block, and the previous one again after it.
+
+    Args:
+        accel_obj: as for :func:`set_accelerator`.
+    """
+    global _current
+    previous = _current
+    set_accelerator(accel_obj)
+    try:
+        yield accel_obj
+    finally:
+        with _lock:
+            _current = previous
+
+
+def candidates() -> list[Candidate]:
+    """Return every accelerator that could serve here, in the order of preference.
+
+    No device context is created: a child forked afterwards can still use every device.
+    """
+    found = _entry_point_candidates()
+    for name in REGISTRY:
+        if name == "cpu":
+            found += _other_torch_candidates({candidate.name for candidate in found})
+        found.append(Candidate(name, "built in", partial(_make_built_in, name), _rejection(name)))
+    return found
+
+
+def _first_use() -> DeepSpeedAccelerator:
+    """Choose, and publish the choice; torch.compile keeps the choice as a constant and publishes nothing."""
+    global _current
+    chosen = _detect()
+    import torch
+
+    if torch.compiler.is_compiling():
+        return chosen
+    with _lock:
+        if _current is None:
+            _current = chosen
+        return _current
+
+
+def _detect() -> DeepSpeedAccelerator:
+    global _detected
+    with _lock:
+        if _detected is None:
+            _detected = _select()
+        return _detected
+
+
+_detect._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compile calls it instead of tracing it
+
+
+def _select() -> DeepSpeedAccelerator:
+    requested = environment.requested_accelerator()
+    found = candidates()
+    if requested is not None:
+        return _make_requested(requested, found)
+    chosen = next(candidate for candidate in found if candidate.is_available)
+    rejections = "; ".join(f"{candidate.name}: {candidate.rejection}" for candidate in found if candidate.rejection)
+    _logger.info("accelerator '%s' (%s) chosen%s", chosen.name, chosen.source, rejections and f"; not {rejections}")
+    return chosen.make()
+
+
+def _make_requested(requested: str, found: list[Candidate]) -> DeepSpeedAccelerator:
+    for candidate in found:
+        if candidate.name == requested and candidate.is_available:
+            _logger.info("accelerator '%s' (%s) chosen by DS_ACCELERATOR", candidate.name, candidate.source)
+            return candidate.make()
+    choices = ", ".join(f"{candidate.name} ({candidate.rejection or 'available'})" for candidate in found)
+    msg = (
+        f"choosing the accelerator failed: got DS_ACCELERATOR={requested!r}; expected an available one of: {choices}. "
+        f"Fix: unset DS_ACCELERATOR, or install what the chosen one lacks."
+    )
+    raise SelectionError(msg)
+
+
+def _make_built_in(name: str) -> DeepSpeedAccelerator:
+    module, class_name = REGISTRY[name].split(":")
+    made: DeepSpeedAccelerator = getattr(importlib.import_module(f".{module}", __package__), class_name)()
+    return made
+
+
+def _rejection(name: str) -> str:
+    if name == "cpu":
+        return ""
+    import torch
+
+    if name == "xpu":
+        from .xpu_accelerator import import_ipex
+
+        import_ipex()
+    module = torch.get_device_module(name)
+    if not module._is_compiled():
+        return f"this torch ({torch.__version__}) is built without it"
+    # device_count asks the management library first; is_available would initialise the driver and break forked children
+    return "" if module.device_count() > 0 else "torch is built for it and finds no device (is the driver installed?)"
+
+
+def _other_torch_candidates(known: set[str]) -> list[Candidate]:
+    import torch
+
+    device = torch.accelerator.current_accelerator()
+    if device is None or device.type in known:
+        return []
+    from .torch_accelerator import TorchAccelerator
+
+    name = device.type
+    try:
+        available = TorchAccelerator(name).is_available()
+    except (SelectionError, NotImplementedError, RuntimeError) as error:
+        return [Candidate(name, "torch", partial(TorchAccelerator, name), str(error))]
+    rejection = "" if available else "torch is built for it and finds no device"
+    return [Candidate(name, "torch", partial(TorchAccelerator, name), rejection)]
+
+
+def _entry_point_candidates() -> list[Candidate]:
+    """Ask each plug-in; one that raises is rejected with its error, never fatal."""
+    from importlib.metadata import entry_points
+
+    found = []
+    for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+        package = entry_point.dist.name if entry_point.dist is not None else entry_point.value
+        source = f"entry point of {package}"
+        try:
+            rejection = "" if entry_point.load()().is_available() else "its is_available() says no"
+        except Exception as error:  # noqa: BLE001  # whatever a plug-in raises must not stop this program
+            _logger.warning("the accelerator plug-in '%s' of %s fails and is skipped: %r", entry_point.name, package, error)
+            rejection = f"it raised {error!r}"
+        found.append(Candidate(entry_point.name, source, partial(_make_plug_in, entry_point), rejection))
+    return found
+
+
+def _make_plug_in(entry_point: EntryPoint) -> DeepSpeedAccelerator:
+    return _adopt(entry_point.load()())
+
+
+def _adopt(accel_obj: Any) -> DeepSpeedAccelerator:
+    """Check that an object has every required member, and give it the members that it predates."""
+    from .abstract_accelerator import DeepSpeedAccelerator
+
+    if isinstance(accel_obj, DeepSpeedAccelerator):
+        return accel_obj
+    own = set(dir(type(accel_obj))) | set(getattr(accel_obj, "__dict__", {}))  # names only: properties must not run
+    missing = sorted(DeepSpeedAccelerator.__abstractmethods__ - own)
+    if missing or isinstance(accel_obj, type):
+        lack = f"which lacks {', '.join(missing)}" if missing else "a class"
+        msg = (
+            f"setting the accelerator failed: got {accel_obj!r}, {lack}; expected an instance of DeepSpeedAccelerator "
+            f"or of a class with all its members. Fix: subclass anyaccel.DeepSpeedAccelerator and pass an instance."
+        )
+        raise NotAnAcceleratorError(msg)
+    for name, member in vars(DeepSpeedAccelerator).items():
+        if callable(member) and not name.startswith("__") and name not in own:
+            setattr(accel_obj, name, MethodType(member, accel_obj))
+    if "_name" not in own:
+        accel_obj._name = accel_obj.device_name()
+    return accel_obj  # type: ignore[no-any-return]

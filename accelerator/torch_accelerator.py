@@ -1,0 +1,432 @@
+"""Bodies shared by every device that torch serves as ``torch.<name>``.
+
+``TorchAccelerator("mps")``, ``("mtia")`` or any PrivateUse1 name serves a device that has no leaf file. Each member names
+the functions of ``torch.<name>`` that it calls; where torch lacks one, that member raises ``UnsupportedError`` and
+``supports`` says so beforehand. All of this is settled once, when the instance is made, so that a call costs what the
+torch call costs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import host_ranges
+from .abstract_accelerator import DeepSpeedAccelerator
+from .errors import SelectionError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping, Sequence
+    from contextlib import AbstractContextManager
+    from types import ModuleType
+
+    import torch
+
+    from .typed_tensor import TypedTensor
+
+__all__ = ["TorchAccelerator", "calls"]
+
+_Member = TypeVar("_Member", bound="Callable[..., Any]")
+
+
+def calls(*functions: str, bind: bool = False) -> Callable[[_Member], _Member]:
+    """Declare which functions of ``torch.<name>`` a member calls.
+
+    Args:
+        *functions: their names.
+        bind: the first one takes the member's own parameters; instances get it itself in the member's place.
+    """
+
+    def declare(member: _Member) -> _Member:
+        member.__torch_calls__ = functions  # type: ignore[attr-defined]
+        member.__torch_bind__ = bind  # type: ignore[attr-defined]
+        return member
+
+    return declare
+
+
+class TorchAccelerator(DeepSpeedAccelerator):
+    """Any device that torch serves as ``torch.<name>``.
+
+    Args:
+        name: the device's type, as in ``torch.device(name)``.
+
+    Raises:
+        SelectionError: when this torch has no module for the device.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+        self._module: Any = self._load_module(name)
+        self._missing: dict[str, str] = {}
+        for member, function in inspect.getmembers(type(self), lambda value: hasattr(value, "__torch_calls__")):
+            self._settle(member, function)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._name,) if type(self) is TorchAccelerator else ()
+
+    def _load_module(self, name: str) -> ModuleType:
+        import torch
+
+        try:
+            return torch.get_device_module(name)
+        except RuntimeError as error:
+            msg = (
+                f"making the accelerator '{name}' failed: got torch {torch.__version__} without torch.{name}; expected "
+                f"a device that torch has a module for. Fix: install or import the package that registers '{name}'."
+            )
+            raise SelectionError(msg) from error
+
+    def _settle(self, member: str, function: Any) -> None:
+        for called in function.__torch_calls__:
+            if not hasattr(self._module, called):
+                self._missing[member] = called
+                setattr(self, member, self._refusal(member))
+                return
+        if function.__torch_bind__:
+            setattr(self, member, getattr(self._module, function.__torch_calls__[0]))
+
+    def _refusal(self, member: str) -> Callable[..., Any]:
+        def refuse(*args: Any, **options: Any) -> Any:
+            raise self._unsupported(member)
+
+        return refuse
+
+    def _unsupported(self, member: str) -> UnsupportedError:
+        return UnsupportedError(member, self._name, f"torch.{self._name}.{self._missing.get(member, member)}")
+
+    def supports(self, member: str) -> bool:
+        if isinstance(getattr(type(self), member), property):
+            return member not in ("Stream", "Event") or hasattr(self._module, member)
+        return member not in self._missing
+
+    # How the device behaves
+
+    def is_synchronized_device(self) -> bool:
+        return False
+
+    def use_host_timers(self) -> bool:
+        return self.is_synchronized_device()
+
+    def resolves_data_dependency(self) -> bool:
+        return self.is_synchronized_device()
+
+    def handles_memory_backpressure(self) -> bool:
+        return self.is_synchronized_device()
+
+    # Devices
+
+    def device_name(self, device_index: int | None = None) -> str:
+        return self._name if device_index is None else f"{self._name}:{device_index}"
+
+    def device(self, device_index: int | None = None) -> torch.device:
+        import torch
+
+        return torch.device(self.device_name(device_index))
+
+    @calls("set_device")
+    def set_device(self, device_index: int) -> None:
+        self._module.set_device(device_index)
+
+    @calls("current_device", bind=True)
+    def current_device(self) -> int:
+        return int(self._module.current_device())
+
+    @calls("current_device")
+    def current_device_name(self) -> str:
+        return f"{self._name}:{self._module.current_device()}"
+
+    @calls("device_count", bind=True)
+    def device_count(self) -> int:
+        return int(self._module.device_count())
+
+    @calls("synchronize")
+    def synchronize(self, device_index: int | None = None) -> None:
+        self._module.synchronize(device_index)
+
+    # Random numbers
+
+    def random(self) -> ModuleType:
+        import torch
+
+        return torch.random
+
+    @calls("set_rng_state")
+    def set_rng_state(self, new_state: torch.Tensor, device_index: int | None = None) -> None:
+        self._module.set_rng_state(new_state, self.device_name(device_index))
+
+    @calls("get_rng_state")
+    def get_rng_state(self, device_index: int | None = None) -> torch.Tensor:
+        state: torch.Tensor = self._module.get_rng_state(self.device_name(device_index))
+        return state
+
+    @calls("manual_seed", bind=True)
+    def manual_seed(self, seed: int) -> Any:
+        return self._module.manual_seed(seed)
+
+    @calls("manual_seed_all", bind=True)
+    def manual_seed_all(self, seed: int) -> Any:
+        return self._module.manual_seed_all(seed)
+
+    @calls("initial_seed", bind=True)
+    def initial_seed(self) -> int:
+        return int(self._module.initial_seed())
+
+    @calls("init")
+    def default_generator(self, device_index: int) -> torch.Generator:
+        self._module.init()  # the generators exist only once the device is initialised
+        generator: torch.Generator = self._module.default_generators[device_index]
+        return generator
+
+    # Streams and events
+
+    @property
+    def Stream(self) -> Any:
+        return self._class("Stream")
+
+    @property
+    def Event(self) -> Any:
+        return self._class("Event")
+
+    def _class(self, name: str) -> Any:
+        found = getattr(self._module, name, None)
+        if found is None:
+            raise self._unsupported(name)
+        return found
+
+    @calls("stream", bind=True)
+    def stream(self, stream: Any) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self._module.stream(stream)
+        return context
+
+    @calls("current_stream")
+    def current_stream(self, device_index: int | None = None) -> Any:
+        return self._module.current_stream(device_index)
+
+    @calls("default_stream")
+    def default_stream(self, device_index: int | None = None) -> Any:
+        return self._module.default_stream(device_index)
+
+    @calls("set_stream", bind=True)
+    def set_stream(self, stream: Any) -> None:
+        self._module.set_stream(stream)
+
+    # Memory
+
+    @calls("empty_cache", bind=True)
+    def empty_cache(self) -> None:
+        self._module.empty_cache()
+
+    @calls("memory_allocated")
+    def memory_allocated(self, device_index: int | None = None) -> int:
+        return int(self._module.memory_allocated(device_index))
+
+    @calls("max_memory_allocated")
+    def max_memory_allocated(self, device_index: int | None = None) -> int:
+        return int(self._module.max_memory_allocated(device_index))
+
+    @calls("reset_peak_memory_stats")
+    def reset_max_memory_allocated(self, device_index: int | None = None) -> None:
+        self.reset_peak_memory_stats(device_index)
+
+    @calls("memory_reserved")
+    def memory_cached(self, device_index: int | None = None) -> int:
+        return self.memory_reserved(device_index)
+
+    @calls("max_memory_reserved")
+    def max_memory_cached(self, device_index: int | None = None) -> int:
+        return self.max_memory_reserved(device_index)
+
+    @calls("reset_peak_memory_stats")
+    def reset_max_memory_cached(self, device_index: int | None = None) -> None:
+        self.reset_peak_memory_stats(device_index)
+
+    @calls("memory_stats")
+    def memory_stats(self, device_index: int | None = None) -> dict[str, Any]:
+        return dict(self._module.memory_stats(device_index))
+
+    @calls("reset_peak_memory_stats")
+    def reset_peak_memory_stats(self, device_index: int | None = None) -> None:
+        self._module.reset_peak_memory_stats(device_index)
+
+    @calls("memory_reserved")
+    def memory_reserved(self, device_index: int | None = None) -> int:
+        return int(self._module.memory_reserved(device_index))
+
+    @calls("max_memory_reserved")
+    def max_memory_reserved(self, device_index: int | None = None) -> int:
+        return int(self._module.max_memory_reserved(device_index))
+
+    @calls("get_device_properties")
+    def total_memory(self, device_index: int | None = None) -> int:
+        return int(self.get_device_properties(device_index).total_memory)
+
+    @calls("mem_get_info")
+    def available_memory(self, device_index: int | None = None) -> int:
+        return self.mem_get_info(device_index)[0]
+
+    @calls("mem_get_info")
+    def mem_get_info(self, device_index: int | None = None) -> tuple[int, int]:
+        free_bytes, total_bytes = self._module.mem_get_info(device_index)
+        return int(free_bytes), int(total_bytes)
+
+    @calls("get_device_properties")
+    def get_device_properties(self, device_index: int | None = None) -> Any:
+        return self._module.get_device_properties(device_index)
+
+    @calls("get_device_capability")
+    def get_device_capability(self, device_index: int | None = None) -> Any:
+        return self._module.get_device_capability(device_index)
+
+    # Data types
+
+    def is_bf16_supported(self) -> bool:
+        asked = getattr(self._module, "is_bf16_supported", None)
+        return True if asked is None else bool(asked())
+
+    def is_fp16_supported(self) -> bool:
+        return True
+
+    def supported_dtypes(self) -> list[torch.dtype]:
+        import torch
+
+        dtypes = [torch.float32]
+        if self.is_fp16_supported():
+            dtypes.append(torch.float16)
+        if self.is_bf16_supported():
+            dtypes.append(torch.bfloat16)
+        return dtypes
+
+    # Miscellaneous
+
+    @calls("is_available", bind=True)
+    def is_available(self) -> bool:
+        return bool(self._module.is_available())
+
+    def range_push(self, msg: str, domain: str | None = None, category: str | None = None) -> Any:
+        host_ranges.push(msg)
+
+    def range_pop(self, domain: str | None = None) -> Any:
+        host_ranges.pop()
+
+    def lazy_call(self, callback: Callable[[], Any]) -> Any:
+        later = getattr(self._module, "_lazy_call", None)
+        return callback() if later is None else later(callback)
+
+    def communication_backend_name(self) -> str:
+        import torch.distributed
+
+        registered = torch.distributed.Backend.default_device_backend_map if torch.distributed.is_available() else {}
+        backend = self._communication_backend_name or registered.get(self._name)
+        if backend is None:
+            member = "communication_backend_name"
+            raise UnsupportedError(member, self._name, "torch.distributed backend registered")
+        return str(backend)
+
+    def is_triton_supported(self) -> bool:
+        return False
+
+    # Graphs
+
+    def is_current_stream_capturing(self) -> bool:
+        asked = getattr(self._module, "is_current_stream_capturing", None)
+        return False if asked is None else bool(asked())
+
+    @calls("graph")
+    def create_graph(self) -> Any:
+        return getattr(self._module, f"{self._name.upper()}Graph")()
+
+    @calls("graph")
+    def capture_to_graph(self, graph: Any, pool: Any = None, stream: Any = None) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self._module.graph(graph, pool, stream)
+        return context
+
+    @calls("graph")
+    def replay_graph(self, graph: Any) -> None:
+        graph.replay()
+
+    # Typed tensors
+
+    @property
+    def BFloat16Tensor(self) -> Any:
+        return self._typed("bfloat16")
+
+    @property
+    def ByteTensor(self) -> Any:
+        return self._typed("uint8")
+
+    @property
+    def DoubleTensor(self) -> Any:
+        return self._typed("float64")
+
+    @property
+    def FloatTensor(self) -> Any:
+        return self._typed("float32")
+
+    @property
+    def HalfTensor(self) -> Any:
+        return self._typed("float16")
+
+    @property
+    def IntTensor(self) -> Any:
+        return self._typed("int32")
+
+    @property
+    def LongTensor(self) -> Any:
+        return self._typed("int64")
+
+    def _typed(self, dtype: str) -> TypedTensor:
+        import torch
+
+        return self.tensor_type(getattr(torch, dtype))
+
+    def on_accelerator(self, tensor: torch.Tensor) -> bool:
+        return tensor.device.type == self._name
+
+    # Ops
+
+    def op_builder_dir(self) -> str:
+        return f"anyaccel.op_builder.{self._name}"
+
+    def create_op_builder(self, class_name: str) -> Any:
+        builder = self.get_op_builder(class_name)
+        return None if builder is None else builder()
+
+    def get_op_builder(self, class_name: str) -> Any:
+        from ..op_builder import builder_class
+
+        return builder_class(class_name, self._name)
+
+    def build_extension(self) -> Any:
+        from torch.utils.cpp_extension import BuildExtension
+
+        return BuildExtension
+
+    # Launching
+
+    def export_envs(self) -> list[str]:
+        return []
+
+    def visible_devices_envs(self) -> list[str]:
+        return []
+
+    def set_visible_devices_envs(
+        self, current_env: MutableMapping[str, str], local_accelerator_ids: Sequence[int | str]
+    ) -> None:
+        for variable in self.visible_devices_envs():
+            current_env[variable] = ",".join(map(str, local_accelerator_ids))
+
+    # torch.compile
+
+    def get_compile_backend(self) -> str:
+        return self._compile_backend
+
+    def set_compile_backend(self, backend: str) -> None:
+        import torch._dynamo
+
+        backends = torch._dynamo.list_backends(exclude_tags=())
+        if backend not in backends:
+            msg = f"set_compile_backend failed: got {backend!r}; expected one of {backends}. Fix: choose one of these."
+            raise ValueError(msg)
+        self._compile_backend = backend

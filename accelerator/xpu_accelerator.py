@@ -1,0 +1,88 @@
+"""Intel GPUs through ``torch.xpu``, and through IPEX only where an old install (torch <= 2.8) has it."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from .oneccl import is_oneccl_importable
+from .torch_accelerator import TorchAccelerator, calls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    import torch
+
+__all__ = ["XPU_Accelerator", "import_ipex"]
+
+
+def import_ipex() -> bool:
+    """Import IPEX where it is installed and this torch is one that it serves.
+
+    IPEX replaces parts of ``torch.xpu`` when it is imported, so this comes before anything that touches that module.
+
+    Returns:
+        Whether IPEX is in use.
+    """
+    import torch
+
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version > (2, 8) or importlib.util.find_spec("intel_extension_for_pytorch") is None:
+        return False
+    import intel_extension_for_pytorch  # noqa: F401
+
+    return True
+
+
+class XPU_Accelerator(TorchAccelerator):
+    """The Intel GPUs of this machine."""
+
+    def __init__(self) -> None:
+        super().__init__("xpu")
+
+    def _load_module(self, name: str) -> ModuleType:
+        import_ipex()
+        return super()._load_module(name)
+
+    @calls("current_stream")
+    def default_stream(self, device_index: int | None = None) -> Any:
+        """Return the current stream: SYCL has no default stream that others synchronise with."""
+        return self.current_stream(device_index)
+
+    def communication_backend_name(self) -> str:
+        import torch.distributed
+
+        has_xccl = getattr(torch.distributed, "is_xccl_available", lambda: False)()
+        return "ccl" if not has_xccl and is_oneccl_importable() else "xccl"
+
+    def is_triton_supported(self) -> bool:
+        return self.is_available() and importlib.util.find_spec("triton") is not None
+
+    # Ranges go to ITT (VTune) where torch was built with it, else to torch.profiler.
+
+    def range_push(self, msg: str, domain: str | None = None, category: str | None = None) -> Any:
+        import torch
+
+        if torch.profiler.itt.is_available():
+            return torch.profiler.itt.range_push(msg)
+        return super().range_push(msg)
+
+    def range_pop(self, domain: str | None = None) -> Any:
+        import torch
+
+        return torch.profiler.itt.range_pop() if torch.profiler.itt.is_available() else super().range_pop()
+
+    # Pinning names its device, which ``new_empty(pin_memory=True)`` cannot.
+
+    def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.pin_memory(device=self.device_name())
+
+    def _torch_empty_pinned(self, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        return self._torch_pin_memory(tensor.new_empty(shape))
+
+    def _torch_is_pinned(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_pinned(device=self.device_name())
+
+    def visible_devices_envs(self) -> list[str]:
+        return ["ZE_AFFINITY_MASK"]

@@ -1,0 +1,81 @@
+// bfloat16 and float16 as bits, and their conversion to and from float.
+//
+// No torch, CPU-vendor or device header: the same code serves the CPU, CUDA and SYCL. The CPU's compiler vectorises
+// these loops; float16 uses the compiler's own type where it has one, which becomes the hardware's conversion
+// instructions.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace anyaccel {
+
+struct BFloat16 {
+  std::uint16_t bits;
+};
+
+struct Half {
+  std::uint16_t bits;
+};
+
+template <typename To, typename From>
+inline To bit_cast(From value) {
+  static_assert(sizeof(To) == sizeof(From));
+  To result;
+  std::memcpy(&result, &value, sizeof(To));
+  return result;
+}
+
+inline float to_float(float value) { return value; }
+
+inline float to_float(BFloat16 value) { return bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
+
+inline void store(float value, float& target) { target = value; }
+
+// Rounds to nearest, ties to even; a NaN stays one (a quiet one), whatever its payload.
+inline void store(float value, BFloat16& target) {
+  const std::uint32_t bits = bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  const std::uint32_t quiet_nan = bits | 0x00400000u;
+  target.bits = static_cast<std::uint16_t>((value != value ? quiet_nan : rounded) >> 16);
+}
+
+#if defined(__FLT16_MANT_DIG__)
+
+inline float to_float(Half value) { return static_cast<float>(bit_cast<_Float16>(value.bits)); }
+
+inline void store(float value, Half& target) { target.bits = bit_cast<std::uint16_t>(static_cast<_Float16>(value)); }
+
+#else
+
+// Moving the exponent to float's place makes every finite half exact, subnormal ones through a multiplication by 2^112.
+inline float to_float(Half value) {
+  const std::uint32_t sign = (value.bits & 0x8000u) << 16;
+  const std::uint32_t magnitude = (value.bits & 0x7fffu) << 13;
+  const bool is_finite = (value.bits & 0x7c00u) != 0x7c00u;
+  const float scaled = bit_cast<float>(magnitude) * 0x1p112f;
+  return bit_cast<float>((is_finite ? bit_cast<std::uint32_t>(scaled) : magnitude | 0x7f800000u) | sign);
+}
+
+// Rounds to nearest, ties to even. Adding 2^(e+13) makes the float unit round at half's last place.
+inline void store(float value, Half& target) {
+  const std::uint32_t bits = bit_cast<std::uint32_t>(value);
+  const std::uint16_t sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  std::uint32_t half = 0;
+  if (magnitude > 0x7f800000u) {
+    half = 0x7e00u;
+  } else if (magnitude >= 0x477ff000u) {  // rounds to 65536 or more
+    half = 0x7c00u;
+  } else if (magnitude < 0x38800000u) {  // subnormal: 0.5 has its last place at 2^-24
+    half = bit_cast<std::uint32_t>(bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  } else {
+    half = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  }
+  target.bits = static_cast<std::uint16_t>(half | sign);
+}
+
+#endif
+
+}  // namespace anyaccel

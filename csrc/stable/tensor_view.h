@@ -1,0 +1,113 @@
+// Tensors and lists of tensors as an op's host code reads them: metadata and a pointer, without an allocation for each.
+//
+// torch::stable::Tensor costs two allocations a tensor, which is most of the time of a call with thousands of small
+// ones. Here a list is held as one handle, which keeps its tensors alive, and each tensor is looked at once.
+
+#pragma once
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace anyaccel {
+
+// Valid as long as the tensor lives; `sizes` and `strides` have `dim` entries.
+struct TensorView {
+  void* data;
+  std::int64_t numel;
+  std::int64_t dim;
+  const std::int64_t* sizes;
+  const std::int64_t* strides;
+  std::int32_t dtype;
+  bool is_cpu;
+  bool is_contiguous;
+};
+
+inline TensorView view_of(AtenTensorHandle tensor) {
+  static const std::int32_t kCpu = aoti_torch_device_type_cpu();
+  TensorView view{};
+  std::int64_t* sizes = nullptr;
+  std::int64_t* strides = nullptr;
+  std::int32_t device_type = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(tensor, &view.data));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_numel(tensor, &view.numel));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(tensor, &view.dim));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(tensor, &sizes));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(tensor, &strides));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor, &view.dtype));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor, &device_type));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_is_contiguous(tensor, &view.is_contiguous));
+  view.sizes = sizes;
+  view.strides = strides;
+  view.is_cpu = device_type == kCpu;
+  return view;
+}
+
+inline bool same_shape(const TensorView& left, const TensorView& right) {
+  return std::equal(left.sizes, left.sizes + left.dim, right.sizes, right.sizes + right.dim);
+}
+
+inline bool same_layout(const TensorView& left, const TensorView& right) {
+  return (left.is_contiguous && right.is_contiguous) ||
+         std::equal(left.strides, left.strides + left.dim, right.strides, right.strides + right.dim);
+}
+
+// Whether the elements fill memory without gaps or overlap, in whatever order of dimensions.
+inline bool is_dense(const TensorView& view) {
+  if (view.is_contiguous) {
+    return true;
+  }
+  std::vector<std::pair<std::int64_t, std::int64_t>> strides_and_sizes;
+  for (std::int64_t i = 0; i < view.dim; ++i) {
+    if (view.sizes[i] != 1) {
+      strides_and_sizes.emplace_back(view.strides[i], view.sizes[i]);
+    }
+  }
+  std::sort(strides_and_sizes.begin(), strides_and_sizes.end());
+  std::int64_t expected = 1;
+  return std::all_of(strides_and_sizes.begin(), strides_and_sizes.end(), [&](const auto& dimension) {
+    return dimension.first == std::exchange(expected, expected * dimension.second);
+  });
+}
+
+// Takes over a list argument of a boxed kernel, and keeps its tensors alive.
+class TensorList {
+ public:
+  explicit TensorList(StableIValue argument)
+      : list_(torch::stable::detail::to<StableListHandle>(argument), &TensorList::release) {
+    STABLE_TORCH_ERROR_CODE_CHECK(torch_list_size(list_.get(), &size_));
+  }
+
+  std::size_t size() const { return size_; }
+
+  TensorView operator[](std::size_t index) const {
+    const std::unique_ptr<AtenTensorOpaque, void (*)(AtenTensorHandle)> handle(get(index), [](AtenTensorHandle tensor) {
+      STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_delete_tensor_object(tensor));
+    });
+    return view_of(handle.get());
+  }
+
+  torch::stable::Tensor tensor(std::size_t index) const { return torch::stable::Tensor(get(index)); }
+
+ private:
+  using Handle = std::unique_ptr<StableListOpaque, void (*)(StableListHandle)>;
+
+  static void release(StableListHandle list) { STABLE_TORCH_ERROR_CODE_CHECK(torch_delete_list(list)); }
+
+  AtenTensorHandle get(std::size_t index) const {
+    StableIValue item{};
+    STABLE_TORCH_ERROR_CODE_CHECK(torch_list_get_item(list_.get(), index, &item));
+    return torch::stable::detail::to<AtenTensorHandle>(item);
+  }
+
+  Handle list_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace anyaccel

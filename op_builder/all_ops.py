@@ -1,0 +1,60 @@
+"""The one table of builders: name, and the class for each device."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .engine.errors import OpError
+
+if TYPE_CHECKING:
+    from .builder import OpBuilder
+
+__all__ = ["BUILDERS", "ON_HOST", "builder_class", "load_op"]
+
+ON_HOST = "host"
+"""Serves every device: a host-side op runs on the CPU wherever the model lives."""
+
+BUILDERS: dict[str, dict[str, str]] = {
+    "CPUAdamBuilder": {ON_HOST: "cpu.cpu_adam:CPUAdamBuilder"},
+}
+
+
+def builder_class(class_name: str, device: str) -> type[OpBuilder] | None:
+    """Return the class of a builder for a device, or None when the device has none of that name.
+
+    Args:
+        class_name: such as ``"CPUAdamBuilder"``.
+        device: the device's type, such as ``"cuda"``.
+    """
+    by_device = BUILDERS.get(class_name, {})
+    target = by_device.get(device) or by_device.get(ON_HOST)
+    if target is None:
+        return None
+    module, name = target.split(":")
+    found: type[OpBuilder] = getattr(importlib.import_module(f".{module}", __package__), name)
+    return found
+
+
+def load_op(name: str) -> Any:
+    """Build and load an op for the current accelerator, by its own name or its builder's.
+
+    Args:
+        name: such as ``"cpu_adam"`` or ``"CPUAdamBuilder"``.
+
+    Returns:
+        The object with the op's functions.
+
+    Raises:
+        OpError: when the accelerator has no such op, or it cannot be built or loaded.
+    """
+    from ..accelerator import get_accelerator
+
+    device = get_accelerator().device_name()
+    builders = [found for class_name in BUILDERS if (found := builder_class(class_name, device)) is not None]
+    for builder in builders:
+        if name in (builder.NAME, builder.__name__):
+            return builder().load()
+    choices = ", ".join(builder.NAME for builder in builders)
+    msg = f"loading the op failed: got {name!r} on '{device}'; expected one of: {choices}. Fix: correct the name."
+    raise OpError(msg)

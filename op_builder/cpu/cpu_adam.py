@@ -1,0 +1,142 @@
+"""``CPUAdamBuilder``: Adam and AdamW on the CPU, with the functions of deepspeed 0.19.8's ``cpu_adam`` and a multi-tensor step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..builder import CPUOpBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+
+__all__ = ["CPUAdam", "CPUAdamBuilder"]
+
+
+class CPUAdamBuilder(CPUOpBuilder):
+    """Builds ``csrc/adam`` for this CPU."""
+
+    NAME = "cpu_adam"
+    SOURCES = ("adam/adam.cpp", "adam/adam_cpu.cpp")
+
+    def functions(self) -> CPUAdam:
+        return CPUAdam()
+
+
+class CPUAdam:
+    """The functions of the loaded op; tensors are float32, bfloat16 or float16, states float32 or of the parameter's dtype."""
+
+    _decoupled: dict[int, bool] = {}  # noqa: RUF012  # deepspeed's optimizers share one table of ids a process
+
+    def __init__(self) -> None:
+        import torch
+
+        _register_fakes()
+        self._step: Callable[..., None] = torch.ops.anyaccel.adam_step.default
+        self._update: Callable[..., None] = torch.ops.anyaccel.adam_update.default
+        self._rollback: Callable[..., None] = torch.ops.anyaccel.adam_rollback.default
+
+    def adam_step(
+        self,
+        params: Sequence[torch.Tensor],
+        grads: Sequence[torch.Tensor],
+        exp_avgs: Sequence[torch.Tensor],
+        exp_avg_sqs: Sequence[torch.Tensor],
+        state_steps: Sequence[torch.Tensor],
+        *,
+        lr: float,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        weight_decay: float = 0.0,
+        eps: float = 1e-8,
+        adamw_mode: bool = True,
+        bias_correction: bool = True,
+        maximize: bool = False,
+    ) -> None:
+        """Take one step of every parameter, in place.
+
+        Args:
+            params: the parameters, any shapes.
+            grads: their gradients, of the same shapes.
+            exp_avgs: the first moments; with ``exp_avg_sqs`` float32, or of the parameter's dtype.
+            exp_avg_sqs: the second moments.
+            state_steps: one-element float tensors, the steps taken so far; each is increased by one.
+            lr: the learning rate.
+            beta1: the decay of the first moment.
+            beta2: the decay of the second moment.
+            weight_decay: the decay of the parameter.
+            eps: added to the root of the second moment.
+            adamw_mode: decay the parameter itself (AdamW) rather than add to the gradient (Adam).
+            bias_correction: correct the moments for their start at zero.
+            maximize: step along the gradient instead of against it.
+
+        Raises:
+            RuntimeError: naming the argument, before anything is written, when shapes, dtypes or devices do not fit.
+
+        Source: tests/ops/adam_reference.py
+        """
+        self._step(
+            params, grads, exp_avgs, exp_avg_sqs, state_steps, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
+            eps=eps, decoupled=adamw_mode, bias_correction=bias_correction, maximize=maximize,
+        )  # fmt: skip
+
+    def create_adam(
+        self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
+        weight_decay: float = 0.0, adamw_mode: bool = True, should_log: bool = False,
+    ) -> int:  # fmt: skip
+        """Open an optimizer for :meth:`adam_update`; only ``adamw_mode`` is kept, the rest comes with each update."""
+        self._decoupled[optimizer_id] = bool(adamw_mode)
+        return 0
+
+    def destroy_adam(self, optimizer_id: int) -> int:
+        """Close an optimizer."""
+        self._decoupled.pop(optimizer_id, None)
+        return 0
+
+    def adam_update(
+        self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, eps: float, weight_decay: float,
+        bias_correction: bool, param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
+    ) -> int:  # fmt: skip
+        """Take step number ``step`` (counted from 1) of one parameter, in place."""
+        self._update(
+            param, grad, exp_avg, exp_avg_sq, step, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=eps,
+            decoupled=self._mode(optimizer_id), bias_correction=bool(bias_correction),
+        )  # fmt: skip
+        return 0
+
+    def adam_rollback(
+        self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, eps: float, weight_decay: float,
+        bias_correction: bool, param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
+    ) -> int:  # fmt: skip
+        """Take step number ``step`` of one parameter back, given the gradient that it was taken with."""
+        self._rollback(
+            param, grad, exp_avg, exp_avg_sq, step, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=eps,
+            decoupled=self._mode(optimizer_id), bias_correction=bool(bias_correction),
+        )  # fmt: skip
+        return 0
+
+    def _mode(self, optimizer_id: int) -> bool:
+        if optimizer_id not in self._decoupled:
+            msg = (
+                f"adam_update failed: got optimizer {optimizer_id}; expected one of {sorted(self._decoupled)}. "
+                f"Fix: call create_adam({optimizer_id}, …) first."
+            )
+            raise KeyError(msg)
+        return self._decoupled[optimizer_id]
+
+
+_fakes_registered: list[Any] = []
+
+
+def _register_fakes() -> None:
+    """Tell torch.compile that the ops return nothing; what they change is in their schemas."""
+    import torch
+
+    if not _fakes_registered:
+        names = ("adam_step", "adam_update", "adam_rollback")
+        _fakes_registered.extend(torch.library.register_fake(f"anyaccel::{name}", _nothing) for name in names)
+
+
+def _nothing(*args: Any, **options: Any) -> None:
+    return None

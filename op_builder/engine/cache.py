@@ -1,0 +1,180 @@
+"""Where built ops are kept: private to the user, each binary checked against its metadata before it is loaded.
+
+An entry is a folder ``<op>-<fingerprint>`` with the binary and ``metadata.json``; the metadata is published last, so an
+entry without it does not exist yet. A directory that cannot be written is replaced, for this process, by a private
+temporary one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import logging
+import os
+import shutil
+import stat
+import tempfile
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from .errors import CacheError
+
+__all__ = ["Cache", "Entry", "open_cache", "replace_full_cache"]
+
+_logger = logging.getLogger(__name__)
+_METADATA = "metadata.json"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished build.
+
+    Attributes:
+        op: the op's name.
+        binary: the shared library.
+        sha256: its digest when it was published.
+        facts: what its fingerprint was made of.
+    """
+
+    op: str
+    binary: Path
+    sha256: str
+    facts: dict[str, Any]
+
+
+class Cache:
+    """A directory of built ops.
+
+    Args:
+        root: the directory; made with mode 0700 where it does not exist.
+
+    Raises:
+        CacheError: when it belongs to someone else, or others may write to it.
+        OSError: when it can be neither made nor written.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_owner(root)
+        with tempfile.TemporaryFile(dir=root):
+            pass
+
+    def folder(self, op: str, fingerprint: str) -> Path:
+        """Return the folder of an entry, which may not exist."""
+        return self.root / f"{op}-{fingerprint}"
+
+    def lock_file(self, op: str, fingerprint: str) -> Path:
+        """Return the lock file of an entry."""
+        return self.root / f"{op}-{fingerprint}.lock"
+
+    def log_file(self, op: str, fingerprint: str) -> Path:
+        """Return the file that keeps what the compiler printed when the entry's build failed."""
+        return self.root / f"{op}-{fingerprint}.log"
+
+    def staging(self, op: str, fingerprint: str) -> Path:
+        """Make and return an empty folder beside the entries, to build in while the entry's lock is held.
+
+        What an earlier builder left there when it was killed is removed.
+        """
+        folder = self.root / f"staging-{op}-{fingerprint}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def find(self, op: str, fingerprint: str) -> Entry | None:
+        """Return a finished entry whose binary is what was published; None when there is none.
+
+        A binary that differs from its metadata is reported and counts as absent.
+        """
+        folder = self.folder(op, fingerprint)
+        try:
+            metadata = json.loads((folder / _METADATA).read_text())
+            binary = folder / metadata["binary"]
+            if _sha256(binary) == metadata["sha256"]:
+                return Entry(op, binary, metadata["sha256"], metadata["facts"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _logger.warning("the cached op '%s' is unreadable and is built again: %s", op, error)
+            return None
+        _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, binary)
+        return None
+
+    def publish(self, op: str, fingerprint: str, built: Path, facts: dict[str, Any]) -> Entry:
+        """Move a built binary into its entry, the metadata last, and return the entry."""
+        folder = self.folder(op, fingerprint)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        entry = Entry(op, folder / built.name, _sha256(built), facts)
+        metadata = built.with_name(_METADATA)
+        metadata.write_text(json.dumps({**asdict(entry), "binary": built.name}, indent=1, sort_keys=True))
+        (folder / _METADATA).unlink(missing_ok=True)
+        os.replace(built, entry.binary)
+        os.replace(metadata, folder / _METADATA)
+        return entry
+
+
+_opened: dict[Path, Cache] = {}
+_opening = threading.Lock()
+
+
+def open_cache(directory: Path | None = None) -> Cache:
+    """Return the cache in a directory, the user's own by default.
+
+    A directory that cannot be written is replaced by a private temporary one, removed when this process ends; this is
+    said once.
+
+    Raises:
+        CacheError: when the directory belongs to someone else, or others may write to it.
+    """
+    wanted = directory or Path(platformdirs.user_cache_dir("anyaccel"))
+    with _opening:
+        if wanted not in _opened:
+            try:
+                _opened[wanted] = Cache(wanted)
+            except OSError as error:
+                _opened[wanted] = _temporary_cache(f"{wanted} cannot be written ({error.strerror})")
+        return _opened[wanted]
+
+
+def replace_full_cache(cache: Cache, error: OSError) -> Cache:
+    """Return a temporary cache to use from now on instead of one whose disk is full."""
+    with _opening:
+        fresh = _temporary_cache(f"{cache.root} cannot take the build ({error.strerror})")
+        for wanted, opened in _opened.items():
+            if opened is cache:
+                _opened[wanted] = fresh
+        return fresh
+
+
+def _temporary_cache(reason: str) -> Cache:
+    folder = Path(tempfile.mkdtemp(prefix="anyaccel-"))
+    owner = os.getpid()
+    atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
+    _logger.warning("%s; building in %s for this process only. Fix: set ANYACCEL_CACHE_DIR.", reason, folder)
+    return Cache(folder)
+
+
+def _check_owner(root: Path) -> None:
+    if not hasattr(os, "getuid"):
+        return
+    status = root.stat()
+    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        msg = (
+            f"opening the cache failed: got {root}, owned by user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}; "
+            f"expected a directory of user {os.getuid()} that nobody else may write to. "
+            f"Fix: chmod 700 '{root}', or set ANYACCEL_CACHE_DIR."
+        )
+        raise CacheError(msg)
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        if hasattr(hashlib, "file_digest"):
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+        return hashlib.sha256(opened.read()).hexdigest()

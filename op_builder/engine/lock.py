@@ -1,0 +1,49 @@
+"""One builder at a time per op and fingerprint, by an OS lock that dies with its holder."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import platform
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["build_lock"]
+
+_logger = logging.getLogger(__name__)
+_SAY_AFTER_SECONDS = 1.0
+
+
+@contextlib.contextmanager
+def build_lock(file: Path, op: str) -> Iterator[None]:
+    """Hold the lock on a file; after a second of waiting, say for whom.
+
+    Args:
+        file: the lock file. It stays, and holds the name of the last holder; only the OS lock on it counts.
+        op: the op's name, for the message.
+    """
+    holder = file.with_suffix(".holder")
+    lock = FileLock(file, mode=0o600)
+    try:
+        lock.acquire(timeout=_SAY_AFTER_SECONDS)
+    except Timeout:
+        _logger.warning("waiting for %s, which is building the op '%s'", _read(holder), op)
+        lock.acquire()
+    try:
+        holder.write_text(f"process {os.getpid()} on {platform.node()}")
+        yield
+    finally:
+        lock.release()
+
+
+def _read(holder: Path) -> str:
+    try:
+        return holder.read_text()
+    except OSError:
+        return "another process"
