@@ -541,5 +541,7 @@ def _require_host(device: torch.device | str) -> None:
     import torch
 
     if torch.device(device).type != "cpu":
-        msg = f"pin_empty failed: got device={device!r}; expected the cpu, whose memory is pinned. Fix: leave device out."
+        msg = (
+            f"pin_empty failed: got device={device!r}; expected the cpu, whose memory is pinned. Fix: leave device out."
+        )
         raise ValueError(msg)

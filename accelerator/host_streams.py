@@ -93,7 +93,8 @@ _DEFAULT = Stream()
 
 
 class _Current(threading.local):
-    stream: Stream = _DEFAULT
+    def __init__(self) -> None:
+        self.stream = _DEFAULT
 
 
 _current = _Current()

@@ -124,28 +124,32 @@ def candidates() -> list[Candidate]:
 
 
 def _first_use() -> DeepSpeedAccelerator:
-    """Choose, and publish the choice; torch.compile keeps the choice as a constant and publishes nothing."""
+    """Choose, and publish the choice; code that torch.compile traces reads the choice and publishes nothing.
+
+    Were it to publish while tracing, the guard on ``_current`` that the trace begins with would fail at its end.
+    """
     global _current
-    chosen = _detect()
+    _detect()
     import torch
 
-    if torch.compiler.is_compiling():
-        return chosen
-    with _lock:
-        if _current is None:
-            _current = chosen
-        return _current
+    if not torch.compiler.is_compiling():
+        with _lock:
+            _current = _current or _detected
+    chosen = _current or _detected
+    assert chosen is not None  # noqa: S101  # _detect raises or sets it
+    return chosen
 
 
-def _detect() -> DeepSpeedAccelerator:
+def _detect() -> bool:
+    """Set ``_detected`` once; torch.compile runs this while tracing instead of looking inside."""
     global _detected
     with _lock:
         if _detected is None:
             _detected = _select()
-        return _detected
+    return True
 
 
-_detect._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compile calls it instead of tracing it
+_detect._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as torch.compiler.assume_constant_result does
 
 
 def _select() -> DeepSpeedAccelerator:
@@ -222,7 +226,9 @@ def _entry_point_candidates() -> list[Candidate]:
         try:
             rejection = "" if entry_point.load()().is_available() else "its is_available() says no"
         except Exception as error:  # noqa: BLE001  # whatever a plug-in raises must not stop this program
-            _logger.warning("the accelerator plug-in '%s' of %s fails and is skipped: %r", entry_point.name, package, error)
+            _logger.warning(
+                "the accelerator plug-in '%s' of %s fails and is skipped: %r", entry_point.name, package, error
+            )
             rejection = f"it raised {error!r}"
         found.append(Candidate(entry_point.name, source, partial(_make_plug_in, entry_point), rejection))
     return found

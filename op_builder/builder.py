@@ -141,7 +141,9 @@ class OpBuilder(abc.ABC):
         try:
             torch.ops.load_library(str(binary))
         except OSError as error:
-            msg = f"loading the op '{self.NAME}' failed: got {error}; expected {binary} to load. Fix: delete its folder."
+            msg = (
+                f"loading the op '{self.NAME}' failed: got {error}; expected {binary} to load. Fix: delete its folder."
+            )
             raise OpLoadError(msg) from error
 
     @abc.abstractmethod

@@ -11,9 +11,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
+
+// Of Python's stable ABI; weak, so that a program without Python can load an op too.
+extern "C" __attribute__((weak)) int PyGILState_Ensure();
+extern "C" __attribute__((weak)) void PyGILState_Release(int);
 
 namespace anyaccel {
 
@@ -76,38 +79,62 @@ inline bool is_dense(const TensorView& view) {
   });
 }
 
-// Takes over a list argument of a boxed kernel, and keeps its tensors alive.
-class TensorList {
+// Holds Python's lock where there is Python. Releasing a tensor that Python also holds takes that lock (torch counts
+// both sides' references together), and taking it once is far cheaper than once a tensor.
+class PythonLock {
  public:
-  explicit TensorList(StableIValue argument)
-      : list_(torch::stable::detail::to<StableListHandle>(argument), &TensorList::release) {
-    STABLE_TORCH_ERROR_CODE_CHECK(torch_list_size(list_.get(), &size_));
+  PythonLock() : state_(PyGILState_Ensure == nullptr ? 0 : PyGILState_Ensure()) {}
+  ~PythonLock() {
+    if (PyGILState_Release != nullptr) {
+      PyGILState_Release(state_);
+    }
   }
-
-  std::size_t size() const { return size_; }
-
-  TensorView operator[](std::size_t index) const {
-    const std::unique_ptr<AtenTensorOpaque, void (*)(AtenTensorHandle)> handle(get(index), [](AtenTensorHandle tensor) {
-      STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_delete_tensor_object(tensor));
-    });
-    return view_of(handle.get());
-  }
-
-  torch::stable::Tensor tensor(std::size_t index) const { return torch::stable::Tensor(get(index)); }
+  PythonLock(const PythonLock&) = delete;
+  PythonLock& operator=(const PythonLock&) = delete;
 
  private:
-  using Handle = std::unique_ptr<StableListOpaque, void (*)(StableListHandle)>;
+  int state_;
+};
 
-  static void release(StableListHandle list) { STABLE_TORCH_ERROR_CODE_CHECK(torch_delete_list(list)); }
-
-  AtenTensorHandle get(std::size_t index) const {
-    StableIValue item{};
-    STABLE_TORCH_ERROR_CODE_CHECK(torch_list_get_item(list_.get(), index, &item));
-    return torch::stable::detail::to<AtenTensorHandle>(item);
+// Takes over a list argument of a boxed kernel, and owns its tensors until it is destroyed.
+class TensorList {
+ public:
+  explicit TensorList(StableIValue argument) {
+    const auto list = torch::stable::detail::to<StableListHandle>(argument);
+    std::size_t size = 0;
+    STABLE_TORCH_ERROR_CODE_CHECK(torch_list_size(list, &size));
+    handles_.reserve(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      StableIValue item{};
+      STABLE_TORCH_ERROR_CODE_CHECK(torch_list_get_item(list, i, &item));
+      handles_.push_back(torch::stable::detail::to<AtenTensorHandle>(item));
+    }
+    STABLE_TORCH_ERROR_CODE_CHECK(torch_delete_list(list));
   }
 
-  Handle list_;
-  std::size_t size_ = 0;
+  ~TensorList() {
+    const PythonLock lock;
+    for (const AtenTensorHandle handle : handles_) {
+      aoti_torch_delete_tensor_object(handle);
+    }
+  }
+
+  TensorList(const TensorList&) = delete;
+  TensorList& operator=(const TensorList&) = delete;
+
+  std::size_t size() const { return handles_.size(); }
+
+  TensorView operator[](std::size_t index) const { return view_of(handles_[index]); }
+
+  // Another reference to a tensor.
+  torch::stable::Tensor tensor(std::size_t index) const {
+    AtenTensorHandle handle = nullptr;
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(handles_[index], &handle));
+    return torch::stable::Tensor(handle);
+  }
+
+ private:
+  std::vector<AtenTensorHandle> handles_;
 };
 
 }  // namespace anyaccel

@@ -126,5 +126,7 @@ def _verify(recipe: Recipe, built: Path) -> None:
     with built.open("rb") as opened:
         magic = opened.read(4)
     if magic not in (b"\x7fELF", b"\xcf\xfa\xed\xfe"):
-        msg = f"verifying the op '{recipe.op}' failed: got {magic!r}; expected a shared library. Fix: check the compiler."
+        msg = (
+            f"verifying the op '{recipe.op}' failed: got {magic!r}; expected a shared library. Fix: check the compiler."
+        )
         raise OpError(msg)

@@ -1,0 +1,202 @@
+"""``CPUAdam``: AdamW (or Adam) for parameters in host memory, all of them in one pass of a compiled kernel."""
+
+from __future__ import annotations
+
+import functools
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from ..op_builder import load_op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.optim.optimizer import ParamsT
+
+__all__ = ["CPUAdam"]
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class CPUAdam(Optimizer):
+    """Adam with decoupled weight decay, for CPU parameters.
+
+    Takes the arguments of ``torch.optim.AdamW`` and keeps its ``state_dict`` layout: a state dict of either loads into the
+    other. The kernel is compiled on first use.
+
+    Args:
+        params: parameters or groups of them; float32, bfloat16 or float16, on the CPU.
+        lr: the learning rate.
+        betas: the decays of the first and the second moment.
+        eps: added to the root of the second moment.
+        weight_decay: the decay of the parameters.
+        amsgrad: must be False.
+        maximize: step along the gradient instead of against it.
+        foreach: None or False; there is one implementation, a fused one.
+        capturable: must be False.
+        differentiable: must be False.
+        fused: any value.
+        adamw_mode: decay the parameters themselves (AdamW); otherwise add the decay to the gradients (Adam).
+        bias_correction: correct the moments for their start at zero.
+        fp32_optimizer_states: keep float32 moments whatever the parameters' dtype; otherwise the parameters' dtype.
+
+    Raises:
+        ValueError: for a hyperparameter out of its range or a feature that is not supported.
+
+    Source: Loshchilov & Hutter, arXiv:1711.05101; tests/ops/adam_reference.py
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | torch.Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        adamw_mode: bool = True,
+        bias_correction: bool = True,
+        fp32_optimizer_states: bool = True,
+    ) -> None:
+        self.bias_correction = bias_correction
+        self.fp32_optimizer_states = fp32_optimizer_states
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
+            "decoupled_weight_decay": adamw_mode,
+        }
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters.
+
+        Raises:
+            ValueError: for a hyperparameter out of its range or a feature that is not supported.
+        """
+        _check_options({**self.defaults, **param_group})
+        super().add_param_group(param_group)
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = {"bias_correction": self.bias_correction, "fp32_optimizer_states": self.fp32_optimizer_states}
+        return {**super().__getstate__(), **own}  # type: ignore[no-untyped-call]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for key, value in self.defaults.items():
+                group.setdefault(key, value)
+            _check_options(group)
+        for kept in self.state.values():
+            kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state dict of this class, ``torch.optim.AdamW`` or deepspeed's ``DeepSpeedCPUAdam``."""
+        super().load_state_dict(state_dict)
+        saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
+        params = chain.from_iterable(group["params"] for group in self.param_groups)
+        for saved_id, param in zip(saved_ids, params, strict=True):
+            saved = state_dict["state"].get(saved_id)
+            for key in _MOMENTS if saved else ():  # torch has cast them to the parameter's dtype
+                self.state[param][key] = saved[key].detach().to("cpu", self._moment_dtype(param), copy=True)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step.
+
+        Args:
+            closure: evaluates the model again and returns the loss.
+
+        Returns:
+            What the closure returned, or None.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            self._step_group(group)
+        return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        params = group["params"]
+        grads = [grad for param in params if (grad := param.grad) is not None]
+        if not grads:
+            return
+        if len(grads) < len(params):
+            params = [param for param in params if param.grad is not None]
+        states = [self.state[param] or self._new_state(param) for param in params]
+        beta1, beta2 = group["betas"]
+        try:
+            _kernel()(
+                params,
+                grads,
+                *([state[key] for state in states] for key in (*_MOMENTS, "step")),
+                lr=float(group["lr"]),
+                beta1=float(beta1),
+                beta2=float(beta2),
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                adamw_mode=group["decoupled_weight_decay"],
+                bias_correction=self.bias_correction,
+                maximize=group["maximize"],
+            )
+        except NotImplementedError as error:  # the dispatcher has no kernel for such tensors
+            if any(grad.layout != torch.strided for grad in grads):
+                msg = "step failed: got a sparse gradient; expected dense ones. Fix: use torch.optim.SparseAdam for it."
+                raise RuntimeError(msg) from error
+            raise
+
+    def _new_state(self, param: torch.Tensor) -> dict[str, torch.Tensor]:
+        if param.device.type != "cpu":
+            msg = (
+                f"step failed: got a parameter on {param.device}; expected the cpu. "
+                f"Fix: keep a master copy in host memory, or use torch.optim.AdamW."
+            )
+            raise ValueError(msg)
+        state: dict[str, torch.Tensor] = self.state[param]
+        state["step"] = torch.zeros((), dtype=torch.float32)
+        for key in _MOMENTS:
+            state[key] = torch.zeros_like(param, dtype=self._moment_dtype(param), memory_format=torch.preserve_format)
+        return state
+
+    def _moment_dtype(self, param: torch.Tensor) -> torch.dtype:
+        return torch.float32 if self.fp32_optimizer_states else param.dtype
+
+
+@functools.cache
+def _kernel() -> Callable[..., None]:
+    step: Callable[..., None] = load_op("cpu_adam").adam_step
+    return step
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    for unsupported in ("amsgrad", "foreach", "capturable", "differentiable"):
+        if options.get(unsupported):
+            raise _refusal(unsupported, True, "False", "leave it out, or use torch.optim.AdamW")
+    for name in ("lr", "eps", "weight_decay"):
+        if not float(options[name]) >= 0.0:
+            raise _refusal(name, options[name], "a number of 0 or more", "correct it")
+    for beta in options["betas"]:
+        if not 0.0 <= float(beta) < 1.0:
+            raise _refusal("betas", options["betas"], "two numbers in [0, 1)", "correct them")
+
+
+def _refusal(name: str, got: Any, expected: str, fix: str) -> ValueError:
+    return ValueError(f"CPUAdam failed: got {name}={got}; expected {expected}. Fix: {fix}.")
