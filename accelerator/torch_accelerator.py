@@ -97,9 +97,9 @@ class TorchAccelerator(DeepSpeedAccelerator):
         return UnsupportedError(member, self._name, f"torch.{self._name}.{self._missing.get(member, member)}")
 
     def supports(self, member: str) -> bool:
-        if isinstance(getattr(type(self), member), property):
-            return member not in ("Stream", "Event") or hasattr(self._module, member)
-        return member not in self._missing
+        if member in ("Stream", "Event"):
+            return hasattr(self._module, member)
+        return super().supports(member) and member not in self._missing
 
     # How the device behaves
 
@@ -190,10 +190,9 @@ class TorchAccelerator(DeepSpeedAccelerator):
         return self._class("Event")
 
     def _class(self, name: str) -> Any:
-        found = getattr(self._module, name, None)
-        if found is None:
+        if not hasattr(self._module, name):
             raise self._unsupported(name)
-        return found
+        return getattr(self._module, name)
 
     @calls("stream", bind=True)
     def stream(self, stream: Any) -> AbstractContextManager[Any]:

@@ -1,0 +1,42 @@
+"""The command line: ``anyaccel <subcommand>``, one file each."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+
+from ..accelerator.errors import AnyaccelError
+from . import conformance, demo, report
+
+__all__ = ["main"]
+
+app = typer.Typer(
+    name="anyaccel",
+    help="One object for whatever accelerator the machine has, and PyTorch ops built on demand.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+for _name, _module in (("report", report), ("conformance", conformance), ("demo", demo)):
+    app.command(_name, epilog=_module.EPILOG)(_module.command)
+
+
+@app.callback()
+def _configure(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the library logs, decisions included.")] = False,
+) -> None:
+    handler = RichHandler(console=Console(stderr=True), show_path=False, show_time=False)
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", handlers=[handler])
+
+
+def main() -> None:
+    """Run the command line; an error of ours is one readable message and exit code 1."""
+    try:
+        app()
+    except AnyaccelError as error:
+        Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False, markup=True, soft_wrap=True)
+        raise SystemExit(1) from None

@@ -1,0 +1,177 @@
+"""What ``anyaccel report`` shows, gathered as plain data."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import Any
+
+from ..accelerator import environment as accelerator_environment
+from ..accelerator import host
+from ..accelerator.real_accelerator import candidates, get_accelerator
+from ..op_builder import BUILDERS, builder_class
+from ..op_builder import environment as op_environment
+from ..op_builder.engine.cache import open_cache
+from ..op_builder.engine.toolchains import probe_cxx
+
+__all__ = ["Device", "Op", "Report", "Toolchain", "gather"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """An accelerator that could serve: its name, where it comes from, and why it was chosen or rejected."""
+
+    name: str
+    source: str
+    chosen: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler that was looked for."""
+
+    name: str
+    accepted: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Op:
+    """An op: ``built``, ``buildable``, or ``not buildable`` and why."""
+
+    name: str
+    builder: str
+    state: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything, in the order in which it is shown; memory is in bytes."""
+
+    versions: dict[str, str]
+    devices: list[Device]
+    memory: dict[str, int]
+    cpu: dict[str, Any]
+    communication_backends: dict[str, bool]
+    toolchains: list[Toolchain]
+    cache_dir: str
+    ops: list[Op]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return asdict(self)
+
+
+def gather() -> Report:
+    """Look at this machine; nothing is built and no device context is created."""
+    accelerator = get_accelerator()
+    cache = open_cache(op_environment.cache_dir())
+    probes = probe_cxx(op_environment.cxx(), op_environment.search_path(), cache.root)
+    toolchains = [
+        Toolchain(probe.name, probe.compiler is not None, probe.rejection or probe.compiler.version)  # type: ignore[union-attr]
+        for probe in probes
+    ]
+    return Report(
+        versions=_versions(),
+        devices=_devices(accelerator.device_name()),
+        memory=_memory(accelerator),
+        cpu=_cpu(),
+        communication_backends=_communication_backends(),
+        toolchains=toolchains,
+        cache_dir=str(cache.root),
+        ops=[_op(name, accelerator.device_name()) for name in BUILDERS],
+    )
+
+
+def _versions() -> dict[str, str]:
+    import torch
+
+    found = {
+        "anyaccel": metadata.version("anyaccel"),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": f"{sys.platform} {platform.machine()}",
+        "cuda (torch built with)": torch.version.cuda or "",
+        "rocm (torch built with)": torch.version.hip or "",
+        "xpu (torch built with)": getattr(torch.version, "xpu", None) or "",
+        "nvidia driver": _nvidia_driver(),
+    }
+    return {name: version for name, version in found.items() if version}
+
+
+def _nvidia_driver() -> str:
+    from pathlib import Path
+
+    try:
+        return Path("/sys/module/nvidia/version").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _devices(current: str) -> list[Device]:
+    requested = accelerator_environment.requested_accelerator()
+    devices = []
+    for candidate in candidates():
+        chosen = candidate.name == current
+        reason = candidate.rejection or "available; one before it was chosen"
+        if chosen:
+            reason = f"DS_ACCELERATOR={requested}" if requested else "the first that is available"
+        devices.append(Device(candidate.name, candidate.source, chosen, reason))
+    if not any(device.chosen for device in devices):
+        devices.insert(0, Device(current, "set_accelerator", True, "set by the program"))
+    return devices
+
+
+def _memory(accelerator: Any) -> dict[str, int]:
+    memory = {"host total": host.total_memory_bytes(), "host available": host.available_memory_bytes()}
+    if accelerator.device_name() == "cpu" or not accelerator.supports("mem_get_info"):
+        return memory
+    for index in range(accelerator.device_count()):
+        free_bytes, total_bytes = accelerator.mem_get_info(index)
+        memory[f"{accelerator.device_name(index)} total"] = total_bytes
+        memory[f"{accelerator.device_name(index)} available"] = free_bytes
+    return memory
+
+
+def _cpu() -> dict[str, Any]:
+    import cpuinfo
+
+    info = cpuinfo.get_cpu_info()
+    wanted = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "amx_bf16")
+    wanted += ("asimd", "sve", "sve2", "bf16")
+    return {
+        "name": info.get("brand_raw", platform.processor()),
+        "architecture": info.get("arch", platform.machine()),
+        "cores": host.processor().multi_processor_count,
+        "numa_nodes": host.numa_node_count(),
+        "isa": [flag for flag in wanted if flag in info.get("flags", ())],
+    }
+
+
+def _communication_backends() -> dict[str, bool]:
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return {}
+    return {
+        "gloo": dist.is_gloo_available(),
+        "nccl": dist.is_nccl_available(),
+        "xccl": getattr(dist, "is_xccl_available", lambda: False)(),
+        "mpi": dist.is_mpi_available(),
+        "ucc": dist.is_ucc_available(),
+    }
+
+
+def _op(class_name: str, device: str) -> Op:
+    found = builder_class(class_name, device)
+    if found is None:
+        return Op("", class_name, "not buildable", f"no implementation for '{device}'")
+    builder = found()
+    reason = builder.incompatibility()
+    if reason:
+        return Op(builder.NAME, class_name, "not buildable", reason)
+    return Op(builder.NAME, class_name, "built" if builder.is_built() else "buildable", "")

@@ -1,0 +1,112 @@
+"""Names, indices and properties of devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from .expect import expect, expect_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ....accelerator import DeepSpeedAccelerator
+
+__all__ = ["CHECKS"]
+
+
+def _device_name(accelerator: DeepSpeedAccelerator) -> None:
+    expect_type(accelerator.device_name(), str, "device_name()")
+    named = torch.device(accelerator.device_name(0))
+    expect(named.type == accelerator.device_name(), f"device_name(0) is {named}, of another type than device_name()")
+    tensor = torch.ones(2, device=accelerator.device_name(0))
+    expect(tensor.device.type == named.type, f"a tensor made on device_name(0) is on {tensor.device}")
+
+
+def _device(accelerator: DeepSpeedAccelerator) -> None:
+    for device in (accelerator.device(), accelerator.device(0)):
+        expect_type(device, torch.device, "device()")
+        expect(device.type == accelerator.device_name(), f"device() is {device}, unlike device_name()")
+
+
+def _set_device(accelerator: DeepSpeedAccelerator) -> None:
+    previous = accelerator.current_device()
+    for index in range(accelerator.device_count()):
+        accelerator.set_device(index)
+        found = accelerator.current_device()
+        expect(found == index, f"after set_device({index}), current_device() is {found}")
+    accelerator.set_device(previous)
+
+
+def _current_device(accelerator: DeepSpeedAccelerator) -> None:
+    expect_type(accelerator.current_device(), int, "current_device()")
+
+
+def _current_device_name(accelerator: DeepSpeedAccelerator) -> None:
+    name = accelerator.current_device_name()
+    expect_type(name, str, "current_device_name()")
+    index = torch.device(name).index
+    expect(index in (None, accelerator.current_device()), f"current_device_name() is {name!r}, not the current index")
+
+
+def _device_count(accelerator: DeepSpeedAccelerator) -> None:
+    expect_type(accelerator.device_count(), int, "device_count()")
+    expect(accelerator.device_count() >= 1, f"device_count() is {accelerator.device_count()} on an available device")
+
+
+def _device_guard(accelerator: DeepSpeedAccelerator) -> None:
+    previous = accelerator.current_device()
+    last = accelerator.device_count() - 1
+    try:
+        with accelerator.device_guard(last):
+            expect(accelerator.current_device() == last, "device_guard(i) does not make i current")
+            raise KeyError(last)  # noqa: TRY301
+    except KeyError:
+        expect(accelerator.current_device() == previous, "device_guard does not restore after an exception")
+
+
+def _synchronize(accelerator: DeepSpeedAccelerator) -> None:
+    accelerator.synchronize()
+    accelerator.synchronize(0)
+    accelerator.synchronize(device_index=0)
+
+
+def _on_accelerator(accelerator: DeepSpeedAccelerator) -> None:
+    here = accelerator.on_accelerator(torch.ones(1, device=accelerator.current_device_name()))
+    expect(here is True, f"on_accelerator(a tensor of this device) is {here!r}")
+    elsewhere = accelerator.on_accelerator(torch.ones(1, device="meta"))
+    expect(elsewhere is False, f"on_accelerator(a meta tensor) is {elsewhere!r}")
+
+
+def _get_device_properties(accelerator: DeepSpeedAccelerator) -> None:
+    properties = accelerator.get_device_properties(0)
+    expect_type(properties.name, str, "get_device_properties(0).name")
+    expect_type(properties.total_memory, int, "get_device_properties(0).total_memory")
+
+
+def _get_device_capability(accelerator: DeepSpeedAccelerator) -> None:
+    expect(accelerator.get_device_capability(0) is not None, "get_device_capability(0) is None")
+
+
+def _lazy_call(accelerator: DeepSpeedAccelerator) -> None:
+    called: list[int] = []
+    torch.ones(1, device=accelerator.current_device_name())
+    accelerator.lazy_call(lambda: called.append(1))
+    expect(called == [1], "lazy_call(callback) on an initialised device does not run the callback")
+
+
+CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
+    "device_name": _device_name,
+    "device": _device,
+    "set_device": _set_device,
+    "current_device": _current_device,
+    "current_device_name": _current_device_name,
+    "device_count": _device_count,
+    "device_guard": _device_guard,
+    "synchronize": _synchronize,
+    "on_accelerator": _on_accelerator,
+    "get_device_properties": _get_device_properties,
+    "get_device_capability": _get_device_capability,
+    "lazy_call": _lazy_call,
+}

@@ -1,0 +1,73 @@
+"""Generators, seeds and their states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from .expect import expect, expect_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ....accelerator import DeepSpeedAccelerator
+
+__all__ = ["CHECKS"]
+
+
+def _drawn(accelerator: DeepSpeedAccelerator) -> list[float]:
+    drawn: list[float] = torch.rand(4, device=accelerator.current_device_name()).cpu().tolist()
+    return drawn
+
+
+def _random(accelerator: DeepSpeedAccelerator) -> None:
+    expect(callable(getattr(accelerator.random(), "manual_seed", None)), "random() is no module with manual_seed")
+
+
+def _seeding_repeats(accelerator: DeepSpeedAccelerator, seed: Callable[[int], object]) -> None:
+    seed(1234)
+    first = _drawn(accelerator)
+    second = _drawn(accelerator)
+    seed(1234)
+    expect(_drawn(accelerator) == first, "the same seed gives other numbers")
+    expect(first != second, "two draws after one seed give the same numbers")
+
+
+def _manual_seed(accelerator: DeepSpeedAccelerator) -> None:
+    _seeding_repeats(accelerator, accelerator.manual_seed)
+
+
+def _manual_seed_all(accelerator: DeepSpeedAccelerator) -> None:
+    _seeding_repeats(accelerator, accelerator.manual_seed_all)
+
+
+def _initial_seed(accelerator: DeepSpeedAccelerator) -> None:
+    accelerator.manual_seed(4321)
+    expect(accelerator.initial_seed() == 4321, f"after manual_seed(4321), initial_seed() is {accelerator.initial_seed()}")
+
+
+def _rng_state(accelerator: DeepSpeedAccelerator) -> None:
+    index = accelerator.current_device()
+    for arguments in ((), (index,)):
+        state = accelerator.get_rng_state(*arguments)
+        expect_type(state, torch.Tensor, "get_rng_state()")
+        expect(state.dtype == torch.uint8 and state.device.type == "cpu", "get_rng_state() is no uint8 CPU tensor")
+        first = _drawn(accelerator)
+        accelerator.set_rng_state(state, *arguments)
+        expect(_drawn(accelerator) == first, f"set_rng_state(state, *{arguments}) does not bring the numbers back")
+
+
+def _default_generator(accelerator: DeepSpeedAccelerator) -> None:
+    expect_type(accelerator.default_generator(accelerator.current_device()), torch.Generator, "default_generator(i)")
+
+
+CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
+    "random": _random,
+    "manual_seed": _manual_seed,
+    "manual_seed_all": _manual_seed_all,
+    "initial_seed": _initial_seed,
+    "get_rng_state": _rng_state,
+    "set_rng_state": _rng_state,
+    "default_generator": _default_generator,
+}

@@ -1,0 +1,93 @@
+"""Streams, events and graphs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import torch
+
+from .expect import expect, expect_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ....accelerator import DeepSpeedAccelerator
+
+__all__ = ["CHECKS"]
+
+
+def _stream_class(accelerator: DeepSpeedAccelerator) -> None:
+    stream = accelerator.Stream()
+    stream.synchronize()
+    stream.wait_stream(accelerator.current_stream())
+    stream.record_event()
+    expect_type(stream.query(), bool, "Stream().query()")
+
+
+def _stream(accelerator: DeepSpeedAccelerator) -> None:
+    outer, inner = accelerator.current_stream(), accelerator.Stream()
+    with accelerator.stream(inner):
+        expect(accelerator.current_stream() == inner, "inside stream(s), current_stream() is not s")
+    expect(accelerator.current_stream() == outer, "after stream(s), current_stream() is not what it was")
+    with accelerator.stream(None):
+        expect(accelerator.current_stream() == outer, "stream(None) changes the current stream")
+
+
+def _current_stream(accelerator: DeepSpeedAccelerator) -> None:
+    expect(accelerator.current_stream() is not None, "current_stream() is None")
+    index = accelerator.current_device()
+    expect(accelerator.current_stream(index) == accelerator.current_stream(), "current_stream(i) is not that of i")
+
+
+def _default_stream(accelerator: DeepSpeedAccelerator) -> None:
+    expect(accelerator.default_stream() is not None, "default_stream() is None")
+    accelerator.default_stream(accelerator.current_device()).synchronize()
+
+
+def _set_stream(accelerator: DeepSpeedAccelerator) -> None:
+    outer, other = accelerator.current_stream(), accelerator.Stream()
+    accelerator.set_stream(other)
+    found = accelerator.current_stream()
+    accelerator.set_stream(outer)
+    expect(found == other, "after set_stream(s), current_stream() is not s")
+
+
+def _event_class(accelerator: DeepSpeedAccelerator) -> None:
+    start, end = accelerator.Event(enable_timing=True), accelerator.Event(enable_timing=True)
+    start.record()
+    began = time.perf_counter()
+    while time.perf_counter() < began + 0.002:
+        torch.ones(8, device=accelerator.current_device_name()).sum()
+    end.record()
+    end.synchronize()
+    elapsed_ms = start.elapsed_time(end)
+    expect_type(elapsed_ms, float, "elapsed_time()")
+    expect(0.0 < elapsed_ms < 60_000.0, f"elapsed_time() of some 2 ms of work is {elapsed_ms} ms")
+    expect(end.query() is True, "query() of an event waited for is not True")
+
+
+def _graph(accelerator: DeepSpeedAccelerator) -> None:
+    source = torch.ones(4, device=accelerator.current_device_name())
+    target = torch.zeros_like(source)
+    accelerator.synchronize()
+    graph = accelerator.create_graph()
+    with accelerator.capture_to_graph(graph):
+        target.copy_(source * 2)
+    source.fill_(3.0)
+    accelerator.replay_graph(graph)
+    accelerator.synchronize()
+    expect(target.cpu().tolist() == [6.0] * 4, f"a replayed graph leaves {target.cpu().tolist()}; expected sixes")
+
+
+CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
+    "Stream": _stream_class,
+    "stream": _stream,
+    "current_stream": _current_stream,
+    "default_stream": _default_stream,
+    "set_stream": _set_stream,
+    "Event": _event_class,
+    "create_graph": _graph,
+    "capture_to_graph": _graph,
+    "replay_graph": _graph,
+}

@@ -1,0 +1,61 @@
+"""Runs checks of the contract on an accelerator and says how each ended."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .checks import CHECKS
+
+if TYPE_CHECKING:
+    from ..accelerator import DeepSpeedAccelerator
+
+__all__ = ["Outcome", "Result", "run_check", "run_checks"]
+
+
+class Outcome(enum.Enum):
+    """How a member fared."""
+
+    OK = "ok"
+    UNSUPPORTED = "unsupported"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one member's check.
+
+    Attributes:
+        member: the member's name.
+        outcome: how it fared; ``UNSUPPORTED`` means that it refuses as the contract asks.
+        why: what was wrong, or what the refusal said.
+    """
+
+    member: str
+    outcome: Outcome
+    why: str = ""
+
+
+def run_check(accelerator: DeepSpeedAccelerator, member: str) -> Result:
+    """Run one member's check.
+
+    Args:
+        accelerator: the accelerator, whose device is available.
+        member: a key of ``anyaccel.testing.checks.CHECKS``.
+    """
+    try:
+        CHECKS[member](accelerator)
+    except NotImplementedError as error:
+        said = str(error)
+        if accelerator.device_name() in said:
+            return Result(member, Outcome.UNSUPPORTED, said)
+        return Result(member, Outcome.WRONG, f"refuses without naming the device: {said!r}")
+    except Exception as error:  # noqa: BLE001  # whatever it raises is the finding
+        return Result(member, Outcome.WRONG, f"{type(error).__name__}: {error}")
+    return Result(member, Outcome.OK)
+
+
+def run_checks(accelerator: DeepSpeedAccelerator) -> list[Result]:
+    """Run every check of the contract, in its order."""
+    return [run_check(accelerator, member) for member in CHECKS]
