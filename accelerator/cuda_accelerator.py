@@ -32,11 +32,11 @@ class CUDA_Accelerator(TorchAccelerator):
     def is_fp16_supported(self) -> bool:
         if not self.is_available():
             return True
-        major, _ = self.get_device_capability()
-        return major >= (6 if environment.allows_deprecated_fp16() else 7)
+        oldest = 6 if environment.allows_deprecated_fp16() else 7
+        return bool(self.get_device_capability()[0] >= oldest)
 
     def is_triton_supported(self) -> bool:
-        return self.is_available() and self.get_device_capability()[0] >= 8
+        return bool(self.is_available() and self.get_device_capability()[0] >= 8)
 
     def prefer_triton_grouped_mm(self) -> bool:
         """Return True on sm_7x and sm_8x, where ``torch._grouped_mm`` loops over groups, if Triton is installed."""

@@ -11,18 +11,16 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import host_ranges
-from .abstract_accelerator import DeepSpeedAccelerator
 from .errors import SelectionError, UnsupportedError
+from .named_accelerator import NamedAccelerator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping, Sequence
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from types import ModuleType
 
     import torch
 
-    from .typed_tensor import TypedTensor
 
 __all__ = ["TorchAccelerator", "calls"]
 
@@ -45,7 +43,7 @@ def calls(*functions: str, bind: bool = False) -> Callable[[_Member], _Member]:
     return declare
 
 
-class TorchAccelerator(DeepSpeedAccelerator):
+class TorchAccelerator(NamedAccelerator):
     """Any device that torch serves as ``torch.<name>``.
 
     Args:
@@ -56,8 +54,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__()
-        self._name = name
+        super().__init__(name)
         self._module: Any = self._load_module(name)
         self._missing: dict[str, str] = {}
         for member, function in inspect.getmembers(type(self), lambda value: hasattr(value, "__torch_calls__")):
@@ -70,13 +67,14 @@ class TorchAccelerator(DeepSpeedAccelerator):
         import torch
 
         try:
-            return torch.get_device_module(name)
+            module: ModuleType = torch.get_device_module(name)
         except RuntimeError as error:
             msg = (
                 f"making the accelerator '{name}' failed: got torch {torch.__version__} without torch.{name}; expected "
                 f"a device that torch has a module for. Fix: install or import the package that registers '{name}'."
             )
             raise SelectionError(msg) from error
+        return module
 
     def _settle(self, member: str, function: Any) -> None:
         for called in function.__torch_calls__:
@@ -101,29 +99,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
             return hasattr(self._module, member)
         return super().supports(member) and member not in self._missing
 
-    # How the device behaves
-
-    def is_synchronized_device(self) -> bool:
-        return False
-
-    def use_host_timers(self) -> bool:
-        return self.is_synchronized_device()
-
-    def resolves_data_dependency(self) -> bool:
-        return self.is_synchronized_device()
-
-    def handles_memory_backpressure(self) -> bool:
-        return self.is_synchronized_device()
-
     # Devices
-
-    def device_name(self, device_index: int | None = None) -> str:
-        return self._name if device_index is None else f"{self._name}:{device_index}"
-
-    def device(self, device_index: int | None = None) -> torch.device:
-        import torch
-
-        return torch.device(self.device_name(device_index))
 
     @calls("set_device")
     def set_device(self, device_index: int) -> None:
@@ -146,11 +122,6 @@ class TorchAccelerator(DeepSpeedAccelerator):
         self._module.synchronize(device_index)
 
     # Random numbers
-
-    def random(self) -> ModuleType:
-        import torch
-
-        return torch.random
 
     @calls("set_rng_state")
     def set_rng_state(self, new_state: torch.Tensor, device_index: int | None = None) -> None:
@@ -284,30 +255,11 @@ class TorchAccelerator(DeepSpeedAccelerator):
         asked = getattr(self._module, "is_bf16_supported", None)
         return True if asked is None else bool(asked())
 
-    def is_fp16_supported(self) -> bool:
-        return True
-
-    def supported_dtypes(self) -> list[torch.dtype]:
-        import torch
-
-        dtypes = [torch.float32]
-        if self.is_fp16_supported():
-            dtypes.append(torch.float16)
-        if self.is_bf16_supported():
-            dtypes.append(torch.bfloat16)
-        return dtypes
-
     # Miscellaneous
 
     @calls("is_available", bind=True)
     def is_available(self) -> bool:
         return bool(self._module.is_available())
-
-    def range_push(self, msg: str, domain: str | None = None, category: str | None = None) -> Any:
-        host_ranges.push(msg)
-
-    def range_pop(self, domain: str | None = None) -> Any:
-        host_ranges.pop()
 
     def lazy_call(self, callback: Callable[[], Any]) -> Any:
         later = getattr(self._module, "_lazy_call", None)
@@ -322,9 +274,6 @@ class TorchAccelerator(DeepSpeedAccelerator):
             member = "communication_backend_name"
             raise UnsupportedError(member, self._name, "torch.distributed backend registered")
         return str(backend)
-
-    def is_triton_supported(self) -> bool:
-        return False
 
     # Graphs
 
@@ -344,88 +293,3 @@ class TorchAccelerator(DeepSpeedAccelerator):
     @calls("graph")
     def replay_graph(self, graph: Any) -> None:
         graph.replay()
-
-    # Typed tensors
-
-    @property
-    def BFloat16Tensor(self) -> Any:
-        return self._typed("bfloat16")
-
-    @property
-    def ByteTensor(self) -> Any:
-        return self._typed("uint8")
-
-    @property
-    def DoubleTensor(self) -> Any:
-        return self._typed("float64")
-
-    @property
-    def FloatTensor(self) -> Any:
-        return self._typed("float32")
-
-    @property
-    def HalfTensor(self) -> Any:
-        return self._typed("float16")
-
-    @property
-    def IntTensor(self) -> Any:
-        return self._typed("int32")
-
-    @property
-    def LongTensor(self) -> Any:
-        return self._typed("int64")
-
-    def _typed(self, dtype: str) -> TypedTensor:
-        import torch
-
-        return self.tensor_type(getattr(torch, dtype))
-
-    def on_accelerator(self, tensor: torch.Tensor) -> bool:
-        return tensor.device.type == self._name
-
-    # Ops
-
-    def op_builder_dir(self) -> str:
-        return f"anyaccel.op_builder.{self._name}"
-
-    def create_op_builder(self, class_name: str) -> Any:
-        builder = self.get_op_builder(class_name)
-        return None if builder is None else builder()
-
-    def get_op_builder(self, class_name: str) -> Any:
-        from ..op_builder import builder_class
-
-        return builder_class(class_name, self._name)
-
-    def build_extension(self) -> Any:
-        from torch.utils.cpp_extension import BuildExtension
-
-        return BuildExtension
-
-    # Launching
-
-    def export_envs(self) -> list[str]:
-        return []
-
-    def visible_devices_envs(self) -> list[str]:
-        return []
-
-    def set_visible_devices_envs(
-        self, current_env: MutableMapping[str, str], local_accelerator_ids: Sequence[int | str]
-    ) -> None:
-        for variable in self.visible_devices_envs():
-            current_env[variable] = ",".join(map(str, local_accelerator_ids))
-
-    # torch.compile
-
-    def get_compile_backend(self) -> str:
-        return self._compile_backend
-
-    def set_compile_backend(self, backend: str) -> None:
-        import torch._dynamo
-
-        backends = torch._dynamo.list_backends(exclude_tags=())
-        if backend not in backends:
-            msg = f"set_compile_backend failed: got {backend!r}; expected one of {backends}. Fix: choose one of these."
-            raise ValueError(msg)
-        self._compile_backend = backend

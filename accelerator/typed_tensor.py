@@ -46,7 +46,7 @@ class TypedTensor:
         if isinstance(value, torch.Size):
             return torch.empty(value, dtype=self.dtype, device=self.device)
         if isinstance(value, torch.Tensor):
-            if not isinstance(value, self):  # type: ignore[arg-type]  # __instancecheck__ makes it one
+            if not self.__instancecheck__(value):
                 raise self._refusal(f"a tensor of {value.dtype} on {value.device}")
             return value.view_as(value)
         if not hasattr(value, "__len__"):

@@ -31,7 +31,7 @@ _PUBLIC = {
     "use_accelerator": "accelerator",
 }
 
-__all__ = [  # noqa: PLE0604
+__all__ = [
     "AnyaccelError",
     "CPU_Accelerator",
     "CUDA_Accelerator",

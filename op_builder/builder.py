@@ -19,10 +19,11 @@ from .engine.cache import open_cache
 from .engine.errors import OpLoadError, ToolchainError
 from .engine.fingerprint import host_isa
 from .engine.ninja_file import SharedLibrary
-from .engine.toolchains import CxxCompiler, choose_cxx
+from .engine.toolchains import choose_cxx
 
 if TYPE_CHECKING:
     from .engine.cache import Entry
+    from .engine.toolchains import CxxCompiler
 
 __all__ = ["CPUOpBuilder", "OpBuilder"]
 
@@ -183,7 +184,7 @@ class CPUOpBuilder(OpBuilder):
             compiler=compiler.command,
             sources=tuple(CSRC / path for path in self.sources()),
             compile_flags=(*self.cxx_args(), "-fPIC", "-fvisibility=hidden", f"-DTORCH_TARGET_VERSION={_TARGET:#018x}"),
-            link_flags=("-ltorch_cpu", *self.extra_ldflags()),
+            link_flags=("-Wl,-z,defs", "-ltorch_cpu", *self.extra_ldflags()),
             compile_paths=(*(f"-I{folder}" for folder in include_dirs), f"-isystem{torch_root / 'include'}"),
             link_paths=(f"-L{torch_root / 'lib'}",),
             name=f"{self.NAME}.so",

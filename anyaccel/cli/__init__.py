@@ -27,7 +27,9 @@ for _name, _module in (("report", report), ("conformance", conformance), ("demo"
 
 @app.callback()
 def _configure(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the library logs, decisions included.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show what the library logs, decisions included.")
+    ] = False,
 ) -> None:
     handler = RichHandler(console=Console(stderr=True), show_path=False, show_time=False)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", handlers=[handler])

@@ -49,4 +49,6 @@ def _make(target: str) -> Any:
 
 
 def _unusable(why: str) -> typer.BadParameter:
-    return typer.BadParameter(f"{why}. Fix: name an accelerator class whose device this machine has.", param_hint="CLASS")
+    return typer.BadParameter(
+        f"{why}. Fix: name an accelerator class whose device this machine has.", param_hint="CLASS"
+    )

@@ -23,10 +23,14 @@ EPILOG = "Example: [bold]anyaccel demo --text shakespeare.txt --steps 500[/]"
 def command(
     text: Annotated[
         Path | None,
-        typer.Option(help="The text to learn; the Python standard library's sources by default.", exists=True, dir_okay=False),
+        typer.Option(
+            help="The text to learn; the Python standard library's sources by default.", exists=True, dir_okay=False
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where the curve, the checkpoint and the metrics go.")] = Path("demo_out"),
-    steps: Annotated[int, typer.Option(min=1, help="How many steps to train now; a checkpoint found is resumed.")] = 300,
+    steps: Annotated[
+        int, typer.Option(min=1, help="How many steps to train now; a checkpoint found is resumed.")
+    ] = 300,
     ranks: Annotated[int, typer.Option(min=1, help="How many processes; at most one a device, but on CPU.")] = 2,
 ) -> None:
     """Print the report, then train a small character-level transformer under torchrun, with a kernel built on demand.

@@ -16,6 +16,10 @@ from ..op_builder import environment as op_environment
 from ..op_builder.engine.cache import open_cache
 from ..op_builder.engine.toolchains import probe_cxx
 
+_X86_FLAGS = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "amx_bf16")
+_ARM_FLAGS = ("asimd", "sve", "sve2", "bf16")
+_ISA_FLAGS = _X86_FLAGS + _ARM_FLAGS
+
 __all__ = ["Device", "Op", "Report", "Toolchain", "gather"]
 
 
@@ -141,14 +145,12 @@ def _cpu() -> dict[str, Any]:
     import cpuinfo
 
     info = cpuinfo.get_cpu_info()
-    wanted = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "amx_bf16")
-    wanted += ("asimd", "sve", "sve2", "bf16")
     return {
         "name": info.get("brand_raw", platform.processor()),
         "architecture": info.get("arch", platform.machine()),
         "cores": host.processor().multi_processor_count,
         "numa_nodes": host.numa_node_count(),
-        "isa": [flag for flag in wanted if flag in info.get("flags", ())],
+        "isa": [flag for flag in _ISA_FLAGS if flag in info.get("flags", ())],
     }
 
 

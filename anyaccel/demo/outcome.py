@@ -57,5 +57,7 @@ def summarize(folder: Path, console: Console) -> bool:
         f"validation loss {loss:.3f}, {verdict} the unigram model's {unigram:.3f} nats a character; "
         f"{metrics['tokens_per_second']:,.0f} tokens/s on {metrics['ranks']} x {metrics['device']} over {metrics['backend']}"
     )
-    console.print(f"curve {folder / 'loss.png'}, checkpoint {folder / 'checkpoint.pt'}, metrics {folder / 'metrics.json'}")
+    console.print(
+        f"curve {folder / 'loss.png'}, checkpoint {folder / 'checkpoint.pt'}, metrics {folder / 'metrics.json'}"
+    )
     return learned

@@ -95,7 +95,7 @@ class CPUAdam(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         own = {"bias_correction": self.bias_correction, "fp32_optimizer_states": self.fp32_optimizer_states}
-        return {**super().__getstate__(), **own}  # type: ignore[no-untyped-call]
+        return {**super().__getstate__(), **own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -143,25 +143,19 @@ class CPUAdam(Optimizer):
             params = [param for param in params if param.grad is not None]
         states = [self.state[param] or self._new_state(param) for param in params]
         beta1, beta2 = group["betas"]
-        try:
-            _kernel()(
-                params,
-                grads,
-                *([state[key] for state in states] for key in (*_MOMENTS, "step")),
-                lr=float(group["lr"]),
-                beta1=float(beta1),
-                beta2=float(beta2),
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                adamw_mode=group["decoupled_weight_decay"],
-                bias_correction=self.bias_correction,
-                maximize=group["maximize"],
-            )
-        except NotImplementedError as error:  # the dispatcher has no kernel for such tensors
-            if any(grad.layout != torch.strided for grad in grads):
-                msg = "step failed: got a sparse gradient; expected dense ones. Fix: use torch.optim.SparseAdam for it."
-                raise RuntimeError(msg) from error
-            raise
+        _kernel()(
+            params,
+            grads,
+            *([state[key] for state in states] for key in (*_MOMENTS, "step")),
+            lr=float(group["lr"]),
+            beta1=float(beta1),
+            beta2=float(beta2),
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            adamw_mode=group["decoupled_weight_decay"],
+            bias_correction=self.bias_correction,
+            maximize=group["maximize"],
+        )
 
     def _new_state(self, param: torch.Tensor) -> dict[str, torch.Tensor]:
         if param.device.type != "cpu":

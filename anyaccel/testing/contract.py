@@ -45,7 +45,7 @@ class AcceleratorContract:
         result = run_check(accelerator, member)
         assert result.outcome is not Outcome.WRONG, result.why
 
-    @pytest.mark.parametrize("member", sorted(CHECKS))
+    @pytest.mark.parametrize("member", sorted(member for member in CHECKS if not member.startswith("_")))
     def test_supports_tells_the_truth(self, accelerator: DeepSpeedAccelerator, member: str) -> None:
         """``supports`` answers beforehand whether a member refuses."""
         refuses = run_check(accelerator, member).outcome is Outcome.UNSUPPORTED

@@ -1,15 +1,16 @@
-"""``CPUAdamBuilder``: Adam and AdamW on the CPU, with the functions of deepspeed 0.19.8's ``cpu_adam`` and a multi-tensor step."""
+"""``CPUAdamBuilder``: Adam and AdamW on the CPU, with deepspeed 0.19.8's functions and a multi-tensor step."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.utils import _pytree as pytree
+
 from ..builder import CPUOpBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import torch
 
 __all__ = ["CPUAdam", "CPUAdamBuilder"]
 
@@ -30,8 +31,6 @@ class CPUAdam:
     _decoupled: dict[int, bool] = {}  # noqa: RUF012  # deepspeed's optimizers share one table of ids a process
 
     def __init__(self) -> None:
-        import torch
-
         _register_fakes()
         self._step: Callable[..., None] = torch.ops.anyaccel.adam_step.default
         self._update: Callable[..., None] = torch.ops.anyaccel.adam_update.default
@@ -76,10 +75,16 @@ class CPUAdam:
 
         Source: tests/ops/adam_reference.py
         """
-        self._step(
-            params, grads, exp_avgs, exp_avg_sqs, state_steps, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
-            eps=eps, decoupled=adamw_mode, bias_correction=bias_correction, maximize=maximize,
-        )  # fmt: skip
+        if not (params or grads or exp_avgs or exp_avg_sqs or state_steps):
+            return  # without a tensor the dispatcher could not choose a device
+        try:
+            self._step(
+                params, grads, exp_avgs, exp_avg_sqs, state_steps, lr=lr, beta1=beta1, beta2=beta2,
+                weight_decay=weight_decay, eps=eps, decoupled=adamw_mode, bias_correction=bias_correction,
+                maximize=maximize,
+            )  # fmt: skip
+        except NotImplementedError:  # the dispatcher knows no kernel for such a mix, and lists all it knows
+            raise _refusal([*params, *grads, *exp_avgs, *exp_avg_sqs, *state_steps]) from None
 
     def create_adam(
         self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
@@ -126,17 +131,26 @@ class CPUAdam:
         return self._decoupled[optimizer_id]
 
 
+def _refusal(tensors: Sequence[torch.Tensor]) -> RuntimeError:
+    kinds = sorted({f"{tensor.layout} on {tensor.device}" for tensor in tensors})
+    return RuntimeError(
+        f"adam failed: got tensors that are {', '.join(kinds)}; expected all torch.strided on cpu. "
+        f"Fix: move them there; for sparse gradients use torch.optim.SparseAdam."
+    )
+
+
 _fakes_registered: list[Any] = []
 
 
 def _register_fakes() -> None:
     """Tell torch.compile that the ops return nothing; what they change is in their schemas."""
-    import torch
-
     if not _fakes_registered:
         names = ("adam_step", "adam_update", "adam_rollback")
-        _fakes_registered.extend(torch.library.register_fake(f"anyaccel::{name}", _nothing) for name in names)
+        _fakes_registered.extend(torch.library.register_fake(f"anyaccel::{name}", _fake) for name in names)
 
 
-def _nothing(*args: Any, **options: Any) -> None:
-    return None
+def _fake(*arguments: Any, **options: Any) -> None:
+    """Do nothing, as for every op without a result; real tensors get here when one among them is on meta."""
+    tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    if len({tensor.device for tensor in tensors}) > 1:
+        raise _refusal(tensors)

@@ -7,24 +7,29 @@ ever visible, a reader never waits for a writer, and a builder that is killed le
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .cache import Cache, Entry, replace_full_cache
+from .cache import replace_full_cache
 from .errors import BuildError, OpError
 from .fingerprint import fingerprint
 from .lock import build_lock
-from .ninja_file import SharedLibrary, default_jobs, run_ninja, write_ninja
+from .ninja_file import default_jobs, run_ninja, write_ninja
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from .cache import Cache, Entry
+    from .ninja_file import SharedLibrary
 
 __all__ = ["Recipe", "ensure_built", "find_built"]
 
 _logger = logging.getLogger(__name__)
 _SHOWN_ERRORS = 5
+_NAMES_AN_ERROR = re.compile(r"\berror\b|undefined (reference|symbol)|cannot find|not found", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ def _failure(recipe: Recipe, output: str, log: Path) -> Exception:
         return OSError(28, "No space left on device", str(log.parent))
     log.write_text(output)
     lines = output.splitlines()
-    errors = [line.strip() for line in lines if "error" in line.lower() and not line.startswith("ninja:")]
+    errors = [line.strip() for line in lines if _NAMES_AN_ERROR.search(line) and not line.startswith("ninja:")]
     failed = next((index for index, line in enumerate(lines) if line.startswith("FAILED:")), None)
     command = lines[failed + 1].strip() if failed is not None and failed + 1 < len(lines) else "ninja"
     shown = [line for line in errors if line != command][:_SHOWN_ERRORS] or lines[-_SHOWN_ERRORS:]

@@ -174,7 +174,4 @@ def _check_owner(root: Path) -> None:
 
 
 def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        if hasattr(hashlib, "file_digest"):
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-        return hashlib.sha256(opened.read()).hexdigest()
+    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -117,7 +117,11 @@ def _version(command: tuple[str, ...], memory: Path) -> str:
     if key in remembered:
         return remembered[key]
     shown = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
-    version = (shown.stdout or shown.stderr).strip().splitlines()[0]
+    said = (shown.stdout or shown.stderr).strip()
+    if not said:
+        msg = "it says no version"
+        raise OSError(msg)
+    version = said.splitlines()[0]
     _remember(memory, {**remembered, key: version})
     return version
 

@@ -11,7 +11,7 @@ from .expect import expect, expect_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....accelerator import DeepSpeedAccelerator
+    from ...accelerator import DeepSpeedAccelerator
 
 __all__ = ["CHECKS"]
 
@@ -61,7 +61,7 @@ def _device_guard(accelerator: DeepSpeedAccelerator) -> None:
     try:
         with accelerator.device_guard(last):
             expect(accelerator.current_device() == last, "device_guard(i) does not make i current")
-            raise KeyError(last)  # noqa: TRY301
+            raise KeyError(last)
     except KeyError:
         expect(accelerator.current_device() == previous, "device_guard does not restore after an exception")
 

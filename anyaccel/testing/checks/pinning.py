@@ -11,7 +11,7 @@ from .expect import expect, expect_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....accelerator import DeepSpeedAccelerator
+    from ...accelerator import DeepSpeedAccelerator
 
 __all__ = ["CHECKS"]
 

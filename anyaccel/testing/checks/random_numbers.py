@@ -11,7 +11,7 @@ from .expect import expect, expect_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....accelerator import DeepSpeedAccelerator
+    from ...accelerator import DeepSpeedAccelerator
 
 __all__ = ["CHECKS"]
 
@@ -44,7 +44,9 @@ def _manual_seed_all(accelerator: DeepSpeedAccelerator) -> None:
 
 def _initial_seed(accelerator: DeepSpeedAccelerator) -> None:
     accelerator.manual_seed(4321)
-    expect(accelerator.initial_seed() == 4321, f"after manual_seed(4321), initial_seed() is {accelerator.initial_seed()}")
+    expect(
+        accelerator.initial_seed() == 4321, f"after manual_seed(4321), initial_seed() is {accelerator.initial_seed()}"
+    )
 
 
 def _rng_state(accelerator: DeepSpeedAccelerator) -> None:

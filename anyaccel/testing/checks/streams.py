@@ -12,7 +12,7 @@ from .expect import expect, expect_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....accelerator import DeepSpeedAccelerator
+    from ...accelerator import DeepSpeedAccelerator
 
 __all__ = ["CHECKS"]
 

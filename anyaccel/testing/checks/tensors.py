@@ -12,14 +12,18 @@ from .expect import expect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....accelerator import DeepSpeedAccelerator
+    from ...accelerator import DeepSpeedAccelerator
 
 __all__ = ["CHECKS"]
 
 
-def _constructs(accelerator: DeepSpeedAccelerator, tensor_type: Callable[..., torch.Tensor], dtype: torch.dtype) -> None:
+def _constructs(
+    accelerator: DeepSpeedAccelerator, tensor_type: Callable[..., torch.Tensor], dtype: torch.dtype
+) -> None:
     sized = tensor_type(3, 4)
-    expect(sized.shape == (3, 4) and sized.dtype == dtype, f"(3, 4) gives a {sized.dtype} of shape {tuple(sized.shape)}")
+    expect(
+        sized.shape == (3, 4) and sized.dtype == dtype, f"(3, 4) gives a {sized.dtype} of shape {tuple(sized.shape)}"
+    )
     expect(accelerator.on_accelerator(sized), f"(3, 4) gives a tensor on {sized.device}")
     filled = tensor_type([1, 2])
     expect(filled.dtype == dtype and filled.cpu().tolist() == [1, 2], f"([1, 2]) gives {filled}")

@@ -1,0 +1,25 @@
+"""The accelerator: ``TorchAccelerator`` asks ``torch.toy`` for nearly everything, and this says only what differs."""
+
+from __future__ import annotations
+
+from anyaccel import CPU_Accelerator, TorchAccelerator
+
+__all__ = ["ToyAccelerator"]
+
+
+class ToyAccelerator(TorchAccelerator):
+    """The toy devices of this process."""
+
+    # The device reads host memory as it is, as the CPU does: there is nothing to pin.
+    _torch_pin_memory = CPU_Accelerator._torch_pin_memory
+    _torch_empty_pinned = CPU_Accelerator._torch_empty_pinned
+    _torch_is_pinned = CPU_Accelerator._torch_is_pinned
+
+    def __init__(self) -> None:
+        super().__init__("toy")
+
+    def is_synchronized_device(self) -> bool:
+        return True
+
+    def communication_backend_name(self) -> str:
+        return "gloo"

@@ -1,0 +1,84 @@
+"""Our accelerators keep the contract, and the checks find an accelerator that does not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+import anyaccel
+from anyaccel.testing import AcceleratorContract, Outcome, run_checks
+from anyaccel.testing.checks import CHECKS
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+
+class TestCPU(AcceleratorContract):
+    @pytest.fixture
+    def accelerator(self) -> anyaccel.DeepSpeedAccelerator:
+        return anyaccel.CPU_Accelerator()
+
+
+class TestCPUAsOneOfFour(AcceleratorContract):
+    """The second of four ranks that a launcher started."""
+
+    @pytest.fixture
+    def accelerator(self, monkeypatch: pytest.MonkeyPatch) -> anyaccel.DeepSpeedAccelerator:
+        monkeypatch.setenv("LOCAL_RANK", "1")
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+        return anyaccel.CPU_Accelerator()
+
+
+@pytest.mark.parametrize("accelerator_class", [anyaccel.CUDA_Accelerator, anyaccel.XPU_Accelerator])
+def test_gpus_keep_the_contract(accelerator_class: type[anyaccel.CUDA_Accelerator | anyaccel.XPU_Accelerator]) -> None:
+    accelerator = accelerator_class()
+    if not accelerator.is_available():
+        pytest.skip(f"this machine has no {accelerator.device_name()} device")
+    assert not [result for result in run_checks(accelerator) if result.outcome is Outcome.WRONG]
+
+
+def test_there_is_a_check_for_every_member() -> None:
+    public = {name for name in vars(anyaccel.DeepSpeedAccelerator) if not name.startswith("_")}
+    assert public | {"_name"} == set(CHECKS)
+
+
+def test_only_what_a_cpu_cannot_do_is_unsupported() -> None:
+    outcomes = {result.member: result.outcome for result in run_checks(anyaccel.CPU_Accelerator())}
+    assert {member for member, outcome in outcomes.items() if outcome is Outcome.UNSUPPORTED} == {
+        "communication_backend_version",
+        "get_device_capability",
+        "create_graph",
+        "capture_to_graph",
+        "replay_graph",
+    }
+
+
+def test_checks_find_what_is_wrong_in_deepspeeds_cpu_accelerator(
+    run_python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    code = """
+import json, os, warnings
+warnings.simplefilter("ignore")
+os.environ["LOCAL_RANK"] = "1"
+from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
+from anyaccel.testing import run_checks
+print("wrong:" + json.dumps([r.member for r in run_checks(CPU_Accelerator()) if r.outcome.value == "wrong"]))
+"""
+    finished = run_python(code)
+    wrong = set(json.loads(finished.stdout.split("wrong:")[1]))
+    assert {
+        "current_device",  # the string '1'
+        "set_rng_state",  # passes an index to a function that takes none
+        "is_fp16_supported",  # None
+        "Stream",
+        "Event",
+        "current_stream",
+        "stream",  # None, or a context of None
+        "create_graph",  # None, and replaying it does nothing
+        "device",  # None
+        "reset_max_memory_allocated",
+        "create_op_builder",  # a builder for a name that does not exist
+    } <= wrong

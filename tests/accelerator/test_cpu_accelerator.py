@@ -1,0 +1,142 @@
+"""Where deepspeed's CPU accelerator is wrong, ours is right."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+import time
+
+import psutil
+import pytest
+import torch
+
+import anyaccel
+
+
+@pytest.fixture
+def cpu() -> anyaccel.CPU_Accelerator:
+    return anyaccel.CPU_Accelerator()
+
+
+def test_current_device_is_the_local_rank_as_an_int(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    cpu = anyaccel.CPU_Accelerator()
+    assert (cpu.current_device(), cpu.device_count()) == (3, 4)
+    assert type(cpu.current_device()) is int
+
+
+def test_device_count_without_a_launcher_is_that_of_numa_nodes(cpu: anyaccel.CPU_Accelerator) -> None:
+    assert cpu.device_count() >= 1
+    assert cpu.current_device() == 0
+
+
+def test_a_local_rank_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "first")
+    with pytest.raises(ValueError, match="LOCAL_RANK='first'"):
+        anyaccel.CPU_Accelerator()
+
+
+def test_set_device_refuses_a_negative_index(cpu: anyaccel.CPU_Accelerator) -> None:
+    with pytest.raises(ValueError, match="set_device failed: got -1"):
+        cpu.set_device(-1)
+
+
+def test_rng_state_takes_an_index(cpu: anyaccel.CPU_Accelerator) -> None:
+    state = cpu.get_rng_state(0)
+    first = torch.rand(3)
+    cpu.set_rng_state(state, 0)
+    assert torch.equal(torch.rand(3), first)
+
+
+def test_fp16_support_is_a_bool(cpu: anyaccel.CPU_Accelerator) -> None:
+    assert type(cpu.is_fp16_supported()) is bool
+
+
+def test_memory_allocated_is_this_process(cpu: anyaccel.CPU_Accelerator) -> None:
+    ours = cpu.memory_allocated()
+    assert ours == pytest.approx(psutil.Process().memory_info().rss, rel=0.05)
+    assert ours < psutil.virtual_memory().used + ours
+
+
+def test_peak_counts_what_was_freed_between_two_calls(cpu: anyaccel.CPU_Accelerator) -> None:
+    """Deepspeed samples: memory taken and given back between two calls is never in its peak."""
+    cpu.reset_peak_memory_stats()
+    before = cpu.max_memory_allocated()
+    held = torch.ones(64 << 20, dtype=torch.uint8)
+    del held
+    assert cpu.max_memory_allocated() >= before + (48 << 20)
+    cpu.reset_peak_memory_stats()
+    assert cpu.max_memory_allocated() < before + (48 << 20)
+
+
+def test_event_measures_time_in_milliseconds(cpu: anyaccel.CPU_Accelerator) -> None:
+    start, end = cpu.Event(enable_timing=True), cpu.Event(enable_timing=True)
+    start.record()
+    time.sleep(0.02)
+    end.record()
+    assert 15.0 < start.elapsed_time(end) < 5_000.0
+
+
+def test_event_without_timing_refuses_as_cudas_does(cpu: anyaccel.CPU_Accelerator) -> None:
+    with pytest.raises(RuntimeError, match="enable_timing=True"):
+        cpu.Event().elapsed_time(cpu.Event())
+    with pytest.raises(RuntimeError, match="call record"):
+        cpu.Event(enable_timing=True).elapsed_time(cpu.Event(enable_timing=True))
+
+
+def test_streams_are_usable_as_context_managers(cpu: anyaccel.CPU_Accelerator) -> None:
+    stream = cpu.Stream()
+    with stream:
+        assert cpu.current_stream() is stream
+        stream.wait_event(stream.record_event())
+    assert cpu.current_stream() is cpu.default_stream()
+
+
+def test_the_current_stream_is_the_threads_own(cpu: anyaccel.CPU_Accelerator) -> None:
+    seen = []
+    with cpu.stream(cpu.Stream()):
+        thread = threading.Thread(target=lambda: seen.append(cpu.current_stream()))
+        thread.start()
+        thread.join()
+    assert seen == [cpu.default_stream()]
+
+
+def test_graphs_refuse_and_say_what_to_ask(cpu: anyaccel.CPU_Accelerator) -> None:
+    assert not cpu.supports("create_graph")
+    with pytest.raises(anyaccel.AnyaccelError, match=r"'cpu'.*supports\('create_graph'\)") as raised:
+        cpu.create_graph()
+    assert isinstance(raised.value, NotImplementedError)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_ranges_show_in_the_profiler(cpu: anyaccel.CPU_Accelerator) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        cpu.range_push("outer range")
+        cpu.range_push("inner range")
+        torch.ones(4).sum()
+        cpu.range_pop()
+        cpu.range_pop()
+    assert {"outer range", "inner range"} <= {event.key for event in profile.key_averages()}
+
+
+def test_range_pop_without_push_is_refused(cpu: anyaccel.CPU_Accelerator) -> None:
+    with pytest.raises(RuntimeError, match="range_pop failed"):
+        cpu.range_pop()
+
+
+def test_typed_tensors_are_torchs_own(cpu: anyaccel.CPU_Accelerator) -> None:
+    assert cpu.FloatTensor is torch.FloatTensor
+    assert torch.ones(2).type(cpu.HalfTensor).dtype is torch.float16
+
+
+def test_accelerators_copy_and_pickle(cpu: anyaccel.CPU_Accelerator) -> None:
+    for copied in (copy.deepcopy(cpu), pickle.loads(pickle.dumps(cpu))):
+        assert type(copied) is anyaccel.CPU_Accelerator
+        assert copied.device_name() == "cpu"
+
+
+def test_set_compile_backend_names_the_choices(cpu: anyaccel.CPU_Accelerator) -> None:
+    with pytest.raises(ValueError, match=r"'nonsense'; expected one of .*inductor"):
+        cpu.set_compile_backend("nonsense")

@@ -1,0 +1,162 @@
+"""Which accelerator a process uses, and what it is told about the choice."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from anyaccel.accelerator import real_accelerator
+
+import anyaccel
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+
+def test_the_same_object_every_time() -> None:
+    assert anyaccel.get_accelerator() is anyaccel.get_accelerator()
+
+
+def test_an_automatic_choice_is_logged_once_with_every_rejection(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    chosen = anyaccel.get_accelerator().device_name()
+    anyaccel.get_accelerator()
+    (message,) = [record.getMessage() for record in caplog.records if "chosen" in record.getMessage()]
+    assert f"accelerator '{chosen}' (built in) chosen" in message
+    if chosen == "cpu":
+        assert "cuda: " in message
+        assert "xpu: " in message
+
+
+def test_environment_overrides_detection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    assert isinstance(anyaccel.get_accelerator(), anyaccel.CPU_Accelerator)
+
+
+@pytest.mark.parametrize("name", ["nonsense", "CPU", "cuda", "xpu"])
+def test_an_explicit_choice_that_cannot_be_served_lists_the_choices(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    if name in ("cuda", "xpu") and getattr(torch, name).is_available():
+        pytest.skip(f"this machine has a {name} device")
+    monkeypatch.setenv("DS_ACCELERATOR", name)
+    with pytest.raises(ValueError, match=rf"DS_ACCELERATOR='{name}'.*cuda \(.*\), xpu \(.*\), .*cpu \(available\)"):
+        anyaccel.get_accelerator()
+
+
+def test_an_empty_variable_means_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DS_ACCELERATOR", "")
+    assert anyaccel.get_accelerator() is not None
+
+
+def test_set_accelerator_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DS_ACCELERATOR", "nonsense")
+    chosen = anyaccel.CPU_Accelerator()
+    anyaccel.set_accelerator(chosen)
+    assert anyaccel.get_accelerator() is chosen
+
+
+def test_use_accelerator_restores_also_after_an_exception() -> None:
+    outer = anyaccel.get_accelerator()
+    inner = anyaccel.CPU_Accelerator()
+    with pytest.raises(KeyError), anyaccel.use_accelerator(inner) as given:
+        assert anyaccel.get_accelerator() is inner is given
+        raise KeyError
+    assert anyaccel.get_accelerator() is outer
+
+
+def test_use_accelerator_before_the_first_choice_leaves_it_open() -> None:
+    with anyaccel.use_accelerator(anyaccel.CPU_Accelerator()) as inner:
+        pass
+    assert anyaccel.get_accelerator() is not inner
+
+
+@pytest.mark.parametrize("wrong", [None, "cuda", 3, object(), anyaccel.CPU_Accelerator])
+def test_set_accelerator_refuses_anything_else(wrong: Any) -> None:
+    before = anyaccel.get_accelerator()
+    with pytest.raises(TypeError, match="expected an instance of DeepSpeedAccelerator"):
+        anyaccel.set_accelerator(wrong)
+    assert anyaccel.get_accelerator() is before
+
+
+def test_a_nearly_complete_object_is_told_what_it_lacks() -> None:
+    members = dict.fromkeys(anyaccel.DeepSpeedAccelerator.__abstractmethods__ - {"Stream", "device_name"})
+    with pytest.raises(TypeError, match="which lacks Stream, device_name;"):
+        anyaccel.set_accelerator(type("Nearly", (), members)())  # type: ignore[arg-type]
+
+
+def test_a_complete_object_of_no_class_of_ours_gets_the_later_members() -> None:
+    older = type("Older", (), dict.fromkeys(anyaccel.DeepSpeedAccelerator.__abstractmethods__))()
+    older.device_name = lambda device_index=None: "cpu"
+    older.available_memory = lambda device_index=None: 1
+    older.total_memory = lambda device_index=None: 2
+    anyaccel.set_accelerator(older)
+    assert anyaccel.get_accelerator() is older
+    assert anyaccel.get_accelerator().mem_get_info() == (1, 2)
+    with anyaccel.get_accelerator().autocast(dtype=torch.bfloat16):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.bfloat16
+    with pytest.raises(NotImplementedError, match="'cpu'"):
+        anyaccel.get_accelerator().set_stream(None)
+
+
+def test_deepspeeds_own_accelerator_is_taken(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    run_python("""
+import warnings; warnings.simplefilter("ignore")
+from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
+import anyaccel
+theirs = CPU_Accelerator()
+anyaccel.set_accelerator(theirs)
+assert anyaccel.get_accelerator() is theirs
+free, total = anyaccel.get_accelerator().mem_get_info()
+assert 0 < free <= total
+with anyaccel.get_accelerator().device_guard(0):
+    pass
+""")
+
+
+def test_detection_initialises_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a CUDA build: only functions that create no context may be asked."""
+    monkeypatch.setattr(torch.cuda, "_is_compiled", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    for forbidden in ("is_available", "current_device", "init", "get_device_properties"):
+        monkeypatch.setattr(torch.cuda, forbidden, lambda: pytest.fail("detection touched the device"))
+    (cuda,) = [candidate for candidate in real_accelerator.candidates() if candidate.name == "cuda"]
+    assert "finds no device" in cuda.rejection
+    assert not torch.cuda.is_initialized()
+
+
+def test_a_machine_with_a_gpu_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "_is_compiled", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert isinstance(anyaccel.get_accelerator(), anyaccel.CUDA_Accelerator)
+
+
+def test_sixteen_threads_get_one_object(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    run_python("""
+import threading, anyaccel
+barrier, found = threading.Barrier(16), []
+def ask():
+    barrier.wait()
+    found.append(anyaccel.get_accelerator())
+threads = [threading.Thread(target=ask) for _ in range(16)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(found) == 16 and len({id(one) for one in found}) == 1, found
+""")
+
+
+def test_a_forked_child_works(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    run_python("""
+import os, anyaccel
+accelerator = anyaccel.get_accelerator()
+child = os.fork()
+before = accelerator.memory_allocated()
+if child == 0:
+    held = bytearray(os.urandom(1)) * (256 << 20)
+    grown = accelerator.memory_allocated() > before + (200 << 20)
+    os._exit(0 if grown and anyaccel.get_accelerator() is accelerator else 1)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 0
+assert accelerator.memory_allocated() < before + (200 << 20)
+""")

@@ -1,0 +1,172 @@
+"""CUDA and XPU without the hardware: what each member calls exists in this torch and takes those arguments.
+
+``create_autospec`` wraps the real ``torch.cuda`` and ``torch.xpu``: a call with wrong arguments raises TypeError, and a name
+that they lack raises AttributeError.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+
+import anyaccel
+
+UUID = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "set_rng_state": (torch.zeros(1, dtype=torch.uint8), 1),
+    "manual_seed": (1,),
+    "manual_seed_all": (1,),
+    "stream": (None,),
+    "set_stream": (None,),
+    "range_push": ("message",),
+    "lazy_call": (print,),
+    "capture_to_graph": (mock.Mock(),),
+    "replay_graph": (mock.Mock(),),
+    "register_host_memory": (4096, 4096),
+    "unregister_host_memory": (4096,),
+    "on_accelerator": (torch.ones(1),),
+    "supports": ("create_graph",),
+    "create_op_builder": ("NoSuchBuilder",),
+    "get_op_builder": ("NoSuchBuilder",),
+    "set_visible_devices_envs": ({}, [UUID]),
+    "set_compile_backend": ("inductor",),
+    "tensor_type": (torch.int8,),
+    "is_pinned": (torch.ones(1),),
+    "unpin_memory": (torch.ones(1),),
+}
+NEEDS_THE_DEVICE = {"pin_memory", "pin_empty", "pin_empty_like", "is_pinned", "grad_scaler", "autocast"}
+"""These go through tensors and torch.amp, not through the device's module; the conformance suite runs them."""
+
+
+@functools.cache
+def _specified(name: str) -> Any:
+    return mock.create_autospec(getattr(torch, name))
+
+
+def _accelerator(name: str) -> Any:
+    module = _specified(name)
+    module.reset_mock()
+    module.is_available.return_value = True
+    module.device_count.return_value = 2
+    module.current_device.return_value = 1
+    module.mem_get_info.return_value = (1, 2)
+    module.memory_stats.return_value = {}
+    module.get_device_capability.return_value = (9, 0)
+    module.get_device_properties.return_value = mock.Mock(total_memory=2)
+    module.default_generators = (torch.Generator(), torch.Generator())
+    leaf: Any = {"cuda": anyaccel.CUDA_Accelerator, "xpu": anyaccel.XPU_Accelerator}[name]
+
+    class Specified(leaf):  # type: ignore[misc]
+        def _load_module(self, name: str) -> Any:
+            return module
+
+    return Specified()
+
+
+def _members() -> list[str]:
+    contract = vars(anyaccel.DeepSpeedAccelerator)
+    return sorted(name for name, member in contract.items() if not name.startswith("_") and callable(member))
+
+
+@pytest.mark.parametrize("member", sorted(set(_members()) - NEEDS_THE_DEVICE))
+@pytest.mark.parametrize("name", ["cuda", "xpu"])
+def test_what_a_member_calls_exists_and_takes_its_arguments(name: str, member: str) -> None:
+    accelerator = _accelerator(name)
+    if (name, member) == ("xpu", "communication_backend_version"):
+        assert not accelerator.supports(member)  # torch has no such function for xccl
+        return
+    assert accelerator.supports(member), f"torch.{name} of torch {torch.__version__} lacks what {member} calls"
+    function = getattr(accelerator, member)
+    arguments = ARGUMENTS.get(member)
+    if arguments is None:
+        takes_index = "device_index" in inspect.signature(getattr(type(accelerator), member)).parameters
+        arguments = (1,) if takes_index else ()
+    function(*arguments)
+
+
+@pytest.mark.parametrize("name", ["cuda", "xpu"])
+def test_classes_exist(name: str) -> None:
+    module = getattr(torch, name)
+    accelerator = _accelerator(name)
+    assert accelerator.supports("Stream")
+    assert accelerator.supports("Event")
+    assert isinstance(module.Stream, type)
+    assert isinstance(module.Event, type)
+
+
+@pytest.mark.parametrize("name", ["cuda", "xpu"])
+def test_an_index_reaches_torch(name: str) -> None:
+    accelerator = _accelerator(name)
+    accelerator.synchronize(device_index=1)
+    accelerator.memory_allocated(1)
+    accelerator.get_rng_state(1)
+    _specified(name).synchronize.assert_called_once_with(1)
+    _specified(name).memory_allocated.assert_called_once_with(1)
+    _specified(name).get_rng_state.assert_called_once_with(f"{name}:1")
+
+
+@pytest.mark.parametrize("name", ["cuda", "xpu"])
+def test_calls_without_arguments_are_torchs_own_functions(name: str) -> None:
+    real: Any = {"cuda": anyaccel.CUDA_Accelerator, "xpu": anyaccel.XPU_Accelerator}[name]()
+    module = getattr(torch, name)
+    assert real.current_device is module.current_device
+    assert real.device_count is module.device_count
+
+
+def test_free_memory_needs_no_visible_device_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deepspeed maps the index through int(CUDA_VISIBLE_DEVICES), which a UUID breaks."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", UUID)
+    assert _accelerator("cuda").available_memory(0) == 1
+
+
+def test_xpu_has_no_function_that_deepspeed_calls_in_vain() -> None:
+    for name in ("reset_max_memory_allocated", "reset_max_memory_reserved"):
+        assert not hasattr(torch.xpu, name)
+    accelerator = _accelerator("xpu")
+    accelerator.reset_max_memory_allocated(0)
+    accelerator.reset_max_memory_cached(0)
+    assert _specified("xpu").reset_peak_memory_stats.call_count == 2
+
+
+def test_xpu_graphs_are_torchs() -> None:
+    _accelerator("xpu").create_graph()
+    _specified("xpu").XPUGraph.assert_called_once_with()
+
+
+@pytest.mark.parametrize(
+    ("capability", "deprecated", "supported"),
+    [((5, 2), "1", False), ((6, 1), "0", False), ((6, 1), "1", True), ((7, 0), "0", True), ((10, 0), "0", True)],
+)
+def test_fp16_on_cuda(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], deprecated: str, supported: bool
+) -> None:
+    monkeypatch.setenv("DS_ALLOW_DEPRECATED_FP16", deprecated)
+    accelerator = _accelerator("cuda")
+    _specified("cuda").get_device_capability.return_value = capability
+    assert accelerator.is_fp16_supported() is supported
+
+
+def test_generic_accelerator_serves_what_its_module_has() -> None:
+    mtia = anyaccel.TorchAccelerator("mtia")
+    assert mtia.device_name(1) == "mtia:1"
+    assert not mtia.is_available()
+    assert not mtia.supports("memory_reserved")
+    with pytest.raises(NotImplementedError, match=r"'mtia', which has no torch.mtia.memory_reserved"):
+        mtia.memory_reserved()
+    mps = anyaccel.TorchAccelerator("mps")
+    assert mps.device_count() == 0
+    assert mps.communication_backend_name() == "gloo"
+    assert not mps.supports("Stream")
+    with pytest.raises(NotImplementedError, match=r"torch.mps.Stream"):
+        mps.Stream  # noqa: B018
+
+
+def test_a_device_unknown_to_torch_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'nonsense' failed: got torch .* without torch.nonsense"):
+        anyaccel.TorchAccelerator("nonsense")

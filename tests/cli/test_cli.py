@@ -1,0 +1,95 @@
+"""The command line as people type it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ANYACCEL = Path(sys.executable).parent / "anyaccel"
+
+
+def _run(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    import os
+
+    environment = {**os.environ, "COLUMNS": "200", "DS_ACCELERATOR": "cpu", **env}
+    return subprocess.run([ANYACCEL, *arguments], capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+
+
+def test_help_names_every_subcommand_and_each_has_an_example(tmp_path: Path) -> None:
+    shown = _run("--help", cwd=tmp_path).stdout
+    for command in ("report", "conformance", "demo"):
+        assert command in shown
+        assert f"Example: anyaccel {command}" in _run(command, "--help", cwd=tmp_path).stdout
+
+
+def test_help_imports_no_torch(tmp_path: Path) -> None:
+    code = "import sys; from anyaccel.cli import app; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+def test_report_shows_tables(tmp_path: Path) -> None:
+    finished = _run("report", cwd=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    for expected in ("Accelerators", "chosen", "DS_ACCELERATOR=cpu", "torch", "gloo", "cpu_adam", "c++"):
+        assert expected in finished.stdout
+
+
+def test_report_as_json(tmp_path: Path) -> None:
+    report = json.loads(_run("report", "--json", cwd=tmp_path, ANYACCEL_CACHE_DIR=str(tmp_path / "cache")).stdout)
+    assert report["versions"]["torch"] == torch.__version__
+    assert [device["name"] for device in report["devices"] if device["chosen"]] == ["cpu"]
+    assert {device["name"] for device in report["devices"]} >= {"cuda", "xpu", "cpu"}
+    assert all(device["reason"] for device in report["devices"])
+    assert report["communication_backends"]["gloo"] is True
+    assert report["memory"]["host total"] > 0
+    assert report["cpu"]["architecture"]
+    assert any(toolchain["accepted"] for toolchain in report["toolchains"])
+    (op,) = [op for op in report["ops"] if op["builder"] == "CPUAdamBuilder"]
+    assert op["state"] == "buildable"
+
+
+def test_report_says_why_an_op_cannot_be_built(tmp_path: Path) -> None:
+    finished = _run(
+        "report", "--json", cwd=tmp_path, CXX="no-such-compiler", ANYACCEL_CACHE_DIR=str(tmp_path / "cache")
+    )
+    (op,) = [op for op in json.loads(finished.stdout)["ops"] if op["builder"] == "CPUAdamBuilder"]
+    assert op["state"] == "not buildable"
+    assert "CXX=no-such-compiler: not found" in op["detail"]
+
+
+def test_an_error_of_ours_is_one_message_and_no_traceback(tmp_path: Path) -> None:
+    finished = _run("report", cwd=tmp_path, DS_ACCELERATOR="nonsense")
+    assert finished.returncode == 1
+    assert "got DS_ACCELERATOR='nonsense'" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_conformance_of_our_cpu(tmp_path: Path) -> None:
+    finished = _run("conformance", "anyaccel:CPU_Accelerator", cwd=tmp_path)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "5 unsupported, 0 wrong" in finished.stdout
+
+
+def test_conformance_finds_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import anyaccel\n"
+        "class Mine(anyaccel.CPU_Accelerator):\n"
+        "    def current_device(self): return '0'\n"
+        "    def synchronize(self, device_index=None): raise NotImplementedError\n"
+    )
+    finished = _run("conformance", "mine:Mine", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert finished.returncode == 1
+    assert "current_device() is '0', of type str; expected int" in finished.stdout
+    assert "refuses without naming the device" in finished.stdout
+
+
+@pytest.mark.parametrize("target", ["nonsense", "nonsense:Class", "anyaccel:Nothing", "anyaccel:get_accelerator:x"])
+def test_conformance_of_what_is_not_there(tmp_path: Path, target: str) -> None:
+    finished = _run("conformance", target, cwd=tmp_path)
+    assert finished.returncode == 2
+    assert "Fix: name an accelerator class" in finished.stderr

@@ -1,0 +1,79 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from anyaccel.accelerator import real_accelerator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def undetected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every test chooses its accelerator anew, whatever the machine's environment says."""
+    for variable in ("DS_ACCELERATOR", "LOCAL_RANK", "LOCAL_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(variable, raising=False)
+    real_accelerator._current = real_accelerator._detected = None
+    yield
+    real_accelerator._current = real_accelerator._detected = None
+
+
+@pytest.fixture
+def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run Python code in a process of its own, away from the checkout; it must succeed unless ``check=False``."""
+
+    def run(code: str, *arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+        finished = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, **env},
+            check=False,
+        )
+        assert not check or finished.returncode == 0, finished.stdout + finished.stderr
+        return finished
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of this checkout, built from a copy so that nothing is left in it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "demo_out"))
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        folder,
+        source,
+    ]
+    subprocess.run(command, check=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def installed_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel installed, for PYTHONPATH."""
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "-t", folder, wheel], check=True)
+    return folder

@@ -1,0 +1,33 @@
+"""The backend that an accelerator names works with torch.distributed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RANK = """
+import torch
+import torch.distributed as dist
+from anyaccel import get_accelerator
+
+accelerator = get_accelerator()
+accelerator.set_device(dist.get_node_local_rank())
+dist.init_process_group(accelerator.communication_backend_name())
+total = torch.full((3,), float(accelerator.current_device() + 1), device=accelerator.current_device_name())
+dist.all_reduce(total)
+assert total.tolist() == [3.0] * 3, total
+assert accelerator.device_count() == dist.get_world_size() == 2
+dist.destroy_process_group()
+"""
+
+
+def test_two_ranks_reduce(tmp_path: Path) -> None:
+    script = tmp_path / "rank.py"
+    script.write_text(RANK)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script]
+    finished = subprocess.run(launcher, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert finished.returncode == 0, finished.stderr

@@ -1,0 +1,151 @@
+"""A device that this repository does not know: the example package, installed as its users install it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "external_accelerator"
+
+TRAINS = """
+import json, torch, anyaccel
+accelerator = anyaccel.get_accelerator()
+
+def losses(device):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    data, target = torch.randn(16, 4).to(device), torch.randn(16, 1).to(device)
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(data), target)
+        loss.backward()
+        optimizer.step()
+        yield loss.item()
+    assert {parameter.device for parameter in model.parameters()} == {torch.device(device)}
+
+print(json.dumps({device: list(losses(device)) for device in ("cpu", "toy:0", "toy:1")}))
+"""
+
+ALIASES = """
+import torch, anyaccel
+device = anyaccel.get_accelerator().current_device_name()
+base = torch.zeros(2, 3, device=device)
+row, column, flat = base[0], base.t()[2], base.view(6)
+assert row.add_(1) is row
+column.mul_(5)
+torch.add(row, 1, out=base[1])
+flat[3] = 7
+assert base.tolist() == [[1, 1, 5], [7, 2, 6]], base
+assert row.tolist() == [1, 1, 5]
+"""
+
+CONFORMS = """
+import json, anyaccel
+from anyaccel.testing import run_checks
+found = [(result.outcome.value, result.member, result.why) for result in run_checks(anyaccel.get_accelerator())]
+assert not [one for one in found if one[0] == "wrong"], found
+print(json.dumps([member for outcome, member, _ in found if outcome == "unsupported"]))
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process that has the example installed; built from a copy, which takes the leftovers."""
+    folder = tmp_path_factory.mktemp("example")
+    source, site = folder / "source", folder / "site"
+    shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--target", site, source], check=True)
+    return {"PYTHONPATH": str(site), "PYTHONWARNINGS": "error"}
+
+
+def test_it_is_found_and_chosen(
+    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    code = """
+import anyaccel, torch
+from anyaccel.accelerator.real_accelerator import candidates
+accelerator = anyaccel.get_accelerator()
+print(type(accelerator).__name__, accelerator.current_device_name(), candidates()[0].source, sep="|")
+assert accelerator.on_accelerator(torch.ones(2, device="toy")) and not accelerator.supports("create_graph")
+"""
+    assert run_python(code, **installed).stdout == "ToyAccelerator|toy:0|entry point of anyaccel-toy\n"
+
+
+def test_the_environment_overrides_it(
+    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    code = "import anyaccel; print(anyaccel.get_accelerator().device_name())"
+    assert run_python(code, **installed, DS_ACCELERATOR="cpu").stdout == "cpu\n"
+    assert run_python(code, **installed, DS_ACCELERATOR="toy").stdout == "toy\n"
+
+
+def test_it_keeps_the_contract(
+    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    assert set(json.loads(run_python(CONFORMS, **installed).stdout)) == {
+        "communication_backend_version",
+        "get_device_capability",
+        "create_graph",
+        "capture_to_graph",
+        "replay_graph",
+    }
+
+
+def test_training_gives_the_losses_of_the_cpu(
+    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    losses = json.loads(run_python(TRAINS, **installed).stdout)
+    assert losses["toy:0"] == losses["toy:1"] == losses["cpu"]
+    assert losses["cpu"][-1] < losses["cpu"][0]
+
+
+def test_views_share_memory(
+    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    run_python(ALIASES, **installed)
+
+
+def test_memory_is_counted_while_a_view_lives(
+    installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    code = """
+import torch, anyaccel
+accelerator = anyaccel.get_accelerator()
+with accelerator.device_guard(1):
+    base = torch.empty(1000, device="toy")
+    view = base[1:]
+    assert accelerator.memory_allocated() == 4000
+    del base
+    assert accelerator.memory_allocated() == 4000
+    del view
+    assert accelerator.memory_allocated() == 0
+    assert accelerator.max_memory_allocated() == 4000
+assert accelerator.memory_allocated() == 0
+"""
+    run_python(code, **installed)
+
+
+def test_a_plug_in_that_raises_is_skipped_with_a_warning(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    metadata = tmp_path / "site" / "broken_device-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-device\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[anyaccel.accelerators]\nbroken = broken_device:Accelerator\n")
+    (tmp_path / "site" / "broken_device.py").write_text("raise ImportError('libbroken.so is not installed')\n")
+    code = "import anyaccel; print(anyaccel.get_accelerator().device_name())"
+    finished = run_python(code, PYTHONPATH=str(tmp_path / "site"), PYTHONWARNINGS="error")
+    assert finished.stdout == run_python(code).stdout  # the CPU, where the machine has no other device
+    assert "the accelerator plug-in 'broken' of broken-device fails and is skipped" in finished.stderr
+    assert "libbroken.so is not installed" in finished.stderr

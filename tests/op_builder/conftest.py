@@ -1,0 +1,53 @@
+"""A tiny op of its own for the engine's tests, and an empty cache for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from anyaccel.op_builder import CPUOpBuilder, environment
+from anyaccel.op_builder.engine import cache as cache_module
+from anyaccel.op_builder.engine.cache import Cache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SOURCE = """
+#include "answer.h"
+extern "C" __attribute__((visibility("default"))) int answer() { return kAnswer; }
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cache]:
+    """An empty cache, which the builders of this test use."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("ANYACCEL_CACHE_DIR", str(folder))
+    yield cache_module.open_cache(environment.cache_dir())
+    cache_module._opened.clear()
+
+
+@pytest.fixture
+def make_builder(tmp_path: Path) -> Callable[..., CPUOpBuilder]:
+    """Return a function that makes a builder of a one-line op, in a folder of the test's choice."""
+
+    def make(folder: Path | None = None, source: str = SOURCE, header: str = "const int kAnswer = 42;") -> CPUOpBuilder:
+        place = folder or tmp_path / "sources"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "answer.cpp").write_text(source)
+        (place / "answer.h").write_text(header)
+
+        class AnswerBuilder(CPUOpBuilder):
+            NAME = "answer"
+            SOURCES = (str(place / "answer.cpp"),)
+
+            def include_paths(self) -> list[str]:
+                return [str(place)]
+
+            def functions(self) -> Any:
+                return self
+
+        return AnswerBuilder()
+
+    return make

@@ -1,0 +1,239 @@
+"""The life cycle: built once, found again, rebuilt when it must be, and never half-visible."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from anyaccel.op_builder import BuildError, ToolchainError
+from anyaccel.op_builder.engine import build as build_module
+from anyaccel.op_builder.engine import cache as cache_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyaccel.op_builder.engine.cache import Cache
+
+
+def _answer(binary: Path) -> int:
+    return int(ctypes.CDLL(str(binary)).answer())
+
+
+def test_builds_once_and_finds_it_again(
+    cache: Cache, make_builder: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert not make_builder().is_built()
+    entry = make_builder().build()
+    assert _answer(entry.binary) == 42
+    assert make_builder().is_built()
+    assert make_builder().build() == entry
+    assert sum("building the op 'answer'" in record.getMessage() for record in caplog.records) == 1
+    assert not list(cache.root.glob("staging-*"))
+
+
+def test_a_warm_lookup_starts_no_process(
+    cache: Cache, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = make_builder().build()
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    assert make_builder().build() == entry
+
+
+def test_a_changed_header_is_seen(cache: Cache, make_builder: Callable[..., Any]) -> None:
+    first = make_builder().build()
+    second = make_builder(header="const int kAnswer = 43;").build()
+    assert (_answer(first.binary), _answer(second.binary)) == (42, 43)
+
+
+def test_a_touched_header_is_not_rebuilt(cache: Cache, make_builder: Callable[..., Any], tmp_path: Path) -> None:
+    first = make_builder().build()
+    os.utime(tmp_path / "sources" / "answer.h", (1, 1))
+    assert make_builder().build() == first
+
+
+def test_the_same_sources_elsewhere_are_the_same_op(
+    cache: Cache, make_builder: Callable[..., Any], tmp_path: Path
+) -> None:
+    assert make_builder(tmp_path / "here").build() == make_builder(tmp_path / "there").build()
+
+
+@pytest.mark.parametrize(
+    "name", ["with space", "quote'and\"double", "semi;colon", "dollar$PATH", "ünïcödé-文字", "co:lon"]
+)
+def test_paths_with_odd_characters(
+    cache: Cache, make_builder: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("ANYACCEL_CACHE_DIR", str(tmp_path / "cache" / name))
+    assert _answer(make_builder(tmp_path / name).build().binary) == 42
+
+
+def test_a_syntax_error_names_file_and_line_and_the_log(cache: Cache, make_builder: Callable[..., Any]) -> None:
+    builder = make_builder(source='#include "answer.h"\nint answer( { return kAnswer; }\n')
+    with pytest.raises(BuildError, match=r"answer\.cpp:2:\d+: error: expected") as raised:
+        builder.build()
+    error = raised.value
+    assert error.op == "answer"
+    assert "answer.cpp" in error.command
+    assert error.log.parent == cache.root
+    assert "answer.cpp:2" in error.log.read_text()
+    assert str(error.log) in str(error)
+
+
+def test_an_undefined_symbol_is_a_build_error(cache: Cache, make_builder: Callable[..., Any]) -> None:
+    builder = make_builder(source='extern "C" int missing(); extern "C" int answer() { return missing(); }')
+    with pytest.raises(BuildError, match="missing"):
+        builder.build()
+
+
+def test_a_failed_build_is_tried_again(cache: Cache, make_builder: Callable[..., Any]) -> None:
+    with pytest.raises(BuildError):
+        make_builder(header="").build()
+    assert _answer(make_builder().build().binary) == 42
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "no metadata", "no binary", "garbled metadata"])
+def test_a_damaged_entry_is_reported_and_rebuilt(
+    cache: Cache, make_builder: Callable[..., Any], caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    entry = make_builder().build()
+    metadata = entry.binary.with_name("metadata.json")
+    content = bytearray(entry.binary.read_bytes())
+    if damage == "truncated":
+        entry.binary.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        content[len(content) // 2] ^= 1
+        entry.binary.write_bytes(content)
+    elif damage == "garbled metadata":
+        metadata.write_text("{")
+    else:
+        (metadata if damage == "no metadata" else entry.binary).unlink()
+    again = make_builder().build()
+    assert _answer(again.binary) == 42
+    assert json.loads(metadata.read_text())["sha256"] == again.sha256
+    if damage in ("truncated", "flipped", "garbled metadata"):
+        assert "is built again" in caplog.text
+
+
+def test_a_directory_that_cannot_be_written_is_replaced_for_this_process(
+    tmp_path: Path, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ANYACCEL_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert _answer(make_builder().build().binary) == 42
+    assert make_builder().is_built()
+    assert caplog.text.count("Fix: set ANYACCEL_CACHE_DIR.") == 1
+    cache_module._opened.clear()
+
+
+def test_a_full_disk_moves_the_build_elsewhere(
+    cache: Cache, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = cache_module.Cache.publish
+
+    def full(self: Cache, *arguments: Any) -> Any:
+        if self is cache:
+            raise OSError(28, "No space left on device")
+        return real(self, *arguments)
+
+    monkeypatch.setattr(cache_module.Cache, "publish", full)
+    entry = make_builder().build()
+    assert cache.root not in entry.binary.parents
+    assert _answer(entry.binary) == 42
+    assert "No space left on device" in caplog.text
+
+
+def test_no_compiler_lists_what_was_looked_for(
+    cache: Cache, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    builder = make_builder()
+    assert not builder.is_compatible()
+    with pytest.raises(ToolchainError, match=r"CXX=no-such-compiler: not found.*Fix: pip install 'anyaccel\[cxx\]'"):
+        builder.build()
+
+
+def test_sixteen_threads_build_once(
+    cache: Cache, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds = []
+    real = build_module._build
+    monkeypatch.setattr(build_module, "_build", lambda *args: (builds.append(1), real(*args))[1])
+    builders = [make_builder() for _ in range(16)]
+    entries = []
+    threads = [threading.Thread(target=lambda one=one: entries.append(one.build())) for one in builders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(builds) == 1
+    assert len({entry.binary for entry in entries}) == 1
+    assert len(entries) == 16
+
+
+LOAD = textwrap.dedent("""
+    import logging
+    logging.basicConfig(level=logging.INFO)
+    import torch, anyaccel
+    op = anyaccel.load_op("cpu_adam")
+    param = torch.ones(1)
+    op.adam_step([param], [torch.ones(1)], [torch.zeros(1)], [torch.zeros(1)], [torch.zeros(())], lr=0.5)
+    assert param.item() == 0.5
+""")
+
+
+def _start(cache_dir: Path, code: str = LOAD) -> subprocess.Popen[str]:
+    environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(cache_dir), "DS_ACCELERATOR": "cpu"}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def test_four_processes_build_a_cold_op_once(tmp_path: Path) -> None:
+    processes = [_start(tmp_path / "cache") for _ in range(4)]
+    logs = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, logs
+    assert sum(log.count(":building the op 'cpu_adam'") for log in logs) == 1, logs
+
+
+@pytest.mark.parametrize("delay_seconds", [0.05, 0.5, 1.2])
+def test_a_killed_builder_stops_nobody(tmp_path: Path, delay_seconds: float) -> None:
+    victim = _start(tmp_path / "cache")
+    assert victim.stderr is not None
+    while ":building the op" not in victim.stderr.readline():
+        assert victim.poll() is None
+    time.sleep(delay_seconds)
+    os.killpg(victim.pid, signal.SIGKILL)
+    victim.wait()
+    victim.stderr.close()
+    began = time.monotonic()
+    heir = _start(tmp_path / "cache")
+    log = heir.communicate()[1]
+    assert heir.returncode == 0, log
+    assert "waiting for" not in log
+    assert time.monotonic() - began < 60
+    assert not list((tmp_path / "cache").glob("staging-*"))
+
+
+def test_a_waiter_says_for_whom(tmp_path: Path) -> None:
+    compiler = tmp_path / "slow c++"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *--version*) ;; *) sleep 2 ;; esac\nexec c++ "$@"\n')
+    compiler.chmod(0o755)
+    code = f"import os; os.environ['CXX'] = {str(compiler)!r}\n" + LOAD
+    processes = [_start(tmp_path / "cache", code) for _ in range(2)]
+    logs = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], logs
+    waiting = [line for log in logs for line in log.splitlines() if "waiting for process" in line]
+    assert len(waiting) == 1
+    assert any(str(process.pid) in waiting[0] for process in processes)

@@ -1,0 +1,60 @@
+"""The cache directory: private, checked, and refused when it is not ours alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+from anyaccel.op_builder import CacheError
+from anyaccel.op_builder.engine.cache import Cache, open_cache
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_is_made_private(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        root = Cache(tmp_path / "a" / "cache").root
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_writable_by_others_is_refused_with_the_fix(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(mode)
+    with pytest.raises(CacheError, match=r"Fix: chmod 700 '.*cache', or set ANYACCEL_CACHE_DIR"):
+        open_cache(tmp_path / "cache")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
+def test_owned_by_someone_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir(mode=0o700)
+    os.chown(tmp_path / "cache", 12345, -1)
+    with pytest.raises(CacheError, match="owned by user 12345"):
+        open_cache(tmp_path / "cache")
+
+
+def test_publishes_the_metadata_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path / "cache")
+    built = tmp_path / "op.so"
+    built.write_bytes(b"binary")
+    moved: list[str] = []
+    real = os.replace
+
+    def watch(source: str, target: str) -> None:
+        assert cache.find("op", "f") is None, "visible before it was complete"
+        moved.append(os.path.basename(target))
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", watch)
+    cache.publish("op", "f", built, {"target": "any"})
+    assert moved == ["op.so", "metadata.json"]
+    entry = cache.find("op", "f")
+    assert entry is not None
+    assert entry.binary.read_bytes() == b"binary"
+    assert entry.facts == {"target": "any"}

@@ -1,0 +1,88 @@
+"""Looking for compilers: accepted, or rejected with the reason, and asked only once."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from anyaccel.op_builder import ToolchainError
+from anyaccel.op_builder.engine.toolchains import choose_cxx, probe_cxx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ZIG_SECONDS = 240
+
+
+def _compiler(folder: Path, name: str, body: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.chmod(0o755)
+    return file
+
+
+def test_the_first_that_runs_is_chosen_and_each_rejection_has_a_reason(tmp_path: Path) -> None:
+    _compiler(tmp_path / "bin", "c++", "echo broken >&2; exit 3")
+    _compiler(tmp_path / "bin", "clang++", "echo fake clang 99")
+    probes = {probe.name: probe for probe in probe_cxx(None, str(tmp_path / "bin"), tmp_path)}
+    assert "exit status 3" in probes["c++"].rejection
+    assert probes["g++"].rejection == "not found"
+    chosen = choose_cxx(None, str(tmp_path / "bin"), tmp_path)
+    assert chosen.version == "fake clang 99"
+
+
+def test_a_compiler_that_says_nothing_is_rejected(tmp_path: Path) -> None:
+    _compiler(tmp_path / "bin", "c++", "exit 0")
+    (probe,) = probe_cxx(str(tmp_path / "bin" / "c++"), "", tmp_path)
+    assert probe.compiler is None
+    assert "says no version" in probe.rejection
+
+
+def test_a_compiler_is_asked_once_and_again_when_it_is_replaced(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    body = f"echo x >> '{asked}'; echo version"
+    compiler = _compiler(tmp_path / "bin", "c++", f"{body} 1")
+    for _ in range(3):
+        assert choose_cxx(None, str(compiler.parent), tmp_path).version == "version 1"
+    assert asked.read_text() == "x\n"
+    _compiler(tmp_path / "bin", "c++", f"{body} 10")
+    assert choose_cxx(None, str(compiler.parent), tmp_path).version == "version 10"
+    os.utime(compiler, ns=(0, 1))  # another compiler of the same size, and a clock that stepped back
+    assert choose_cxx(None, str(compiler.parent), tmp_path).version == "version 10"
+    assert asked.read_text() == "x\n" * 3
+
+
+def test_cxx_may_be_a_path_with_spaces_or_a_command_with_arguments(tmp_path: Path) -> None:
+    spaced = _compiler(tmp_path / "a b", "c++", "echo spaced")
+    assert choose_cxx(str(spaced), "", tmp_path).command == (str(spaced),)
+    wrapper = _compiler(tmp_path / "bin", "ccache", 'echo "wrapped $1"')
+    chosen = choose_cxx("ccache g++", str(wrapper.parent), tmp_path)
+    assert chosen.command == (str(wrapper), "g++")
+    assert chosen.version == "wrapped g++"
+
+
+def test_cxx_that_fails_is_not_replaced_by_another(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="CXX=/nowhere/c\\+\\+: not found"):
+        choose_cxx("/nowhere/c++", os.environ["PATH"], tmp_path)
+
+
+def test_memory_that_cannot_be_written_or_read_costs_only_time(tmp_path: Path) -> None:
+    compiler = _compiler(tmp_path / "bin", "c++", "echo version")
+    assert choose_cxx(None, str(compiler.parent), tmp_path / "absent").version == "version"
+    (tmp_path / "toolchains.json").write_text("[]")
+    assert choose_cxx(None, str(compiler.parent), tmp_path).version == "version"
+
+
+@pytest.mark.timeout(ZIG_SECONDS)
+def test_pips_ziglang_builds_an_op_without_a_system_compiler(
+    cache: Any, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import ctypes
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    builder = make_builder()
+    assert "zig" in builder.recipe.library.compiler[0]
+    assert ctypes.CDLL(str(builder.build().binary)).answer() == 42

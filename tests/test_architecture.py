@@ -1,0 +1,128 @@
+"""The rules of the house (DESIGN.md, sections 1 and 5), held on the sources themselves."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("accelerator", "anyaccel", "op_builder")
+SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+NATIVE = sorted([*ROOT.glob("csrc/**/*.h"), *ROOT.glob("csrc/**/*.cpp")])
+
+
+def _relative(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+def _imports(file: Path, *, module_level: bool = False) -> set[str]:
+    """Return what a file imports, as absolute names within the package."""
+    tree = ast.parse(file.read_text())
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    package = (() if parts[0] == "anyaccel" else ("anyaccel",)) + parts[:-1]
+    typing_only = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    nodes = tree.body if module_level else [node for node in ast.walk(tree) if node not in typing_only]
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found |= {module} | {f"{module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _starts_with(names: set[str], *prefixes: str) -> set[str]:
+    return {name for name in names if any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)}
+
+
+def test_accelerator_reaches_op_builder_in_one_place_only() -> None:
+    reaching = [
+        _relative(file)
+        for file in (ROOT / "accelerator").glob("*.py")
+        if _starts_with(_imports(file), "anyaccel.op_builder")
+    ]
+    assert reaching == ["accelerator/named_accelerator.py"]
+
+
+@pytest.mark.parametrize("package", ["accelerator", "op_builder"])
+def test_lower_layers_do_not_import_the_face(package: str) -> None:
+    face = ("anyaccel.cli", "anyaccel.ops", "anyaccel.testing", "anyaccel.demo", "anyaccel.distributed")
+    offending = {_relative(file): _starts_with(_imports(file), *face) for file in (ROOT / package).rglob("*.py")}
+    assert not {file: names for file, names in offending.items() if names}
+
+
+def test_engine_knows_neither_torch_nor_builders() -> None:
+    for file in (ROOT / "op_builder" / "engine").glob("*.py"):
+        assert not _starts_with(_imports(file, module_level=True), "torch"), _relative(file)
+        assert not _starts_with(_imports(file), "anyaccel.op_builder.builder", "anyaccel.op_builder.cpu"), _relative(
+            file
+        )
+
+
+def test_accelerator_imports_no_torch_at_module_level() -> None:
+    for file in (ROOT / "accelerator").glob("*.py"):
+        assert not _starts_with(_imports(file, module_level=True), "torch"), _relative(file)
+
+
+def test_torch_cuda_and_torch_xpu_stay_in_their_leaves() -> None:
+    leaves = {"accelerator/cuda_accelerator.py", "accelerator/xpu_accelerator.py"}
+    named = [
+        _relative(file)
+        for file in SOURCES
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("torch.cuda", "torch.xpu")
+    ]
+    assert set(named) <= leaves
+
+
+def test_the_environment_is_read_in_one_file_a_package() -> None:
+    reading = {
+        _relative(file)
+        for file in SOURCES
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv")
+    }
+    assert reading == {"accelerator/environment.py", "op_builder/environment.py"}
+
+
+def test_nobody_edits_sys_path() -> None:
+    assert not [_relative(file) for file in SOURCES if "sys.path" in file.read_text()]
+
+
+def test_shared_headers_are_free_of_torch() -> None:
+    for header in (ROOT / "csrc" / "includes").glob("*.h"):
+        assert not re.search(r"#\s*include\s*[<\"](torch|ATen|c10|cuda|sycl)", header.read_text()), header.name
+
+
+def test_headers_have_no_using_namespace() -> None:
+    assert not [_relative(file) for file in NATIVE if file.suffix == ".h" and "using namespace" in file.read_text()]
+
+
+def test_files_and_functions_stay_short() -> None:
+    contract = "accelerator/abstract_accelerator.py"
+    long_files = {_relative(file): len(file.read_text().splitlines()) for file in [*SOURCES, *NATIVE]}
+    assert not {file: lines for file, lines in long_files.items() if lines > 350 and file != contract}
+    long_functions = [
+        f"{_relative(file)}::{node.name}"
+        for file in SOURCES
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno > 50
+    ]
+    assert not long_functions
+
+
+def test_packages_are_listed_for_the_wheel() -> None:
+    listed = set(re.findall(r'^    "(anyaccel[\w.]*)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+    on_disk = {".".join(file.parent.relative_to(ROOT).parts) for file in SOURCES if file.name == "__init__.py"}
+    on_disk = {name if name.startswith("anyaccel") else f"anyaccel.{name}" for name in on_disk}
+    assert listed == on_disk | {"anyaccel.csrc"}
