@@ -36,8 +36,6 @@ class DeepSpeedAccelerator(abc.ABC):
     supports_nvtx_domain: bool = False
     """Whether ``range_push`` and ``range_pop`` use their ``domain``."""
 
-    _torch_pins_host_memory: bool = True
-
     def __init__(self) -> None:
         self._name: str = ""
         self._communication_backend_name: str | None = None

@@ -38,7 +38,6 @@ class CPU_Accelerator(TorchAccelerator):
 
     Stream = host_streams.Stream
     Event = host_streams.Event
-    _torch_pins_host_memory = False
 
     def __init__(self) -> None:
         super().__init__("cpu")

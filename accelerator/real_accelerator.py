@@ -8,6 +8,7 @@ reason for every rejection.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import logging
 import threading
@@ -115,7 +116,7 @@ def candidates() -> list[Candidate]:
 
     No device context is created: a child forked afterwards can still use every device.
     """
-    found = _entry_point_candidates()
+    found = _plug_in_candidates(environment.requested_accelerator())
     for name in REGISTRY:
         if name == "cpu":
             found += _other_torch_candidates({candidate.name for candidate in found})
@@ -215,27 +216,38 @@ def _other_torch_candidates(known: set[str]) -> list[Candidate]:
     return [Candidate(name, "torch", partial(TorchAccelerator, name), rejection)]
 
 
-def _entry_point_candidates() -> list[Candidate]:
-    """Ask each plug-in; one that raises is rejected with its error, never fatal."""
+def _plug_in_candidates(requested: str | None) -> list[Candidate]:
+    """Make each plug-in's accelerator; one that raises is rejected with its error, never fatal.
+
+    Importing a plug-in may register a device with torch, so where one accelerator is requested only its plug-in is imported.
+    """
     from importlib.metadata import entry_points
 
     found = []
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
         package = entry_point.dist.name if entry_point.dist is not None else entry_point.value
-        source = f"entry point of {package}"
-        try:
-            rejection = "" if entry_point.load()().is_available() else "its is_available() says no"
-        except Exception as error:  # noqa: BLE001  # whatever a plug-in raises must not stop this program
-            _logger.warning(
-                "the accelerator plug-in '%s' of %s fails and is skipped: %r", entry_point.name, package, error
-            )
-            rejection = f"it raised {error!r}"
-        found.append(Candidate(entry_point.name, source, partial(_make_plug_in, entry_point), rejection))
+        if requested in (None, entry_point.name):
+            made, rejection = _make_plug_in(entry_point)
+        else:
+            made, rejection = None, f"not asked: DS_ACCELERATOR={requested}"
+        found.append(Candidate(entry_point.name, f"entry point of {package}", partial(_made, made), rejection))
     return found
 
 
-def _make_plug_in(entry_point: EntryPoint) -> DeepSpeedAccelerator:
-    return _adopt(entry_point.load()())
+@functools.cache
+def _make_plug_in(entry_point: EntryPoint) -> tuple[DeepSpeedAccelerator | None, str]:
+    """Return a plug-in's accelerator, once a process, and why it cannot be used."""
+    try:
+        made = _adopt(entry_point.load()())
+        return made, "" if made.is_available() else "its is_available() says no"
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a plug-in raises must not stop this program
+        _logger.warning("the accelerator plug-in '%s' (%s) fails: %r", entry_point.name, entry_point.value, error)
+        return None, f"it raised {error!r}"
+
+
+def _made(accelerator: DeepSpeedAccelerator | None) -> DeepSpeedAccelerator:
+    assert accelerator is not None  # noqa: S101  # only available candidates are made
+    return accelerator
 
 
 def _adopt(accel_obj: Any) -> DeepSpeedAccelerator:

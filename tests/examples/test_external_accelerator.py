@@ -136,16 +136,29 @@ assert accelerator.memory_allocated() == 0
     run_python(code, **installed)
 
 
-def test_a_plug_in_that_raises_is_skipped_with_a_warning(
-    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+BROKEN_PLUG_INS = {
+    "raises at import": "raise ImportError('libbroken.so is not installed')",
+    "exits at import": "raise SystemExit('libbroken.so is not installed')",
+    "raises when made": "def Accelerator(): raise RuntimeError('libbroken.so is not installed')",
+    "lacks members": "class Accelerator:\n    def is_available(self): return True",
+    "has another name": "Akzelerator = None",
+}
+
+
+@pytest.mark.parametrize("defect", BROKEN_PLUG_INS)
+def test_a_broken_plug_in_is_skipped_with_a_warning(
+    defect: str, tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     metadata = tmp_path / "site" / "broken_device-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-device\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[anyaccel.accelerators]\nbroken = broken_device:Accelerator\n")
-    (tmp_path / "site" / "broken_device.py").write_text("raise ImportError('libbroken.so is not installed')\n")
+    (tmp_path / "site" / "broken_device.py").write_text(BROKEN_PLUG_INS[defect] + "\n")
     code = "import anyaccel; print(anyaccel.get_accelerator().device_name())"
-    finished = run_python(code, PYTHONPATH=str(tmp_path / "site"), PYTHONWARNINGS="error")
+    environment = {"PYTHONPATH": str(tmp_path / "site"), "PYTHONWARNINGS": "error"}
+    finished = run_python(code, **environment)
     assert finished.stdout == run_python(code).stdout  # the CPU, where the machine has no other device
-    assert "the accelerator plug-in 'broken' of broken-device fails and is skipped" in finished.stderr
-    assert "libbroken.so is not installed" in finished.stderr
+    assert finished.stderr.count("the accelerator plug-in 'broken' (broken_device:Accelerator) fails") == 1
+    asked_for = run_python(code, check=False, **environment, DS_ACCELERATOR="broken")
+    assert "expected an available one of: broken (it raised" in asked_for.stderr
+    assert run_python(code, **environment, DS_ACCELERATOR="cpu").stderr == ""

@@ -1,0 +1,70 @@
+"""What a call through ``get_accelerator()`` costs, against the direct torch call and deepspeed's accelerator."""
+
+from __future__ import annotations
+
+import timeit
+
+import psutil
+import torch
+import torch.cpu
+from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator as DeepSpeedCPU
+from harness import show
+
+import anyaccel
+
+ROUNDS, CALLS = 15, 100_000
+
+
+def direct_calls() -> dict[str, str]:
+    """Return the direct form of each call on this machine's device, as a user would type it."""
+    name = anyaccel.get_accelerator().device_name()
+    if name == "cpu":
+        return {
+            "current_device": "torch.cpu.current_device()",
+            "device_count": "torch.cpu.device_count()",
+            "synchronize": "torch.cpu.synchronize()",
+            "memory_allocated": "psutil.Process().memory_info().rss",  # torch has no such call for the CPU
+        }
+    members = ("current_device", "device_count", "synchronize", "memory_allocated")
+    return {member: f"torch.{name}.{member}()" for member in members}
+
+
+def main() -> None:
+    import deepspeed.accelerator
+
+    if anyaccel.get_accelerator().device_name() == "cpu":
+        deepspeed.accelerator.set_accelerator(DeepSpeedCPU())
+    names = {
+        "torch": torch,
+        "psutil": psutil,
+        "get_accelerator": anyaccel.get_accelerator,
+        "deepspeed_get_accelerator": deepspeed.accelerator.get_accelerator,
+    }
+    rows = []
+    for member, direct in direct_calls().items():
+        calls = CALLS if "psutil" not in direct else CALLS // 50
+        statements = {
+            "direct": direct,
+            "ours": f"get_accelerator().{member}()",
+            "deepspeed": f"deepspeed_get_accelerator().{member}()",
+        }
+        timers = {name: timeit.Timer(statement, globals=names) for name, statement in statements.items()}
+        rounds = [{name: timer.timeit(calls) / calls for name, timer in timers.items()} for _ in range(ROUNDS)]
+        best = {name: sorted(one[name] for one in rounds)[ROUNDS // 2] * 1e9 for name in timers}
+        rows.append(
+            [
+                member,
+                direct,
+                f"{best['direct']:.1f}",
+                f"{best['ours']:.1f}",
+                f"{best['deepspeed']:.1f}",
+                f"{best['ours'] / best['direct']:.2f}",
+                f"{best['deepspeed'] / best['ours']:.2f}",
+            ]
+        )
+    columns = ["member", "direct call", "direct ns", "ours ns", "deepspeed ns", "ours / direct", "deepspeed / ours"]
+    show("calls", "A call through get_accelerator(), medians", columns, rows)
+
+
+if __name__ == "__main__":
+    main()
