@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -147,6 +149,7 @@ void run_on_copies(const std::array<Tensor, kRoles>& originals, std::size_t inde
 // The step of one parameter: a one-element float tensor on the CPU, as torch.optim keeps it.
 class StepCounter {
  public:
+  StepCounter() = default;
   StepCounter(const TensorView& view, std::size_t index)
       : data_(view.data), is_double_(view.dtype == aoti_torch_dtype_float64()) {
     STD_TORCH_CHECK(view.is_cpu && view.numel == 1 && (is_double_ || view.dtype == aoti_torch_dtype_float32()),
@@ -165,9 +168,31 @@ class StepCounter {
   }
 
  private:
-  void* data_;
-  bool is_double_;
+  void* data_ = nullptr;
+  bool is_double_ = false;
 };
+
+// Calls `check(i)` for every index, on several threads: looking at thousands of tensors is mostly waiting for memory.
+// An exception must not cross torch's C interface, so where one is thrown, the first in order is found again on this
+// thread.
+template <typename Check>
+void each_checked(std::size_t count, const Check& check) {
+  constexpr std::int64_t kTensorsAThread = 64;
+  std::atomic<bool> has_failed = false;
+  torch::stable::parallel_for(0, static_cast<std::int64_t>(count), kTensorsAThread,
+                              [&](std::int64_t begin, std::int64_t end) {
+                                try {
+                                  for (std::int64_t i = begin; i < end; ++i) {
+                                    check(static_cast<std::size_t>(i));
+                                  }
+                                } catch (const std::exception&) {
+                                  has_failed = true;
+                                }
+                              });
+  for (std::size_t i = 0; has_failed && i < count; ++i) {
+    check(i);
+  }
+}
 
 void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList& state_steps,
                    const AdamOptions& options) {
@@ -178,14 +203,12 @@ void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList
                     lists[kExpAvgSq].size(), " exp_avg_sqs and ", state_steps.size(),
                     " state_steps; expected as many of each. Fix: pass one of each a parameter.");
   }
-  std::vector<Quadruple> quadruples;
-  std::vector<StepCounter> counters;
-  quadruples.reserve(count);
-  counters.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    quadruples.push_back(checked({lists[kParam][i], lists[kGrad][i], lists[kExpAvg][i], lists[kExpAvgSq][i]}, i));
-    counters.emplace_back(state_steps[i], i);
-  }
+  std::vector<Quadruple> quadruples(count);
+  std::vector<StepCounter> counters(count);
+  each_checked(count, [&](std::size_t i) {
+    quadruples[i] = checked({lists[kParam][i], lists[kGrad][i], lists[kExpAvg][i], lists[kExpAvgSq][i]}, i);
+    counters[i] = StepCounter(state_steps[i], i);
+  });
   std::vector<AdamTensor> tensors;
   tensors.reserve(count);
   AdamCoefficients coefficients{};

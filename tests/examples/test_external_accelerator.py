@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -80,6 +81,16 @@ print(type(accelerator).__name__, accelerator.current_device_name(), candidates(
 assert accelerator.on_accelerator(torch.ones(2, device="toy")) and not accelerator.supports("create_graph")
 """
     assert run_python(code, **installed).stdout == "ToyAccelerator|toy:0|entry point of anyaccel-toy\n"
+
+
+def test_the_report_lists_it(installed: dict[str, str], tmp_path: Path) -> None:
+    command = [Path(sys.executable).parent / "anyaccel", "report", "--json"]
+    environment = {**os.environ, **installed}
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment).stdout
+    report = json.loads(shown)
+    assert next((device["name"], device["chosen"]) for device in report["devices"]) == ("toy", True)
+    assert {"toy:0 total", "toy:1 total"} <= set(report["memory"])
+    assert [op["state"] for op in report["ops"] if op["builder"] == "CPUAdamBuilder"] != ["not buildable"]
 
 
 def test_the_environment_overrides_it(
