@@ -202,7 +202,10 @@ def _rejection(name: str) -> str:
 def _other_torch_candidates(known: set[str]) -> list[Candidate]:
     import torch
 
-    device = torch.accelerator.current_accelerator()
+    try:
+        device = torch.accelerator.current_accelerator()
+    except RuntimeError:  # torch 2.6 raises where there is none
+        return []
     if device is None or device.type in known:
         return []
     from .torch_accelerator import TorchAccelerator
