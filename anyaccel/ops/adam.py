@@ -10,6 +10,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from ..op_builder import load_op
+from .packed_states import PackedStates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +68,7 @@ class CPUAdam(Optimizer):
         bias_correction: bool = True,
         fp32_optimizer_states: bool = True,
     ) -> None:
+        self._packed: dict[int, PackedStates | None] = {}
         self.bias_correction = bias_correction
         self.fp32_optimizer_states = fp32_optimizer_states
         defaults = {
@@ -92,6 +94,7 @@ class CPUAdam(Optimizer):
         """
         _check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
+        self._packed.clear()
 
     def __getstate__(self) -> dict[str, Any]:
         own = {"bias_correction": self.bias_correction, "fp32_optimizer_states": self.fp32_optimizer_states}
@@ -99,6 +102,7 @@ class CPUAdam(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self._packed = {}
         for group in self.param_groups:
             for key, value in self.defaults.items():
                 group.setdefault(key, value)
@@ -115,6 +119,7 @@ class CPUAdam(Optimizer):
             saved = state_dict["state"].get(saved_id)
             for key in _MOMENTS if saved else ():  # torch has cast them to the parameter's dtype
                 self.state[param][key] = saved[key].detach().to("cpu", self._moment_dtype(param), copy=True)
+        self._packed.clear()
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -130,11 +135,11 @@ class CPUAdam(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            self._step_group(group)
+        for index, group in enumerate(self.param_groups):
+            self._step_group(index, group)
         return loss
 
-    def _step_group(self, group: dict[str, Any]) -> None:
+    def _step_group(self, index: int, group: dict[str, Any]) -> None:
         params = group["params"]
         grads = [grad for param in params if (grad := param.grad) is not None]
         if not grads:
@@ -143,19 +148,32 @@ class CPUAdam(Optimizer):
             params = [param for param in params if param.grad is not None]
         states = [self.state[param] or self._new_state(param) for param in params]
         beta1, beta2 = group["betas"]
-        _kernel()(
-            params,
-            grads,
-            *([state[key] for state in states] for key in (*_MOMENTS, "step")),
-            lr=float(group["lr"]),
-            beta1=float(beta1),
-            beta2=float(beta2),
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            adamw_mode=group["decoupled_weight_decay"],
-            bias_correction=self.bias_correction,
-            maximize=group["maximize"],
-        )
+        options = {
+            "lr": float(group["lr"]),
+            "beta1": float(beta1),
+            "beta2": float(beta2),
+            "weight_decay": group["weight_decay"],
+            "eps": group["eps"],
+            "adamw_mode": group["decoupled_weight_decay"],
+            "bias_correction": self.bias_correction,
+            "maximize": group["maximize"],
+        }
+        packed = self._packed_states(index, params, states)
+        if packed is not None and all(map(torch.Tensor.is_contiguous, params)):
+            _kernel().adam_step_packed(params, grads, *packed.tensors.values(), **options)
+        else:
+            lists = ([state[key] for state in states] for key in (*_MOMENTS, "step"))
+            _kernel().adam_step(params, grads, *lists, **options)
+
+    def _packed_states(
+        self, index: int, params: list[torch.Tensor], states: list[dict[str, torch.Tensor]]
+    ) -> PackedStates | None:
+        """Return a group's packed states, made on its first step, while they are what the group's states are."""
+        packed = self._packed.get(index)
+        if packed is None:
+            suits = PackedStates.suits(params, states, _MOMENTS)
+            packed = self._packed[index] = PackedStates(params, states, _MOMENTS) if suits else None
+        return packed if packed is not None and packed.holds(states) else None
 
     def _new_state(self, param: torch.Tensor) -> dict[str, torch.Tensor]:
         if param.device.type != "cpu":
@@ -175,9 +193,8 @@ class CPUAdam(Optimizer):
 
 
 @functools.cache
-def _kernel() -> Callable[..., None]:
-    step: Callable[..., None] = load_op("cpu_adam").adam_step
-    return step
+def _kernel() -> Any:
+    return load_op("cpu_adam")
 
 
 def _check_options(options: dict[str, Any]) -> None:

@@ -11,14 +11,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "adam_arguments.h"
 #include "adam_cpu.h"
 #include "tensor_view.h"
 
@@ -29,59 +27,6 @@ using torch::stable::Tensor;
 
 // Elements a thread takes at least: below this, waking one costs more than it saves.
 constexpr std::int64_t kGrain = 32768;
-
-enum Role : std::size_t { kParam, kGrad, kExpAvg, kExpAvgSq, kRoles };
-constexpr std::array<const char*, kRoles> kRoleNames = {"params", "grads", "exp_avgs", "exp_avg_sqs"};
-
-std::string place(std::size_t role, std::size_t index) {
-  return std::string(kRoleNames[role]) + "[" + std::to_string(index) + "]";
-}
-
-Precision precision_of(std::int32_t dtype, std::size_t role, std::size_t index) {
-  static const std::int32_t kFloat = aoti_torch_dtype_float32();
-  static const std::int32_t kBFloat16 = aoti_torch_dtype_bfloat16();
-  static const std::int32_t kHalf = aoti_torch_dtype_float16();
-  if (dtype == kFloat) {
-    return Precision::Float;
-  }
-  if (dtype == kBFloat16) {
-    return Precision::BFloat16;
-  }
-  STD_TORCH_CHECK(dtype == kHalf, "adam failed: got ", place(role, index),
-                  " of a dtype it does not know; expected float32, bfloat16 or float16. Fix: convert it.");
-  return Precision::Half;
-}
-
-// The four tensors of one parameter, checked.
-struct Quadruple {
-  std::array<TensorView, kRoles> views;
-  std::array<Precision, kRoles> precisions;
-
-  // Elementwise loops over memory are right when all four fill it in the same order.
-  bool shares_layout() const {
-    return is_dense(views[kParam]) && std::all_of(views.begin() + 1, views.end(), [&](const TensorView& view) {
-             return same_layout(view, views[kParam]);
-           });
-  }
-};
-
-Quadruple checked(const std::array<TensorView, kRoles>& views, std::size_t index) {
-  Quadruple quadruple{views, {}};
-  for (std::size_t role = 0; role < kRoles; ++role) {
-    STD_TORCH_CHECK(views[role].is_cpu, "adam failed: got ", place(role, index),
-                    " on another device; expected the cpu. Fix: move it there.");
-    STD_TORCH_CHECK(same_shape(views[role], views[kParam]), "adam failed: got ", place(role, index),
-                    " of another shape than ", place(kParam, index), " (", views[role].numel, " against ",
-                    views[kParam].numel,
-                    " elements); expected the same shape. Fix: pass what belongs to the parameter.");
-    quadruple.precisions[role] = precision_of(views[role].dtype, role, index);
-  }
-  const auto [param, grad, exp_avg, exp_avg_sq] = quadruple.precisions;
-  STD_TORCH_CHECK(exp_avg == exp_avg_sq && (exp_avg == Precision::Float || exp_avg == param), "adam failed: got ",
-                  place(kExpAvg, index), " and ", place(kExpAvgSq, index), " of dtypes that do not go with ",
-                  place(kParam, index), "; expected both float32, or both the parameter's. Fix: convert the states.");
-  return quadruple;
-}
 
 AdamTensor arrays(const Quadruple& quadruple, const AdamCoefficients& coefficients) {
   const auto& views = quadruple.views;
@@ -146,52 +91,20 @@ void run_on_copies(const std::array<Tensor, kRoles>& originals, std::size_t inde
   }
 }
 
-// The step of one parameter: a one-element float tensor on the CPU, as torch.optim keeps it.
-class StepCounter {
- public:
-  StepCounter() = default;
-  StepCounter(const TensorView& view, std::size_t index)
-      : data_(view.data), is_double_(view.dtype == aoti_torch_dtype_float64()) {
-    STD_TORCH_CHECK(view.is_cpu && view.numel == 1 && (is_double_ || view.dtype == aoti_torch_dtype_float32()),
-                    "adam failed: got state_steps[", index, "] with ", view.numel,
-                    " elements; expected one, a float32 or float64 on the cpu. Fix: pass the optimizer's step.");
-  }
-
-  double next() const { return 1.0 + (is_double_ ? *static_cast<double*>(data_) : *static_cast<float*>(data_)); }
-
-  void set(double step) const {
-    if (is_double_) {
-      *static_cast<double*>(data_) = step;
-    } else {
-      *static_cast<float*>(data_) = static_cast<float>(step);
+std::vector<AdamTensor> with_coefficients(const std::vector<Quadruple>& quadruples,
+                                          const std::vector<StepCounter>& counters, const AdamOptions& options) {
+  std::vector<AdamTensor> tensors;
+  tensors.reserve(quadruples.size());
+  AdamCoefficients coefficients{};
+  double step = 0.0;
+  for (std::size_t i = 0; i < quadruples.size(); ++i) {
+    if (step != counters[i].next()) {
+      step = counters[i].next();
+      coefficients = adam_coefficients(options, step);
     }
+    tensors.push_back(arrays(quadruples[i], coefficients));
   }
-
- private:
-  void* data_ = nullptr;
-  bool is_double_ = false;
-};
-
-// Calls `check(i)` for every index, on several threads: looking at thousands of tensors is mostly waiting for memory.
-// An exception must not cross torch's C interface, so where one is thrown, the first in order is found again on this
-// thread.
-template <typename Check>
-void each_checked(std::size_t count, const Check& check) {
-  constexpr std::int64_t kTensorsAThread = 64;
-  std::atomic<bool> has_failed = false;
-  torch::stable::parallel_for(0, static_cast<std::int64_t>(count), kTensorsAThread,
-                              [&](std::int64_t begin, std::int64_t end) {
-                                try {
-                                  for (std::int64_t i = begin; i < end; ++i) {
-                                    check(static_cast<std::size_t>(i));
-                                  }
-                                } catch (const std::exception&) {
-                                  has_failed = true;
-                                }
-                              });
-  for (std::size_t i = 0; has_failed && i < count; ++i) {
-    check(i);
-  }
+  return tensors;
 }
 
 void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList& state_steps,
@@ -209,21 +122,13 @@ void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList
     quadruples[i] = checked({lists[kParam][i], lists[kGrad][i], lists[kExpAvg][i], lists[kExpAvgSq][i]}, i);
     counters[i] = StepCounter(state_steps[i], i);
   });
-  std::vector<AdamTensor> tensors;
-  tensors.reserve(count);
-  AdamCoefficients coefficients{};
-  double step = 0.0;
+  std::vector<AdamTensor> tensors = with_coefficients(quadruples, counters, options);
   for (std::size_t i = 0; i < count; ++i) {
-    if (step != counters[i].next()) {
-      step = counters[i].next();
-      coefficients = adam_coefficients(options, step);
-    }
-    if (quadruples[i].shares_layout()) {
-      tensors.push_back(arrays(quadruples[i], coefficients));
-    } else {
+    if (!quadruples[i].shares_layout()) {
       run_on_copies(
           {lists[kParam].tensor(i), lists[kGrad].tensor(i), lists[kExpAvg].tensor(i), lists[kExpAvgSq].tensor(i)}, i,
-          coefficients, AdamDirection::Step);
+          tensors[i].coefficients, AdamDirection::Step);
+      tensors[i].numel = 0;
     }
   }
   run(tensors, AdamDirection::Step);
@@ -232,15 +137,82 @@ void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList
   }
 }
 
+// A view of a parameter's share of a tensor that holds the moments of all, one after another.
+TensorView share_of(const TensorView& packed, const TensorView& param) {
+  TensorView share = param;
+  share.data = nullptr;
+  share.dtype = packed.dtype;
+  share.is_cpu = packed.is_cpu;
+  return share;
+}
+
+void adam_step_packed_cpu(const TensorList& params, const TensorList& grads, const Tensor& exp_avgs,
+                          const Tensor& exp_avg_sqs, const Tensor& state_steps, const AdamOptions& options) {
+  const std::size_t count = params.size();
+  const std::array<TensorView, 2> moments = {view_of(exp_avgs.get()), view_of(exp_avg_sqs.get())};
+  const TensorView steps = view_of(state_steps.get());
+  static const std::int32_t kFloat = aoti_torch_dtype_float32();
+  STD_TORCH_CHECK(grads.size() == count && steps.numel == static_cast<std::int64_t>(count) && steps.dtype == kFloat &&
+                      steps.is_cpu && steps.is_contiguous,
+                  "adam failed: got ", count, " params, ", grads.size(), " grads and ", steps.numel,
+                  " state_steps; expected as many of each, the steps one contiguous float32 tensor. "
+                  "Fix: pass one of each a parameter.");
+  std::vector<Quadruple> quadruples(count);
+  each_checked(count, [&](std::size_t i) {
+    const TensorView param = params[i];
+    quadruples[i] = checked({param, grads[i], share_of(moments[0], param), share_of(moments[1], param)}, i);
+    STD_TORCH_CHECK(param.is_contiguous, "adam failed: got ", place(kParam, i),
+                    " that is not contiguous; expected it to be. Fix: use adam_step, with a moment each.");
+  });
+  std::vector<StepCounter> counters;
+  counters.reserve(count);
+  std::int64_t offset = 0;
+  const std::int64_t element_bytes = moments[0].dtype == kFloat ? 4 : 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t moment : {0, 1}) {
+      quadruples[i].views[kExpAvg + moment].data = static_cast<char*>(moments[moment].data) + offset * element_bytes;
+    }
+    offset += quadruples[i].views[kParam].numel;
+    counters.emplace_back(static_cast<float*>(steps.data) + i);
+  }
+  for (const TensorView& moment : moments) {
+    STD_TORCH_CHECK(moment.numel == offset && moment.is_contiguous, "adam failed: got packed moments of ", moment.numel,
+                    " elements for parameters of ", offset,
+                    "; expected as many, contiguous. Fix: pack the moments of these parameters, in their order.");
+  }
+  std::vector<Tensor> contiguous;  // gradients laid out as their parameters
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!quadruples[i].shares_layout()) {
+      contiguous.push_back(torch::stable::contiguous(grads.tensor(i)));
+      quadruples[i].views[kGrad] = view_of(contiguous.back().get());
+    }
+  }
+  run(with_coefficients(quadruples, counters, options), AdamDirection::Step);
+  for (const StepCounter& counter : counters) {
+    counter.set(counter.next());
+  }
+}
+
+AdamOptions options_of(const StableIValue* stack) {
+  using torch::stable::detail::to;
+  return AdamOptions{to<double>(stack[0]), to<double>(stack[1]), to<double>(stack[2]), to<double>(stack[3]),
+                     to<double>(stack[4]), to<bool>(stack[5]),   to<bool>(stack[6]),   to<bool>(stack[7])};
+}
+
 // Boxed by hand, for the lists' sake: TORCH_BOX would make a torch::stable::Tensor of every entry.
 void adam_step_boxed(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  using torch::stable::detail::to;
   const std::array<TensorList, kRoles> lists = {TensorList(stack[0]), TensorList(stack[1]), TensorList(stack[2]),
                                                 TensorList(stack[3])};
   const TensorList state_steps(stack[4]);
-  const AdamOptions options{to<double>(stack[5]), to<double>(stack[6]), to<double>(stack[7]), to<double>(stack[8]),
-                            to<double>(stack[9]), to<bool>(stack[10]),  to<bool>(stack[11]),  to<bool>(stack[12])};
-  adam_step_cpu(lists, state_steps, options);
+  adam_step_cpu(lists, state_steps, options_of(stack + 5));
+}
+
+void adam_step_packed_boxed(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  using torch::stable::detail::to;
+  const TensorList params(stack[0]);
+  const TensorList grads(stack[1]);
+  adam_step_packed_cpu(params, grads, to<Tensor>(stack[2]), to<Tensor>(stack[3]), to<Tensor>(stack[4]),
+                       options_of(stack + 5));
 }
 
 template <AdamDirection Direction>
@@ -267,6 +239,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(anyaccel, library) {
       "Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, "
       "bool decoupled, bool bias_correction, bool maximize) -> ()");
   library.def(
+      "adam_step_packed(Tensor(a!)[] params, Tensor[] grads, Tensor(b!) exp_avgs, Tensor(c!) exp_avg_sqs, "
+      "Tensor(d!) state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, "
+      "bool decoupled, bool bias_correction, bool maximize) -> ()");
+  library.def(
       "adam_update(Tensor(a!) param, Tensor grad, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, int step, *, float lr, "
       "float beta1, float beta2, float weight_decay, float eps, bool decoupled, bool bias_correction) -> ()");
   library.def(
@@ -276,6 +252,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(anyaccel, library) {
 
 STABLE_TORCH_LIBRARY_IMPL(anyaccel, CPU, library) {
   library.impl("adam_step", &anyaccel::adam_step_boxed);
+  library.impl("adam_step_packed", &anyaccel::adam_step_packed_boxed);
   library.impl("adam_update", TORCH_BOX(&anyaccel::adam_once_cpu<anyaccel::AdamDirection::Step>));
   library.impl("adam_rollback", TORCH_BOX(&anyaccel::adam_once_cpu<anyaccel::AdamDirection::Rollback>));
 }

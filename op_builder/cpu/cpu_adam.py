@@ -33,6 +33,7 @@ class CPUAdam:
     def __init__(self) -> None:
         _register_fakes()
         self._step: Callable[..., None] = torch.ops.anyaccel.adam_step.default
+        self._step_packed: Callable[..., None] = torch.ops.anyaccel.adam_step_packed.default
         self._update: Callable[..., None] = torch.ops.anyaccel.adam_update.default
         self._rollback: Callable[..., None] = torch.ops.anyaccel.adam_rollback.default
 
@@ -85,6 +86,54 @@ class CPUAdam:
             )  # fmt: skip
         except NotImplementedError:  # the dispatcher knows no kernel for such a mix, and lists all it knows
             raise _refusal([*params, *grads, *exp_avgs, *exp_avg_sqs, *state_steps]) from None
+
+    def adam_step_packed(
+        self,
+        params: Sequence[torch.Tensor],
+        grads: Sequence[torch.Tensor],
+        exp_avgs: torch.Tensor,
+        exp_avg_sqs: torch.Tensor,
+        state_steps: torch.Tensor,
+        *,
+        lr: float,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        weight_decay: float = 0.0,
+        eps: float = 1e-8,
+        adamw_mode: bool = True,
+        bias_correction: bool = True,
+        maximize: bool = False,
+    ) -> None:
+        """Take one step as :meth:`adam_step` does, with the states of all parameters in three tensors.
+
+        Args:
+            params: the parameters, contiguous.
+            grads: their gradients.
+            exp_avgs: the first moments of all, one after another in the parameters' order.
+            exp_avg_sqs: the second moments, likewise.
+            state_steps: float32, the steps taken so far, one a parameter.
+            lr: this and what follows as for :meth:`adam_step`.
+            beta1: see there.
+            beta2: see there.
+            weight_decay: see there.
+            eps: see there.
+            adamw_mode: see there.
+            bias_correction: see there.
+            maximize: see there.
+
+        Raises:
+            RuntimeError: as :meth:`adam_step` does.
+
+        Source: tests/ops/adam_reference.py
+        """
+        try:
+            self._step_packed(
+                params, grads, exp_avgs, exp_avg_sqs, state_steps, lr=lr, beta1=beta1, beta2=beta2,
+                weight_decay=weight_decay, eps=eps, decoupled=adamw_mode, bias_correction=bias_correction,
+                maximize=maximize,
+            )  # fmt: skip
+        except NotImplementedError:
+            raise _refusal([*params, *grads, exp_avgs, exp_avg_sqs, state_steps]) from None
 
     def create_adam(
         self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
@@ -145,7 +194,7 @@ _fakes_registered: list[Any] = []
 def _register_fakes() -> None:
     """Tell torch.compile that the ops return nothing; what they change is in their schemas."""
     if not _fakes_registered:
-        names = ("adam_step", "adam_update", "adam_rollback")
+        names = ("adam_step", "adam_step_packed", "adam_update", "adam_rollback")
         _fakes_registered.extend(torch.library.register_fake(f"anyaccel::{name}", _fake) for name in names)
 
 

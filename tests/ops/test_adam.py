@@ -236,6 +236,52 @@ def test_wrong_arguments_are_named_and_nothing_is_written(op: Any, replaced: dic
     assert good[0][0].tolist() == [1.0] * 4
 
 
+@pytest.mark.parametrize("param_dtype", TOLERANCE)
+@pytest.mark.parametrize("state_is_float", [True, False])
+def test_packed_states_give_the_same_bits(op: Any, param_dtype: torch.dtype, state_is_float: bool) -> None:
+    shapes = [(0,), (3,), (5, 7), (1023,), (), (2, 0), (300, 300)]
+    params = [torch.randn(shape).to(param_dtype) for shape in shapes]
+    theirs = [param.clone() for param in params]
+    dtype = torch.float32 if state_is_float else param_dtype
+    states = _states(theirs, dtype)
+    count = sum(param.numel() for param in params)
+    packed = [torch.zeros(count, dtype=dtype), torch.zeros(count, dtype=dtype), torch.zeros(len(params))]
+    for _ in range(3):
+        grads = [
+            torch.randn(shape[::-1]).permute(tuple(reversed(range(len(shape))))).to(param_dtype) for shape in shapes
+        ]
+        op.adam_step(theirs, grads, *states, lr=0.1, weight_decay=0.1)
+        op.adam_step_packed(params, grads, *packed, lr=0.1, weight_decay=0.1)
+    for ours, wanted in zip(params, theirs, strict=True):
+        assert torch.equal(ours, wanted)
+    for whole, parts in zip(packed, states, strict=True):
+        assert torch.equal(whole, torch.cat([part.reshape(-1) for part in parts]))
+
+
+@pytest.mark.parametrize(
+    ("replaced", "message"),
+    [
+        ({0: [torch.ones(4)]}, "got 1 params, 2 grads and 2 state_steps"),
+        ({4: torch.zeros(3)}, "2 params, 2 grads and 3 state_steps"),
+        ({4: torch.zeros(2, dtype=torch.float64)}, "one contiguous float32 tensor"),
+        ({2: torch.zeros(6)}, "packed moments of 6 elements for parameters of 7"),
+        ({3: torch.zeros(14)[::2]}, "packed moments of 7 elements"),
+        ({2: torch.zeros(7, dtype=torch.float16)}, r"exp_avgs\[0\] and exp_avg_sqs\[0\] of dtypes"),
+        ({0: [torch.ones(4), torch.ones(6)[::2]]}, r"params\[1\] that is not contiguous"),
+        ({1: [torch.ones(4), torch.ones(4)]}, r"grads\[1\] of another shape"),
+    ],
+)
+def test_wrong_packed_arguments_are_named_and_nothing_is_written(
+    op: Any, replaced: dict[int, Any], message: str
+) -> None:
+    arguments: list[Any] = [[torch.ones(4), torch.ones(3)], [torch.ones(4), torch.ones(3)]]
+    arguments += [torch.zeros(7), torch.zeros(7), torch.zeros(2)]
+    arguments = [replaced.get(index, argument) for index, argument in enumerate(arguments)]
+    with pytest.raises(RuntimeError, match=message):
+        op.adam_step_packed(*arguments, lr=1e-3)
+    assert all(param.unique().item() == 1.0 for param in arguments[0])
+
+
 @pytest.mark.parametrize("adamw_mode", [True, False])
 def test_deepspeeds_functions(op: Any, adamw_mode: bool) -> None:
     assert op.create_adam(7, 1e-3, 0.9, 0.999, 1e-8, 1e-2, adamw_mode, False) == 0
@@ -264,13 +310,16 @@ def test_update_refuses_step_zero(op: Any) -> None:
         op.adam_update(8, 0, 1e-3, 0.9, 0.999, 1e-8, 0.0, True, *(torch.ones(2) for _ in range(4)))
 
 
-@pytest.mark.parametrize("name", ["adam_step", "adam_update", "adam_rollback"])
+@pytest.mark.parametrize("name", ["adam_step", "adam_step_packed", "adam_update", "adam_rollback"])
 def test_opcheck(op: Any, name: str) -> None:
     tensors = [torch.rand(2, 3) for _ in range(4)]
     numbers = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8}
     flags = {"decoupled": True, "bias_correction": True}
-    if name == "adam_step":
-        arguments: tuple[Any, ...] = tuple([[tensor] for tensor in tensors] + [[torch.zeros(())]])
+    if name == "adam_step_packed":
+        arguments: tuple[Any, ...] = ([tensors[0]], [tensors[1]], torch.rand(6), torch.rand(6), torch.zeros(1))
+        flags["maximize"] = False
+    elif name == "adam_step":
+        arguments = tuple([[tensor] for tensor in tensors] + [[torch.zeros(())]])
         flags["maximize"] = False
     else:
         arguments = (*tensors, 1)

@@ -173,6 +173,38 @@ def test_replaced_state_and_data_are_used() -> None:
     assert param.tolist() == [5.0] * 3
 
 
+def test_states_of_small_parameters_are_views_and_behave_as_tensors() -> None:
+    ours, theirs = _pair([(5,), (2, 3), (1,)])
+    optimizers = CPUAdam(ours), torch.optim.AdamW(theirs)
+    for step in range(8):
+        _set_grads(step, ours, theirs)
+        if step == 2:  # in place: the views see it
+            for optimizer, params in zip(optimizers, (ours, theirs), strict=True):
+                optimizer.state[params[1]]["exp_avg"].zero_()
+                optimizer.state[params[2]]["step"].fill_(10)
+        if step == 4:  # replaced: the general way is taken
+            optimizers[0].state[ours[0]]["exp_avg_sq"] = torch.ones(5)
+            optimizers[1].state[theirs[0]]["exp_avg_sq"] = torch.ones(5, dtype=torch.float64)
+        if step == 6:  # one parameter without a gradient
+            ours[1].grad = theirs[1].grad = None
+        for optimizer in optimizers:
+            optimizer.step()
+    for our_param, their_param in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our_param.double(), their_param, rtol=1e-5, atol=1e-6)
+    assert [int(optimizers[0].state[param]["step"]) for param in ours] == [8, 7, 16]
+
+
+def test_a_parameter_made_discontiguous_still_steps() -> None:
+    params = [Parameter(torch.ones(2, 2)), Parameter(torch.ones(3))]
+    optimizer = CPUAdam(params, lr=0.5, weight_decay=0.0)
+    for _ in range(2):
+        for param in params:
+            param.grad = torch.ones_like(param)
+        optimizer.step()
+        params[0].data = params[0].data.t().clone(memory_format=torch.preserve_format)
+    assert params[0].tolist() == [[0.0, 0.0]] * 2
+
+
 def test_schedulers_scalers_and_tensor_learning_rates_work() -> None:
     param = Parameter(torch.ones(3))
     optimizer = CPUAdam([param], lr=torch.tensor(0.5), weight_decay=0.0)
