@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["XPU_Accelerator", "import_ipex"]
 
+_LAST_IPEX = (2, 8)
+
 
 def import_ipex() -> bool:
     """Import IPEX where it is installed and this torch is one that it serves.
@@ -27,8 +29,11 @@ def import_ipex() -> bool:
     """
     import torch
 
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    if version > (2, 8) or importlib.util.find_spec("intel_extension_for_pytorch") is None:
+    if importlib.util.find_spec("intel_extension_for_pytorch") is None:
+        return False
+    from packaging.version import Version
+
+    if Version(torch.__version__).release[:2] > _LAST_IPEX:
         return False
     import intel_extension_for_pytorch  # noqa: F401
 

@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.version import Version
+
 from . import environment
 from .engine.build import Recipe, ensure_built, find_built
 from .engine.cache import open_cache
@@ -36,7 +38,7 @@ STABLE_ABI = (2, 10)
 _TARGET = (STABLE_ABI[0] << 56) | (STABLE_ABI[1] << 48)
 _logger = logging.getLogger(__name__)
 _loading = threading.RLock()
-_loaded: dict[Path, None] = {}
+_loaded: dict[Path, Any] = {}
 
 
 class OpBuilder(abc.ABC):
@@ -133,17 +135,18 @@ class OpBuilder(abc.ABC):
             binary = self.build().binary
             if binary not in _loaded:
                 self._load_library(binary)
-                _loaded[binary] = None
-        return self.functions()
+                _loaded[binary] = self.functions()
+            return _loaded[binary]
 
     def _load_library(self, binary: Path) -> None:
         import torch
 
         try:
             torch.ops.load_library(str(binary))
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # RuntimeError: another build of the op is loaded in this process
             msg = (
-                f"loading the op '{self.NAME}' failed: got {error}; expected {binary} to load. Fix: delete its folder."
+                f"loading the op '{self.NAME}' failed: got {error}; expected {binary} to load. "
+                f"Fix: delete its folder, or restart the process if the op's sources have changed."
             )
             raise OpLoadError(msg) from error
 
@@ -160,8 +163,7 @@ class OpBuilder(abc.ABC):
 def _too_old_torch() -> str:
     import torch
 
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    if version >= STABLE_ABI:
+    if Version(torch.__version__).release[:2] >= STABLE_ABI:
         return ""
     return f"got torch {torch.__version__}; expected {'.'.join(map(str, STABLE_ABI))} or newer"
 

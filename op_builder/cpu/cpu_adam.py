@@ -78,14 +78,9 @@ class CPUAdam:
         """
         if not (params or grads or exp_avgs or exp_avg_sqs or state_steps):
             return  # without a tensor the dispatcher could not choose a device
-        try:
-            self._step(
-                params, grads, exp_avgs, exp_avg_sqs, state_steps, lr=lr, beta1=beta1, beta2=beta2,
-                weight_decay=weight_decay, eps=eps, decoupled=adamw_mode, bias_correction=bias_correction,
-                maximize=maximize,
-            )  # fmt: skip
-        except NotImplementedError:  # the dispatcher knows no kernel for such a mix, and lists all it knows
-            raise _refusal([*params, *grads, *exp_avgs, *exp_avg_sqs, *state_steps]) from None
+        lists = (params, grads, exp_avgs, exp_avg_sqs, state_steps)
+        options = {"beta1": beta1, "beta2": beta2, "weight_decay": weight_decay, "eps": eps, "maximize": maximize}
+        _call(self._step, lists, lr=lr, adamw_mode=adamw_mode, bias_correction=bias_correction, **options)
 
     def adam_step_packed(
         self,
@@ -94,15 +89,7 @@ class CPUAdam:
         exp_avgs: torch.Tensor,
         exp_avg_sqs: torch.Tensor,
         state_steps: torch.Tensor,
-        *,
-        lr: float,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        weight_decay: float = 0.0,
-        eps: float = 1e-8,
-        adamw_mode: bool = True,
-        bias_correction: bool = True,
-        maximize: bool = False,
+        **options: Any,
     ) -> None:
         """Take one step as :meth:`adam_step` does, with the states of all parameters in three tensors.
 
@@ -112,28 +99,14 @@ class CPUAdam:
             exp_avgs: the first moments of all, one after another in the parameters' order.
             exp_avg_sqs: the second moments, likewise.
             state_steps: float32, the steps taken so far, one a parameter.
-            lr: this and what follows as for :meth:`adam_step`.
-            beta1: see there.
-            beta2: see there.
-            weight_decay: see there.
-            eps: see there.
-            adamw_mode: see there.
-            bias_correction: see there.
-            maximize: see there.
+            **options: all of :meth:`adam_step`'s, from ``lr`` to ``maximize``.
 
         Raises:
             RuntimeError: as :meth:`adam_step` does.
 
         Source: tests/ops/adam_reference.py
         """
-        try:
-            self._step_packed(
-                params, grads, exp_avgs, exp_avg_sqs, state_steps, lr=lr, beta1=beta1, beta2=beta2,
-                weight_decay=weight_decay, eps=eps, decoupled=adamw_mode, bias_correction=bias_correction,
-                maximize=maximize,
-            )  # fmt: skip
-        except NotImplementedError:
-            raise _refusal([*params, *grads, exp_avgs, exp_avg_sqs, state_steps]) from None
+        _call(self._step_packed, (params, grads, exp_avgs, exp_avg_sqs, state_steps), **options)
 
     def create_adam(
         self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
@@ -180,6 +153,18 @@ class CPUAdam:
         return self._decoupled[optimizer_id]
 
 
+def _call(op: Callable[..., None], arguments: tuple[Any, ...], *, adamw_mode: bool, **options: Any) -> None:
+    """Call an op, and say readably what the dispatcher has no kernel for."""
+    try:
+        op(*arguments, decoupled=adamw_mode, **options)
+    except NotImplementedError:
+        raise _refusal(_tensors(arguments)) from None
+
+
+def _tensors(arguments: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+
+
 def _refusal(tensors: Sequence[torch.Tensor]) -> RuntimeError:
     kinds = sorted({f"{tensor.layout} on {tensor.device}" for tensor in tensors})
     return RuntimeError(
@@ -200,6 +185,6 @@ def _register_fakes() -> None:
 
 def _fake(*arguments: Any, **options: Any) -> None:
     """Do nothing, as for every op without a result; real tensors get here when one among them is on meta."""
-    tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    tensors = _tensors(arguments)
     if len({tensor.device for tensor in tensors}) > 1:
         raise _refusal(tensors)

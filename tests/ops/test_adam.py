@@ -17,6 +17,18 @@ TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 2e-2, torch.float16: 3e-3}
 """Relative to the largest magnitude, after a few steps: some units in the last place of the parameter's dtype."""
 
 
+OPTIONS = {
+    "lr": 0.1,
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "weight_decay": 0.1,
+    "eps": 1e-8,
+    "adamw_mode": True,
+    "bias_correction": True,
+    "maximize": False,
+}
+
+
 @pytest.fixture(scope="module")
 def op() -> Any:
     return get_accelerator().create_op_builder("CPUAdamBuilder").load()
@@ -250,8 +262,8 @@ def test_packed_states_give_the_same_bits(op: Any, param_dtype: torch.dtype, sta
         grads = [
             torch.randn(shape[::-1]).permute(tuple(reversed(range(len(shape))))).to(param_dtype) for shape in shapes
         ]
-        op.adam_step(theirs, grads, *states, lr=0.1, weight_decay=0.1)
-        op.adam_step_packed(params, grads, *packed, lr=0.1, weight_decay=0.1)
+        op.adam_step(theirs, grads, *states, **OPTIONS)
+        op.adam_step_packed(params, grads, *packed, **OPTIONS)
     for ours, wanted in zip(params, theirs, strict=True):
         assert torch.equal(ours, wanted)
     for whole, parts in zip(packed, states, strict=True):
@@ -278,7 +290,7 @@ def test_wrong_packed_arguments_are_named_and_nothing_is_written(
     arguments += [torch.zeros(7), torch.zeros(7), torch.zeros(2)]
     arguments = [replaced.get(index, argument) for index, argument in enumerate(arguments)]
     with pytest.raises(RuntimeError, match=message):
-        op.adam_step_packed(*arguments, lr=1e-3)
+        op.adam_step_packed(*arguments, **OPTIONS)
     assert all(param.unique().item() == 1.0 for param in arguments[0])
 
 
