@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from anyaccel.op_builder import CPUOpBuilder
 from harness import interleaved, show
 
+from anyaccel.op_builder import CPUOpBuilder
 from anyaccel.ops import CPUAdam
 
 BYTES_A_PARAMETER = 28

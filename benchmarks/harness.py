@@ -48,6 +48,7 @@ def show(topic: str, title: str, columns: list[str], rows: list[list[str]]) -> N
 def machine() -> dict[str, str]:
     """Return what the figures depend on."""
     import torch
+
     from anyaccel.accelerator import host
 
     processor = host.processor()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from anyaccel.accelerator import real_accelerator
 
 if TYPE_CHECKING:

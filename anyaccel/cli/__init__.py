@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from ..accelerator.errors import AnyaccelError
-from . import conformance, demo, report
+from . import cache, conformance, demo, report
 
 __all__ = ["main"]
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 for _name, _module in (("report", report), ("conformance", conformance), ("demo", demo)):
     app.command(_name, epilog=_module.EPILOG)(_module.command)
+app.add_typer(cache.app, name="cache")
 
 
 @app.callback()

@@ -28,6 +28,7 @@ __all__ = ["Cache", "Entry", "open_cache", "replace_full_cache"]
 
 _logger = logging.getLogger(__name__)
 _METADATA = "metadata.json"
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,13 @@ class Entry:
     binary: Path
     sha256: str
     facts: dict[str, Any]
+
+    def is_intact(self) -> bool:
+        """Return whether the binary is what was published."""
+        try:
+            return _sha256(self.binary) == self.sha256
+        except OSError:
+            return False
 
 
 class Cache:
@@ -92,19 +100,35 @@ class Cache:
 
         A binary that differs from its metadata is reported and counts as absent.
         """
-        folder = self.folder(op, fingerprint)
         try:
-            metadata = json.loads((folder / _METADATA).read_text())
-            binary = folder / metadata["binary"]
-            if _sha256(binary) == metadata["sha256"]:
-                return Entry(op, binary, metadata["sha256"], metadata["facts"])
+            entry = _read(self.folder(op, fingerprint) / _METADATA)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except _UNREADABLE as error:
             _logger.warning("the cached op '%s' is unreadable and is built again: %s", op, error)
             return None
-        _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, binary)
+        if entry.is_intact():
+            return entry
+        _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, entry.binary)
         return None
+
+    def entries(self) -> list[Entry]:
+        """Return every finished entry, damaged ones included, by name."""
+        found = []
+        for metadata in sorted(self.root.glob(f"*/{_METADATA}")):
+            try:
+                found.append(_read(metadata))
+            except _UNREADABLE as error:
+                _logger.warning("%s is unreadable: %s", metadata, error)
+        return found
+
+    def remove(self, entry: Entry) -> None:
+        """Remove an entry, its metadata first, so that nobody finds half of it; whoever has loaded it keeps it."""
+        folder = entry.binary.parent
+        (folder / _METADATA).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        for suffix in (".lock", ".holder", ".log"):
+            folder.with_name(folder.name + suffix).unlink(missing_ok=True)
 
     def publish(self, op: str, fingerprint: str, built: Path, facts: dict[str, Any]) -> Entry:
         """Move a built binary into its entry, the metadata last, and return the entry."""
@@ -117,6 +141,11 @@ class Cache:
         os.replace(built, entry.binary)
         os.replace(metadata, folder / _METADATA)
         return entry
+
+
+def _read(metadata: Path) -> Entry:
+    content = json.loads(metadata.read_text())
+    return Entry(content["op"], metadata.parent / content["binary"], content["sha256"], content["facts"])
 
 
 _opened: dict[Path, Cache] = {}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+
 from anyaccel.accelerator import host
 
 if TYPE_CHECKING:

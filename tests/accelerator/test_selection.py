@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from anyaccel.accelerator import real_accelerator
 
 import anyaccel
+from anyaccel.accelerator import real_accelerator
 
 if TYPE_CHECKING:
     import subprocess

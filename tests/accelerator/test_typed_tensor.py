@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from anyaccel.accelerator.typed_tensor import TypedTensor
 
 ARGUMENTS = [(), (3, 4), (0,), ([1.0, 2.0],), ([[1, 2], [3, 4]],), ((5, 6),), (torch.Size([2, 3]),), (range(3),), ([],)]

@@ -22,9 +22,10 @@ def _run(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[
 
 def test_help_names_every_subcommand_and_each_has_an_example(tmp_path: Path) -> None:
     shown = _run("--help", cwd=tmp_path).stdout
-    for command in ("report", "conformance", "demo"):
+    for command in ("report", "cache", "conformance", "demo"):
         assert command in shown
-        assert f"Example: anyaccel {command}" in _run(command, "--help", cwd=tmp_path).stdout
+        shown_for = ("cache", "list") if command == "cache" else (command,)
+        assert f"Example: anyaccel {command}" in _run(*shown_for, "--help", cwd=tmp_path).stdout
 
 
 def test_help_imports_no_torch(tmp_path: Path) -> None:

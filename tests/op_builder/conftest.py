@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from anyaccel.op_builder import CPUOpBuilder, environment
 from anyaccel.op_builder.engine import cache as cache_module
 from anyaccel.op_builder.engine.cache import Cache

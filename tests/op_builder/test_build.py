@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from anyaccel.op_builder import BuildError, ToolchainError
 from anyaccel.op_builder.engine import build as build_module
 from anyaccel.op_builder.engine import cache as cache_module

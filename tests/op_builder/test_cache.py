@@ -7,6 +7,7 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
+
 from anyaccel.op_builder import CacheError
 from anyaccel.op_builder.engine.cache import Cache, open_cache
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from anyaccel.op_builder.engine.fingerprint import fingerprint, host_isa, included_files
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from anyaccel.op_builder import ToolchainError
 from anyaccel.op_builder.engine.toolchains import choose_cxx, probe_cxx
 

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import torch
-from anyaccel.accelerator import host_streams
 from torch.utils.backend_registration import _DummyBackendModule
+
+from anyaccel.accelerator import host_streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,90 @@
+"""``anyaccel cache``: what has been built, whether it is intact, and how to be rid of it."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ..op_builder import environment
+from ..op_builder.engine.cache import open_cache
+
+if TYPE_CHECKING:
+    from ..op_builder.engine.cache import Cache
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Show, check and clear the built ops.", no_args_is_help=True)
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def _cache() -> Cache:
+    return open_cache(environment.cache_dir())
+
+
+@app.command("path", epilog="Example: [bold]anyaccel cache path[/]")
+def show_path() -> None:
+    """Print the directory that holds the built ops."""
+    typer.echo(_cache().root)
+
+
+@app.command("list", epilog="Example: [bold]anyaccel cache list[/]")
+def list_entries() -> None:
+    """List the built ops: size, age, and what each was built with and for."""
+    cache = _cache()
+    table = Table("op", "KiB", "built", "compiler", "target", title=str(cache.root), title_justify="left")
+    for entry in cache.entries():
+        compiler, target = entry.facts.get("compiler_version", ""), entry.facts.get("target", "")
+        if entry.binary.exists():
+            status = entry.binary.stat()
+            table.add_row(entry.op, f"{status.st_size / 1024:.0f}", _built(status.st_mtime), compiler, target)
+        else:
+            table.add_row(entry.op, "[red]missing[/]", "", compiler, target)
+    Console().print(table)
+
+
+@app.command("verify", epilog="Example: [bold]anyaccel cache verify[/]")
+def verify() -> None:
+    """Compare every binary with its digest; exit 1 when one differs. It would be built again, never loaded."""
+    entries = _cache().entries()
+    damaged = [entry for entry in entries if not entry.is_intact()]
+    console = Console()
+    for entry in damaged:
+        console.print(f"[red]differs from its metadata:[/] {entry.binary}", soft_wrap=True)
+    console.print(f"{len(entries) - len(damaged)} intact, {len(damaged)} damaged")
+    raise typer.Exit(1 if damaged else 0)
+
+
+@app.command("clear", epilog="Example: [bold]anyaccel cache clear --older-than 30d[/]")
+def clear(
+    older_than: Annotated[
+        str, typer.Option(help="Only what was built longer ago than this: 90s, 15m, 12h, 30d, 4w.")
+    ] = "0s",
+) -> None:
+    """Remove built ops; those that running programs have loaded stay loaded."""
+    oldest = time.time() - _duration(older_than).total_seconds()
+    cache = _cache()
+    removed = [
+        entry for entry in cache.entries() if not entry.binary.exists() or entry.binary.stat().st_mtime <= oldest
+    ]
+    for entry in removed:
+        cache.remove(entry)
+    typer.echo(f"removed {len(removed)} of the ops in {cache.root}")
+
+
+def _built(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp).astimezone().isoformat(" ", "minutes")
+
+
+def _duration(text: str) -> timedelta:
+    match = re.fullmatch(r"(\d+)([smhdw])", text)
+    if match is None:
+        msg = f"got {text!r}; expected a number and a unit, such as 30d. Fix: use s, m, h, d or w."
+        raise typer.BadParameter(msg, param_hint="--older-than")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})

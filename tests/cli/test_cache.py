@@ -1,0 +1,83 @@
+"""``anyaccel cache`` on a cache with two ops, one of them damaged."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anyaccel.op_builder.engine.cache import Cache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ANYACCEL = Path(sys.executable).parent / "anyaccel"
+HOUR_SECONDS = 3600
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    cache = Cache(tmp_path / "cache")
+    for op, fingerprint, age_hours in (("old_op", "aa", 48), ("new_op", "bb", 0)):
+        built = tmp_path / f"{op}.so"
+        built.write_bytes(b"binary of " + op.encode())
+        entry = cache.publish(op, fingerprint, built, {"target": "here", "compiler_version": "c++ 1"})
+        os.utime(entry.binary, (time.time() - age_hours * HOUR_SECONDS,) * 2)
+        cache.lock_file(op, fingerprint).touch()
+    return cache
+
+
+@pytest.fixture
+def run(cache: Cache, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(cache.root), "COLUMNS": "200"}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [ANYACCEL, "cache", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+
+    return run
+
+
+def test_path_and_list(cache: Cache, run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    assert run("path").stdout.strip() == str(cache.root)
+    listed = run("list").stdout
+    for expected in ("old_op", "new_op", "c++ 1", "here"):
+        assert expected in listed
+
+
+def test_verify_finds_a_changed_and_a_missing_binary(
+    cache: Cache, run: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    intact = run("verify")
+    assert (intact.returncode, "2 intact, 0 damaged" in intact.stdout) == (0, True)
+    new, old = cache.entries()
+    old.binary.write_bytes(b"tampered")
+    new.binary.unlink()
+    damaged = run("verify")
+    assert damaged.returncode == 1
+    assert str(old.binary) in damaged.stdout
+    assert "0 intact, 2 damaged" in damaged.stdout
+    assert "missing" in run("list").stdout
+
+
+def test_clear_by_age_and_all(cache: Cache, run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    assert "removed 0 of" in run("clear", "--older-than", "3d").stdout
+    assert "removed 1 of" in run("clear", "--older-than", "24h").stdout
+    assert [entry.op for entry in cache.entries()] == ["new_op"]
+    assert "removed 1 of" in run("clear").stdout
+    assert not list(cache.root.iterdir())
+
+
+@pytest.mark.parametrize("duration", ["30", "d", "30 days", "-1d", "1y"])
+def test_a_duration_that_is_none_is_refused(
+    run: Callable[..., subprocess.CompletedProcess[str]], cache: Cache, duration: str
+) -> None:
+    finished = run("clear", f"--older-than={duration}")
+    assert finished.returncode == 2
+    assert "expected a number and a unit" in finished.stderr
+    assert len(cache.entries()) == 2
