@@ -5,6 +5,7 @@ ANYACCEL_CACHE_DIR          where built ops are kept; the user's cache directory
 ANYACCEL_BUILD_JOBS         how many compiler processes run at once; from cores and memory otherwise
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
 PATH                        where compilers are looked for
+ZIG_GLOBAL_CACHE_DIR        where ziglang keeps what it builds for itself; inside the cache otherwise
 ==========================  ============================================================================
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["build_jobs", "cache_dir", "cxx", "search_path"]
+__all__ = ["build_jobs", "cache_dir", "compiler_environment", "cxx", "search_path"]
 
 
 def cache_dir() -> Path | None:
@@ -41,3 +42,8 @@ def cxx() -> str | None:
 def search_path() -> str:
     """Return ``PATH``."""
     return os.environ.get("PATH", os.defpath)
+
+
+def compiler_environment(cache: Path) -> dict[str, str]:
+    """Return the environment to run compilers in: this process's, with ziglang's own files in a cache that can be written."""
+    return {"ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"), **os.environ}

@@ -125,4 +125,5 @@ def test_packages_are_listed_for_the_wheel() -> None:
     listed = set(re.findall(r'^    "(anyaccel[\w.]*)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
     on_disk = {".".join(file.parent.relative_to(ROOT).parts) for file in SOURCES if file.name == "__init__.py"}
     on_disk = {name if name.startswith("anyaccel") else f"anyaccel.{name}" for name in on_disk}
-    assert listed == on_disk | {"anyaccel.csrc"}
+    native = {f"anyaccel.csrc.{folder.name}" for folder in (ROOT / "csrc").iterdir() if folder.is_dir()}
+    assert listed == on_disk | native | {"anyaccel.csrc"}

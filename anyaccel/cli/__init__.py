@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.markup import escape
 
+from .. import __version__
 from ..accelerator.errors import AnyaccelError
 from . import cache, conformance, demo, report
 
@@ -26,12 +28,16 @@ for _name, _module in (("report", report), ("conformance", conformance), ("demo"
 app.add_typer(cache.app, name="cache")
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _configure(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show what the library logs, decisions included.")
     ] = False,
 ) -> None:
+    if version:
+        typer.echo(f"anyaccel {__version__}")
+        raise typer.Exit
     handler = RichHandler(console=Console(stderr=True), show_path=False, show_time=False)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", handlers=[handler])
 
@@ -41,5 +47,5 @@ def main() -> None:
     try:
         app()
     except AnyaccelError as error:
-        Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False, markup=True, soft_wrap=True)
+        Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise SystemExit(1) from None

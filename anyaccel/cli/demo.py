@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -45,5 +47,32 @@ def command(
     if text is not None:
         arguments += ["--text", str(text)]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    finished = subprocess.run([*launcher, "-m", "anyaccel.demo.train", *arguments], check=False)  # noqa: S603
-    raise typer.Exit(0 if finished.returncode == 0 and summarize(out, Console()) else 1)
+    _prepare(text, out)
+    returncode = _run([*launcher, "-m", "anyaccel.demo.train", *arguments])
+    raise typer.Exit(0 if returncode == 0 and summarize(out, Console()) else 1)
+
+
+def _prepare(text: Path | None, out: Path) -> None:
+    """Do once, before any rank starts, what can fail: read the text, check the checkpoint, build the op."""
+    from ..demo.text import Corpus, check_resumable, read_text  # imports torch, which --help does without
+
+    corpus = Corpus(read_text(text))
+    if (out / "checkpoint.pt").exists():
+        check_resumable(out / "checkpoint.pt", corpus)
+    builder = get_accelerator().create_op_builder("CPUAdamBuilder")
+    if not builder.is_built():
+        with Console().status("building the op 'cpu_adam': seconds, or about a minute the first time with ziglang"):
+            started = time.perf_counter()
+            builder.build()
+        Console().print(f"built the op 'cpu_adam' in {time.perf_counter() - started:.1f} s")
+
+
+def _run(command: list[str]) -> int:
+    """Run the launcher; an interrupt reaches it and its ranks, and is waited for."""
+    with subprocess.Popen(command) as launcher:  # noqa: S603
+        try:
+            return launcher.wait()
+        except KeyboardInterrupt:
+            launcher.send_signal(signal.SIGINT)
+            launcher.wait()
+            return 130

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .report_data import gather
@@ -35,7 +36,7 @@ def show(report: Report, console: Console) -> None:
     devices = _table("Accelerators", "device", "from", "", "why")
     for device in report.devices:
         mark = "[green]chosen[/]" if device.chosen else ""
-        devices.add_row(device.name, device.source, mark, device.reason)
+        devices.add_row(device.name, device.source, mark, escape(device.reason))
     console.print(devices)
     machine = _table("Machine", "what", "value")
     for name, version in report.versions.items():
@@ -50,12 +51,12 @@ def show(report: Report, console: Console) -> None:
     console.print(machine)
     toolchains = _table("C++ compilers", "compiler", "", "detail")
     for toolchain in report.toolchains:
-        toolchains.add_row(toolchain.name, _verdict(toolchain.accepted), toolchain.detail)
+        toolchains.add_row(toolchain.name, _verdict(toolchain.accepted), escape(toolchain.detail))
     console.print(toolchains)
-    ops = _table(f"Ops (cache: {report.cache_dir})", "op", "builder", "state", "why")
+    ops = _table(f"Ops (cache: {escape(report.cache_dir)})", "op", "builder", "state", "why")
     for op in report.ops:
         colour = {"built": "green", "buildable": "cyan"}.get(op.state, "red")
-        ops.add_row(op.name, op.builder, f"[{colour}]{op.state}[/]", op.detail)
+        ops.add_row(op.name, op.builder, f"[{colour}]{op.state}[/]", escape(op.detail))
     console.print(ops)
 
 

@@ -15,8 +15,9 @@ from .outcome import DemoError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
-__all__ = ["Corpus", "read_text"]
+__all__ = ["Corpus", "check_resumable", "read_text"]
 
 _MAX_CHARACTERS = 4_000_000
 _MAX_VOCABULARY = 512
@@ -32,9 +33,28 @@ def read_text(file: Path | None) -> str:
     files = [file] if file is not None else sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
     text = "\n".join(source.read_text(encoding="utf-8", errors="replace") for source in files)[:_MAX_CHARACTERS]
     if len(text) < _MIN_CHARACTERS:
-        msg = f"reading the text failed: got {len(text)} characters; expected {_MIN_CHARACTERS} or more. Fix: give --text."
+        msg = (
+            f"reading the text failed: got {len(text)} characters; expected {_MIN_CHARACTERS} or more. "
+            f"Fix: give a longer --text."
+        )
         raise DemoError(msg)
     return text
+
+
+def check_resumable(checkpoint: Path, corpus: Corpus) -> dict[str, Any]:
+    """Return a checkpoint's content.
+
+    Raises:
+        DemoError: when it was trained on another text.
+    """
+    state: dict[str, Any] = torch.load(checkpoint, map_location="cpu")
+    if state["text"] != corpus.digest:
+        msg = (
+            f"resuming failed: got {checkpoint}, trained on another text; expected one of this text. "
+            f"Fix: choose another --out, or delete it."
+        )
+        raise DemoError(msg)
+    return state
 
 
 class Corpus:

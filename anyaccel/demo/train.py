@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import time
 from pathlib import Path
@@ -14,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 
 from ..accelerator import get_accelerator
+from ..accelerator.errors import AnyaccelError
 from ..ops import CPUAdam
 from .model import CharTransformer
-from .outcome import DemoError, write_metrics
-from .text import Corpus, read_text
+from .outcome import write_metrics
+from .text import Corpus, check_resumable, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,7 +83,7 @@ class Trainer:
         self.optimizer = HostAdam(self.model.parameters())
         self.history: dict[str, Any] = {"step": 0, "training": [], "validation": []}
         if self.checkpoint.exists():
-            self._resume()
+            self._resume(check_resumable(self.checkpoint, corpus))
         self.parallel = DistributedDataParallel(self.model)
         self.generator = torch.Generator().manual_seed(self.history["step"] * dist.get_world_size() + dist.get_rank())
 
@@ -121,14 +124,7 @@ class Trainer:
         torch.save(state, partial)
         os.replace(partial, self.checkpoint)
 
-    def _resume(self) -> None:
-        state = torch.load(self.checkpoint, map_location="cpu")
-        if state["text"] != self.corpus.digest:
-            msg = (
-                f"resuming failed: got {self.checkpoint}, trained on another text; expected one of this text. "
-                f"Fix: choose another --out, or delete it."
-            )
-            raise DemoError(msg)
+    def _resume(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         for parameter, master in zip(self.optimizer.parameters, self.optimizer.masters, strict=True):
             master.data.copy_(parameter.data)
@@ -144,7 +140,8 @@ def train(trainer: Trainer, steps: int, folder: Path) -> None:
     resumed = trainer.history["step"]
     with Progress(*columns, TextColumn("{task.fields[shown]}"), disable=not is_first) as progress:
         task = progress.add_task("training" if not resumed else f"resumed at {resumed}", total=steps, shown="")
-        trainer.validate()
+        if not resumed:
+            trainer.validate()
         for done in range(1, steps + 1):
             started = time.perf_counter()
             loss = trainer.step()
@@ -164,6 +161,7 @@ def train(trainer: Trainer, steps: int, folder: Path) -> None:
             "ranks": dist.get_world_size(),
         }
         write_metrics(folder, metrics)
+    dist.barrier()  # a rank that left earlier would be missed by the one that still writes
 
 
 def main() -> None:
@@ -176,13 +174,18 @@ def main() -> None:
     accelerator = get_accelerator()
     accelerator.set_device(dist.get_node_local_rank())
     dist.init_process_group(accelerator.communication_backend_name())
+    console = Console(stderr=True, quiet=dist.get_rank() != 0)
     arguments.out.mkdir(parents=True, exist_ok=True)
     try:
         train(Trainer(Corpus(read_text(arguments.text)), arguments.out), arguments.steps, arguments.out)
-    except DemoError as error:
-        Console(stderr=True).print(f"[red]error:[/] {error}", soft_wrap=True)
+    except AnyaccelError as error:
+        console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
         raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        console.print("stopped; run again to resume from the last checkpoint")
+        raise SystemExit(130) from None
     finally:
+        gc.collect()  # what refers to the group goes first: its threads must not outlive the interpreter
         dist.destroy_process_group()
 
 

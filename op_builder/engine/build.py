@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..environment import compiler_environment
 from .cache import replace_full_cache
 from .errors import BuildError, OpError
 from .fingerprint import fingerprint
@@ -102,7 +103,7 @@ def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None) -> Entry:
     staging = cache.staging(recipe.op, name)
     try:
         write_ninja(recipe.library, staging)
-        finished = run_ninja(staging, jobs or default_jobs())
+        finished = run_ninja(staging, jobs or default_jobs(), compiler_environment(cache.root))
         built = staging / recipe.library.name
         if finished.returncode != 0 or not built.is_file():
             raise _failure(recipe, finished.stdout, cache.log_file(recipe.op, name))

@@ -63,7 +63,7 @@ def write_ninja(library: SharedLibrary, folder: Path) -> Path:
     return file
 
 
-def run_ninja(folder: Path, jobs: int) -> subprocess.CompletedProcess[str]:
+def run_ninja(folder: Path, jobs: int, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run the build in a folder; the result holds everything the compiler printed."""
     program = Path(ninja.BIN_DIR) / "ninja"
     return subprocess.run(  # noqa: S603
@@ -72,6 +72,7 @@ def run_ninja(folder: Path, jobs: int) -> subprocess.CompletedProcess[str]:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        env=environment,
         check=False,
     )
 

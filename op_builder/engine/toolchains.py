@@ -17,6 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..environment import compiler_environment
 from .errors import ToolchainError
 
 __all__ = ["CxxCompiler", "Probe", "choose_cxx", "probe_cxx"]
@@ -116,11 +117,14 @@ def _version(command: tuple[str, ...], memory: Path) -> str:
     remembered = _remembered(memory)
     if key in remembered:
         return remembered[key]
-    shown = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+    environment = compiler_environment(memory)
+    shown = subprocess.run(  # noqa: S603
+        [*command, "--version"], capture_output=True, text=True, timeout=60, env=environment, check=False
+    )
     said = (shown.stdout or shown.stderr).strip()
-    if not said:
-        msg = "it says no version"
-        raise OSError(msg)
+    if shown.returncode != 0 or not said:
+        msg = f"exit status {shown.returncode}: {shown.stderr.strip().splitlines()[-1]}" if shown.stderr.strip() else ""
+        raise OSError(msg or f"exit status {shown.returncode}, and it says no version")
     version = said.splitlines()[0]
     _remember(memory, {**remembered, key: version})
     return version

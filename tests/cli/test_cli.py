@@ -28,6 +28,17 @@ def test_help_names_every_subcommand_and_each_has_an_example(tmp_path: Path) -> 
         assert f"Example: anyaccel {command}" in _run(*shown_for, "--help", cwd=tmp_path).stdout
 
 
+def test_version(tmp_path: Path) -> None:
+    import anyaccel
+
+    assert _run("--version", cwd=tmp_path).stdout == f"anyaccel {anyaccel.__version__}\n"
+
+
+def test_square_brackets_of_a_fix_are_shown(tmp_path: Path) -> None:
+    finished = _run("report", cwd=tmp_path, CXX="no-such-compiler", ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+    assert "pip install 'anyaccel[cxx]'" in " ".join(finished.stdout.split())
+
+
 def test_help_imports_no_torch(tmp_path: Path) -> None:
     code = "import sys; from anyaccel.cli import app; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
