@@ -476,8 +476,8 @@ class DeepSpeedAccelerator(abc.ABC):
         Raises:
             AttributeError: when the contract has no such member.
         """
-        own = getattr(type(self), member)
-        return member not in _WITHOUT_DEFAULT or own is not vars(DeepSpeedAccelerator)[member]
+        own = vars(self).get(member) or getattr(type(self), member)  # an adopted object has later members as its own
+        return member not in _WITHOUT_DEFAULT or getattr(own, "__func__", own) is not vars(DeepSpeedAccelerator)[member]
 
     def get_device_properties(self, device_index: int | None = None) -> Any:
         """Return a device's properties: an object with at least ``name`` and ``total_memory``."""

@@ -18,7 +18,6 @@ class CUDA_Accelerator(TorchAccelerator):
 
     def __init__(self) -> None:
         super().__init__("cuda")
-        self._nvtx_domains: dict[str, Any] = {}
 
     @calls("nccl")
     def communication_backend_version(self) -> Any:
@@ -65,7 +64,7 @@ class CUDA_Accelerator(TorchAccelerator):
             return None
         import nvtx
 
-        return self._nvtx_domains.setdefault(domain, nvtx.get_domain(domain))
+        return nvtx.get_domain(domain)  # which keeps one object a name
 
     # Host memory
 

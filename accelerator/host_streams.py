@@ -40,12 +40,12 @@ class Stream:
         return recorded
 
     def __enter__(self) -> Stream:
-        self._outer = StreamContext(self)
-        self._outer.__enter__()
+        _current.outer.append(_current.stream)
+        _current.stream = self
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._outer.__exit__(*exception)
+        _current.stream = _current.outer.pop()
 
 
 class Event:
@@ -95,6 +95,7 @@ _DEFAULT = Stream()
 class _Current(threading.local):
     def __init__(self) -> None:
         self.stream = _DEFAULT
+        self.outer: list[Stream] = []
 
 
 _current = _Current()

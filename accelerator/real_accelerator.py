@@ -98,6 +98,8 @@ def set_accelerator(accel_obj: DeepSpeedAccelerator) -> None:
 def use_accelerator(accel_obj: DeepSpeedAccelerator) -> Iterator[DeepSpeedAccelerator]:
     """Use an accelerator inside a ``with`` block, and the previous one again after it.
 
+    The choice is the process's, not the thread's: blocks in several threads must not overlap.
+
     Args:
         accel_obj: as for :func:`set_accelerator`.
     """
@@ -271,6 +273,8 @@ def _adopt(accel_obj: Any) -> DeepSpeedAccelerator:
     for name, member in vars(DeepSpeedAccelerator).items():
         if callable(member) and not name.startswith("__") and name not in own:
             setattr(accel_obj, name, MethodType(member, accel_obj))
+    if "supports_nvtx_domain" not in own:
+        accel_obj.supports_nvtx_domain = DeepSpeedAccelerator.supports_nvtx_domain
     if "_name" not in own:
         accel_obj._name = accel_obj.device_name()
     return accel_obj  # type: ignore[no-any-return]

@@ -43,6 +43,13 @@ def calls(*functions: str, bind: bool = False) -> Callable[[_Member], _Member]:
     return declare
 
 
+def _made_again(accelerator_class: type[TorchAccelerator], name: str) -> TorchAccelerator:
+    """Make a copy without its class's own constructor, whose arguments are not known; plain attributes follow."""
+    made = accelerator_class.__new__(accelerator_class)
+    TorchAccelerator.__init__(made, name)
+    return made
+
+
 class TorchAccelerator(NamedAccelerator):
     """Any device that torch serves as ``torch.<name>``.
 
@@ -61,7 +68,8 @@ class TorchAccelerator(NamedAccelerator):
             self._settle(member, function)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._name,) if type(self) is TorchAccelerator else ()
+        plain = {key: value for key, value in vars(self).items() if isinstance(value, str | int | None)}
+        return _made_again, (type(self), self._name), plain
 
     def _load_module(self, name: str) -> ModuleType:
         import torch

@@ -12,7 +12,7 @@ from harness import show
 
 import anyaccel
 
-ROUNDS, CALLS = 15, 100_000
+ROUNDS, ROUND_SECONDS = 31, 0.01
 
 
 def direct_calls() -> dict[str, str]:
@@ -42,14 +42,16 @@ def main() -> None:
     }
     rows = []
     for member, direct in direct_calls().items():
-        calls = CALLS if "psutil" not in direct else CALLS // 50
         statements = {
             "direct": direct,
             "ours": f"get_accelerator().{member}()",
             "deepspeed": f"deepspeed_get_accelerator().{member}()",
         }
         timers = {name: timeit.Timer(statement, globals=names) for name, statement in statements.items()}
-        rounds = [{name: timer.timeit(calls) / calls for name, timer in timers.items()} for _ in range(ROUNDS)]
+        calls = {name: max(100, int(ROUND_SECONDS / (timer.timeit(100) / 100))) for name, timer in timers.items()}
+        rounds = [
+            {name: timer.timeit(calls[name]) / calls[name] for name, timer in timers.items()} for _ in range(ROUNDS)
+        ]
         best = {name: sorted(one[name] for one in rounds)[ROUNDS // 2] * 1e9 for name in timers}
         rows.append(
             [

@@ -18,7 +18,7 @@ from packaging.version import Version
 from . import environment
 from .engine.build import Recipe, ensure_built, find_built
 from .engine.cache import open_cache
-from .engine.errors import OpLoadError, ToolchainError
+from .engine.errors import OpError, OpLoadError
 from .engine.fingerprint import host_isa
 from .engine.ninja_file import SharedLibrary
 from .engine.toolchains import choose_cxx
@@ -38,7 +38,7 @@ STABLE_ABI = (2, 10)
 _TARGET = (STABLE_ABI[0] << 56) | (STABLE_ABI[1] << 48)
 _logger = logging.getLogger(__name__)
 _loading = threading.RLock()
-_loaded: dict[Path, Any] = {}
+_loaded: dict[str, Any] = {}  # a process keeps the first build: a second one would define the op again
 
 
 class OpBuilder(abc.ABC):
@@ -92,7 +92,7 @@ class OpBuilder(abc.ABC):
         """Return why :meth:`load` cannot succeed here; empty when it can. Builds nothing."""
         try:
             self.is_built()
-        except ToolchainError as error:
+        except OpError as error:
             return str(error)
         return _too_old_torch()
 
@@ -132,21 +132,19 @@ class OpBuilder(abc.ABC):
             msg = f"loading the op '{self.NAME}' failed: {too_old}. Fix: upgrade torch."
             raise OpLoadError(msg)
         with _loading:
-            binary = self.build().binary
-            if binary not in _loaded:
-                self._load_library(binary)
-                _loaded[binary] = self.functions()
-            return _loaded[binary]
+            if self.NAME not in _loaded:
+                self._load_library(self.build().binary)
+                _loaded[self.NAME] = self.functions()
+            return _loaded[self.NAME]
 
     def _load_library(self, binary: Path) -> None:
         import torch
 
         try:
             torch.ops.load_library(str(binary))
-        except (OSError, RuntimeError) as error:  # RuntimeError: another build of the op is loaded in this process
+        except OSError as error:
             msg = (
-                f"loading the op '{self.NAME}' failed: got {error}; expected {binary} to load. "
-                f"Fix: delete its folder, or restart the process if the op's sources have changed."
+                f"loading the op '{self.NAME}' failed: got {error}; expected {binary} to load. Fix: delete its folder."
             )
             raise OpLoadError(msg) from error
 

@@ -10,7 +10,6 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from ..op_builder import load_op
-from .packed_states import PackedStates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +67,6 @@ class CPUAdam(Optimizer):
         bias_correction: bool = True,
         fp32_optimizer_states: bool = True,
     ) -> None:
-        self._packed: dict[int, PackedStates | None] = {}
         self.bias_correction = bias_correction
         self.fp32_optimizer_states = fp32_optimizer_states
         defaults = {
@@ -94,7 +92,6 @@ class CPUAdam(Optimizer):
         """
         _check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
-        self._packed.clear()
 
     def __getstate__(self) -> dict[str, Any]:
         own = {"bias_correction": self.bias_correction, "fp32_optimizer_states": self.fp32_optimizer_states}
@@ -102,13 +99,13 @@ class CPUAdam(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._packed = {}
         for group in self.param_groups:
             for key, value in self.defaults.items():
                 group.setdefault(key, value)
             _check_options(group)
         for kept in self.state.values():
-            kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32)
+            # copied: the optimizer that it came from goes on counting its own
+            kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32).clone()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state dict of this class, ``torch.optim.AdamW`` or deepspeed's ``DeepSpeedCPUAdam``."""
@@ -116,10 +113,12 @@ class CPUAdam(Optimizer):
         saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
         params = chain.from_iterable(group["params"] for group in self.param_groups)
         for saved_id, param in zip(saved_ids, params, strict=True):
-            saved = state_dict["state"].get(saved_id)
-            for key in _MOMENTS if saved else ():  # torch has cast them to the parameter's dtype
-                self.state[param][key] = saved[key].detach().to("cpu", self._moment_dtype(param), copy=True)
-        self._packed.clear()
+            if param.dtype == self._moment_dtype(param):
+                continue
+            saved = state_dict["state"].get(saved_id, {})
+            for key in _MOMENTS:  # torch has cast them to the parameter's dtype
+                if key in saved:
+                    self.state[param][key] = saved[key].detach().to("cpu", torch.float32, copy=True)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -135,11 +134,11 @@ class CPUAdam(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for index, group in enumerate(self.param_groups):
-            self._step_group(index, group)
+        for group in self.param_groups:
+            self._step_group(group)
         return loss
 
-    def _step_group(self, index: int, group: dict[str, Any]) -> None:
+    def _step_group(self, group: dict[str, Any]) -> None:
         params = group["params"]
         grads = [grad for param in params if (grad := param.grad) is not None]
         if not grads:
@@ -158,22 +157,8 @@ class CPUAdam(Optimizer):
             "bias_correction": self.bias_correction,
             "maximize": group["maximize"],
         }
-        packed = self._packed_states(index, params, states)
-        if packed is not None and all(map(torch.Tensor.is_contiguous, params)):
-            _kernel().adam_step_packed(params, grads, *packed.tensors.values(), **options)
-        else:
-            lists = ([state[key] for state in states] for key in (*_MOMENTS, "step"))
-            _kernel().adam_step(params, grads, *lists, **options)
-
-    def _packed_states(
-        self, index: int, params: list[torch.Tensor], states: list[dict[str, torch.Tensor]]
-    ) -> PackedStates | None:
-        """Return a group's packed states, made on its first step, while they are what the group's states are."""
-        packed = self._packed.get(index)
-        if packed is None:
-            suits = PackedStates.suits(params, states, _MOMENTS)
-            packed = self._packed[index] = PackedStates(params, states, _MOMENTS) if suits else None
-        return packed if packed is not None and packed.holds(states) else None
+        lists = ([state[key] for state in states] for key in (*_MOMENTS, "step"))
+        _kernel().adam_step(params, grads, *lists, **options)
 
     def _new_state(self, param: torch.Tensor) -> dict[str, torch.Tensor]:
         if param.device.type != "cpu":

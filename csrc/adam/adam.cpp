@@ -18,6 +18,7 @@
 
 #include "adam_arguments.h"
 #include "adam_cpu.h"
+#include "guarded.h"
 #include "tensor_view.h"
 
 namespace anyaccel {
@@ -137,62 +138,6 @@ void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList
   }
 }
 
-// A view of a parameter's share of a tensor that holds the moments of all, one after another.
-TensorView share_of(const TensorView& packed, const TensorView& param) {
-  TensorView share = param;
-  share.data = nullptr;
-  share.dtype = packed.dtype;
-  share.is_cpu = packed.is_cpu;
-  return share;
-}
-
-void adam_step_packed_cpu(const TensorList& params, const TensorList& grads, const Tensor& exp_avgs,
-                          const Tensor& exp_avg_sqs, const Tensor& state_steps, const AdamOptions& options) {
-  const std::size_t count = params.size();
-  const std::array<TensorView, 2> moments = {view_of(exp_avgs.get()), view_of(exp_avg_sqs.get())};
-  const TensorView steps = view_of(state_steps.get());
-  static const std::int32_t kFloat = aoti_torch_dtype_float32();
-  STD_TORCH_CHECK(grads.size() == count && steps.numel == static_cast<std::int64_t>(count) && steps.dtype == kFloat &&
-                      steps.is_cpu && steps.is_contiguous,
-                  "adam failed: got ", count, " params, ", grads.size(), " grads and ", steps.numel,
-                  " state_steps; expected as many of each, the steps one contiguous float32 tensor. "
-                  "Fix: pass one of each a parameter.");
-  std::vector<Quadruple> quadruples(count);
-  each_checked(count, [&](std::size_t i) {
-    const TensorView param = params[i];
-    quadruples[i] = checked({param, grads[i], share_of(moments[0], param), share_of(moments[1], param)}, i);
-    STD_TORCH_CHECK(param.is_contiguous, "adam failed: got ", place(kParam, i),
-                    " that is not contiguous; expected it to be. Fix: use adam_step, with a moment each.");
-  });
-  std::vector<StepCounter> counters;
-  counters.reserve(count);
-  std::int64_t offset = 0;
-  const std::int64_t element_bytes = moments[0].dtype == kFloat ? 4 : 2;
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t moment : {0, 1}) {
-      quadruples[i].views[kExpAvg + moment].data = static_cast<char*>(moments[moment].data) + offset * element_bytes;
-    }
-    offset += quadruples[i].views[kParam].numel;
-    counters.emplace_back(static_cast<float*>(steps.data) + i);
-  }
-  for (const TensorView& moment : moments) {
-    STD_TORCH_CHECK(moment.numel == offset && moment.is_contiguous, "adam failed: got packed moments of ", moment.numel,
-                    " elements for parameters of ", offset,
-                    "; expected as many, contiguous. Fix: pack the moments of these parameters, in their order.");
-  }
-  std::vector<Tensor> contiguous;  // gradients laid out as their parameters
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!quadruples[i].shares_layout()) {
-      contiguous.push_back(torch::stable::contiguous(grads.tensor(i)));
-      quadruples[i].views[kGrad] = view_of(contiguous.back().get());
-    }
-  }
-  run(with_coefficients(quadruples, counters, options), AdamDirection::Step);
-  for (const StepCounter& counter : counters) {
-    counter.set(counter.next());
-  }
-}
-
 AdamOptions options_of(const StableIValue* stack) {
   using torch::stable::detail::to;
   return AdamOptions{to<double>(stack[0]), to<double>(stack[1]), to<double>(stack[2]), to<double>(stack[3]),
@@ -205,14 +150,6 @@ void adam_step_boxed(StableIValue* stack, std::uint64_t, std::uint64_t) {
                                                 TensorList(stack[3])};
   const TensorList state_steps(stack[4]);
   adam_step_cpu(lists, state_steps, options_of(stack + 5));
-}
-
-void adam_step_packed_boxed(StableIValue* stack, std::uint64_t, std::uint64_t) {
-  using torch::stable::detail::to;
-  const TensorList params(stack[0]);
-  const TensorList grads(stack[1]);
-  adam_step_packed_cpu(params, grads, to<Tensor>(stack[2]), to<Tensor>(stack[3]), to<Tensor>(stack[4]),
-                       options_of(stack + 5));
 }
 
 template <AdamDirection Direction>
@@ -239,10 +176,6 @@ STABLE_TORCH_LIBRARY_FRAGMENT(anyaccel, library) {
       "Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, "
       "bool decoupled, bool bias_correction, bool maximize) -> ()");
   library.def(
-      "adam_step_packed(Tensor(a!)[] params, Tensor[] grads, Tensor(b!) exp_avgs, Tensor(c!) exp_avg_sqs, "
-      "Tensor(d!) state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, "
-      "bool decoupled, bool bias_correction, bool maximize) -> ()");
-  library.def(
       "adam_update(Tensor(a!) param, Tensor grad, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, int step, *, float lr, "
       "float beta1, float beta2, float weight_decay, float eps, bool decoupled, bool bias_correction) -> ()");
   library.def(
@@ -251,8 +184,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(anyaccel, library) {
 }
 
 STABLE_TORCH_LIBRARY_IMPL(anyaccel, CPU, library) {
-  library.impl("adam_step", &anyaccel::adam_step_boxed);
-  library.impl("adam_step_packed", &anyaccel::adam_step_packed_boxed);
-  library.impl("adam_update", TORCH_BOX(&anyaccel::adam_once_cpu<anyaccel::AdamDirection::Step>));
-  library.impl("adam_rollback", TORCH_BOX(&anyaccel::adam_once_cpu<anyaccel::AdamDirection::Rollback>));
+  using namespace anyaccel;
+  library.impl("adam_step", &guarded<&adam_step_boxed>);
+  library.impl("adam_update", &guarded<TORCH_BOX(&adam_once_cpu<AdamDirection::Step>)>);
+  library.impl("adam_rollback", &guarded<TORCH_BOX(&adam_once_cpu<AdamDirection::Rollback>)>);
 }

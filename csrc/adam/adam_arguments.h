@@ -61,6 +61,8 @@ inline Quadruple checked(const std::array<TensorView, kRoles>& views, std::size_
                     " of another shape than ", place(kParam, index), " (", views[role].numel, " against ",
                     views[kParam].numel,
                     " elements); expected the same shape. Fix: pass what belongs to the parameter.");
+    STD_TORCH_CHECK(role == kGrad || !overlaps_itself(views[role]), "adam failed: got ", place(role, index),
+                    ", whose elements share memory; expected one place for each. Fix: clone it.");
     quadruple.precisions[role] = precision_of(views[role].dtype, role, index);
   }
   const auto [param, grad, exp_avg, exp_avg_sq] = quadruple.precisions;
@@ -74,7 +76,6 @@ inline Quadruple checked(const std::array<TensorView, kRoles>& views, std::size_
 class StepCounter {
  public:
   StepCounter() = default;
-  explicit StepCounter(float* step) : data_(step) {}
   StepCounter(const TensorView& view, std::size_t index)
       : data_(view.data), is_double_(view.dtype == aoti_torch_dtype_float64()) {
     STD_TORCH_CHECK(view.is_cpu && view.numel == 1 && (is_double_ || view.dtype == aoti_torch_dtype_float32()),

@@ -33,7 +33,6 @@ class CPUAdam:
     def __init__(self) -> None:
         _register_fakes()
         self._step: Callable[..., None] = torch.ops.anyaccel.adam_step.default
-        self._step_packed: Callable[..., None] = torch.ops.anyaccel.adam_step_packed.default
         self._update: Callable[..., None] = torch.ops.anyaccel.adam_update.default
         self._rollback: Callable[..., None] = torch.ops.anyaccel.adam_rollback.default
 
@@ -78,35 +77,12 @@ class CPUAdam:
         """
         if not (params or grads or exp_avgs or exp_avg_sqs or state_steps):
             return  # without a tensor the dispatcher could not choose a device
-        lists = (params, grads, exp_avgs, exp_avg_sqs, state_steps)
-        options = {"beta1": beta1, "beta2": beta2, "weight_decay": weight_decay, "eps": eps, "maximize": maximize}
-        _call(self._step, lists, lr=lr, adamw_mode=adamw_mode, bias_correction=bias_correction, **options)
-
-    def adam_step_packed(
-        self,
-        params: Sequence[torch.Tensor],
-        grads: Sequence[torch.Tensor],
-        exp_avgs: torch.Tensor,
-        exp_avg_sqs: torch.Tensor,
-        state_steps: torch.Tensor,
-        **options: Any,
-    ) -> None:
-        """Take one step as :meth:`adam_step` does, with the states of all parameters in three tensors.
-
-        Args:
-            params: the parameters, contiguous.
-            grads: their gradients.
-            exp_avgs: the first moments of all, one after another in the parameters' order.
-            exp_avg_sqs: the second moments, likewise.
-            state_steps: float32, the steps taken so far, one a parameter.
-            **options: all of :meth:`adam_step`'s, from ``lr`` to ``maximize``.
-
-        Raises:
-            RuntimeError: as :meth:`adam_step` does.
-
-        Source: tests/ops/adam_reference.py
-        """
-        _call(self._step_packed, (params, grads, exp_avgs, exp_avg_sqs, state_steps), **options)
+        _call(
+            self._step, (params, grads, exp_avgs, exp_avg_sqs, state_steps), lr=lr, beta1=beta1, beta2=beta2,
+            weight_decay=weight_decay, eps=eps, decoupled=adamw_mode, bias_correction=bias_correction,
+            maximize=maximize,
+        )  # fmt: skip
+        _mark_changed(params)
 
     def create_adam(
         self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
@@ -126,10 +102,12 @@ class CPUAdam:
         bias_correction: bool, param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
     ) -> int:  # fmt: skip
         """Take step number ``step`` (counted from 1) of one parameter, in place."""
-        self._update(
-            param, grad, exp_avg, exp_avg_sq, step, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=eps,
-            decoupled=self._mode(optimizer_id), bias_correction=bool(bias_correction),
+        _call(
+            self._update, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
+            weight_decay=weight_decay, eps=eps, decoupled=self._mode(optimizer_id),
+            bias_correction=bool(bias_correction),
         )  # fmt: skip
+        _mark_changed([param])
         return 0
 
     def adam_rollback(
@@ -137,10 +115,12 @@ class CPUAdam:
         bias_correction: bool, param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
     ) -> int:  # fmt: skip
         """Take step number ``step`` of one parameter back, given the gradient that it was taken with."""
-        self._rollback(
-            param, grad, exp_avg, exp_avg_sq, step, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=eps,
-            decoupled=self._mode(optimizer_id), bias_correction=bool(bias_correction),
+        _call(
+            self._rollback, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
+            weight_decay=weight_decay, eps=eps, decoupled=self._mode(optimizer_id),
+            bias_correction=bool(bias_correction),
         )  # fmt: skip
+        _mark_changed([param])
         return 0
 
     def _mode(self, optimizer_id: int) -> bool:
@@ -153,12 +133,18 @@ class CPUAdam:
         return self._decoupled[optimizer_id]
 
 
-def _call(op: Callable[..., None], arguments: tuple[Any, ...], *, adamw_mode: bool, **options: Any) -> None:
+def _call(op: Callable[..., None], arguments: tuple[Any, ...], **options: Any) -> None:
     """Call an op, and say readably what the dispatcher has no kernel for."""
     try:
-        op(*arguments, decoupled=adamw_mode, **options)
+        op(*arguments, **options)
     except NotImplementedError:
         raise _refusal(_tensors(arguments)) from None
+
+
+def _mark_changed(params: Sequence[torch.Tensor]) -> None:
+    """Tell autograd, so that a graph which still needs the old values refuses to run backward."""
+    if not torch.compiler.is_compiling():  # there the op's schema says it
+        torch.autograd.graph.increment_version([param for param in params if not param.is_inference()])
 
 
 def _tensors(arguments: Any) -> list[torch.Tensor]:
@@ -166,9 +152,9 @@ def _tensors(arguments: Any) -> list[torch.Tensor]:
 
 
 def _refusal(tensors: Sequence[torch.Tensor]) -> RuntimeError:
-    kinds = sorted({f"{tensor.layout} on {tensor.device}" for tensor in tensors})
+    kinds = sorted({f"{type(tensor).__name__}, {tensor.layout} on {tensor.device}" for tensor in tensors})
     return RuntimeError(
-        f"adam failed: got tensors that are {', '.join(kinds)}; expected all torch.strided on cpu. "
+        f"adam failed: got tensors that are {'; '.join(kinds)}; expected plain ones, torch.strided on cpu. "
         f"Fix: move them there; for sparse gradients use torch.optim.SparseAdam."
     )
 
@@ -179,7 +165,7 @@ _fakes_registered: list[Any] = []
 def _register_fakes() -> None:
     """Tell torch.compile that the ops return nothing; what they change is in their schemas."""
     if not _fakes_registered:
-        names = ("adam_step", "adam_step_packed", "adam_update", "adam_rollback")
+        names = ("adam_step", "adam_update", "adam_rollback")
         _fakes_registered.extend(torch.library.register_fake(f"anyaccel::{name}", _fake) for name in names)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import shutil
+import struct
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -128,11 +129,23 @@ def _failure(recipe: Recipe, output: str, log: Path) -> Exception:
 
 
 def _verify(recipe: Recipe, built: Path) -> None:
-    """Refuse a file that cannot be a shared library, such as one that a full disk cut short."""
-    with built.open("rb") as opened:
-        magic = opened.read(4)
-    if magic not in (b"\x7fELF", b"\xcf\xfa\xed\xfe"):
-        msg = (
-            f"verifying the op '{recipe.op}' failed: got {magic!r}; expected a shared library. Fix: check the compiler."
-        )
+    """Refuse a file that is no whole shared library, such as one that a full disk cut short: loading it would be fatal."""
+    content = built.read_bytes()
+    problem = ""
+    if content[:4] not in (b"\x7fELF", b"\xcf\xfa\xed\xfe"):
+        problem = f"a file that begins with {content[:4]!r}"
+    elif content[:5] == b"\x7fELF\x02" and len(content) < _elf_bytes(content):
+        problem = f"{len(content)} of {_elf_bytes(content)} bytes"
+    if problem:
+        command = " ".join(recipe.library.compiler)
+        msg = f"verifying the op '{recipe.op}' failed: got {problem} from {command}; expected a shared library. Fix: check it."
         raise OpError(msg)
+
+
+def _elf_bytes(content: bytes) -> int:
+    """Return how long a 64-bit ELF file must be: its section headers come last."""
+    if len(content) < 64:
+        return 64
+    (offset,) = struct.unpack_from("<Q", content, 0x28)
+    size, count = struct.unpack_from("<HH", content, 0x3A)
+    return int(offset + size * count)

@@ -88,7 +88,10 @@ def choose_cxx(requested: str | None, path: str, memory: Path) -> CxxCompiler:
 
 def _command_of(text: str, path: str) -> tuple[str, ...] | None:
     """Resolve a compiler command; a lone name may be a path with spaces, otherwise it is split as a shell would."""
-    words = [text] if Path(text).is_file() else shlex.split(text)
+    try:
+        words = [text] if Path(text).is_file() else shlex.split(text)
+    except ValueError:  # an unclosed quotation
+        return None
     program = shutil.which(words[0], path=path) if words else None
     return None if program is None else (program, *words[1:])
 
@@ -112,7 +115,8 @@ def _probe(name: str, command: tuple[str, ...] | None, memory: Path) -> Probe:
 
 
 def _version(command: tuple[str, ...], memory: Path) -> str:
-    identity = [list(command), *(_identity(word) for word in command if os.path.isabs(word))]
+    programs = [found for word in command if (found := shutil.which(word)) is not None]  # of `ccache g++`, both
+    identity = [list(command), *map(_identity, programs)]
     key = json.dumps(identity)
     remembered = _remembered(memory)
     if key in remembered:

@@ -94,6 +94,13 @@ def test_streams_are_usable_as_context_managers(cpu: anyaccel.CPU_Accelerator) -
     assert cpu.current_stream() is cpu.default_stream()
 
 
+def test_a_stream_may_be_entered_twice(cpu: anyaccel.CPU_Accelerator) -> None:
+    stream = cpu.Stream()
+    with stream, stream:
+        pass
+    assert cpu.current_stream() is cpu.default_stream()
+
+
 def test_the_current_stream_is_the_threads_own(cpu: anyaccel.CPU_Accelerator) -> None:
     seen = []
     with cpu.stream(cpu.Stream()):
@@ -131,10 +138,21 @@ def test_typed_tensors_are_torchs_own(cpu: anyaccel.CPU_Accelerator) -> None:
     assert torch.ones(2).type(cpu.HalfTensor).dtype is torch.float16
 
 
-def test_accelerators_copy_and_pickle(cpu: anyaccel.CPU_Accelerator) -> None:
+class WithArguments(anyaccel.CPU_Accelerator):
+    def __init__(self, opt: int) -> None:
+        super().__init__()
+        self.opt = opt
+
+
+def test_accelerators_copy_and_pickle() -> None:
+    cpu = WithArguments(5)
+    cpu.set_device(3)
+    cpu.set_compile_backend("eager")
     for copied in (copy.deepcopy(cpu), pickle.loads(pickle.dumps(cpu))):
-        assert type(copied) is anyaccel.CPU_Accelerator
+        assert type(copied) is WithArguments
+        assert (copied.opt, copied.current_device(), copied.get_compile_backend()) == (5, 3, "eager")
         assert copied.device_name() == "cpu"
+        assert not copied.supports("create_graph")
 
 
 def test_set_compile_backend_names_the_choices(cpu: anyaccel.CPU_Accelerator) -> None:

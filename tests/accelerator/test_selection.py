@@ -94,6 +94,7 @@ def test_a_complete_object_of_no_class_of_ours_gets_the_later_members() -> None:
     anyaccel.set_accelerator(older)
     assert anyaccel.get_accelerator() is older
     assert anyaccel.get_accelerator().mem_get_info() == (1, 2)
+    assert anyaccel.get_accelerator().supports_nvtx_domain is False
     with anyaccel.get_accelerator().autocast(dtype=torch.bfloat16):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.bfloat16
     with pytest.raises(NotImplementedError, match="'cpu'"):
@@ -112,6 +113,8 @@ free, total = anyaccel.get_accelerator().mem_get_info()
 assert 0 < free <= total
 with anyaccel.get_accelerator().device_guard(0):
     pass
+supports = anyaccel.get_accelerator().supports
+assert supports("autocast") and supports("device_guard") and not supports("set_stream")
 """)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anyaccel.op_builder import BuildError, ToolchainError
+from anyaccel.op_builder import BuildError, OpError, ToolchainError
 from anyaccel.op_builder.engine import build as build_module
 from anyaccel.op_builder.engine import cache as cache_module
 
@@ -96,6 +96,20 @@ def test_an_undefined_symbol_is_a_build_error(cache: Cache, make_builder: Callab
     builder = make_builder(source='extern "C" int missing(); extern "C" int answer() { return missing(); }')
     with pytest.raises(BuildError, match="missing"):
         builder.build()
+
+
+def test_a_compiler_that_cuts_its_output_short_is_found_out(
+    cache: Cache, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiler = tmp_path / "c++"
+    compiler.write_text(
+        '#!/bin/sh\nc++ "$@" || exit\ncase "$*" in *-shared*) for last; do :; done; truncate -s 4096 "$last";; esac\n'
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(OpError, match=r"got 4096 of \d+ bytes"):
+        make_builder().build()
+    assert not make_builder().is_built()
 
 
 def test_a_failed_build_is_tried_again(cache: Cache, make_builder: Callable[..., Any]) -> None:

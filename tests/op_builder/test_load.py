@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
 
 import anyaccel
 from anyaccel.op_builder import OpError, OpLoadError
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 def test_load_returns_the_same_object() -> None:
@@ -15,6 +22,18 @@ def test_load_returns_the_same_object() -> None:
     assert anyaccel.load_op("CPUAdamBuilder") is builder.load()
     assert builder.name == "cpu_adam"
     assert builder.absolute_name() == "anyaccel._C.cpu_adam"
+
+
+def test_a_process_keeps_its_first_build(
+    run_python: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    run_python(f"""
+import os, anyaccel
+first = anyaccel.load_op("cpu_adam")
+os.environ["ANYACCEL_CACHE_DIR"] = {str(tmp_path / "another")!r}
+assert anyaccel.load_op("cpu_adam") is first
+assert not os.path.exists(os.environ["ANYACCEL_CACHE_DIR"])
+""")
 
 
 def test_an_unknown_op_lists_the_choices() -> None:

@@ -13,6 +13,7 @@ from anyaccel.op_builder import ToolchainError
 from anyaccel.op_builder.engine.toolchains import choose_cxx, probe_cxx
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
 
 ZIG_SECONDS = 240
@@ -68,6 +69,20 @@ def test_cxx_may_be_a_path_with_spaces_or_a_command_with_arguments(tmp_path: Pat
     assert chosen.version == "wrapped g++"
 
 
+def test_both_programs_of_a_wrapped_compiler_are_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapper = _compiler(tmp_path / "bin", "ccache", 'exec "$@"')
+    _compiler(tmp_path / "bin", "mycc", "echo real 1.0")
+    monkeypatch.setenv("PATH", str(wrapper.parent), prepend=os.pathsep)
+    assert choose_cxx("ccache mycc", os.environ["PATH"], tmp_path).version == "real 1.0"
+    _compiler(tmp_path / "bin", "mycc", "echo real 2.0.0")
+    assert choose_cxx("ccache mycc", os.environ["PATH"], tmp_path).version == "real 2.0.0"
+
+
+def test_cxx_with_an_open_quotation_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="CXX='x: not found"):
+        choose_cxx("'x", "", tmp_path)
+
+
 def test_cxx_that_fails_is_not_replaced_by_another(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="CXX=/nowhere/c\\+\\+: not found"):
         choose_cxx("/nowhere/c++", os.environ["PATH"], tmp_path)
@@ -91,3 +106,29 @@ def test_pips_ziglang_builds_an_op_without_a_system_compiler(
     builder = make_builder()
     assert "zig" in builder.recipe.library.compiler[0]
     assert ctypes.CDLL(str(builder.build().binary)).answer() == 42
+
+
+@pytest.mark.timeout(ZIG_SECONDS)
+def test_an_op_of_ziglangs_refuses_as_any_other(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """Its C++ library is its own, and an exception of one is unknown to the other."""
+    code = """
+import torch, anyaccel
+op = anyaccel.load_op("cpu_adam")
+one = torch.ones(3)
+for grad in (torch.ones(4), torch.ones(3, dtype=torch.float64)):
+    try:
+        op.adam_step([one], [grad], [one], [one], [torch.ones(())], lr=0.1)
+    except RuntimeError as error:
+        assert "adam failed: got grads[0]" in str(error), error
+    else:
+        raise SystemExit("not refused")
+op.create_adam(0)
+try:
+    op.adam_update(0, 0, 0.1, 0.9, 0.9, 0.1, 0.0, True, one, one, one, one)
+except RuntimeError as error:
+    assert "got step 0" in str(error), error
+"""
+    cache = str(tmp_path / "cache")
+    run_python(code, PATH=str(tmp_path), ANYACCEL_CACHE_DIR=cache, ZIG_GLOBAL_CACHE_DIR=str(ZIG_CACHE))

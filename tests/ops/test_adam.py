@@ -17,18 +17,6 @@ TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 2e-2, torch.float16: 3e-3}
 """Relative to the largest magnitude, after a few steps: some units in the last place of the parameter's dtype."""
 
 
-OPTIONS = {
-    "lr": 0.1,
-    "beta1": 0.9,
-    "beta2": 0.999,
-    "weight_decay": 0.1,
-    "eps": 1e-8,
-    "adamw_mode": True,
-    "bias_correction": True,
-    "maximize": False,
-}
-
-
 @pytest.fixture(scope="module")
 def op() -> Any:
     return get_accelerator().create_op_builder("CPUAdamBuilder").load()
@@ -118,8 +106,7 @@ def test_results_do_not_depend_on_the_number_of_threads(op: Any) -> None:
 
 
 def test_no_tensors_is_no_work(op: Any) -> None:
-    op.adam_step([], [], [], [], [], lr=1.0)
-    assert torch.ones(0).numel() == 0
+    assert op.adam_step([], [], [], [], [], lr=1.0) is None
 
 
 def test_steps_may_differ_and_may_be_float64(op: Any) -> None:
@@ -229,9 +216,14 @@ def _arguments(**replaced: Any) -> list[Any]:
         ({"grads": [torch.ones(2, 2)]}, r"grads\[0\] of another shape"),
         ({"exp_avgs": [torch.zeros(4, dtype=torch.float16)]}, r"exp_avgs\[0\] and exp_avg_sqs\[0\] of dtypes"),
         ({"exp_avg_sqs": [torch.zeros(4, dtype=torch.bfloat16)]}, r"exp_avg_sqs\[0\] of dtypes"),
+        ({"params": [torch.ones(1).expand(4)]}, r"params\[0\], whose elements share memory"),
+        ({"exp_avgs": [torch.zeros(1).expand(4)]}, r"exp_avgs\[0\], whose elements share memory"),
         ({"state_steps": [torch.zeros(2)]}, r"state_steps\[0\] with 2 elements"),
         ({"state_steps": [torch.zeros((), dtype=torch.int64)]}, r"state_steps\[0\]"),
-        ({"grads": [torch.ones(4, device="meta")]}, "torch.strided on cpu, torch.strided on meta; expected all"),
+        (
+            {"grads": [torch.ones(4, device="meta")]},
+            "Tensor, torch.strided on cpu; Tensor, torch.strided on meta; expected plain",
+        ),
     ],
 )
 def test_wrong_arguments_are_named_and_nothing_is_written(op: Any, replaced: dict[str, Any], message: str) -> None:
@@ -246,52 +238,6 @@ def test_wrong_arguments_are_named_and_nothing_is_written(op: Any, replaced: dic
     for tensors, saved in zip(arguments, before, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(tensors, saved, strict=True) if not a.is_meta)
     assert good[0][0].tolist() == [1.0] * 4
-
-
-@pytest.mark.parametrize("param_dtype", TOLERANCE)
-@pytest.mark.parametrize("state_is_float", [True, False])
-def test_packed_states_give_the_same_bits(op: Any, param_dtype: torch.dtype, state_is_float: bool) -> None:
-    shapes = [(0,), (3,), (5, 7), (1023,), (), (2, 0), (300, 300)]
-    params = [torch.randn(shape).to(param_dtype) for shape in shapes]
-    theirs = [param.clone() for param in params]
-    dtype = torch.float32 if state_is_float else param_dtype
-    states = _states(theirs, dtype)
-    count = sum(param.numel() for param in params)
-    packed = [torch.zeros(count, dtype=dtype), torch.zeros(count, dtype=dtype), torch.zeros(len(params))]
-    for _ in range(3):
-        grads = [
-            torch.randn(shape[::-1]).permute(tuple(reversed(range(len(shape))))).to(param_dtype) for shape in shapes
-        ]
-        op.adam_step(theirs, grads, *states, **OPTIONS)
-        op.adam_step_packed(params, grads, *packed, **OPTIONS)
-    for ours, wanted in zip(params, theirs, strict=True):
-        assert torch.equal(ours, wanted)
-    for whole, parts in zip(packed, states, strict=True):
-        assert torch.equal(whole, torch.cat([part.reshape(-1) for part in parts]))
-
-
-@pytest.mark.parametrize(
-    ("replaced", "message"),
-    [
-        ({0: [torch.ones(4)]}, "got 1 params, 2 grads and 2 state_steps"),
-        ({4: torch.zeros(3)}, "2 params, 2 grads and 3 state_steps"),
-        ({4: torch.zeros(2, dtype=torch.float64)}, "one contiguous float32 tensor"),
-        ({2: torch.zeros(6)}, "packed moments of 6 elements for parameters of 7"),
-        ({3: torch.zeros(14)[::2]}, "packed moments of 7 elements"),
-        ({2: torch.zeros(7, dtype=torch.float16)}, r"exp_avgs\[0\] and exp_avg_sqs\[0\] of dtypes"),
-        ({0: [torch.ones(4), torch.ones(6)[::2]]}, r"params\[1\] that is not contiguous"),
-        ({1: [torch.ones(4), torch.ones(4)]}, r"grads\[1\] of another shape"),
-    ],
-)
-def test_wrong_packed_arguments_are_named_and_nothing_is_written(
-    op: Any, replaced: dict[int, Any], message: str
-) -> None:
-    arguments: list[Any] = [[torch.ones(4), torch.ones(3)], [torch.ones(4), torch.ones(3)]]
-    arguments += [torch.zeros(7), torch.zeros(7), torch.zeros(2)]
-    arguments = [replaced.get(index, argument) for index, argument in enumerate(arguments)]
-    with pytest.raises(RuntimeError, match=message):
-        op.adam_step_packed(*arguments, **OPTIONS)
-    assert all(param.unique().item() == 1.0 for param in arguments[0])
 
 
 @pytest.mark.parametrize("adamw_mode", [True, False])
@@ -316,22 +262,35 @@ def test_deepspeeds_functions(op: Any, adamw_mode: bool) -> None:
         op.adam_update(7, 1, 1e-3, 0.9, 0.999, 1e-8, 1e-2, True, param, grad, exp_avg, exp_avg_sq)
 
 
+def test_a_graph_that_needs_the_old_values_refuses(op: Any) -> None:
+    param = torch.randn(4, requires_grad=True)
+    loss = (param * param).sum()
+    with torch.no_grad():
+        op.adam_step([param], [torch.ones(4)], *_states([param]), lr=0.1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_inference_tensors_step(op: Any) -> None:
+    with torch.inference_mode():
+        param = torch.ones(2)
+        op.adam_step([param], [torch.ones(2)], *_states([param]), lr=0.5)
+        assert param.tolist() == [0.5, 0.5]
+
+
 def test_update_refuses_step_zero(op: Any) -> None:
     op.create_adam(8)
     with pytest.raises(RuntimeError, match="got step 0; expected 1 or more"):
         op.adam_update(8, 0, 1e-3, 0.9, 0.999, 1e-8, 0.0, True, *(torch.ones(2) for _ in range(4)))
 
 
-@pytest.mark.parametrize("name", ["adam_step", "adam_step_packed", "adam_update", "adam_rollback"])
+@pytest.mark.parametrize("name", ["adam_step", "adam_update", "adam_rollback"])
 def test_opcheck(op: Any, name: str) -> None:
     tensors = [torch.rand(2, 3) for _ in range(4)]
     numbers = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8}
     flags = {"decoupled": True, "bias_correction": True}
-    if name == "adam_step_packed":
-        arguments: tuple[Any, ...] = ([tensors[0]], [tensors[1]], torch.rand(6), torch.rand(6), torch.zeros(1))
-        flags["maximize"] = False
-    elif name == "adam_step":
-        arguments = tuple([[tensor] for tensor in tensors] + [[torch.zeros(())]])
+    if name == "adam_step":
+        arguments: tuple[Any, ...] = tuple([[tensor] for tensor in tensors] + [[torch.zeros(())]])
         flags["maximize"] = False
     else:
         arguments = (*tensors, 1)

@@ -112,6 +112,24 @@ def test_float32_moments_survive_a_state_dict(dtype: torch.dtype, keep_float: bo
         assert torch.equal(loaded.state[ours[0]]["exp_avg"], before)
 
 
+def test_loading_leaves_the_source_alone_and_honours_hooks() -> None:
+    ours, theirs = _pair([(3,)])
+    source, target = torch.optim.AdamW(theirs), CPUAdam(ours)
+    _set_grads(0, ours, theirs)
+    source.step()
+
+    def without_momentum(optimizer: CPUAdam, state_dict: dict[str, Any]) -> dict[str, Any]:
+        state_dict = copy.deepcopy(state_dict)
+        state_dict["state"][0]["exp_avg"].zero_()
+        return state_dict
+
+    target.register_load_state_dict_pre_hook(without_momentum)
+    target.load_state_dict(source.state_dict())
+    assert target.state[ours[0]]["exp_avg"].tolist() == [0.0] * 3
+    target.step()
+    assert source.state[theirs[0]]["step"] == 1
+
+
 def test_deepspeeds_integer_steps_load() -> None:
     ours, _ = _pair([(4,)])
     _set_grads(0, ours)
@@ -173,18 +191,21 @@ def test_replaced_state_and_data_are_used() -> None:
     assert param.tolist() == [5.0] * 3
 
 
-def test_states_of_small_parameters_are_views_and_behave_as_tensors() -> None:
+def test_states_changed_from_outside_are_used() -> None:
     ours, theirs = _pair([(5,), (2, 3), (1,)])
     optimizers = CPUAdam(ours), torch.optim.AdamW(theirs)
     for step in range(8):
         _set_grads(step, ours, theirs)
-        if step == 2:  # in place: the views see it
+        if step == 2:  # in place
             for optimizer, params in zip(optimizers, (ours, theirs), strict=True):
                 optimizer.state[params[1]]["exp_avg"].zero_()
                 optimizer.state[params[2]]["step"].fill_(10)
-        if step == 4:  # replaced: the general way is taken
+        if step == 4:  # replaced
             optimizers[0].state[ours[0]]["exp_avg_sq"] = torch.ones(5)
             optimizers[1].state[theirs[0]]["exp_avg_sq"] = torch.ones(5, dtype=torch.float64)
+        if step == 5:  # given other memory
+            optimizers[0].state[ours[2]]["exp_avg"].data = torch.zeros(1)
+            optimizers[1].state[theirs[2]]["exp_avg"].data = torch.zeros(1, dtype=torch.float64)
         if step == 6:  # one parameter without a gradient
             ours[1].grad = theirs[1].grad = None
         for optimizer in optimizers:
