@@ -59,19 +59,25 @@ class Cache:
     """A directory of built ops.
 
     Args:
-        root: the directory; made with mode 0700 where it does not exist.
+        root: the directory; made with mode 0700, as its parents are, where it does not exist.
+        behind: another cache, to look into for what is not here.
+        writable: False to look only, at a directory that exists.
 
     Raises:
         CacheError: when it belongs to someone else, or others may write to it.
         OSError: when it can be neither made nor written.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, behind: Cache | None = None, writable: bool = True) -> None:
         self.root = root
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._behind = behind
+        if writable:
+            for folder in (*reversed(root.parents), root):  # Path.mkdir(parents=True) leaves the parents to the umask
+                if not folder.exists():
+                    folder.mkdir(mode=0o700, exist_ok=True)
         _check_owner(root)
-        with tempfile.TemporaryFile(dir=root):
-            pass
+        if writable:
+            _check_writable(root)
 
     def folder(self, op: str, fingerprint: str) -> Path:
         """Return the folder of an entry, which may not exist."""
@@ -103,7 +109,7 @@ class Cache:
         try:
             entry = _read(self.folder(op, fingerprint) / _METADATA)
         except FileNotFoundError:
-            return None
+            return None if self._behind is None else self._behind.find(op, fingerprint)
         except _UNREADABLE as error:
             _logger.warning("the cached op '%s' is unreadable and is built again: %s", op, error)
             return None
@@ -167,26 +173,32 @@ def open_cache(directory: Path | None = None) -> Cache:
             try:
                 _opened[wanted] = Cache(wanted)
             except OSError as error:
-                _opened[wanted] = _temporary_cache(f"{wanted} cannot be written ({error.strerror})")
+                behind = Cache(wanted, writable=False) if wanted.is_dir() else None
+                _opened[wanted] = _temporary_cache(f"{wanted} cannot be written ({error.strerror})", behind)
         return _opened[wanted]
 
 
 def replace_full_cache(cache: Cache, error: OSError) -> Cache:
     """Return a temporary cache to use from now on instead of one whose disk is full."""
     with _opening:
-        fresh = _temporary_cache(f"{cache.root} cannot take the build ({error.strerror})")
+        fresh = _temporary_cache(f"{cache.root} cannot take the build ({error.strerror})", cache)
         for wanted, opened in _opened.items():
             if opened is cache:
                 _opened[wanted] = fresh
         return fresh
 
 
-def _temporary_cache(reason: str) -> Cache:
+def _temporary_cache(reason: str, behind: Cache | None) -> Cache:
     folder = Path(tempfile.mkdtemp(prefix="anyaccel-"))
     owner = os.getpid()
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
     _logger.warning("%s; building in %s for this process only. Fix: set ANYACCEL_CACHE_DIR.", reason, folder)
-    return Cache(folder)
+    return Cache(folder, behind=behind)
+
+
+def _check_writable(root: Path) -> None:
+    with tempfile.TemporaryFile(dir=root):
+        pass
 
 
 def _check_owner(root: Path) -> None:

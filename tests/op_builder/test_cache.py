@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anyaccel.op_builder import CacheError
+from anyaccel.op_builder.engine import cache as cache_module
 from anyaccel.op_builder.engine.cache import Cache, open_cache
 
 if TYPE_CHECKING:
@@ -38,6 +39,38 @@ def test_owned_by_someone_else_is_refused(tmp_path: Path) -> None:
     os.chown(tmp_path / "cache", 12345, -1)
     with pytest.raises(CacheError, match="owned by user 12345"):
         open_cache(tmp_path / "cache")
+
+
+def test_parents_are_made_private_too(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Cache(tmp_path / "a" / "b" / "cache")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o700
+
+
+def test_what_a_cache_that_cannot_be_written_holds_is_still_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    built = tmp_path / "op.so"
+    built.write_bytes(b"binary")
+    Cache(tmp_path / "cache").publish("op", "f", built, {})
+
+    def refuse(root: Path) -> None:
+        if root == tmp_path / "cache":
+            raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(cache_module, "_check_writable", refuse)
+    cache = open_cache(tmp_path / "cache")
+    assert cache.root != tmp_path / "cache"
+    entry = cache.find("op", "f")
+    assert entry is not None
+    assert entry.binary == tmp_path / "cache" / "op-f" / "op.so"
+    assert cache.find("op", "another") is None
+    assert "Read-only file system" in caplog.text
+    cache_module._opened.clear()
 
 
 def test_publishes_the_metadata_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,9 @@ __all__ = ["CHECKS"]
 
 
 def _communication_backend_name(accelerator: DeepSpeedAccelerator) -> None:
-    expect_type(accelerator.communication_backend_name(), str, "communication_backend_name()")
+    name = accelerator.communication_backend_name()
+    expect_type(name, str, "communication_backend_name()")
+    expect(bool(name), "communication_backend_name() is empty")
 
 
 def _communication_backend_version(accelerator: DeepSpeedAccelerator) -> None:
@@ -24,6 +26,7 @@ def _communication_backend_version(accelerator: DeepSpeedAccelerator) -> None:
 
 def _op_builder_dir(accelerator: DeepSpeedAccelerator) -> None:
     expect_type(accelerator.op_builder_dir(), str, "op_builder_dir()")
+    expect(bool(accelerator.op_builder_dir()), "op_builder_dir() is empty")
 
 
 def _get_op_builder(accelerator: DeepSpeedAccelerator) -> None:
@@ -42,6 +45,8 @@ def _build_extension(accelerator: DeepSpeedAccelerator) -> None:
 
 def _export_envs(accelerator: DeepSpeedAccelerator) -> None:
     expect_type(accelerator.export_envs(), list, "export_envs()")
+    for prefix in accelerator.export_envs():
+        expect_type(prefix, str, "an entry of export_envs()")
 
 
 def _visible_devices_envs(accelerator: DeepSpeedAccelerator) -> None:

@@ -38,6 +38,13 @@ def _memory_allocated(accelerator: DeepSpeedAccelerator) -> None:
     expect(grown >= held.nbytes // 2, f"a tensor of {held.nbytes} bytes raises memory_allocated() by {grown}")
 
 
+def _memory_reserved(member: str, accelerator: DeepSpeedAccelerator) -> None:
+    _answers_bytes(member, accelerator)
+    held = _allocate(accelerator)
+    reserved = getattr(accelerator, member)()
+    expect(reserved >= held.nbytes, f"{member}() is {reserved} while a tensor of {held.nbytes} bytes lives")
+
+
 def _peak(member: str, reset: str, accelerator: DeepSpeedAccelerator) -> None:
     _answers_bytes(member, accelerator)
     held = _allocate(accelerator)
@@ -87,14 +94,14 @@ CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     "memory_allocated": _memory_allocated,
     "max_memory_allocated": partial(_peak, "max_memory_allocated", "reset_max_memory_allocated"),
     "reset_max_memory_allocated": partial(_reset, "reset_max_memory_allocated"),
-    "memory_cached": partial(_answers_bytes, "memory_cached"),
+    "memory_cached": partial(_memory_reserved, "memory_cached"),
     "max_memory_cached": partial(_peak, "max_memory_cached", "reset_max_memory_cached"),
     "reset_max_memory_cached": partial(_reset, "reset_max_memory_cached"),
     "memory_stats": _memory_stats,
     "reset_peak_memory_stats": partial(_reset, "reset_peak_memory_stats"),
-    "memory_reserved": partial(_answers_bytes, "memory_reserved"),
+    "memory_reserved": partial(_memory_reserved, "memory_reserved"),
     "max_memory_reserved": partial(_peak, "max_memory_reserved", "reset_peak_memory_stats"),
     "total_memory": _total_memory,
-    "available_memory": partial(_answers_bytes, "available_memory"),
+    "available_memory": _total_memory,
     "mem_get_info": _mem_get_info,
 }

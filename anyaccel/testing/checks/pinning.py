@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,7 +25,9 @@ def _pin_memory(accelerator: DeepSpeedAccelerator) -> None:
     flat = accelerator.pin_memory(tensor, make_copy=False, match_shape=False)
     expect(flat.shape == (6,), f"match_shape=False gives the shape {tuple(flat.shape)}; expected (6,)")
     expect(flat.data_ptr() != tensor.data_ptr(), "make_copy=False aliases the template")
-    accelerator.unpin_memory(pinned)
+    unpin: Any = accelerator.unpin_memory
+    released = unpin(pinned)
+    expect(released is None or isinstance(released, bool), f"unpin_memory(t) is {released!r}")
 
 
 def _pin_empty(accelerator: DeepSpeedAccelerator) -> None:
@@ -46,6 +48,8 @@ def _pin_empty_like(accelerator: DeepSpeedAccelerator) -> None:
 
 def _alignment(accelerator: DeepSpeedAccelerator) -> None:
     expect_type(accelerator.pin_memory_alignment(), int, "pin_memory_alignment()")
+    alignment = accelerator.pin_memory_alignment()
+    expect(alignment >= 1, f"pin_memory_alignment() is {alignment}; expected 1 or more")
 
 
 def _register_host_memory(accelerator: DeepSpeedAccelerator) -> None:

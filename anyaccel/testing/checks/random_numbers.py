@@ -61,7 +61,10 @@ def _rng_state(accelerator: DeepSpeedAccelerator) -> None:
 
 
 def _default_generator(accelerator: DeepSpeedAccelerator) -> None:
-    expect_type(accelerator.default_generator(accelerator.current_device()), torch.Generator, "default_generator(i)")
+    generator = accelerator.default_generator(accelerator.current_device())
+    expect_type(generator, torch.Generator, "default_generator(i)")
+    accelerator.manual_seed(2468)
+    expect(generator.initial_seed() == 2468, "default_generator(i) is not the one that manual_seed seeds")
 
 
 CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
