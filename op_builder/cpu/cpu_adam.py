@@ -144,7 +144,7 @@ def _call(op: Callable[..., None], arguments: tuple[Any, ...], **options: Any) -
 def _mark_changed(params: Sequence[torch.Tensor]) -> None:
     """Tell autograd, so that a graph which still needs the old values refuses to run backward."""
     if not torch.compiler.is_compiling():  # there the op's schema says it
-        torch.autograd.graph.increment_version([param for param in params if not param.is_inference()])
+        torch.autograd.graph.increment_version(params)
 
 
 def _tensors(arguments: Any) -> list[torch.Tensor]:
