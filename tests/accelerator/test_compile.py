@@ -56,4 +56,4 @@ assert torch.equal(torch.compile(work, fullgraph=True)(torch.ones(3)), work(torc
 
 @pytest.mark.parametrize("case", CASES)
 def test_compile(case: str, run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    run_python(FUNCTION + CASES[case], DS_ACCELERATOR="cpu")
+    assert run_python(FUNCTION + CASES[case], DS_ACCELERATOR="cpu").returncode == 0

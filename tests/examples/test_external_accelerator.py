@@ -124,7 +124,7 @@ def test_training_gives_the_losses_of_the_cpu(
 def test_views_share_memory(
     installed: dict[str, str], run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    run_python(ALIASES, **installed)
+    assert run_python(ALIASES, **installed).returncode == 0
 
 
 def test_memory_is_counted_while_a_view_lives(

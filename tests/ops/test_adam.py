@@ -27,7 +27,7 @@ def _states(params: list[torch.Tensor], dtype: torch.dtype | None = None) -> lis
     return [*moments, [torch.zeros(()) for _ in params]]
 
 
-def _close(ours: torch.Tensor, wanted: torch.Tensor) -> None:
+def _assert_close(ours: torch.Tensor, wanted: torch.Tensor) -> None:
     scale = max(1.0, wanted.abs().max().item()) if wanted.numel() else 1.0
     torch.testing.assert_close(ours.double(), wanted, rtol=0.0, atol=TOLERANCE[ours.dtype] * scale)
 
@@ -48,12 +48,12 @@ def test_every_combination_of_dtypes(
         reference.step(grad)
         op.adam_step([param], [grad], *states, lr=1e-2, weight_decay=1e-2, adamw_mode=adamw_mode)
         if param_dtype is torch.float32 and state_is_float:
-            _close(states[0][0], reference.exp_avg)
-            _close(states[1][0], reference.exp_avg_sq)
+            _assert_close(states[0][0], reference.exp_avg)
+            _assert_close(states[1][0], reference.exp_avg_sq)
         else:  # each step rounds the parameter: compare from what was rounded
-            _close(param, reference.param)
+            _assert_close(param, reference.param)
             reference.param = param.double()
-    _close(param, reference.param)
+    _assert_close(param, reference.param)
     assert states[2][0].item() == 5
 
 
@@ -75,7 +75,7 @@ def test_options(op: Any, options: dict[str, Any]) -> None:
     for _ in range(3):
         reference.step(grad)
         op.adam_step([param], [grad], *states, **{"lr": 1e-3, "weight_decay": 1e-2, **options})
-    _close(param, reference.param)
+    _assert_close(param, reference.param)
 
 
 def test_thousands_of_tensors_of_every_size_at_once(op: Any) -> None:
@@ -89,7 +89,7 @@ def test_thousands_of_tensors_of_every_size_at_once(op: Any) -> None:
             reference.step(grad)
         op.adam_step(params, grads, *states, lr=1e-3)
     for param, reference in zip(params, references, strict=True):
-        _close(param, reference.param)
+        _assert_close(param, reference.param)
 
 
 def test_results_do_not_depend_on_the_number_of_threads(op: Any) -> None:
@@ -119,7 +119,7 @@ def test_steps_may_differ_and_may_be_float64(op: Any) -> None:
         reference.step(torch.full((5,), 0.5))
     op.adam_step(params, [torch.full((5,), 0.5)] * 2, *states, lr=1e-3)
     for param, reference in zip(params, references, strict=True):
-        _close(param, reference.param)
+        _assert_close(param, reference.param)
     assert [step.item() for step in states[2]] == [1.0, 10.0]
 
 
@@ -155,7 +155,7 @@ def test_layouts(op: Any, layout: str, grad_layout: str) -> None:
     for _ in range(2):
         reference.step(grad)
         op.adam_step([param], [grad], *states, lr=1e-3, weight_decay=1e-2)
-    _close(param, reference.param)
+    _assert_close(param, reference.param)
     if untouched is not None and param.numel() < untouched.numel():
         gaps = torch.ones_like(untouched, dtype=torch.bool)
         gaps.as_strided(param.shape, param.stride(), param.storage_offset()).fill_(False)
@@ -251,7 +251,7 @@ def test_deepspeeds_functions(op: Any, adamw_mode: bool) -> None:
         history.append((grad, param.clone(), exp_avg.clone(), exp_avg_sq.clone()))
         reference.step(grad)
         assert op.adam_update(7, step, 1e-3, 0.9, 0.999, 1e-8, 1e-2, True, param, grad, exp_avg, exp_avg_sq) == 0
-        _close(param, reference.param)
+        _assert_close(param, reference.param)
     for step in (3, 2, 1):
         grad, *before = history.pop()
         assert op.adam_rollback(7, step, 1e-3, 0.9, 0.999, 1e-8, 1e-2, True, param, grad, exp_avg, exp_avg_sq) == 0
