@@ -7,17 +7,23 @@ if __name__ != "anyaccel.op_builder":
     raise ImportError(msg)
 
 from .all_ops import BUILDERS, builder_class, load_op
-from .builder import CPUOpBuilder, OpBuilder
-from .engine.errors import BuildError, CacheError, OpError, OpLoadError, ToolchainError
+from .builder import OpBuilder
+from .cpu.builder import CPUOpBuilder
+from .cuda.builder import CUDAOpBuilder
+from .engine.errors import BuildError, CacheError, NoKernelError, OpError, OpLoadError, ToolchainError
+from .xpu.builder import SYCLOpBuilder
 
 __all__ = [
     "BUILDERS",
     "BuildError",
     "CPUOpBuilder",
+    "CUDAOpBuilder",
     "CacheError",
+    "NoKernelError",
     "OpBuilder",
     "OpError",
     "OpLoadError",
+    "SYCLOpBuilder",
     "ToolchainError",
     "builder_class",
     "load_op",

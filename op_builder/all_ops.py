@@ -10,14 +10,21 @@ from .engine.errors import OpError
 if TYPE_CHECKING:
     from .builder import OpBuilder
 
-__all__ = ["BUILDERS", "ON_HOST", "builder_class", "load_op"]
+__all__ = ["BUILDERS", "ON_HOST", "builder_class", "every_builder", "load_op"]
 
 ON_HOST = "host"
 """Serves every device: a host-side op runs on the CPU wherever the model lives."""
 
 BUILDERS: dict[str, dict[str, str]] = {
     "CPUAdamBuilder": {ON_HOST: "cpu.cpu_adam:CPUAdamBuilder"},
+    "FusedAdamBuilder": {"cpu": "cpu.fused_adam:FusedAdamBuilder", "cuda": "cuda.fused_adam:FusedAdamBuilder"},
 }
+
+
+def every_builder() -> list[OpBuilder]:
+    """Return a builder of every class in the table, whatever device it serves."""
+    targets = dict.fromkeys(target for by_device in BUILDERS.values() for target in by_device.values())
+    return [_imported(target)() for target in targets]
 
 
 def builder_class(class_name: str, device: str) -> type[OpBuilder] | None:
@@ -31,6 +38,10 @@ def builder_class(class_name: str, device: str) -> type[OpBuilder] | None:
     target = by_device.get(device) or by_device.get(ON_HOST)
     if target is None:
         return None
+    return _imported(target)
+
+
+def _imported(target: str) -> type[OpBuilder]:
     module, name = target.split(":")
     found: type[OpBuilder] = getattr(importlib.import_module(f".{module}", __package__), name)
     return found

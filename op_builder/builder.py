@@ -1,81 +1,41 @@
 """What turns a builder's name into a loaded op.
 
-Method names are deepspeed's, so that code which drives its builders drives these. A builder of this project declares a name
-and sources in a few lines; see ``op_builder/cpu``.
+Method names are deepspeed's, so that code which drives its builders drives these, and a builder written for it builds here
+unchanged. An op of this project declares a name and sources in a few lines; see ``op_builder/cpu``.
 """
 
 from __future__ import annotations
 
 import abc
 import logging
-import threading
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packaging.version import Version
-
-from . import environment
-from .engine.build import Recipe, ensure_built, find_built
+from . import environment, loading, torch_libraries
+from .declaration import OpDeclaration
+from .engine.build import ensure_built, find_built
 from .engine.cache import open_cache
-from .engine.errors import OpError, OpLoadError
-from .engine.fingerprint import host_isa
-from .engine.ninja_file import SharedLibrary
-from .engine.toolchains import choose_cxx
+from .engine.errors import OpError, OpLoadError, ToolchainError
+from .engine.native import NativeRecipe
+from .engine.toolchains.cxx import choose_cxx
+from .engine.trace import Trace
+from .targets import NATIVE, host_cpu_targets, is_cuda_target, march
 
 if TYPE_CHECKING:
-    from .engine.cache import Entry
-    from .engine.toolchains import CxxCompiler
+    from pathlib import Path
 
-__all__ = ["CPUOpBuilder", "OpBuilder"]
+    from .engine.build import Recipe
+    from .engine.cache import Cache, Entry
+    from .engine.native import Compiler
+    from .engine.toolchains.cxx import CxxCompiler
 
-CSRC = Path(__file__).resolve().parents[1] / "csrc"
-"""The C++ sources, beside this package in a checkout and inside it in a wheel."""
+__all__ = ["OpBuilder"]
 
-STABLE_ABI = (2, 10)
-"""The oldest torch that built ops run on; one binary serves it and every later one."""
-
-_TARGET = (STABLE_ABI[0] << 56) | (STABLE_ABI[1] << 48)
 _logger = logging.getLogger(__name__)
-_loading = threading.RLock()
-_loaded: dict[str, Any] = {}  # a process keeps the first build: a second one would define the op again
 
 
-class OpBuilder(abc.ABC):
-    """Builds and loads one op.
-
-    Attributes:
-        NAME: the op's name, as in ``anyaccel report``.
-        SOURCES: its source files, relative to ``csrc``.
-    """
-
-    NAME: str
-    SOURCES: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The op's name."""
-        return self.NAME
-
-    def absolute_name(self) -> str:
-        """Return the name under which a prebuilt op is found."""
-        return f"anyaccel._C.{self.NAME}"
-
-    def sources(self) -> list[str]:
-        """Return the source files, relative to ``csrc`` or absolute."""
-        return list(self.SOURCES)
-
-    def include_paths(self) -> list[str]:
-        """Return the project's include directories, relative to ``csrc`` or absolute."""
-        return ["includes", "stable"]
-
-    def cxx_args(self) -> list[str]:
-        """Return the compiler's flags."""
-        return []
-
-    def extra_ldflags(self) -> list[str]:
-        """Return the linker's flags."""
-        return []
+class OpBuilder(OpDeclaration, abc.ABC):
+    """Builds and loads the op that a subclass declares; see :class:`OpDeclaration` for what there is to declare."""
 
     def is_compatible(self, verbose: bool = False) -> bool:
         """Return whether :meth:`load` can succeed here.
@@ -85,32 +45,76 @@ class OpBuilder(abc.ABC):
         """
         reason = self.incompatibility()
         if reason and verbose:
-            _logger.warning("the op '%s' cannot be loaded: %s", self.NAME, reason)
+            _logger.warning("the op '%s' cannot be loaded: %s", self.name, reason)
         return not reason
 
     def incompatibility(self) -> str:
         """Return why :meth:`load` cannot succeed here; empty when it can. Builds nothing."""
         try:
-            self.is_built()
-        except OpError as error:
+            self.require_torch()
+            if self.prebuilt(Trace(f"the op '{self.name}'")) is None:
+                self.find_built()
+        except (OpError, OSError) as error:
             return str(error)
-        return _too_old_torch()
+        return ""
+
+    def require_torch(self) -> None:
+        """Check that this torch can run the op.
+
+        Raises:
+            OpLoadError: when it cannot.
+        """
+        too_old = torch_libraries.too_old_for_stable_abi() if self.STABLE_ABI else ""
+        if too_old:
+            msg = f"loading the op '{self.name}' failed: {too_old}. Fix: upgrade torch."
+            raise OpLoadError(msg)
+
+    def prebuilt(self, trace: Trace) -> Any:
+        """Return what was built ahead of time and serves here, or None; the trace says why not."""
+        return loading.importable(self.absolute_name(), trace) if not self.STABLE_ABI else None
 
     def is_built(self) -> bool:
         """Return whether a finished build is in the cache."""
-        return find_built(self.recipe, open_cache(environment.cache_dir())) is not None
+        return self.find_built() is not None
 
-    def build(self) -> Entry:
+    def find_built(self) -> Entry | None:
+        """Return the finished build in the cache that :meth:`load` would take, or None; starts no compiler.
+
+        Raises:
+            ToolchainError: when there is none and no compiler to make it.
+        """
+        cache = open_cache(environment.cache_dir())
+        try:
+            return find_built(self.recipe, cache) or self._find_portable(cache)
+        except ToolchainError:
+            entry = self._find_portable(cache) or cache.find_key(self.name, self._key(NATIVE))
+            if entry is None:
+                raise
+            return entry
+
+    def _find_portable(self, cache: Cache) -> Entry | None:
+        """Return a build for a CPU level that this machine has, made ahead of time, perhaps on another one."""
+        targets = host_cpu_targets() if self.STABLE_ABI else []
+        return next((entry for target in targets if (entry := cache.find(self.name, self._key(target)))), None)
+
+    def _key(self, target: str) -> str:
+        return self.recipe_for(target, any_compiler=True).key()
+
+    def build(self, target: str = NATIVE) -> Entry:
         """Build the op where it is not in the cache, and return its entry.
+
+        Args:
+            target: the CPU to build for, such as ``x86-64-v3``.
 
         Raises:
             ToolchainError: when no compiler is found.
             BuildError: when the compiler fails.
         """
-        return ensure_built(self.recipe, open_cache(environment.cache_dir()), environment.build_jobs())
+        recipe = self.recipe if target == NATIVE else self.recipe_for(target)
+        return ensure_built(recipe, open_cache(environment.cache_dir()), environment.build_jobs())
 
     def load(self, verbose: bool = False) -> Any:
-        """Build the op where needed, load it, and return its functions.
+        """Load the op, prebuilt or built where needed, and return its functions.
 
         Args:
             verbose: accepted for deepspeed's sake; the log tells the same at its levels.
@@ -123,75 +127,136 @@ class OpBuilder(abc.ABC):
             ToolchainError: when no compiler is found.
             BuildError: when the compiler fails.
         """
-        return self.jit_load(verbose)
+        self.require_torch()
+        with loading.once(type(self), self.name) as kept:
+            if kept.functions is None:
+                kept.functions = self._load_prebuilt(Trace(f"the op '{self.name}'"))
+            if kept.functions is not None and kept.binary is None:
+                return kept.functions
+            return self.jit_load(verbose)
 
-    def jit_load(self, verbose: bool = False) -> Any:
+    def _load_prebuilt(self, trace: Trace) -> Any:
+        found = self.prebuilt(trace)
+        if found is None or not self.STABLE_ABI:
+            return found
+        loading.load_torch_library(self.name, found)
+        return self.functions()
+
+    def jit_load(self, verbose: bool = True) -> Any:
         """Build the op on this machine where needed, and load it; as :meth:`load`, but never a prebuilt one."""
-        too_old = _too_old_torch()
-        if too_old:
-            msg = f"loading the op '{self.NAME}' failed: {too_old}. Fix: upgrade torch."
-            raise OpLoadError(msg)
-        with _loading:
-            if self.NAME not in _loaded:
-                self._load_library(self.build().binary)
-                _loaded[self.NAME] = self.functions()
-            return _loaded[self.NAME]
+        self.require_torch()
+        with loading.once(type(self), self.name) as kept:
+            if self.STABLE_ABI:
+                if kept.functions is None:
+                    loading.load_torch_library(self.name, self._binary())
+                    kept.functions = self.functions()
+                return kept.functions  # a second build would define the same torch ops again
+            binary = self._binary()  # edited sources give another file, and so another module
+            if kept.binary != binary:
+                kept.functions = loading.load_python_module(self.module_name, binary)
+                kept.binary = binary
+            return kept.functions
 
-    def _load_library(self, binary: Path) -> None:
-        import torch
+    def _binary(self) -> Path:
+        return (self.find_built() or self.build()).binary
 
-        try:
-            torch.ops.load_library(str(binary))
-        except OSError as error:
-            msg = (
-                f"loading the op '{self.NAME}' failed: got {error}; expected {binary} to load. Fix: delete its folder."
-            )
-            raise OpLoadError(msg) from error
-
-    @abc.abstractmethod
     def functions(self) -> Any:
         """Return the object whose attributes are the op's functions; called once its library is loaded."""
-
-    @property
-    @abc.abstractmethod
-    def recipe(self) -> Recipe:
-        """Everything that decides the binary."""
-
-
-def _too_old_torch() -> str:
-    import torch
-
-    if Version(torch.__version__).release[:2] >= STABLE_ABI:
-        return ""
-    return f"got torch {torch.__version__}; expected {'.'.join(map(str, STABLE_ABI))} or newer"
-
-
-class CPUOpBuilder(OpBuilder):
-    """Builds C++ for the CPU it runs on, against torch's stable ABI."""
-
-    def cxx_args(self) -> list[str]:
-        """Return flags for the fastest code that keeps IEEE results: no trap and no errno, hence vector square roots."""
-        return ["-O3", "-std=c++20", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra"]
-
-    @cached_property
-    def recipe(self) -> Recipe:
         import torch
 
-        compiler = self._compiler()
-        torch_root = Path(torch.__file__).parent
-        include_dirs = tuple(CSRC / path for path in self.include_paths())
-        library = SharedLibrary(
-            compiler=compiler.command,
-            sources=tuple(CSRC / path for path in self.sources()),
-            compile_flags=(*self.cxx_args(), "-fPIC", "-fvisibility=hidden", f"-DTORCH_TARGET_VERSION={_TARGET:#018x}"),
-            link_flags=("-Wl,-z,defs", "-ltorch_cpu", *self.extra_ldflags()),
-            compile_paths=(*(f"-I{folder}" for folder in include_dirs), f"-isystem{torch_root / 'include'}"),
-            link_paths=(f"-L{torch_root / 'lib'}",),
-            name=f"{self.NAME}.so",
-        )
-        facts = {"compiler_version": compiler.version, "target": host_isa(), "abi": f"torch {STABLE_ABI}"}
-        return Recipe(self.NAME, library, include_dirs, facts)
+        return getattr(torch.ops, self.name)
 
-    def _compiler(self) -> CxxCompiler:
-        cache = open_cache(environment.cache_dir())
-        return choose_cxx(environment.cxx(), environment.search_path(), cache.root)
+    def builder(self) -> Any:
+        """Return the extension to give to setuptools, to build the op ahead of time in a package of one's own.
+
+        Returns:
+            A ``CppExtension``, or for the other devices a ``CUDAExtension`` or ``SyclExtension``.
+        """
+        from torch.utils.cpp_extension import CppExtension
+
+        return CppExtension(**self.extension_arguments())
+
+    def extension_arguments(self) -> dict[str, Any]:
+        """Return the arguments that setuptools' extensions of all devices share."""
+        flags = self.strip_empty_entries(self.cxx_args())
+        if self.STABLE_ABI:  # for the others, torch's BuildExtension defines its own
+            flags += torch_libraries.macros(self.STABLE_ABI, self.module_name)
+        return {
+            "name": self.absolute_name(),
+            "sources": [str(path) for path in self.source_files()],
+            "include_dirs": [str(path) for path in self.include_dirs()],
+            "libraries": self.strip_empty_entries(self.libraries_args()),
+            "extra_compile_args": {"cxx": flags},
+            "extra_link_args": self.strip_empty_entries(self.extra_ldflags()),
+        }
+
+    @cached_property
+    def recipe(self) -> NativeRecipe:
+        """Everything that decides the binary for this machine."""
+        return self.recipe_for(NATIVE)
+
+    def recipe_for(self, target: str, *, any_compiler: bool = False) -> NativeRecipe:
+        """Return everything that decides the binary for a target.
+
+        Args:
+            target: a CPU, such as ``x86-64-v3``.
+            any_compiler: look for no compiler: the recipe then only names its result.
+        """
+        cxx = torch_libraries.UNKNOWN_COMPILER if any_compiler else self.cxx()
+        compilers = self.compilers(cxx)
+        if target != NATIVE:
+            compilers = {suffix: torch_libraries.retargeted(one, march(target)) for suffix, one in compilers.items()}
+        return NativeRecipe(
+            op=self.name,
+            sources=tuple(self.source_files()),
+            compilers=compilers,
+            linker=cxx.command,
+            link_flags=(
+                *self.link_libraries(),
+                *(f"-l{name}" for name in self.libraries_args()),
+                *self.extra_ldflags(),
+            ),
+            link_paths=self.link_paths(),
+            include_dirs=tuple(self.include_dirs()),
+            facts=torch_libraries.facts(self.STABLE_ABI, target),
+            output="op.so",
+            is_portable=target != NATIVE,
+            note=torch_libraries.note(cxx, open_cache(environment.cache_dir()).root),
+        )
+
+    def recipes(self, target: str) -> list[Recipe]:
+        """Return what there is to build ahead of time for a target; nothing where the op has no code for it.
+
+        Raises:
+            ToolchainError: when there is no tool to build it with.
+        """
+        return [] if is_cuda_target(target) else [self.recipe_for(target)]
+
+    def cxx(self) -> CxxCompiler:
+        """Return the C++ compiler.
+
+        Raises:
+            ToolchainError: when none is found.
+        """
+        memory = open_cache(environment.cache_dir()).root
+        return choose_cxx(environment.cxx(), environment.search_path(), memory, for_torch_headers=not self.STABLE_ABI)
+
+    def compilers(self, cxx: CxxCompiler) -> dict[str, Compiler]:
+        """Return the compiler for each kind of source."""
+        flags = (
+            *torch_libraries.with_standard(self.strip_empty_entries(self.cxx_args())),
+            "-fPIC",
+            *torch_libraries.macros(self.STABLE_ABI, self.module_name),
+        )
+        if self.STABLE_ABI:
+            flags = (*flags, "-fvisibility=hidden")
+        compiler = torch_libraries.cxx_compiler(cxx, flags, self.include_dirs(), self.STABLE_ABI)
+        return dict.fromkeys((".cpp", ".cc", ".cxx", ".c"), compiler)
+
+    def link_libraries(self) -> tuple[str, ...]:
+        """Return the flags for torch's libraries."""
+        return torch_libraries.link_flags(self.STABLE_ABI)
+
+    def link_paths(self) -> tuple[str, ...]:
+        """Return the flags that say where torch's libraries lie."""
+        return torch_libraries.link_paths()

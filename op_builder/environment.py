@@ -3,8 +3,10 @@
 ==========================  ============================================================================
 ANYACCEL_CACHE_DIR          where built ops are kept; the user's cache directory otherwise
 ANYACCEL_BUILD_JOBS         how many compiler processes run at once; from cores and memory otherwise
+CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
 PATH                        where compilers are looked for
+TORCH_CUDA_ARCH_LIST        the GPU architectures for nvcc, as torch reads it (``8.0;9.0+PTX``)
 ZIG_GLOBAL_CACHE_DIR        where ziglang keeps what it builds for itself; inside the cache otherwise
 ==========================  ============================================================================
 """
@@ -14,13 +16,32 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["build_jobs", "cache_dir", "compiler_environment", "cxx", "search_path"]
+__all__ = [
+    "PYTHON_FOR_COMMANDS",
+    "build_jobs",
+    "cache_dir",
+    "compiler_environment",
+    "cuda_arch_list",
+    "cuda_home",
+    "cxx",
+    "search_path",
+    "zig_cache",
+]
+
+PYTHON_FOR_COMMANDS = "ANYACCEL_PYTHON"
+"""Set for ninja only: the interpreter that starts its commands."""
 
 
 def cache_dir() -> Path | None:
     """Return the directory that ``ANYACCEL_CACHE_DIR`` names, or None."""
     value = os.environ.get("ANYACCEL_CACHE_DIR")
-    return Path(value).expanduser().absolute() if value else None
+    if not value:
+        return None
+    try:
+        return Path(value).expanduser().absolute()
+    except RuntimeError as error:
+        msg = f"reading ANYACCEL_CACHE_DIR failed: got {value!r} ({error}); expected a directory. Fix: correct it."
+        raise ValueError(msg) from None
 
 
 def build_jobs() -> int | None:
@@ -39,11 +60,35 @@ def cxx() -> str | None:
     return os.environ.get("CXX") or None
 
 
+def cuda_home() -> Path | None:
+    """Return the CUDA toolkit that ``CUDA_HOME`` or ``CUDA_PATH`` names, or None."""
+    value = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    return Path(value).expanduser().absolute() if value else None
+
+
+def cuda_arch_list() -> str | None:
+    """Return the value of ``TORCH_CUDA_ARCH_LIST``, or None."""
+    return os.environ.get("TORCH_CUDA_ARCH_LIST") or None
+
+
 def search_path() -> str:
     """Return ``PATH``."""
     return os.environ.get("PATH", os.defpath)
 
 
-def compiler_environment(cache: Path) -> dict[str, str]:
-    """Return the environment to run compilers in: this process's, with ziglang's own files in a cache that can be written."""
-    return {"ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"), **os.environ}
+def compiler_environment(cache: Path, temporary: Path | None = None) -> dict[str, str]:
+    """Return the environment to run compilers in: this process's, with their own files where they can be written.
+
+    Args:
+        cache: ziglang keeps what it builds for itself in here, unless the user says where.
+        temporary: where their temporary files go, which a killed compiler leaves behind.
+    """
+    given = dict(os.environ)
+    if temporary is not None:
+        given["TMPDIR"] = str(temporary)
+    return {"ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"), **given}
+
+
+def zig_cache(cache: Path) -> Path:
+    """Return where ziglang keeps what it builds for itself."""
+    return Path(compiler_environment(cache)["ZIG_GLOBAL_CACHE_DIR"])

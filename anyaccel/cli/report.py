@@ -15,7 +15,7 @@ from .report_data import gather
 if TYPE_CHECKING:
     from .report_data import Report
 
-__all__ = ["EPILOG", "command", "show"]
+__all__ = ["EPILOG", "command", "show", "verdict"]
 
 EPILOG = "Example: [bold]anyaccel report --json | python -m json.tool[/]"
 
@@ -49,15 +49,20 @@ def show(report: Report, console: Console) -> None:
     backends = [name for name, is_here in report.communication_backends.items() if is_here]
     machine.add_row("torch.distributed", " ".join(backends) or "no backend")
     console.print(machine)
-    toolchains = _table("C++ compilers", "compiler", "", "detail")
-    for toolchain in report.toolchains:
-        toolchains.add_row(toolchain.name, _verdict(toolchain.accepted), escape(toolchain.detail))
+    toolchains = _table("Toolchains (anyaccel doctor tells how to mend them)", "toolchain", "tool", "", "detail")
+    for tool in report.toolchains:
+        toolchains.add_row(tool.toolchain, escape(tool.name), verdict(tool.accepted), escape(tool.detail))
     console.print(toolchains)
     ops = _table(f"Ops (cache: {escape(report.cache_dir)})", "op", "builder", "state", "why")
     for op in report.ops:
         colour = {"built": "green", "buildable": "cyan"}.get(op.state, "red")
         ops.add_row(op.name, op.builder, f"[{colour}]{op.state}[/]", escape(op.detail))
     console.print(ops)
+    kernels = _table("Kernels", "loader", "implementation", "", "why")
+    for kernel in report.kernels:
+        mark = "[green]chosen[/]" if kernel.chosen else ""
+        kernels.add_row(kernel.loader, kernel.name, mark, escape(kernel.reason))
+    console.print(kernels)
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -66,5 +71,6 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _verdict(accepted: bool) -> str:
+def verdict(accepted: bool) -> str:
+    """Return how a table says that a tool was accepted or rejected."""
     return "[green]accepted[/]" if accepted else "[yellow]rejected[/]"

@@ -6,7 +6,7 @@ import platform
 import sys
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..accelerator import environment as accelerator_environment
 from ..accelerator import host
@@ -14,13 +14,18 @@ from ..accelerator.real_accelerator import candidates, get_accelerator
 from ..op_builder import BUILDERS, builder_class
 from ..op_builder import environment as op_environment
 from ..op_builder.engine.cache import open_cache
-from ..op_builder.engine.toolchains import probe_cxx
+from ..op_builder.engine.toolchains.survey import survey
+from ..op_builder.engine.trace import Trace
+from ..op_builder.kernel_loader import LOADERS
+
+if TYPE_CHECKING:
+    from ..op_builder.kernel_loader import KernelLoader
 
 _X86_FLAGS = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "amx_bf16")
 _ARM_FLAGS = ("asimd", "sve", "sve2", "bf16")
 _ISA_FLAGS = _X86_FLAGS + _ARM_FLAGS
 
-__all__ = ["Device", "Op", "Report", "Toolchain", "gather"]
+__all__ = ["Device", "Kernel", "Op", "Report", "Toolchain", "gather"]
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,13 @@ class Device:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler that was looked for."""
+    """A tool that was looked for: which toolchain's, and where it was rejected, what mends it."""
 
+    toolchain: str
     name: str
     accepted: bool
     detail: str
+    fix: str
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,16 @@ class Op:
     builder: str
     state: str
     detail: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An implementation that a kernel loader may choose: whether it would, and why."""
+
+    loader: str
+    name: str
+    chosen: bool
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -64,6 +81,7 @@ class Report:
     toolchains: list[Toolchain]
     cache_dir: str
     ops: list[Op]
+    kernels: list[Kernel]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -74,10 +92,9 @@ def gather() -> Report:
     """Look at this machine; nothing is built and no device context is created."""
     accelerator = get_accelerator()
     cache = open_cache(op_environment.cache_dir())
-    probes = probe_cxx(op_environment.cxx(), op_environment.search_path(), cache.root)
     toolchains = [
-        Toolchain(probe.name, probe.compiler is not None, probe.rejection or probe.compiler.version)  # type: ignore[union-attr]
-        for probe in probes
+        Toolchain(probe.toolchain, probe.name, probe.tool is not None, probe.detail, probe.fix)
+        for probe in survey(cache.root)
     ]
     return Report(
         versions=_versions(),
@@ -88,6 +105,7 @@ def gather() -> Report:
         toolchains=toolchains,
         cache_dir=str(cache.root),
         ops=[_op(name, accelerator.device_name()) for name in BUILDERS],
+        kernels=[kernel for loader in LOADERS for kernel in _kernels(loader)],
     )
 
 
@@ -175,5 +193,14 @@ def _op(class_name: str, device: str) -> Op:
     builder = found()
     reason = builder.incompatibility()
     if reason:
-        return Op(builder.NAME, class_name, "not buildable", reason)
-    return Op(builder.NAME, class_name, "built" if builder.is_built() else "buildable", "")
+        return Op(builder.name, class_name, "not buildable", reason)
+    return Op(builder.name, class_name, "built" if builder.is_built() else "buildable", "")
+
+
+def _kernels(loader: type[KernelLoader]) -> list[Kernel]:
+    name = loader.__name__.removesuffix("Loader")
+    trace = Trace(loader.__name__)
+    usable = loader().usable(trace)
+    found = [Kernel(name, one.name, one is usable[0], f"priority {one.priority}") for one in usable]
+    found += [Kernel(name, decision.candidate, False, decision.reason) for decision in trace.decisions]
+    return found or [Kernel(name, "", False, "no implementation yet")]

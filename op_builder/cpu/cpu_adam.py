@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ..builder import CPUOpBuilder
+from ..built_in import BuiltInOp
+from .builder import CPUOpBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["CPUAdam", "CPUAdamBuilder"]
 
 
-class CPUAdamBuilder(CPUOpBuilder):
+class CPUAdamBuilder(BuiltInOp, CPUOpBuilder):
     """Builds ``csrc/adam`` for this CPU."""
 
     NAME = "cpu_adam"

@@ -6,70 +6,128 @@ ever visible, a reader never waits for a writer, and a builder that is killed le
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import re
+import shlex
 import shutil
-import struct
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..environment import compiler_environment
 from .cache import replace_full_cache
-from .errors import BuildError, OpError
-from .fingerprint import fingerprint
+from .errors import BuildError
 from .lock import build_lock
-from .ninja_file import default_jobs, run_ninja, write_ninja
+from .ninja_file import default_jobs
+from .progress import Reporter
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from .cache import Cache, Entry
-    from .ninja_file import SharedLibrary
 
-__all__ = ["Recipe", "ensure_built", "find_built"]
+__all__ = ["COMMAND", "Recipe", "Workplace", "ensure_built", "find_built"]
 
 _logger = logging.getLogger(__name__)
 _SHOWN_ERRORS = 5
-_NAMES_AN_ERROR = re.compile(r"\berror\b|undefined (reference|symbol)|cannot find|not found", re.IGNORECASE)
+_NAMES_AN_ERROR = re.compile(r"\berror\b|\bfatal\b|undefined (reference|symbol)|cannot find|not found", re.IGNORECASE)
+COMMAND = "command: "
+"""Begins the line, before what a command prints, that names the command as JSON."""
+_NO_SPACE = "No space left on device"
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(Protocol):
     """Everything that decides what is built.
 
     Attributes:
         op: the op's name.
-        library: the sources, the compiler and its flags.
-        include_dirs: this project's own include directories, whose headers count in the fingerprint.
-        facts: further facts for the fingerprint: the toolchain's version, the target, the ABI.
+        output: the name of the file that is built.
+        note: what makes a build slow, where that is known.
     """
 
-    op: str
-    library: SharedLibrary
-    include_dirs: tuple[Path, ...]
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def all_facts(self) -> dict[str, Any]:
-        """Return what the fingerprint is made of besides the files' contents."""
-        library = self.library
-        return {
-            **self.facts,
-            "op": self.op,
-            "compiler": list(library.compiler),
-            "compile_flags": list(library.compile_flags),
-            "link_flags": list(library.link_flags),
-            "name": library.name,
-        }
+    @property
+    def op(self) -> str: ...
+    @property
+    def output(self) -> str: ...
+    @property
+    def note(self) -> str: ...
 
     def fingerprint(self) -> str:
         """Return the name of the result."""
-        return fingerprint(self.library.sources, self.include_dirs, self.all_facts())
+
+    def key(self) -> str:
+        """Return the name that the result has whichever compiler builds it."""
+
+    def described(self) -> dict[str, Any]:
+        """Return what the metadata of a build keep."""
+
+    def produce(self, workplace: Workplace) -> None:
+        """Build ``output`` in a workplace."""
+
+    def unseen_headers(self, folder: Path) -> dict[str, str]:
+        """Return the digest of every file that decided the result and that the fingerprint does not cover."""
+
+    def verify(self, built: Path) -> None:
+        """Raise OpError when what was built is not whole."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where and with what a recipe is followed.
+
+    Attributes:
+        folder: an empty folder, to build in.
+        log: the file that keeps what the compiler printed when it fails.
+        jobs: how many compilers run at once.
+        environment: the environment to run them in.
+        tick: called from time to time with the seconds since the start.
+    """
+
+    folder: Path
+    log: Path
+    jobs: int
+    environment: dict[str, str]
+    tick: Callable[[float], None]
+
+    def failure(self, op: str, output: str) -> Exception:
+        """Return the error to raise for what a compiler printed, and keep it all in the log."""
+        if _NO_SPACE in output:
+            return OSError(28, _NO_SPACE, str(self.folder))
+        self.log.write_text(output)
+        said: list[str] = []
+        command = failed = ""
+        for line in output.splitlines():
+            if line.startswith(COMMAND):
+                command = shlex.join(json.loads(line.removeprefix(COMMAND)))
+            elif line.startswith("FAILED:"):
+                said, command = [], ""  # ninja names the failed command's output before what that printed
+            elif not line.startswith(("ninja:", 'exec "$')):
+                said.append(line.strip())
+                failed = failed or command
+        errors = [line for line in said if _NAMES_AN_ERROR.search(line)] or said[-_SHOWN_ERRORS:]
+        return BuildError(op, failed or command or "ninja", errors[:_SHOWN_ERRORS], self.log)
 
 
 def find_built(recipe: Recipe, cache: Cache) -> Entry | None:
     """Return the finished build of a recipe, or None; starts no process."""
-    return cache.find(recipe.op, recipe.fingerprint())
+    entry = cache.find(recipe.op, recipe.fingerprint())
+    if entry is None:
+        return None
+    for header, digest in entry.facts.get("headers", {}).items():
+        if not _is(Path(header), digest):
+            _logger.info("the cached op '%s' was built with another %s and is built again", recipe.op, header)
+            return None
+    return entry
+
+
+def _is(file: Path, digest: str) -> bool:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest() == digest
+    except OSError:
+        return False
 
 
 def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None) -> Entry:
@@ -82,70 +140,44 @@ def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None) -> Entry
 
     Raises:
         BuildError: when the compiler or linker fails. The next call tries again.
+        CacheError: when no disk takes the build.
     """
-    name = recipe.fingerprint()
-    entry = cache.find(recipe.op, name)
+    entry = find_built(recipe, cache)
     if entry is not None:
         return entry
     try:
-        return _build_locked(recipe, name, cache, jobs)
+        return _build_locked(recipe, cache, jobs)
     except OSError as error:
-        return _build_locked(recipe, name, replace_full_cache(cache, error), jobs)
+        fresh = replace_full_cache(cache, error)
+    try:
+        return _build_locked(recipe, fresh, jobs)
+    except OSError as error:
+        raise fresh.refusal(error) from error
 
 
-def _build_locked(recipe: Recipe, name: str, cache: Cache, jobs: int | None) -> Entry:
-    with build_lock(cache.lock_file(recipe.op, name), recipe.op):
-        return cache.find(recipe.op, name) or _build(recipe, name, cache, jobs)
+def _build_locked(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
+    with build_lock(cache.lock_file(recipe.op, recipe.fingerprint()), recipe.op):
+        return find_built(recipe, cache) or _build(recipe, cache, jobs)
 
 
-def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None) -> Entry:
-    _logger.info("building the op '%s' (%s)", recipe.op, recipe.facts.get("target", "any target"))
+def _build(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
+    name = recipe.fingerprint()
+    target = recipe.described().get("target", "any target")
+    note = f"; {recipe.note}" if recipe.note else ""
+    _logger.info("building the op '%s' (%s)%s", recipe.op, target, note)
     started = time.perf_counter()
     staging = cache.staging(recipe.op, name)
+    tick = Reporter(recipe.op, "building", recipe.note).tick
+    tick(0.0)
+    environment = compiler_environment(cache.root, staging)
+    workplace = Workplace(staging, cache.log_file(recipe.op, name), jobs or default_jobs(), environment, tick)
     try:
-        write_ninja(recipe.library, staging)
-        finished = run_ninja(staging, jobs or default_jobs(), compiler_environment(cache.root))
-        built = staging / recipe.library.name
-        if finished.returncode != 0 or not built.is_file():
-            raise _failure(recipe, finished.stdout, cache.log_file(recipe.op, name))
-        _verify(recipe, built)
-        entry = cache.publish(recipe.op, name, built, recipe.all_facts())
+        recipe.produce(workplace)
+        built = staging / recipe.output
+        recipe.verify(built)
+        facts = {**recipe.described(), "headers": recipe.unseen_headers(staging)}
+        entry = cache.publish(recipe.op, name, built, facts)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     _logger.info("built the op '%s' in %.1f s", recipe.op, time.perf_counter() - started)
     return entry
-
-
-def _failure(recipe: Recipe, output: str, log: Path) -> Exception:
-    if "No space left on device" in output:
-        return OSError(28, "No space left on device", str(log.parent))
-    log.write_text(output)
-    lines = output.splitlines()
-    errors = [line.strip() for line in lines if _NAMES_AN_ERROR.search(line) and not line.startswith("ninja:")]
-    failed = next((index for index, line in enumerate(lines) if line.startswith("FAILED:")), None)
-    command = lines[failed + 1].strip() if failed is not None and failed + 1 < len(lines) else "ninja"
-    shown = [line for line in errors if line != command][:_SHOWN_ERRORS] or lines[-_SHOWN_ERRORS:]
-    return BuildError(recipe.op, command, shown, log)
-
-
-def _verify(recipe: Recipe, built: Path) -> None:
-    """Refuse a file that is no whole shared library, such as one that a full disk cut short: loading it would be fatal."""
-    content = built.read_bytes()
-    problem = ""
-    if content[:4] not in (b"\x7fELF", b"\xcf\xfa\xed\xfe"):
-        problem = f"a file that begins with {content[:4]!r}"
-    elif content[:5] == b"\x7fELF\x02" and len(content) < _elf_bytes(content):
-        problem = f"{len(content)} of {_elf_bytes(content)} bytes"
-    if problem:
-        command = " ".join(recipe.library.compiler)
-        msg = f"verifying the op '{recipe.op}' failed: got {problem} from {command}; expected a shared library. Fix: check it."
-        raise OpError(msg)
-
-
-def _elf_bytes(content: bytes) -> int:
-    """Return how long a 64-bit ELF file must be: its section headers come last."""
-    if len(content) < 64:
-        return 64
-    (offset,) = struct.unpack_from("<Q", content, 0x28)
-    size, count = struct.unpack_from("<HH", content, 0x3A)
-    return int(offset + size * count)

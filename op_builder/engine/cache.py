@@ -24,11 +24,13 @@ import platformdirs
 
 from .errors import CacheError
 
-__all__ = ["Cache", "Entry", "open_cache", "replace_full_cache"]
+__all__ = ["UNREADABLE", "Cache", "Entry", "open_cache", "read_entry", "replace_full_cache", "write_entry"]
 
 _logger = logging.getLogger(__name__)
 _METADATA = "metadata.json"
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError)
+_FIX = "set ANYACCEL_CACHE_DIR"
+UNREADABLE = (OSError, ValueError, KeyError, TypeError)
+"""What reading a damaged entry raises."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ class Cache:
         if writable:
             _check_writable(root)
 
+    @staticmethod
+    def default_root() -> Path:
+        """Return the user's own cache directory."""
+        return Path(platformdirs.user_cache_dir("anyaccel"))
+
     def folder(self, op: str, fingerprint: str) -> Path:
         """Return the folder of an entry, which may not exist."""
         return self.root / f"{op}-{fingerprint}"
@@ -94,12 +101,12 @@ class Cache:
     def staging(self, op: str, fingerprint: str) -> Path:
         """Make and return an empty folder beside the entries, to build in while the entry's lock is held.
 
-        What an earlier builder left there when it was killed is removed.
+        What an earlier builder left there when it was killed is removed, though not waited for: its compilers may still run.
         """
-        folder = self.root / f"staging-{op}-{fingerprint}"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700)
-        return folder
+        prefix = f"staging-{op}-{fingerprint}-"
+        for abandoned in self.root.glob(f"{prefix}*"):
+            shutil.rmtree(abandoned, ignore_errors=True)
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=self.root))
 
     def find(self, op: str, fingerprint: str) -> Entry | None:
         """Return a finished entry whose binary is what was published; None when there is none.
@@ -107,10 +114,10 @@ class Cache:
         A binary that differs from its metadata is reported and counts as absent.
         """
         try:
-            entry = _read(self.folder(op, fingerprint) / _METADATA)
+            entry = read_entry(self.folder(op, fingerprint))
         except FileNotFoundError:
             return None if self._behind is None else self._behind.find(op, fingerprint)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             _logger.warning("the cached op '%s' is unreadable and is built again: %s", op, error)
             return None
         if entry.is_intact():
@@ -118,13 +125,18 @@ class Cache:
         _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, entry.binary)
         return None
 
+    def find_key(self, op: str, key: str) -> Entry | None:
+        """Return a finished entry of an op that is what ``key`` names, whichever compiler built it; None when there is none."""
+        named = (entry for entry in self.entries() if entry.op == op and entry.facts.get("key") == key)
+        return next((entry for entry in named if entry.is_intact()), None)
+
     def entries(self) -> list[Entry]:
         """Return every finished entry, damaged ones included, by name."""
         found = []
         for metadata in sorted(self.root.glob(f"*/{_METADATA}")):
             try:
-                found.append(_read(metadata))
-            except _UNREADABLE as error:
+                found.append(read_entry(metadata.parent))
+            except UNREADABLE as error:
                 _logger.warning("%s is unreadable: %s", metadata, error)
         return found
 
@@ -136,22 +148,39 @@ class Cache:
         for suffix in (".lock", ".holder", ".log"):
             folder.with_name(folder.name + suffix).unlink(missing_ok=True)
 
+    def refusal(self, error: OSError) -> CacheError:
+        """Return the error to raise when this cache cannot take a build either."""
+        msg = f"writing the build failed: got {error}; expected room in {self.root}. Fix: {_FIX} to a disk with room."
+        return CacheError(msg)
+
     def publish(self, op: str, fingerprint: str, built: Path, facts: dict[str, Any]) -> Entry:
         """Move a built binary into its entry, the metadata last, and return the entry."""
         folder = self.folder(op, fingerprint)
+        if folder.is_file() or folder.is_symlink():
+            folder.unlink()
         folder.mkdir(mode=0o700, exist_ok=True)
-        entry = Entry(op, folder / built.name, _sha256(built), facts)
-        metadata = built.with_name(_METADATA)
-        metadata.write_text(json.dumps({**asdict(entry), "binary": built.name}, indent=1, sort_keys=True))
-        (folder / _METADATA).unlink(missing_ok=True)
-        os.replace(built, entry.binary)
-        os.replace(metadata, folder / _METADATA)
-        return entry
+        return write_entry(folder, op, built, facts)
 
 
-def _read(metadata: Path) -> Entry:
-    content = json.loads(metadata.read_text())
-    return Entry(content["op"], metadata.parent / content["binary"], content["sha256"], content["facts"])
+def read_entry(folder: Path) -> Entry:
+    """Return the entry in a folder.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: (``UNREADABLE``) when it has none that can be read.
+    """
+    content = json.loads((folder / _METADATA).read_text())
+    return Entry(content["op"], folder / content["binary"], content["sha256"], content["facts"])
+
+
+def write_entry(folder: Path, op: str, built: Path, facts: dict[str, Any]) -> Entry:
+    """Move a built binary into a folder, its metadata last, and return the entry."""
+    entry = Entry(op, folder / built.name, _sha256(built), facts)
+    metadata = built.with_name(_METADATA)
+    metadata.write_text(json.dumps({**asdict(entry), "binary": built.name}, indent=1, sort_keys=True))
+    (folder / _METADATA).unlink(missing_ok=True)
+    os.replace(built, entry.binary)
+    os.replace(metadata, folder / _METADATA)
+    return entry
 
 
 _opened: dict[Path, Cache] = {}
@@ -167,7 +196,7 @@ def open_cache(directory: Path | None = None) -> Cache:
     Raises:
         CacheError: when the directory belongs to someone else, or others may write to it.
     """
-    wanted = directory or Path(platformdirs.user_cache_dir("anyaccel"))
+    wanted = directory or Cache.default_root()
     with _opening:
         if wanted not in _opened:
             try:
@@ -189,10 +218,14 @@ def replace_full_cache(cache: Cache, error: OSError) -> Cache:
 
 
 def _temporary_cache(reason: str, behind: Cache | None) -> Cache:
-    folder = Path(tempfile.mkdtemp(prefix="anyaccel-"))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="anyaccel-"))
+    except OSError as error:
+        msg = f"making a temporary cache failed: got {error}; expected a place to write, as {reason}. Fix: {_FIX}."
+        raise CacheError(msg) from error
     owner = os.getpid()
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
-    _logger.warning("%s; building in %s for this process only. Fix: set ANYACCEL_CACHE_DIR.", reason, folder)
+    _logger.warning("%s; building in %s for this process only. Fix: %s.", reason, folder, _FIX)
     return Cache(folder, behind=behind)
 
 

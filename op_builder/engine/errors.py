@@ -4,6 +4,7 @@ OpError (RuntimeError)
 ├── ToolchainError      no usable compiler, or none for these sources
 ├── BuildError          the compiler or linker failed; carries the command, the first errors and the log's path
 ├── CacheError          the cache directory is unsafe to load code from
+├── NoKernelError       no implementation of a kernel serves here
 └── OpLoadError         a finished binary cannot be loaded
 """
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["BuildError", "CacheError", "OpError", "OpLoadError", "ToolchainError"]
+__all__ = ["BuildError", "CacheError", "NoKernelError", "OpError", "OpLoadError", "ToolchainError"]
 
 
 class OpError(AnyaccelError, RuntimeError):
@@ -30,6 +31,10 @@ class ToolchainError(OpError):
 
 class CacheError(OpError):
     """The cache directory cannot be trusted."""
+
+
+class NoKernelError(OpError):
+    """No implementation of a kernel serves here."""
 
 
 class OpLoadError(OpError):

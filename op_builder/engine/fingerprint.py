@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import re
 from functools import cache
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["fingerprint", "host_isa", "included_files"]
+__all__ = ["cpu_flags", "fingerprint", "host_isa", "included_files"]
 
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
 
 def fingerprint(sources: Sequence[Path], include_dirs: Sequence[Path], facts: dict[str, Any]) -> str:
@@ -41,10 +42,11 @@ def fingerprint(sources: Sequence[Path], include_dirs: Sequence[Path], facts: di
 
 
 def included_files(sources: Iterable[Path], include_dirs: Sequence[Path]) -> list[Path]:
-    """Return the sources and every header that they include with quotes, directly or not, in a stable order.
+    """Return the sources and every header that they include, directly or not, in a stable order.
 
-    Headers that are not found beside the includer or in ``include_dirs`` belong to the system or to torch, and are covered
-    by the toolchain's and the ABI's versions.
+    Headers that are not found in ``include_dirs`` or, where named in quotes, beside the includer, belong to the system or to
+    torch, and are covered by the toolchain's and the ABI's versions. A header whose name is a macro is not found here; the
+    compiler's own list of what it read is checked besides.
     """
     pending = list(sources)
     seen: dict[Path, None] = {}
@@ -53,20 +55,26 @@ def included_files(sources: Iterable[Path], include_dirs: Sequence[Path]) -> lis
         if file in seen:
             continue
         seen[file] = None
-        for name in _INCLUDE.findall(file.read_bytes()):
-            candidates = (folder / name.decode() for folder in (file.parent, *include_dirs))
+        for quoted, bracketed in _INCLUDE.findall(file.read_bytes()):
+            folders = (file.parent, *include_dirs) if quoted else include_dirs
+            candidates = (folder / os.fsdecode(quoted or bracketed) for folder in folders)
             pending += [found for found in candidates if found.is_file()][:1]
     return list(seen)
 
 
 @cache
-def host_isa() -> str:
-    """Return the instruction set of this machine's CPU: its architecture, and a digest of its feature flags."""
-    flags = ""
+def cpu_flags() -> frozenset[str]:
+    """Return what this machine's CPU can do, in the kernel's words, such as ``avx2``; empty where that is not known."""
     try:
         with Path("/proc/cpuinfo").open() as lines:
-            flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+            line = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     except OSError:
-        flags = platform.processor()
-    features = " ".join(sorted(flags.partition(":")[2].split())) or flags
+        line = ""
+    return frozenset(line.partition(":")[2].split())
+
+
+@cache
+def host_isa() -> str:
+    """Return the instruction set of this machine's CPU: its architecture, and a digest of its feature flags."""
+    features = " ".join(sorted(cpu_flags())) or platform.processor()
     return f"{platform.machine()}-{hashlib.sha256(features.encode()).hexdigest()[:12]}"

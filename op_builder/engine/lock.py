@@ -6,9 +6,12 @@ import contextlib
 import logging
 import os
 import platform
+import time
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
+
+from .progress import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,16 +33,28 @@ def build_lock(file: Path, op: str) -> Iterator[None]:
     """
     holder = file.with_suffix(".holder")
     lock = FileLock(file, mode=0o600)
-    try:
-        lock.acquire(timeout=_SAY_AFTER_SECONDS)
-    except Timeout:
-        _logger.warning("waiting for %s, which is building the op '%s'", _read(holder), op)
-        lock.acquire()
+    _acquire(lock, holder, op)
     try:
         holder.write_text(f"process {os.getpid()} on {platform.node()}")
         yield
     finally:
         lock.release()
+
+
+def _acquire(lock: FileLock, holder: Path, op: str) -> None:
+    reporter: Reporter | None = None
+    began = time.monotonic()
+    while True:
+        try:
+            lock.acquire(timeout=_SAY_AFTER_SECONDS, poll_interval=0.02)
+        except Timeout:
+            whom = _read(holder)
+            if reporter is None:
+                _logger.warning("waiting for %s, which is building the op '%s'", whom, op)
+                reporter = Reporter(op, "waiting for", f"{whom} is building it")
+            reporter.tick(time.monotonic() - began)
+        else:
+            return
 
 
 def _read(holder: Path) -> str:

@@ -1,9 +1,15 @@
-"""Writes a build.ninja for one shared library, and runs it."""
+"""Writes a build.ninja for the commands of one library, and runs it.
+
+ninja schedules; it never sees a name that a user chose. Outputs are numbered, and a command is a number in
+``commands.json``, which ``run_command.py`` starts without a shell.
+"""
 
 from __future__ import annotations
 
-import shlex
+import json
 import subprocess
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,83 +17,84 @@ from typing import TYPE_CHECKING
 import ninja
 import psutil
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from ..environment import PYTHON_FOR_COMMANDS
 
-__all__ = ["SharedLibrary", "default_jobs", "run_ninja", "write_ninja"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Command", "default_jobs", "run_ninja", "write_ninja"]
 
 _BYTES_PER_JOB = 2 << 30  # what a compiler process may take on a file with torch's headers
+_TICK_SECONDS = 0.5
+_RUNNER = Path(__file__).with_name("run_command.py")
 
 
 @dataclass(frozen=True)
-class SharedLibrary:
-    """What to compile and link.
+class Command:
+    """One command of a build.
 
     Attributes:
-        compiler: the C++ compiler's command.
-        sources: the source files.
-        compile_flags: the flags for each source.
-        link_flags: the flags for linking.
-        compile_paths: flags that only say where headers lie; their content counts, not their place.
-        link_paths: flags that only say where libraries lie.
-        name: the library's file name.
+        words: the program's path and its arguments; files are relative to the folder that is built in, or absolute.
+        output: the file that it makes there; letters, digits, dots, underscores and hyphens only.
+        needs: outputs of earlier commands that it reads.
     """
 
-    compiler: tuple[str, ...]
-    sources: tuple[Path, ...]
-    compile_flags: tuple[str, ...]
-    link_flags: tuple[str, ...]
-    compile_paths: tuple[str, ...]
-    link_paths: tuple[str, ...]
-    name: str
+    words: tuple[str, ...]
+    output: str
+    needs: tuple[str, ...] = ()
 
 
-def write_ninja(library: SharedLibrary, folder: Path) -> Path:
-    """Write ``build.ninja`` for a library into a folder, and return the file."""
-    objects = [f"{index}-{source.stem}.o" for index, source in enumerate(library.sources)]
-    compiler = _words(library.compiler)
+def write_ninja(commands: Sequence[Command], folder: Path) -> Path:
+    """Write ``build.ninja`` and what it needs into a folder, and return the file."""
+    (folder / "commands.json").write_text(json.dumps([list(command.words) for command in commands]))
+    (folder / _RUNNER.name).write_bytes(_RUNNER.read_bytes())
     lines = [
         "ninja_required_version = 1.5",
-        "rule compile",
-        f"  command = {compiler} {_words(library.compile_flags + library.compile_paths)} -MMD -MF $out.d -c $source -o $out",
-        "  depfile = $out.d",
-        "  deps = gcc",
-        "rule link",
-        f"  command = {compiler} -shared $in {_words(library.link_paths + library.link_flags)} -o $out",
+        "rule run",
+        f'  command = exec "$${PYTHON_FOR_COMMANDS}" -I -S {_RUNNER.name} $number',
     ]
-    for source, built in zip(library.sources, objects, strict=True):
-        lines += [f"build {built}: compile {_path(source)}", f"  source = {_words([str(source)])}"]
-    lines += [f"build {_path(Path(library.name))}: link {' '.join(objects)}", ""]
+    for number, command in enumerate(commands):
+        lines += [f"build {command.output}: run {' '.join(command.needs)}".rstrip(), f"  number = {number}"]
     file = folder / "build.ninja"
-    file.write_text("\n".join(lines))
+    file.write_text("\n".join([*lines, ""]))
     return file
 
 
-def run_ninja(folder: Path, jobs: int, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run the build in a folder; the result holds everything the compiler printed."""
-    program = Path(ninja.BIN_DIR) / "ninja"
-    return subprocess.run(  # noqa: S603
-        [str(program), "-C", str(folder), "-j", str(jobs), "--quiet"],
+def run_ninja(
+    folder: Path, jobs: int, environment: dict[str, str], tick: Callable[[float], None]
+) -> subprocess.CompletedProcess[str]:
+    """Run the build in a folder; the result holds everything the commands printed.
+
+    Args:
+        folder: where ``build.ninja`` is.
+        jobs: how many commands run at once.
+        environment: the commands' environment.
+        tick: called about twice a second with the seconds since the start.
+    """
+    program = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(folder), "-j", str(jobs), "--quiet"]
+    started = time.monotonic()
+    with subprocess.Popen(  # noqa: S603
+        program,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=environment,
-        check=False,
-    )
+        env={**environment, PYTHON_FOR_COMMANDS: sys.executable},
+    ) as process:
+        try:
+            while True:
+                try:
+                    output, _ = process.communicate(timeout=_TICK_SECONDS)
+                    return subprocess.CompletedProcess(program, process.returncode, output)
+                except subprocess.TimeoutExpired:
+                    tick(time.monotonic() - started)
+        except BaseException:
+            process.terminate()  # ninja ends its commands too
+            raise
 
 
 def default_jobs() -> int:
     """Return how many compilers to run at once: one a core, fewer where memory is short."""
     cores = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count() or 1
     return max(1, min(cores, psutil.virtual_memory().available // _BYTES_PER_JOB))
-
-
-def _words(words: Sequence[str]) -> str:
-    """Quote words for the shell that ninja starts, then for ninja."""
-    return shlex.join(words).replace("$", "$$").replace("\n", "$\n")
-
-
-def _path(path: Path) -> str:
-    """Escape a path for a build line."""
-    return str(path).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")

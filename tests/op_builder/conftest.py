@@ -42,6 +42,7 @@ def make_builder(tmp_path: Path) -> Callable[..., CPUOpBuilder]:
         class AnswerBuilder(CPUOpBuilder):
             NAME = "answer"
             SOURCES = (str(place / "answer.cpp"),)
+            STABLE_ABI = True
 
             def include_paths(self) -> list[str]:
                 return [str(place)]

@@ -10,7 +10,7 @@ import platformdirs
 import pytest
 
 from anyaccel.op_builder import ToolchainError
-from anyaccel.op_builder.engine.toolchains import choose_cxx, probe_cxx
+from anyaccel.op_builder.engine.toolchains.cxx import choose_cxx, probe_cxx
 
 if TYPE_CHECKING:
     import subprocess
@@ -21,10 +21,13 @@ ZIG_CACHE = Path(os.environ.get("ANYACCEL_CACHE_DIR") or platformdirs.user_cache
 """Kept from run to run: what ziglang builds for itself the first time takes about a minute."""
 
 
-def _compiler(folder: Path, name: str, body: str) -> Path:
+BUILDS = 'for last; do :; done; case "$*" in *-shared*) : > "$last"; exit;; esac'
+
+
+def _compiler(folder: Path, name: str, body: str, builds: str = BUILDS) -> Path:
     folder.mkdir(exist_ok=True)
     file = folder / name
-    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.write_text(f"#!/bin/sh\n{builds}\n{body}\n")
     file.chmod(0o755)
     return file
 
@@ -33,8 +36,8 @@ def test_the_first_that_runs_is_chosen_and_each_rejection_has_a_reason(tmp_path:
     _compiler(tmp_path / "bin", "c++", "echo broken >&2; exit 3")
     _compiler(tmp_path / "bin", "clang++", "echo fake clang 99")
     probes = {probe.name: probe for probe in probe_cxx(None, str(tmp_path / "bin"), tmp_path)}
-    assert "exit status 3: broken" in probes["c++"].rejection
-    assert probes["g++"].rejection == "not found"
+    assert "exit status 3: broken" in probes["c++"].detail
+    assert probes["g++"].detail == "not found"
     chosen = choose_cxx(None, str(tmp_path / "bin"), tmp_path)
     assert chosen.version == "fake clang 99"
 
@@ -42,8 +45,34 @@ def test_the_first_that_runs_is_chosen_and_each_rejection_has_a_reason(tmp_path:
 def test_a_compiler_that_says_nothing_is_rejected(tmp_path: Path) -> None:
     _compiler(tmp_path / "bin", "c++", "exit 0")
     (probe,) = probe_cxx(str(tmp_path / "bin" / "c++"), "", tmp_path)
-    assert probe.compiler is None
-    assert "says no version" in probe.rejection
+    assert probe.tool is None
+    assert "says no version" in probe.detail
+
+
+@pytest.mark.parametrize(
+    ("builds", "reason"),
+    [
+        (
+            'case "$*" in *-shared*) echo "fatal error: cstddef: No such file" >&2; exit 1;; esac',
+            "error: cstddef: No such",
+        ),
+        ('case "$*" in *-shared*) exit 0;; esac', "it builds nothing"),
+        ('case "$*" in *-shared*) kill -9 $$;; esac', "exit status -9"),
+    ],
+    ids=["no headers", "no output", "killed"],
+)
+def test_a_compiler_that_has_a_version_and_builds_nothing_is_rejected(tmp_path: Path, builds: str, reason: str) -> None:
+    _compiler(tmp_path / "bin", "c++", "echo half a compiler 1.0", builds)
+    _compiler(tmp_path / "bin", "clang++", "echo fake clang 99")
+    probes = {probe.name: probe for probe in probe_cxx(None, str(tmp_path / "bin"), tmp_path)}
+    assert reason in probes["c++"].detail
+    assert probes["c++"].fix == "pip install 'anyaccel[cxx]'"
+    assert choose_cxx(None, str(tmp_path / "bin"), tmp_path).version == "fake clang 99"
+
+
+def test_torchs_headers_are_not_given_to_ziglang(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match=r"ziglang: torch's C\+\+ API needs.*Fix: apt-get install g\+\+"):
+        choose_cxx(None, str(tmp_path), tmp_path, for_torch_headers=True)
 
 
 def test_a_compiler_is_asked_once_and_again_when_it_is_replaced(tmp_path: Path) -> None:
@@ -70,7 +99,7 @@ def test_cxx_may_be_a_path_with_spaces_or_a_command_with_arguments(tmp_path: Pat
 
 
 def test_both_programs_of_a_wrapped_compiler_are_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrapper = _compiler(tmp_path / "bin", "ccache", 'exec "$@"')
+    wrapper = _compiler(tmp_path / "bin", "ccache", 'exec "$@"', builds="")
     _compiler(tmp_path / "bin", "mycc", "echo real 1.0")
     monkeypatch.setenv("PATH", str(wrapper.parent), prepend=os.pathsep)
     assert choose_cxx("ccache mycc", os.environ["PATH"], tmp_path).version == "real 1.0"
@@ -104,7 +133,7 @@ def test_pips_ziglang_builds_an_op_without_a_system_compiler(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
     builder = make_builder()
-    assert "zig" in builder.recipe.library.compiler[0]
+    assert "zig" in builder.recipe.linker[0]
     assert ctypes.CDLL(str(builder.build().binary)).answer() == 42
 
 

@@ -1,0 +1,131 @@
+"""Building before anyone asks: every op for every target, into the cache, and from there into a wheel's ``_C``."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import environment
+from .all_ops import every_builder
+from .engine.build import ensure_built, find_built
+from .engine.cache import open_cache, write_entry
+from .engine.errors import OpError, ToolchainError
+from .engine.toolchains.nvrtc import probe_nvrtc
+from .prebuilt import folder_for
+from .targets import CPU_TARGETS, CUDA_TARGETS, NATIVE, is_cuda_target, require_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .builder import OpBuilder
+    from .engine.build import Recipe
+    from .engine.cache import Entry
+
+__all__ = ["Order", "Outcome", "all_targets", "build_orders", "copy_entry", "named_builders", "orders", "wheel_targets"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """One thing to build: an op, for a target."""
+
+    op: str
+    target: str
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an order; ``was_built`` is False when the cache had it already."""
+
+    order: Order
+    entry: Entry
+    was_built: bool
+    seconds: float
+
+
+def wheel_targets() -> list[str]:
+    """Return what a wheel of this machine's architecture serves, as far as this machine can compile it."""
+    cuda = CUDA_TARGETS if probe_nvrtc().tool is not None else ()
+    return [*CPU_TARGETS.get(platform.machine(), {}), *cuda]
+
+
+def all_targets() -> list[str]:
+    """Return everything this machine can target: itself, and what a wheel serves."""
+    return [NATIVE, *wheel_targets()]
+
+
+def named_builders(names: Sequence[str]) -> list[OpBuilder]:
+    """Return the builders of ops, by their own names or their builders'.
+
+    Raises:
+        OpError: when there is none of a name.
+    """
+    every = every_builder()
+    found: list[OpBuilder] = []
+    for name in names:
+        matching = [builder for builder in every if name in (builder.NAME, type(builder).__name__)]
+        if not matching:
+            choices = ", ".join(dict.fromkeys(builder.NAME for builder in every))
+            msg = f"building ahead of time failed: got the op {name!r}; expected one of: {choices}. Fix: correct the name."
+            raise OpError(msg)
+        found += matching
+    return found
+
+
+def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]:
+    """Return what is to be built: everything that the ops have for the targets, each file once.
+
+    Raises:
+        OpError: when a target does not exist, or none of the ops has code for it.
+        ToolchainError: when there is no tool to build one of them.
+    """
+    found: dict[str, Order] = {}
+    for target in map(require_target, targets):
+        recipes = [recipe for builder in builders for recipe in builder.recipes(target)]
+        if not recipes and len(targets) == 1:
+            kind = "CUDA device code" if is_cuda_target(target) else "code for the CPU"
+            names = ", ".join(dict.fromkeys(builder.NAME for builder in builders))
+            msg = f"building for {target} failed: got {names}; expected an op with {kind}. Fix: name another op or target."
+            raise OpError(msg)
+        found |= {recipe.fingerprint(): Order(recipe.op, target, recipe) for recipe in recipes}
+    return list(found.values())
+
+
+def build_orders(wanted: Sequence[Order]) -> Iterator[Outcome]:
+    """Build what is not in the cache, one order after the other; each uses every core.
+
+    Raises:
+        BuildError: when a compiler fails.
+    """
+    cache = open_cache(environment.cache_dir())
+    for order in wanted:
+        started = time.perf_counter()
+        found = find_built(order.recipe, cache)
+        entry = found or ensure_built(order.recipe, cache, environment.build_jobs())
+        yield Outcome(order, entry, found is None, time.perf_counter() - started)
+
+
+def copy_entry(outcome: Outcome, root: Path) -> Path:
+    """Copy what was built to where a wheel carries it, and return the folder.
+
+    Raises:
+        ToolchainError: when it was built for this machine only.
+    """
+    order, entry = outcome.order, outcome.entry
+    if order.target == NATIVE:
+        msg = (
+            f"copying the op '{order.op}' failed: got a build for this machine; expected one for a target that others have. "
+            f"Fix: name targets, such as --target x86-64-v3."
+        )
+        raise ToolchainError(msg)
+    folder = folder_for(root, order.op, order.target)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=root) as staging:
+        copied = shutil.copyfile(entry.binary, Path(staging) / entry.binary.name)
+        write_entry(folder, entry.op, copied, entry.facts)
+    return folder

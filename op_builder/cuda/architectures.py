@@ -1,0 +1,66 @@
+"""Which GPU architectures a third party's CUDA sources are compiled for."""
+
+from __future__ import annotations
+
+import re
+
+from .. import environment
+from ..engine.errors import OpError
+
+__all__ = ["architecture_flags", "named_architectures"]
+
+_DEFAULT = ("8.0", "9.0", "10.0", "12.0+PTX")
+_NAMED = {
+    "Volta": "7.0+PTX", "Turing": "7.5+PTX", "Ampere": "8.0;8.6+PTX", "Ada": "8.9+PTX", "Hopper": "9.0+PTX",
+    "Blackwell": "10.0;10.3;12.0;12.1+PTX",
+}  # fmt: skip
+_ARCHITECTURE = re.compile(r"(\d+)\.(\d)([af]?)(\+PTX)?")
+
+
+def named_architectures() -> list[str]:
+    """Return the architectures to build for, as torch writes them (``9.0``, ``12.0+PTX``).
+
+    Those of ``TORCH_CUDA_ARCH_LIST`` where it is set, which is honoured and never written; else the GPU that is here; else
+    four generations.
+
+    Raises:
+        OpError: when ``TORCH_CUDA_ARCH_LIST`` names something else.
+    """
+    requested = environment.cuda_arch_list()
+    if requested is None:
+        return [_present()] if _present() else list(_DEFAULT)
+    text = requested
+    for name, numbers in _NAMED.items():
+        text = re.sub(rf"\b{name}\b(\+PTX)?", numbers, text)
+    words = [word for word in re.split(r"[;\s]+", text) if word]
+    wrong = [word for word in words if _ARCHITECTURE.fullmatch(word) is None]
+    if wrong or not words:
+        msg = (
+            f"reading TORCH_CUDA_ARCH_LIST failed: got {requested!r}; expected numbers such as '8.0;9.0+PTX', or of "
+            f"{', '.join(_NAMED)}. Fix: correct or unset it."
+        )
+        raise OpError(msg)
+    return list(dict.fromkeys(words))
+
+
+def architecture_flags() -> list[str]:
+    """Return nvcc's flags for the architectures to build for."""
+    flags = []
+    for architecture in named_architectures():
+        match = _ARCHITECTURE.fullmatch(architecture)
+        assert match is not None  # noqa: S101  # they were checked
+        number = f"{match[1]}{match[2]}{match[3]}"
+        flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
+        if match[4]:
+            flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
+    return flags
+
+
+def _present() -> str:
+    from ...accelerator import get_accelerator
+
+    accelerator = get_accelerator()
+    if accelerator.device_name() != "cuda" or not accelerator.is_available():
+        return ""
+    major, minor = accelerator.get_device_capability()
+    return f"{major}.{minor}"

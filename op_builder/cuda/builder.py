@@ -1,0 +1,125 @@
+"""The builder of ops with CUDA sources."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .. import environment, torch_libraries
+from ..builder import OpBuilder
+from ..engine.cache import open_cache
+from ..engine.errors import OpLoadError, ToolchainError
+from ..engine.native import Compiler
+from ..engine.toolchains.nvcc import choose_nvcc
+from .architectures import architecture_flags
+
+if TYPE_CHECKING:
+    from ..engine.toolchains.cxx import CxxCompiler
+    from ..engine.toolchains.nvcc import CudaToolkit
+
+__all__ = ["CUDAOpBuilder"]
+
+_TORCHS = (  # what torch's own extension builder passes: its headers define these operators themselves
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+    "--expt-relaxed-constexpr",
+)
+
+
+class CUDAOpBuilder(OpBuilder):
+    """Builds ``.cpp`` and ``.cu`` sources that include torch's headers, with nvcc, for torch's CUDA device."""
+
+    DEVICE: ClassVar[str] = "cuda"
+
+    def nvcc_args(self) -> list[str]:
+        """Return nvcc's flags."""
+        return ["-O3", "-std=c++20", *self.compute_capability_args()]
+
+    def compute_capability_args(self, cross_compile_archs: None = None) -> list[str]:
+        """Return nvcc's flags for the architectures in ``TORCH_CUDA_ARCH_LIST``, else for the GPU that is here."""
+        return architecture_flags()
+
+    def require_torch(self) -> None:
+        super().require_torch()
+        import torch
+
+        if torch.version.cuda is None:
+            msg = (
+                f"loading the op '{self.name}' failed: got torch {torch.__version__}, built without CUDA; expected a CUDA "
+                f"build. Fix: install one (pip install torch, from the index of its CUDA builds)."
+            )
+            raise OpLoadError(msg)
+
+    def toolkit(self) -> CudaToolkit:
+        """Return the CUDA toolkit.
+
+        Raises:
+            ToolchainError: when none is found, or it is of another major version than torch's.
+        """
+        import torch
+
+        memory = open_cache(environment.cache_dir()).root
+        toolkit = choose_nvcc(environment.cuda_home(), environment.search_path(), memory, self.cxx().program)
+        torchs = torch.version.cuda
+        if torchs is not None and int(torchs.split(".")[0]) != toolkit.release[0]:
+            msg = (
+                f"choosing nvcc failed: got {toolkit.version} at {toolkit.nvcc}; expected {torchs.split('.')[0]}.x, which "
+                f"torch {torch.__version__} is built with. Fix: pip install 'nvidia-cuda-nvcc=={torchs}.*', or set CUDA_HOME."
+            )
+            raise ToolchainError(msg)
+        return toolkit
+
+    def compilers(self, cxx: CxxCompiler) -> dict[str, Compiler]:
+        compilers = super().compilers(cxx)
+        if not any(source.suffix == ".cu" for source in self.source_files()):
+            return compilers
+        toolkit = self.toolkit()
+        host = compilers[".cpp"]
+        host = dataclasses.replace(host, system_include_dirs=(*host.system_include_dirs, *toolkit.include_dirs))
+        flags = (
+            *_TORCHS,
+            *torch_libraries.with_standard(self.strip_empty_entries(self.nvcc_args())),
+            "-Xcompiler",
+            "-fPIC",
+            *torch_libraries.macros(self.STABLE_ABI, self.module_name),
+        )
+        nvcc = Compiler(
+            (str(toolkit.nvcc),),
+            f"nvcc {toolkit.version}, {cxx.version}",
+            flags,
+            host.include_dirs,
+            host.system_include_dirs,
+            other=("--compiler-bindir", cxx.program),
+        )
+        return {**dict.fromkeys(compilers, host), ".cu": nvcc}
+
+    def link_libraries(self) -> tuple[str, ...]:
+        import torch
+
+        major = (torch.version.cuda or "13").split(".")[0]
+        return (*super().link_libraries(), "-lc10_cuda", "-ltorch_cuda", f"-l:libcudart.so.{major}")
+
+    def link_paths(self) -> tuple[str, ...]:
+        return (*super().link_paths(), *(f"-L{folder}" for folder in self.toolkit().library_dirs))
+
+    def builder(self) -> Any:
+        """Return a ``CUDAExtension``.
+
+        Raises:
+            ToolchainError: when torch's extension builder finds no toolkit: it looks at ``CUDA_HOME`` only.
+        """
+        from torch.utils import cpp_extension
+
+        self.require_torch()
+        if cpp_extension.CUDA_HOME is None:
+            home = self.toolkit().nvcc.parents[1]
+            msg = (
+                f"making the CUDAExtension of '{self.name}' failed: got no CUDA_HOME; expected a toolkit. "
+                f"Fix: CUDA_HOME={home} pip install ..."
+            )
+            raise ToolchainError(msg)
+        arguments = self.extension_arguments()
+        arguments["extra_compile_args"]["nvcc"] = self.strip_empty_entries(self.nvcc_args())
+        return cpp_extension.CUDAExtension(**arguments)

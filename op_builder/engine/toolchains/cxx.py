@@ -1,0 +1,130 @@
+"""Which C++ compiler builds ops here: ``CXX``, c++, g++, clang++, else the one in pip's ``ziglang``."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import ToolchainError
+from .probe import Memory, Probe, run_quietly, said_version
+
+__all__ = ["CxxCompiler", "choose_cxx", "probe_cxx"]
+
+_logger = logging.getLogger(__name__)
+_FIX = "pip install 'anyaccel[cxx]'"
+_TRIAL = '#include <cstddef>\nstatic_assert(__cplusplus > 201703L);\nextern "C" std::size_t trial() { return 0; }\n'
+
+
+@dataclass(frozen=True)
+class CxxCompiler:
+    """A C++ compiler.
+
+    Attributes:
+        command: how it is started, as arguments.
+        version: the first line of what it says of itself.
+    """
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def program(self) -> str:
+        """The compiler itself, of a command such as ``ccache g++``."""
+        return [word for word in self.command if not word.startswith("-")][-1]
+
+    @property
+    def is_zig(self) -> bool:
+        """Whether it is ziglang's: it needs nothing of the system, and brings a C++ library of its own."""
+        return Path(self.command[0]).name == "zig"
+
+
+def probe_cxx(requested: str | None, path: str, memory: Path) -> list[Probe[CxxCompiler]]:
+    """Look for every C++ compiler, in the order of preference.
+
+    Args:
+        requested: the value of ``CXX``; when given, nothing else is looked for.
+        path: the directories to search, as in ``PATH``.
+        memory: the directory that remembers what compilers said of themselves.
+    """
+    if requested is not None:
+        return [_probe(f"CXX={requested}", _command_of(requested, path), memory, "unset CXX")]
+    probes = [_probe(name, _command_of(name, path), memory, _FIX) for name in ("c++", "g++", "clang++")]
+    return [*probes, _probe("ziglang", _zig_command(), memory, _FIX)]
+
+
+def choose_cxx(requested: str | None, path: str, memory: Path, *, for_torch_headers: bool = False) -> CxxCompiler:
+    """Return the first compiler that is accepted.
+
+    Args:
+        requested: the value of ``CXX``; when given, nothing else is considered.
+        path: the directories to search, as in ``PATH``.
+        memory: the directory that remembers what compilers said of themselves.
+        for_torch_headers: the sources use torch's C++ API, whose C++ library is the system's.
+
+    Raises:
+        ToolchainError: when all are rejected, with each reason.
+    """
+    rejections = []
+    for probe in probe_cxx(requested, path, memory):
+        if probe.tool is None:
+            rejections.append(f"{probe.name}: {probe.detail}")
+        elif for_torch_headers and probe.tool.is_zig:
+            rejections.append(f"{probe.name}: torch's C++ API needs the system's C++ library, and it has its own")
+        else:
+            for rejection in rejections:
+                _logger.debug("C++ compiler rejected: %s", rejection)
+            return probe.tool
+    fix = "apt-get install g++" if for_torch_headers else _FIX
+    msg = (
+        f"choosing a C++ compiler failed: got {'; '.join(rejections)}; expected one that runs. Fix: {fix}, or set CXX."
+    )
+    raise ToolchainError(msg)
+
+
+def _command_of(text: str, path: str) -> tuple[str, ...] | None:
+    """Resolve a compiler command; a lone name may be a path with spaces, otherwise it is split as a shell would."""
+    try:
+        words = [text] if Path(text).is_file() else shlex.split(text)
+    except ValueError:  # an unclosed quotation
+        return None
+    program = shutil.which(words[0], path=path) if words else None
+    return None if program is None else (program, *words[1:])
+
+
+def _zig_command() -> tuple[str, ...] | None:
+    package = importlib.util.find_spec("ziglang")
+    if package is None or not package.submodule_search_locations:
+        return None
+    program = shutil.which("zig", path=package.submodule_search_locations[0])
+    return None if program is None else (program, "c++")
+
+
+def _probe(name: str, command: tuple[str, ...] | None, memory: Path, fix: str) -> Probe[CxxCompiler]:
+    if command is None:
+        return Probe("C++", name, None, "not found", fix)
+    try:
+        version = Memory(memory).recall(command, lambda: _try_out(command, memory))
+    except (OSError, subprocess.SubprocessError) as error:
+        return Probe("C++", name, None, f"{shlex.join(command)} fails: {error}", fix)
+    return Probe("C++", name, CxxCompiler(command, version), version)
+
+
+def _try_out(command: tuple[str, ...], memory: Path) -> str:
+    """Return the compiler's version, once it has built a library of C++20: some say a version and lack half of themselves."""
+    version = said_version(command, memory).splitlines()[0]
+    if Path(command[0]).name == "zig":
+        return version  # complete in itself, and slow the first time
+    with tempfile.TemporaryDirectory(prefix="anyaccel-") as folder:
+        (Path(folder) / "trial.cpp").write_text(_TRIAL)
+        build = [*command, "-std=c++20", "-shared", "-fPIC", "trial.cpp", "-o", "trial.so"]
+        run_quietly(build, memory, cwd=Path(folder))
+        if not (Path(folder) / "trial.so").is_file():
+            msg = "it builds nothing"
+            raise OSError(msg)
+    return version

@@ -1,0 +1,149 @@
+"""Where nvcc is: ``CUDA_HOME``, ``PATH``, ``/usr/local/cuda``, else pip's ``nvidia-cuda-nvcc``.
+
+Only third parties' ``.cu`` sources need it; this project's device code is compiled by NVRTC.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ToolchainError
+from .probe import Memory, Probe, run_quietly, said_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["CudaToolkit", "choose_nvcc", "probe_nvcc"]
+
+_FIX = "pip install 'anyaccel[nvcc]'"
+_MATCHING = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
+_TRIAL = "#include <cuda_fp16.h>\n#include <nv/target>\n__global__ void trial(__half* x) { *x = __float2half(1.0f); }\n"
+_CUDART_VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
+_RELEASE = re.compile(r"release (\d+)\.(\d+), V([\d.]+)")
+
+
+@dataclass(frozen=True)
+class CudaToolkit:
+    """A CUDA toolkit that can compile, whole or of pip's parts.
+
+    Attributes:
+        nvcc: the compiler.
+        version: its version, as ``13.0.88``.
+        include_dirs: where its headers are.
+        library_dirs: where its libraries are.
+    """
+
+    nvcc: Path
+    version: str
+    include_dirs: tuple[Path, ...]
+    library_dirs: tuple[Path, ...]
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """Return major and minor version."""
+        major, minor, *_ = map(int, self.version.split("."))
+        return major, minor
+
+
+def probe_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | None) -> list[Probe[CudaToolkit]]:
+    """Look for every nvcc, in the order of preference.
+
+    Args:
+        cuda_home: the value of ``CUDA_HOME``; when given, nothing else is looked for.
+        path: the directories to search, as in ``PATH``.
+        memory: the directory that remembers what tools said of themselves.
+        host: the C++ compiler for the host's side, a program; None leaves the choice to nvcc.
+    """
+    if cuda_home is not None:
+        return [_probe(f"CUDA_HOME={cuda_home}", cuda_home, memory, host)]
+    found = shutil.which("nvcc", path=path)
+    places = {
+        "nvcc in PATH": Path(found).resolve().parents[1] if found else None,
+        "/usr/local/cuda": Path("/usr/local/cuda"),
+    }
+    return [
+        *(_probe(name, home, memory, host) for name, home in places.items()),
+        _probe("nvidia-cuda-nvcc", _pip_home(), memory, host),
+    ]
+
+
+def choose_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | None) -> CudaToolkit:
+    """Return the first toolkit that is accepted; the arguments are those of :func:`probe_nvcc`.
+
+    Raises:
+        ToolchainError: when all are rejected, with each reason and the first fix that was found.
+    """
+    probes = probe_nvcc(cuda_home, path, memory, host)
+    for probe in probes:
+        if probe.tool is not None:
+            return probe.tool
+    rejections = "; ".join(f"{probe.name}: {probe.detail}" for probe in probes)
+    fix = probes[-1].fix
+    msg = f"choosing nvcc failed: got {rejections}; expected one that compiles. Fix: {fix}, or set CUDA_HOME."
+    raise ToolchainError(msg)
+
+
+def _probe(name: str, home: Path | None, memory: Path, host: str | None) -> Probe[CudaToolkit]:
+    nvcc = None if home is None else home / "bin" / "nvcc"
+    if home is None or nvcc is None or not nvcc.is_file():
+        return Probe("nvcc", name, None, "not found" if nvcc is None else f"{nvcc} does not exist", _FIX)
+    include_dirs = tuple(_directories(home, "include", "include/cccl"))
+    headers = _headers_release(include_dirs)
+    if headers is None:
+        return Probe("nvcc", name, None, f"{home} has no cuda_runtime_api.h", "pip install nvidia-cuda-runtime")
+    fix = f"pip install {' '.join(repr(f'{package}=={headers}.*') for package in _MATCHING)}"
+    command = [str(nvcc), *(["--compiler-bindir", host] if host else [])]
+    try:
+        said = Memory(memory).recall(command, lambda: _try_out(command, include_dirs, memory))
+    except (OSError, subprocess.SubprocessError) as error:
+        return Probe("nvcc", name, None, f"{nvcc}: {error}", fix)
+    release = _RELEASE.search(said)
+    if release is None:
+        return Probe("nvcc", name, None, f"{nvcc} says no release, but {said.splitlines()[-1]!r}", _FIX)
+    if headers != f"{release[1]}.{release[2]}":
+        return Probe("nvcc", name, None, f"nvcc is {release[3]}, and the headers beside it are of CUDA {headers}", fix)
+    toolkit = CudaToolkit(nvcc, release[3], include_dirs, tuple(_directories(home, "lib64", "lib")))
+    return Probe("nvcc", name, toolkit, f"{release[3]} at {home}")
+
+
+def _headers_release(include_dirs: Sequence[Path]) -> str | None:
+    for folder in include_dirs:
+        header = folder / "cuda_runtime_api.h"
+        found = _CUDART_VERSION.search(header.read_text(errors="replace")) if header.is_file() else None
+        if found is not None:
+            return f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}"
+    return None
+
+
+def _try_out(command: Sequence[str], include_dirs: Sequence[Path], memory: Path) -> str:
+    """Return what nvcc says of itself, once it has compiled a kernel: pip installs its parts in versions that may not fit."""
+    said = said_version(command[:1], memory)
+    places = [word for folder in include_dirs for word in ("-isystem", str(folder))]
+    with tempfile.TemporaryDirectory(prefix="anyaccel-") as folder:
+        (Path(folder) / "trial.cu").write_text(_TRIAL)
+        run_quietly([*command, *places, "-c", "trial.cu", "-o", "trial.o"], memory, cwd=Path(folder))
+    return said
+
+
+def _directories(home: Path, *names: str) -> Iterator[Path]:
+    """Return a toolkit's own directories, then those of pip's packages for CUDA 12, one folder each."""
+    siblings = home.parent.glob("cuda_*") if home.parent.name == "nvidia" else ()
+    for root in dict.fromkeys([home, *(home / "targets").glob("*-linux"), *siblings]):
+        for name in names:
+            if (root / name).is_dir():
+                yield root / name
+
+
+def _pip_home() -> Path | None:
+    package = importlib.util.find_spec("nvidia")
+    for site in (package and package.submodule_search_locations) or ():
+        for nvcc in sorted(Path(site).glob("*/bin/nvcc"), reverse=True):
+            return nvcc.parents[1]
+    return None

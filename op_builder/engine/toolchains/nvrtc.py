@@ -1,0 +1,105 @@
+"""NVIDIA's run-time compiler: CUDA device code to machine code, for any architecture, without a GPU or a toolkit."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ToolchainError
+from .probe import Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Nvrtc", "choose_nvrtc", "probe_nvrtc"]
+
+_FIX = "pip install 'anyaccel[cuda]'"
+
+
+@dataclass(frozen=True)
+class Nvrtc:
+    """A loaded NVRTC.
+
+    Attributes:
+        version: as ``13.0``.
+    """
+
+    version: str
+
+    def architectures(self) -> list[int]:
+        """Return the SM numbers that it compiles for, such as 80 and 90, ascending."""
+        return [int(sm) for sm in _checked(_bindings().nvrtcGetSupportedArchs())]
+
+    def compile(self, source: str, name: str, options: Sequence[str]) -> tuple[bytes, str]:
+        """Compile device code.
+
+        Args:
+            source: CUDA C++.
+            name: the source's name in messages.
+            options: NVRTC's options; ``-arch=sm_90`` gives machine code, ``-arch=compute_90`` PTX.
+
+        Returns:
+            The binary, and the log: warnings, or in case of failure errors and an empty binary.
+        """
+        nvrtc = _bindings()
+        program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
+        try:
+            (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+            log = _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+            if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+                return b"", log.decode(errors="replace") or f"{status.name} without a word"
+            if any(option.startswith("-arch=sm_") for option in options):
+                return _text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN), log.decode(errors="replace")
+            return _text(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX), log.decode(errors="replace")
+        finally:
+            nvrtc.nvrtcDestroyProgram(program)
+
+
+def probe_nvrtc() -> Probe[Nvrtc]:
+    """Look for NVRTC and its Python bindings; loads the library, which creates no context."""
+    name = "cuda-bindings"
+    if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bindings") is None:
+        return Probe("NVRTC", name, None, "cuda-bindings is not installed", _FIX)
+    try:
+        major, minor = _checked(_bindings().nvrtcVersion())
+    except Exception as error:  # noqa: BLE001  # its loader raises types of its own, and a probe raises nothing
+        return Probe("NVRTC", name, None, f"libnvrtc cannot be loaded: {str(error).strip().splitlines()[0]}", _FIX)
+    return Probe("NVRTC", name, Nvrtc(f"{major}.{minor}"), f"{major}.{minor}")
+
+
+def choose_nvrtc() -> Nvrtc:
+    """Return NVRTC.
+
+    Raises:
+        ToolchainError: when it is rejected, with the reason.
+    """
+    probe = probe_nvrtc()
+    if probe.tool is None:
+        msg = f"choosing NVRTC failed: got {probe.detail}; expected cuda-bindings and libnvrtc. Fix: {_FIX}."
+        raise ToolchainError(msg)
+    return probe.tool
+
+
+def _bindings() -> Any:
+    return importlib.import_module("cuda.bindings.nvrtc")
+
+
+def _checked(result: tuple[Any, ...]) -> Any:
+    """Return the values of an NVRTC call.
+
+    Raises:
+        ToolchainError: when it failed.
+    """
+    status, *values = result
+    if status.value != 0:
+        msg = f"calling NVRTC failed: got {status.name}; expected success. Fix: {_FIX} in its newest version."
+        raise ToolchainError(msg)
+    return values[0] if len(values) == 1 else values
+
+
+def _text(program: Any, size_of: Any, get: Any) -> bytes:
+    content: bytes = b" " * _checked(size_of(program))
+    _checked(get(program, content))
+    return content.rstrip(b"\0 ") if get.__name__ != "nvrtcGetCUBIN" else content

@@ -1,0 +1,83 @@
+"""SYCL: Intel's DPC++ run-time compiler for this project's kernels, and icpx for third parties' sources."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from ..errors import ToolchainError
+from .probe import Memory, Probe, said_version
+
+__all__ = ["DpcppRuntime", "choose_icpx", "probe_dpcpp", "probe_icpx"]
+
+_FIX = "pip install 'anyaccel[sycl]'"
+_ICPX_FIX = "install Intel's oneAPI DPC++ compiler, and put icpx into PATH"
+
+
+@dataclass(frozen=True)
+class DpcppRuntime:
+    """libsycl with its run-time compiler, as pip installs it.
+
+    Attributes:
+        version: of ``intel-sycl-rt``.
+        libsycl: the shared library.
+        include_dir: where ``sycl/sycl.hpp`` is, which the host side is compiled with.
+    """
+
+    version: str
+    libsycl: Path
+    include_dir: Path
+
+
+def probe_dpcpp() -> Probe[DpcppRuntime]:
+    """Look for pip's DPC++ runtime; loads nothing, so that no device is touched."""
+    name = "dpcpp-cpp-rt"
+    try:
+        package = metadata.distribution("intel-sycl-rt")
+    except metadata.PackageNotFoundError:
+        return Probe("DPC++", name, None, "intel-sycl-rt is not installed", _FIX)
+    files = [Path(str(package.locate_file(file))).resolve() for file in package.files or ()]
+    libsycl = _first(files, "libsycl.so.")
+    compiler = _first(files, "libsycl-jit.so")
+    header = next((file for file in files if file.parts[-2:] == ("sycl", "sycl.hpp")), None)
+    missing = [
+        what
+        for what, file in (("libsycl.so", libsycl), ("libsycl-jit.so", compiler), ("sycl/sycl.hpp", header))
+        if file is None or not file.is_file()
+    ]
+    if libsycl is None or header is None or missing:
+        return Probe("DPC++", name, None, f"intel-sycl-rt {package.version} has no {', '.join(missing)}", _FIX)
+    runtime = DpcppRuntime(package.version, libsycl, header.parents[1])
+    return Probe("DPC++", name, runtime, f"{package.version}, {libsycl.name}")
+
+
+def probe_icpx(path: str, memory: Path) -> Probe[Path]:
+    """Look for the ahead-of-time compiler, which only third parties' SYCL sources need."""
+    found = shutil.which("icpx", path=path)
+    if found is None:
+        return Probe("icpx", "icpx in PATH", None, "not found", _ICPX_FIX)
+    try:
+        version = Memory(memory).recall([found], lambda: said_version([found], memory).splitlines()[0])
+    except (OSError, subprocess.SubprocessError) as error:
+        return Probe("icpx", "icpx in PATH", None, f"{found} --version fails: {error}", _ICPX_FIX)
+    return Probe("icpx", "icpx in PATH", Path(found), version)
+
+
+def choose_icpx(path: str, memory: Path) -> tuple[Path, str]:
+    """Return icpx and its version.
+
+    Raises:
+        ToolchainError: when it is rejected, with the reason.
+    """
+    probe = probe_icpx(path, memory)
+    if probe.tool is None:
+        msg = f"choosing a SYCL compiler failed: got {probe.name}: {probe.detail}; expected icpx. Fix: {_ICPX_FIX}."
+        raise ToolchainError(msg)
+    return probe.tool, probe.detail
+
+
+def _first(files: list[Path], prefix: str) -> Path | None:
+    return next((file for file in sorted(files) if file.name.startswith(prefix) and "gdb" not in file.name), None)

@@ -1,0 +1,50 @@
+"""Why a choice fell as it did: every candidate, accepted or rejected, with the reason."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+__all__ = ["Decision", "Trace"]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What became of one candidate."""
+
+    candidate: str
+    accepted: bool
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.candidate}: {'accepted' if self.accepted else 'rejected'}, {self.reason}"
+
+
+@dataclass
+class Trace:
+    """The decisions of one choice, in order; each is logged when it falls.
+
+    Attributes:
+        subject: what is chosen for, such as ``"the op 'cpu_adam'"``.
+        decisions: what became of each candidate.
+    """
+
+    subject: str
+    decisions: list[Decision] = field(default_factory=list)
+
+    def accept(self, candidate: str, reason: str) -> None:
+        """Note that a candidate is taken."""
+        self._note(Decision(candidate, True, reason), logging.INFO)
+
+    def reject(self, candidate: str, reason: str, level: int = logging.INFO) -> None:
+        """Note that a candidate is not taken."""
+        self._note(Decision(candidate, False, reason), level)
+
+    def _note(self, decision: Decision, level: int) -> None:
+        self.decisions.append(decision)
+        _logger.log(level, "%s: %s", self.subject, decision)
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.decisions)) or "no candidate"

@@ -1,0 +1,138 @@
+"""What a kernel loader chooses among: implementations of one kernel, each with a priority and a way to be built.
+
+The method names are Colossal-AI's.
+"""
+
+from __future__ import annotations
+
+import abc
+import importlib.util
+import platform
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .engine.errors import OpError, OpLoadError
+
+if TYPE_CHECKING:
+    from .builder import OpBuilder
+
+__all__ = ["CppExtension", "CudaExtension", "KernelExtension", "SyclExtension", "TritonExtension"]
+
+
+class KernelExtension(abc.ABC):
+    """One implementation of a kernel.
+
+    Attributes:
+        name: by which a user may ask for it.
+        priority: the highest among those that serve is chosen.
+        support_aot: whether it can be built ahead of time.
+        support_jit: whether it can be built on the machine that uses it.
+    """
+
+    name: ClassVar[str]
+    priority: ClassVar[int] = 1
+    support_aot: ClassVar[bool] = True
+    support_jit: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def is_available(self) -> bool:
+        """Return whether this machine has the hardware that it is for."""
+
+    @abc.abstractmethod
+    def assert_compatible(self) -> None:
+        """Check everything else that it needs.
+
+        Raises:
+            OpError: saying what is missing, and the fix.
+        """
+
+    @abc.abstractmethod
+    def load(self) -> Any:
+        """Return the kernel's functions, prebuilt or built now."""
+
+    def build_aot(self) -> Any:
+        """Return the extension to give to setuptools.
+
+        Raises:
+            OpError: when it is not built ahead of time.
+        """
+        msg = f"building '{self.name}' ahead of time failed: got support_aot={self.support_aot}; expected True. Fix: load()."
+        raise OpError(msg)
+
+    def build_jit(self) -> Any:
+        """Build it on this machine where needed, and return the kernel's functions.
+
+        Raises:
+            OpError: when it is not built at run time.
+        """
+        msg = f"building '{self.name}' failed: got support_jit={self.support_jit}; expected True. Fix: load()."
+        raise OpError(msg)
+
+
+class _BuilderExtension(KernelExtension):
+    """An implementation that an op builder builds."""
+
+    @abc.abstractmethod
+    def builder(self) -> OpBuilder:
+        """Return the builder."""
+
+    def assert_compatible(self) -> None:
+        reason = self.builder().incompatibility()
+        if reason:
+            raise OpLoadError(reason)
+
+    def load(self) -> Any:
+        return self.builder().load()
+
+    def build_aot(self) -> Any:
+        return self.builder().builder()
+
+    def build_jit(self) -> Any:
+        return self.builder().jit_load()
+
+
+class CppExtension(_BuilderExtension):
+    """An implementation in C++ for the CPU.
+
+    Attributes:
+        machines: the architectures it is for, as ``platform.machine()`` names them; every one by default.
+    """
+
+    machines: ClassVar[tuple[str, ...]] = ()
+
+    def is_available(self) -> bool:
+        return not self.machines or platform.machine() in self.machines
+
+
+class CudaExtension(_BuilderExtension):
+    """An implementation for NVIDIA's GPUs."""
+
+    def is_available(self) -> bool:
+        from ..accelerator.cuda_accelerator import CUDA_Accelerator
+
+        return CUDA_Accelerator().is_available()
+
+
+class SyclExtension(_BuilderExtension):
+    """An implementation for Intel's GPUs."""
+
+    def is_available(self) -> bool:
+        from ..accelerator.xpu_accelerator import XPU_Accelerator
+
+        return XPU_Accelerator().is_available()
+
+
+class TritonExtension(KernelExtension):
+    """An implementation in Triton, which compiles it itself; :meth:`load` imports and returns it."""
+
+    support_aot = False
+    support_jit = False
+
+    def is_available(self) -> bool:
+        from ..accelerator import get_accelerator
+
+        return get_accelerator().is_triton_supported()
+
+    def assert_compatible(self) -> None:
+        if importlib.util.find_spec("triton") is None:
+            msg = f"loading '{self.name}' failed: got no package triton; expected one. Fix: pip install triton"
+            raise OpLoadError(msg)

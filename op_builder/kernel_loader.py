@@ -1,0 +1,194 @@
+"""Several implementations of one kernel, chosen by hardware and priority. The idea and the names are Colossal-AI's."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, ClassVar
+
+from .engine.errors import NoKernelError, OpError
+from .engine.trace import Trace
+from .implementations import (
+    CPUAdamArmExtension,
+    CPUAdamX86Extension,
+    FlashAttentionPackageExtension,
+    FlashAttentionSDPAExtension,
+    FusedOptimizerCPUExtension,
+    FusedOptimizerCUDAExtension,
+)
+from .kernel_extensions import KernelExtension
+
+__all__ = [
+    "LOADERS",
+    "CPUAdamLoader",
+    "FlashAttentionLoader",
+    "FusedOptimizerLoader",
+    "InferenceOpsLoader",
+    "KernelLoader",
+    "LayerNormLoader",
+    "MoeLoader",
+    "RMSNormLoader",
+    "ScaledMaskedSoftmaxLoader",
+    "ScaledUpperTriangleMaskedSoftmaxLoader",
+]
+
+
+class KernelLoader:
+    """Chooses among the implementations of one kernel, and loads it.
+
+    Attributes:
+        REGISTRY: the implementations' classes; every loader has a list of its own.
+    """
+
+    REGISTRY: ClassVar[list[type[KernelExtension]]] = []
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.REGISTRY = list(cls.__dict__.get("REGISTRY", ()))
+
+    @classmethod
+    def register_extension(cls, extension: Any) -> None:
+        """Add an implementation; one of the same name is replaced.
+
+        Args:
+            extension: its class, a subclass of ``KernelExtension``.
+
+        Raises:
+            TypeError: when it is not one.
+        """
+        if not (isinstance(extension, type) and issubclass(extension, KernelExtension)):
+            msg = (
+                f"registering with {cls.__name__} failed: got {extension!r}; expected a subclass of KernelExtension. "
+                f"Fix: pass the class."
+            )
+            raise TypeError(msg)
+        cls.REGISTRY[:] = [known for known in cls.REGISTRY if known.name != extension.name]
+        cls.REGISTRY.append(extension)
+
+    def load(self, ext_name: str | None = None) -> Any:
+        """Load an implementation.
+
+        Args:
+            ext_name: its name; by default the one of highest priority among those that serve here, and when that cannot
+                be loaded the next, which the log tells.
+
+        Returns:
+            The kernel's functions.
+
+        Raises:
+            NoKernelError: when there is none, or none of that name, saying of each why not.
+            OpError: when the one that was named cannot be loaded.
+        """
+        if ext_name is not None:
+            extension = self._named(ext_name)
+            extension.assert_compatible()
+            return extension.load()
+        trace = Trace(type(self).__name__)
+        for extension in self.usable(trace):
+            try:
+                functions = extension.load()
+            except OpError as error:
+                trace.reject(extension.name, f"it serves here, but {error}", logging.WARNING)
+            else:
+                trace.accept(extension.name, f"priority {extension.priority}, the highest that serves here")
+                return functions
+        raise self._none_of(trace)
+
+    def usable(self, trace: Trace) -> list[KernelExtension]:
+        """Return the implementations that serve here, best first; builds nothing.
+
+        Args:
+            trace: says of every other one why not.
+        """
+        usable = []
+        for cls in sorted(self.REGISTRY, key=lambda one: -one.priority):
+            try:
+                extension = cls()
+                if not extension.is_available():
+                    trace.reject(cls.name, "this machine has not what it is for")
+                    continue
+                extension.assert_compatible()
+            except OpError as error:
+                trace.reject(cls.name, str(error))
+                continue
+            except Exception as error:  # noqa: BLE001  # one implementation's fault is not another's
+                trace.reject(cls.name, f"{type(error).__name__}: {error}", logging.WARNING)
+                continue
+            usable.append(extension)
+        return usable
+
+    def _named(self, ext_name: str) -> KernelExtension:
+        for cls in self.REGISTRY:
+            if cls.name == ext_name:
+                return cls()
+        choices = ", ".join(cls.name for cls in self.REGISTRY) or "none"
+        msg = f"{type(self).__name__} failed: got {ext_name!r}; expected one of: {choices}. Fix: correct the name."
+        raise NoKernelError(msg)
+
+    def _none_of(self, trace: Trace) -> NoKernelError:
+        name = type(self).__name__
+        if not self.REGISTRY:
+            msg = (
+                f"{name} failed: got no implementation, as this version has none yet; expected one. "
+                f"Fix: {name}.register_extension(one of your own)."
+            )
+            return NoKernelError(msg)
+        msg = (
+            f"{name} failed: got {trace}; expected one that serves here. Fix: the first that is meant for this machine."
+        )
+        return NoKernelError(msg)
+
+
+class CPUAdamLoader(KernelLoader):
+    """Adam for parameters in the host's memory."""
+
+    REGISTRY: ClassVar = [CPUAdamX86Extension, CPUAdamArmExtension]
+
+
+class FusedOptimizerLoader(KernelLoader):
+    """Multi-tensor optimizers for parameters on the accelerator."""
+
+    REGISTRY: ClassVar = [FusedOptimizerCUDAExtension, FusedOptimizerCPUExtension]
+
+
+class LayerNormLoader(KernelLoader):
+    """Layer normalisation."""
+
+
+class RMSNormLoader(KernelLoader):
+    """Root-mean-square normalisation."""
+
+
+class ScaledMaskedSoftmaxLoader(KernelLoader):
+    """Softmax with scale and mask."""
+
+
+class ScaledUpperTriangleMaskedSoftmaxLoader(KernelLoader):
+    """Softmax with scale and causal mask."""
+
+
+class MoeLoader(KernelLoader):
+    """Dispatch and combine of mixtures of experts."""
+
+
+class InferenceOpsLoader(KernelLoader):
+    """Kernels of inference."""
+
+
+class FlashAttentionLoader(KernelLoader):
+    """Attention that does not store the scores: ``attention(query, key, value, ...)``."""
+
+    REGISTRY: ClassVar = [FlashAttentionPackageExtension, FlashAttentionSDPAExtension]
+
+
+LOADERS: tuple[type[KernelLoader], ...] = (
+    CPUAdamLoader,
+    FusedOptimizerLoader,
+    LayerNormLoader,
+    RMSNormLoader,
+    ScaledMaskedSoftmaxLoader,
+    ScaledUpperTriangleMaskedSoftmaxLoader,
+    MoeLoader,
+    InferenceOpsLoader,
+    FlashAttentionLoader,
+)
+"""Every loader, in the order of the report."""

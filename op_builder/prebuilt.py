@@ -1,0 +1,59 @@
+"""What a wheel brings along, built ahead of time: ``_C/<op>-<target>/`` with the binary and its metadata."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .engine.cache import UNREADABLE, read_entry
+from .targets import host_cpu_targets
+
+if TYPE_CHECKING:
+    from .built_in import BuiltInOp
+    from .engine.trace import Trace
+
+__all__ = ["PREBUILT", "find_library", "folder_for"]
+
+PREBUILT = Path(__file__).resolve().parents[1] / "_C"
+"""Beside this package in a wheel that was built with ``BUILD_EXT=1``; a checkout has none."""
+
+
+def folder_for(root: Path, op: str, target: str) -> Path:
+    """Return the folder of a prebuilt binary."""
+    return root / f"{op}-{target}"
+
+
+def find_library(builder: BuiltInOp, trace: Trace) -> Path | None:
+    """Return the best prebuilt library of an op that fits this machine and these sources, or None.
+
+    Args:
+        builder: the op's builder.
+        trace: says of every library that does not fit why not.
+    """
+    if not PREBUILT.is_dir():
+        trace.reject("prebuilt", "this installation brings none", logging.DEBUG)
+        return None
+    brought = sorted(folder.name for folder in PREBUILT.glob(f"{builder.name}-*"))
+    for target in host_cpu_targets():
+        folder = folder_for(PREBUILT, builder.name, target)
+        if folder.name not in brought:
+            continue
+        problem = _problem(folder, builder, target)
+        if not problem:
+            trace.accept(f"prebuilt {target}", str(folder))
+            return read_entry(folder).binary
+        trace.reject(f"prebuilt {target}", f"{problem}; the op is built here instead", logging.WARNING)
+    if not brought:
+        trace.reject("prebuilt", "this wheel brings other ops, but not this one")
+    return None
+
+
+def _problem(folder: Path, builder: BuiltInOp, target: str) -> str:
+    try:
+        entry = read_entry(folder)
+    except UNREADABLE as error:
+        return f"its metadata cannot be read: {error}"
+    if entry.facts.get("key") != builder.recipe_for(target, any_compiler=True).key():
+        return "its sources, flags or ABI are not those of this installation"
+    return "" if entry.is_intact() else "its content differs from its metadata"

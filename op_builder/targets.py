@@ -1,0 +1,61 @@
+"""The targets of ahead-of-time builds: CPU levels and GPU architectures, by the names that compilers give them."""
+
+from __future__ import annotations
+
+import platform
+import re
+
+from .engine.errors import OpError
+from .engine.fingerprint import cpu_flags
+
+__all__ = ["CPU_TARGETS", "CUDA_TARGETS", "NATIVE", "host_cpu_targets", "is_cuda_target", "march", "require_target"]
+
+NATIVE = "native"
+"""This machine's CPU, with everything it can do."""
+
+_V2 = ("cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3")
+_V3 = (*_V2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")
+_V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+
+CPU_TARGETS: dict[str, dict[str, tuple[str, ...]]] = {
+    "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2, "x86-64": ()},
+    "aarch64": {"armv8.2-a": ("asimddp", "atomics"), "armv8-a": ()},
+}
+"""For each architecture its targets, best first, and the CPU flags that code for them needs."""
+
+CUDA_TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
+"""What a wheel serves: machine code for four generations of GPUs, and PTX of the newest for those to come."""
+
+_CUDA = re.compile(r"(sm|compute)_(\d{2,3})[af]?")
+
+
+def host_cpu_targets() -> list[str]:
+    """Return the targets whose code runs on this machine, best first."""
+    levels = CPU_TARGETS.get(platform.machine(), {})
+    return [target for target, needed in levels.items() if cpu_flags().issuperset(needed)]
+
+
+def is_cuda_target(target: str) -> bool:
+    """Return whether a target is a GPU architecture of NVIDIA's."""
+    return _CUDA.fullmatch(target) is not None
+
+
+def march(target: str) -> str:
+    """Return the compiler's flag for a CPU target."""
+    return f"-march={target}"
+
+
+def require_target(target: str) -> str:
+    """Return a target, when there is such a one.
+
+    Raises:
+        OpError: listing the choices.
+    """
+    cpu = CPU_TARGETS.get(platform.machine(), {})
+    if target == NATIVE or target in cpu or is_cuda_target(target):
+        return target
+    msg = (
+        f"choosing the target failed: got {target!r}; expected one of: {', '.join([NATIVE, *cpu, *CUDA_TARGETS])}. "
+        f"Fix: correct the name; sm_<number> and compute_<number> may name any GPU that NVRTC knows."
+    )
+    raise OpError(msg)

@@ -1,0 +1,114 @@
+"""What torch asks of whoever compiles and links against it: by its stable ABI, or by all of its C++ API."""
+
+from __future__ import annotations
+
+import dataclasses
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import Version
+
+from .engine.fingerprint import host_isa
+from .engine.native import Compiler
+from .engine.toolchains.cxx import CxxCompiler
+from .environment import zig_cache
+from .targets import NATIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "OLDEST_TORCH", "UNKNOWN_COMPILER", "cxx_compiler", "facts", "link_flags", "link_paths", "macros", "note",
+    "retargeted", "too_old_for_stable_abi", "torch_include_dirs", "with_standard",
+]  # fmt: skip
+
+OLDEST_TORCH = (2, 10)
+"""The oldest torch that ops of the stable ABI run on; one binary serves it and every later one."""
+
+UNKNOWN_COMPILER = CxxCompiler(("c++",), "unknown")
+
+_TARGET_VERSION = (OLDEST_TORCH[0] << 56) | (OLDEST_TORCH[1] << 48)
+
+
+def too_old_for_stable_abi() -> str:
+    """Return why this torch cannot run ops of the stable ABI; empty when it can."""
+    import torch
+
+    if Version(torch.__version__).release[:2] >= OLDEST_TORCH:
+        return ""
+    return f"got torch {torch.__version__}; expected {'.'.join(map(str, OLDEST_TORCH))} or newer"
+
+
+def macros(stable_abi: bool, module_name: str) -> tuple[str, ...]:
+    """Return the macros that torch's headers read."""
+    if stable_abi:
+        return (f"-DTORCH_TARGET_VERSION={_TARGET_VERSION:#018x}",)
+    import torch
+
+    uses_new_strings = int(torch.compiled_with_cxx11_abi())
+    return (
+        f"-DTORCH_EXTENSION_NAME={module_name}",
+        "-DTORCH_API_INCLUDE_EXTENSION_H",
+        f"-D_GLIBCXX_USE_CXX11_ABI={uses_new_strings}",
+    )
+
+
+def with_standard(flags: Sequence[str]) -> list[str]:
+    """Return a compiler's flags with the C++ standard that torch's headers need, where they name none."""
+    return list(flags) if any("-std=" in flag for flag in flags) else [*flags, "-std=c++20"]
+
+
+def torch_include_dirs(stable_abi: bool) -> list[Path]:
+    """Return where torch's headers are, and for its C++ API also Python's."""
+    include = _torch_root() / "include"
+    if stable_abi:
+        return [include]
+    return [include, include / "torch" / "csrc" / "api" / "include", Path(sysconfig.get_path("include"))]
+
+
+def cxx_compiler(cxx: CxxCompiler, flags: Sequence[str], include_dirs: Sequence[Path], stable_abi: bool) -> Compiler:
+    """Return a C++ compiler with its flags."""
+    outside = tuple(torch_include_dirs(stable_abi))
+    return Compiler(cxx.command, cxx.version, tuple(flags), tuple(include_dirs), outside)
+
+
+def retargeted(compiler: Compiler, march: str) -> Compiler:
+    """Return a compiler that builds for another CPU than this machine's."""
+    flags = (march if flag == "-march=native" else flag for flag in compiler.flags)
+    return dataclasses.replace(compiler, flags=tuple(flags))
+
+
+def facts(stable_abi: bool, target: str) -> dict[str, Any]:
+    """Return what decides a binary besides its sources and compilers."""
+    import torch
+
+    isa = host_isa() if target == NATIVE else target
+    if stable_abi:
+        return {"target": isa, "abi": f"torch {OLDEST_TORCH}"}
+    return {"target": isa, "abi": f"torch {torch.__version__}", "python": sysconfig.get_config_var("SOABI")}
+
+
+def link_flags(stable_abi: bool) -> tuple[str, ...]:
+    """Return the flags for torch's libraries."""
+    if stable_abi:
+        return ("-Wl,-z,defs", "-ltorch_cpu")
+    return ("-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python")
+
+
+def link_paths() -> tuple[str, ...]:
+    """Return the flags that say where torch's libraries lie."""
+    return (f"-L{_torch_root() / 'lib'}",)
+
+
+def note(cxx: CxxCompiler, cache_root: Path) -> str:
+    """Return what makes builds by a compiler slow, where that is known."""
+    if cxx.is_zig and not (zig_cache(cache_root) / "o").is_dir():
+        return "ziglang builds its own C++ library first, once, which takes about a minute"
+    return ""
+
+
+def _torch_root() -> Path:
+    import torch
+
+    return Path(torch.__file__).parent
