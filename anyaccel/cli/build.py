@@ -1,0 +1,79 @@
+"""``anyaccel build``: ops ahead of time, also for machines that are elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  # typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..op_builder import environment
+from ..op_builder.ahead_of_time import all_targets, build_orders, copy_entry, named_builders, orders, wheel_targets
+from ..op_builder.all_ops import every_builder
+from ..op_builder.engine.cache import open_cache
+from ..op_builder.engine.progress import watch
+from ..op_builder.engine.toolchains.nvrtc import probe_nvrtc
+from ..op_builder.targets import NATIVE
+
+if TYPE_CHECKING:
+    from ..op_builder.ahead_of_time import Outcome
+    from ..op_builder.engine.progress import Progress
+
+__all__ = ["EPILOG", "command"]
+
+EPILOG = "Example: [bold]anyaccel build --op fused_adam --target sm_90 --target x86-64-v3[/]"
+
+
+def command(
+    everything: Annotated[bool, typer.Option("--all", help="Every op.")] = False,
+    op: Annotated[list[str] | None, typer.Option("--op", help="An op; may be given several times.")] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", help="native, x86-64-v3, sm_90, compute_120 (PTX) …; may be given several times."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Also copy the results into this folder, as a wheel carries them.")
+    ] = None,
+) -> None:
+    """Build ops into the cache before anyone needs them; a GPU or CPU that they are built for need not be here.
+
+    With --all and no target, builds everything that this machine can target; with --op, for this machine.
+    """
+    if everything == bool(op):
+        msg = "got both or neither of --all and --op; expected one of them. Fix: anyaccel build --all"
+        raise typer.BadParameter(msg)
+    console = Console()
+    builders = every_builder() if everything else named_builders(op or [])
+    wanted = target or ((wheel_targets() if output else all_targets()) if everything else [NATIVE])
+    table = Table("op", "target", "", "seconds", "KiB", title=_title(), title_justify="left")
+    with console.status("looking for compilers") as status:
+
+        def show(progress: Progress) -> None:
+            status.update(escape(str(progress)))
+
+        with watch(show):
+            for outcome in build_orders(orders(builders, wanted)):
+                _add(table, outcome)
+                if output is not None:
+                    copy_entry(outcome, output)
+    console.print(table)
+    nvrtc = probe_nvrtc()
+    if not target and nvrtc.tool is None:
+        console.print(f"No CUDA device code: {escape(nvrtc.detail)}. Fix: {escape(nvrtc.fix)}", soft_wrap=True)
+
+
+def _title() -> str:
+    return f"Built ahead of time (cache: {open_cache(environment.cache_dir()).root})"
+
+
+def _add(table: Table, outcome: Outcome) -> None:
+    kibibytes = outcome.entry.binary.stat().st_size / 1024
+    order = outcome.order
+    table.add_row(order.op, order.target, _state(outcome), f"{outcome.seconds:.1f}", f"{kibibytes:.0f}")
+
+
+def _state(outcome: Outcome) -> str:
+    return "built" if outcome.was_built else "was there"

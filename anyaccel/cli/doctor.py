@@ -1,0 +1,97 @@
+"""``anyaccel doctor``: every toolchain, accepted or rejected, why, and the one command that fixes it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sysconfig
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..op_builder import environment
+from ..op_builder.engine.cache import Cache, open_cache
+from ..op_builder.engine.errors import CacheError
+from ..op_builder.engine.toolchains.survey import PURPOSES, survey
+from .report import verdict
+
+__all__ = ["EPILOG", "Finding", "command", "examine"]
+
+EPILOG = "Example: [bold]anyaccel doctor --json[/]"
+
+_LITTLE_SPACE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked at, whether it serves, why, and the one command that mends it."""
+
+    what: str
+    tool: str
+    accepted: bool
+    detail: str
+    fix: str
+
+
+def command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+) -> None:
+    """Look at everything that building ops needs. Exits with 1 when ops cannot be built for this machine's CPU."""
+    findings = examine()
+    if as_json:
+        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        _show(findings, Console())
+    needed = [any(one.accepted for one in findings if one.what == what) for what in ("ninja", "C++", "cache")]
+    raise typer.Exit(0 if all(needed) else 1)
+
+
+def examine() -> list[Finding]:
+    """Look at everything that building ops needs; nothing is built for keeps and no device context is created."""
+    findings = [_cache_finding()]
+    memory = open_cache(environment.cache_dir()).root if findings[0].accepted else Path("/nonexistent")
+    findings += [
+        Finding(probe.toolchain, probe.name, probe.tool is not None, probe.detail, probe.fix)
+        for probe in survey(memory)
+    ]
+    return [*findings, _python_headers()]
+
+
+def _cache_finding() -> Finding:
+    root = environment.cache_dir()
+    try:
+        cache = open_cache(root)
+    except CacheError as error:
+        return Finding("cache", str(root or ""), False, str(error), str(error).rpartition("Fix: ")[2].rstrip("."))
+    wanted = root or Cache.default_root()
+    if cache.root != wanted:
+        return Finding("cache", str(wanted), False, "it cannot be written", "set ANYACCEL_CACHE_DIR to one that can")
+    free_bytes = shutil.disk_usage(cache.root).free
+    detail = f"private, {free_bytes / 2**30:.1f} GiB free"
+    if free_bytes < _LITTLE_SPACE_BYTES:
+        return Finding("cache", str(cache.root), False, detail, "anyaccel cache clear --older-than 30d")
+    return Finding("cache", str(cache.root), True, detail, "")
+
+
+def _python_headers() -> Finding:
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    found = header.is_file()
+    detail = str(header) if found else f"{header} does not exist; only third parties' pybind ops need it"
+    return Finding("Python.h", "headers", found, detail, "" if found else "apt-get install python3-dev")
+
+
+def _show(findings: list[Finding], console: Console) -> None:
+    table = Table("for", "tool", "", "detail", "fix", title="What building ops needs", title_justify="left")
+    for column in table.columns[3:]:
+        column.overflow = "fold"
+    for one in findings:
+        table.add_row(one.what, escape(one.tool), verdict(one.accepted), escape(one.detail), escape(one.fix))
+    console.print(table)
+    for what, purpose in PURPOSES.items():
+        serves = any(one.accepted for one in findings if one.what == what)
+        console.print(f"{verdict(serves)} [bold]{what}[/] {purpose}", soft_wrap=True)

@@ -1,0 +1,86 @@
+"""Builds the wheel. ``BUILD_EXT=1 pip install .`` puts prebuilt ops into it; without, ops are built where they are used.
+
+``CUDA_EXT=1`` and ``DS_BUILD_OPS=1`` mean the same. The prebuilt ops use torch's stable ABI and CPU code for every level of
+this machine's architecture, so that one wheel serves every Python and every torch from 2.10 on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+from setuptools.compat.py310 import tomllib
+
+_SWITCHES = ("BUILD_EXT", "CUDA_EXT", "DS_BUILD_OPS")
+_ROOT = Path(__file__).resolve().parent
+_BUILD = "from anyaccel.cli import main; main()"
+_RUNS = "import filelock, ninja, packaging, platformdirs, psutil, rich, torch, typer"
+_RUNS_CUDA = "import cuda.bindings.nvrtc"
+
+
+def _is_wanted() -> bool:
+    return any(os.environ.get(switch, "0") not in ("", "0") for switch in _SWITCHES)
+
+
+def _outside_isolation(*paths: str) -> dict[str, str]:
+    """Return an environment in which Python sees what the user installed: pip hides it behind a PYTHONPATH of its own."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONNOUSERSITE"}
+    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _user_can(code: str) -> bool:
+    tried = subprocess.run([sys.executable, "-c", code], env=_outside_isolation(), capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def _requirements() -> list[str]:
+    """Return what pip must install beside what the user has, to build the ops."""
+    if not _is_wanted():
+        return []
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    runs = [] if _user_can(_RUNS) else project["dependencies"]
+    return [*runs, *([] if _user_can(_RUNS_CUDA) else project["optional-dependencies"]["cuda"])]
+
+
+class BuildWithOps(build_py):
+    """Copies the package, and then builds its ops into ``_C``."""
+
+    def run(self) -> None:
+        super().run()
+        if not _is_wanted():
+            return
+        if self.editable_mode:
+            logging.getLogger(__name__).warning(
+                "an editable install builds ops where they are used: anyaccel build --all"
+            )
+            return
+        package = Path(self.build_lib).resolve()
+        installed_by_pip = [path for path in sys.path if path.endswith("site-packages")]
+        command = [sys.executable, "-c", _BUILD, "build", "--all", "--output", str(package / "anyaccel" / "_C")]
+        subprocess.run(command, env=_outside_isolation(str(package), *installed_by_pip), check=True)
+
+
+class WheelWithOps(bdist_wheel):
+    """Names the wheel for this platform, and for every Python: the ops use no Python ABI but the stable one."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        python, abi, platform = super().get_tag()
+        return ("py3", "none", platform) if _is_wanted() else (python, abi, platform)
+
+
+class Anyaccel(Distribution):
+    """A package with binaries, when ops are prebuilt."""
+
+    def has_ext_modules(self) -> bool:
+        return _is_wanted()
+
+
+setup(
+    distclass=Anyaccel, cmdclass={"build_py": BuildWithOps, "bdist_wheel": WheelWithOps}, setup_requires=_requirements()
+)
