@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo test test-cuda-torch bench lint clean
+.PHONY: demo test test-cuda-torch test-wheel bench lint clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
@@ -21,7 +21,20 @@ test: $(VENV)/.installed-test
 
 # A CUDA build of torch on a host without a GPU: about 5 GB of disk, hence not part of `make test`.
 test-cuda-torch:
-	$(MAKE) test VENV=.venv-cuda TORCH=torch==2.14.1
+	$(MAKE) test VENV=.venv-cuda TORCH=torch==2.14.1 EXTRAS=nvcc
+
+# One wheel with prebuilt ops, under several Pythons and torches, each in a .venv-wheel-* of its own, without a compiler:
+#   make test-wheel ON="python3.10:torch==2.13.0 python3.13:torch==2.14.1"
+ON ?= $(PYTHON):$(TORCH)
+test-wheel: $(VENV)/.installed-test
+	rm -rf dist
+	BUILD_EXT=1 $(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@set -e; for on in $(ON); do \
+	  venv=".venv-wheel-$$(echo "$$on" | tr -c 'a-z0-9.\n' -)"; \
+	  "$${on%%:*}" -m venv "$$venv"; \
+	  "$$venv/bin/python" -m pip install --quiet "$${on#*:}" numpy dist/*.whl; \
+	  (cd / && PATH=/nowhere CXX=no-such-compiler "$(CURDIR)/$$venv/bin/python" "$(CURDIR)/tests/prebuilt_op.py"); \
+	done
 
 bench: $(VENV)/.installed-test
 	$(VENV)/bin/python benchmarks/run_all.py
@@ -29,7 +42,7 @@ bench: $(VENV)/.installed-test
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
-	$(VENV)/bin/clang-format -i $$(git ls-files 'csrc/*.h' 'csrc/*.cpp')
+	$(VENV)/bin/clang-format -i $$(git ls-files '*.h' '*.cpp' '*.cu')
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -43,10 +56,10 @@ $(VENV)/.torch: $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
-	$(VENV)/bin/python -m pip install --quiet --editable ".[$*$(addprefix $(comma),$(CXX_EXTRA))]"
+	$(VENV)/bin/python -m pip install --quiet --editable ".[$*$(addprefix $(comma),$(CXX_EXTRA) $(EXTRAS))]"
 	@touch $@
 
 comma := ,
 
 clean:
-	rm -rf .venv .venv-cuda build dist demo_out *.egg-info
+	rm -rf .venv .venv-cuda .venv-wheel-* build dist demo_out *.egg-info

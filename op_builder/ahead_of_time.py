@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import shutil
 import tempfile
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from .engine.cache import Entry
 
 __all__ = ["Order", "Outcome", "all_targets", "build_orders", "copy_entry", "named_builders", "orders", "wheel_targets"]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -80,19 +83,26 @@ def named_builders(names: Sequence[str]) -> list[OpBuilder]:
 def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]:
     """Return what is to be built: everything that the ops have for the targets, each file once.
 
+    A target for which none of them has code is left out, which the log says.
+
     Raises:
-        OpError: when a target does not exist, or none of the ops has code for it.
+        OpError: when a target does not exist, or there is nothing to build.
         ToolchainError: when there is no tool to build one of them.
     """
+    names = ", ".join(dict.fromkeys(builder.NAME for builder in builders))
     found: dict[str, Order] = {}
     for target in map(require_target, targets):
         recipes = [recipe for builder in builders for recipe in builder.recipes(target)]
-        if not recipes and len(targets) == 1:
+        if not recipes:
             kind = "CUDA device code" if is_cuda_target(target) else "code for the CPU"
-            names = ", ".join(dict.fromkeys(builder.NAME for builder in builders))
-            msg = f"building for {target} failed: got {names}; expected an op with {kind}. Fix: name another op or target."
-            raise OpError(msg)
+            _logger.warning("%s: %s has no %s, so nothing is built for it", target, names, kind)
         found |= {recipe.fingerprint(): Order(recipe.op, target, recipe) for recipe in recipes}
+    if not found:
+        msg = (
+            f"building ahead of time failed: got {names} for {', '.join(targets)}; expected an op with code for it. "
+            f"Fix: name another op or target."
+        )
+        raise OpError(msg)
     return list(found.values())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import logging
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import environment, loading, torch_libraries
@@ -22,8 +23,6 @@ from .engine.trace import Trace
 from .targets import NATIVE, host_cpu_targets, is_cuda_target, march
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .engine.build import Recipe
     from .engine.cache import Cache, Entry
     from .engine.native import Compiler
@@ -183,7 +182,7 @@ class OpBuilder(OpDeclaration, abc.ABC):
             flags += torch_libraries.macros(self.STABLE_ABI, self.module_name)
         return {
             "name": self.absolute_name(),
-            "sources": [str(path) for path in self.source_files()],
+            "sources": [_seen_from_here(path) for path in self.source_files()],
             "include_dirs": [str(path) for path in self.include_dirs()],
             "libraries": self.strip_empty_entries(self.libraries_args()),
             "extra_compile_args": {"cxx": flags},
@@ -260,3 +259,9 @@ class OpBuilder(OpDeclaration, abc.ABC):
     def link_paths(self) -> tuple[str, ...]:
         """Return the flags that say where torch's libraries lie."""
         return torch_libraries.link_paths()
+
+
+def _seen_from_here(source: Path) -> str:
+    """Return a source as setuptools wants it: relative to the directory of ``setup.py``, where it lies below."""
+    here = Path.cwd().resolve()
+    return source.relative_to(here).as_posix() if source.is_relative_to(here) else str(source)

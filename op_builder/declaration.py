@@ -32,7 +32,6 @@ class OpDeclaration(DeepSpeedNames):
     NAME: str = ""
     SOURCES: tuple[str, ...] = ()
     STABLE_ABI: ClassVar[bool] = False
-    DEVICE: ClassVar[str] = "host"
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name or self.NAME

@@ -44,8 +44,9 @@ def find_library(builder: BuiltInOp, trace: Trace) -> Path | None:
             trace.accept(f"prebuilt {target}", str(folder))
             return read_entry(folder).binary
         trace.reject(f"prebuilt {target}", f"{problem}; the op is built here instead", logging.WARNING)
-    if not brought:
-        trace.reject("prebuilt", "this wheel brings other ops, but not this one")
+    if not trace.decisions:
+        brings = f"{', '.join(brought)}, and none of them is for this CPU" if brought else "other ops, but not this one"
+        trace.reject("prebuilt", f"this installation brings {brings}")
     return None
 
 

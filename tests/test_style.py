@@ -34,7 +34,12 @@ def test_python_is_formatted() -> None:
 
 
 def test_native_code_is_formatted() -> None:
-    files = [*ROOT.glob("csrc/**/*.h"), *ROOT.glob("csrc/**/*.cpp")]
+    files = [
+        file
+        for root in ("csrc", "examples")
+        for file in (ROOT / root).rglob("*")
+        if file.suffix in (".h", ".cpp", ".cu")
+    ]
     _check(BIN / "clang-format", "--dry-run", "-Werror", *files)
 
 

@@ -43,7 +43,8 @@ def command(
     With --all and no target, builds everything that this machine can target; with --op, for this machine.
     """
     if everything == bool(op):
-        msg = "got both or neither of --all and --op; expected one of them. Fix: anyaccel build --all"
+        got = "both --all and --op" if everything else "neither --all nor --op"
+        msg = f"got {got}; expected one of them. Fix: anyaccel build --all"
         raise typer.BadParameter(msg)
     console = Console()
     builders = every_builder() if everything else named_builders(op or [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from .. import environment, torch_libraries
 from ..builder import OpBuilder
@@ -30,8 +30,6 @@ _TORCHS = (  # what torch's own extension builder passes: its headers define the
 
 class CUDAOpBuilder(OpBuilder):
     """Builds ``.cpp`` and ``.cu`` sources that include torch's headers, with nvcc, for torch's CUDA device."""
-
-    DEVICE: ClassVar[str] = "cuda"
 
     def nvcc_args(self) -> list[str]:
         """Return nvcc's flags."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from .. import environment
 from ..builder import OpBuilder
@@ -16,8 +16,6 @@ __all__ = ["SYCLOpBuilder"]
 
 class SYCLOpBuilder(OpBuilder):
     """Builds ``.cpp`` sources with SYCL kernels that include torch's headers, with icpx, for torch's XPU device."""
-
-    DEVICE: ClassVar[str] = "xpu"
 
     def cxx_args(self) -> list[str]:
         """Return icpx's flags."""

@@ -6,19 +6,15 @@ import ctypes
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import textwrap
-import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from anyaccel.op_builder import BuildError, OpError, ToolchainError
-from anyaccel.op_builder.engine import build as build_module
 from anyaccel.op_builder.engine import cache as cache_module
 
 if TYPE_CHECKING:
@@ -152,23 +148,6 @@ def test_a_directory_that_cannot_be_written_is_replaced_for_this_process(
     cache_module._opened.clear()
 
 
-def test_a_full_disk_moves_the_build_elsewhere(
-    cache: Cache, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    real = cache_module.Cache.publish
-
-    def full(self: Cache, *arguments: Any) -> Any:
-        if self is cache:
-            raise OSError(28, "No space left on device")
-        return real(self, *arguments)
-
-    monkeypatch.setattr(cache_module.Cache, "publish", full)
-    entry = make_builder().build()
-    assert cache.root not in entry.binary.parents
-    assert _answer(entry.binary) == 42
-    assert "No space left on device" in caplog.text
-
-
 def test_no_compiler_lists_what_was_looked_for(
     cache: Cache, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -177,24 +156,6 @@ def test_no_compiler_lists_what_was_looked_for(
     assert not builder.is_compatible()
     with pytest.raises(ToolchainError, match=r"CXX=no-such-compiler: not found.*Fix: pip install 'anyaccel\[cxx\]'"):
         builder.build()
-
-
-def test_sixteen_threads_build_once(
-    cache: Cache, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    builds = []
-    real = build_module._build
-    monkeypatch.setattr(build_module, "_build", lambda *args: (builds.append(1), real(*args))[1])
-    builders = [make_builder() for _ in range(16)]
-    entries = []
-    threads = [threading.Thread(target=lambda one=one: entries.append(one.build())) for one in builders]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(builds) == 1
-    assert len({entry.binary for entry in entries}) == 1
-    assert len(entries) == 16
 
 
 LOAD = textwrap.dedent("""
@@ -213,32 +174,6 @@ def _start(cache_dir: Path, code: str = LOAD) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-
-
-def test_four_processes_build_a_cold_op_once(tmp_path: Path) -> None:
-    processes = [_start(tmp_path / "cache") for _ in range(4)]
-    logs = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 4, logs
-    assert sum(log.count("engine.build:building the op 'cpu_adam'") for log in logs) == 1, logs
-
-
-@pytest.mark.parametrize("delay_seconds", [0.05, 0.5, 1.2])
-def test_a_killed_builder_stops_nobody(tmp_path: Path, delay_seconds: float) -> None:
-    victim = _start(tmp_path / "cache")
-    assert victim.stderr is not None
-    while "engine.build:building the op" not in victim.stderr.readline():
-        assert victim.poll() is None
-    time.sleep(delay_seconds)
-    os.killpg(victim.pid, signal.SIGKILL)
-    victim.wait()
-    victim.stderr.close()
-    began = time.monotonic()
-    heir = _start(tmp_path / "cache")
-    log = heir.communicate()[1]
-    assert heir.returncode == 0, log
-    assert "waiting for" not in log
-    assert time.monotonic() - began < 60
-    assert not list((tmp_path / "cache").glob("staging-*"))
 
 
 def test_a_waiter_says_for_whom(tmp_path: Path) -> None:

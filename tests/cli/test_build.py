@@ -1,0 +1,71 @@
+"""``anyaccel build``, as it is typed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anyaccel.op_builder.engine.cache import Cache, read_entry
+from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
+
+ANYACCEL = Path(sys.executable).parent / "anyaccel"
+NEEDS_NVRTC = pytest.mark.skipif(probe_nvrtc().tool is None, reason=f"no NVRTC: {probe_nvrtc().detail}")
+
+
+def _build(folder: Path, *arguments: str | Path, check: bool = True, **env: str) -> str:
+    environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(folder / "cache"), "COLUMNS": "200", **env}
+    command = [str(word) for word in (ANYACCEL, "build", *arguments)]
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    assert (finished.returncode == 0) is check, finished.stdout + finished.stderr
+    return finished.stdout + finished.stderr
+
+
+def _built(folder: Path) -> dict[str, str]:
+    return {entry.facts["target"]: entry.op for entry in Cache(folder / "cache").entries()}
+
+
+@NEEDS_NVRTC
+def test_an_op_for_machines_that_are_elsewhere(tmp_path: Path) -> None:
+    shown = _build(tmp_path, "--op", "fused_adam", "--target", "sm_90", "--target", "x86-64-v3")
+    assert shown.count("built") >= 2
+    assert _built(tmp_path) == {"sm_90": "fused_adam", "x86-64-v3": "cpu_adam"}
+    assert _build(tmp_path, "--op", "fused_adam", "--target", "sm_90").count("was there") == 1
+
+
+def test_an_op_for_this_machine(tmp_path: Path) -> None:
+    _build(tmp_path, "--op", "CPUAdamBuilder")
+    assert list(_built(tmp_path).values()) == ["cpu_adam"]
+
+
+@NEEDS_NVRTC
+def test_everything_into_a_folder(tmp_path: Path) -> None:
+    _build(tmp_path, "--all", "--output", "carried here")
+    carried = {folder.name for folder in (tmp_path / "carried here").iterdir()}
+    assert {"fused_adam-sm_80", "fused_adam-sm_100", "fused_adam-sm_120", "fused_adam-compute_120"} <= carried
+    assert len([name for name in carried if name.startswith("cpu_adam-")]) >= 2
+    assert all(read_entry(tmp_path / "carried here" / name).is_intact() for name in carried)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "got neither --all nor --op"),
+        (("--all", "--op", "cpu_adam"), "got both --all and --op"),
+        (("--op", "nonsense"), "got the op 'nonsense'; expected one of: cpu_adam"),
+        (("--op", "cpu_adam", "--target", "sm90"), "got 'sm90'; expected one of: native"),
+        (("--op", "cpu_adam", "--target", "sm_90"), "expected an op with code for it"),
+    ],
+)
+def test_a_wrong_request_is_refused_with_the_choices(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    assert said in _build(tmp_path, *arguments, check=False)
+    assert not _built(tmp_path)
+
+
+def test_no_compiler_is_one_readable_error(tmp_path: Path) -> None:
+    shown = _build(tmp_path, "--op", "cpu_adam", check=False, CXX="no-such-compiler")
+    assert "error: choosing a C++ compiler failed: got CXX=no-such-compiler: not found" in shown
+    assert "Traceback" not in shown

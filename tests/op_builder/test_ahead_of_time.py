@@ -1,0 +1,164 @@
+"""Ops built before anyone asks: for the right targets, carried by a wheel, and checked before they are used."""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anyaccel.op_builder import OpError, ToolchainError, prebuilt, targets
+from anyaccel.op_builder.ahead_of_time import build_orders, copy_entry, named_builders, orders, wheel_targets
+from anyaccel.op_builder.cpu import CPUAdamBuilder
+from anyaccel.op_builder.engine.fingerprint import cpu_flags
+from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
+from anyaccel.op_builder.engine.trace import Trace
+from anyaccel.op_builder.targets import CPU_TARGETS, CUDA_TARGETS, host_cpu_targets, require_target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from anyaccel.op_builder.engine.cache import Cache
+
+ON_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="not an x86-64 machine")
+BASELINE = {"x86_64": "x86-64", "aarch64": "armv8-a"}.get(platform.machine(), "")
+
+
+def test_this_machine_runs_its_baseline_and_the_best_comes_first() -> None:
+    mine = host_cpu_targets()
+    assert mine[-1] == BASELINE
+    assert mine == [target for target in CPU_TARGETS[platform.machine()] if target in mine]
+
+
+@ON_X86
+def test_a_machine_of_2013_does_not_get_avx_512(monkeypatch: pytest.MonkeyPatch) -> None:
+    haswell = cpu_flags() - {flag for flag in cpu_flags() if flag.startswith("avx512")}
+    monkeypatch.setattr(targets, "cpu_flags", lambda: haswell)
+    assert host_cpu_targets()[0] == "x86-64-v3"
+
+
+@pytest.mark.parametrize("target", ["native", "sm_90", "sm_90a", "compute_120", BASELINE])
+def test_targets_that_exist(target: str) -> None:
+    assert require_target(target) == target
+
+
+@pytest.mark.parametrize("target", ["sm90", "x86-64-v9", "", "-march=native"])
+def test_targets_that_do_not_exist_list_those_that_do(target: str) -> None:
+    with pytest.raises(OpError, match=r"choosing the target failed: got .* expected one of: native, .*sm_90"):
+        require_target(target)
+
+
+def test_a_wheel_serves_every_level_and_four_generations() -> None:
+    expected = [*CPU_TARGETS[platform.machine()]]
+    if probe_nvrtc().tool is not None:
+        expected += CUDA_TARGETS
+    assert wheel_targets() == expected
+
+
+def test_an_unknown_op_lists_the_ops() -> None:
+    with pytest.raises(OpError, match=r"got the op 'nonsense'; expected one of: .*cpu_adam"):
+        named_builders(["nonsense"])
+
+
+def test_an_op_without_code_for_the_target_is_refused(cache: Cache) -> None:
+    with pytest.raises(
+        OpError, match="building ahead of time failed: got cpu_adam for sm_90; expected an op with code"
+    ):
+        orders(named_builders(["cpu_adam"]), ["sm_90"])
+
+
+def test_one_target_of_several_may_have_nothing_which_is_said(cache: Cache, caplog: pytest.LogCaptureFixture) -> None:
+    (order,) = orders(named_builders(["cpu_adam"]), ["sm_90", BASELINE])
+    assert order.target == BASELINE
+    assert "sm_90: cpu_adam has no CUDA device code, so nothing is built for it" in caplog.text
+
+
+def test_ops_that_share_a_library_share_the_build(cache: Cache) -> None:
+    wanted = orders(named_builders(["cpu_adam", "fused_adam"]), [BASELINE])
+    assert [(order.op, order.target) for order in wanted] == [("cpu_adam", BASELINE)]
+
+
+@pytest.fixture
+def carried(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a wheel would carry: ``cpu_adam`` for the baseline, in the place where the package looks."""
+    (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), [BASELINE]))
+    assert outcome.was_built
+    root = tmp_path / "_C"
+    root.mkdir()
+    folder = copy_entry(outcome, root)
+    monkeypatch.setattr(prebuilt, "PREBUILT", root)
+    assert [file.name for file in root.iterdir()] == [f"cpu_adam-{BASELINE}"]
+    return folder
+
+
+def _found() -> tuple[Path | None, str]:
+    trace = Trace("the op 'cpu_adam'")
+    return CPUAdamBuilder().prebuilt(trace), str(trace)
+
+
+def test_what_was_carried_is_found(carried: Path) -> None:
+    assert _found() == (carried / "op.so", f"prebuilt {BASELINE}: accepted, {carried}")
+
+
+def test_the_second_time_it_was_there(carried: Path) -> None:
+    (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), [BASELINE]))
+    assert not outcome.was_built
+
+
+def test_a_build_for_this_machine_only_is_not_carried(cache: Cache, tmp_path: Path) -> None:
+    (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), ["native"]))
+    with pytest.raises(
+        ToolchainError, match="got a build for this machine; expected one for a target that others have"
+    ):
+        copy_entry(outcome, tmp_path)
+
+
+@pytest.mark.parametrize("defect", ["flipped", "no metadata", "other sources", "for another CPU"])
+def test_what_does_not_fit_is_built_here_and_the_log_says_why(
+    carried: Path, defect: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    metadata = carried / "metadata.json"
+    if defect == "flipped":
+        content = bytearray((carried / "op.so").read_bytes())
+        content[-1] ^= 1
+        (carried / "op.so").write_bytes(content)
+        reason = "its content differs from its metadata"
+    elif defect == "no metadata":
+        metadata.unlink()
+        reason = "its metadata cannot be read"
+    elif defect == "other sources":
+        content = json.loads(metadata.read_text())
+        content["facts"]["key"] = "another"
+        metadata.write_text(json.dumps(content))
+        reason = "its sources, flags or ABI are not those of this installation"
+    else:
+        carried.rename(carried.with_name("cpu_adam-another"))
+        reason = "none of them is for this CPU"
+    found, trace = _found()
+    assert found is None
+    assert reason in trace
+    assert reason in caplog.text
+    assert CPUAdamBuilder().build().binary.is_file()
+
+
+def test_a_level_built_elsewhere_serves_where_there_is_no_compiler(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), [BASELINE]))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    builder = CPUAdamBuilder()
+    assert builder.is_compatible()
+    assert builder.find_built() == outcome.entry
+
+
+def test_what_was_built_natively_serves_when_the_compiler_is_gone(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = CPUAdamBuilder().build()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    builder = CPUAdamBuilder()
+    assert builder.is_compatible()
+    assert builder.find_built() == entry

@@ -1,0 +1,116 @@
+"""CUDA device code by NVRTC, for machines that are elsewhere: no GPU and no toolkit is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anyaccel.op_builder import BuildError, OpError, ToolchainError
+from anyaccel.op_builder.cuda import FusedAdamBuilder
+from anyaccel.op_builder.engine.build import ensure_built, find_built
+from anyaccel.op_builder.engine.device_code import DeviceCodeRecipe
+from anyaccel.op_builder.engine.toolchains import nvrtc
+from anyaccel.op_builder.engine.toolchains.nvrtc import choose_nvrtc, probe_nvrtc
+from anyaccel.op_builder.targets import CUDA_TARGETS
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from anyaccel.op_builder.engine.cache import Cache
+
+pytestmark = pytest.mark.skipif(probe_nvrtc().tool is None, reason=f"no NVRTC: {probe_nvrtc().detail}")
+
+KERNELS = [
+    f"adam_step_{param}_{grad}"
+    for param, grad in (
+        ("float", "float"),
+        ("bfloat16", "bfloat16"),
+        ("bfloat16", "float"),
+        ("half", "half"),
+        ("half", "float"),
+    )
+]
+
+
+@pytest.mark.parametrize("target", CUDA_TARGETS)
+def test_adam_compiles_for_every_generation(cache: Cache, target: str) -> None:
+    recipe = FusedAdamBuilder().device_code_recipe(target)
+    entry = ensure_built(recipe, cache)
+    content = entry.binary.read_bytes()
+    assert find_built(FusedAdamBuilder().device_code_recipe(target), cache) == entry
+    for kernel in KERNELS:
+        assert kernel.encode() in content
+    if target.startswith("sm_"):
+        assert content.startswith(b"\x7fELF")
+        assert int.from_bytes(content[18:20], "little") == 190  # EM_CUDA, the machine of NVIDIA's GPUs
+    else:
+        assert f".target {target.replace('compute', 'sm')}".encode() in content
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> DeviceCodeRecipe:
+    source = tmp_path / "twice.cu"
+    source.write_text('#include "twice.h"\nextern "C" __global__ void kernel(int* x) { *x = twice(*x); }\n')
+    (tmp_path / "twice.h").write_text("inline int twice(int x) { return 2 * x; }\n")
+    return DeviceCodeRecipe("twice", source, (tmp_path,), "compute_90", choose_nvrtc())
+
+
+def test_an_error_names_the_line_the_command_and_the_log(cache: Cache, recipe: DeviceCodeRecipe) -> None:
+    recipe.source.write_text("\n__global__ void broken( { }\n")
+    with pytest.raises(BuildError, match=r"twice\.cu\(2\): error: ") as raised:
+        ensure_built(recipe, cache)
+    assert raised.value.command.startswith("nvrtc ")
+    assert "-arch=compute_90" in raised.value.command
+    assert "error" in raised.value.log.read_text()
+
+
+def test_a_header_and_an_option_are_seen(cache: Cache, recipe: DeviceCodeRecipe, tmp_path: Path) -> None:
+    first = ensure_built(recipe, cache)
+    (tmp_path / "twice.h").write_text("inline int twice(int x) { return x << 1; }\n")
+    second = ensure_built(recipe, cache)
+    third = ensure_built(dataclasses.replace(recipe, options=("-std=c++20", "-default-device", "-lineinfo")), cache)
+    newer = dataclasses.replace(recipe, compiler=dataclasses.replace(recipe.compiler, version="99.0"))
+    assert len({first.binary, second.binary, third.binary, cache.folder("twice", newer.fingerprint())}) == 4
+
+
+def test_an_architecture_that_nvrtc_does_not_know_is_its_error(cache: Cache, recipe: DeviceCodeRecipe) -> None:
+    with pytest.raises(BuildError, match="invalid value for --gpu-architecture"):
+        ensure_built(dataclasses.replace(recipe, target="sm_11"), cache)
+
+
+def test_the_architectures_of_a_wheel_are_known() -> None:
+    assert {80, 90, 100, 120} <= set(choose_nvrtc().architectures())
+
+
+def test_no_nvrtc_is_a_rejection_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        msg = "libnvrtc.so.13: cannot open shared object file"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(nvrtc, "_bindings", broken)
+    assert probe_nvrtc().detail == "libnvrtc cannot be loaded: libnvrtc.so.13: cannot open shared object file"
+    with pytest.raises(ToolchainError, match=r"choosing NVRTC failed: .*Fix: pip install 'anyaccel\[cuda\]'"):
+        FusedAdamBuilder().device_code_recipe("sm_90")
+
+
+def test_what_is_not_device_code_is_refused(recipe: DeviceCodeRecipe, tmp_path: Path) -> None:
+    (tmp_path / "result").write_bytes(b"nonsense")
+    with pytest.raises(OpError, match="got b'nonsense' from NVRTC; expected device code"):
+        recipe.verify(tmp_path / "result")
+
+
+def test_compiling_touches_no_device(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """The driver's library, which holds contexts, is not even loaded."""
+    code = """
+from anyaccel.op_builder.ahead_of_time import build_orders, named_builders, orders
+(outcome,) = build_orders(orders(named_builders(["fused_adam"]), ["sm_90"]))
+assert outcome.was_built
+assert "libcuda.so" not in open("/proc/self/maps").read()
+"""
+    run_python(code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"), PATH=str(tmp_path))

@@ -1,0 +1,261 @@
+"""Choosing among implementations: by priority among those that serve, with the reason for every other one."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import types
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from anyaccel.op_builder import NoKernelError, OpLoadError
+from anyaccel.op_builder.kernel_extensions import (
+    CppExtension,
+    CudaExtension,
+    KernelExtension,
+    SyclExtension,
+    TritonExtension,
+)
+from anyaccel.op_builder.kernel_loader import (
+    LOADERS,
+    CPUAdamLoader,
+    FlashAttentionLoader,
+    FusedOptimizerLoader,
+    KernelLoader,
+    RMSNormLoader,
+)
+
+
+class _Extension(KernelExtension):
+    def is_available(self) -> bool:
+        return True
+
+    def assert_compatible(self) -> None:
+        pass
+
+    def load(self) -> Any:
+        return self.name
+
+
+class Slow(_Extension):
+    name = "slow"
+
+
+class Fast(_Extension):
+    name, priority = "fast", 7
+
+
+class Elsewhere(_Extension):
+    name, priority = "elsewhere", 9
+
+    def is_available(self) -> bool:
+        return False
+
+
+class Incompatible(_Extension):
+    name, priority = "incompatible", 10
+
+    def assert_compatible(self) -> None:
+        msg = "it needs what is not here"
+        raise OpLoadError(msg)
+
+
+class Crashing(_Extension):
+    name, priority = "crashing", 11
+
+    def is_available(self) -> bool:
+        return {}["a bug"]
+
+
+class FailsToLoad(_Extension):
+    name, priority = "fails to load", 12
+
+    def load(self) -> Any:
+        msg = "the compiler was just removed"
+        raise OpLoadError(msg)
+
+
+def _loader(*extensions: type[KernelExtension]) -> KernelLoader:
+    class Loader(KernelLoader):
+        REGISTRY: ClassVar[list[type[KernelExtension]]] = list(extensions)
+
+    return Loader()
+
+
+def test_the_highest_priority_that_serves_is_chosen() -> None:
+    assert _loader(Slow, Fast, Elsewhere).load() == "fast"
+
+
+def test_one_bad_implementation_never_stops_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    assert _loader(Slow, Crashing, FailsToLoad, Incompatible, Elsewhere, Fast).load() == "fast"
+    for reason in (
+        "crashing: rejected, KeyError: 'a bug'",
+        "fails to load: rejected, it serves here, but the compiler was just removed",
+        "incompatible: rejected, it needs what is not here",
+        "elsewhere: rejected, this machine has not what it is for",
+        "fast: accepted, priority 7",
+    ):
+        assert reason in caplog.text
+    warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warned) == 2  # a bug, and a failure where success was promised
+
+
+def test_a_name_chooses_and_fails_loudly() -> None:
+    loader = _loader(Slow, Fast, Incompatible)
+    assert loader.load(ext_name="slow") == "slow"
+    with pytest.raises(OpLoadError, match="it needs what is not here"):
+        loader.load(ext_name="incompatible")
+    with pytest.raises(NoKernelError, match="got 'slwo'; expected one of: slow, fast, incompatible"):
+        loader.load(ext_name="slwo")
+
+
+def test_none_that_serves_says_of_each_why() -> None:
+    with pytest.raises(
+        NoKernelError, match=r"elsewhere: rejected, .*; incompatible: rejected|incompatible: rejected.*elsewhere"
+    ):
+        _loader(Elsewhere, Incompatible).load()
+
+
+def test_registering_belongs_to_one_loader_and_replaces_a_namesake() -> None:
+    loader, other = _loader(Slow), _loader(Slow)
+    type(loader).register_extension(Fast)
+
+    class Faster(Fast):
+        def load(self) -> Any:
+            return "faster"
+
+    type(loader).register_extension(Faster)
+    assert loader.load() == "faster"
+    assert other.load() == "slow"
+    assert [cls.name for cls in type(loader).REGISTRY] == ["slow", "fast"]
+    with pytest.raises(TypeError, match="expected a subclass of KernelExtension"):
+        type(loader).register_extension(Faster())
+
+
+def test_implementations_that_are_not_built_say_so() -> None:
+    for build in (Slow().build_aot, Slow().build_jit):
+        with pytest.raises(RuntimeError, match=r"building 'slow'.*Fix: load\(\)"):
+            build()
+
+
+def test_adam_is_loaded_by_the_machines_own_name() -> None:
+    op = CPUAdamLoader().load()
+    import platform
+
+    mine = "cpu_adam_x86" if platform.machine() == "x86_64" else "cpu_adam_arm"
+    assert CPUAdamLoader().load(ext_name=mine) is op
+    param = torch.ones(3)
+    states = torch.zeros(3), torch.zeros(3)
+    op.adam_step([param], [torch.ones(3)], [states[0]], [states[1]], [torch.zeros(())], lr=0.5)
+    assert param.tolist() == [0.5] * 3
+
+
+def test_adam_for_another_machine_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(NoKernelError, match=r"cpu_adam_x86: rejected.*cpu_adam_arm: rejected"):
+        CPUAdamLoader().load()
+
+
+def test_build_aot_gives_an_extension_for_setuptools() -> None:
+    from anyaccel.op_builder.implementations import CPUAdamX86Extension
+
+    extension = CPUAdamX86Extension().build_aot()
+    assert extension.name == "anyaccel._C.cpu_adam"
+    assert any(source.endswith("adam.cpp") for source in extension.sources)
+    assert CPUAdamX86Extension().build_jit() is CPUAdamX86Extension().load()
+
+
+def test_the_fused_optimizer_serves_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    assert hasattr(FusedOptimizerLoader().load(), "multi_tensor_adam")
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 5, 8), (2, 4, 7, 16)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_agrees_with_its_formula(shape: tuple[int, ...], is_causal: bool) -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, *shape)
+    scores = query @ key.transpose(-1, -2) / shape[-1] ** 0.5
+    if is_causal:
+        scores = scores.masked_fill(torch.ones(shape[2], shape[2]).triu(1).bool(), -torch.inf)
+    expected = scores.softmax(-1) @ value
+    torch.testing.assert_close(FlashAttentionLoader().load()(query, key, value, is_causal=is_causal), expected)
+
+
+def test_attention_serves_a_group_of_queries_with_one_key() -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(1, 4, 3, 8), torch.randn(1, 2, 3, 8), torch.randn(1, 2, 3, 8)
+    attention = FlashAttentionLoader().load()
+    wide = attention(query, key.repeat_interleave(2, 1), value.repeat_interleave(2, 1))
+    torch.testing.assert_close(attention(query, key, value), wide)
+
+
+def test_the_flash_attention_package_is_preferred_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernels need a GPU; what is checked here is that its layout is served and its limits are said."""
+    package = types.ModuleType("flash_attn")
+    calls: list[dict[str, Any]] = []
+
+    def flash_attn_func(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> torch.Tensor:
+        calls.append(options)
+        return query
+
+    package.flash_attn_func = flash_attn_func  # type: ignore[attr-defined]
+    package.__spec__ = types.SimpleNamespace(name="flash_attn")  # type: ignore[assignment]
+    monkeypatch.setitem(sys.modules, "flash_attn", package)
+    from anyaccel.op_builder.implementations import FlashAttentionPackageExtension
+
+    monkeypatch.setattr(FlashAttentionPackageExtension, "is_available", lambda _: True)
+    attention = FlashAttentionLoader().load()
+    query = torch.randn(1, 2, 3, 4)
+    torch.testing.assert_close(attention(query, query, query, is_causal=True), query)
+    assert calls == [{"dropout_p": 0.0, "softmax_scale": None, "causal": True}]
+    with pytest.raises(NotImplementedError, match="got attn_mask; expected none with flash-attn"):
+        attention(query, query, query, attn_mask=torch.ones(3, 3))
+
+
+def test_a_loader_whose_kernels_come_later_says_so() -> None:
+    with pytest.raises(
+        NoKernelError, match=r"RMSNormLoader failed: got no implementation.*Fix: RMSNormLoader.register"
+    ):
+        RMSNormLoader().load()
+
+
+def test_every_loader_loads_or_says_why() -> None:
+    assert len(LOADERS) == 9
+    for loader in LOADERS:
+        try:
+            assert loader().load() is not None
+        except NoKernelError as error:
+            assert "Fix: " in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("base", [CudaExtension, SyclExtension, TritonExtension])
+def test_a_base_for_hardware_that_is_not_here_is_not_available(base: type[Any]) -> None:
+    class Extension(base):
+        name = "one"
+
+        def builder(self) -> Any:
+            pytest.fail("it is not asked")
+
+        def load(self) -> Any:
+            pytest.fail("it is not asked")
+
+    present = {CudaExtension: torch.cuda.is_available(), SyclExtension: torch.xpu.is_available()}
+    if present.get(base, torch.cuda.is_available()):
+        pytest.skip("its hardware is here")
+    assert not Extension().is_available()
+
+
+def test_a_cpp_extension_of_a_third_party_needs_a_builder_only() -> None:
+    class Adam(CppExtension):
+        name = "third party's"
+
+        def builder(self) -> Any:
+            from anyaccel.op_builder.cpu import CPUAdamBuilder
+
+            return CPUAdamBuilder()
+
+    assert _loader(Adam).load() is CPUAdamLoader().load()

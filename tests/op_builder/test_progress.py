@@ -1,0 +1,80 @@
+"""Long work is seen: by whoever watches, else in the log, and less and less often."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anyaccel.op_builder import environment
+from anyaccel.op_builder.engine import ninja_file
+from anyaccel.op_builder.engine.ninja_file import default_jobs
+from anyaccel.op_builder.engine.progress import Progress, Reporter, watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyaccel.op_builder import CPUOpBuilder
+    from anyaccel.op_builder.engine.cache import Cache
+
+
+def test_the_log_hears_of_work_that_takes_long(caplog: pytest.LogCaptureFixture) -> None:
+    reporter = Reporter("slow_op", "building", "ziglang builds its own C++ library first")
+    for second in range(60):
+        reporter.tick(float(second))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"building the op 'slow_op': {second} s (ziglang builds its own C++ library first)" for second in (5, 15, 45)
+    ]
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_a_watcher_hears_every_tick_in_place_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[Progress] = []
+    reporter = Reporter("slow_op", "building")
+    with watch(seen.append):
+        for second in range(10):
+            reporter.tick(float(second))
+    assert [progress.elapsed_seconds for progress in seen] == list(range(10))
+    assert not caplog.records
+
+
+def test_a_real_build_ticks(cache: Cache, make_builder: Callable[..., CPUOpBuilder]) -> None:
+    seen: list[Progress] = []
+    with watch(seen.append):
+        make_builder(source='#include <regex>\n#include "answer.h"\nextern "C" int answer() { return 1; }').build()
+    assert {(progress.op, progress.doing) for progress in seen} == {("answer", "building")}
+    assert seen[-1].elapsed_seconds >= seen[0].elapsed_seconds == 0
+
+
+def test_watchers_in_threads_do_not_disturb_each_other() -> None:
+    def watch_often() -> None:
+        for _ in range(200):
+            with watch(lambda _: None):
+                Reporter("op", "building").tick(0.0)
+
+    threads = [threading.Thread(target=watch_often) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_jobs_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Memory:
+        available = 3 << 30
+
+    monkeypatch.setattr(ninja_file.psutil, "virtual_memory", lambda: Memory)
+    assert default_jobs() == 1
+    Memory.available = 1 << 50
+    assert default_jobs() >= 1
+
+
+def test_jobs_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANYACCEL_BUILD_JOBS", "7")
+    assert environment.build_jobs() == 7
+    for wrong in ("0", "-1", "many", "1.5"):
+        monkeypatch.setenv("ANYACCEL_BUILD_JOBS", wrong)
+        with pytest.raises(ValueError, match=r"expected a number of 1 or more. Fix: unset or correct it"):
+            environment.build_jobs()

@@ -1,0 +1,69 @@
+"""A wheel with prebuilt ops: what it carries, and that it needs no compiler where it is installed.
+
+``make test-wheel`` installs one such wheel under several Pythons and torches.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anyaccel.op_builder.ahead_of_time import wheel_targets
+from anyaccel.op_builder.targets import is_cuda_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[1]
+
+LOADS = """
+import logging
+logging.basicConfig(level=logging.INFO)
+import torch, anyaccel
+builder = anyaccel.get_accelerator().create_op_builder("CPUAdamBuilder")
+assert builder.is_compatible()
+param, states = torch.ones(3), [torch.zeros(3), torch.zeros(3), torch.zeros(())]
+builder.load().adam_step([param], [torch.ones(3)], [states[0]], [states[1]], [states[2]], lr=0.5)
+assert param.tolist() == [0.5, 0.5, 0.5], param
+"""
+
+
+@pytest.fixture(scope="module")
+def prebuilt_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prebuilt wheel")
+    shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "demo_out"))
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder]
+    subprocess.run([*pip, folder / "source"], check=True, env={**os.environ, "BUILD_EXT": "1"})
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_it_serves_every_python_and_carries_every_target(prebuilt_wheel: Path) -> None:
+    assert "-py3-none-linux_" in prebuilt_wheel.name
+    carried = {name.split("/")[2] for name in zipfile.ZipFile(prebuilt_wheel).namelist() if "/_C/" in name}
+    expected = {f"{'fused_adam' if is_cuda_target(target) else 'cpu_adam'}-{target}" for target in wheel_targets()}
+    assert carried == expected
+
+
+def test_its_ops_load_where_there_is_neither_compiler_nor_cache(
+    prebuilt_wheel: Path, tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    site = tmp_path / "site"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-t", site, prebuilt_wheel], check=True)
+    nothing = {"PATH": str(tmp_path), "CXX": "no-such-compiler", "ANYACCEL_CACHE_DIR": str(tmp_path / "cache")}
+    finished = run_python(LOADS, PYTHONPATH=str(site), **nothing)
+    assert "the op 'cpu_adam': prebuilt x86-64" in finished.stderr or "prebuilt armv8" in finished.stderr
+    assert "building" not in finished.stderr
+    assert not list(tmp_path.glob("cache/*-*"))
+
+
+def test_without_the_switch_a_wheel_is_pure(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not [name for name in zipfile.ZipFile(wheel).namelist() if "_C/" in name]
