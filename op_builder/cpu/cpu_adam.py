@@ -160,14 +160,20 @@ def _refusal(tensors: Sequence[torch.Tensor]) -> RuntimeError:
     )
 
 
-_fakes_registered: list[Any] = []
+_fakes: list[torch.library.Library] = []
 
 
 def _register_fakes() -> None:
-    """Tell torch.compile that the ops return nothing; what they change is in their schemas."""
-    if not _fakes_registered:
-        names = ("adam_step", "adam_update", "adam_rollback")
-        _fakes_registered.extend(torch.library.register_fake(f"anyaccel::{name}", _fake) for name in names)
+    """Tell torch.compile that the ops return nothing; what they change is in their schemas.
+
+    As kernels of the device "meta": ``torch.library.register_fake`` searches every loaded module for its caller's file, which
+    takes longer than all the rest of a warm load.
+    """
+    if not _fakes:
+        library = torch.library.Library("anyaccel", "FRAGMENT")
+        for name in ("adam_step", "adam_update", "adam_rollback"):
+            library.impl(name, _fake, "Meta")
+        _fakes.append(library)
 
 
 def _fake(*arguments: Any, **options: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["cpu_flags", "fingerprint", "host_isa", "included_files"]
 
@@ -34,9 +34,8 @@ def fingerprint(sources: Sequence[Path], include_dirs: Sequence[Path], facts: di
         FileNotFoundError: when a source does not exist.
     """
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-    for file in included_files(sources, include_dirs):
-        content = file.read_bytes()
-        digest.update(f"\0{file.name}\0{len(content)}\0".encode())
+    for file, content in _read_files(sources, include_dirs):
+        digest.update(f"\0{os.path.basename(file)}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()[:32]
 
@@ -48,18 +47,35 @@ def included_files(sources: Iterable[Path], include_dirs: Sequence[Path]) -> lis
     torch, and are covered by the toolchain's and the ABI's versions. A header whose name is a macro is not found here; the
     compiler's own list of what it read is checked besides.
     """
-    pending = list(sources)
-    seen: dict[Path, None] = {}
-    while pending:
-        file = pending.pop(0).resolve()
+    return [Path(name) for name, _ in _read_files(sources, include_dirs)]
+
+
+def _read_files(sources: Iterable[Path], include_dirs: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+    """Yield each file's path and content. Paths are strings: this is most of what a warm load does."""
+    pending = [os.path.realpath(source) for source in sources]
+    folders = [os.path.realpath(folder) for folder in include_dirs]
+    seen = set()
+    entries: dict[str, set[str]] = {}
+
+    def may_hold(folder: str, name: str) -> bool:
+        """Return whether a folder has an entry that a header's name begins with; for most of the system's it has none."""
+        first = name.partition("/")[0]
+        if folder not in entries:
+            entries[folder] = {"", ".", "..", *(os.listdir(folder) if os.path.isdir(folder) else ())}
+        return first in entries[folder]
+
+    for file in pending:  # which grows while it is gone through
         if file in seen:
             continue
-        seen[file] = None
-        for quoted, bracketed in _INCLUDE.findall(file.read_bytes()):
-            folders = (file.parent, *include_dirs) if quoted else include_dirs
-            candidates = (folder / os.fsdecode(quoted or bracketed) for folder in folders)
-            pending += [found for found in candidates if found.is_file()][:1]
-    return list(seen)
+        seen.add(file)
+        with open(file, "rb") as opened:
+            content = opened.read()
+        yield file, content
+        for quoted, bracketed in _INCLUDE.findall(content):
+            places = [os.path.dirname(file), *folders] if quoted else folders
+            name = os.fsdecode(quoted or bracketed)
+            found = (os.path.normpath(f"{place}/{name}") for place in places if may_hold(place, name))
+            pending += [candidate for candidate in found if os.path.isfile(candidate)][:1]
 
 
 @cache

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ninja
-import psutil
 
+from ...accelerator import host
 from ..environment import PYTHON_FOR_COMMANDS
 
 if TYPE_CHECKING:
@@ -95,6 +95,5 @@ def run_ninja(
 
 
 def default_jobs() -> int:
-    """Return how many compilers to run at once: one a core, fewer where memory is short."""
-    cores = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count() or 1
-    return max(1, min(cores, psutil.virtual_memory().available // _BYTES_PER_JOB))
+    """Return how many compilers to run at once: one a core, fewer where memory, or the container's share of it, is short."""
+    return max(1, min(host.processor().multi_processor_count, host.available_memory_bytes() // _BYTES_PER_JOB))

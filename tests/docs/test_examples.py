@@ -25,7 +25,8 @@ def _name(page: Path) -> str:
 @pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=_name)
 def test_examples_run(page: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     code = "\n".join(BLOCK.findall(page.read_text()))
-    assert run_python(code, DS_ACCELERATOR="cpu").returncode == 0
+    importable = {"PYTHONPATH": str(page.parent)} if page.is_relative_to(ROOT / "examples") else {}
+    assert run_python(code, DS_ACCELERATOR="cpu", **importable).returncode == 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

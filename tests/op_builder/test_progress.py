@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from anyaccel.accelerator import host
 from anyaccel.op_builder import environment
-from anyaccel.op_builder.engine import ninja_file
 from anyaccel.op_builder.engine.ninja_file import default_jobs
 from anyaccel.op_builder.engine.progress import Progress, Reporter, watch
 
@@ -61,14 +61,13 @@ def test_watchers_in_threads_do_not_disturb_each_other() -> None:
         thread.join()
 
 
-def test_jobs_are_bounded_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Memory:
-        available = 3 << 30
-
-    monkeypatch.setattr(ninja_file.psutil, "virtual_memory", lambda: Memory)
-    assert default_jobs() == 1
-    Memory.available = 1 << 50
-    assert default_jobs() >= 1
+@pytest.mark.parametrize(("available_bytes", "cores", "jobs"), [(3 << 30, 64, 1), (9 << 30, 64, 4), (1 << 40, 3, 3), (0, 2, 1)])
+def test_jobs_are_bounded_by_cores_and_by_the_containers_memory(
+    monkeypatch: pytest.MonkeyPatch, available_bytes: int, cores: int, jobs: int
+) -> None:
+    monkeypatch.setattr(host, "available_memory_bytes", lambda: available_bytes)
+    monkeypatch.setattr(host, "processor", lambda: host.Processor("", 0, cores))
+    assert default_jobs() == jobs
 
 
 def test_jobs_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,13 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import ToolchainError
 from .probe import Memory, Probe, run_quietly, said_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["CxxCompiler", "choose_cxx", "probe_cxx"]
 
@@ -52,10 +56,16 @@ def probe_cxx(requested: str | None, path: str, memory: Path) -> list[Probe[CxxC
         path: the directories to search, as in ``PATH``.
         memory: the directory that remembers what compilers said of themselves.
     """
+    return list(_probes(requested, path, memory))
+
+
+def _probes(requested: str | None, path: str, memory: Path) -> Iterator[Probe[CxxCompiler]]:
     if requested is not None:
-        return [_probe(f"CXX={requested}", _command_of(requested, path), memory, "unset CXX")]
-    probes = [_probe(name, _command_of(name, path), memory, _FIX) for name in ("c++", "g++", "clang++")]
-    return [*probes, _probe("ziglang", _zig_command(), memory, _FIX)]
+        yield _probe(f"CXX={requested}", _command_of(requested, path), memory, "unset CXX")
+        return
+    for name in ("c++", "g++", "clang++"):
+        yield _probe(name, _command_of(name, path), memory, _FIX)
+    yield _probe("ziglang", _zig_command(), memory, _FIX)
 
 
 def choose_cxx(requested: str | None, path: str, memory: Path, *, for_torch_headers: bool = False) -> CxxCompiler:
@@ -71,7 +81,7 @@ def choose_cxx(requested: str | None, path: str, memory: Path, *, for_torch_head
         ToolchainError: when all are rejected, with each reason.
     """
     rejections = []
-    for probe in probe_cxx(requested, path, memory):
+    for probe in _probes(requested, path, memory):
         if probe.tool is None:
             rejections.append(f"{probe.name}: {probe.detail}")
         elif for_torch_headers and probe.tool.is_zig:
