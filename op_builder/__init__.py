@@ -6,12 +6,16 @@ if __name__ != "anyaccel.op_builder":
     msg = f"importing '{__name__}' failed: got a bare import; expected the full name. Fix: import anyaccel.op_builder."
     raise ImportError(msg)
 
+from typing import TYPE_CHECKING, Any
+
 from .all_ops import BUILDERS, builder_class, load_op
 from .builder import OpBuilder
 from .cpu.builder import CPUOpBuilder
-from .cuda.builder import CUDAOpBuilder
 from .engine.errors import BuildError, CacheError, NoKernelError, OpError, OpLoadError, ToolchainError
-from .xpu.builder import SYCLOpBuilder
+
+if TYPE_CHECKING:
+    from .cuda.builder import CUDAOpBuilder
+    from .xpu.builder import SYCLOpBuilder
 
 __all__ = [
     "BUILDERS",
@@ -28,3 +32,17 @@ __all__ = [
     "builder_class",
     "load_op",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return the builders of devices that a program may never use."""
+    if name == "CUDAOpBuilder":
+        from .cuda.builder import CUDAOpBuilder
+
+        return CUDAOpBuilder
+    if name == "SYCLOpBuilder":
+        from .xpu.builder import SYCLOpBuilder
+
+        return SYCLOpBuilder
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

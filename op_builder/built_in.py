@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import prebuilt
 from .builder import OpBuilder
-from .engine.device_code import DeviceCodeRecipe
-from .engine.toolchains.nvrtc import choose_nvrtc
 from .targets import is_cuda_target
 
 if TYPE_CHECKING:
     from .engine.build import Recipe
+    from .engine.device_code import DeviceCodeRecipe
     from .engine.trace import Trace
 
 __all__ = ["CSRC", "BuiltInOp"]
@@ -60,6 +59,9 @@ class BuiltInOp(OpBuilder):
         Raises:
             ToolchainError: when there is no NVRTC.
         """
+        from .engine.device_code import DeviceCodeRecipe
+        from .engine.toolchains.nvrtc import choose_nvrtc
+
         source = CSRC / self.CUDA_SOURCE
         include_dirs = (CSRC / "includes", source.parent, CSRC / "device_std")
         return DeviceCodeRecipe(self.name, source, include_dirs, target, choose_nvrtc())

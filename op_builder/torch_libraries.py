@@ -7,8 +7,6 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packaging.version import Version
-
 from .engine.fingerprint import host_isa
 from .engine.native import Compiler
 from .engine.toolchains.cxx import CxxCompiler
@@ -35,7 +33,7 @@ def too_old_for_stable_abi() -> str:
     """Return why this torch cannot run ops of the stable ABI; empty when it can."""
     import torch
 
-    if Version(torch.__version__).release[:2] >= OLDEST_TORCH:
+    if tuple(map(int, torch.__version__.split(".")[:2])) >= OLDEST_TORCH:
         return ""
     return f"got torch {torch.__version__}; expected {'.'.join(map(str, OLDEST_TORCH))} or newer"
 

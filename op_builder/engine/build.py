@@ -20,9 +20,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..environment import compiler_environment
 from .cache import replace_full_cache
 from .errors import BuildError
-from .lock import build_lock
-from .ninja_file import default_jobs
-from .progress import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,11 +153,16 @@ def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None) -> Entry
 
 
 def _build_locked(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
+    from .lock import build_lock  # a warm load does without, and imports none of it
+
     with build_lock(cache.lock_file(recipe.op, recipe.fingerprint()), recipe.op):
         return find_built(recipe, cache) or _build(recipe, cache, jobs)
 
 
 def _build(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
+    from .ninja_file import default_jobs
+    from .progress import Reporter
+
     name = recipe.fingerprint()
     target = recipe.described().get("target", "any target")
     note = f"; {recipe.note}" if recipe.note else ""

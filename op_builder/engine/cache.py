@@ -20,8 +20,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from .errors import CacheError
 
 __all__ = ["UNREADABLE", "Cache", "Entry", "open_cache", "read_entry", "replace_full_cache", "write_entry"]
@@ -84,6 +82,8 @@ class Cache:
     @staticmethod
     def default_root() -> Path:
         """Return the user's own cache directory."""
+        import platformdirs
+
         return Path(platformdirs.user_cache_dir("anyaccel"))
 
     def folder(self, op: str, fingerprint: str) -> Path:

@@ -61,7 +61,9 @@ def test_watchers_in_threads_do_not_disturb_each_other() -> None:
         thread.join()
 
 
-@pytest.mark.parametrize(("available_bytes", "cores", "jobs"), [(3 << 30, 64, 1), (9 << 30, 64, 4), (1 << 40, 3, 3), (0, 2, 1)])
+@pytest.mark.parametrize(
+    ("available_bytes", "cores", "jobs"), [(3 << 30, 64, 1), (9 << 30, 64, 4), (1 << 40, 3, 3), (0, 2, 1)]
+)
 def test_jobs_are_bounded_by_cores_and_by_the_containers_memory(
     monkeypatch: pytest.MonkeyPatch, available_bytes: int, cores: int, jobs: int
 ) -> None:
