@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .all_ops import BUILDERS, builder_class, load_op
 from .builder import OpBuilder
 from .cpu.builder import CPUOpBuilder
-from .engine.errors import BuildError, CacheError, NoKernelError, OpError, OpLoadError, ToolchainError
+from .engine.errors import BuildError, CacheError, NoKernelError, OpError, OpLoadError, SettingError, ToolchainError
 
 if TYPE_CHECKING:
     from .cuda.builder import CUDAOpBuilder
@@ -28,6 +28,7 @@ __all__ = [
     "OpError",
     "OpLoadError",
     "SYCLOpBuilder",
+    "SettingError",
     "ToolchainError",
     "builder_class",
     "load_op",

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from . import environment
 from .all_ops import every_builder
 from .engine.build import ensure_built, find_built
-from .engine.cache import open_cache, write_entry
+from .engine.cache import open_cache
+from .engine.entry import write_entry
 from .engine.errors import OpError, ToolchainError
 from .engine.toolchains.nvrtc import probe_nvrtc
 from .prebuilt import folder_for
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from .builder import OpBuilder
     from .engine.build import Recipe
-    from .engine.cache import Entry
+    from .engine.entry import Entry
 
 __all__ = ["Order", "Outcome", "all_targets", "build_orders", "copy_entry", "named_builders", "orders", "wheel_targets"]
 
@@ -136,6 +137,6 @@ def copy_entry(outcome: Outcome, root: Path) -> Path:
     folder = folder_for(root, order.op, order.target)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root) as staging:
-        copied = shutil.copyfile(entry.binary, Path(staging) / entry.binary.name)
+        copied = shutil.copyfile(entry.binary, Path(staging) / order.recipe.output)
         write_entry(folder, entry.op, copied, entry.facts)
     return folder

@@ -24,7 +24,8 @@ from .targets import NATIVE, host_cpu_targets, is_cuda_target, march
 
 if TYPE_CHECKING:
     from .engine.build import Recipe
-    from .engine.cache import Cache, Entry
+    from .engine.cache import Cache
+    from .engine.entry import Entry
     from .engine.native import Compiler
     from .engine.toolchains.cxx import CxxCompiler
 
@@ -51,8 +52,8 @@ class OpBuilder(OpDeclaration, abc.ABC):
         """Return why :meth:`load` cannot succeed here; empty when it can. Builds nothing."""
         try:
             self.require_torch()
-            if self.prebuilt(Trace(f"the op '{self.name}'")) is None:
-                self.find_built()
+            if self.prebuilt(Trace(f"the op '{self.name}'")) is None and self.find_built() is None:
+                environment.build_jobs()
         except (OpError, OSError) as error:
             return str(error)
         return ""
@@ -61,12 +62,14 @@ class OpBuilder(OpDeclaration, abc.ABC):
         """Check that this torch can run the op.
 
         Raises:
-            OpLoadError: when it cannot.
+            OpLoadError: when it cannot, or has loaded other torch ops of this name.
         """
         too_old = torch_libraries.too_old_for_stable_abi() if self.STABLE_ABI else ""
         if too_old:
             msg = f"loading the op '{self.name}' failed: {too_old}. Fix: upgrade torch."
             raise OpLoadError(msg)
+        if self.STABLE_ABI:
+            loading.require_own_library(self.name, type(self))
 
     def prebuilt(self, trace: Trace) -> Any:
         """Return what was built ahead of time and serves here, or None; the trace says why not."""
@@ -138,7 +141,7 @@ class OpBuilder(OpDeclaration, abc.ABC):
         found = self.prebuilt(trace)
         if found is None or not self.STABLE_ABI:
             return found
-        loading.load_torch_library(self.name, found)
+        loading.load_torch_library(self.name, type(self), found)
         return self.functions()
 
     def jit_load(self, verbose: bool = True) -> Any:
@@ -147,7 +150,7 @@ class OpBuilder(OpDeclaration, abc.ABC):
         with loading.once(type(self), self.name) as kept:
             if self.STABLE_ABI:
                 if kept.functions is None:
-                    loading.load_torch_library(self.name, self._binary())
+                    loading.load_torch_library(self.name, type(self), self._binary())
                     kept.functions = self.functions()
                 return kept.functions  # a second build would define the same torch ops again
             binary = self._binary()  # edited sources give another file, and so another module
@@ -220,7 +223,7 @@ class OpBuilder(OpDeclaration, abc.ABC):
             facts=torch_libraries.facts(self.STABLE_ABI, target),
             output="op.so",
             is_portable=target != NATIVE,
-            note=torch_libraries.note(cxx, open_cache(environment.cache_dir()).root),
+            note=torch_libraries.note(open_cache(environment.cache_dir()).root) if cxx.is_zig else "",
         )
 
     def recipes(self, target: str) -> list[Recipe]:
@@ -235,8 +238,12 @@ class OpBuilder(OpDeclaration, abc.ABC):
         """Return the C++ compiler.
 
         Raises:
-            ToolchainError: when none is found.
+            ToolchainError: when none is found, or the op is a Python module and Python's headers are missing.
         """
+        missing = "" if self.STABLE_ABI else torch_libraries.missing_python_headers()
+        if missing:
+            msg = f"building the op '{self.name}' failed: got {missing}; expected it. Fix: apt-get install python3-dev"
+            raise ToolchainError(msg)
         memory = open_cache(environment.cache_dir()).root
         return choose_cxx(environment.cxx(), environment.search_path(), memory, for_torch_headers=not self.STABLE_ABI)
 

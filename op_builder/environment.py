@@ -5,6 +5,7 @@ ANYACCEL_CACHE_DIR          where built ops are kept; the user's cache directory
 ANYACCEL_BUILD_JOBS         how many compiler processes run at once; from cores and memory otherwise
 CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
+CPATH, LIBRARY_PATH, …      what compilers take as flags besides: it decides a build (``_COMPILER_VARIABLES``)
 PATH                        where compilers are looked for
 TORCH_CUDA_ARCH_LIST        the GPU architectures for nvcc, as torch reads it (``8.0;9.0+PTX``)
 ZIG_GLOBAL_CACHE_DIR        where ziglang keeps what it builds for itself; inside the cache otherwise
@@ -16,17 +17,25 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from .engine.errors import SettingError
+
 __all__ = [
     "PYTHON_FOR_COMMANDS",
     "build_jobs",
     "cache_dir",
     "compiler_environment",
+    "compiler_variables",
     "cuda_arch_list",
     "cuda_home",
     "cxx",
     "search_path",
     "zig_cache",
 ]
+
+_COMPILER_VARIABLES = (
+    "CCC_OVERRIDE_OPTIONS", "CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH",
+    "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "SOURCE_DATE_EPOCH",
+)  # fmt: skip
 
 PYTHON_FOR_COMMANDS = "ANYACCEL_PYTHON"
 """Set for ninja only: the interpreter that starts its commands."""
@@ -41,7 +50,7 @@ def cache_dir() -> Path | None:
         return Path(value).expanduser().absolute()
     except RuntimeError as error:
         msg = f"reading ANYACCEL_CACHE_DIR failed: got {value!r} ({error}); expected a directory. Fix: correct it."
-        raise ValueError(msg) from None
+        raise SettingError(msg) from None
 
 
 def build_jobs() -> int | None:
@@ -51,7 +60,7 @@ def build_jobs() -> int | None:
         return None
     if not value.isdecimal() or int(value) == 0:
         msg = f"reading ANYACCEL_BUILD_JOBS failed: got {value!r}; expected a number of 1 or more. Fix: unset or correct it."
-        raise ValueError(msg)
+        raise SettingError(msg)
     return int(value)
 
 
@@ -87,6 +96,11 @@ def compiler_environment(cache: Path, temporary: Path | None = None) -> dict[str
     if temporary is not None:
         given["TMPDIR"] = str(temporary)
     return {"ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"), **given}
+
+
+def compiler_variables() -> dict[str, str]:
+    """Return those variables by which compilers are told of flags and directories, and which therefore decide a build."""
+    return {name: value for name in _COMPILER_VARIABLES if (value := os.environ.get(name))}
 
 
 def zig_cache(cache: Path) -> Path:

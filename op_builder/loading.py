@@ -7,6 +7,7 @@ import importlib
 import importlib.machinery
 import importlib.util
 import inspect
+import logging
 import os
 import threading
 from dataclasses import dataclass, field
@@ -32,15 +33,20 @@ class _Kept:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-_kept: dict[tuple[type, str], _Kept] = {}
+_kept: dict[tuple[str, str], _Kept] = {}
+_libraries: dict[str, tuple[str, Path]] = {}
+"""By an op's name, the builder that loaded its torch library, and the file."""
 _looking = threading.Lock()
 
 
 @contextlib.contextmanager
 def once(builder: type, name: str) -> Iterator[_Kept]:
-    """Hold an op's lock in this process, and yield what is kept of it; other ops load meanwhile."""
+    """Hold an op's lock in this process, and yield what is kept of it; other ops load meanwhile.
+
+    A class that is defined again, as in a notebook's cell, is the builder that it was.
+    """
     with _looking:
-        kept = _kept.setdefault((builder, name), _Kept())
+        kept = _kept.setdefault((_full_name(builder), name), _Kept())
     with kept.lock:
         yield kept
 
@@ -56,18 +62,42 @@ def _renew_locks() -> None:
 os.register_at_fork(after_in_child=_renew_locks)
 
 
-def load_torch_library(op: str, binary: Path) -> None:
+def require_own_library(op: str, builder: type) -> None:
+    """Check that no other builder has loaded a torch library for an op of this name: defining torch ops twice is fatal.
+
+    Raises:
+        OpLoadError: naming the other builder.
+    """
+    other, binary = _libraries.get(op, (_full_name(builder), None))
+    if other != _full_name(builder):
+        msg = (
+            f"loading the op '{op}' failed: got a second builder, {_full_name(builder)}; expected one in a process, and "
+            f"{other} has loaded {binary}. Fix: give each a NAME of its own."
+        )
+        raise OpLoadError(msg)
+
+
+def load_torch_library(op: str, builder: type, binary: Path) -> None:
     """Load a library that registers torch ops.
 
     Raises:
-        OpLoadError: when it cannot be loaded.
+        OpLoadError: when it cannot be loaded, or another builder has loaded one for an op of this name.
     """
     import torch
 
-    try:
-        torch.ops.load_library(str(binary))
-    except OSError as error:
-        raise _refusal(op, binary, error) from error
+    with _looking:
+        require_own_library(op, builder)
+        if op in _libraries:
+            return
+        try:
+            torch.ops.load_library(str(binary))
+        except OSError as error:
+            raise _refusal(op, binary, error) from error
+        _libraries[op] = _full_name(builder), binary
+
+
+def _full_name(builder: type) -> str:
+    return f"{builder.__module__}.{builder.__qualname__}"
 
 
 def load_python_module(name: str, binary: Path) -> Any:
@@ -96,8 +126,8 @@ def importable(name: str, trace: Trace) -> Any:
             trace.reject("prebuilt", f"no module {name} is installed")
             return None
         module = importlib.import_module(name)
-    except ImportError as error:
-        trace.reject("prebuilt", f"{name}: {error}")
+    except Exception as error:  # noqa: BLE001  # a package of somebody else's may raise anything
+        trace.reject("prebuilt", f"{name}: {type(error).__name__}: {error}", logging.WARNING)
         return None
     trace.accept("prebuilt", f"the installed module {name}")
     return module

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .engine.cache import UNREADABLE, read_entry
+from .engine.entry import UNREADABLE, read_entry
 from .targets import host_cpu_targets
 
 if TYPE_CHECKING:

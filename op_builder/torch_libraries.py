@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 from .engine.fingerprint import host_isa
 from .engine.native import Compiler
 from .engine.toolchains.cxx import CxxCompiler
-from .environment import zig_cache
+from .environment import compiler_variables, zig_cache
 from .targets import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "OLDEST_TORCH", "UNKNOWN_COMPILER", "cxx_compiler", "facts", "link_flags", "link_paths", "macros", "note",
+    "OLDEST_TORCH", "UNKNOWN_COMPILER", "cxx_compiler", "facts", "link_flags", "link_paths", "macros",
+    "missing_python_headers", "note",
     "retargeted", "too_old_for_stable_abi", "torch_include_dirs", "with_standard",
 ]  # fmt: skip
 
@@ -52,6 +53,12 @@ def macros(stable_abi: bool, module_name: str) -> tuple[str, ...]:
     )
 
 
+def missing_python_headers() -> str:
+    """Return why Python modules cannot be compiled; empty when they can."""
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    return "" if header.is_file() else f"{header} does not exist"
+
+
 def with_standard(flags: Sequence[str]) -> list[str]:
     """Return a compiler's flags with the C++ standard that torch's headers need, where they name none."""
     return list(flags) if any("-std=" in flag for flag in flags) else [*flags, "-std=c++20"]
@@ -82,9 +89,11 @@ def facts(stable_abi: bool, target: str) -> dict[str, Any]:
     import torch
 
     isa = host_isa() if target == NATIVE else target
+    given = compiler_variables()
+    told = {"environment": given} if given else {}
     if stable_abi:
-        return {"target": isa, "abi": f"torch {OLDEST_TORCH}"}
-    return {"target": isa, "abi": f"torch {torch.__version__}", "python": sysconfig.get_config_var("SOABI")}
+        return {"target": isa, "abi": f"torch {OLDEST_TORCH}", **told}
+    return {"target": isa, "abi": f"torch {torch.__version__}", "python": sysconfig.get_config_var("SOABI"), **told}
 
 
 def link_flags(stable_abi: bool) -> tuple[str, ...]:
@@ -99,9 +108,9 @@ def link_paths() -> tuple[str, ...]:
     return (f"-L{_torch_root() / 'lib'}",)
 
 
-def note(cxx: CxxCompiler, cache_root: Path) -> str:
-    """Return what makes builds by a compiler slow, where that is known."""
-    if cxx.is_zig and not (zig_cache(cache_root) / "o").is_dir():
+def note(cache_root: Path) -> str:
+    """Return what makes builds by ziglang slow the first time."""
+    if not (zig_cache(cache_root) / "o").is_dir():
         return "ziglang builds its own C++ library first, once, which takes about a minute"
     return ""
 

@@ -75,6 +75,7 @@ def clear(
     ]
     for entry in removed:
         cache.remove(entry)
+    cache.remove_leftovers(oldest)
     typer.echo(f"removed {len(removed)} of the ops in {cache.root}")
 
 

@@ -18,6 +18,7 @@ from ..op_builder import environment
 from ..op_builder.engine.cache import Cache, open_cache
 from ..op_builder.engine.errors import CacheError
 from ..op_builder.engine.toolchains.survey import PURPOSES, survey
+from ..op_builder.torch_libraries import missing_python_headers
 from .report import verdict
 
 __all__ = ["EPILOG", "Finding", "command", "examine"]
@@ -79,10 +80,9 @@ def _cache_finding() -> Finding:
 
 
 def _python_headers() -> Finding:
-    header = Path(sysconfig.get_path("include")) / "Python.h"
-    found = header.is_file()
-    detail = str(header) if found else f"{header} does not exist; only third parties' pybind ops need it"
-    return Finding("Python.h", "headers", found, detail, "" if found else "apt-get install python3-dev")
+    missing = missing_python_headers()
+    detail = f"{missing}; only third parties' pybind ops need it" if missing else sysconfig.get_path("include")
+    return Finding("Python.h", "headers", not missing, detail, "apt-get install python3-dev" if missing else "")
 
 
 def _show(findings: list[Finding], console: Console) -> None:

@@ -6,30 +6,32 @@ ever visible, a reader never waits for a writer, and a builder that is killed le
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
+import os
 import re
 import shlex
 import shutil
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..environment import compiler_environment
 from .cache import replace_full_cache
-from .errors import BuildError
+from .errors import BuildError, OpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from .cache import Cache, Entry
+    from .cache import Cache
+    from .entry import Entry
 
 __all__ = ["COMMAND", "Recipe", "Workplace", "ensure_built", "find_built"]
 
 _logger = logging.getLogger(__name__)
 _SHOWN_ERRORS = 5
+_ATTEMPTS = 5
 _NAMES_AN_ERROR = re.compile(r"\berror\b|\bfatal\b|undefined (reference|symbol)|cannot find|not found", re.IGNORECASE)
 COMMAND = "command: "
 """Begins the line, before what a command prints, that names the command as JSON."""
@@ -99,6 +101,8 @@ class Workplace:
         for line in output.splitlines():
             if line.startswith(COMMAND):
                 command = shlex.join(json.loads(line.removeprefix(COMMAND)))
+            elif line.startswith("FAILED:") and failed:
+                break  # one command's errors are enough
             elif line.startswith("FAILED:"):
                 said, command = [], ""  # ninja names the failed command's output before what that printed
             elif not line.startswith(("ninja:", 'exec "$')):
@@ -110,21 +114,7 @@ class Workplace:
 
 def find_built(recipe: Recipe, cache: Cache) -> Entry | None:
     """Return the finished build of a recipe, or None; starts no process."""
-    entry = cache.find(recipe.op, recipe.fingerprint())
-    if entry is None:
-        return None
-    for header, digest in entry.facts.get("headers", {}).items():
-        if not _is(Path(header), digest):
-            _logger.info("the cached op '%s' was built with another %s and is built again", recipe.op, header)
-            return None
-    return entry
-
-
-def _is(file: Path, digest: str) -> bool:
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest() == digest
-    except OSError:
-        return False
+    return cache.find(recipe.op, recipe.fingerprint())
 
 
 def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None) -> Entry:
@@ -138,32 +128,50 @@ def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None) -> Entry
     Raises:
         BuildError: when the compiler or linker fails. The next call tries again.
         CacheError: when no disk takes the build.
+        OpError: when the system allows no process, or the sources change all the time.
     """
     entry = find_built(recipe, cache)
     if entry is not None:
         return entry
     try:
-        return _build_locked(recipe, cache, jobs)
+        return _build_settled(recipe, cache, jobs)
     except OSError as error:
+        if not cache.is_refused_by(error):
+            raise _cannot_build(recipe, error) from error
         fresh = replace_full_cache(cache, error)
     try:
-        return _build_locked(recipe, fresh, jobs)
+        return _build_settled(recipe, fresh, jobs)
     except OSError as error:
-        raise fresh.refusal(error) from error
+        raise (fresh.refusal(error) if fresh.is_refused_by(error) else _cannot_build(recipe, error)) from error
 
 
-def _build_locked(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
+def _cannot_build(recipe: Recipe, error: OSError) -> OpError:
+    msg = f"building the op '{recipe.op}' failed: got {error}; expected the system to allow it. Fix: see to that, and call again."
+    return OpError(msg)
+
+
+def _build_settled(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
+    """Build until the sources are, after the build, what they were before it."""
     from .lock import build_lock  # a warm load does without, and imports none of it
 
-    with build_lock(cache.lock_file(recipe.op, recipe.fingerprint()), recipe.op):
-        return find_built(recipe, cache) or _build(recipe, cache, jobs)
+    for _ in range(_ATTEMPTS):
+        name = recipe.fingerprint()
+        with build_lock(cache.lock_file(recipe.op, name), recipe.op):
+            entry = cache.find(recipe.op, name) or _build(recipe, name, cache, jobs)
+        if entry is not None:
+            return entry
+        _logger.warning("the sources of the op '%s' changed while they were compiled; it is built again", recipe.op)
+    msg = (
+        f"building the op '{recipe.op}' failed: got sources that changed during each of {_ATTEMPTS} builds; expected them "
+        f"to stay. Fix: stop what writes them."
+    )
+    raise OpError(msg)
 
 
-def _build(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
+def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None) -> Entry | None:
     from .ninja_file import default_jobs
     from .progress import Reporter
 
-    name = recipe.fingerprint()
     target = recipe.described().get("target", "any target")
     note = f"; {recipe.note}" if recipe.note else ""
     _logger.info("building the op '%s' (%s)%s", recipe.op, target, note)
@@ -174,12 +182,26 @@ def _build(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
     environment = compiler_environment(cache.root, staging)
     workplace = Workplace(staging, cache.log_file(recipe.op, name), jobs or default_jobs(), environment, tick)
     try:
+        began_ns = _clock_of(staging)
         recipe.produce(workplace)
         built = staging / recipe.output
         recipe.verify(built)
-        facts = {**recipe.described(), "headers": recipe.unseen_headers(staging)}
-        entry = cache.publish(recipe.op, name, built, facts)
+        headers = recipe.unseen_headers(staging)
+        if recipe.fingerprint() != name or _changed_between(headers, began_ns, _clock_of(staging)):
+            return None
+        entry = cache.publish(recipe.op, name, built, {**recipe.described(), "headers": headers})
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     _logger.info("built the op '%s' in %.1f s", recipe.op, time.perf_counter() - started)
     return entry
+
+
+def _clock_of(folder: Path) -> int:
+    """Return the time as the disk of a folder tells it, which is not always this machine's."""
+    marker = folder / "clock"
+    marker.write_bytes(b"")
+    return marker.stat().st_mtime_ns
+
+
+def _changed_between(headers: dict[str, str], began_ns: int, ended_ns: int) -> bool:
+    return any(began_ns < os.stat(header).st_mtime_ns <= ended_ns for header in headers)

@@ -8,51 +8,29 @@ temporary one.
 from __future__ import annotations
 
 import atexit
-import hashlib
-import json
+import errno
 import logging
 import os
 import shutil
 import stat
 import tempfile
 import threading
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .entry import METADATA, UNREADABLE, read_entry, write_entry
 from .errors import CacheError
 
-__all__ = ["UNREADABLE", "Cache", "Entry", "open_cache", "read_entry", "replace_full_cache", "write_entry"]
+if TYPE_CHECKING:
+    from .entry import Entry
+
+__all__ = ["Cache", "open_cache", "replace_full_cache"]
 
 _logger = logging.getLogger(__name__)
-_METADATA = "metadata.json"
+_STAGING = "staging-"
+_BESIDE = (".lock", ".holder", ".log")
 _FIX = "set ANYACCEL_CACHE_DIR"
-UNREADABLE = (OSError, ValueError, KeyError, TypeError)
-"""What reading a damaged entry raises."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A finished build.
-
-    Attributes:
-        op: the op's name.
-        binary: the shared library.
-        sha256: its digest when it was published.
-        facts: what its fingerprint was made of.
-    """
-
-    op: str
-    binary: Path
-    sha256: str
-    facts: dict[str, Any]
-
-    def is_intact(self) -> bool:
-        """Return whether the binary is what was published."""
-        try:
-            return _sha256(self.binary) == self.sha256
-        except OSError:
-            return False
+_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT}
 
 
 class Cache:
@@ -103,7 +81,7 @@ class Cache:
 
         What an earlier builder left there when it was killed is removed, though not waited for: its compilers may still run.
         """
-        prefix = f"staging-{op}-{fingerprint}-"
+        prefix = f"{_STAGING}{op}-{fingerprint}-"
         for abandoned in self.root.glob(f"{prefix}*"):
             shutil.rmtree(abandoned, ignore_errors=True)
         return Path(tempfile.mkdtemp(prefix=prefix, dir=self.root))
@@ -120,20 +98,26 @@ class Cache:
         except UNREADABLE as error:
             _logger.warning("the cached op '%s' is unreadable and is built again: %s", op, error)
             return None
-        if entry.is_intact():
-            return entry
-        _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, entry.binary)
-        return None
+        if not entry.is_intact():
+            _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, entry.binary)
+            return None
+        changed = entry.changed_header()
+        if changed:
+            _logger.info("the cached op '%s' was built with another %s and is built again", op, changed)
+            return None
+        return entry
 
     def find_key(self, op: str, key: str) -> Entry | None:
         """Return a finished entry of an op that is what ``key`` names, whichever compiler built it; None when there is none."""
         named = (entry for entry in self.entries() if entry.op == op and entry.facts.get("key") == key)
-        return next((entry for entry in named if entry.is_intact()), None)
+        return next((entry for entry in named if entry.is_intact() and not entry.changed_header()), None)
 
     def entries(self) -> list[Entry]:
         """Return every finished entry, damaged ones included, by name."""
         found = []
-        for metadata in sorted(self.root.glob(f"*/{_METADATA}")):
+        for metadata in sorted(self.root.glob(f"*/{METADATA}")):
+            if metadata.parent.name.startswith(_STAGING):
+                continue
             try:
                 found.append(read_entry(metadata.parent))
             except UNREADABLE as error:
@@ -143,10 +127,34 @@ class Cache:
     def remove(self, entry: Entry) -> None:
         """Remove an entry, its metadata first, so that nobody finds half of it; whoever has loaded it keeps it."""
         folder = entry.binary.parent
-        (folder / _METADATA).unlink(missing_ok=True)
+        (folder / METADATA).unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
-        for suffix in (".lock", ".holder", ".log"):
+        for suffix in _BESIDE:
             folder.with_name(folder.name + suffix).unlink(missing_ok=True)
+
+    def remove_leftovers(self, oldest: float) -> None:
+        """Remove what builders that failed or were killed left behind, where nobody is building now.
+
+        Args:
+            oldest: only what was last changed before this time, in seconds since the epoch.
+        """
+        from .lock import is_locked
+
+        for file in self.root.iterdir():
+            if file.name.startswith(_STAGING):
+                entry = file.name.removeprefix(_STAGING).rpartition("-")[0]
+            elif file.suffix in _BESIDE and not file.with_suffix("").is_dir():
+                entry = file.stem
+            else:
+                continue
+            if file.lstat().st_mtime <= oldest and not is_locked(self.root / f"{entry}.lock"):
+                _remove(file)
+
+    def is_refused_by(self, error: OSError) -> bool:
+        """Return whether an error says that this cache cannot be written, rather than that something else is wrong."""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            return True
+        return error.errno in _UNWRITABLE and str(self.root) in str(error.filename)
 
     def refusal(self, error: OSError) -> CacheError:
         """Return the error to raise when this cache cannot take a build either."""
@@ -160,27 +168,6 @@ class Cache:
             folder.unlink()
         folder.mkdir(mode=0o700, exist_ok=True)
         return write_entry(folder, op, built, facts)
-
-
-def read_entry(folder: Path) -> Entry:
-    """Return the entry in a folder.
-
-    Raises:
-        OSError, ValueError, KeyError, TypeError: (``UNREADABLE``) when it has none that can be read.
-    """
-    content = json.loads((folder / _METADATA).read_text())
-    return Entry(content["op"], folder / content["binary"], content["sha256"], content["facts"])
-
-
-def write_entry(folder: Path, op: str, built: Path, facts: dict[str, Any]) -> Entry:
-    """Move a built binary into a folder, its metadata last, and return the entry."""
-    entry = Entry(op, folder / built.name, _sha256(built), facts)
-    metadata = built.with_name(_METADATA)
-    metadata.write_text(json.dumps({**asdict(entry), "binary": built.name}, indent=1, sort_keys=True))
-    (folder / _METADATA).unlink(missing_ok=True)
-    os.replace(built, entry.binary)
-    os.replace(metadata, folder / _METADATA)
-    return entry
 
 
 _opened: dict[Path, Cache] = {}
@@ -202,8 +189,7 @@ def open_cache(directory: Path | None = None) -> Cache:
             try:
                 _opened[wanted] = Cache(wanted)
             except OSError as error:
-                behind = Cache(wanted, writable=False) if wanted.is_dir() else None
-                _opened[wanted] = _temporary_cache(f"{wanted} cannot be written ({error.strerror})", behind)
+                _opened[wanted] = _temporary_cache(f"{wanted} cannot be written ({error.strerror})", _read_only(wanted))
         return _opened[wanted]
 
 
@@ -217,6 +203,24 @@ def replace_full_cache(cache: Cache, error: OSError) -> Cache:
         return fresh
 
 
+def _read_only(root: Path) -> Cache | None:
+    try:
+        return (
+            Cache(root, writable=False) if os.path.isdir(root) else None
+        )  # Path.is_dir raises where root is out of reach
+    except OSError:
+        return None
+
+
+def _renew_lock() -> None:
+    """Free a forked child of a lock whose holder, a thread of its parent, it does not have."""
+    global _opening
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 def _temporary_cache(reason: str, behind: Cache | None) -> Cache:
     try:
         folder = Path(tempfile.mkdtemp(prefix="anyaccel-"))
@@ -227,6 +231,13 @@ def _temporary_cache(reason: str, behind: Cache | None) -> Cache:
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
     _logger.warning("%s; building in %s for this process only. Fix: %s.", reason, folder, _FIX)
     return Cache(folder, behind=behind)
+
+
+def _remove(file: Path) -> None:
+    if file.is_dir():
+        shutil.rmtree(file, ignore_errors=True)
+    else:
+        file.unlink(missing_ok=True)
 
 
 def _check_writable(root: Path) -> None:
@@ -245,7 +256,3 @@ def _check_owner(root: Path) -> None:
             f"Fix: chmod 700 '{root}', or set ANYACCEL_CACHE_DIR."
         )
         raise CacheError(msg)
-
-
-def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -5,6 +5,7 @@ OpError (RuntimeError)
 ├── BuildError          the compiler or linker failed; carries the command, the first errors and the log's path
 ├── CacheError          the cache directory is unsafe to load code from
 ├── NoKernelError       no implementation of a kernel serves here
+├── SettingError        an environment variable has a value that means nothing (ValueError too)
 └── OpLoadError         a finished binary cannot be loaded
 """
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["BuildError", "CacheError", "NoKernelError", "OpError", "OpLoadError", "ToolchainError"]
+__all__ = ["BuildError", "CacheError", "NoKernelError", "OpError", "OpLoadError", "SettingError", "ToolchainError"]
 
 
 class OpError(AnyaccelError, RuntimeError):
@@ -35,6 +36,10 @@ class CacheError(OpError):
 
 class NoKernelError(OpError):
     """No implementation of a kernel serves here."""
+
+
+class SettingError(OpError, ValueError):
+    """An environment variable has a value that means nothing."""
 
 
 class OpLoadError(OpError):

@@ -19,6 +19,10 @@ __all__ = ["cpu_flags", "fingerprint", "host_isa", "included_files"]
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
 
+_PLACED = re.compile(rb"^[ \t]*#[ \t]*include(_next\b|[ \t]+[A-Za-z_])", re.MULTILINE)
+"""What is included by a macro's name, or after the file's own folder, depends on where the file is."""
+
+
 def fingerprint(sources: Sequence[Path], include_dirs: Sequence[Path], facts: dict[str, Any]) -> str:
     """Return the fingerprint of a build.
 
@@ -35,7 +39,8 @@ def fingerprint(sources: Sequence[Path], include_dirs: Sequence[Path], facts: di
     """
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for file, content in _read_files(sources, include_dirs):
-        digest.update(f"\0{os.path.basename(file)}\0{len(content)}\0".encode())
+        place = file if _PLACED.search(content) else os.path.basename(file)
+        digest.update(os.fsencode(f"\0{place}\0{len(content)}\0"))
         digest.update(content)
     return digest.hexdigest()[:32]
 

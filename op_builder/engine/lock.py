@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["build_lock"]
+__all__ = ["build_lock", "is_locked"]
 
 _logger = logging.getLogger(__name__)
 _SAY_AFTER_SECONDS = 1.0
@@ -39,6 +39,19 @@ def build_lock(file: Path, op: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def is_locked(file: Path) -> bool:
+    """Return whether somebody holds the lock on a file now."""
+    if not file.exists():
+        return False
+    lock = FileLock(file, mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    return False
 
 
 def _acquire(lock: FileLock, holder: Path, op: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
 import shlex
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .entry import sha256_of
 from .errors import OpError
 from .fingerprint import fingerprint, included_files
 
@@ -114,6 +115,7 @@ class NativeRecipe:
             "op": self.op,
             "flags": {suffix: list(self.compilers[suffix].flags) for suffix in {file.suffix for file in self.sources}},
             "link_flags": list(self.link_flags),
+            "linked": _digests(self.link_flags),
             "output": self.output,
         }
 
@@ -143,9 +145,9 @@ class NativeRecipe:
         """Return the digest of every header that the compilers read and the fingerprint does not cover."""
         seen = {str(file) for file in included_files(self.sources, self.include_dirs)}
         outside = {str(Path(place).resolve()) for one in self.compilers.values() for place in one.system_include_dirs}
-        read = {header for listed in folder.glob("*.d") for header in _headers(listed.read_text())}
+        read = {header for listed in folder.glob("*.d") for header in _headers(os.fsdecode(listed.read_bytes()))}
         return {
-            header: hashlib.sha256(Path(header).read_bytes()).hexdigest()
+            header: sha256_of(Path(header))
             for header in sorted(read - seen)
             if not any(header.startswith(f"{place}/") for place in (*outside, "/usr"))
         }
@@ -168,6 +170,15 @@ class NativeRecipe:
                 f"expected a shared library. Fix: check it."
             )
             raise OpError(msg)
+
+
+def _digests(link_flags: tuple[str, ...]) -> dict[str, str]:
+    """Return the digests of the files that are linked by name, or by -l from the folders that -L names."""
+    folders = [Path(flag[2:]) for flag in link_flags if flag.startswith("-L")]
+    names = [flag[2:] for flag in link_flags if flag.startswith("-l")]
+    named = [Path(flag) for flag in link_flags if not flag.startswith("-")]
+    files = [*named, *(folder / f"lib{name}{end}" for folder in folders for name in names for end in (".so", ".a"))]
+    return {str(file): sha256_of(file) for file in files if file.is_file()}
 
 
 def _headers(listed: str) -> set[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from anyaccel.op_builder.engine.cache import Cache, read_entry
+from anyaccel.op_builder.engine.cache import Cache
+from anyaccel.op_builder.engine.entry import read_entry
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
 
 ANYACCEL = Path(sys.executable).parent / "anyaccel"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anyaccel.op_builder.engine.cache import Cache
+from anyaccel.op_builder.engine.lock import build_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +71,21 @@ def test_clear_by_age_and_all(cache: Cache, run: Callable[..., subprocess.Comple
     assert "removed 1 of" in run("clear", "--older-than", "24h").stdout
     assert [entry.op for entry in cache.entries()] == ["new_op"]
     assert "removed 1 of" in run("clear").stdout
+    assert not list(cache.root.iterdir())
+
+
+def test_clear_removes_what_killed_and_failed_builders_left_but_not_what_is_being_built(
+    cache: Cache, run: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    for name in ("failed-cc.log", "failed-cc.lock", "failed-cc.holder", "busy-dd.lock"):
+        (cache.root / name).write_text("")
+    for name in ("staging-killed-ee-x1", "staging-busy-dd-x2"):
+        (cache.root / name).mkdir()
+        (cache.root / name / "metadata.json").write_text("{}")
+    with build_lock(cache.lock_file("busy", "dd"), "busy"):
+        assert "removed 2 of" in run("clear").stdout
+        assert {file.name for file in cache.root.iterdir()} == {"staging-busy-dd-x2", "busy-dd.lock", "busy-dd.holder"}
+    run("clear")
     assert not list(cache.root.iterdir())
 
 

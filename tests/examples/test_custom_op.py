@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from anyaccel.op_builder import OpLoadError, ToolchainError
+from anyaccel.op_builder.engine.toolchains.nvcc import pip_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,8 +111,12 @@ def test_without_a_cuda_build_of_torch_it_says_so(cuda_builder: CUDAOpBuilder) -
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(torch.version.cuda is None, reason="this torch is built without CUDA")
 def test_its_cuda_sources_are_built_and_loaded(cuda_builder: CUDAOpBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By pip's nvcc where it is installed, even on a machine with a toolkit."""
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0+PTX")
-    _nvcc_is_here(cuda_builder)
+    pips = pip_home()
+    if pips is not None:
+        monkeypatch.setenv("CUDA_HOME", str(pips))
+    assert pips in (None, _nvcc_is_here(cuda_builder).toolkit().nvcc.parents[1])
     assert cuda_builder.is_compatible()
     assert cuda_builder.load().scale(torch.arange(3.0), 2.0).tolist() == [0.0, 2.0, 4.0]
     assert os.environ["TORCH_CUDA_ARCH_LIST"] == "9.0+PTX"

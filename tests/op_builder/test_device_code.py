@@ -114,3 +114,10 @@ assert outcome.was_built
 assert "libcuda.so" not in open("/proc/self/maps").read()
 """
     run_python(code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"), PATH=str(tmp_path))
+
+
+def test_compiling_leaves_pythons_own_bytes_alone(cache: Cache, recipe: DeviceCodeRecipe) -> None:
+    """NVRTC writes into what it is given, and CPython has one object for every single byte."""
+    ensure_built(recipe, cache)
+    assert bytes([32]) == b"\x20"
+    assert [bytes([byte])[0] for byte in range(256)] == list(range(256))

@@ -20,7 +20,7 @@ from .probe import Memory, Probe, run_quietly, said_version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["CudaToolkit", "choose_nvcc", "probe_nvcc"]
+__all__ = ["CudaToolkit", "choose_nvcc", "pip_home", "probe_nvcc"]
 
 _FIX = "pip install 'anyaccel[nvcc]'"
 _MATCHING = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
@@ -70,7 +70,7 @@ def probe_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | None
     }
     return [
         *(_probe(name, home, memory, host) for name, home in places.items()),
-        _probe("nvidia-cuda-nvcc", _pip_home(), memory, host),
+        _probe("nvidia-cuda-nvcc", pip_home(), memory, host),
     ]
 
 
@@ -96,6 +96,9 @@ def _probe(name: str, home: Path | None, memory: Path, host: str | None) -> Prob
         return Probe("nvcc", name, None, "not found" if nvcc is None else f"{nvcc} does not exist", _FIX)
     include_dirs = tuple(_directories(home, "include", "include/cccl"))
     headers = _headers_release(include_dirs)
+    include_dirs = tuple(
+        folder for folder in include_dirs if folder != Path("/usr/include")
+    )  # -isystem would reorder it
     if headers is None:
         return Probe("nvcc", name, None, f"{home} has no cuda_runtime_api.h", "pip install nvidia-cuda-runtime")
     fix = f"pip install {' '.join(repr(f'{package}=={headers}.*') for package in _MATCHING)}"
@@ -141,7 +144,8 @@ def _directories(home: Path, *names: str) -> Iterator[Path]:
                 yield root / name
 
 
-def _pip_home() -> Path | None:
+def pip_home() -> Path | None:
+    """Return where pip has put nvcc, or None."""
     package = importlib.util.find_spec("nvidia")
     for site in (package and package.submodule_search_locations) or ():
         for nvcc in sorted(Path(site).glob("*/bin/nvcc"), reverse=True):

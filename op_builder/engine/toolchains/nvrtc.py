@@ -47,12 +47,16 @@ class Nvrtc:
         program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
         try:
             (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-            log = _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+            log = (
+                _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+                .rstrip(b"\0 ")
+                .decode(errors="replace")
+            )
             if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-                return b"", log.decode(errors="replace") or f"{status.name} without a word"
+                return b"", log or f"{status.name} without a word"
             if any(option.startswith("-arch=sm_") for option in options):
-                return _text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN), log.decode(errors="replace")
-            return _text(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX), log.decode(errors="replace")
+                return _text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN), log
+            return _text(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0"), log
         finally:
             nvrtc.nvrtcDestroyProgram(program)
 
@@ -100,6 +104,6 @@ def _checked(result: tuple[Any, ...]) -> Any:
 
 
 def _text(program: Any, size_of: Any, get: Any) -> bytes:
-    content: bytes = b" " * _checked(size_of(program))
+    content = bytearray(_checked(size_of(program)))  # written to by C, which no bytes object survives
     _checked(get(program, content))
-    return content.rstrip(b"\0 ") if get.__name__ != "nvrtcGetCUBIN" else content
+    return bytes(content)

@@ -79,9 +79,10 @@ class Memory:
 
     def _write(self, answers: dict[str, str]) -> None:
         try:
-            with tempfile.NamedTemporaryFile("w", dir=self.folder, delete=False) as file:
-                json.dump(answers, file)
-            os.replace(file.name, self.folder / _FILE)
+            with tempfile.TemporaryDirectory(dir=self.folder, prefix="staging-") as folder:
+                written = Path(folder) / _FILE
+                written.write_text(json.dumps(answers))
+                os.replace(written, self.folder / _FILE)
         except OSError as error:
             _logger.debug("what the tools said of themselves is not remembered: %s", error)
 

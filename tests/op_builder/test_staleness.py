@@ -1,0 +1,211 @@
+"""No build is served for anything but what it was made of: whatever decides it is seen, wherever it hides."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from anyaccel.op_builder import BuildError, OpError
+from anyaccel.op_builder.engine.cache import open_cache
+from anyaccel.op_builder.engine.ninja_file import ninja
+
+from .test_build import _answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from anyaccel.op_builder import CPUOpBuilder
+    from anyaccel.op_builder.engine.cache import Cache
+
+SHOWN = 'extern "C" __attribute__((visibility("default")))'
+BY_MACRO = f'#define WHICH "answer.h"\n#include WHICH\n{SHOWN} int answer() {{ return kAnswer; }}'
+FROM_OUTSIDE = f"#include <outside.h>\n{SHOWN} int answer() {{ return kOutside; }}"
+
+
+def test_a_source_edited_while_it_compiles_is_compiled_again(
+    cache: Cache, make_builder: Callable[..., CPUOpBuilder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = tmp_path / "sources" / "answer.h"
+    compiler = tmp_path / "c++"
+    edit = f"[ -f {tmp_path}/edited ] || {{ echo 'const int kAnswer = 44;' > '{header}'; touch {tmp_path}/edited; }}"
+    real = shutil.which("c++")
+    compiler.write_text(f'#!/bin/sh\n{real} "$@" || exit\ncase "$*" in *"-o 0.o"*) {edit} ;; esac\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    builder = make_builder()
+    assert _answer(builder.build().binary) == 44
+    header.write_text("const int kAnswer = 42;")
+    assert not make_builder().is_built()
+    assert len(cache.entries()) == 1
+
+
+def test_two_checkouts_with_a_header_named_by_a_macro_are_two_ops(
+    cache: Cache, make_builder: Callable[..., CPUOpBuilder], tmp_path: Path
+) -> None:
+    one = make_builder(tmp_path / "one", BY_MACRO, "const int kAnswer = 1;").build()
+    two = make_builder(tmp_path / "two", BY_MACRO, "const int kAnswer = 2;").build()
+    assert (_answer(one.binary), _answer(two.binary)) == (1, 2)
+
+
+def test_a_build_for_other_machines_is_checked_as_closely(
+    cache: Cache, make_builder: Callable[..., CPUOpBuilder]
+) -> None:
+    from anyaccel.op_builder.targets import host_cpu_targets
+
+    make_builder(source=BY_MACRO).build(host_cpu_targets()[-1])
+    assert make_builder(source=BY_MACRO).is_built()
+    assert not make_builder(source=BY_MACRO, header="const int kAnswer = 43;").is_built()
+
+
+@pytest.mark.parametrize("variable", ["CPATH", "CPLUS_INCLUDE_PATH"])
+def test_directories_that_only_the_compiler_is_told_of_count(
+    cache: Cache,
+    make_builder: Callable[..., CPUOpBuilder],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+) -> None:
+    answers = []
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "outside.h").write_text(f"const int kOutside = {number};")
+        monkeypatch.setenv(variable, str(folder))
+        answers.append(_answer(make_builder(source=FROM_OUTSIDE).build().binary))
+    assert answers == [1, 2]
+
+
+def test_a_library_that_is_linked_counts(
+    cache: Cache, make_builder: Callable[..., CPUOpBuilder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds = []
+    for number in (1, 2):
+        (tmp_path / "part.cpp").write_text(f'extern "C" int part() {{ return {number}; }}')
+        subprocess.run(["c++", "-fPIC", "-c", tmp_path / "part.cpp", "-o", tmp_path / "part.o"], check=True)
+        subprocess.run(["ar", "rcs", tmp_path / "libpart.a", tmp_path / "part.o"], check=True)
+        builder = make_builder(source='extern "C" int part(); extern "C" int answer() { return part(); }')
+        monkeypatch.setattr(builder, "libraries_args", lambda: ["part"])
+        monkeypatch.setattr(builder, "extra_ldflags", lambda: [f"-L{tmp_path}"])
+        builds.append(builder.build().sha256)
+    assert builds[0] != builds[1]
+
+
+def test_a_rebuild_has_a_path_of_its_own(cache: Cache, make_builder: Callable[..., CPUOpBuilder]) -> None:
+    """A process loads the same path only once."""
+    first = make_builder(source=BY_MACRO).build()
+    second = make_builder(source=BY_MACRO, header="const int kAnswer = 43;").build()
+    assert second.binary.parent == first.binary.parent
+    assert second.binary != first.binary
+    assert not first.binary.exists()
+
+
+def test_of_two_sources_that_fail_one_is_shown_with_its_command(
+    cache: Cache, make_builder: Callable[..., CPUOpBuilder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANYACCEL_BUILD_JOBS", "2")
+    builder = make_builder()
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.cpp").write_text(f"int x = wrong_in_{name};")
+    monkeypatch.setattr(builder, "sources", lambda: [str(tmp_path / "a.cpp"), str(tmp_path / "b.cpp")])
+    with pytest.raises(BuildError) as raised:
+        builder.build()
+    (name,) = (name for name in ("a", "b") if f"{name}.cpp" in raised.value.command)
+    assert all(f"{name}.cpp" in error for error in raised.value.errors)
+
+
+def test_what_is_no_full_disk_is_not_called_one(
+    cache: Cache, make_builder: Callable[..., CPUOpBuilder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ninja, "BIN_DIR", "/nowhere")
+    with pytest.raises(OpError, match=r"building the op 'answer' failed: got .*No such file.*/nowhere/ninja"):
+        make_builder().build()
+    assert open_cache(cache.root) is cache
+
+
+CELL = r"""
+import sys
+import torch
+from anyaccel.op_builder import CPUOpBuilder
+
+def cell(divisor, name="HalveBuilder"):
+    with open("halve.cpp", "w") as file:
+        file.write('''
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+using torch::stable::Tensor;
+Tensor halve(Tensor input) {
+  Tensor output = torch::stable::empty_like(input);
+  static_cast<float*>(output.data_ptr())[0] = static_cast<const float*>(input.data_ptr())[0] / %d;
+  return output;
+}
+STABLE_TORCH_LIBRARY(halve, library) { library.def("halve(Tensor input) -> Tensor"); }
+STABLE_TORCH_LIBRARY_IMPL(halve, CPU, library) { library.impl("halve", TORCH_BOX(&halve)); }
+''' % divisor)
+    return type(name, (CPUOpBuilder,), {"__module__": "notebook", "NAME": "halve", "STABLE_ABI": True, "sources": lambda self: ["halve.cpp"]})
+
+assert cell(2)().load().halve(torch.ones(1)).item() == 0.5
+"""
+
+
+def test_a_notebooks_cell_that_runs_again_keeps_the_first_build(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    again = "assert cell(4)().load().halve(torch.ones(1)).item() == 0.5"
+    run_python(CELL + again, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+
+
+def test_two_builders_of_one_name_are_refused_before_torch_ends_the_process(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    code = """
+from anyaccel.op_builder import OpLoadError
+other = cell(4, "AnotherBuilder")()
+assert not other.is_compatible()
+try:
+    other.load()
+except OpLoadError as error:
+    assert "got a second builder, notebook.AnotherBuilder" in str(error), error
+else:
+    raise SystemExit("not refused")
+"""
+    run_python(CELL + code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+
+
+def test_a_package_that_fails_to_import_is_built_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from anyaccel.op_builder import loading
+    from anyaccel.op_builder.engine.trace import Trace
+
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "__init__.py").write_text("raise OSError('libfoo.so: cannot open')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert loading.importable("broken.op", Trace("the op 'op'")) is None
+    assert "OSError: libfoo.so: cannot open" in caplog.text
+
+
+def test_python_modules_need_pythons_headers(
+    cache: Cache, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from anyaccel.op_builder import ToolchainError, torch_libraries
+
+    builder = make_builder()
+    type(builder).STABLE_ABI = False
+    monkeypatch.setattr(torch_libraries, "missing_python_headers", lambda: "Python.h does not exist")
+    assert not builder.is_compatible()
+    with pytest.raises(
+        ToolchainError, match=r"got Python\.h does not exist; expected it\. Fix: apt-get install python3-dev"
+    ):
+        builder.build()
+
+
+def test_a_setting_that_means_nothing_is_told_by_is_compatible_too(
+    cache: Cache, make_builder: Callable[..., CPUOpBuilder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANYACCEL_BUILD_JOBS", "many")
+    assert not make_builder().is_compatible()
