@@ -125,48 +125,57 @@ class OpBuilder(OpDeclaration, abc.ABC):
             An object with the op's functions; the same one on every call in a process.
 
         Raises:
-            OpLoadError: when torch is too old, or the finished binary cannot be loaded.
+            OpLoadError: when torch is too old, or the finished binary cannot be loaded, or the process has loaded another
+                build of the op, which it cannot let go of.
             ToolchainError: when no compiler is found.
             BuildError: when the compiler fails.
         """
         self.require_torch()
         with loading.once(type(self), self.name) as kept:
             if kept.functions is None:
-                kept.functions = self._load_prebuilt(Trace(f"the op '{self.name}'"))
-            if kept.functions is not None and kept.binary is None:
+                found = self.prebuilt(Trace(f"the op '{self.name}'"))
+                if found is None:
+                    return self.jit_load(verbose)
+                kept.owner = type(self)
+                kept.functions = self._load_library(found) if self.STABLE_ABI else found
+            if kept.binary is None:
                 return kept.functions
             return self.jit_load(verbose)
-
-    def _load_prebuilt(self, trace: Trace) -> Any:
-        found = self.prebuilt(trace)
-        if found is None or not self.STABLE_ABI:
-            return found
-        loading.load_torch_library(self.name, type(self), found)
-        return self.functions()
 
     def jit_load(self, verbose: bool = True) -> Any:
         """Build the op on this machine where needed, and load it; as :meth:`load`, but never a prebuilt one."""
         self.require_torch()
         with loading.once(type(self), self.name) as kept:
-            if self.STABLE_ABI:
-                if kept.functions is None:
-                    loading.load_torch_library(self.name, type(self), self._binary())
-                    kept.functions = self.functions()
+            if self.STABLE_ABI and kept.functions is not None:
+                if kept.owner is not type(self) and kept.binary is not None:
+                    loading.require_same_build(self.name, kept.binary, self.find_built())
                 return kept.functions  # a second build would define the same torch ops again
             binary = self._binary()  # edited sources give another file, and so another module
             if kept.binary != binary:
-                kept.functions = loading.load_python_module(self.module_name, binary)
-                kept.binary = binary
+                kept.functions = (
+                    self._load_library(binary) if self.STABLE_ABI else loading.load_python_module(self.name, binary)
+                )
+                kept.owner, kept.binary = type(self), binary
             return kept.functions
+
+    def _load_library(self, binary: Path) -> Any:
+        loading.load_torch_library(self.name, type(self), binary, self.namespaces())
+        return self.functions()
 
     def _binary(self) -> Path:
         return (self.find_built() or self.build()).binary
 
-    def functions(self) -> Any:
-        """Return the object whose attributes are the op's functions; called once its library is loaded."""
-        import torch
+    def namespaces(self) -> list[str]:
+        """Return the namespaces of torch ops that the sources claim for themselves alone."""
+        return loading.claimed_namespaces(self.source_files())
 
-        return getattr(torch.ops, self.name)
+    def functions(self) -> Any:
+        """Return the object whose attributes are the op's functions; called once its library is loaded.
+
+        Raises:
+            OpLoadError: when the library registers none under the op's name.
+        """
+        return loading.torch_functions(self.name)
 
     def builder(self) -> Any:
         """Return the extension to give to setuptools, to build the op ahead of time in a package of one's own.
@@ -182,7 +191,7 @@ class OpBuilder(OpDeclaration, abc.ABC):
         """Return the arguments that setuptools' extensions of all devices share."""
         flags = self.strip_empty_entries(self.cxx_args())
         if self.STABLE_ABI:  # for the others, torch's BuildExtension defines its own
-            flags += torch_libraries.macros(self.STABLE_ABI, self.module_name)
+            flags += torch_libraries.macros(self.STABLE_ABI, self.name)
         return {
             "name": self.absolute_name(),
             "sources": [_seen_from_here(path) for path in self.source_files()],
@@ -215,8 +224,8 @@ class OpBuilder(OpDeclaration, abc.ABC):
             linker=cxx.command,
             link_flags=(
                 *self.link_libraries(),
-                *(f"-l{name}" for name in self.libraries_args()),
-                *self.extra_ldflags(),
+                *(f"-l{name}" for name in self.strip_empty_entries(self.libraries_args())),
+                *self.strip_empty_entries(self.extra_ldflags()),
             ),
             link_paths=self.link_paths(),
             include_dirs=tuple(self.include_dirs()),
@@ -252,7 +261,7 @@ class OpBuilder(OpDeclaration, abc.ABC):
         flags = (
             *torch_libraries.with_standard(self.strip_empty_entries(self.cxx_args())),
             "-fPIC",
-            *torch_libraries.macros(self.STABLE_ABI, self.module_name),
+            *torch_libraries.macros(self.STABLE_ABI, self.name),
         )
         if self.STABLE_ABI:
             flags = (*flags, "-fvisibility=hidden")

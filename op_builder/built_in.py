@@ -66,6 +66,10 @@ class BuiltInOp(OpBuilder):
         include_dirs = (CSRC / "includes", source.parent, CSRC / "device_std")
         return DeviceCodeRecipe(self.name, source, include_dirs, target, choose_nvrtc())
 
+    def namespaces(self) -> list[str]:
+        """Return nothing: they share the namespace ``anyaccel``, each with fragments of it."""
+        return []
+
     @abc.abstractmethod
     def functions(self) -> Any:
         """Return the object whose attributes are the op's functions; called once its library is loaded."""

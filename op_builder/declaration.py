@@ -12,7 +12,7 @@ from .engine.errors import OpError
 
 __all__ = ["OpDeclaration"]
 
-_NAME = re.compile(r"\w[\w.-]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
 
 class OpDeclaration(DeepSpeedNames):
@@ -37,8 +37,8 @@ class OpDeclaration(DeepSpeedNames):
         self.name = name or self.NAME
         if _NAME.fullmatch(self.name) is None:
             msg = (
-                f"making a {type(self).__name__} failed: got the name {self.name!r}; expected letters, digits, underscores, "
-                f"dots and hyphens. Fix: set NAME, or pass name."
+                f"making a {type(self).__name__} failed: got the name {self.name!r}; expected a name that C++ takes too, of "
+                f"letters, digits and underscores. Fix: set NAME, or pass name."
             )
             raise OpError(msg)
 
@@ -48,7 +48,7 @@ class OpDeclaration(DeepSpeedNames):
 
     def sources(self) -> list[str]:
         """Return the source files."""
-        return list(self.SOURCES)
+        return self.strip_empty_entries(self.SOURCES)
 
     def include_paths(self) -> list[str]:
         """Return the op's own include directories, absolute, or relative as sources are."""
@@ -70,11 +70,6 @@ class OpDeclaration(DeepSpeedNames):
         """Return the libraries to link, without ``lib``."""
         return []
 
-    @property
-    def module_name(self) -> str:
-        """The name of the Python module that the sources define."""
-        return self.name.rpartition(".")[2]
-
     def source_root(self) -> Path:
         """Return the directory that relative paths begin at."""
         return loading.folder_of(type(self))
@@ -85,7 +80,7 @@ class OpDeclaration(DeepSpeedNames):
         Raises:
             OpError: when one does not exist.
         """
-        return [self._located(path, "source") for path in self.strip_empty_entries(self.sources())]
+        return [self._located(str(path), "source") for path in self.strip_empty_entries(self.sources())]
 
     def include_dirs(self) -> list[Path]:
         """Return the op's own include directories, absolute.
@@ -93,13 +88,15 @@ class OpDeclaration(DeepSpeedNames):
         Raises:
             OpError: when one does not exist.
         """
-        return [self._located(path, "include directory") for path in self.strip_empty_entries(self.include_paths())]
+        return [
+            self._located(str(path), "include directory") for path in self.strip_empty_entries(self.include_paths())
+        ]
 
     def _located(self, path: str, what: str) -> Path:
         root = self.source_root()
         places = [folder / path for folder in (root, root.parent, Path.cwd())]
         for place in places:
-            if place.exists():
+            if place.is_file() if what == "source" else place.is_dir():
                 return place.resolve()
         tried = ", ".join(map(str, dict.fromkeys(places)))
         msg = f"finding a {what} of the op '{self.name}' failed: got {path!r}; expected one of {tried}. Fix: correct the path."

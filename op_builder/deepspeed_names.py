@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from . import environment
 from .engine.cache import open_cache
+from .engine.errors import OpError
 from .engine.fingerprint import cpu_flags
 from .engine.toolchains.cxx import choose_cxx
 from .engine.toolchains.probe import run_quietly
@@ -33,7 +34,16 @@ class DeepSpeedNames:
         _logger.warning("the op '%s': %s", self.name, msg)
 
     def strip_empty_entries(self, args: Iterable[str]) -> list[str]:
-        """Return the arguments that are not empty."""
+        """Return the arguments that are not empty.
+
+        Raises:
+            OpError: when they are no list, such as a lone string, whose letters would be taken for arguments.
+        """
+        if isinstance(args, str) or not hasattr(args, "__iter__"):
+            msg = (
+                f"reading what the op '{self.name}' declares failed: got {args!r}; expected a list. Fix: return a list."
+            )
+            raise OpError(msg)
         return [arg for arg in args if arg]
 
     def command_exists(self, cmd: str | Sequence[str]) -> bool:

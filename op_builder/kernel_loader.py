@@ -43,7 +43,7 @@ class KernelLoader:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.REGISTRY = list(cls.__dict__.get("REGISTRY", ()))
+        cls.REGISTRY = list(map(_require_extension, cls.__dict__.get("REGISTRY", ())))
 
     @classmethod
     def register_extension(cls, extension: Any) -> None:
@@ -53,14 +53,9 @@ class KernelLoader:
             extension: its class, a subclass of ``KernelExtension``.
 
         Raises:
-            TypeError: when it is not one.
+            TypeError: when it is not one, lacks a method, or its name or priority is none.
         """
-        if not (isinstance(extension, type) and issubclass(extension, KernelExtension)):
-            msg = (
-                f"registering with {cls.__name__} failed: got {extension!r}; expected a subclass of KernelExtension. "
-                f"Fix: pass the class."
-            )
-            raise TypeError(msg)
+        _require_extension(extension)
         cls.REGISTRY[:] = [known for known in cls.REGISTRY if known.name != extension.name]
         cls.REGISTRY.append(extension)
 
@@ -80,14 +75,19 @@ class KernelLoader:
         """
         if ext_name is not None:
             extension = self._named(ext_name)
+            if not extension.is_available():
+                name = type(self).__name__
+                msg = f"{name} failed: got {ext_name!r}; expected one for this machine. Fix: {name}().load() chooses."
+                raise NoKernelError(msg)
             extension.assert_compatible()
             return extension.load()
         trace = Trace(type(self).__name__)
         for extension in self.usable(trace):
             try:
                 functions = extension.load()
-            except OpError as error:
-                trace.reject(extension.name, f"it serves here, but {error}", logging.WARNING)
+            except Exception as error:  # noqa: BLE001  # one implementation's fault is not another's
+                reason = str(error) if isinstance(error, OpError) else f"{type(error).__name__}: {error}"
+                trace.reject(extension.name, f"it serves here, but {reason}", logging.WARNING)
             else:
                 trace.accept(extension.name, f"priority {extension.priority}, the highest that serves here")
                 return functions
@@ -127,8 +127,9 @@ class KernelLoader:
     def _none_of(self, trace: Trace) -> NoKernelError:
         name = type(self).__name__
         if not self.REGISTRY:
+            yet = ", as this version has none yet" if type(self) in LOADERS else ""
             msg = (
-                f"{name} failed: got no implementation, as this version has none yet; expected one. "
+                f"{name} failed: got no implementation{yet}; expected one. "
                 f"Fix: {name}.register_extension(one of your own)."
             )
             return NoKernelError(msg)
@@ -136,6 +137,28 @@ class KernelLoader:
             f"{name} failed: got {trace}; expected one that serves here. Fix: the first that is meant for this machine."
         )
         return NoKernelError(msg)
+
+
+def _require_extension(extension: Any) -> type[KernelExtension]:
+    """Return an implementation's class, when it is whole.
+
+    Raises:
+        TypeError: saying what is missing.
+    """
+    problem = ""
+    if not (isinstance(extension, type) and issubclass(extension, KernelExtension)):
+        problem = "expected a subclass of KernelExtension. Fix: pass the class"
+    elif extension.__abstractmethods__:
+        problem = f"expected one with {', '.join(sorted(extension.__abstractmethods__))}. Fix: define them"
+    elif not isinstance(getattr(extension, "name", None), str):
+        problem = "expected one with a name. Fix: name = '...'"
+    elif not isinstance(getattr(extension, "priority", None), int):
+        problem = "expected a priority that is a whole number. Fix: priority = 1"
+    if problem:
+        msg = f"registering an implementation of a kernel failed: got {extension!r}; {problem}."
+        raise TypeError(msg)
+    found: type[KernelExtension] = extension
+    return found
 
 
 class CPUAdamLoader(KernelLoader):

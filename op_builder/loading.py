@@ -9,6 +9,7 @@ import importlib.util
 import inspect
 import logging
 import os
+import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from .engine.errors import OpLoadError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from .engine.entry import Entry
     from .engine.trace import Trace
 
 __all__ = ["folder_of", "importable", "load_python_module", "load_torch_library", "once"]
@@ -30,12 +32,16 @@ class _Kept:
 
     functions: Any = None
     binary: Path | None = None
+    owner: type | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 _kept: dict[tuple[str, str], _Kept] = {}
 _libraries: dict[str, tuple[str, Path]] = {}
-"""By an op's name, the builder that loaded its torch library, and the file."""
+"""By an op's name, and by every namespace that it claims, the builder that loaded its torch library, and the file."""
+_CLAIM = re.compile(
+    r"^[ \t]*STABLE_TORCH_LIBRARY[ \t]*\([ \t]*(\w+)|^[ \t]*TORCH_LIBRARY[ \t]*\([ \t]*(\w+)", re.MULTILINE
+)
 _looking = threading.Lock()
 
 
@@ -77,11 +83,37 @@ def require_own_library(op: str, builder: type) -> None:
         raise OpLoadError(msg)
 
 
-def load_torch_library(op: str, builder: type, binary: Path) -> None:
-    """Load a library that registers torch ops.
+def require_same_build(op: str, loaded: Path, found: Entry | None) -> None:
+    """Check that a builder that was defined again is for the build that the process has loaded.
 
     Raises:
-        OpLoadError: when it cannot be loaded, or another builder has loaded one for an op of this name.
+        OpLoadError: when its sources, flags or compiler are others.
+    """
+    if found is None or found.binary != loaded:
+        msg = (
+            f"loading the op '{op}' failed: got other sources or flags than those of {loaded}, which this process has "
+            f"loaded; expected the same, as torch keeps its ops. Fix: restart the process, or give it a NAME of its own."
+        )
+        raise OpLoadError(msg)
+
+
+def claimed_namespaces(sources: Sequence[Path]) -> list[str]:
+    """Return the namespaces that sources define with ``STABLE_TORCH_LIBRARY``, which a process allows once each."""
+    texts = (source.read_text(errors="replace") for source in sources)
+    return [stable or other for text in texts for stable, other in _CLAIM.findall(text)]
+
+
+def load_torch_library(op: str, builder: type, binary: Path, namespaces: Sequence[str]) -> None:
+    """Load a library that registers torch ops.
+
+    Args:
+        op: the op's name.
+        builder: whose op it is.
+        binary: the library.
+        namespaces: what it defines, and nothing else in the process may: torch would end the process.
+
+    Raises:
+        OpLoadError: when it cannot be loaded, or something else has defined one of its namespaces.
     """
     import torch
 
@@ -89,11 +121,43 @@ def load_torch_library(op: str, builder: type, binary: Path) -> None:
         require_own_library(op, builder)
         if op in _libraries:
             return
+        for namespace in namespaces:
+            if f"namespace {namespace}" in _libraries or _is_defined(namespace):
+                owner = _libraries.get(f"namespace {namespace}", ("this process", binary))[0]
+                msg = (
+                    f"loading the op '{op}' failed: got the namespace '{namespace}', which {owner} has defined already; "
+                    f"expected one of its own. Fix: STABLE_TORCH_LIBRARY_FRAGMENT, or another name."
+                )
+                raise OpLoadError(msg)
         try:
             torch.ops.load_library(str(binary))
         except OSError as error:
             raise _refusal(op, binary, error) from error
-        _libraries[op] = _full_name(builder), binary
+        for claim in (op, *(f"namespace {namespace}" for namespace in namespaces)):
+            _libraries[claim] = _full_name(builder), binary
+
+
+def torch_functions(op: str) -> Any:
+    """Return the torch ops of a namespace.
+
+    Raises:
+        OpLoadError: when there are none.
+    """
+    import torch
+
+    if not _is_defined(op):
+        msg = (
+            f"loading the op '{op}' failed: got a library that registers nothing under '{op}'; expected torch ops there. "
+            f"Fix: STABLE_TORCH_LIBRARY({op}, library), or override functions()."
+        )
+        raise OpLoadError(msg)
+    return getattr(torch.ops, op)
+
+
+def _is_defined(namespace: str) -> bool:
+    import torch
+
+    return any(name.startswith(f"{namespace}::") for name in torch._C._dispatch_get_all_op_names())
 
 
 def _full_name(builder: type) -> str:
@@ -108,13 +172,14 @@ def load_python_module(name: str, binary: Path) -> Any:
     """
     import torch  # noqa: F401  # whose libraries the module needs
 
-    loader = importlib.machinery.ExtensionFileLoader(name, str(binary))
-    spec = importlib.util.spec_from_file_location(name, binary, loader=loader)
+    full_name = f"anyaccel_{binary.parent.name}_{binary.stem}.{name}"  # pybind11 gives one name one module a process
+    loader = importlib.machinery.ExtensionFileLoader(full_name, str(binary))
+    spec = importlib.util.spec_from_file_location(full_name, binary, loader=loader)
     assert spec is not None  # noqa: S101  # it has a loader
     try:
         module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
-    except ImportError as error:
+    except Exception as error:  # the module's own code runs, and may raise anything
         raise _refusal(name, binary, error) from error
     return module
 
@@ -142,5 +207,11 @@ def folder_of(builder: type) -> Path:
 
 
 def _refusal(op: str, binary: Path, error: Exception) -> OpLoadError:
-    msg = f"loading the op '{op}' failed: got {error}; expected {binary} to load. Fix: delete its folder."
+    text = f"{error}{f' ({error.__cause__})' if error.__cause__ else ''}"
+    fix = "correct what the sources do when they are loaded"
+    if "undefined symbol" in text:
+        fix = "add the source that defines it to sources(), or its library to libraries_args(); c++filt tells its name in C++"
+    elif "module export function" in text:
+        fix = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) in a source; where they register torch ops instead, STABLE_ABI = True"
+    msg = f"loading the op '{op}' failed: got {text}; expected {binary} to load. Fix: {fix}."
     return OpLoadError(msg)

@@ -13,7 +13,8 @@ from rich.table import Table
 from ..op_builder import environment
 from ..op_builder.ahead_of_time import all_targets, build_orders, copy_entry, named_builders, orders, wheel_targets
 from ..op_builder.all_ops import every_builder
-from ..op_builder.engine.cache import open_cache
+from ..op_builder.engine.cache import Cache, open_cache
+from ..op_builder.engine.errors import CacheError
 from ..op_builder.engine.progress import watch
 from ..op_builder.engine.toolchains.nvrtc import probe_nvrtc
 from ..op_builder.targets import NATIVE
@@ -60,10 +61,27 @@ def command(
                 _add(table, outcome)
                 if output is not None:
                     copy_entry(outcome, output)
+                else:
+                    _require_kept(outcome)
     console.print(table)
     nvrtc = probe_nvrtc()
     if not target and nvrtc.tool is None:
         console.print(f"No CUDA device code: {escape(nvrtc.detail)}. Fix: {escape(nvrtc.fix)}", soft_wrap=True)
+
+
+def _require_kept(outcome: Outcome) -> None:
+    """Check that what was built is still there tomorrow.
+
+    Raises:
+        CacheError: when the user's cache could not take it, and a temporary one did.
+    """
+    wanted = environment.cache_dir() or Cache.default_root()
+    if not outcome.entry.binary.is_relative_to(wanted):
+        msg = (
+            f"building ahead of time failed: got a cache at {wanted} that takes no build; expected one that keeps it. "
+            f"Fix: set ANYACCEL_CACHE_DIR to a directory with room that can be written."
+        )
+        raise CacheError(msg)
 
 
 def _title() -> str:

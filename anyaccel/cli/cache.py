@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from ..op_builder import environment
-from ..op_builder.engine.cache import open_cache
-
-if TYPE_CHECKING:
-    from ..op_builder.engine.cache import Cache
+from ..op_builder.engine.cache import Cache
+from ..op_builder.engine.errors import CacheError
 
 __all__ = ["app"]
 
@@ -25,7 +24,19 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def _cache() -> Cache:
-    return open_cache(environment.cache_dir())
+    """Return the user's cache itself: a temporary one in its place would be empty.
+
+    Raises:
+        CacheError: when there is none.
+    """
+    wanted = environment.cache_dir() or Cache.default_root()
+    try:
+        return Cache(wanted)
+    except OSError as error:
+        if os.path.isdir(wanted):
+            return Cache(wanted, writable=False)
+        msg = f"opening the cache failed: got {error}; expected a directory at {wanted}. Fix: set ANYACCEL_CACHE_DIR."
+        raise CacheError(msg) from error
 
 
 @app.command("path", epilog="Example: [bold]anyaccel cache path[/]")
@@ -73,9 +84,13 @@ def clear(
     removed = [
         entry for entry in cache.entries() if not entry.binary.exists() or entry.binary.stat().st_mtime <= oldest
     ]
-    for entry in removed:
-        cache.remove(entry)
-    cache.remove_leftovers(oldest)
+    try:
+        for entry in removed:
+            cache.remove(entry)
+        cache.remove_leftovers(oldest)
+    except OSError as error:
+        msg = f"clearing the cache failed: got {error}; expected {cache.root} to be writable. Fix: make it so."
+        raise CacheError(msg) from error
     typer.echo(f"removed {len(removed)} of the ops in {cache.root}")
 
 

@@ -24,6 +24,9 @@ class FusedAdamBuilder(CPUAdamBuilder):
     def __init__(self) -> None:
         super().__init__(CPUAdamBuilder.NAME)  # one library serves both: a second would define its torch ops again
 
+    def require_torch(self) -> None:
+        CPUAdamBuilder().require_torch()
+
     def load(self, verbose: bool = False) -> FusedAdam:
         return FusedAdam(CPUAdamBuilder().load(verbose))
 

@@ -81,7 +81,7 @@ class CUDAOpBuilder(OpBuilder):
             *torch_libraries.with_standard(self.strip_empty_entries(self.nvcc_args())),
             "-Xcompiler",
             "-fPIC",
-            *torch_libraries.macros(self.STABLE_ABI, self.module_name),
+            *torch_libraries.macros(self.STABLE_ABI, self.name),
         )
         nvcc = Compiler(
             (str(toolkit.nvcc),),

@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..environment import compiler_environment
 from .cache import replace_full_cache
 from .errors import BuildError, OpError
+from .lock import build_lock
+from .ninja_file import default_jobs
+from .progress import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +36,7 @@ _logger = logging.getLogger(__name__)
 _SHOWN_ERRORS = 5
 _ATTEMPTS = 5
 _NAMES_AN_ERROR = re.compile(r"\berror\b|\bfatal\b|undefined (reference|symbol)|cannot find|not found", re.IGNORECASE)
+_SUMMARY = re.compile(r"collect2: |make(\[\d+\])?: |clang(\+\+)?: error: linker command failed")
 COMMAND = "command: "
 """Begins the line, before what a command prints, that names the command as JSON."""
 _NO_SPACE = "No space left on device"
@@ -108,6 +112,7 @@ class Workplace:
             elif not line.startswith(("ninja:", 'exec "$')):
                 said.append(line.strip())
                 failed = failed or command
+        said = [line for line in said if not _SUMMARY.match(line)] or said
         errors = [line for line in said if _NAMES_AN_ERROR.search(line)] or said[-_SHOWN_ERRORS:]
         return BuildError(op, failed or command or "ninja", errors[:_SHOWN_ERRORS], self.log)
 
@@ -152,8 +157,6 @@ def _cannot_build(recipe: Recipe, error: OSError) -> OpError:
 
 def _build_settled(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
     """Build until the sources are, after the build, what they were before it."""
-    from .lock import build_lock  # a warm load does without, and imports none of it
-
     for _ in range(_ATTEMPTS):
         name = recipe.fingerprint()
         with build_lock(cache.lock_file(recipe.op, name), recipe.op):
@@ -169,9 +172,6 @@ def _build_settled(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
 
 
 def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None) -> Entry | None:
-    from .ninja_file import default_jobs
-    from .progress import Reporter
-
     target = recipe.described().get("target", "any target")
     note = f"; {recipe.note}" if recipe.note else ""
     _logger.info("building the op '%s' (%s)%s", recipe.op, target, note)

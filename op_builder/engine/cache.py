@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from .entry import METADATA, UNREADABLE, read_entry, write_entry
 from .errors import CacheError
+from .lock import is_locked
 
 if TYPE_CHECKING:
     from .entry import Entry
@@ -138,8 +139,6 @@ class Cache:
         Args:
             oldest: only what was last changed before this time, in seconds since the epoch.
         """
-        from .lock import is_locked
-
         for file in self.root.iterdir():
             if file.name.startswith(_STAGING):
                 entry = file.name.removeprefix(_STAGING).rpartition("-")[0]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from .entry import sha256_of
 from .errors import OpError
 from .fingerprint import fingerprint, included_files
+from .ninja_file import Command, run_ninja, write_ninja
 
 if TYPE_CHECKING:
     from .build import Workplace
-    from .ninja_file import Command
 
 __all__ = ["Compiler", "NativeRecipe"]
 
@@ -125,8 +125,6 @@ class NativeRecipe:
         Raises:
             BuildError: when the compiler or linker fails.
         """
-        from .ninja_file import Command, run_ninja, write_ninja  # a warm load does without
-
         commands = [self._compile(number, source) for number, source in enumerate(self.sources)]
         objects = tuple(command.output for command in commands)
         link = (*self.linker, "-shared", *objects, *self.link_paths, *self.link_flags, "-o", self.output)
@@ -136,8 +134,6 @@ class NativeRecipe:
             raise workplace.failure(self.op, finished.stdout)
 
     def _compile(self, number: int, source: Path) -> Command:
-        from .ninja_file import Command
-
         output = f"{number}.o"
         return Command(self.compilers[source.suffix].words(f"{number}.d", source, output), output)
 

@@ -70,3 +70,9 @@ def test_no_compiler_is_one_readable_error(tmp_path: Path) -> None:
     shown = _build(tmp_path, "--op", "cpu_adam", check=False, CXX="no-such-compiler")
     assert "error: choosing a C++ compiler failed: got CXX=no-such-compiler: not found" in shown
     assert "Traceback" not in shown
+
+
+def test_a_cache_that_keeps_nothing_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file in its place")
+    shown = _build(tmp_path, "--op", "cpu_adam", check=False)
+    assert "error: building ahead of time failed: got a cache at" in shown

@@ -35,8 +35,8 @@ def test_version(tmp_path: Path) -> None:
 
 
 def test_square_brackets_of_a_fix_are_shown(tmp_path: Path) -> None:
-    finished = _run("report", cwd=tmp_path, CXX="no-such-compiler", ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
-    assert "pip install 'anyaccel[cxx]'" in " ".join(finished.stdout.split())
+    finished = _run("report", cwd=tmp_path, CUDA_HOME="/nowhere", ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+    assert "pip install 'anyaccel[nvcc]'" in " ".join(finished.stdout.split())
 
 
 def test_help_imports_no_torch(tmp_path: Path) -> None:

@@ -77,6 +77,25 @@ class FailsToLoad(_Extension):
         raise OpLoadError(msg)
 
 
+class Broken(_Extension):
+    name, priority = "broken", 13
+
+    def load(self) -> Any:
+        import no_such_package  # noqa: F401
+
+
+class Abstract(KernelExtension):
+    name = "abstract"
+
+
+class Nameless(_Extension):
+    pass
+
+
+class Unordered(_Extension):
+    name, priority = "unordered", "high"
+
+
 def _loader(*extensions: type[KernelExtension]) -> KernelLoader:
     class Loader(KernelLoader):
         REGISTRY: ClassVar[list[type[KernelExtension]]] = list(extensions)
@@ -90,17 +109,18 @@ def test_the_highest_priority_that_serves_is_chosen() -> None:
 
 def test_one_bad_implementation_never_stops_the_others(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    assert _loader(Slow, Crashing, FailsToLoad, Incompatible, Elsewhere, Fast).load() == "fast"
+    assert _loader(Slow, Broken, Crashing, FailsToLoad, Incompatible, Elsewhere, Fast).load() == "fast"
     for reason in (
         "crashing: rejected, KeyError: 'a bug'",
         "fails to load: rejected, it serves here, but the compiler was just removed",
+        "broken: rejected, it serves here, but ModuleNotFoundError: No module named 'no_such_package'",
         "incompatible: rejected, it needs what is not here",
         "elsewhere: rejected, this machine has not what it is for",
         "fast: accepted, priority 7",
     ):
         assert reason in caplog.text
     warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(warned) == 2  # a bug, and a failure where success was promised
+    assert len(warned) == 3  # a bug, and two failures where success was promised
 
 
 def test_a_name_chooses_and_fails_loudly() -> None:
@@ -108,6 +128,8 @@ def test_a_name_chooses_and_fails_loudly() -> None:
     assert loader.load(ext_name="slow") == "slow"
     with pytest.raises(OpLoadError, match="it needs what is not here"):
         loader.load(ext_name="incompatible")
+    with pytest.raises(NoKernelError, match="got 'elsewhere'; expected one for this machine"):
+        _loader(Slow, Elsewhere).load(ext_name="elsewhere")
     with pytest.raises(NoKernelError, match="got 'slwo'; expected one of: slow, fast, incompatible"):
         loader.load(ext_name="slwo")
 
@@ -131,8 +153,16 @@ def test_registering_belongs_to_one_loader_and_replaces_a_namesake() -> None:
     assert loader.load() == "faster"
     assert other.load() == "slow"
     assert [cls.name for cls in type(loader).REGISTRY] == ["slow", "fast"]
-    with pytest.raises(TypeError, match="expected a subclass of KernelExtension"):
-        type(loader).register_extension(Faster())
+    for wrong, said in (
+        (Faster(), "expected a subclass of KernelExtension"),
+        (Abstract, "expected one with assert_compatible, is_available, load"),
+        (Nameless, "expected one with a name"),
+        (Unordered, "expected a priority that is a whole number"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            type(loader).register_extension(wrong)
+        with pytest.raises(TypeError, match=said):
+            _loader(wrong)
 
 
 def test_implementations_that_are_not_built_say_so() -> None:

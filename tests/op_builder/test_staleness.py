@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anyaccel.op_builder import BuildError, OpError
+from anyaccel.op_builder import BuildError, CPUOpBuilder, OpError, OpLoadError
 from anyaccel.op_builder.engine.cache import open_cache
 from anyaccel.op_builder.engine.ninja_file import ninja
 
 from .test_build import _answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from anyaccel.op_builder import CPUOpBuilder
     from anyaccel.op_builder.engine.cache import Cache
 
 SHOWN = 'extern "C" __attribute__((visibility("default")))'
@@ -146,17 +145,67 @@ Tensor halve(Tensor input) {
 STABLE_TORCH_LIBRARY(halve, library) { library.def("halve(Tensor input) -> Tensor"); }
 STABLE_TORCH_LIBRARY_IMPL(halve, CPU, library) { library.impl("halve", TORCH_BOX(&halve)); }
 ''' % divisor)
-    return type(name, (CPUOpBuilder,), {"__module__": "notebook", "NAME": "halve", "STABLE_ABI": True, "sources": lambda self: ["halve.cpp"]})
+    sources = {"__module__": "notebook", "sources": lambda self: ["halve.cpp"]}
+    return type(name, (CPUOpBuilder,), {**sources, "NAME": "halve", "STABLE_ABI": True})
 
 assert cell(2)().load().halve(torch.ones(1)).item() == 0.5
 """
 
 
-def test_a_notebooks_cell_that_runs_again_keeps_the_first_build(
+def test_a_notebooks_cell_that_runs_again_is_the_same_op(
     tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    again = "assert cell(4)().load().halve(torch.ones(1)).item() == 0.5"
-    run_python(CELL + again, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+    run_python(
+        CELL + "first = cell(2)().load()\nassert cell(2)().load() is first", ANYACCEL_CACHE_DIR=str(tmp_path / "cache")
+    )
+
+
+def test_a_notebooks_cell_that_was_edited_says_that_torch_keeps_its_ops(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    code = """
+from anyaccel.op_builder import OpLoadError
+try:
+    cell(4)().load()
+except OpLoadError as error:
+    assert "got other sources or flags" in str(error) and "Fix: restart the process" in str(error), error
+else:
+    raise SystemExit("not refused")
+"""
+    run_python(CELL + code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+
+
+def test_two_ops_that_claim_one_namespace_are_refused_before_torch_ends_the_process(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    code = """
+from anyaccel.op_builder import OpLoadError
+copied = type("Copied", (cell(2),), {"__module__": "notebook", "NAME": "another"})()
+try:
+    copied.load()
+except OpLoadError as error:
+    assert "got the namespace 'halve', which notebook.HalveBuilder has defined already" in str(error), error
+else:
+    raise SystemExit("not refused")
+"""
+    run_python(CELL + code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+
+
+def test_a_library_that_registers_nothing_under_its_name_is_told(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    code = """
+from anyaccel.op_builder import OpLoadError
+other = type("Other", (cell(2),), {"__module__": "notebook", "NAME": "other"})()
+try:
+    other.load()
+except OpLoadError as error:
+    assert "registers nothing under 'other'" in str(error) and "STABLE_TORCH_LIBRARY(other, library)" in str(error), error
+else:
+    raise SystemExit("not refused")
+"""
+    code = CELL.replace("assert cell(2)().load()", "0 and cell(2)().load()") + code
+    run_python(code, ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
 
 
 def test_two_builders_of_one_name_are_refused_before_torch_ends_the_process(
@@ -209,3 +258,94 @@ def test_a_setting_that_means_nothing_is_told_by_is_compatible_too(
 ) -> None:
     monkeypatch.setenv("ANYACCEL_BUILD_JOBS", "many")
     assert not make_builder().is_compatible()
+
+
+MODULE = """
+#include <pybind11/pybind11.h>
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { BODY; m.def("f", [](int x) { return x * FACTOR; }); }
+"""
+
+
+@pytest.fixture
+def make_module(cache: Cache, tmp_path: Path) -> Callable[..., Any]:
+    """Return a function that makes a builder of a small Python module."""
+
+    def make(folder: str, factor: int, body: str = "", flags: Sequence[str] = ()) -> Any:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        source = tmp_path / folder / "module.cpp"
+        source.write_text(MODULE.replace("FACTOR", str(factor)).replace("BODY", body))
+
+        class Builder(CPUOpBuilder):
+            NAME = "module_op"
+            SOURCES = (str(source),)
+
+            def extra_ldflags(self) -> list[str]:
+                return list(flags)
+
+        return Builder()
+
+    return make
+
+
+def test_an_edited_module_is_loaded_again_and_a_namesake_is_another(make_module: Callable[..., Any]) -> None:
+    first = make_module("one", 2).load()
+    edited = make_module("one", 3).load()
+    namesake = make_module("two", 1000).load()
+    assert [module.f(1) for module in (first, edited, namesake)] == [2, 3, 1000]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('throw std::runtime_error("no licence")', "no licence.*Fix: correct what the sources do when they are loaded"),
+        ('pybind11::module_::import("no_such_mod")', "No module named 'no_such_mod'"),
+        ("extern int gone(); gone()", "undefined symbol.*Fix: add the source that defines it"),
+    ],
+    ids=["raises", "imports", "undefined"],
+)
+def test_a_module_that_cannot_be_loaded_says_what_mends_it(
+    make_module: Callable[..., Any], body: str, said: str
+) -> None:
+    with pytest.raises(OpLoadError, match=said):
+        make_module("one", 1, body).load()
+
+
+def test_a_source_that_defines_no_module_says_what_mends_it(cache: Cache, make_builder: Callable[..., Any]) -> None:
+    builder = make_builder()
+    type(builder).STABLE_ABI = False
+    with pytest.raises(OpLoadError, match=r"Fix: PYBIND11_MODULE\(TORCH_EXTENSION_NAME, m\).*STABLE_ABI = True"):
+        builder.load()
+
+
+def test_the_linkers_own_words_are_shown(cache: Cache, make_builder: Callable[..., Any], monkeypatch: Any) -> None:
+    builder = make_builder()
+    monkeypatch.setattr(builder, "extra_ldflags", lambda: ["-Wl,--nonsense"])
+    with pytest.raises(BuildError, match="unrecognized option '--nonsense'"):
+        builder.build()
+
+
+@pytest.mark.parametrize(
+    ("method", "value"),
+    [
+        ("sources", "a.cpp"),
+        ("cxx_args", "-O3 -g"),
+        ("libraries_args", "mm"),
+        ("extra_ldflags", "-lm"),
+        ("include_paths", None),
+    ],
+)
+def test_a_string_in_place_of_a_list_is_refused(
+    cache: Cache, make_builder: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, method: str, value: Any
+) -> None:
+    builder = make_builder()
+    monkeypatch.setattr(builder, method, lambda: value)
+    with pytest.raises(OpError, match=f"got {value!r}; expected a list. Fix: return a list"):
+        builder.build()
+    assert not builder.is_compatible()
+
+
+def test_a_directory_is_no_source(cache: Cache, make_builder: Callable[..., Any], tmp_path: Path) -> None:
+    builder = make_builder()
+    type(builder).SOURCES = (str(tmp_path),)
+    with pytest.raises(OpError, match="finding a source of the op 'answer' failed"):
+        builder.build()

@@ -37,7 +37,7 @@ def test_the_first_that_runs_is_chosen_and_each_rejection_has_a_reason(tmp_path:
     _compiler(tmp_path / "bin", "clang++", "echo fake clang 99")
     probes = {probe.name: probe for probe in probe_cxx(None, str(tmp_path / "bin"), tmp_path)}
     assert "exit status 3: broken" in probes["c++"].detail
-    assert probes["g++"].detail == "not found"
+    assert probes["g++"].detail == "not found, or no program that may be run"
     chosen = choose_cxx(None, str(tmp_path / "bin"), tmp_path)
     assert chosen.version == "fake clang 99"
 
@@ -105,6 +105,14 @@ def test_both_programs_of_a_wrapped_compiler_are_watched(tmp_path: Path, monkeyp
     assert choose_cxx("ccache mycc", os.environ["PATH"], tmp_path).version == "real 1.0"
     _compiler(tmp_path / "bin", "mycc", "echo real 2.0.0")
     assert choose_cxx("ccache mycc", os.environ["PATH"], tmp_path).version == "real 2.0.0"
+
+
+def test_a_c_compiler_is_no_cxx_compiler(tmp_path: Path) -> None:
+    (probe,) = probe_cxx("gcc", os.environ["PATH"], tmp_path)
+    assert probe.tool is None
+    assert "undefined reference" in probe.detail or "error" in probe.detail or probe.detail.startswith("not found")
+    with pytest.raises(ToolchainError, match=r"Fix: unset or correct CXX\."):
+        choose_cxx("gcc", os.environ["PATH"], tmp_path)
 
 
 def test_cxx_with_an_open_quotation_is_rejected(tmp_path: Path) -> None:

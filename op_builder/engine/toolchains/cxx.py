@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import shlex
 import shutil
 import subprocess
@@ -22,7 +23,14 @@ __all__ = ["CxxCompiler", "choose_cxx", "probe_cxx"]
 
 _logger = logging.getLogger(__name__)
 _FIX = "pip install 'anyaccel[cxx]'"
-_TRIAL = '#include <cstddef>\nstatic_assert(__cplusplus > 201703L);\nextern "C" std::size_t trial() { return 0; }\n'
+_TRIAL = """#include <sstream>
+static_assert(__cplusplus > 201703L);
+extern "C" int trial(int number) {
+  std::ostringstream text;
+  text << number;
+  return static_cast<int>(text.str().size());
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -90,10 +98,10 @@ def choose_cxx(requested: str | None, path: str, memory: Path, *, for_torch_head
             for rejection in rejections:
                 _logger.debug("C++ compiler rejected: %s", rejection)
             return probe.tool
-    fix = "apt-get install g++" if for_torch_headers else _FIX
-    msg = (
-        f"choosing a C++ compiler failed: got {'; '.join(rejections)}; expected one that runs. Fix: {fix}, or set CXX."
-    )
+    fix = f"{'apt-get install g++' if for_torch_headers else _FIX}, or set CXX"
+    if requested is not None:
+        fix = "unset or correct CXX"
+    msg = f"choosing a C++ compiler failed: got {'; '.join(rejections)}; expected one that works. Fix: {fix}."
     raise ToolchainError(msg)
 
 
@@ -103,7 +111,7 @@ def _command_of(text: str, path: str) -> tuple[str, ...] | None:
         words = [text] if Path(text).is_file() else shlex.split(text)
     except ValueError:  # an unclosed quotation
         return None
-    program = shutil.which(words[0], path=path) if words else None
+    program = shutil.which(os.path.expanduser(words[0]), path=path) if words else None
     return None if program is None else (program, *words[1:])
 
 
@@ -117,7 +125,7 @@ def _zig_command() -> tuple[str, ...] | None:
 
 def _probe(name: str, command: tuple[str, ...] | None, memory: Path, fix: str) -> Probe[CxxCompiler]:
     if command is None:
-        return Probe("C++", name, None, "not found", fix)
+        return Probe("C++", name, None, "not found, or no program that may be run", fix)
     try:
         version = Memory(memory).recall(command, lambda: _try_out(command, memory))
     except (OSError, subprocess.SubprocessError) as error:
@@ -132,7 +140,7 @@ def _try_out(command: tuple[str, ...], memory: Path) -> str:
         return version  # complete in itself, and slow the first time
     with tempfile.TemporaryDirectory(prefix="anyaccel-") as folder:
         (Path(folder) / "trial.cpp").write_text(_TRIAL)
-        build = [*command, "-std=c++20", "-shared", "-fPIC", "trial.cpp", "-o", "trial.so"]
+        build = [*command, "-std=c++20", "-shared", "-fPIC", "-Wl,-z,defs", "trial.cpp", "-o", "trial.so"]
         run_quietly(build, memory, cwd=Path(folder))
         if not (Path(folder) / "trial.so").is_file():
             msg = "it builds nothing"
