@@ -35,7 +35,7 @@ def test_version(tmp_path: Path) -> None:
 
 
 def test_square_brackets_of_a_fix_are_shown(tmp_path: Path) -> None:
-    finished = _run("report", cwd=tmp_path, CUDA_HOME="/nowhere", ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
+    finished = _run("doctor", cwd=tmp_path, CUDA_HOME="/nowhere", ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
     assert "pip install 'anyaccel[nvcc]'" in " ".join(finished.stdout.split())
 
 

@@ -61,17 +61,17 @@ def probe_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | None
         memory: the directory that remembers what tools said of themselves.
         host: the C++ compiler for the host's side, a program; None leaves the choice to nvcc.
     """
+    return list(_probes(cuda_home, path, memory, host))
+
+
+def _probes(cuda_home: Path | None, path: str, memory: Path, host: str | None) -> Iterator[Probe[CudaToolkit]]:
     if cuda_home is not None:
-        return [_probe(f"CUDA_HOME={cuda_home}", cuda_home, memory, host)]
+        yield _probe(f"CUDA_HOME={cuda_home}", cuda_home, memory, host)
+        return
     found = shutil.which("nvcc", path=path)
-    places = {
-        "nvcc in PATH": Path(found).resolve().parents[1] if found else None,
-        "/usr/local/cuda": Path("/usr/local/cuda"),
-    }
-    return [
-        *(_probe(name, home, memory, host) for name, home in places.items()),
-        _probe("nvidia-cuda-nvcc", pip_home(), memory, host),
-    ]
+    yield _probe("nvcc in PATH", Path(found).resolve().parents[1] if found else None, memory, host)
+    yield _probe("/usr/local/cuda", Path("/usr/local/cuda"), memory, host)
+    yield _probe("nvidia-cuda-nvcc", pip_home(), memory, host)
 
 
 def choose_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | None) -> CudaToolkit:
@@ -80,10 +80,11 @@ def choose_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | Non
     Raises:
         ToolchainError: when all are rejected, with each reason and the first fix that was found.
     """
-    probes = probe_nvcc(cuda_home, path, memory, host)
-    for probe in probes:
+    probes = []
+    for probe in _probes(cuda_home, path, memory, host):
         if probe.tool is not None:
             return probe.tool
+        probes.append(probe)
     rejections = "; ".join(f"{probe.name}: {probe.detail}" for probe in probes)
     fix = probes[-1].fix
     msg = f"choosing nvcc failed: got {rejections}; expected one that compiles. Fix: {fix}, or set CUDA_HOME."
