@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo test test-cuda-torch test-wheel bench lint clean
+.PHONY: demo test test-cuda-torch test-wheel test-sycl test-sanitizers test-arm test-gpu bench bench-gpu lint clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
@@ -35,6 +35,41 @@ test-wheel: $(VENV)/.installed-test
 	  "$$venv/bin/python" -m pip install --quiet "$${on#*:}" numpy dist/*.whl; \
 	  (cd / && PATH=/nowhere CXX=no-such-compiler "$(CURDIR)/$$venv/bin/python" "$(CURDIR)/tests/prebuilt_op.py"); \
 	done
+
+# Every SYCL kernel, run on the CPU by each runtime that torch's XPU wheels pin, each in a .venv-sycl-* of its own.
+SYCL ?= 2025.3.3 2026.2.0
+test-sycl:
+	@set -e; for version in $(SYCL); do \
+	  $(MAKE) ".venv-sycl-$$version/.installed-test" VENV=".venv-sycl-$$version"; \
+	  python=".venv-sycl-$$version/bin/python"; \
+	  "$$python" -m pip install --quiet "dpcpp-cpp-rt==$$version" "intel-opencl-rt==$$version"; \
+	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-sycl-$$version/cache" "$$python" -m pytest -k sycl tests/ops tests/op_builder; \
+	done
+
+# The CPU's code under AddressSanitizer and UndefinedBehaviorSanitizer; anything that they find ends the run.
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
+test-sanitizers: $(VENV)/.installed-test
+	ANYACCEL_CACHE_DIR="$(CURDIR)/$(VENV)/cache-sanitizers" CXX="g++ $(SANITIZE)" ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" \
+	  $(VENV)/bin/python -m pytest -p no:cacheprovider -k "not sycl and not compile and not triton" \
+	  --deselect tests/ops/test_device_kernel.py tests/ops
+
+# The CPU's loops built for Arm and run by qemu, against what this machine computes.
+test-arm: $(VENV)/.installed-test
+	$(VENV)/bin/python tests/arm/compare.py
+
+# On a machine with a GPU, in the environment that has torch for it; nothing is downloaded.
+test-gpu:
+	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(PYTHON) -m pytest tests/ops tests/accelerator
+	@command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not installed: memcheck and racecheck were not run"; exit 0; }; \
+	for tool in memcheck racecheck; do \
+	  compute-sanitizer --tool "$$tool" --error-exitcode 1 $(PYTHON) -m pytest tests/ops -k "cuda and not compile" || exit 1; \
+	done
+
+bench-gpu:
+	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	cd benchmarks && for topic in kernels optimizers quantization; do $(PYTHON) "bench_$$topic.py" --device cuda; done
 
 bench: $(VENV)/.installed-test
 	$(VENV)/bin/python benchmarks/run_all.py
@@ -62,4 +97,4 @@ $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
 comma := ,
 
 clean:
-	rm -rf .venv .venv-cuda .venv-wheel-* build dist demo_out *.egg-info
+	rm -rf .venv .venv-cuda .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info

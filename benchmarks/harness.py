@@ -45,6 +45,27 @@ def show(topic: str, title: str, columns: list[str], rows: list[list[str]]) -> N
     (RESULTS / f"{topic}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
+def limit_gb_per_s(device: str) -> float:
+    """Return how fast the machine streams: on the CPU the triad of ``triad.cpp``, on a device a copy of 1 GiB."""
+    import torch
+
+    if device == "cpu":
+        from bench_adam import BYTES_A_PARAMETER, TriadBuilder
+
+        triad, count = TriadBuilder().load().triad, 1 << 25
+        arrays = [torch.randn(count) for _ in range(4)]
+        seconds = interleaved({"triad": lambda: triad(*arrays)}, rounds=15)["triad"]
+        return BYTES_A_PARAMETER * count / seconds / 1e9
+    source = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+
+    def copy() -> None:
+        target.copy_(source)
+        torch.get_device_module(device).synchronize()
+
+    return 2 * source.numel() / interleaved({"copy": copy}, rounds=15)["copy"] / 1e9
+
+
 def machine() -> dict[str, str]:
     """Return what the figures depend on."""
     import torch

@@ -7,6 +7,7 @@ import platform
 import shutil
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,15 +18,17 @@ from .engine.build import ensure_built, find_built
 from .engine.cache import open_cache
 from .engine.entry import write_entry
 from .engine.errors import OpError, ToolchainError
+from .engine.ninja_file import default_jobs
 from .engine.toolchains.nvrtc import probe_nvrtc
 from .prebuilt import folder_for
-from .targets import CPU_TARGETS, CUDA_TARGETS, NATIVE, is_cuda_target, require_target
+from .targets import CPU_TARGETS, CUDA_TARGETS, NATIVE, host_cpu_targets, is_cuda_target, require_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from .builder import OpBuilder
     from .engine.build import Recipe
+    from .engine.cache import Cache
     from .engine.entry import Entry
 
 __all__ = ["Order", "Outcome", "all_targets", "build_orders", "copy_entry", "named_builders", "orders", "wheel_targets"]
@@ -59,8 +62,8 @@ def wheel_targets() -> list[str]:
 
 
 def all_targets() -> list[str]:
-    """Return everything this machine can target: itself, and what a wheel serves."""
-    return [NATIVE, *wheel_targets()]
+    """Return everything this machine can target: what a wheel serves, one of whose CPU levels serves this machine too."""
+    return wheel_targets() if host_cpu_targets() else [NATIVE, *wheel_targets()]
 
 
 def named_builders(names: Sequence[str]) -> list[OpBuilder]:
@@ -108,17 +111,28 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
 
 
 def build_orders(wanted: Sequence[Order]) -> Iterator[Outcome]:
-    """Build what is not in the cache, one order after the other; each uses every core.
+    """Build what is not in the cache, as many orders at once as cores and memory allow, and yield each in its turn.
 
     Raises:
         BuildError: when a compiler fails.
     """
     cache = open_cache(environment.cache_dir())
-    for order in wanted:
-        started = time.perf_counter()
-        found = find_built(order.recipe, cache)
-        entry = found or ensure_built(order.recipe, cache, environment.build_jobs())
-        yield Outcome(order, entry, found is None, time.perf_counter() - started)
+    workers = min(environment.build_jobs() or default_jobs(), max(1, len(wanted)))
+    with ThreadPoolExecutor(workers) as pool:
+        pending = [pool.submit(_follow, order, cache, None if len(wanted) == 1 else 1) for order in wanted]
+        try:
+            for future in pending:
+                yield future.result()
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+def _follow(order: Order, cache: Cache, jobs: int | None) -> Outcome:
+    started = time.perf_counter()
+    found = find_built(order.recipe, cache)
+    entry = found or ensure_built(order.recipe, cache, jobs or environment.build_jobs())
+    return Outcome(order, entry, found is None, time.perf_counter() - started)
 
 
 def copy_entry(outcome: Outcome, root: Path) -> Path:

@@ -15,9 +15,32 @@ __all__ = ["BUILDERS", "ON_HOST", "builder_class", "every_builder", "load_op"]
 ON_HOST = "host"
 """Serves every device: a host-side op runs on the CPU wherever the model lives."""
 
+_GPUS = ("cuda", "xpu")
+_DEVICES = ("cpu", *_GPUS)
+_DEEPSPEEDS = (
+    "FPQuantizerBuilder", "FusedLambBuilder", "FusedLionBuilder", "InferenceCoreBuilder", "QuantizerBuilder",
+)  # fmt: skip
+_KERNELS = (
+    "ActivationsBuilder", "AdagradBuilder", "LambBuilder", "LayerNormBuilder", "LionBuilder", "MoeBuilder",
+    "MultiTensorAdamBuilder", "MultiTensorBuilder", "QuantizationBuilder", "RMSNormBuilder", "RotaryEmbeddingBuilder",
+    "SGDBuilder", "SoftmaxBuilder",
+)  # fmt: skip
+
+
+def _on(devices: tuple[str, ...], target: str) -> dict[str, str]:
+    """Return where a builder is for each device."""
+    return {device: f"{device}.{target}" for device in devices}
+
+
 BUILDERS: dict[str, dict[str, str]] = {
     "CPUAdamBuilder": {ON_HOST: "cpu.cpu_adam:CPUAdamBuilder"},
-    "FusedAdamBuilder": {"cpu": "cpu.fused_adam:FusedAdamBuilder", "cuda": "cuda.fused_adam:FusedAdamBuilder"},
+    "FusedAdamBuilder": {"cpu": "cpu.fused_adam:FusedAdamBuilder", **_on(_GPUS, "deepspeed:FusedAdamBuilder")},
+    "CPUAdagradBuilder": {ON_HOST: "cpu.deepspeed:CPUAdagradBuilder"},
+    "CPULionBuilder": {ON_HOST: "cpu.deepspeed:CPULionBuilder"},
+    **{name: _on(_DEVICES, f"deepspeed:{name}") for name in _DEEPSPEEDS},
+    **{name: _on(_DEVICES, f"kernels:{name}") for name in _KERNELS},
+    "CudaRuntimeBuilder": {"cuda": "cuda.runtime:CudaRuntimeBuilder"},
+    "SyclRuntimeBuilder": {"xpu": "xpu.runtime:SyclRuntimeBuilder"},
 }
 
 

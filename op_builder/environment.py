@@ -6,7 +6,9 @@ ANYACCEL_BUILD_JOBS         how many compiler processes run at once; from cores 
 CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
 CPATH, LIBRARY_PATH, …      what compilers take as flags besides: it decides a build (``_COMPILER_VARIABLES``)
+OCL_ICD_FILENAMES           the OpenCL drivers; set to pip's CPU driver before SYCL is loaded, where it is unset
 PATH                        where compilers are looked for
+SYCL_CACHE_PERSISTENT       DPC++'s own cache, and its place SYCL_CACHE_DIR; switched on where they are unset
 TORCH_CUDA_ARCH_LIST        the GPU architectures for nvcc, as torch reads it (``8.0;9.0+PTX``)
 ZIG_GLOBAL_CACHE_DIR        where ziglang keeps what it builds for itself; inside the cache otherwise
 ==========================  ============================================================================
@@ -21,6 +23,7 @@ from .engine.errors import SettingError
 
 __all__ = [
     "PYTHON_FOR_COMMANDS",
+    "announce_sycl",
     "build_jobs",
     "cache_dir",
     "compiler_environment",
@@ -106,3 +109,17 @@ def compiler_variables() -> dict[str, str]:
 def zig_cache(cache: Path) -> Path:
     """Return where ziglang keeps what it builds for itself."""
     return Path(compiler_environment(cache)["ZIG_GLOBAL_CACHE_DIR"])
+
+
+def announce_sycl(libraries: Path, cache: Path) -> None:
+    """Tell DPC++'s libraries, before they are loaded, what they take from the environment only.
+
+    Args:
+        libraries: where pip's ``dpcpp-cpp-rt`` has put them; the OpenCL driver of the CPU is among them.
+        cache: DPC++ keeps what it compiles in here.
+    """
+    driver = libraries / "libintelocl.so"
+    if driver.is_file():
+        os.environ.setdefault("OCL_ICD_FILENAMES", str(driver))
+    os.environ.setdefault("SYCL_CACHE_PERSISTENT", "1")
+    os.environ.setdefault("SYCL_CACHE_DIR", str(cache / "sycl"))

@@ -1,33 +1,125 @@
-"""The implementations of kernels that this project brings, or finds in other packages."""
+"""The implementations of kernels that this project brings."""
 
 from __future__ import annotations
 
-import importlib.util
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from .engine.errors import OpLoadError
-from .kernel_extensions import CppExtension, CudaExtension, KernelExtension
+from .engine.trace import Trace
+from .kernel_extensions import CppExtension, CudaExtension, KernelExtension, SyclExtension, TritonExtension
 
 if TYPE_CHECKING:
-    import torch
-
     from .builder import OpBuilder
 
 __all__ = [
     "CPUAdamArmExtension",
     "CPUAdamX86Extension",
-    "FlashAttentionPackageExtension",
-    "FlashAttentionSDPAExtension",
     "FusedOptimizerCPUExtension",
     "FusedOptimizerCUDAExtension",
+    "InferenceOpsExtension",
+    "RMSNormTritonExtension",
+    "SoftmaxTritonExtension",
+    "SyclOnHostExtension",
+    "implementations_of",
 ]
+
+_X86 = ("x86_64", "AMD64")
+_ARM = ("aarch64", "arm64")
+
+
+class SyclOnHostExtension(SyclExtension):
+    """An implementation for the CPU by Intel's OpenCL, which is how SYCL code is tested where there is no XPU."""
+
+    priority = 0
+    support_aot = False
+
+    def is_available(self) -> bool:
+        from .engine.toolchains.sycl import probe_dpcpp
+
+        return probe_dpcpp().tool is not None
+
+
+def implementations_of(op: str, builder: str) -> list[type[KernelExtension]]:
+    """Return the implementations of an op whose kernels are written once for every device.
+
+    Args:
+        op: the op's name; with the device's it makes the names to ask for, but for ``"sycl"``.
+        builder: the name of its builders in ``cpu/kernels.py``, ``cuda/kernels.py`` and ``xpu/kernels.py``.
+    """
+
+    def made(base: Any, name: str, device: str, builder: str, **attributes: Any) -> type[KernelExtension]:
+        def build(_: KernelExtension) -> OpBuilder:
+            module = importlib.import_module(f".{device}.kernels", __package__)
+            found: OpBuilder = getattr(module, builder)()
+            return found
+
+        content = {"name": name, "builder": build, "__doc__": f"{op} on {name}.", "__module__": __name__, **attributes}
+        return type(f"{op}_{name}", (base,), content)
+
+    return [
+        made(CudaExtension, f"{op}_cuda", "cuda", builder, priority=5),
+        made(SyclExtension, f"{op}_xpu", "xpu", builder, priority=5),
+        made(CppExtension, f"{op}_x86", "cpu", builder, machines=_X86),
+        made(CppExtension, f"{op}_arm", "cpu", builder, machines=_ARM),
+        made(SyclOnHostExtension, "sycl", "xpu", builder.replace("Builder", "OnHostBuilder")),
+    ]
+
+
+class RMSNormTritonExtension(TritonExtension):
+    """RMSNorm in Triton; below CUDA until it is measured to be faster there."""
+
+    name = "triton"
+    priority = 3
+
+    def load(self) -> Any:
+        from .cuda.triton_kernels import TritonRMSNorm
+
+        return TritonRMSNorm()
+
+
+class SoftmaxTritonExtension(TritonExtension):
+    """Softmax in Triton; below CUDA until it is measured to be faster there."""
+
+    name = "triton"
+    priority = 3
+
+    def load(self) -> Any:
+        from .cuda.triton_kernels import TritonSoftmax
+
+        return TritonSoftmax()
+
+
+class InferenceOpsExtension(KernelExtension):
+    """Kernels of inference, whichever implementation of each is the best here."""
+
+    name = "inference_ops"
+    support_aot = False
+    support_jit = False
+
+    def is_available(self) -> bool:
+        return True
+
+    def assert_compatible(self) -> None:
+        from . import kernel_loader
+
+        for loader in self._loaders(kernel_loader):
+            loader.usable(Trace(type(loader).__name__))
+
+    def load(self) -> Any:
+        from . import kernel_loader
+        from .functions.inference import InferenceOps
+
+        return InferenceOps(*(loader.load() for loader in self._loaders(kernel_loader)))
+
+    def _loaders(self, loaders: Any) -> list[Any]:
+        return [loaders.RMSNormLoader(), loaders.ActivationsLoader(), loaders.RotaryEmbeddingLoader()]
 
 
 class CPUAdamX86Extension(CppExtension):
     """Adam on x86-64 CPUs."""
 
     name = "cpu_adam_x86"
-    machines = ("x86_64", "AMD64")
+    machines: ClassVar = _X86
 
     def builder(self) -> OpBuilder:
         from .cpu.cpu_adam import CPUAdamBuilder
@@ -39,7 +131,7 @@ class CPUAdamArmExtension(CPUAdamX86Extension):
     """Adam on Arm CPUs: the same sources, whose loops the compiler vectorises for either."""
 
     name = "cpu_adam_arm"
-    machines = ("aarch64", "arm64")
+    machines: ClassVar = _ARM
 
 
 class FusedOptimizerCPUExtension(CppExtension):
@@ -65,112 +157,7 @@ class FusedOptimizerCUDAExtension(CudaExtension):
     priority = 5
 
     def builder(self) -> OpBuilder:
-        from .cuda.fused_adam import FusedAdamBuilder
+        from .cuda import deepspeed
 
-        return FusedAdamBuilder()
-
-
-class FlashAttentionSDPAExtension(KernelExtension):
-    """Attention by torch itself, on every device."""
-
-    name = "flash_attention_sdpa"
-    support_aot = False
-    support_jit = False
-
-    def is_available(self) -> bool:
-        return True
-
-    def assert_compatible(self) -> None:
-        pass
-
-    def load(self) -> Any:
-        return _sdpa
-
-
-class FlashAttentionPackageExtension(KernelExtension):
-    """Attention by the package ``flash-attn``, on NVIDIA's GPUs, in float16 and bfloat16, without a mask."""
-
-    name = "flash_attention_package"
-    priority = 10
-    support_aot = False
-    support_jit = False
-
-    def is_available(self) -> bool:
-        from ..accelerator.cuda_accelerator import CUDA_Accelerator
-
-        return CUDA_Accelerator().is_available()
-
-    def assert_compatible(self) -> None:
-        if importlib.util.find_spec("flash_attn") is None:
-            msg = f"loading '{self.name}' failed: got no package flash_attn; expected one. Fix: pip install flash-attn"
-            raise OpLoadError(msg)
-
-    def load(self) -> Any:
-        try:
-            from flash_attn import flash_attn_func
-        except ImportError as error:
-            msg = f"loading '{self.name}' failed: got {error}; expected it to import. Fix: reinstall flash-attn."
-            raise OpLoadError(msg) from error
-
-        def attention(
-            query: torch.Tensor,
-            key: torch.Tensor,
-            value: torch.Tensor,
-            *,
-            attn_mask: torch.Tensor | None = None,
-            dropout_p: float = 0.0,
-            is_causal: bool = False,
-            scale: float | None = None,
-        ) -> torch.Tensor:
-            if attn_mask is not None:
-                msg = (
-                    "attention failed: got attn_mask; expected none with flash-attn. "
-                    "Fix: FlashAttentionLoader().load(ext_name='flash_attention_sdpa')."
-                )
-                raise NotImplementedError(msg)
-            by_position = (tensor.transpose(1, 2) for tensor in (query, key, value))
-            result = flash_attn_func(*by_position, dropout_p=dropout_p, softmax_scale=scale, causal=is_causal)
-            attended: torch.Tensor = result.transpose(1, 2)
-            return attended
-
-        return attention
-
-
-def _sdpa(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    *,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> torch.Tensor:
-    """Return scaled dot-product attention.
-
-    Args:
-        query: ``(batch, heads, positions, head_dim)``, of any floating dtype.
-        key: ``(batch, kv_heads, kv_positions, head_dim)``; fewer heads serve a group of the query's each.
-        value: as ``key``.
-        attn_mask: added to the scores, or where it is boolean, False hides a position.
-        dropout_p: the probability of dropping a weight.
-        is_causal: hide later positions.
-        scale: of the scores; ``1 / sqrt(head_dim)`` by default.
-
-    Returns:
-        ``(batch, heads, positions, head_dim)``.
-
-    Source: torch.nn.functional.scaled_dot_product_attention
-    """
-    from torch.nn.functional import scaled_dot_product_attention
-
-    return scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=attn_mask,
-        dropout_p=dropout_p,
-        is_causal=is_causal,
-        scale=scale,
-        enable_gqa=key.shape[-3] != query.shape[-3],
-    )
+        builder: OpBuilder = deepspeed.FusedAdamBuilder()
+        return builder

@@ -15,7 +15,7 @@ from .engine.errors import OpError, OpLoadError
 if TYPE_CHECKING:
     from .builder import OpBuilder
 
-__all__ = ["CppExtension", "CudaExtension", "KernelExtension", "SyclExtension", "TritonExtension"]
+__all__ = ["CppExtension", "CudaExtension", "KernelExtension", "SyclExtension", "TritonExtension", "require_package"]
 
 
 class KernelExtension(abc.ABC):
@@ -133,6 +133,15 @@ class TritonExtension(KernelExtension):
         return get_accelerator().is_triton_supported()
 
     def assert_compatible(self) -> None:
-        if importlib.util.find_spec("triton") is None:
-            msg = f"loading '{self.name}' failed: got no package triton; expected one. Fix: pip install triton"
-            raise OpLoadError(msg)
+        require_package(self.name, "triton", "triton")
+
+
+def require_package(extension: str, module: str, package: str) -> None:
+    """Check that an implementation's package is installed.
+
+    Raises:
+        OpLoadError: naming it.
+    """
+    if importlib.util.find_spec(module) is None:
+        msg = f"loading '{extension}' failed: got no package {module}; expected one. Fix: pip install {package}"
+        raise OpLoadError(msg)

@@ -5,28 +5,40 @@ from __future__ import annotations
 import logging
 from typing import Any, ClassVar
 
+from .attention import FlashAttentionPackageExtension, FlashAttentionSDPAExtension
 from .engine.errors import NoKernelError, OpError
 from .engine.trace import Trace
 from .implementations import (
     CPUAdamArmExtension,
     CPUAdamX86Extension,
-    FlashAttentionPackageExtension,
-    FlashAttentionSDPAExtension,
     FusedOptimizerCPUExtension,
     FusedOptimizerCUDAExtension,
+    InferenceOpsExtension,
+    RMSNormTritonExtension,
+    SoftmaxTritonExtension,
+    implementations_of,
 )
 from .kernel_extensions import KernelExtension
 
 __all__ = [
     "LOADERS",
+    "ActivationsLoader",
+    "AdagradLoader",
     "CPUAdamLoader",
     "FlashAttentionLoader",
     "FusedOptimizerLoader",
     "InferenceOpsLoader",
     "KernelLoader",
+    "LambLoader",
     "LayerNormLoader",
+    "LionLoader",
     "MoeLoader",
+    "MultiTensorAdamLoader",
+    "MultiTensorLoader",
+    "QuantizationLoader",
     "RMSNormLoader",
+    "RotaryEmbeddingLoader",
+    "SGDLoader",
     "ScaledMaskedSoftmaxLoader",
     "ScaledUpperTriangleMaskedSoftmaxLoader",
 ]
@@ -127,10 +139,8 @@ class KernelLoader:
     def _none_of(self, trace: Trace) -> NoKernelError:
         name = type(self).__name__
         if not self.REGISTRY:
-            yet = ", as this version has none yet" if type(self) in LOADERS else ""
             msg = (
-                f"{name} failed: got no implementation{yet}; expected one. "
-                f"Fix: {name}.register_extension(one of your own)."
+                f"{name} failed: got no implementation; expected one. Fix: {name}.register_extension(one of your own)."
             )
             return NoKernelError(msg)
         msg = (
@@ -174,27 +184,93 @@ class FusedOptimizerLoader(KernelLoader):
 
 
 class LayerNormLoader(KernelLoader):
-    """Layer normalisation."""
+    """Layer normalisation: ``layer_norm``, ``add_layer_norm``."""
+
+    REGISTRY: ClassVar = implementations_of("layer_norm", "LayerNormBuilder")
 
 
 class RMSNormLoader(KernelLoader):
-    """Root-mean-square normalisation."""
+    """Root-mean-square normalisation: ``rms_norm``, ``add_rms_norm``."""
+
+    REGISTRY: ClassVar = [*implementations_of("rms_norm", "RMSNormBuilder"), RMSNormTritonExtension]
 
 
 class ScaledMaskedSoftmaxLoader(KernelLoader):
-    """Softmax with scale and mask."""
+    """Softmax with scale and mask: ``scaled_masked_softmax``."""
+
+    REGISTRY: ClassVar = [*implementations_of("softmax", "SoftmaxBuilder"), SoftmaxTritonExtension]
 
 
 class ScaledUpperTriangleMaskedSoftmaxLoader(KernelLoader):
-    """Softmax with scale and causal mask."""
+    """Softmax with scale and causal mask: ``scaled_upper_triang_masked_softmax``."""
+
+    REGISTRY: ClassVar = [*implementations_of("softmax", "SoftmaxBuilder"), SoftmaxTritonExtension]
+
+
+class ActivationsLoader(KernelLoader):
+    """Activations: ``swiglu``, ``geglu``, ``bias_gelu``."""
+
+    REGISTRY: ClassVar = implementations_of("activations", "ActivationsBuilder")
+
+
+class RotaryEmbeddingLoader(KernelLoader):
+    """Rotary position embedding: ``rotary_embedding``."""
+
+    REGISTRY: ClassVar = implementations_of("rotary_embedding", "RotaryEmbeddingBuilder")
+
+
+class QuantizationLoader(KernelLoader):
+    """Groupwise quantization: ``quantize``, ``dequantize``, ``quantize_float8``, ``dequantize_float8``."""
+
+    REGISTRY: ClassVar = implementations_of("quantization", "QuantizationBuilder")
 
 
 class MoeLoader(KernelLoader):
-    """Dispatch and combine of mixtures of experts."""
+    """Mixtures of experts: ``topk_gating``, ``route``, ``dispatch``, ``combine``."""
+
+    REGISTRY: ClassVar = implementations_of("moe", "MoeBuilder")
+
+
+class MultiTensorLoader(KernelLoader):
+    """Many tensors at once: ``l2norm``, ``scale``, ``axpby``."""
+
+    REGISTRY: ClassVar = implementations_of("multi_tensor", "MultiTensorBuilder")
+
+
+class MultiTensorAdamLoader(KernelLoader):
+    """Adam for many tensors: ``multi_tensor_adam_step``."""
+
+    REGISTRY: ClassVar = implementations_of("multi_tensor_adam", "MultiTensorAdamBuilder")
+
+
+class LionLoader(KernelLoader):
+    """Lion: ``lion_step``."""
+
+    REGISTRY: ClassVar = implementations_of("lion", "LionBuilder")
+
+
+class AdagradLoader(KernelLoader):
+    """Adagrad: ``adagrad_step``."""
+
+    REGISTRY: ClassVar = implementations_of("adagrad", "AdagradBuilder")
+
+
+class SGDLoader(KernelLoader):
+    """SGD with momentum: ``sgd_step``."""
+
+    REGISTRY: ClassVar = implementations_of("sgd", "SGDBuilder")
+
+
+class LambLoader(KernelLoader):
+    """LAMB: ``lamb_step``."""
+
+    REGISTRY: ClassVar = implementations_of("lamb", "LambBuilder")
 
 
 class InferenceOpsLoader(KernelLoader):
-    """Kernels of inference."""
+    """Kernels of inference by Colossal-AI's names, into given tensors."""
+
+    REGISTRY: ClassVar = [InferenceOpsExtension]
 
 
 class FlashAttentionLoader(KernelLoader):
@@ -206,10 +282,19 @@ class FlashAttentionLoader(KernelLoader):
 LOADERS: tuple[type[KernelLoader], ...] = (
     CPUAdamLoader,
     FusedOptimizerLoader,
+    MultiTensorAdamLoader,
+    LionLoader,
+    AdagradLoader,
+    SGDLoader,
+    LambLoader,
+    MultiTensorLoader,
     LayerNormLoader,
     RMSNormLoader,
     ScaledMaskedSoftmaxLoader,
     ScaledUpperTriangleMaskedSoftmaxLoader,
+    ActivationsLoader,
+    RotaryEmbeddingLoader,
+    QuantizationLoader,
     MoeLoader,
     InferenceOpsLoader,
     FlashAttentionLoader,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .engine.entry import Entry
     from .engine.trace import Trace
 
-__all__ = ["folder_of", "importable", "load_python_module", "load_torch_library", "once"]
+__all__ = ["folder_of", "importable", "library_of", "load_python_module", "load_torch_library", "once"]
 
 
 @dataclass
@@ -135,6 +135,11 @@ def load_torch_library(op: str, builder: type, binary: Path, namespaces: Sequenc
             raise _refusal(op, binary, error) from error
         for claim in (op, *(f"namespace {namespace}" for namespace in namespaces)):
             _libraries[claim] = _full_name(builder), binary
+
+
+def library_of(op: str) -> Path:
+    """Return the torch library that the process has loaded for an op."""
+    return _libraries[op][1]
 
 
 def torch_functions(op: str) -> Any:

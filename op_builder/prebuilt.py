@@ -11,9 +11,10 @@ from .targets import host_cpu_targets
 
 if TYPE_CHECKING:
     from .built_in import BuiltInOp
+    from .engine.entry import Entry
     from .engine.trace import Trace
 
-__all__ = ["PREBUILT", "find_library", "folder_for"]
+__all__ = ["PREBUILT", "find_device_code", "find_library", "folder_for"]
 
 PREBUILT = Path(__file__).resolve().parents[1] / "_C"
 """Beside this package in a wheel that was built with ``BUILD_EXT=1``; a checkout has none."""
@@ -39,7 +40,7 @@ def find_library(builder: BuiltInOp, trace: Trace) -> Path | None:
         folder = folder_for(PREBUILT, builder.name, target)
         if folder.name not in brought:
             continue
-        problem = _problem(folder, builder, target)
+        problem = _problem(folder, builder.recipe_for(target, any_compiler=True).key())
         if not problem:
             trace.accept(f"prebuilt {target}", str(folder))
             return read_entry(folder).binary
@@ -50,11 +51,25 @@ def find_library(builder: BuiltInOp, trace: Trace) -> Path | None:
     return None
 
 
-def _problem(folder: Path, builder: BuiltInOp, target: str) -> str:
+def find_device_code(builder: BuiltInOp, target: str, trace: Trace) -> Entry | None:
+    """Return the prebuilt device code of an op for a target, or None; the trace says why not."""
+    folder = folder_for(PREBUILT, builder.name, target)
+    if not folder.is_dir():
+        trace.reject(f"prebuilt {target}", "this installation brings none", logging.DEBUG)
+        return None
+    problem = _problem(folder, builder.device_code_recipe(target, any_compiler=True).key())
+    if problem:
+        trace.reject(f"prebuilt {target}", f"{problem}; it is compiled here instead", logging.WARNING)
+        return None
+    trace.accept(f"prebuilt {target}", str(folder))
+    return read_entry(folder)
+
+
+def _problem(folder: Path, key: str) -> str:
     try:
         entry = read_entry(folder)
     except UNREADABLE as error:
         return f"its metadata cannot be read: {error}"
-    if entry.facts.get("key") != builder.recipe_for(target, any_compiler=True).key():
+    if entry.facts.get("key") != key:
         return "its sources, flags or ABI are not those of this installation"
     return "" if entry.is_intact() else "its content differs from its metadata"

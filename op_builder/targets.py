@@ -8,7 +8,16 @@ import re
 from .engine.errors import OpError
 from .engine.fingerprint import cpu_flags
 
-__all__ = ["CPU_TARGETS", "CUDA_TARGETS", "NATIVE", "host_cpu_targets", "is_cuda_target", "march", "require_target"]
+__all__ = [
+    "CPU_TARGETS",
+    "CUDA_TARGETS",
+    "NATIVE",
+    "cuda_targets_for",
+    "host_cpu_targets",
+    "is_cuda_target",
+    "march",
+    "require_target",
+]
 
 NATIVE = "native"
 """This machine's CPU, with everything it can do."""
@@ -18,7 +27,7 @@ _V3 = (*_V2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 
 CPU_TARGETS: dict[str, dict[str, tuple[str, ...]]] = {
-    "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2, "x86-64": ()},
+    "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64": ()},
     "aarch64": {"armv8.2-a": ("asimddp", "atomics"), "armv8-a": ()},
 }
 """For each architecture its targets, best first, and the CPU flags that code for them needs."""
@@ -33,6 +42,20 @@ def host_cpu_targets() -> list[str]:
     """Return the targets whose code runs on this machine, best first."""
     levels = CPU_TARGETS.get(platform.machine(), {})
     return [target for target, needed in levels.items() if cpu_flags().issuperset(needed)]
+
+
+def cuda_targets_for(major: int, minor: int) -> list[str]:
+    """Return the targets whose code runs on a GPU, best first.
+
+    Machine code serves its own generation from its own number on; PTX is compiled by the driver for its number and later ones.
+    """
+
+    def runs(target: str) -> bool:
+        kind, number = target.split("_")
+        built_for = divmod(int(number), 10)
+        return built_for <= (major, minor) and (kind == "compute" or built_for[0] == major)
+
+    return [target for target in CUDA_TARGETS if runs(target)]
 
 
 def is_cuda_target(target: str) -> bool:

@@ -11,7 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("accelerator", "anyaccel", "op_builder")
 SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
-NATIVE = sorted(file for kind in ("h", "cpp", "cu") for file in ROOT.glob(f"csrc/**/*.{kind}"))
+NATIVE = sorted(
+    file
+    for kind in ("h", "cpp", "cu", "sycl")
+    for root in ("csrc", "kernels")
+    for file in ROOT.glob(f"{root}/**/*.{kind}")
+)
 
 
 def _relative(file: Path) -> str:
@@ -128,4 +133,4 @@ def test_packages_are_listed_for_the_wheel() -> None:
     on_disk = {".".join(file.parent.relative_to(ROOT).parts) for file in SOURCES if file.name == "__init__.py"}
     on_disk = {name if name.startswith("anyaccel") else f"anyaccel.{name}" for name in on_disk}
     native = {f"anyaccel.csrc.{folder.name}" for folder in (ROOT / "csrc").iterdir() if folder.is_dir()}
-    assert listed == on_disk | native | {"anyaccel.csrc"}
+    assert listed == on_disk | native | {"anyaccel.csrc", "anyaccel.kernels", "anyaccel.kernels.sycl"}

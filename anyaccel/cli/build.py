@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EPILOG", "command"]
 
-EPILOG = "Example: [bold]anyaccel build --op fused_adam --target sm_90 --target x86-64-v3[/]"
+EPILOG = "Example: [bold]anyaccel build --op rms_norm --target sm_90 --target x86-64-v3[/]"
 
 
 def command(

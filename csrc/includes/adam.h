@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "elementary.h"
+
 namespace anyaccel {
 
 // What a step needs, the same for every element of a tensor.
@@ -61,7 +63,7 @@ inline void adam_step(float& param, float grad, float& exp_avg, float& exp_avg_s
   }
   exp_avg = c.beta1 * exp_avg + c.one_minus_beta1 * grad;
   exp_avg_sq = c.beta2 * exp_avg_sq + c.one_minus_beta2 * grad * grad;
-  const float denominator = std::sqrt(exp_avg_sq) * c.inverse_root_bc2 + c.eps;
+  const float denominator = square_root(exp_avg_sq) * c.inverse_root_bc2 + c.eps;
   param = c.kept * param - c.step_size * exp_avg / denominator;
 }
 
@@ -69,7 +71,7 @@ inline void adam_step(float& param, float grad, float& exp_avg, float& exp_avg_s
 // moment near zero amplifies.
 template <bool HasL2>
 inline void adam_rollback(float& param, float grad, float& exp_avg, float& exp_avg_sq, const AdamCoefficients& c) {
-  const float denominator = std::sqrt(exp_avg_sq) * c.inverse_root_bc2 + c.eps;
+  const float denominator = square_root(exp_avg_sq) * c.inverse_root_bc2 + c.eps;
   param = (param + c.step_size * exp_avg / denominator) / c.kept;
   grad *= c.gradient_sign;
   if constexpr (HasL2) {

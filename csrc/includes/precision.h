@@ -19,6 +19,20 @@ struct Half {
   std::uint16_t bits;
 };
 
+// What a kernel computes in for elements of type T.
+template <typename T>
+struct ComputeType {
+  using type = float;
+};
+
+template <>
+struct ComputeType<double> {
+  using type = double;
+};
+
+template <typename T>
+using Compute = typename ComputeType<T>::type;
+
 template <typename To, typename From>
 inline To bit_cast(From value) {
   static_assert(sizeof(To) == sizeof(From));
@@ -29,9 +43,14 @@ inline To bit_cast(From value) {
 
 inline float to_float(float value) { return value; }
 
+// float64 is for checking gradients; everything else computes in float.
+inline double to_float(double value) { return value; }
+
 inline float to_float(BFloat16 value) { return bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
 
 inline void store(float value, float& target) { target = value; }
+
+inline void store(double value, double& target) { target = value; }
 
 // Rounds to nearest, ties to even; a NaN stays one (a quiet one), whatever its payload.
 inline void store(float value, BFloat16& target) {
@@ -41,11 +60,17 @@ inline void store(float value, BFloat16& target) {
   target.bits = static_cast<std::uint16_t>((value != value ? quiet_nan : rounded) >> 16);
 }
 
-#if defined(__FLT16_MANT_DIG__)
+#if defined(__ARM_FP16_FORMAT_IEEE) || defined(__FLT16_MANT_DIG__)
 
-inline float to_float(Half value) { return static_cast<float>(bit_cast<_Float16>(value.bits)); }
+#if defined(__ARM_FP16_FORMAT_IEEE)
+using NativeHalf = __fp16;  // g++ for Arm has no _Float16 before version 13
+#else
+using NativeHalf = _Float16;
+#endif
 
-inline void store(float value, Half& target) { target.bits = bit_cast<std::uint16_t>(static_cast<_Float16>(value)); }
+inline float to_float(Half value) { return static_cast<float>(bit_cast<NativeHalf>(value.bits)); }
+
+inline void store(float value, Half& target) { target.bits = bit_cast<std::uint16_t>(static_cast<NativeHalf>(value)); }
 
 #else
 

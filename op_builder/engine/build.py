@@ -67,8 +67,8 @@ class Recipe(Protocol):
     def described(self) -> dict[str, Any]:
         """Return what the metadata of a build keep."""
 
-    def produce(self, workplace: Workplace) -> None:
-        """Build ``output`` in a workplace."""
+    def produce(self, workplace: Workplace) -> dict[str, Any]:
+        """Build ``output`` in a workplace, and return what the metadata keep of the result besides."""
 
     def unseen_headers(self, folder: Path) -> dict[str, str]:
         """Return the digest of every file that decided the result and that the fingerprint does not cover."""
@@ -183,13 +183,13 @@ def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None) -> Entry |
     workplace = Workplace(staging, cache.log_file(recipe.op, name), jobs or default_jobs(), environment, tick)
     try:
         began_ns = _clock_of(staging)
-        recipe.produce(workplace)
+        produced = recipe.produce(workplace)
         built = staging / recipe.output
         recipe.verify(built)
         headers = recipe.unseen_headers(staging)
         if recipe.fingerprint() != name or _changed_between(headers, began_ns, _clock_of(staging)):
             return None
-        entry = cache.publish(recipe.op, name, built, {**recipe.described(), "headers": headers})
+        entry = cache.publish(recipe.op, name, built, {**recipe.described(), **produced, "headers": headers})
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     _logger.info("built the op '%s' in %.1f s", recipe.op, time.perf_counter() - started)

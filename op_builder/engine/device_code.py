@@ -1,22 +1,41 @@
-"""The recipe of device code: a CUDA source, compiled by NVRTC for one architecture."""
+"""The recipe of device code: a source that a run-time compiler turns into a binary for one kind of device."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .build import COMMAND
 from .errors import OpError
 from .fingerprint import fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from .build import Workplace
-    from .toolchains.nvrtc import Nvrtc
 
-__all__ = ["DeviceCodeRecipe"]
+__all__ = ["DeviceCodeRecipe", "DeviceCompiler"]
+
+
+class DeviceCompiler(Protocol):
+    """A run-time compiler.
+
+    Attributes:
+        name: such as ``"NVRTC"``.
+        version: of it, and of everything else outside the sources that decides what it makes.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+
+    def compile(
+        self, source: str, name: str, options: Sequence[str], kernels: Sequence[str]
+    ) -> tuple[bytes, dict[str, str], str]:
+        """Return the binary, the symbol of each kernel, and the log; of a failure no binary, and errors in the log."""
 
 
 @dataclass(frozen=True)
@@ -25,66 +44,74 @@ class DeviceCodeRecipe:
 
     Attributes:
         op: the op's name.
-        source: the ``.cu`` file; it may include only headers without a host library.
+        source: the file with the kernels; what it includes must need no library of the host.
         include_dirs: the op's include directories.
-        target: ``sm_90`` for machine code, ``compute_120`` for PTX.
-        compiler: NVRTC.
-        options: its further options.
+        target: what it is compiled for: ``sm_90``, ``compute_120``, or a SYCL device.
+        compiler: compiles it.
+        options: the compiler's options, without include directories.
+        output: the binary's file name.
+        kernels: the template instances to compile; the metadata keep their symbols.
     """
 
     op: str
     source: Path
     include_dirs: tuple[Path, ...]
     target: str
-    compiler: Nvrtc
-    options: tuple[str, ...] = ("-std=c++20", "-default-device", "--extra-device-vectorization")
+    compiler: DeviceCompiler
+    options: tuple[str, ...]
+    output: str
+    kernels: tuple[str, ...] = ()
     note: str = field(default="", init=False)
-
-    @property
-    def output(self) -> str:
-        """The file's name: a cubin holds machine code, and PTX is text."""
-        return f"{self.op}.{'cubin' if self.target.startswith('sm_') else 'ptx'}"
 
     def described(self) -> dict[str, Any]:
         """Return what the metadata of a build keep."""
-        version = f"NVRTC {self.compiler.version}"
+        version = f"{self.compiler.name} {self.compiler.version}"
         return {**self._facts(), "compiler_version": version, "key": self.key()}
 
     def _facts(self) -> dict[str, Any]:
-        return {"op": self.op, "target": self.target, "options": list(self.options), "kind": "device code"}
+        return {"op": self.op, "target": self.target, "options": list(self.options), "kernels": list(self.kernels)}
 
     def fingerprint(self) -> str:
         """Return the name of the result."""
-        return fingerprint([self.source], self.include_dirs, {**self._facts(), "nvrtc": self.compiler.version})
+        return fingerprint(
+            [self.source],
+            self.include_dirs,
+            {**self._facts(), "compiler": f"{self.compiler.name} {self.compiler.version}"},
+        )
 
     def key(self) -> str:
-        """Return the name that the result has whichever NVRTC builds it."""
+        """Return the name that the result has whichever version of the compiler builds it."""
         return fingerprint([self.source], self.include_dirs, self._facts())
 
-    def produce(self, workplace: Workplace) -> None:
-        """Compile in a workplace.
+    def produce(self, workplace: Workplace) -> dict[str, Any]:
+        """Compile in a workplace, and return the kernels' symbols.
 
         Raises:
-            BuildError: when NVRTC refuses the source.
+            BuildError: when the compiler refuses the source.
         """
-        options = [*self.options, f"-arch={self.target}", *(f"-I{folder}" for folder in self.include_dirs)]
-        binary, log = self.compiler.compile(self.source.read_text(), str(self.source), options)
+        options = [*self.options, *(f"-I{folder}" for folder in self.include_dirs)]
+        source = self.source.read_text()
+        binary, symbols, log = self.compiler.compile(source, str(self.source), options, self.kernels)
         if not binary:
-            command = json.dumps(["nvrtc", *options, str(self.source)])
+            command = json.dumps([self.compiler.name.lower(), *options, str(self.source)])
             raise workplace.failure(self.op, f"{COMMAND}{command}\n{log}")
         (workplace.folder / self.output).write_bytes(binary)
+        return {"symbols": symbols}
 
     def unseen_headers(self, folder: Path) -> dict[str, str]:
-        """Return nothing: NVRTC reads no header of the system, and the fingerprint covers the others."""
+        """Return nothing: the compiler's version stands for the system's headers, and the fingerprint covers the others."""
         return {}
 
     def verify(self, built: Path) -> None:
-        """Refuse what is neither machine code nor PTX.
+        """Refuse what is neither machine code nor PTX; Intel's OpenCL wraps machine code too.
 
         Raises:
             OpError: saying what it is instead.
         """
         content = built.read_bytes()
         if not (content.startswith(b"\x7fELF") or b".target" in content):
-            msg = f"verifying the op '{self.op}' failed: got {content[:16]!r} from NVRTC; expected device code. Fix: report it."
+            msg = (
+                f"verifying the op '{self.op}' failed: got {content[:16]!r} from {self.compiler.name}; "
+                f"expected device code. Fix: report it."
+            )
             raise OpError(msg)

@@ -119,8 +119,8 @@ class NativeRecipe:
             "output": self.output,
         }
 
-    def produce(self, workplace: Workplace) -> None:
-        """Compile and link in a workplace.
+    def produce(self, workplace: Workplace) -> dict[str, Any]:
+        """Compile and link in a workplace; there is nothing more to say of the result.
 
         Raises:
             BuildError: when the compiler or linker fails.
@@ -132,6 +132,7 @@ class NativeRecipe:
         finished = run_ninja(workplace.folder, workplace.jobs, workplace.environment, workplace.tick)
         if finished.returncode != 0 or not (workplace.folder / self.output).is_file():
             raise workplace.failure(self.op, finished.stdout)
+        return {}
 
     def _compile(self, number: int, source: Path) -> Command:
         output = f"{number}.o"

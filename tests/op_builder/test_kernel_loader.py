@@ -235,7 +235,7 @@ def test_the_flash_attention_package_is_preferred_where_it_is(monkeypatch: pytes
     package.flash_attn_func = flash_attn_func  # type: ignore[attr-defined]
     package.__spec__ = types.SimpleNamespace(name="flash_attn")  # type: ignore[assignment]
     monkeypatch.setitem(sys.modules, "flash_attn", package)
-    from anyaccel.op_builder.implementations import FlashAttentionPackageExtension
+    from anyaccel.op_builder.attention import FlashAttentionPackageExtension
 
     monkeypatch.setattr(FlashAttentionPackageExtension, "is_available", lambda _: True)
     attention = FlashAttentionLoader().load()
@@ -246,20 +246,39 @@ def test_the_flash_attention_package_is_preferred_where_it_is(monkeypatch: pytes
         attention(query, query, query, attn_mask=torch.ones(3, 3))
 
 
-def test_a_loader_whose_kernels_come_later_says_so() -> None:
+def test_a_loader_without_implementations_says_so() -> None:
     with pytest.raises(
-        NoKernelError, match=r"RMSNormLoader failed: got no implementation.*Fix: RMSNormLoader.register"
+        NoKernelError, match=r"Loader failed: got no implementation; expected one. Fix: Loader.register"
     ):
-        RMSNormLoader().load()
+        _loader().load()
 
 
-def test_every_loader_loads_or_says_why() -> None:
-    assert len(LOADERS) == 9
-    for loader in LOADERS:
-        try:
-            assert loader().load() is not None
-        except NoKernelError as error:
-            assert "Fix: " in str(error)  # noqa: PT017
+@pytest.mark.parametrize("loader", LOADERS)
+def test_every_loader_loads_here(loader: type[KernelLoader]) -> None:
+    assert len(LOADERS) == 18
+    assert loader().load() is not None
+
+
+@pytest.mark.parametrize("loader", [one for one in LOADERS if len(one.REGISTRY) > 4])
+def test_every_kernel_is_registered_for_every_device(loader: type[KernelLoader]) -> None:
+    names = [extension.name for extension in loader.REGISTRY]
+    op = names[0].removesuffix("_cuda")
+    assert names[:5] == [f"{op}_cuda", f"{op}_xpu", f"{op}_x86", f"{op}_arm", "sycl"]
+    lowest = min(loader.REGISTRY, key=lambda extension: extension.priority)
+    assert lowest.name == "sycl"
+
+
+def test_sycl_on_the_cpu_is_loaded_by_name() -> None:
+    from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
+
+    if probe_dpcpp().tool is None:
+        with pytest.raises(NoKernelError, match="got 'sycl'; expected one for this machine"):
+            RMSNormLoader().load(ext_name="sycl")
+        return
+    by_sycl, native = RMSNormLoader().load(ext_name="sycl"), RMSNormLoader().load()
+    assert by_sycl is not native
+    x, weight = torch.randn(3, 8), torch.rand(8)
+    torch.testing.assert_close(by_sycl.rms_norm(x, weight), native.rms_norm(x, weight))
 
 
 @pytest.mark.parametrize("base", [CudaExtension, SyclExtension, TritonExtension])

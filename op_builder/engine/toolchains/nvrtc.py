@@ -27,25 +27,32 @@ class Nvrtc:
     """
 
     version: str
+    name = "NVRTC"
 
     def architectures(self) -> list[int]:
         """Return the SM numbers that it compiles for, such as 80 and 90, ascending."""
         return [int(sm) for sm in _checked(_bindings().nvrtcGetSupportedArchs())]
 
-    def compile(self, source: str, name: str, options: Sequence[str]) -> tuple[bytes, str]:
+    def compile(
+        self, source: str, name: str, options: Sequence[str], kernels: Sequence[str] = ()
+    ) -> tuple[bytes, dict[str, str], str]:
         """Compile device code.
 
         Args:
             source: CUDA C++.
             name: the source's name in messages.
             options: NVRTC's options; ``-arch=sm_90`` gives machine code, ``-arch=compute_90`` PTX.
+            kernels: name expressions, such as ``scale<float>``; each instantiates a template.
 
         Returns:
-            The binary, and the log: warnings, or in case of failure errors and an empty binary.
+            The binary, the symbol of each name expression, and the log: warnings, or in case of failure errors and an empty
+            binary.
         """
         nvrtc = _bindings()
         program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
         try:
+            for kernel in kernels:
+                _checked(nvrtc.nvrtcAddNameExpression(program, kernel.encode()))
             (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
             log = (
                 _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
@@ -53,10 +60,13 @@ class Nvrtc:
                 .decode(errors="replace")
             )
             if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-                return b"", log or f"{status.name} without a word"
+                return b"", {}, log or f"{status.name} without a word"
+            symbols = {
+                kernel: _checked(nvrtc.nvrtcGetLoweredName(program, kernel.encode())).decode() for kernel in kernels
+            }
             if any(option.startswith("-arch=sm_") for option in options):
-                return _text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN), log
-            return _text(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0"), log
+                return _text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN), symbols, log
+            return _text(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).rstrip(b"\0"), symbols, log
         finally:
             nvrtc.nvrtcDestroyProgram(program)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from ..errors import ToolchainError
 from .probe import Memory, Probe, said_version
 
-__all__ = ["DpcppRuntime", "choose_icpx", "probe_dpcpp", "probe_icpx"]
+__all__ = ["DpcppRuntime", "choose_dpcpp", "choose_icpx", "probe_dpcpp", "probe_icpx"]
 
 _FIX = "pip install 'anyaccel[sycl]'"
 _ICPX_FIX = "install Intel's oneAPI DPC++ compiler, and put icpx into PATH"
@@ -39,10 +40,10 @@ def probe_dpcpp() -> Probe[DpcppRuntime]:
         package = metadata.distribution("intel-sycl-rt")
     except metadata.PackageNotFoundError:
         return Probe("DPC++", name, None, "intel-sycl-rt is not installed", _FIX)
-    files = [Path(str(package.locate_file(file))).resolve() for file in package.files or ()]
-    libsycl = _first(files, "libsycl.so.")
-    compiler = _first(files, "libsycl-jit.so")
-    header = next((file for file in files if file.parts[-2:] == ("sycl", "sycl.hpp")), None)
+    record = package.read_text("RECORD") or ""  # as text: it has thousands of headers
+    libsycl = _located(package, record, r"libsycl\.so\.\d+")
+    compiler = _located(package, record, r"libsycl-jit\.so")
+    header = _located(package, record, r"sycl/sycl\.hpp")
     missing = [
         what
         for what, file in (("libsycl.so", libsycl), ("libsycl-jit.so", compiler), ("sycl/sycl.hpp", header))
@@ -52,6 +53,19 @@ def probe_dpcpp() -> Probe[DpcppRuntime]:
         return Probe("DPC++", name, None, f"intel-sycl-rt {package.version} has no {', '.join(missing)}", _FIX)
     runtime = DpcppRuntime(package.version, libsycl, header.parents[1])
     return Probe("DPC++", name, runtime, f"{package.version}, {libsycl.name}")
+
+
+def choose_dpcpp() -> DpcppRuntime:
+    """Return pip's DPC++ runtime.
+
+    Raises:
+        ToolchainError: when it is rejected, with the reason.
+    """
+    probe = probe_dpcpp()
+    if probe.tool is None:
+        msg = f"choosing DPC++ failed: got {probe.detail}; expected pip's dpcpp-cpp-rt. Fix: {_FIX}."
+        raise ToolchainError(msg)
+    return probe.tool
 
 
 def probe_icpx(path: str, memory: Path) -> Probe[Path]:
@@ -79,5 +93,7 @@ def choose_icpx(path: str, memory: Path) -> tuple[Path, str]:
     return probe.tool, probe.detail
 
 
-def _first(files: list[Path], prefix: str) -> Path | None:
-    return next((file for file in sorted(files) if file.name.startswith(prefix) and "gdb" not in file.name), None)
+def _located(package: metadata.Distribution, record: str, name: str) -> Path | None:
+    """Return a file that a package has installed, by the end of its path as a regular expression."""
+    found = re.search(rf"^([^,\n]*/{name}),", record, re.MULTILINE)
+    return None if found is None else Path(str(package.locate_file(found[1]))).resolve()

@@ -1,0 +1,117 @@
+"""How a ``DeviceKernel`` gets to each kind of device: compiled once, then launched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..op_builder.engine.device_code import DeviceCodeRecipe
+
+if TYPE_CHECKING:
+    import torch
+
+    from .device_kernel import DeviceKernel
+
+__all__ = ["CudaLauncher", "HostSyclLauncher", "Launcher", "PtxLauncher", "XpuLauncher"]
+
+Sizes = tuple[int, int, int]
+
+
+class Launcher(Protocol):
+    """A kernel on a device."""
+
+    def __init__(self, kernel: DeviceKernel, device: torch.device) -> None: ...
+
+    def launch(self, device: torch.device, grid: Sizes, block: Sizes, shared_bytes: int, values: list[Any]) -> None:
+        """Start the kernel with ctypes values, one for each parameter."""
+
+
+class PtxLauncher:
+    """PTX, compiled by the driver."""
+
+    def __init__(self, kernel: DeviceKernel, device: torch.device) -> None:
+        from ..op_builder.cuda.runtime import CudaRuntimeBuilder
+
+        self._name = kernel.name
+        self._runtime = CudaRuntimeBuilder().load()
+        image, symbol = self.image(kernel, device)
+        self._kernel = self._runtime.kernel(kernel.name, self._runtime.load(kernel.name, image), symbol)
+
+    def image(self, kernel: DeviceKernel, device: torch.device) -> tuple[bytes, str]:
+        """Return what the driver loads, and the kernel's symbol in it."""
+        return kernel.source.encode(), kernel.name
+
+    def launch(self, device: torch.device, grid: Sizes, block: Sizes, shared_bytes: int, values: list[Any]) -> None:
+        self._runtime.launch_grid(self._name, self._kernel, device.index or 0, grid, block, shared_bytes, values)
+
+
+class CudaLauncher(PtxLauncher):
+    """CUDA C++, compiled by NVRTC for the device's architecture."""
+
+    def image(self, kernel: DeviceKernel, device: torch.device) -> tuple[bytes, str]:
+        from ..accelerator.cuda_accelerator import CUDA_Accelerator
+
+        capability = CUDA_Accelerator().get_device_capability(device.index)
+        entry = kernel.build(self.recipe(kernel, "sm_{}{}".format(*capability)))
+        return entry.binary.read_bytes(), entry.facts["symbols"][kernel.name]
+
+    @staticmethod
+    def recipe(kernel: DeviceKernel, target: str) -> DeviceCodeRecipe:
+        """Return everything that decides the machine code or PTX for an architecture."""
+        from ..op_builder.engine.toolchains.nvrtc import choose_nvrtc
+
+        return DeviceCodeRecipe(
+            op="device_kernel",
+            source=kernel.source_file(),
+            include_dirs=kernel.include_dirs,
+            target=target,
+            compiler=choose_nvrtc(),
+            options=("-std=c++20", *kernel.options, f"-arch={target}"),
+            output=f"kernel.{'cubin' if target.startswith('sm_') else 'ptx'}",
+            kernels=(kernel.name,),
+        )
+
+
+class HostSyclLauncher:
+    """SYCL for CPU tensors, by Intel's OpenCL."""
+
+    def __init__(self, kernel: DeviceKernel, device: torch.device) -> None:
+        from ..op_builder.engine.toolchains.sycl import choose_dpcpp
+        from ..op_builder.xpu.runtime import HostSyclRuntime, SyclRuntimeBuilder, device_options
+
+        self._name = kernel.name
+        self._runtime = HostSyclRuntime(SyclRuntimeBuilder().load())
+        entry = kernel.build(
+            DeviceCodeRecipe(
+                op="device_kernel",
+                source=kernel.source_file(),
+                include_dirs=kernel.include_dirs,
+                target="opencl-cpu",
+                compiler=self._runtime.compiler(),
+                options=(*device_options(choose_dpcpp().version), *kernel.options),
+                output="kernel.bin",
+            )
+        )
+        symbols = {kernel.name: kernel.name}
+        self._kernel = self._runtime.kernels(kernel.name, entry.binary.read_bytes(), symbols)[kernel.name]
+
+    def launch(self, device: torch.device, grid: Sizes, block: Sizes, shared_bytes: int, values: list[Any]) -> None:
+        self._runtime.launch_grid(self._name, self._kernel, 0, grid[0], block[0], values)
+
+
+class XpuLauncher:
+    """SYCL for XPU tensors, on torch's current queue."""
+
+    def __init__(self, kernel: DeviceKernel, device: torch.device) -> None:
+        from ..op_builder.engine.toolchains.sycl import choose_dpcpp
+        from ..op_builder.xpu.runtime import SyclRuntimeBuilder, XpuSyclRuntime, device_options
+
+        self._name = kernel.name
+        self._runtime = XpuSyclRuntime(SyclRuntimeBuilder().load())
+        folders = [f"-I{folder}" for folder in kernel.include_dirs]
+        options = [*device_options(choose_dpcpp().version), *kernel.options, *folders]
+        symbols = {kernel.name: kernel.name}
+        found = self._runtime.kernels(kernel.name, device.index or 0, kernel.source, options, symbols)
+        self._kernel = found[kernel.name]
+
+    def launch(self, device: torch.device, grid: Sizes, block: Sizes, shared_bytes: int, values: list[Any]) -> None:
+        self._runtime.launch_grid(self._name, self._kernel, device.index or 0, grid[0], block[0], values)

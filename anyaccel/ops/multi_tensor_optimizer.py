@@ -1,0 +1,164 @@
+"""What the multi-tensor optimizers share: one call a device and group, float32 states, torch's ``state_dict`` layout."""
+
+from __future__ import annotations
+
+import abc
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from .functional import loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from torch.optim.optimizer import ParamsT
+
+__all__ = ["MultiTensorOptimizer", "refusal"]
+
+
+class MultiTensorOptimizer(Optimizer, abc.ABC):
+    """An optimizer whose step is one call for all parameters of a group on a device.
+
+    Args:
+        params: parameters or groups of them; float32, bfloat16 or float16, on any device with kernels.
+        defaults: the options of groups that name none.
+
+    Attributes:
+        LOADER: of the kernels.
+        STATES: the keys of the float32 states.
+        COUNTS: whether steps are counted.
+    """
+
+    LOADER: ClassVar[str]
+    STATES: ClassVar[tuple[str, ...]]
+    COUNTS: ClassVar[bool] = True
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters.
+
+        Raises:
+            ValueError: for an option out of its range.
+        """
+        self.check({**self.defaults, **param_group})
+        super().add_param_group(param_group)
+
+    def check(self, options: dict[str, Any]) -> None:
+        """Check a group's options.
+
+        Raises:
+            ValueError: for one out of its range.
+        """
+        for name in ("lr", "eps", "weight_decay", "momentum", "lr_decay"):
+            if name in options and not float(options[name]) >= 0.0:
+                raise refusal(self, name, options[name], "a number of 0 or more")
+        for beta in options.get("betas", ()):
+            if not 0.0 <= float(beta) < 1.0:
+                raise refusal(self, "betas", options["betas"], "two numbers in [0, 1)")
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state dict of this class, or of torch's or deepspeed's optimizer of the same formula."""
+        super().load_state_dict(state_dict)
+        saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
+        params = chain.from_iterable(group["params"] for group in self.param_groups)
+        for saved_id, param in zip(saved_ids, params, strict=True):
+            saved = state_dict["state"].get(saved_id, {})
+            for key in self.STATES:  # torch has cast them to the parameter's dtype
+                if isinstance(saved.get(key), torch.Tensor):
+                    self.state[param][key] = saved[key].detach().to(param.device, torch.float32, copy=True)
+            if "step" in saved:
+                self.state[param]["step"] = torch.as_tensor(saved["step"], dtype=torch.float32, device="cpu").clone()
+
+    @torch.no_grad()
+    def step(
+        self, closure: Callable[[], Any] | None = None, *, noop_flag: torch.Tensor | None = None,
+        grad_scale: torch.Tensor | None = None,
+    ) -> Any:  # fmt: skip
+        """Take one step.
+
+        Args:
+            closure: evaluates the model again and returns the loss.
+            noop_flag: one int32 or float32 on the parameters' device; nothing changes where it is not zero. The step is
+                counted all the same, as the host does not wait to see it.
+            grad_scale: one float32 there, which gradients are divided by.
+
+        Returns:
+            What the closure returned, or None.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for params in _by_device([param for param in group["params"] if param.grad is not None]):
+                self._step_on_device(group, params, {"noop_flag": noop_flag, "grad_scale": grad_scale})
+        return loss
+
+    def _step_on_device(self, group: dict[str, Any], params: list[torch.Tensor], control: dict[str, Any]) -> None:
+        fresh = {param for param in params if not self._has_state(param)}
+        for param in fresh:
+            self._open_state(param, group)
+        op = loaded(self.LOADER)
+        for alike in self.alike(params, fresh):
+            grads = [param.grad for param in alike]
+            states = [[self.state[param][key] for param in alike] for key in self.STATES]
+            if self.COUNTS:
+                for param in alike:
+                    self.state[param]["step"] += 1
+            self.run(op, group, [alike, grads, *states], alike[0] in fresh, control)
+
+    def _has_state(self, param: torch.Tensor) -> bool:
+        return isinstance(self.state[param].get(self.STATES[0]), torch.Tensor)
+
+    def _open_state(self, param: torch.Tensor, group: dict[str, Any]) -> None:
+        state = self.state[param]
+        if self.COUNTS:
+            state["step"] = torch.zeros((), dtype=torch.float32)
+        for key in self.STATES:
+            state[key] = torch.full_like(
+                param, self.first_value(key, group), dtype=torch.float32, memory_format=torch.preserve_format
+            )
+
+    def first_value(self, key: str, group: dict[str, Any]) -> float:
+        """Return what a state is before the first step."""
+        return 0.0
+
+    def alike(self, params: list[torch.Tensor], fresh: set[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+        """Yield the parameters that one call steps."""
+        yield params
+
+    def steps(self, params: Sequence[torch.Tensor]) -> list[int]:
+        """Return the number of each parameter's step."""
+        return [int(self.state[param]["step"].item()) for param in params]
+
+    @abc.abstractmethod
+    def run(
+        self, op: Any, group: dict[str, Any], lists: list[list[Any]], is_first: bool, control: dict[str, Any]
+    ) -> None:
+        """Call the kernel.
+
+        Args:
+            op: the loader's functions.
+            group: the options.
+            lists: parameters, gradients, and each of the states.
+            is_first: whether this is the parameters' first step.
+            control: the tensors that decide on the device.
+        """
+
+
+def refusal(optimizer: object, name: str, got: Any, expected: str) -> ValueError:
+    """Return the error for an option."""
+    msg = f"{type(optimizer).__name__} failed: got {name}={got}; expected {expected}. Fix: correct it."
+    return ValueError(msg)
+
+
+def _by_device(params: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+    found: dict[torch.device, list[torch.Tensor]] = {}
+    for param in params:
+        found.setdefault(param.device, []).append(param)
+    return list(found.values())

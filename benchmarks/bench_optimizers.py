@@ -1,0 +1,103 @@
+"""One step of each optimizer over GPT-2 small's 148 tensors, against torch's fused or foreach one and deepspeed's."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import statistics
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from bench_adam import gpt2_small
+from harness import interleaved, limit_gb_per_s, show
+
+from anyaccel import ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _deepspeed(name: str) -> Callable[..., Any]:
+    """Return what makes one of deepspeed's optimizers, imported when it is made."""
+
+    def make(params: list[torch.nn.Parameter]) -> Any:
+        module, cls = name.split(".")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return getattr(importlib.import_module(f"deepspeed.ops.{module}"), cls)(params)
+
+    return make
+
+
+CASES: dict[str, tuple[Callable[..., Any], dict[str, Callable[..., Any]], int]] = {
+    "FusedAdam": (ops.FusedAdam, {"torch fused": lambda p: torch.optim.AdamW(p, fused=True)}, 28),
+    "FusedAdam, foreach": (ops.FusedAdam, {"torch foreach": lambda p: torch.optim.AdamW(p, foreach=True)}, 28),
+    "FusedSGD": (
+        lambda p: ops.FusedSGD(p, momentum=0.9),
+        {
+            "torch fused": lambda p: torch.optim.SGD(p, momentum=0.9, fused=True),
+            "torch foreach": lambda p: torch.optim.SGD(p, momentum=0.9, foreach=True),
+        },
+        20,
+    ),
+    "CPUAdagrad": (
+        ops.CPUAdagrad,
+        {
+            "torch fused": lambda p: torch.optim.Adagrad(p, fused=True),
+            "torch foreach": lambda p: torch.optim.Adagrad(p, foreach=True),
+            "deepspeed": _deepspeed("adagrad.DeepSpeedCPUAdagrad"),
+        },
+        20,
+    ),
+    "CPULion": (ops.CPULion, {"deepspeed": _deepspeed("lion.DeepSpeedCPULion")}, 20),
+    "FusedLamb": (ops.FusedLamb, {}, 44),
+}
+"""Ours, its peers, and the bytes that a parameter moves at least."""
+FOR_CUDA = {"FusedAdam", "FusedAdam, foreach", "FusedSGD", "FusedLamb"}
+
+
+def stepper(make: Callable[..., Any], device: str) -> Callable[[], object]:
+    """Return a step over parameters and gradients of its own."""
+    params = [torch.nn.Parameter(torch.randn(shape, device=device)) for shape in gpt2_small()]
+    for param in params:
+        param.grad = torch.randn_like(param)
+    optimizer = make(params)
+
+    def run() -> None:
+        optimizer.step()
+        if device != "cpu":
+            torch.get_device_module(device).synchronize()
+
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    device = parser.parse_args().device
+    limit = limit_gb_per_s(device)
+    count = sum(torch.Size(shape).numel() for shape in gpt2_small())
+    rows, foreach = [], []
+    for name, (ours, peers, bytes_a_parameter) in CASES.items():
+        if device != "cpu" and name not in FOR_CUDA:
+            continue
+        steppers = {"ours": stepper(ours, device), **{peer: stepper(make, device) for peer, make in peers.items()}}
+        times = interleaved(steppers, rounds=9)
+        rate = bytes_a_parameter * count / times["ours"] / 1e9
+        for peer in peers or {"": None}:
+            against = (
+                [peer, f"{times[peer] * 1e3:.1f}", f"{times[peer] / times['ours']:.2f}"] if peer else ["none", "", ""]
+            )
+            rows.append([name, f"{times['ours'] * 1e3:.1f}", *against, f"{rate:.1f}", f"{rate / limit:.0%}"])
+            if "foreach" in peer:
+                foreach.append(times[peer] / times["ours"])
+    mean = f"{statistics.geometric_mean(foreach):.2f}" if foreach else ""
+    rows.append(["geometric mean", "", "torch foreach", "", mean, "", ""])
+    columns = ["optimizer", "ours ms", "peer", "peer ms", "peer / ours", "GB/s", "of the limit"]
+    title = f"A step over GPT-2 small's 148 tensors in float32 on {device}, medians; streaming limit {limit:.0f} GB/s"
+    show("optimizers" if device == "cpu" else f"optimizers_{device}", title, columns, rows)
+
+
+if __name__ == "__main__":
+    main()

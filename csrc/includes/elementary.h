@@ -1,0 +1,64 @@
+// Elementary functions that the CPU's compiler can vectorise, and that need no library on any device.
+
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "precision.h"
+
+namespace anyaccel {
+
+template <typename C>
+inline C infinity() {
+  return static_cast<C>(bit_cast<float>(std::uint32_t{0x7f800000u}));
+}
+
+template <typename C>
+inline C not_a_number() {
+  return static_cast<C>(bit_cast<float>(std::uint32_t{0x7fc00000u}));
+}
+
+#if defined(__SYCL_DEVICE_ONLY__)
+inline float square_root(float x) { return __spirv_ocl_sqrt(x); }
+inline double square_root(double x) { return __spirv_ocl_sqrt(x); }
+inline double exponential(double x) { return __spirv_ocl_exp(x); }
+inline double error_function(double x) { return __spirv_ocl_erf(x); }
+#else
+inline float square_root(float x) { return std::sqrt(x); }
+inline double square_root(double x) { return std::sqrt(x); }
+inline double exponential(double x) { return std::exp(x); }
+inline double error_function(double x) { return std::erf(x); }
+#endif
+
+// e^x to 1 unit in the last place: x = n ln 2 + r, a polynomial of r, and two factors for 2^n so that neither
+// overflows. Infinite where float would be, 0 below -104; a NaN stays one.
+inline float exponential(float x) {
+  x = x < -104.0f ? -104.0f : x;
+  x = x > 89.0f ? 89.0f : x;
+  const float shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer, held in the low bits
+  const float n = shifted - 12582912.0f;
+  const std::int32_t exponent = bit_cast<std::int32_t>(shifted) - 0x4b400000;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.98756912e-4f;  // Cephes, expf.c
+  p = p * r + 1.39819994e-3f;
+  p = p * r + 8.33345191e-3f;
+  p = p * r + 4.16657962e-2f;
+  p = p * r + 1.66666657e-1f;
+  p = p * r + 5.00000000e-1f;
+  p = p * r * r + r + 1.0f;
+  const std::int32_t half = exponent >> 1;
+  return p * bit_cast<float>((half + 127) << 23) * bit_cast<float>((exponent - half + 127) << 23);
+}
+
+template <typename C>
+inline C logistic(C x) {
+  return C(1) / (C(1) + exponential(-x));
+}
+
+template <typename C>
+inline C hyperbolic_tangent(C x) {
+  return C(2) * logistic(C(2) * x) - C(1);
+}
+
+}  // namespace anyaccel

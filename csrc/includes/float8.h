@@ -1,0 +1,58 @@
+// 8-bit floats (Micikevicius et al., arXiv:2209.05433): e4m3 without infinities, as torch.float8_e4m3fn, and e5m2.
+
+#pragma once
+
+#include <cstdint>
+
+#include "precision.h"
+
+namespace anyaccel {
+
+struct E4M3 {
+  static constexpr int kMantissa = 3;
+  static constexpr int kBias = 7;
+  static constexpr float kLargest = 448.0f;
+  static constexpr std::uint32_t kLargestCode = 0x7e;
+  static constexpr std::uint32_t kFirstSpecial = 0x7f;
+};
+
+struct E5M2 {
+  static constexpr int kMantissa = 2;
+  static constexpr int kBias = 15;
+  static constexpr float kLargest = 57344.0f;
+  static constexpr std::uint32_t kLargestCode = 0x7b;
+  static constexpr std::uint32_t kFirstSpecial = 0x7c;
+};
+
+// Rounds to nearest, ties to even; what is too large becomes the largest, and a NaN stays one.
+template <typename Format>
+inline std::uint8_t to_float8(float value) {
+  constexpr int kShift = 23 - Format::kMantissa;
+  constexpr std::uint32_t kSmallestNormal = static_cast<std::uint32_t>(128 - Format::kBias) << 23;
+  // adding 2^(23 + the exponent of the last place of a subnormal) rounds to that place
+  constexpr std::uint32_t kMagic = static_cast<std::uint32_t>(127 + 24 - Format::kBias - Format::kMantissa) << 23;
+  const std::uint32_t bits = bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  const std::uint32_t subnormal =
+      bit_cast<std::uint32_t>(bit_cast<float>(magnitude) + bit_cast<float>(kMagic)) - kMagic;
+  const std::uint32_t rounded = magnitude + (1u << (kShift - 1)) - 1 + ((magnitude >> kShift) & 1u);
+  const std::uint32_t normal =
+      (rounded >> kShift) - (static_cast<std::uint32_t>(127 - Format::kBias) << Format::kMantissa);
+  std::uint32_t code = magnitude < kSmallestNormal ? subnormal : normal;
+  code = code > Format::kLargestCode ? Format::kLargestCode : code;
+  code = magnitude > 0x7f800000u ? 0x7fu : code;
+  return static_cast<std::uint8_t>(code | ((bits >> 24) & 0x80u));
+}
+
+template <typename Format>
+inline float from_float8(std::uint8_t code) {
+  const std::uint32_t magnitude = code & 0x7fu;
+  const std::uint32_t sign = static_cast<std::uint32_t>(code & 0x80u) << 24;
+  constexpr std::uint32_t kScale = static_cast<std::uint32_t>(254 - Format::kBias) << 23;  // 2^(127 - bias)
+  const float finite = bit_cast<float>(magnitude << (23 - Format::kMantissa)) * bit_cast<float>(kScale);
+  const std::uint32_t special =
+      magnitude == Format::kFirstSpecial && Format::kMantissa == 2 ? 0x7f800000u : 0x7fc00000u;
+  return bit_cast<float>((magnitude >= Format::kFirstSpecial ? special : bit_cast<std::uint32_t>(finite)) | sign);
+}
+
+}  // namespace anyaccel

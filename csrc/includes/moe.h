@@ -1,0 +1,195 @@
+// Mixtures of experts (Shazeer et al., arXiv:1701.06538): each token's best experts and their weights, and the moving
+// of rows between the order of tokens and the order of experts.
+//
+// Memory traffic with float32: gating reads 4 B and writes 4 B for each token and expert; gathering reads and writes
+// 4 B an element; combining reads k * 4 B and writes 4 B an element.
+
+#pragma once
+
+#include <cstdint>
+
+#include "elementary.h"
+#include "precision.h"
+
+namespace anyaccel {
+
+inline constexpr int kMostExpertsAToken = 16;
+
+// Softmax over all experts, then the k largest, ties to the lower number.
+template <typename T>
+struct TopkGating {
+  const T* logits;              // (tokens, experts)
+  Compute<T>* probabilities;    // (tokens, experts)
+  Compute<T>* weights;          // (tokens, k)
+  std::int64_t* experts_taken;  // (tokens, k)
+  std::int64_t tokens;
+  std::int64_t experts;
+  std::int32_t k;
+  bool is_normalised;  // the weights of a token add up to 1
+
+  template <typename Group>
+  void operator()(const Group& group) const {
+    using C = Compute<T>;
+    group.rows(tokens, [&](std::int64_t token) {
+      const T* from = logits + token * experts;
+      C* probability = probabilities + token * experts;
+      const C largest = group.template max<C>(experts, [=](std::int64_t i) { return to_float(from[i]); });
+      const C total =
+          group.template sum<C>(experts, [=](std::int64_t i) { return exponential(to_float(from[i]) - largest); });
+      group.each(experts, [=](std::int64_t i) { probability[i] = exponential(to_float(from[i]) - largest) / total; });
+      group.wait();
+      std::int64_t taken[kMostExpertsAToken];
+      C value[kMostExpertsAToken];
+      C sum = 0;
+      for (std::int32_t choice = 0; choice < k; ++choice) {
+        const auto candidate = [&](std::int64_t i) {
+          bool is_taken = false;
+          for (std::int32_t earlier = 0; earlier < choice; ++earlier) {
+            is_taken |= taken[earlier] == i;
+          }
+          return is_taken ? C(-1) : probability[i];
+        };
+        const C best = group.template max<C>(experts, candidate);
+        const C place = group.template max<C>(experts, [&](std::int64_t i) {
+          return candidate(i) == best ? -static_cast<C>(i) : -static_cast<C>(experts);
+        });
+        taken[choice] = -static_cast<std::int64_t>(place) % experts;  // a NaN is nowhere, and stays among the experts
+        value[choice] = best == best && best >= 0 ? best : probability[taken[choice]];
+        sum += value[choice];
+      }
+      if (group.is_first()) {
+        for (std::int32_t choice = 0; choice < k; ++choice) {
+          weights[token * k + choice] = is_normalised ? value[choice] / sum : value[choice];
+          experts_taken[token * k + choice] = taken[choice];
+        }
+      }
+    });
+  }
+};
+
+template <typename T>
+struct TopkGatingBackward {
+  const Compute<T>* grad_weights;        // (tokens, k)
+  const Compute<T>* grad_probabilities;  // (tokens, experts)
+  const Compute<T>* probabilities;
+  const std::int64_t* experts_taken;
+  T* grad_logits;
+  std::int64_t tokens;
+  std::int64_t experts;
+  std::int32_t k;
+  bool is_normalised;
+
+  template <typename Group>
+  void operator()(const Group& group) const {
+    using C = Compute<T>;
+    group.rows(tokens, [&](std::int64_t token) {
+      const C* p = probabilities + token * experts;
+      const C* of_all = grad_probabilities + token * experts;
+      const std::int64_t* taken = experts_taken + token * k;
+      const C* of_taken = grad_weights + token * k;
+      C sum = 1;
+      C mean = 0;  // of the weights' gradients, by weight
+      if (is_normalised) {
+        sum = 0;
+        for (std::int32_t choice = 0; choice < k; ++choice) {
+          sum += p[taken[choice]];
+          mean += p[taken[choice]] * of_taken[choice];
+        }
+        mean /= sum;
+      }
+      const auto slope = [=, count = k](std::int64_t i) {
+        C total = of_all[i];
+        for (std::int32_t choice = 0; choice < count; ++choice) {
+          total += taken[choice] == i ? (of_taken[choice] - mean) / sum : C(0);
+        }
+        return total;
+      };
+      const C along = group.template sum<C>(experts, [=](std::int64_t i) { return slope(i) * p[i]; });
+      T* out = grad_logits + token * experts;
+      group.each(experts, [=](std::int64_t i) { store(p[i] * (slope(i) - along), out[i]); });
+    });
+  }
+};
+
+// Row r of the result is row `source[r] / divisor` of x, times `weights[source[r]]` where there are weights.
+template <typename T>
+struct GatherRows {
+  const T* x;
+  const std::int64_t* source;  // (rows)
+  const Compute<T>* weights;   // null when there are none
+  T* y;                        // (rows, columns)
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t divisor;
+
+  template <typename Group>
+  void operator()(const Group& group) const {
+    group.rows(rows, [&](std::int64_t row) {
+      const T* from = x + source[row] / divisor * columns;
+      T* to = y + row * columns;
+      if (weights == nullptr) {
+        group.each(columns, [=](std::int64_t i) { to[i] = from[i]; });
+      } else {
+        const Compute<T> weight = weights[source[row]];
+        group.each(columns, [=](std::int64_t i) { store(to_float(from[i]) * weight, to[i]); });
+      }
+    });
+  }
+};
+
+// Token t of the result is the sum of rows `places[t, j]` of x, by `weights[t, j]` where there are weights.
+template <typename T>
+struct CombineRows {
+  const T* x;
+  const std::int64_t* places;  // (tokens, k)
+  const Compute<T>* weights;   // (tokens, k); null when there are none
+  T* y;                        // (tokens, columns)
+  std::int64_t tokens;
+  std::int64_t columns;
+  std::int32_t k;
+
+  template <typename Group>
+  void operator()(const Group& group) const {
+    group.rows(tokens, [&](std::int64_t token) {
+      const std::int64_t* place = places + token * k;
+      const Compute<T>* weight = weights == nullptr ? nullptr : weights + token * k;
+      T* to = y + token * columns;
+      const T* from = x;
+      group.each(columns, [=, count = k, width = columns](std::int64_t i) {
+        Compute<T> total = 0;
+        for (std::int32_t choice = 0; choice < count; ++choice) {
+          const Compute<T> value = to_float(from[place[choice] * width + i]);
+          total += weight == nullptr ? value : value * weight[choice];
+        }
+        store(total, to[i]);
+      });
+    });
+  }
+};
+
+// The derivative of a combination by its weights: the products of the result's gradient and the rows.
+template <typename T>
+struct CombineWeightsBackward {
+  const T* grad;  // (tokens, columns)
+  const T* x;
+  const std::int64_t* places;
+  Compute<T>* grad_weights;  // (tokens, k)
+  std::int64_t tokens;
+  std::int64_t columns;
+  std::int32_t k;
+
+  template <typename Group>
+  void operator()(const Group& group) const {
+    group.rows(tokens * k, [&](std::int64_t entry) {
+      const T* g = grad + entry / k * columns;
+      const T* from = x + places[entry] * columns;
+      const Compute<T> product = group.template sum<Compute<T>>(
+          columns, [=](std::int64_t i) { return Compute<T>(to_float(g[i]) * to_float(from[i])); });
+      if (group.is_first()) {
+        grad_weights[entry] = product;
+      }
+    });
+  }
+};
+
+}  // namespace anyaccel

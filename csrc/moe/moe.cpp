@@ -1,0 +1,204 @@
+// The op `moe`: schemas, argument checks and launches, for every device.
+
+#include "moe.h"
+
+#include <optional>
+#include <tuple>
+
+#include "launch.h"
+#include "norm_arguments.h"
+#include "register_ops.h"
+
+namespace anyaccel {
+namespace {
+
+using torch::stable::contiguous;
+using torch::stable::empty_like;
+using torch::stable::new_empty;
+
+std::tuple<Tensor, Tensor, Tensor> topk_gating(Tensor logits, std::int64_t k, bool normalise) {
+  const Arguments arguments{"topk_gating"};
+  if (logits.dim() != 2) {
+    arguments.refuse("logits", "of shape " + text_of(logits), "(tokens, experts)", "reshape it");
+  }
+  const std::int64_t experts = logits.size(1);
+  if (k < 1 || k > experts || k > kMostExpertsAToken) {
+    arguments.refuse("k", std::to_string(k) + " of " + std::to_string(experts) + " experts",
+                     "1 to " + std::to_string(std::min<std::int64_t>(experts, kMostExpertsAToken)), "choose fewer");
+  }
+  const Tensor from = contiguous(logits);
+  const std::int64_t tokens = logits.size(0);
+  Tensor probabilities = new_empty(from, {tokens, experts}, compute_dtype(logits));
+  Tensor weights = new_empty(from, {tokens, k}, compute_dtype(logits));
+  Tensor taken = new_empty(from, {tokens, k}, ScalarType::Long);
+  arguments.with_floating(logits, "logits", [&](auto t) {
+    using T = decltype(t);
+    const TopkGating<T> kernel{read<T>(from),
+                               written<Compute<T>>(probabilities),
+                               written<Compute<T>>(weights),
+                               written<std::int64_t>(taken),
+                               tokens,
+                               experts,
+                               static_cast<std::int32_t>(k),
+                               normalise};
+    launch(from, kernel, Work::of_rows(tokens, experts));
+  });
+  return {weights, taken, probabilities};
+}
+
+Tensor topk_gating_backward(Tensor grad_weights, Tensor grad_probabilities, Tensor probabilities, Tensor taken,
+                            bool normalise, ScalarType dtype) {
+  const Arguments arguments{"topk_gating_backward"};
+  arguments.at_least_dimensions(taken, "taken", 2);
+  arguments.dtype(taken, "taken", ScalarType::Long);
+  arguments.shape(probabilities, "probabilities", {taken.size(0), probabilities.size(1)}, taken, "taken");
+  arguments.alike(grad_probabilities, "grad_probabilities", probabilities, "probabilities");
+  arguments.same_shape(grad_weights, "grad_weights", taken, "taken");
+  arguments.dtype(grad_weights, "grad_weights", probabilities.scalar_type());
+  const Tensor of_weights = contiguous(grad_weights);
+  const Tensor of_probabilities = contiguous(grad_probabilities);
+  const Tensor p = contiguous(probabilities);
+  const Tensor chosen = contiguous(taken);
+  Tensor grad_logits = new_empty(p, {p.size(0), p.size(1)}, dtype);
+  arguments.with_floating(grad_logits, "dtype", [&](auto t) {
+    using T = decltype(t);
+    arguments.dtype(p, "probabilities", compute_dtype(grad_logits));
+    const TopkGatingBackward<T> kernel{read<Compute<T>>(of_weights),
+                                       read<Compute<T>>(of_probabilities),
+                                       read<Compute<T>>(p),
+                                       read<std::int64_t>(chosen),
+                                       written<T>(grad_logits),
+                                       p.size(0),
+                                       p.size(1),
+                                       static_cast<std::int32_t>(chosen.size(1)),
+                                       normalise};
+    launch(p, kernel, Work::of_rows(p.size(0), p.size(1)));
+  });
+  return grad_logits;
+}
+
+void check_rows(const Arguments& arguments, const Tensor& x) {
+  if (x.dim() != 2) {
+    arguments.refuse("x", "of shape " + text_of(x), "(rows, columns)", "reshape it");
+  }
+}
+
+// Indices are trusted to be within x: they come from a sort, and looking at them would wait for the device.
+void check_index(const Arguments& arguments, const Tensor& index, const char* name, const Tensor& x) {
+  arguments.same_device(index, name, x, "x");
+  arguments.dtype(index, name, ScalarType::Long);
+}
+
+Tensor gather_rows(Tensor x, Tensor source, std::optional<Tensor> weights, std::int64_t divisor) {
+  const Arguments arguments{"gather_rows"};
+  check_rows(arguments, x);
+  check_index(arguments, source, "source", x);
+  if (weights.has_value()) {
+    arguments.shape(*weights, "weights", {source.numel()}, source, "source");
+    arguments.dtype(*weights, "weights", compute_dtype(x));
+  }
+  const Tensor from = contiguous(x);
+  const Tensor index = contiguous(source);
+  const Optional factors(weights);
+  Tensor y = new_empty(from, {source.numel(), x.size(1)});
+  arguments.with_floating(x, "x", [&](auto t) {
+    using T = decltype(t);
+    const GatherRows<T> kernel{
+        read<T>(from), read<std::int64_t>(index), factors.data<Compute<T>>(), written<T>(y), source.numel(), x.size(1),
+        divisor};
+    launch(from, kernel, Work::of_rows(source.numel(), x.size(1)));
+  });
+  return y;
+}
+
+Tensor combine_rows(Tensor x, Tensor places, std::optional<Tensor> weights) {
+  const Arguments arguments{"combine_rows"};
+  check_rows(arguments, x);
+  check_index(arguments, places, "places", x);
+  arguments.at_least_dimensions(places, "places", 2);
+  if (weights.has_value()) {
+    arguments.same_device(*weights, "weights", x, "x");
+    arguments.same_shape(*weights, "weights", places, "places");
+    arguments.dtype(*weights, "weights", compute_dtype(x));
+  }
+  const Tensor from = contiguous(x);
+  const Tensor index = contiguous(places);
+  const Optional factors(weights);
+  Tensor y = new_empty(from, {places.size(0), x.size(1)});
+  arguments.with_floating(x, "x", [&](auto t) {
+    using T = decltype(t);
+    const CombineRows<T> kernel{read<T>(from),
+                                read<std::int64_t>(index),
+                                factors.data<Compute<T>>(),
+                                written<T>(y),
+                                places.size(0),
+                                x.size(1),
+                                static_cast<std::int32_t>(places.size(1))};
+    launch(from, kernel, Work::of_rows(places.size(0), x.size(1)));
+  });
+  return y;
+}
+
+Tensor combine_weights_backward(Tensor grad, Tensor x, Tensor places) {
+  const Arguments arguments{"combine_weights_backward"};
+  check_rows(arguments, x);
+  check_index(arguments, places, "places", x);
+  arguments.at_least_dimensions(places, "places", 2);
+  arguments.shape(grad, "grad", {places.size(0), x.size(1)}, x, "x");
+  arguments.dtype(grad, "grad", x.scalar_type());
+  const Tensor g = contiguous(grad);
+  const Tensor from = contiguous(x);
+  const Tensor index = contiguous(places);
+  Tensor grad_weights = new_empty(from, {places.size(0), places.size(1)}, compute_dtype(x));
+  arguments.with_floating(x, "x", [&](auto t) {
+    using T = decltype(t);
+    const CombineWeightsBackward<T> kernel{read<T>(g),
+                                           read<T>(from),
+                                           read<std::int64_t>(index),
+                                           written<Compute<T>>(grad_weights),
+                                           places.size(0),
+                                           x.size(1),
+                                           static_cast<std::int32_t>(places.size(1))};
+    launch(from, kernel, Work::of_rows(places.numel(), x.size(1)));
+  });
+  return grad_weights;
+}
+
+// `places`, the inverse of `source`, is what the derivative needs.
+Tensor moe_dispatch(Tensor x, Tensor source, Tensor places) {
+  const Arguments arguments{"dispatch"};
+  check_rows(arguments, x);
+  check_index(arguments, places, "places", x);
+  if (places.dim() != 2 || places.numel() != source.numel() || places.size(1) == 0 || places.size(0) != x.size(0)) {
+    arguments.refuse("places", "of shape " + text_of(places), "(tokens, k), for the tokens of x", "call route() first");
+  }
+  return gather_rows(x, source, std::nullopt, places.size(1));
+}
+
+Tensor moe_combine(Tensor rows, Tensor weights, Tensor source, Tensor places) {
+  const Arguments arguments{"combine"};
+  check_rows(arguments, rows);
+  check_index(arguments, source, "source", rows);
+  if (source.numel() != places.numel() || source.numel() != rows.size(0)) {
+    arguments.refuse("rows", "of shape " + text_of(rows), std::to_string(places.numel()) + " rows, one for each choice",
+                     "pass the rows in the order of experts");
+  }
+  return combine_rows(rows, places, weights);
+}
+
+constexpr Registration kOps[] = {
+    ANYACCEL_OP(moe_dispatch, "moe_dispatch(Tensor x, Tensor source, Tensor places) -> Tensor"),
+    ANYACCEL_OP(moe_combine, "moe_combine(Tensor rows, Tensor weights, Tensor source, Tensor places) -> Tensor"),
+    ANYACCEL_OP(topk_gating, "topk_gating(Tensor logits, int k, bool normalise) -> (Tensor, Tensor, Tensor)"),
+    ANYACCEL_OP(topk_gating_backward,
+                "topk_gating_backward(Tensor grad_weights, Tensor grad_probabilities, Tensor probabilities, "
+                "Tensor taken, bool normalise, ScalarType dtype) -> Tensor"),
+    ANYACCEL_OP(gather_rows, "gather_rows(Tensor x, Tensor source, Tensor? weights, int divisor) -> Tensor"),
+    ANYACCEL_OP(combine_rows, "combine_rows(Tensor x, Tensor places, Tensor? weights) -> Tensor"),
+    ANYACCEL_OP(combine_weights_backward, "combine_weights_backward(Tensor grad, Tensor x, Tensor places) -> Tensor"),
+};
+
+}  // namespace
+}  // namespace anyaccel
+
+ANYACCEL_REGISTER(anyaccel::kOps)

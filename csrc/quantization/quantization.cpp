@@ -1,0 +1,142 @@
+// The op `quantization`: schemas, argument checks and launches, for every device.
+
+#include "quantization.h"
+
+#include <tuple>
+
+#include "arguments.h"
+#include "launch.h"
+#include "register_ops.h"
+
+namespace anyaccel {
+namespace {
+
+using torch::stable::contiguous;
+using torch::stable::new_empty;
+
+std::int64_t columns_in(const Arguments& arguments, const Tensor& x, std::int64_t groups, std::int64_t bits) {
+  const std::int64_t numel = x.numel();
+  if (groups < 1 || numel % groups != 0) {
+    arguments.refuse("groups", std::to_string(groups) + " for " + std::to_string(numel) + " elements",
+                     "a number that divides them evenly", "choose another");
+  }
+  if (bits != 8 && bits != 4) {
+    arguments.refuse("bits", std::to_string(bits), "4 or 8", "choose one of them");
+  }
+  if (bits == 4 && (numel / groups % 2 != 0 || x.dim() == 0 || columns_of(x) % 2 != 0)) {
+    arguments.refuse("x", "of shape " + text_of(x) + " in " + std::to_string(groups) + " groups",
+                     "an even last dimension and groups of even size, as two elements share a byte", "pad it");
+  }
+  return numel / groups;
+}
+
+std::vector<std::int64_t> sizes_with_last(const Tensor& tensor, std::int64_t numerator, std::int64_t denominator) {
+  std::vector<std::int64_t> sizes(tensor.sizes().begin(), tensor.sizes().end());
+  if (!sizes.empty()) {
+    sizes.back() = sizes.back() * numerator / denominator;
+  }
+  return sizes;
+}
+
+std::tuple<Tensor, Tensor> quantize(Tensor x, std::int64_t groups, std::int64_t bits, bool symmetric) {
+  const Arguments arguments{"quantize"};
+  const std::int64_t columns = columns_in(arguments, x, groups, bits);
+  const Tensor from = contiguous(x);
+  Tensor q = new_empty(from, sizes_with_last(x, bits, 8), ScalarType::Char);
+  Tensor params = new_empty(from, {groups, symmetric ? 1 : 2}, ScalarType::Float);
+  arguments.with_float32_or_less(x.scalar_type(), "x", [&](auto t) {
+    using T = decltype(t);
+    const auto run = [&](auto kernel) {
+      kernel = {read<T>(from), written<std::int8_t>(q), written<float>(params), groups, columns, symmetric};
+      launch(from, kernel, Work::of_rows(groups, columns));
+    };
+    bits == 8 ? run(Quantize<T, 8>{}) : run(Quantize<T, 4>{});
+  });
+  return {q, params};
+}
+
+Tensor dequantize(Tensor q, Tensor params, std::int64_t groups, std::int64_t bits, bool symmetric, ScalarType dtype) {
+  const Arguments arguments{"dequantize"};
+  if (bits != 8 && bits != 4) {
+    arguments.refuse("bits", std::to_string(bits), "4 or 8", "choose one of them");
+  }
+  arguments.dtype(q, "q", ScalarType::Char);
+  arguments.dtype(params, "params", ScalarType::Float);
+  arguments.shape(params, "params", {groups, symmetric ? 1 : 2}, q, "q");
+  const std::int64_t numel = q.numel() * 8 / bits;
+  if (groups < 1 || numel % groups != 0 || (bits == 4 && numel / groups % 2 != 0)) {
+    arguments.refuse("groups", std::to_string(groups) + " for " + std::to_string(numel) + " elements",
+                     "a number that divides them evenly", "pass what they were quantized with");
+  }
+  const Tensor from = contiguous(q);
+  const Tensor p = contiguous(params);
+  Tensor x = new_empty(from, sizes_with_last(q, 8, bits), dtype);
+  arguments.with_float32_or_less(dtype, "dtype", [&](auto t) {
+    using T = decltype(t);
+    const auto run = [&](auto kernel) {
+      kernel = {read<std::int8_t>(from), read<float>(p), written<T>(x), groups, numel / groups, symmetric};
+      launch(from, kernel, Work::of_rows(groups, numel / groups));
+    };
+    bits == 8 ? run(Dequantize<T, 8>{}) : run(Dequantize<T, 4>{});
+  });
+  return x;
+}
+
+std::tuple<Tensor, Tensor> quantize_float8(Tensor x, std::int64_t groups, bool e5m2) {
+  const Arguments arguments{"quantize_float8"};
+  const std::int64_t columns = columns_in(arguments, x, groups, 8);
+  const Tensor from = contiguous(x);
+  Tensor q = new_empty(from, sizes_with_last(x, 1, 1), e5m2 ? ScalarType::Float8_e5m2 : ScalarType::Float8_e4m3fn);
+  Tensor scales = new_empty(from, {groups}, ScalarType::Float);
+  arguments.with_float32_or_less(x.scalar_type(), "x", [&](auto t) {
+    using T = decltype(t);
+    const auto run = [&](auto kernel) {
+      kernel = {read<T>(from), written<std::uint8_t>(q), written<float>(scales), groups, columns};
+      launch(from, kernel, Work::of_rows(groups, columns));
+    };
+    e5m2 ? run(QuantizeFloat8<T, E5M2>{}) : run(QuantizeFloat8<T, E4M3>{});
+  });
+  return {q, scales};
+}
+
+Tensor dequantize_float8(Tensor q, Tensor scales, ScalarType dtype) {
+  const Arguments arguments{"dequantize_float8"};
+  const bool e5m2 = q.scalar_type() == ScalarType::Float8_e5m2;
+  if (!e5m2) {
+    arguments.dtype(q, "q", ScalarType::Float8_e4m3fn);
+  }
+  arguments.dtype(scales, "scales", ScalarType::Float);
+  arguments.same_device(scales, "scales", q, "q");
+  const std::int64_t groups = scales.numel();
+  if (scales.dim() != 1 || groups < 1 || q.numel() % groups != 0) {
+    arguments.refuse("scales", "of shape " + text_of(scales) + " for " + std::to_string(q.numel()) + " elements",
+                     "one for each group of equal size", "pass what they were quantized with");
+  }
+  const Tensor from = contiguous(q);
+  const Tensor s = contiguous(scales);
+  const std::int64_t columns = q.numel() / groups;
+  Tensor x = new_empty(from, sizes_with_last(q, 1, 1), dtype);
+  arguments.with_float32_or_less(dtype, "dtype", [&](auto t) {
+    using T = decltype(t);
+    const auto run = [&](auto kernel) {
+      kernel = {read<std::uint8_t>(from), read<float>(s), written<T>(x), groups, columns};
+      launch(from, kernel, Work::of_rows(groups, columns));
+    };
+    e5m2 ? run(DequantizeFloat8<T, E5M2>{}) : run(DequantizeFloat8<T, E4M3>{});
+  });
+  return x;
+}
+
+constexpr Registration kOps[] = {
+    ANYACCEL_OP(quantize, "quantize(Tensor x, int groups, int bits, bool symmetric) -> (Tensor, Tensor)"),
+    ANYACCEL_OP(dequantize,
+                "dequantize(Tensor q, Tensor params, int groups, int bits, bool symmetric, ScalarType dtype) -> "
+                "Tensor"),
+    ANYACCEL_OP(quantize_float8, "quantize_float8(Tensor x, int groups, bool e5m2) -> (Tensor, Tensor)"),
+    ANYACCEL_OP(dequantize_float8, "dequantize_float8(Tensor q, Tensor scales, ScalarType dtype) -> Tensor"),
+};
+
+}  // namespace
+}  // namespace anyaccel
+
+ANYACCEL_REGISTER(anyaccel::kOps)

@@ -1,0 +1,89 @@
+// The op `rotary_embedding`: schemas, argument checks and launches, for every device.
+
+#include "rotary_embedding.h"
+
+#include "arguments.h"
+#include "launch.h"
+#include "register_ops.h"
+
+namespace anyaccel {
+namespace {
+
+void check(const Arguments& arguments, const Tensor& x, const Tensor& cosine, const Tensor& sine) {
+  if (x.dim() != 4) {
+    arguments.refuse("x", "of shape " + text_of(x), "(batch, positions, heads, head_dim)", "reshape it");
+  }
+  if (cosine.dim() != 2 || cosine.size(0) != x.size(1) || 2 * cosine.size(1) > x.size(3)) {
+    arguments.refuse("cos", "of shape " + text_of(cosine),
+                     "(" + std::to_string(x.size(1)) + ", pairs), with 2 pairs at most x's " +
+                         std::to_string(x.size(3)) + " columns",
+                     "give one row a position");
+  }
+  arguments.same_device(cosine, "cos", x, "x");
+  arguments.dtype(cosine, "cos", compute_dtype(x));
+  arguments.alike(sine, "sin", cosine, "cos");
+}
+
+void turn(const Arguments& arguments, const Tensor& x, const Tensor& y, const Tensor& cosine, const Tensor& sine,
+          bool interleaved, bool inverse) {
+  const Tensor c = torch::stable::contiguous(cosine);
+  const Tensor s = torch::stable::contiguous(sine);
+  const Work work = Work::of_rows(x.size(0) * x.size(1) * x.size(2), x.size(3));
+  arguments.with_floating(x, "x", [&](auto t) {
+    using T = decltype(t);
+    const auto run = [&](auto kernel) {
+      kernel = {read<T>(x),
+                written<T>(y),
+                read<Compute<T>>(c),
+                read<Compute<T>>(s),
+                {x.stride(0), x.stride(1), x.stride(2)},
+                {y.stride(0), y.stride(1), y.stride(2)},
+                x.size(0),
+                x.size(1),
+                x.size(2),
+                x.size(3),
+                cosine.size(1),
+                inverse ? Compute<T>(-1) : Compute<T>(1)};
+      launch(x, kernel, work);
+    };
+    interleaved ? run(RotaryEmbedding<T, true>{}) : run(RotaryEmbedding<T, false>{});
+  });
+}
+
+Tensor rotary_embedding(Tensor x, Tensor cosine, Tensor sine, bool interleaved, bool inverse) {
+  const Arguments arguments{"rotary_embedding"};
+  check(arguments, x, cosine, sine);
+  const Tensor from = x.stride(3) == 1 ? x : torch::stable::contiguous(x);
+  Tensor y = torch::stable::new_empty(x, {x.size(0), x.size(1), x.size(2), x.size(3)});
+  turn(arguments, from, y, cosine, sine, interleaved, inverse);
+  return y;
+}
+
+void rotary_embedding_in_place(Tensor x, Tensor cosine, Tensor sine, bool interleaved, bool inverse) {
+  const Arguments arguments{"rotary_embedding_"};
+  check(arguments, x, cosine, sine);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    if (x.size(i) > 1 && x.stride(i) == 0) {
+      arguments.refuse("x", "whose elements share memory", "one place for each", "clone it");
+    }
+  }
+  if (x.stride(3) == 1 || x.size(3) == 1) {
+    turn(arguments, x, x, cosine, sine, interleaved, inverse);
+    return;
+  }
+  const Tensor copy = torch::stable::contiguous(x);
+  turn(arguments, copy, copy, cosine, sine, interleaved, inverse);
+  torch::stable::copy_(x, copy);
+}
+
+constexpr Registration kOps[] = {
+    ANYACCEL_OP(rotary_embedding,
+                "rotary_embedding(Tensor x, Tensor cos, Tensor sin, bool interleaved, bool inverse) -> Tensor"),
+    ANYACCEL_OP(rotary_embedding_in_place,
+                "rotary_embedding_(Tensor(a!) x, Tensor cos, Tensor sin, bool interleaved, bool inverse) -> ()"),
+};
+
+}  // namespace
+}  // namespace anyaccel
+
+ANYACCEL_REGISTER(anyaccel::kOps)

@@ -1,0 +1,118 @@
+// A kernel's view of the CPU: one thread, with a range of the work.
+//
+// Kernels are templates over a Group, which is this thread on the CPU, a block of threads on CUDA (cuda_group.h) and a
+// work-group on SYCL (sycl_group.h). The loops here are what the compiler vectorises.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+namespace anyaccel {
+
+struct CpuGroup {
+  static constexpr std::int64_t kBlock = 2048;
+
+  std::int64_t begin;  // of the rows, or of the elements where there are no rows
+  std::int64_t end;
+  std::int64_t index;  // which of the groups
+  std::int64_t count;  // of the groups
+
+  // Calls `body` for the rows that are this group's.
+  template <typename Body>
+  void rows(std::int64_t, const Body& body) const {
+    for (std::int64_t row = begin; row < end; ++row) {
+      body(row);
+    }
+  }
+
+  // Calls `body` for the elements that are this group's, where there are no rows.
+  template <typename Body>
+  void elements(std::int64_t, const Body& body) const {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) {
+      body(i);
+    }
+  }
+
+  // Calls `body_of(t)(i)` for the elements i of tensors t that are this group's; see tensor_table.h.
+  template <typename Table, typename BodyOf>
+  void tensors(const Table& table, const BodyOf& body_of) const {
+    std::int64_t first = 0;
+    for (std::int32_t number = 0; number < table.count; ++number) {
+      const std::int64_t from = std::max(begin, first) - first;
+      const std::int64_t to = std::min(end, table.ends[number]) - first;
+      const auto body = body_of(number);
+#pragma omp simd
+      for (std::int64_t i = from; i < to; ++i) {
+        body(i);
+      }
+      first = table.ends[number];
+    }
+  }
+
+  // Calls `body` for every element of a row; the group's threads share them.
+  template <typename Body>
+  void each(std::int64_t count, const Body& body) const {
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) {
+      body(i);
+    }
+  }
+
+  // The sum over a row of what `body` returns; every thread of the group gets it. Added up block by block, as the
+  // rounding errors of one long sum add up too.
+  template <typename Value, typename Body>
+  Value sum(std::int64_t count, const Body& body) const {
+    Value total = 0;
+    for (std::int64_t block = 0; block < count; block += kBlock) {
+      const std::int64_t last = std::min(count, block + kBlock);
+      Value part = 0;
+#pragma omp simd reduction(+ : part)
+      for (std::int64_t i = block; i < last; ++i) {
+        part += body(i);
+      }
+      total += part;
+    }
+    return total;
+  }
+
+  // The sums of `body(i, first, second)`, which adds to both.
+  template <typename Value, typename Body>
+  void sums(std::int64_t count, Value& first, Value& second, const Body& body) const {
+    first = 0;
+    second = 0;
+    for (std::int64_t block = 0; block < count; block += kBlock) {
+      const std::int64_t last = std::min(count, block + kBlock);
+      Value one = 0;
+      Value two = 0;
+#pragma omp simd reduction(+ : one, two)
+      for (std::int64_t i = block; i < last; ++i) {
+        body(i, one, two);
+      }
+      first += one;
+      second += two;
+    }
+  }
+
+  // The maximum over a row; a NaN may be passed over.
+  template <typename Value, typename Body>
+  Value max(std::int64_t count, const Body& body) const {
+    Value largest = -std::numeric_limits<Value>::infinity();
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Value value = body(i);
+      largest = value > largest ? value : largest;
+    }
+    return largest;
+  }
+
+  // Whether this thread writes what the group has one of.
+  bool is_first() const { return true; }
+
+  // Makes what the group's threads have written visible to one another.
+  void wait() const {}
+};
+
+}  // namespace anyaccel

@@ -1,0 +1,225 @@
+// CUDA's runtime: loads device code and starts kernels through the driver's API, which is opened when it is first used.
+//
+// No CUDA header and no CUDA library is needed to build this. Kernels are loaded as context-independent libraries
+// (driver 12.0 or newer), so one handle serves every device of an architecture. The stream is torch's current one,
+// asked of the library that torch has already loaded; a launch inside a graph's capture is captured.
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace {
+
+using Status = int;  // CUresult
+using Context = void*;
+using Stream = void*;
+
+struct Driver {
+  Status (*init)(unsigned) = nullptr;
+  Status (*error_name)(Status, const char**) = nullptr;
+  Status (*error_string)(Status, const char**) = nullptr;
+  Status (*library_load)(void**, const void*, void*, void*, unsigned, void*, void*, unsigned) = nullptr;
+  Status (*library_kernel)(void**, void*, const char*) = nullptr;
+  Status (*library_unload)(void*) = nullptr;
+  Status (*context_current)(Context*) = nullptr;
+  Status (*context_push)(Context) = nullptr;
+  Status (*context_pop)(Context*) = nullptr;
+  Status (*device_get)(int*, int) = nullptr;
+  Status (*primary_retain)(Context*, int) = nullptr;
+  Status (*kernel_attribute)(int, int, void*, int) = nullptr;
+  Status (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**,
+                   void**) = nullptr;
+  std::string problem;
+};
+
+// Where an error's text stays until the thread's next error.
+const char* kept(const std::string& text) {
+  static thread_local char message[1024];
+  std::snprintf(message, sizeof(message), "%s", text.c_str());
+  return message;
+}
+
+template <typename Function>
+void find(void* library, const char* name, Function& function, std::string& problem) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function == nullptr && problem.empty()) {
+    problem = std::string("a driver without ") + name + ", which came with version 12.0";
+  }
+}
+
+Driver opened() {
+  Driver driver;
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    driver.problem = std::string("no driver: ") + dlerror();
+    return driver;
+  }
+  find(library, "cuInit", driver.init, driver.problem);
+  find(library, "cuGetErrorName", driver.error_name, driver.problem);
+  find(library, "cuGetErrorString", driver.error_string, driver.problem);
+  find(library, "cuLibraryLoadData", driver.library_load, driver.problem);
+  find(library, "cuLibraryGetKernel", driver.library_kernel, driver.problem);
+  find(library, "cuLibraryUnload", driver.library_unload, driver.problem);
+  find(library, "cuCtxGetCurrent", driver.context_current, driver.problem);
+  find(library, "cuCtxPushCurrent_v2", driver.context_push, driver.problem);
+  find(library, "cuCtxPopCurrent_v2", driver.context_pop, driver.problem);
+  find(library, "cuDeviceGet", driver.device_get, driver.problem);
+  find(library, "cuDevicePrimaryCtxRetain", driver.primary_retain, driver.problem);
+  find(library, "cuKernelSetAttribute", driver.kernel_attribute, driver.problem);
+  find(library, "cuLaunchKernel", driver.launch, driver.problem);
+  if (driver.problem.empty()) {
+    const Status status = driver.init(0);
+    if (status != 0) {
+      driver.problem = "cuInit returned " + std::to_string(status);
+    }
+  }
+  return driver;
+}
+
+const Driver& driver() {
+  static const Driver one = opened();
+  return one;
+}
+
+const char* error_of(Status status, const char* call) {
+  if (status == 0) {
+    return nullptr;
+  }
+  const char* name = nullptr;
+  const char* text = nullptr;
+  driver().error_name(status, &name);
+  driver().error_string(status, &text);
+  return kept(std::string(call) + ": " + (name ? name : "error " + std::to_string(status)) + ", " +
+              (text ? text : "which the driver does not explain"));
+}
+
+// A device's primary context, which is the one that torch uses; it is retained once and kept.
+const char* primary_context(int device, Context& context) {
+  static std::mutex mutex;
+  static std::map<int, Context> contexts;
+  const std::lock_guard lock(mutex);
+  const auto known = contexts.find(device);
+  if (known != contexts.end()) {
+    context = known->second;
+    return nullptr;
+  }
+  int handle = 0;
+  if (const char* error = error_of(driver().device_get(&handle, device), "cuDeviceGet")) {
+    return error;
+  }
+  if (const char* error = error_of(driver().primary_retain(&context, handle), "cuDevicePrimaryCtxRetain")) {
+    return error;
+  }
+  contexts[device] = context;
+  return nullptr;
+}
+
+// Makes a device's context the thread's current one, and restores the one before.
+class Current {
+ public:
+  explicit Current(int device) {
+    Context wanted = nullptr;
+    Context now = nullptr;
+    error_ = primary_context(device, wanted);
+    if (error_ == nullptr) {
+      error_ = error_of(driver().context_current(&now), "cuCtxGetCurrent");
+    }
+    if (error_ == nullptr && now != wanted) {
+      error_ = error_of(driver().context_push(wanted), "cuCtxPushCurrent");
+      pushed_ = error_ == nullptr;
+    }
+  }
+  ~Current() {
+    Context popped = nullptr;
+    if (pushed_) {
+      driver().context_pop(&popped);
+    }
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+  const char* error() const { return error_; }
+
+ private:
+  const char* error_ = nullptr;
+  bool pushed_ = false;
+};
+
+const char* current_stream(int device, Stream& stream) {
+  using GetStream = std::int32_t (*)(std::int32_t, void**);
+  static const GetStream get = [] {
+    void* const torch = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+    return torch == nullptr ? nullptr : reinterpret_cast<GetStream>(dlsym(torch, "aoti_torch_get_current_cuda_stream"));
+  }();
+  if (get == nullptr) {
+    return kept("no libtorch_cuda.so in the process that tells its current stream");
+  }
+  return get(device, &stream) == 0 ? nullptr : kept("torch did not tell its current stream");
+}
+
+}  // namespace
+
+#define ANYACCEL_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Each function returns null, or what went wrong.
+
+ANYACCEL_EXPORT const char* anyaccel_cuda_open() {
+  return driver().problem.empty() ? nullptr : driver().problem.c_str();
+}
+
+// `image` is a cubin, or PTX that ends with a zero byte; PTX is compiled by the driver.
+ANYACCEL_EXPORT const char* anyaccel_cuda_load(const void* image, void** library) {
+  if (const char* problem = anyaccel_cuda_open()) {
+    return problem;
+  }
+  return error_of(driver().library_load(library, image, nullptr, nullptr, 0, nullptr, nullptr, 0), "cuLibraryLoadData");
+}
+
+ANYACCEL_EXPORT const char* anyaccel_cuda_unload(void* library) {
+  return error_of(driver().library_unload(library), "cuLibraryUnload");
+}
+
+ANYACCEL_EXPORT const char* anyaccel_cuda_kernel(void* library, const char* symbol, void** kernel) {
+  return error_of(driver().library_kernel(kernel, library, symbol), "cuLibraryGetKernel");
+}
+
+// Allows a kernel more shared memory than the 48 KiB that every device grants.
+ANYACCEL_EXPORT const char* anyaccel_cuda_allow_shared(void* kernel, std::int32_t device, std::int32_t bytes) {
+  constexpr int kMaxDynamicSharedBytes = 8;
+  int handle = 0;
+  if (const char* error = error_of(driver().device_get(&handle, device), "cuDeviceGet")) {
+    return error;
+  }
+  return error_of(driver().kernel_attribute(kMaxDynamicSharedBytes, bytes, kernel, handle), "cuKernelSetAttribute");
+}
+
+// Starts a kernel on torch's current stream of a device; `arguments` are pointers to its arguments.
+ANYACCEL_EXPORT const char* anyaccel_cuda_launch_grid(void* kernel, std::int32_t device, const std::uint32_t* grid,
+                                                      const std::uint32_t* block, std::uint32_t shared_bytes,
+                                                      void** arguments) {
+  Stream stream = nullptr;
+  if (const char* error = current_stream(device, stream)) {
+    return error;
+  }
+  const Current current(device);
+  if (current.error() != nullptr) {
+    return current.error();
+  }
+  return error_of(driver().launch(kernel, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared_bytes, stream,
+                                  arguments, nullptr),
+                  "cuLaunchKernel");
+}
+
+// The LaunchFunction of device_kernels.h: one argument, passed by value.
+ANYACCEL_EXPORT const char* anyaccel_cuda_launch(void* kernel, std::int32_t device, std::int64_t groups,
+                                                 std::int32_t threads, const void* argument, std::size_t) {
+  const std::uint32_t grid[3] = {static_cast<std::uint32_t>(groups), 1, 1};
+  const std::uint32_t block[3] = {static_cast<std::uint32_t>(threads), 1, 1};
+  void* arguments[1] = {const_cast<void*>(argument)};
+  return anyaccel_cuda_launch_grid(kernel, device, grid, block, 0, arguments);
+}

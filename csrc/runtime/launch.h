@@ -1,0 +1,108 @@
+// Starts a kernel where its tensors are: on torch's threads, or on a device through the runtime that Python registered.
+//
+// A kernel is a struct of pointers and sizes with a call operator over a Group (cpu_group.h), so one struct is the code
+// for every device and the one argument of its launch. An op's library holds a table of device kernels, by name; what
+// compiles and launches them is in cuda.cpp and sycl.cpp, libraries of their own.
+
+#pragma once
+
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "cpu_group.h"
+#include "device_kernels.h"
+
+namespace anyaccel {
+
+// While one lives, this thread's CPU tensors are worked on by SYCL's CPU device.
+class SyclOnHost {
+ public:
+  SyclOnHost() : before_(is_asked()) { is_asked() = true; }
+  ~SyclOnHost() { is_asked() = before_; }
+  SyclOnHost(const SyclOnHost&) = delete;
+  SyclOnHost& operator=(const SyclOnHost&) = delete;
+
+  static bool& is_asked() {
+    static thread_local bool asked = false;
+    return asked;
+  }
+
+ private:
+  bool before_;
+};
+
+inline Place place_of(const torch::stable::Tensor& tensor) {
+  static const std::int32_t kCpu = aoti_torch_device_type_cpu();
+  static const std::int32_t kCuda = aoti_torch_device_type_cuda();
+  std::int32_t type = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &type));
+  if (type == kCpu) {
+    return {SyclOnHost::is_asked() ? Runtime::SyclOnHost : Runtime::Cpu, 0};
+  }
+  return {type == kCuda ? Runtime::Cuda : Runtime::Xpu, tensor.get_device_index()};
+}
+
+// Elements a CPU thread takes at least: below this, waking one costs more than it saves.
+inline constexpr std::int64_t kElementsAThread = 16384;
+// More groups than this keep no device busier, and partial results of each would cost more than they save.
+inline constexpr std::int64_t kGroupsWithPartials = 256;
+
+inline std::int64_t cpu_groups(const Work& work) {
+  const std::int64_t columns = work.has_rows() ? std::max<std::int64_t>(1, work.columns) : 1;
+  const std::int64_t units_a_thread = std::max<std::int64_t>(1, kElementsAThread / columns);
+  const std::int64_t most = (work.units() + units_a_thread - 1) / units_a_thread;
+  return std::clamp<std::int64_t>(most, 1, torch::stable::get_num_threads());
+}
+
+// How many groups share a work of rows whose every group keeps partial results.
+inline std::int64_t groups_with_partials(const Place& place, const Work& work) {
+  return place.runtime == Runtime::Cpu ? cpu_groups(work) : std::clamp<std::int64_t>(work.rows, 1, kGroupsWithPartials);
+}
+
+// How many groups share the elements of tensors of at most this size, each taking its part of every tensor.
+inline std::int64_t groups_for_shares(const Place& place, std::int64_t elements) {
+  constexpr std::int64_t kGroupsOfADevice = 512;
+  return place.runtime == Runtime::Cpu ? cpu_groups(Work::of_elements(elements))
+                                       : std::clamp<std::int64_t>(elements / 4096, 1, kGroupsOfADevice);
+}
+
+// A kernel's name as builders write it: `RmsNormForward<float, BFloat16>`.
+template <typename Kernel>
+std::string kernel_name() {
+  const std::string text = __PRETTY_FUNCTION__;  // "... [with Kernel = anyaccel::X<...>; ...]", or clang's words
+  const std::size_t begin = text.find("Kernel = ") + 9;
+  std::string name = text.substr(begin, text.find_first_of(";]", begin) - begin);
+  for (std::size_t at = name.find("anyaccel::"); at != std::string::npos; at = name.find("anyaccel::")) {
+    name.erase(at, 10);
+  }
+  return name;
+}
+
+// Runs a kernel where `tensor` is. With `groups` of 0 there are as many as suit the work.
+template <typename Kernel>
+void launch(const torch::stable::Tensor& tensor, const Kernel& kernel, const Work& work, std::int64_t groups = 0) {
+  static_assert(std::is_trivially_copyable_v<Kernel>);
+  if (work.is_empty() && groups == 0) {
+    return;
+  }
+  const Place place = place_of(tensor);
+  if (place.runtime != Runtime::Cpu) {
+    static const std::string name = kernel_name<Kernel>();
+    launch_on_device(place, name, work, groups, &kernel, sizeof(Kernel));
+    return;
+  }
+  const std::int64_t parts = groups > 0 ? groups : cpu_groups(work);
+  const std::int64_t units = work.units();
+  torch::stable::parallel_for(0, parts, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t part = first; part < last; ++part) {
+      kernel(CpuGroup{units * part / parts, units * (part + 1) / parts, part, parts});
+    }
+  });
+}
+
+}  // namespace anyaccel

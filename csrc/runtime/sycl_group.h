@@ -1,0 +1,95 @@
+// A kernel's view of a SYCL device: a work-group; see cpu_group.h for what each member means.
+
+#pragma once
+
+// The narrow headers in place of sycl/sycl.hpp: a kernel compiles in a third of the time.
+#include <cstdint>
+#include <sycl/ext/oneapi/free_function_queries.hpp>
+#include <sycl/group_algorithm.hpp>
+#include <sycl/group_barrier.hpp>
+#include <sycl/nd_item.hpp>
+
+#include "elementary.h"
+#if __has_include(<sycl/ext/oneapi/free_function_kernel_properties.hpp>)
+#include <sycl/ext/oneapi/free_function_kernel_properties.hpp>
+#else  // before 2026
+#include <sycl/ext/oneapi/kernel_properties/properties.hpp>
+#endif
+
+namespace anyaccel {
+
+struct SyclGroup {
+  sycl::nd_item<1> item = sycl::ext::oneapi::this_work_item::get_nd_item<1>();
+  std::int64_t index = item.get_group_linear_id();
+  std::int64_t count = item.get_group_range(0);
+
+  template <typename Body>
+  void rows(std::int64_t count, const Body& body) const {
+    for (std::int64_t row = index; row < count; row += item.get_group_range(0)) {
+      body(row);
+    }
+  }
+
+  template <typename Body>
+  void elements(std::int64_t count, const Body& body) const {
+    const std::int64_t stride = item.get_global_range(0);
+    for (std::int64_t i = item.get_global_linear_id(); i < count; i += stride) {
+      body(i);
+    }
+  }
+
+  template <typename Table, typename BodyOf>
+  void tensors(const Table& table, const BodyOf& body_of) const {
+    elements(table.ends[table.count - 1], [&](std::int64_t at) {
+      const std::int32_t number = table.number_of(at);
+      body_of(number)(at - table.begin_of(number));
+    });
+  }
+
+  template <typename Body>
+  void each(std::int64_t count, const Body& body) const {
+    const std::int64_t stride = item.get_local_range(0);
+    for (std::int64_t i = item.get_local_linear_id(); i < count; i += stride) {
+      body(i);
+    }
+  }
+
+  template <typename Value, typename Body>
+  Value sum(std::int64_t count, const Body& body) const {
+    Value total = 0;
+    each(count, [&](std::int64_t i) { total += body(i); });
+    return sycl::reduce_over_group(item.get_group(), total, sycl::plus<Value>());
+  }
+
+  template <typename Value, typename Body>
+  void sums(std::int64_t count, Value& first, Value& second, const Body& body) const {
+    Value one = 0;
+    Value two = 0;
+    each(count, [&](std::int64_t i) { body(i, one, two); });
+    first = sycl::reduce_over_group(item.get_group(), one, sycl::plus<Value>());
+    second = sycl::reduce_over_group(item.get_group(), two, sycl::plus<Value>());
+  }
+
+  template <typename Value, typename Body>
+  Value max(std::int64_t count, const Body& body) const {
+    Value largest = -infinity<Value>();
+    each(count, [&](std::int64_t i) {
+      const Value value = body(i);
+      largest = value > largest ? value : largest;
+    });
+    return sycl::reduce_over_group(item.get_group(), largest, sycl::maximum<Value>());
+  }
+
+  bool is_first() const { return item.get_local_linear_id() == 0; }
+
+  void wait() const { sycl::group_barrier(item.get_group()); }
+};
+
+}  // namespace anyaccel
+
+// Defines a kernel that takes a struct and calls it; the engine writes one for each instance that it compiles.
+#define ANYACCEL_SYCL_KERNEL(name, ...)                                                                          \
+  extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void name( \
+      __VA_ARGS__ kernel) {                                                                                      \
+    kernel(anyaccel::SyclGroup{});                                                                               \
+  }

@@ -1,0 +1,176 @@
+// Checks of an op's arguments: each names the argument, what it got, what it expected, and the fix.
+
+#pragma once
+
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "precision.h"
+
+namespace anyaccel {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+template <typename Sizes>
+std::string text_of_sizes(const Sizes& sizes) {
+  std::string text = "(";
+  for (const std::int64_t size : sizes) {
+    text.append(text.size() == 1 ? "" : ", ").append(std::to_string(size));
+  }
+  return text.append(")");
+}
+
+inline std::string text_of(const std::vector<std::int64_t>& sizes) { return text_of_sizes(sizes); }
+
+inline std::string text_of(const Tensor& tensor) { return text_of_sizes(tensor.sizes()); }
+
+inline const char* text_of(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Float:
+      return "float32";
+    case ScalarType::Double:
+      return "float64";
+    case ScalarType::BFloat16:
+      return "bfloat16";
+    case ScalarType::Half:
+      return "float16";
+    case ScalarType::Int:
+      return "int32";
+    case ScalarType::Long:
+      return "int64";
+    case ScalarType::Bool:
+      return "bool";
+    case ScalarType::Char:
+      return "int8";
+    case ScalarType::Byte:
+      return "uint8";
+    default:
+      return "another dtype";
+  }
+}
+
+// The op that is called, for its messages.
+struct Arguments {
+  const char* op;
+
+  [[noreturn, gnu::noinline]] void refuse(const char* name, const std::string& got, const std::string& expected,
+                                          const char* fix) const {
+    std::string message = op;
+    message.append(" failed: got ").append(name).append(" ").append(got).append("; expected ");
+    message.append(expected).append(". Fix: ").append(fix).append(".");
+    throw std::invalid_argument(message);
+  }
+
+  void same_device(const Tensor& tensor, const char* name, const Tensor& as, const char* as_name) const {
+    if (tensor.device() != as.device()) {
+      refuse(name, std::string("on another device than ").append(as_name), "the same device", "move one of them");
+    }
+  }
+
+  void dtype(const Tensor& tensor, const char* name, ScalarType expected) const {
+    if (tensor.scalar_type() != expected) {
+      refuse(name, std::string("of ").append(text_of(tensor.scalar_type())), text_of(expected), "convert it");
+    }
+  }
+
+  void same_shape(const Tensor& tensor, const char* name, const Tensor& as, const char* as_name) const {
+    if (!std::ranges::equal(tensor.sizes(), as.sizes())) {
+      refuse(name, std::string("of shape ").append(text_of(tensor)),
+             text_of(as).append(", as ").append(as_name).append(" is"), "reshape or expand it");
+    }
+  }
+
+  // `tensor` has the device, dtype and shape of `as`.
+  void alike(const Tensor& tensor, const char* name, const Tensor& as, const char* as_name) const {
+    same_device(tensor, name, as, as_name);
+    dtype(tensor, name, as.scalar_type());
+    same_shape(tensor, name, as, as_name);
+  }
+
+  // `tensor` has these sizes, and is on the device of `as`.
+  void shape(const Tensor& tensor, const char* name, const std::vector<std::int64_t>& sizes, const Tensor& as,
+             const char* as_name) const {
+    same_device(tensor, name, as, as_name);
+    if (!std::ranges::equal(tensor.sizes(), sizes)) {
+      refuse(name, std::string("of shape ").append(text_of(tensor)),
+             text_of(sizes).append(", to go with ").append(as_name), "reshape it");
+    }
+  }
+
+  void at_least_dimensions(const Tensor& tensor, const char* name, std::int64_t count) const {
+    if (tensor.dim() < count) {
+      refuse(name, std::string("of shape ").append(text_of(tensor)),
+             std::to_string(count).append(" dimensions or more"), "reshape it");
+    }
+  }
+
+  // Calls `body` with a value of the C++ type of a floating dtype, of 32 bits or less.
+  template <typename Body>
+  void with_float32_or_less(ScalarType dtype, const char* name, const Body& body) const {
+    switch (dtype) {
+      case ScalarType::Float:
+        return body(float{});
+      case ScalarType::BFloat16:
+        return body(BFloat16{});
+      case ScalarType::Half:
+        return body(Half{});
+      default:
+        refuse(name, std::string("of ").append(text_of(dtype)), "float32, bfloat16 or float16", "convert it");
+    }
+  }
+
+  // Calls `body` with a value of the C++ type of a floating dtype. float64 is served on the CPU, for gradcheck.
+  template <typename Body>
+  auto with_floating(const Tensor& tensor, const char* name, const Body& body) const {
+    const ScalarType dtype = tensor.scalar_type();
+    switch (dtype) {
+      case ScalarType::Float:
+        return body(float{});
+      case ScalarType::BFloat16:
+        return body(BFloat16{});
+      case ScalarType::Half:
+        return body(Half{});
+      default:
+        if (dtype != ScalarType::Double || !tensor.is_cpu()) {
+          refuse(name, std::string("of ").append(text_of(dtype)), "float32, bfloat16 or float16 (float64 on the CPU)",
+                 "convert it");
+        }
+        return body(double{});
+    }
+  }
+};
+
+inline std::int64_t columns_of(const Tensor& tensor) { return tensor.size(tensor.dim() - 1); }
+
+inline std::int64_t rows_of(const Tensor& tensor) {
+  std::int64_t rows = 1;
+  for (std::int64_t i = 0; i + 1 < tensor.dim(); ++i) {
+    rows *= tensor.size(i);
+  }
+  return rows;
+}
+
+// The dtype that a kernel computes in, which what it keeps for its backward has.
+inline ScalarType compute_dtype(const Tensor& tensor) {
+  return tensor.scalar_type() == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
+}
+
+template <typename T>
+const T* read(const Tensor& tensor) {
+  return static_cast<const T*>(tensor.const_data_ptr());
+}
+
+template <typename T>
+T* written(const Tensor& tensor) {
+  return static_cast<T*>(tensor.mutable_data_ptr());
+}
+
+}  // namespace anyaccel

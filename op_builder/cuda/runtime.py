@@ -1,0 +1,102 @@
+"""CUDA's runtime: ``csrc/runtime/cuda.cpp``, which opens the driver when it is first used."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from ..built_in import BuiltInOp
+from ..cpu.builder import CPUOpBuilder
+from ..engine.errors import OpLoadError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["CudaRuntime", "CudaRuntimeBuilder"]
+
+
+class CudaRuntimeBuilder(BuiltInOp, CPUOpBuilder):
+    """Builds the runtime; it needs no CUDA header and no GPU to build."""
+
+    NAME = "cuda_runtime"
+    SOURCES = ("runtime/cuda.cpp",)
+
+    def _load_library(self, binary: Path) -> CudaRuntime:
+        return CudaRuntime(binary)
+
+    def functions(self) -> Any:
+        raise NotImplementedError(self.name)
+
+
+class CudaRuntime:
+    """Loads device code and starts its kernels on torch's current stream."""
+
+    number = 1
+
+    def __init__(self, binary: Path) -> None:
+        self._library = ctypes.CDLL(str(binary))
+        for name in ("open", "load", "unload", "kernel", "allow_shared", "launch_grid"):
+            function = getattr(self._library, f"anyaccel_cuda_{name}")
+            function.restype = ctypes.c_char_p
+        self.launch = ctypes.cast(self._library.anyaccel_cuda_launch, ctypes.c_void_p).value or 0
+
+    def load(self, what: str, image: bytes) -> int:
+        """Load machine code or PTX, for every device that it suits, and return its handle.
+
+        Args:
+            what: the op's or the kernel's name, for messages.
+            image: a cubin, or PTX, which the driver compiles.
+
+        Raises:
+            OpLoadError: when there is no driver, or it refuses the code.
+        """
+        handle = ctypes.c_void_p()
+        self._check(what, self._library.anyaccel_cuda_load(image + b"\0", ctypes.byref(handle)))
+        return handle.value or 0
+
+    def kernel(self, what: str, library: int, symbol: str) -> int:
+        """Return the handle of a kernel by its symbol.
+
+        Raises:
+            OpLoadError: when the code has none of that symbol.
+        """
+        handle = ctypes.c_void_p()
+        called = self._library.anyaccel_cuda_kernel(ctypes.c_void_p(library), symbol.encode(), ctypes.byref(handle))
+        self._check(what, called)
+        return handle.value or 0
+
+    def launch_grid(
+        self, what: str, kernel: int, device: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+        shared_bytes: int, arguments: list[Any],
+    ) -> None:  # fmt: skip
+        """Start a kernel.
+
+        Args:
+            what: the kernel's name, for messages.
+            kernel: its handle.
+            device: the device's index.
+            grid: blocks in each direction.
+            block: threads in each direction.
+            shared_bytes: dynamic shared memory a block.
+            arguments: ctypes values, one for each parameter.
+
+        Raises:
+            OpLoadError: when the driver refuses.
+        """
+        pointers = (ctypes.c_void_p * max(1, len(arguments)))(*(ctypes.addressof(value) for value in arguments))
+        if shared_bytes > 48 * 1024:
+            allowed = self._library.anyaccel_cuda_allow_shared(ctypes.c_void_p(kernel), device, shared_bytes)
+            self._check(what, allowed)
+        sizes = ctypes.c_uint32 * 3
+        started = self._library.anyaccel_cuda_launch_grid(
+            ctypes.c_void_p(kernel), device, sizes(*grid), sizes(*block), ctypes.c_uint32(shared_bytes), pointers
+        )
+        self._check(what, started)
+
+    def _check(self, what: str, error: bytes | None) -> None:
+        if error is not None:
+            msg = (
+                f"loading or starting '{what}' failed: got {error.decode(errors='replace')}; expected success. "
+                f"Fix: an NVIDIA driver of version 12.0 or newer, and code for this GPU."
+            )
+            raise OpLoadError(msg)

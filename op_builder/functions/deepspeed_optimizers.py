@@ -1,0 +1,197 @@
+"""deepspeed 0.19.8's optimizer modules, by their function names and arguments, on this project's kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .optimizers import Adagrad, Lamb, Lion, MultiTensorAdam
+
+__all__ = ["CPUAdagrad", "CPULion", "FusedAdam", "FusedLamb", "FusedLion"]
+
+
+class FusedAdam:
+    """The module ``fused_adam``."""
+
+    def __init__(self, op: MultiTensorAdam) -> None:
+        self._op = op
+
+    def multi_tensor_adam(
+        self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]], lr: float,
+        beta1: float, beta2: float, epsilon: float, step: int, mode: int, bias_correction: Any, weight_decay: float,
+    ) -> None:  # fmt: skip
+        """Take step number ``step`` (counted from 1) of every parameter, in place, without waiting for the device.
+
+        Args:
+            chunk_size: accepted for deepspeed's sake; the work is cut evenly.
+            noop_flag: one integer on the device; nothing is done where it is not zero, as after an overflow.
+            tensor_lists: gradients, parameters, first and second moments, as many of each.
+            lr: the learning rate.
+            beta1: the decay of the first moment.
+            beta2: the decay of the second moment.
+            epsilon: added to the root of the second moment.
+            step: the number of this step.
+            mode: 0 adds the decay to the gradient (Adam), 1 decays the parameter itself (AdamW).
+            bias_correction: correct the moments for their start at zero.
+            weight_decay: the decay of the parameter.
+
+        Raises:
+            ValueError: when there are not four lists, or the mode is none.
+            RuntimeError: naming the argument, before anything is written, when shapes, dtypes or devices do not fit.
+        """
+        _check("multi_tensor_adam", tensor_lists, 4, mode=mode)
+        grads, params, exp_avgs, exp_avg_sqs = tensor_lists
+        self._op.multi_tensor_adam_step(
+            params, grads, exp_avgs, exp_avg_sqs, [step] * len(params), lr=lr, beta1=beta1, beta2=beta2, eps=epsilon,
+            weight_decay=weight_decay, adamw_mode=mode == 1, bias_correction=bool(bias_correction),
+            noop_flag=noop_flag,
+        )  # fmt: skip
+
+
+class FusedLion:
+    """The module ``fused_lion``; where the interpolated momentum is 0 the parameter stays, as in the paper."""
+
+    def __init__(self, op: Lion) -> None:
+        self._op = op
+
+    def multi_tensor_lion(
+        self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]], lr: float,
+        beta1: float, beta2: float, step: int, weight_decay: float,
+    ) -> None:  # fmt: skip
+        """Take a step of every parameter, in place; ``chunk_size`` and ``step`` change nothing.
+
+        Args:
+            chunk_size: accepted for deepspeed's sake.
+            noop_flag: one integer on the device; nothing is done where it is not zero.
+            tensor_lists: gradients, parameters, momenta, as many of each.
+            lr: the learning rate.
+            beta1: of the interpolation.
+            beta2: the decay of the momentum.
+            step: accepted for deepspeed's sake.
+            weight_decay: the decay of the parameter.
+
+        Raises:
+            ValueError: when there are not three lists.
+            RuntimeError: naming the argument, before anything is written.
+        """
+        _check("multi_tensor_lion", tensor_lists, 3)
+        grads, params, exp_avgs = tensor_lists
+        self._op.lion_step(
+            params, grads, exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, noop_flag=noop_flag
+        )
+
+
+class CPULion:
+    """The module ``cpu_lion``."""
+
+    def __init__(self, op: Lion) -> None:
+        self._op = op
+
+    def create_lion(
+        self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, weight_decay: float = 0.0,
+        should_log: bool = False,
+    ) -> int:  # fmt: skip
+        """Open an optimizer; there is nothing to keep, as every update brings its options."""
+        return 0
+
+    def destroy_lion(self, optimizer_id: int) -> int:
+        """Close an optimizer."""
+        return 0
+
+    def lion_update(
+        self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, weight_decay: float,
+        param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor,
+    ) -> int:  # fmt: skip
+        """Take a step of one parameter, in place; the momentum is float32."""
+        self._op.lion_step([param], [grad], [exp_avg], lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+        return 0
+
+
+class CPUAdagrad:
+    """The module ``cpu_adagrad``."""
+
+    def __init__(self, op: Adagrad) -> None:
+        self._op = op
+
+    def create_adagrad(
+        self,
+        optimizer_id: int,
+        lr: float = 1e-2,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        should_log: bool = False,
+    ) -> int:
+        """Open an optimizer; there is nothing to keep, as every update brings its options."""
+        return 0
+
+    def destroy_adagrad(self, optimizer_id: int) -> int:
+        """Close an optimizer."""
+        return 0
+
+    def adagrad_update(
+        self, optimizer_id: int, step: int, lr: float, eps: float, weight_decay: float, param: torch.Tensor,
+        grad: torch.Tensor, exp_avg_sq: torch.Tensor,
+    ) -> int:  # fmt: skip
+        """Take a step of one parameter, in place; the sum of squares is float32, and the gradient stays what it is."""
+        self._op.adagrad_step([param], [grad], [exp_avg_sq], lr=lr, eps=eps, weight_decay=weight_decay)
+        return 0
+
+
+class FusedLamb:
+    """The module ``fused_lamb``."""
+
+    def __init__(self, op: Lamb) -> None:
+        self._op = op
+
+    def lamb(
+        self, param: torch.Tensor, param_copy: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
+        grad: torch.Tensor, lr: float, beta1: float, beta2: float, max_coeff: float, min_coeff: float, eps: float,
+        grad_scale: float, step: int, mode: int, bias_correction: Any, weight_decay: float,
+    ) -> torch.Tensor:  # fmt: skip
+        """Take step number ``step`` of one parameter, in place, and return its ratio of norms, ``(1,)``.
+
+        Args:
+            param: the parameter.
+            param_copy: receives a copy of it, of its own dtype, unless it is empty.
+            exp_avg: the first moment, float32.
+            exp_avg_sq: the second moment, float32.
+            grad: the gradient.
+            lr: the learning rate.
+            beta1: the decay of the first moment.
+            beta2: the decay of the second moment.
+            max_coeff: the largest ratio.
+            min_coeff: the smallest.
+            eps: added inside the root where mode is 0, else to the root.
+            grad_scale: what the gradient is divided by.
+            step: the number of this step, from 1.
+            mode: see eps.
+            bias_correction: correct the moments for their start at zero.
+            weight_decay: the decay of the parameter.
+
+        Raises:
+            ValueError: when the mode is none.
+            RuntimeError: naming the argument, before anything is written.
+        """
+        _check("lamb", (), 0, mode=mode)
+        scale = torch.full((1,), grad_scale, dtype=torch.float32, device=param.device)
+        ratio = self._op.lamb_step(
+            [param], [grad], [exp_avg], [exp_avg_sq], step, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
+            eps=eps, min_coeff=min_coeff, max_coeff=max_coeff, bias_correction=bool(bias_correction),
+            eps_inside_sqrt=mode == 0, grad_scale=scale,
+        )  # fmt: skip
+        if param_copy.numel() > 0:
+            param_copy.copy_(param)
+        return ratio
+
+
+def _check(function: str, lists: Sequence[Any], expected: int, mode: int = 0) -> None:
+    if len(lists) != expected or mode not in (0, 1):
+        msg = (
+            f"{function} failed: got {len(lists)} lists and mode {mode}; expected {expected} lists and mode 0 or 1. "
+            f"Fix: correct the call."
+        )
+        raise ValueError(msg)

@@ -1,0 +1,85 @@
+"""The functions of the op ``multi_tensor``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .registration import mark_changed, ops_of, register
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["MultiTensor"]
+
+
+class MultiTensor:
+    """Norms, scaling and sums of many tensors in a few launches, without a host synchronisation.
+
+    Tensors are float32, bfloat16 or float16, on one device. A ``noop_flag`` is one int32 there, which becomes 1 when
+    anything that was read is not finite.
+
+    Args:
+        namespace: of the torch ops to call.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        ops = ops_of(namespace)
+        register(f"{namespace}::multi_tensor_l2norm", _norm_fake, None)
+        register(f"{namespace}::multi_tensor_scale", _nothing, None)
+        register(f"{namespace}::multi_tensor_axpby", _nothing, None)
+        self._norm = ops.multi_tensor_l2norm.default
+        self._scale = ops.multi_tensor_scale.default
+        self._add = ops.multi_tensor_axpby.default
+
+    def l2norm(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the norm of all tensors together, float32 ``(1,)``, and of each, float32 ``(tensors,)``.
+
+        Raises:
+            RuntimeError: when there is no tensor, or one does not fit the others.
+
+        Source: tests/ops/test_multi_tensor.py
+        """
+        total, norms = self._norm(tensors)
+        return total, norms
+
+    def scale(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], factor: float | torch.Tensor,
+        noop_flag: torch.Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """Write ``input * factor`` to each output, which may be the input.
+
+        Args:
+            inputs: what is read.
+            outputs: of the same shapes; of other dtypes where wanted.
+            factor: a number, or one float32 on the device.
+            noop_flag: see the class.
+
+        Raises:
+            RuntimeError: naming the argument, before anything is written.
+        """
+        on_device = factor if isinstance(factor, torch.Tensor) else None
+        self._scale(inputs, outputs, 1.0 if isinstance(factor, torch.Tensor) else factor, on_device, noop_flag)
+        mark_changed(outputs)
+
+    def axpby(
+        self, x: Sequence[torch.Tensor], y: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], a: float, b: float,
+        noop_flag: torch.Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """Write ``a * x + b * y`` to each output, which may be x or y; all of one dtype.
+
+        Raises:
+            RuntimeError: naming the argument, before anything is written.
+        """
+        self._add(x, y, outputs, a, b, noop_flag)
+        mark_changed(outputs)
+
+
+def _norm_fake(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    like = tensors[0]
+    return like.new_empty(1, dtype=torch.float32), like.new_empty(len(tensors), dtype=torch.float32)
+
+
+def _nothing(*_: Any) -> None:
+    return None

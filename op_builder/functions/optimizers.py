@@ -1,0 +1,175 @@
+"""The functions of the multi-tensor optimizers: each one call a step, in place, for any number of parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .registration import mark_changed, ops_of, register
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["SGD", "Adagrad", "Lamb", "Lion", "MultiTensorAdam"]
+
+
+class _Optimizer:
+    """Calls one torch op.
+
+    Args:
+        namespace: of the torch ops to call.
+    """
+
+    op: str
+
+    def __init__(self, namespace: str) -> None:
+        register(f"{namespace}::{self.op}", self._fake, None)
+        self._step = getattr(ops_of(namespace), self.op).default
+
+    @staticmethod
+    def _fake(*_: Any, **__: Any) -> Any:
+        return None
+
+    def _run(self, params: Sequence[torch.Tensor], *arguments: Any, **options: Any) -> Any:
+        if not params:
+            return None  # without a tensor the dispatcher could not choose a device
+        result = self._step(params, *arguments, **options)
+        mark_changed(params)
+        return result
+
+
+class MultiTensorAdam(_Optimizer):
+    """Adam and AdamW."""
+
+    op = "multi_tensor_adam_step"
+
+    def multi_tensor_adam_step(
+        self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], exp_avgs: Sequence[torch.Tensor],
+        exp_avg_sqs: Sequence[torch.Tensor], steps: Sequence[int], *, lr: float, beta1: float = 0.9,
+        beta2: float = 0.999, weight_decay: float = 0.0, eps: float = 1e-8, adamw_mode: bool = True,
+        bias_correction: bool = True, maximize: bool = False, noop_flag: torch.Tensor | None = None,
+        grad_scale: torch.Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """Take one step of every parameter.
+
+        Args:
+            params: float32, bfloat16 or float16.
+            grads: of the same shapes, of any of these dtypes.
+            exp_avgs: the first moments, float32.
+            exp_avg_sqs: the second moments, float32.
+            steps: the number of the step to take, counted from 1, of each parameter.
+            lr: the learning rate.
+            beta1: the decay of the first moment.
+            beta2: the decay of the second moment.
+            weight_decay: the decay of the parameter.
+            eps: added to the root of the second moment.
+            adamw_mode: decay the parameter itself (AdamW) rather than add to the gradient (Adam).
+            bias_correction: correct the moments for their start at zero.
+            maximize: step along the gradient instead of against it.
+            noop_flag: one int32 or float32 on the device; nothing is done where it is not zero.
+            grad_scale: one float32 on the device, which gradients are divided by.
+
+        Raises:
+            RuntimeError: naming the argument, before anything is written.
+
+        Source: tests/ops/optimizers_reference.py
+        """
+        self._run(
+            params, grads, exp_avgs, exp_avg_sqs, list(steps), noop_flag=noop_flag, grad_scale=grad_scale, lr=lr,
+            beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=eps, decoupled=adamw_mode,
+            bias_correction=bias_correction, maximize=maximize,
+        )  # fmt: skip
+
+
+class Lion(_Optimizer):
+    """Lion."""
+
+    op = "lion_step"
+
+    def lion_step(
+        self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], exp_avgs: Sequence[torch.Tensor], *,
+        lr: float, beta1: float = 0.9, beta2: float = 0.99, weight_decay: float = 0.0, maximize: bool = False,
+        noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """Take one step of every parameter; arguments as of :meth:`MultiTensorAdam.multi_tensor_adam_step`.
+
+        Source: Chen et al., arXiv:2302.06675; tests/ops/optimizers_reference.py
+        """
+        self._run(
+            params, grads, exp_avgs, noop_flag=noop_flag, grad_scale=grad_scale, lr=lr, beta1=beta1, beta2=beta2,
+            weight_decay=weight_decay, maximize=maximize,
+        )  # fmt: skip
+
+
+class Adagrad(_Optimizer):
+    """Adagrad."""
+
+    op = "adagrad_step"
+
+    def adagrad_step(
+        self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], sums: Sequence[torch.Tensor], *,
+        lr: float, weight_decay: float = 0.0, eps: float = 1e-10, maximize: bool = False,
+        noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """Take one step of every parameter; ``sums`` of squared gradients, float32; the rest as of Adam.
+
+        Source: Duchi et al., JMLR 12 (2011); tests/ops/optimizers_reference.py
+        """
+        self._run(
+            params, grads, sums, noop_flag=noop_flag, grad_scale=grad_scale, lr=lr, weight_decay=weight_decay,
+            eps=eps, maximize=maximize,
+        )  # fmt: skip
+
+
+class SGD(_Optimizer):
+    """Stochastic gradient descent with momentum."""
+
+    op = "sgd_step"
+
+    def sgd_step(
+        self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor],
+        momentum_buffers: Sequence[torch.Tensor], *, lr: float, momentum: float = 0.0, dampening: float = 0.0,
+        weight_decay: float = 0.0, nesterov: bool = False, maximize: bool = False, first_step: bool = False,
+        noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """Take one step of every parameter; ``first_step`` sets the buffers, float32; the rest as of ``torch.optim.SGD``.
+
+        Source: tests/ops/optimizers_reference.py
+        """
+        self._run(
+            params, grads, momentum_buffers, noop_flag=noop_flag, grad_scale=grad_scale, lr=lr, momentum=momentum,
+            dampening=dampening, weight_decay=weight_decay, nesterov=nesterov, maximize=maximize,
+            first_step=first_step,
+        )  # fmt: skip
+
+
+class Lamb(_Optimizer):
+    """LAMB."""
+
+    op = "lamb_step"
+
+    @staticmethod
+    def _fake(params: Sequence[torch.Tensor], *_: Any, **__: Any) -> Any:
+        return params[0].new_empty(len(params), dtype=torch.float32)
+
+    def lamb_step(
+        self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], exp_avgs: Sequence[torch.Tensor],
+        exp_avg_sqs: Sequence[torch.Tensor], step: int, *, lr: float, beta1: float = 0.9, beta2: float = 0.999,
+        weight_decay: float = 0.0, eps: float = 1e-8, min_coeff: float = 0.01, max_coeff: float = 10.0,
+        bias_correction: bool = True, eps_inside_sqrt: bool = False, maximize: bool = False,
+        noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
+    ) -> torch.Tensor:  # fmt: skip
+        """Take step number ``step`` of every parameter; the ratio of norms is kept within ``min_coeff`` and ``max_coeff``.
+
+        Returns:
+            The ratio of each parameter, float32 ``(params,)``.
+
+        Source: You et al., arXiv:1904.00962, as deepspeed 0.19.8 has it; tests/ops/optimizers_reference.py
+        """
+        ratios: torch.Tensor = self._run(
+            params, grads, exp_avgs, exp_avg_sqs, step, noop_flag=noop_flag, grad_scale=grad_scale, lr=lr,
+            beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=eps, min_coeff=min_coeff, max_coeff=max_coeff,
+            bias_correction=bias_correction, eps_inside_sqrt=eps_inside_sqrt, maximize=maximize,
+        )  # fmt: skip
+        return torch.empty(0) if ratios is None else ratios

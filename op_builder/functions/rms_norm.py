@@ -1,0 +1,108 @@
+"""The functions of the op ``rms_norm``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from .registration import empty_contiguous, ops_of, register, row_statistics
+
+__all__ = ["RMSNorm"]
+
+
+class RMSNorm:
+    """Root-mean-square normalisation over the last dimension.
+
+    Args:
+        namespace: of the torch ops to call.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        ops = ops_of(namespace)
+        register(f"{namespace}::rms_norm", _forward_fake, (partial(_backward, ops), _keep))
+        register(f"{namespace}::add_rms_norm", _add_forward_fake, (partial(_add_backward, ops), _add_keep))
+        register(f"{namespace}::rms_norm_backward", _backward_fake, None)
+        self._rms_norm = ops.rms_norm.default
+        self._add_rms_norm = ops.add_rms_norm.default
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+        """Return ``x / sqrt(mean(x ** 2) + eps) * weight``, over the last dimension.
+
+        Args:
+            x: ``(..., columns)``; float32, bfloat16 or float16 (float64 on the CPU), computed in float32.
+            weight: ``(columns,)``, of x's dtype or float32.
+            eps: added to the mean square.
+
+        Returns:
+            A tensor like x.
+
+        Raises:
+            RuntimeError: naming the argument whose shape, dtype or device does not fit.
+
+        Source: Zhang & Sennrich, arXiv:1910.07467; tests/ops/rms_norm_reference.py
+        """
+        y: torch.Tensor = self._rms_norm(x, weight, eps)[0]
+        return y
+
+    def add_rms_norm(
+        self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add a residual, and normalise the sum, in one pass.
+
+        Args:
+            x: as for :meth:`rms_norm`.
+            residual: like x.
+            weight: ``(columns,)``.
+            eps: added to the mean square.
+
+        Returns:
+            The normalised sum, and the sum.
+
+        Source: tests/ops/rms_norm_reference.py
+        """
+        y, total, _ = self._add_rms_norm(x, residual, weight, eps)
+        return y, total
+
+
+def _forward_fake(x: torch.Tensor, weight: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
+    return empty_contiguous(x), row_statistics(x)
+
+
+def _add_forward_fake(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, ...]:
+    y, statistics = _forward_fake(x, weight, eps)
+    return y, torch.empty_like(y), statistics
+
+
+def _backward_fake(
+    grad: torch.Tensor, grad_sum: torch.Tensor | None, x: torch.Tensor, weight: torch.Tensor, inverse_rms: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return empty_contiguous(x), empty_contiguous(weight)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+    x, weight, _ = inputs
+    ctx.save_for_backward(x, weight, output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _backward(ops: Any, ctx: Any, grad: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, ...]:
+    x, weight, inverse_rms = ctx.saved_tensors
+    return (*ops.rms_norm_backward(grad, None, x, weight, inverse_rms), None)
+
+
+def _add_keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+    _, total, inverse_rms = output
+    ctx.save_for_backward(total, inputs[2], inverse_rms)
+    ctx.mark_non_differentiable(inverse_rms)
+
+
+def _add_backward(
+    ops: Any, ctx: Any, grad: torch.Tensor, grad_sum: torch.Tensor, _: Any
+) -> tuple[torch.Tensor | None, ...]:
+    total, weight, inverse_rms = ctx.saved_tensors
+    grad_x, grad_weight = ops.rms_norm_backward(grad, grad_sum, total, weight, inverse_rms)
+    return grad_x, grad_x.clone(), grad_weight, None

@@ -1,0 +1,263 @@
+"""SYCL's runtime: ``csrc/runtime/sycl.cpp``, built against the headers and libraries of pip's ``dpcpp-cpp-rt``."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .. import environment
+from ..built_in import CSRC, BuiltInOp
+from ..cpu.builder import CPUOpBuilder
+from ..engine.cache import open_cache
+from ..engine.errors import OpLoadError
+from ..engine.fingerprint import host_isa
+from ..engine.toolchains.cxx import choose_cxx
+from ..engine.toolchains.sycl import choose_dpcpp
+from ..targets import NATIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ..engine.build import Recipe
+    from ..engine.native import Compiler
+    from ..engine.toolchains.cxx import CxxCompiler
+
+__all__ = ["HostSyclRuntime", "SyclRuntimeBuilder", "XpuSyclRuntime", "device_options", "include_dirs", "with_kernels"]
+
+_IN_MEMORY = re.compile(r"\brtc_\d+\.cpp")
+"""What DPC++ calls a source that it was given as text."""
+
+
+class SyclRuntimeBuilder(BuiltInOp, CPUOpBuilder):
+    """Builds the runtime with a C++ compiler that uses the system's C++ library, as DPC++'s libraries do."""
+
+    NAME = "sycl_runtime"
+    SOURCES = ("runtime/sycl.cpp",)
+
+    def cxx_args(self) -> list[str]:
+        """Return flags: its code is glue, which nothing makes faster but to compile it sooner."""
+        return ["-O1", "-std=c++20"]
+
+    def cxx(self) -> CxxCompiler:
+        memory = open_cache(environment.cache_dir()).root
+        return choose_cxx(environment.cxx(), environment.search_path(), memory, for_torch_headers=True)
+
+    def compilers(self, cxx: CxxCompiler) -> dict[str, Compiler]:
+        from dataclasses import replace
+
+        dpcpp = choose_dpcpp()
+        compiler = super().compilers(cxx)[".cpp"]
+        version = f"{compiler.version}, DPC++ {dpcpp.version}"
+        include_dirs = (dpcpp.include_dir, dpcpp.include_dir / "sycl")
+        return {".cpp": replace(compiler, version=version, system_include_dirs=include_dirs)}
+
+    def link_libraries(self) -> tuple[str, ...]:
+        dpcpp = choose_dpcpp()
+        return (
+            f"-l:{dpcpp.libsycl.name}",
+            "-l:libOpenCL.so.1",
+            f"-Wl,--disable-new-dtags,-rpath,{dpcpp.libsycl.parent}",  # an rpath that serves libsycl's own libraries too
+        )
+
+    def link_paths(self) -> tuple[str, ...]:
+        return (f"-L{choose_dpcpp().libsycl.parent}",)
+
+    def recipes(self, target: str) -> list[Recipe]:
+        """Return nothing for other machines: it is bound to the libraries that it was built against."""
+        from ..engine.toolchains.sycl import probe_dpcpp
+
+        return [self.recipe] if target == NATIVE and probe_dpcpp().tool is not None else []
+
+    def prebuilt(self, trace: Any) -> None:
+        return None
+
+    def require_torch(self) -> None:
+        choose_dpcpp()
+
+    def _load_library(self, binary: Path) -> ctypes.CDLL:
+        environment.announce_sycl(choose_dpcpp().libsycl.parent, open_cache(environment.cache_dir()).root)
+        library = ctypes.CDLL(str(binary))
+        for runtime in ("sycl", "xpu"):
+            for name in ("describe", "compile", "load", "kernel", "launch_grid"):
+                function = getattr(library, f"anyaccel_{runtime}_{name}", None)
+                if function is not None:
+                    function.restype = ctypes.c_char_p
+        library.anyaccel_sycl_free.restype = None
+        return library
+
+    def functions(self) -> Any:
+        raise NotImplementedError(self.name)
+
+
+@dataclass(frozen=True)
+class _HostCompiler:
+    """Compiles for the OpenCL CPU device."""
+
+    runtime: HostSyclRuntime
+    version: str
+    name = "DPC++"
+
+    def compile(
+        self, source: str, name: str, options: Sequence[str], kernels: Sequence[str]
+    ) -> tuple[bytes, dict[str, str], str]:
+        text, symbols = with_kernels(source, kernels)
+        image, size = ctypes.c_char_p(), ctypes.c_size_t()
+        library = self.runtime.library
+        arguments = _strings(options)
+        error = library.anyaccel_sycl_compile(
+            text.encode(), arguments, len(arguments), ctypes.byref(image), ctypes.byref(size)
+        )
+        if error is not None:
+            return b"", {}, _IN_MEMORY.sub(name, error.decode(errors="replace"))
+        try:
+            return ctypes.string_at(image, size.value), symbols, ""
+        finally:
+            library.anyaccel_sycl_free(image)
+
+
+class _Argument(ctypes.Structure):
+    """``Argument`` of ``csrc/runtime/sycl.cpp``."""
+
+    _fields_: ClassVar = [("value", ctypes.c_void_p), ("bytes", ctypes.c_size_t), ("is_pointer", ctypes.c_int32)]
+
+
+def _arguments(values: Sequence[Any]) -> Any:
+    described = [
+        _Argument(ctypes.addressof(value), ctypes.sizeof(value), isinstance(value, ctypes.c_void_p)) for value in values
+    ]
+    return (_Argument * max(1, len(values)))(*described)
+
+
+class HostSyclRuntime:
+    """Runs kernels on Intel's OpenCL CPU device, in the memory of CPU tensors."""
+
+    number = 3
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        self.launch = _address(library.anyaccel_sycl_launch)
+        text = ctypes.create_string_buffer(512)
+        self._check("the CPU device", library.anyaccel_sycl_describe(text, ctypes.c_size_t(512)))
+        self.device = text.value.decode(errors="replace")
+
+    def compiler(self) -> _HostCompiler:
+        """Return the compiler for this device; its version tells everything that a binary for it depends on."""
+        return _HostCompiler(self, f"{choose_dpcpp().version}, {self.device}, {host_isa()}")
+
+    def kernels(self, op: str, image: bytes, symbols: dict[str, str]) -> dict[str, int]:
+        """Load a binary, and return its kernels' addresses.
+
+        Raises:
+            OpLoadError: when the device refuses it.
+        """
+        program = ctypes.c_void_p()
+        self._check(op, self.library.anyaccel_sycl_load(image, ctypes.c_size_t(len(image)), ctypes.byref(program)))
+        found = {}
+        for name, symbol in symbols.items():
+            kernel = ctypes.c_void_p()
+            self._check(op, self.library.anyaccel_sycl_kernel(program, symbol.encode(), ctypes.byref(kernel)))
+            found[name] = kernel.value or 0
+        return found
+
+    def launch_grid(
+        self, what: str, kernel: int, device: int, groups: int, threads: int, values: Sequence[Any]
+    ) -> None:
+        """Start a kernel and wait for it; ``values`` are ctypes values, one for each parameter.
+
+        Raises:
+            OpLoadError: when the device refuses.
+        """
+        error = self.library.anyaccel_sycl_launch_grid(
+            ctypes.c_void_p(kernel), ctypes.c_uint64(groups), ctypes.c_uint64(threads), _arguments(values), len(values)
+        )
+        _check(what, error, "correct its arguments, or the number of threads")
+
+    def _check(self, what: str, error: bytes | None) -> None:
+        _check(what, error, "pip install --force-reinstall 'anyaccel[sycl]'")
+
+
+class XpuSyclRuntime:
+    """Runs kernels on torch's XPUs; DPC++'s persistent cache keeps what was compiled."""
+
+    number = 2
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self.launch = _address(library.anyaccel_xpu_launch)
+
+    def kernels(
+        self, op: str, device: int, source: str, options: Sequence[str], symbols: dict[str, str]
+    ) -> dict[str, int]:
+        """Compile for a device, and return the kernels' addresses by the names that ``symbols`` gives them.
+
+        Raises:
+            OpLoadError: with the compiler's log, when it refuses the source.
+        """
+        arguments = _strings(options)
+        bundle = ctypes.c_void_p()
+        error = self._library.anyaccel_xpu_compile(
+            device, source.encode(), arguments, len(arguments), ctypes.byref(bundle)
+        )
+        _check(op, error, "correct the first error")
+        found = {}
+        for kernel, symbol in symbols.items():
+            handle = ctypes.c_void_p()
+            error = self._library.anyaccel_xpu_kernel(bundle, symbol.encode(), ctypes.byref(handle))
+            _check(op, error, "report it")
+            found[kernel] = handle.value or 0
+        return found
+
+    def launch_grid(
+        self, what: str, kernel: int, device: int, groups: int, threads: int, values: Sequence[Any]
+    ) -> None:
+        """Start a kernel on torch's current queue of a device.
+
+        Raises:
+            OpLoadError: when the device refuses.
+        """
+        error = self._library.anyaccel_xpu_launch_grid(
+            ctypes.c_void_p(kernel), device, ctypes.c_uint64(groups), ctypes.c_uint64(threads), _arguments(values),
+            len(values),
+        )  # fmt: skip
+        _check(what, error, "correct its arguments, or the number of threads")
+
+
+def device_options(version: str) -> tuple[str, ...]:
+    """Return the options of DPC++'s run-time compiler.
+
+    Args:
+        version: its version: 2025's wheel lacks the device libraries that its compiler would link, and warns of its own
+            option; 2026 rejects that option.
+    """
+    older = ("-fno-sycl-device-lib=all", "-w") if int(version.split(".", maxsplit=1)[0]) < 2026 else ()
+    return (*older, "-std=c++20")
+
+
+def include_dirs() -> tuple[Path, ...]:
+    """Return where SYCL device code finds this project's headers."""
+    return CSRC / "includes", CSRC / "runtime"
+
+
+def with_kernels(source: str, kernels: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return a source that defines a kernel for each instance, and the kernels' symbols."""
+    symbols = {kernel: f"anyaccel_kernel_{number}" for number, kernel in enumerate(kernels)}
+    wrappers = [f"ANYACCEL_SYCL_KERNEL({symbol}, {kernel})" for kernel, symbol in symbols.items()]
+    return "\n".join([source, *wrappers, ""]), symbols
+
+
+def _strings(words: Sequence[str]) -> Any:
+    return (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _check(what: str, error: bytes | None, fix: str) -> None:
+    if error is not None:
+        said = error.decode(errors="replace").strip()
+        msg = f"loading '{what}' by SYCL failed: got {said}; expected success. Fix: {fix}."
+        raise OpLoadError(msg)

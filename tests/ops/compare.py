@@ -1,0 +1,30 @@
+"""How near to its float64 reference a result must be."""
+
+from __future__ import annotations
+
+import torch
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 4e-6, torch.bfloat16: 1e-2, torch.float16: 1.5e-3}
+"""Of the largest magnitude: a few units in the last place of the dtype."""
+SHAPES = [(1, 1), (3, 1), (5, 7), (2, 3, 131), (64, 257), (7, 1024), (1, 131_072), (0, 16), (2, 0, 5)]
+"""Rows of 1 to 131 072, odd and prime, and empty ones."""
+
+
+def close(actual: torch.Tensor, expected: torch.Tensor, factor: float = 1.0) -> None:
+    """Compare a result with a float64 reference, relative to the reference's largest magnitude."""
+    assert actual.shape == expected.shape
+    if actual.numel() == 0:
+        return
+    finite = expected[expected.isfinite()]
+    largest = max(1.0, finite.abs().max().item() if finite.numel() else 1.0)
+    tolerance = TOLERANCE[actual.dtype] * factor * largest
+    torch.testing.assert_close(
+        actual.detach().cpu().double(), expected.cpu().double(), rtol=0, atol=tolerance, equal_nan=True
+    )
+
+
+def normal(*shape: int, dtype: torch.dtype, device: str, seed: int = 0) -> torch.Tensor:
+    """Return normal random numbers, the same on every device."""
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    return torch.randn(shape, generator=generator).to(device, dtype)

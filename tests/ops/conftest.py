@@ -1,0 +1,61 @@
+"""What the tests of the kernels share: each runs on every implementation that this machine has, on poisoned memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """An op's functions, and the device whose tensors they take here."""
+
+    name: str
+    functions: Any
+    device: str
+
+
+def load(kind: str, builder: str) -> Implementation:
+    """Return an op as the CPU, SYCL on the CPU, or a device runs it."""
+    if kind == "cpu":
+        from anyaccel.op_builder.cpu import kernels
+
+        return Implementation(kind, getattr(kernels, builder)().load(), "cpu")
+    if kind == "sycl":
+        if probe_dpcpp().tool is None:
+            pytest.skip(f"no DPC++: {probe_dpcpp().detail}")
+        from anyaccel.op_builder.xpu import kernels as by_sycl
+
+        name = builder.replace("Builder", "OnHostBuilder")
+        return Implementation(kind, getattr(by_sycl, name)().load(), "cpu")
+    import importlib
+
+    on_device = importlib.import_module(f"anyaccel.op_builder.{kind}.kernels")
+    return Implementation(kind, getattr(on_device, builder)().load(), kind)
+
+
+PRESENT = [kind for kind in ("cuda", "xpu") if torch.get_device_module(kind).is_available()]
+"""Devices besides the CPU; ``test_devices.py`` skips with the reason where there is none."""
+
+
+@pytest.fixture(params=["cpu", "sycl", *PRESENT])
+def op(request: pytest.FixtureRequest) -> Implementation:
+    """The op whose builder the test file names as ``BUILDER``."""
+    return load(request.param, request.module.BUILDER)
+
+
+@pytest.fixture
+def poisoned() -> Iterator[None]:
+    """Every tensor that torch does not initialise is NaN, or the largest integer."""
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    yield
+    torch.use_deterministic_algorithms(False)

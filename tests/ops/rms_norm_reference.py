@@ -1,0 +1,10 @@
+"""Root-mean-square normalisation, slowly and plainly."""
+
+from __future__ import annotations
+
+import torch
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    mean_square = (x * x).sum(-1, keepdim=True) / x.shape[-1]
+    return x / (mean_square + eps).sqrt() * weight

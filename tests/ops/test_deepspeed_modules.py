@@ -1,0 +1,196 @@
+"""The builders by deepspeed's names give modules with deepspeed 0.19.8's function names and arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from anyaccel import get_accelerator
+from anyaccel.op_builder.all_ops import builder_class
+from anyaccel.op_builder.kernel_loader import InferenceOpsLoader
+
+from . import optimizers_reference as reference
+from .compare import close
+
+NAMES = {
+    "CPUAdagradBuilder": "cpu_adagrad",
+    "CPULionBuilder": "cpu_lion",
+    "FPQuantizerBuilder": "fp_quantizer",
+    "FusedAdamBuilder": "fused_adam",
+    "FusedLambBuilder": "fused_lamb",
+    "FusedLionBuilder": "fused_lion",
+    "InferenceCoreBuilder": "inference_core_ops",
+    "QuantizerBuilder": "quantizer",
+}
+"""deepspeed's builders, and their ops' names."""
+FLAG = torch.zeros(1, dtype=torch.int32)
+
+
+def _load(name: str) -> Any:
+    return get_accelerator().create_op_builder(name).load()
+
+
+def _tensors(count: int) -> list[torch.Tensor]:
+    return [torch.rand(7, 5, generator=torch.Generator().manual_seed(seed)) for seed in range(count)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_device_has_the_builder_by_deepspeeds_name(name: str) -> None:
+    for device in ("cpu", "cuda", "xpu"):
+        mine = builder_class(name, device)
+        assert mine is not None
+        assert (mine.__name__, mine.NAME) == (name, NAMES[name])
+    assert builder_class(name, "cpu")().is_compatible()
+
+
+def test_fused_lion() -> None:
+    grad, param, exp_avg = _tensors(3)
+    options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "maximize": False}
+    expected = reference.lion(param.double(), grad.double(), exp_avg.double(), **options)
+    lion = _load("FusedLionBuilder")
+    lion.multi_tensor_lion(65536, FLAG, [[grad], [param], [exp_avg]], 0.1, 0.9, 0.99, 1, 0.1)
+    close(param, expected[0])
+    close(exp_avg, expected[1])
+    with pytest.raises(ValueError, match="multi_tensor_lion failed: got 2 lists"):
+        lion.multi_tensor_lion(65536, FLAG, [[grad], [param]], 0.1, 0.9, 0.99, 1, 0.1)
+
+
+def test_cpu_lion_and_cpu_adagrad() -> None:
+    grad, param, state = _tensors(3)
+    options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "maximize": False}
+    expected = reference.lion(param.double(), grad.double(), state.double(), **options)
+    lion = _load("CPULionBuilder")
+    assert lion.create_lion(0, 0.1, 0.9, 0.99, 0.1, False) == 0
+    assert lion.lion_update(0, 1, 0.1, 0.9, 0.99, 0.1, param, grad, state) == 0
+    assert lion.destroy_lion(0) == 0
+    close(param, expected[0])
+    adagrad = _load("CPUAdagradBuilder")
+    options = {"lr": 0.1, "eps": 1e-8, "weight_decay": 0.1, "maximize": False}
+    expected = reference.adagrad(param.double(), grad.double(), state.double(), **options)
+    assert adagrad.create_adagrad(0, 0.1, 1e-8, 0.1, False) == 0
+    assert adagrad.adagrad_update(0, 1, 0.1, 1e-8, 0.1, param, grad, state) == 0
+    assert adagrad.destroy_adagrad(0) == 0
+    close(param, expected[0])
+    close(state, expected[1])
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_fused_lamb(mode: int) -> None:
+    grad, param, exp_avg, exp_avg_sq = _tensors(4)
+    options = {
+        "lr": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.1, "min_coeff": 0.01, "max_coeff": 10.0,
+        "eps_inside_sqrt": mode == 0, "bias_correction": True, "maximize": False,
+    }  # fmt: skip
+    exact = [tensor.double() for tensor in (param, grad, exp_avg, exp_avg_sq)]
+    expected = reference.lamb(exact[0], exact[1] / 4, *exact[2:], 2, **options)
+    copy = torch.empty(7, 5, dtype=torch.bfloat16)
+    ratio = _load("FusedLambBuilder").lamb(
+        param, copy, exp_avg, exp_avg_sq, grad, 0.1, 0.9, 0.99, 10.0, 0.01, 1e-6, 4.0, 2, mode, 1, 0.1
+    )
+    close(param, expected[0])
+    assert ratio.shape == (1,)
+    assert ratio.item() == pytest.approx(expected[3].item(), rel=1e-5)
+    assert torch.equal(copy, param.bfloat16())
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("kind", ["Symmetric", "Asymmetric"])
+def test_quantizer(bits: int, kind: str) -> None:
+    module = _load("QuantizerBuilder")
+    quant_type = getattr(module, kind)
+    assert quant_type is getattr(module.QuantizationType, kind)
+    x = torch.randn(4, 64, generator=torch.Generator().manual_seed(0)).half()
+    q, params = module.quantize(x, 4, bits, quant_type)
+    assert q.shape == (4, 64 * bits // 8)
+    assert params.shape == (4, 1 if kind == "Symmetric" else 2)
+    step = params[:, :1] * 1.01 + 1e-3
+    assert ((module.dequantize(q, params, 4, bits, quant_type) - x).abs() <= step).all()
+    assert module.dequantize(q, params, 4, bits, quant_type).dtype == torch.float16
+    assert module.dequantize_fp32(q, params, 4, bits, quant_type).dtype == torch.float32
+    with pytest.raises(ValueError, match="got params of 4 groups; expected 2"):
+        module.dequantize(q, params, 2, bits, quant_type)
+
+
+@pytest.mark.parametrize("mantissa", [3, 2])
+def test_fp_quantizer(mantissa: int) -> None:
+    module = _load("FPQuantizerBuilder")
+    x = torch.randn(6, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
+    out = torch.zeros(6, 68, dtype=torch.uint8)
+    assert module.quantize(out, x, 64, False, 8, mantissa) is out
+    largest = torch.finfo(torch.float8_e4m3fn if mantissa == 3 else torch.float8_e5m2).max
+    torch.testing.assert_close(module.get_scales(out, 6)[:, 0], x.float().abs().amax(1) / largest)
+    back = torch.empty_like(x)
+    module.dequantize(back, out, 64, mantissa, 7 - mantissa)
+    torch.testing.assert_close(back, x, rtol=0.5**mantissa, atol=1e-3)
+    chosen = torch.empty(2, 64, dtype=torch.bfloat16)
+    module.selective_dequantize(chosen, out, torch.tensor([4, 1], dtype=torch.int32), 64, mantissa, 7 - mantissa)
+    assert torch.equal(chosen, back[[4, 1]])
+    for bits, stochastic in ((6, False), (8, True)):
+        with pytest.raises(NotImplementedError, match=r"Fix: "):
+            module.quantize(out, x, 64, stochastic, bits, 3)
+
+
+def test_inference_core() -> None:
+    core = _load("InferenceCoreBuilder")
+    x, residual, out, total = (torch.randn(3, 8) for _ in range(4))
+    weight, bias = torch.rand(8), torch.rand(8)
+    functional = torch.nn.functional
+    core.rms_norm(out, x, weight, 1e-5)
+    torch.testing.assert_close(out, functional.rms_norm(x, (8,), weight, 1e-5))
+    core.rms_pre_norm(out, total, x, residual, weight, 1e-5)
+    torch.testing.assert_close(total, x + residual)
+    torch.testing.assert_close(out, functional.rms_norm(x + residual, (8,), weight, 1e-5))
+    core.layer_norm(out, x, weight, bias, 1e-5)
+    torch.testing.assert_close(out, functional.layer_norm(x, (8,), weight, bias))
+    core.pre_layer_norm(total, out, x, residual, weight, bias, 1e-5)
+    torch.testing.assert_close(total, x + residual)
+    core.post_layer_norm(total, x, residual, weight, bias, 1e-5)
+    torch.testing.assert_close(total, out)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_inference_activations(biased: bool) -> None:
+    core = _load("InferenceCoreBuilder")
+    functional = torch.nn.functional
+    x, bias = torch.randn(3, 8), torch.randn(8) if biased else None
+    shifted = x if bias is None else x + bias
+    acts = {0: lambda t: functional.gelu(t, approximate="tanh"), 1: torch.relu, 2: functional.silu, 6: lambda t: t}
+    for act, formula in acts.items():
+        given = x.clone()
+        core.bias_activation(given, bias, act)
+        torch.testing.assert_close(given, formula(shifted), rtol=1e-5, atol=1e-6)
+    gated = {3: lambda t: functional.gelu(t, approximate="tanh"), 4: torch.relu, 5: functional.silu}
+    out = torch.empty(3, 4)
+    for act, formula in gated.items():
+        core.gated_activation(out, x, bias, act)
+        torch.testing.assert_close(out, formula(shifted[:, ::2]) * shifted[:, 1::2], rtol=1e-5, atol=1e-6)
+    for call in (core.bias_activation, lambda t, b, act: core.gated_activation(out, t, b, act)):
+        with pytest.raises(NotImplementedError, match="got activation 9; expected one of"):
+            call(x, bias, 9)
+
+
+def test_colossals_inference_ops() -> None:
+    ops = InferenceOpsLoader().load()
+    functional = torch.nn.functional
+    x, residual, weight = torch.randn(3, 8), torch.randn(3, 8), torch.rand(8)
+    out = torch.empty(3, 8)
+    ops.rms_layernorm(out, x, weight, 1e-5)
+    torch.testing.assert_close(out, functional.rms_norm(x, (8,), weight, 1e-5))
+    total = x + residual
+    ops.fused_add_rms_layernorm(x, residual, weight, 1e-5)
+    torch.testing.assert_close(residual, total)
+    torch.testing.assert_close(x, functional.rms_norm(total, (8,), weight, 1e-5))
+    pair = torch.randn(2, 3, 8)
+    torch.testing.assert_close(ops.silu_and_mul(pair), functional.silu(pair[0]) * pair[1])
+    query, key, angles = torch.randn(5, 2, 4), torch.randn(5, 1, 4), torch.randn(5, 2)
+    expected = torch.cat(
+        [
+            query[..., :2] * angles.cos()[:, None] - query[..., 2:] * angles.sin()[:, None],
+            query[..., 2:] * angles.cos()[:, None] + query[..., :2] * angles.sin()[:, None],
+        ],
+        -1,
+    )
+    ops.rotary_embedding(query, key, angles.cos(), angles.sin())
+    torch.testing.assert_close(query, expected)

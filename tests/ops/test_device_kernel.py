@@ -1,0 +1,150 @@
+"""``DeviceKernel``: SYCL source really runs here; CUDA source is compiled, and runs where there is a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from anyaccel.op_builder import BuildError, OpLoadError
+from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
+from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
+from anyaccel.ops import DeviceKernel
+
+from .conftest import PRESENT
+
+SYCL = """
+#include <sycl/sycl.hpp>
+extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>))
+void scale(float* x, float factor, long n) {
+  auto i = sycl::ext::oneapi::this_work_item::get_nd_item<1>().get_global_linear_id();
+  if (i < n) x[i] *= factor PLUS;
+}
+"""
+CUDA = """
+template <typename T>
+__global__ void scale(T* x, float factor, long long n) {
+  const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (i < n) x[i] = T(float(x[i]) * factor);
+}
+"""
+ARGS = ("tensor", "float32", "int64")
+NEEDS_SYCL = pytest.mark.skipif(probe_dpcpp().tool is None, reason=f"no DPC++: {probe_dpcpp().detail}")
+NEEDS_NVRTC = pytest.mark.skipif(probe_nvrtc().tool is None, reason=f"no NVRTC: {probe_nvrtc().detail}")
+NEEDS_CUDA = pytest.mark.skipif("cuda" not in PRESENT, reason="no cuda device: the kernel was compiled and not run")
+
+
+def _sycl(plus: str = "") -> DeviceKernel:
+    return DeviceKernel(SYCL.replace("PLUS", plus), "scale", ARGS, language="sycl")
+
+
+@NEEDS_SYCL
+def test_sycl_source_runs_on_cpu_tensors() -> None:
+    x = torch.arange(1000.0)
+    kernel = _sycl()
+    for times in (1, 2):
+        kernel(x, 2.0, 900, grid=8, block=128)
+        assert x[899].item() == 899 * 2.0**times
+        assert x[900].item() == 900.0
+    assert x._version == 2
+    kernel(x, 2.0, 900, grid=0, block=128)
+    assert x[1].item() == 4.0
+
+
+@NEEDS_SYCL
+def test_options_and_headers_reach_the_compiler(tmp_path: Any) -> None:
+    (tmp_path / "more.h").write_text("inline float more() { return AMOUNT; }\n")
+    source = '#include "more.h"\n' + SYCL.replace("PLUS", "+ more()")
+    kernel = DeviceKernel(source, "scale", ARGS, language="sycl", options=["-DAMOUNT=3"], include_dirs=[tmp_path])
+    x = torch.ones(4)
+    kernel(x, 2.0, 4, grid=1, block=4)
+    assert x.tolist() == [5.0] * 4
+
+
+@NEEDS_SYCL
+def test_an_error_names_the_line_and_the_log() -> None:
+    with pytest.raises(
+        BuildError, match=r"kernel-[0-9a-f]+\.sycl:6:\d+: error: use of undeclared identifier 'nothing'"
+    ):
+        _sycl("+ nothing")(torch.ones(1), 1.0, 1, grid=1, block=1)
+
+
+@NEEDS_SYCL
+def test_a_name_that_the_source_has_not_is_an_error() -> None:
+    kernel = DeviceKernel(SYCL.replace("PLUS", ""), "scael", ARGS, language="sycl")
+    with pytest.raises(OpLoadError, match="loading 'scael' by SYCL failed"):
+        kernel(torch.ones(1), 1.0, 1, grid=1, block=1)
+
+
+@NEEDS_NVRTC
+@pytest.mark.parametrize("name", ["scale<float>", "scale<double>"])
+def test_cuda_source_compiles_without_a_gpu(name: str) -> None:
+    entry = DeviceKernel(CUDA, name, ARGS).compile("sm_90")
+    assert entry.binary.read_bytes().startswith(b"\x7fELF")
+    assert entry.facts["symbols"][name].startswith("_Z5scale")
+
+
+@NEEDS_NVRTC
+def test_a_cuda_error_names_the_line() -> None:
+    with pytest.raises(BuildError, match=r"kernel-[0-9a-f]+\.cu\(5\): error: identifier \"nothing\" is undefined"):
+        DeviceKernel(CUDA.replace("* factor", "* nothing"), "scale<float>", ARGS).compile("sm_90")
+
+
+@NEEDS_NVRTC
+def test_an_instance_that_cannot_be_made_is_an_error() -> None:
+    with pytest.raises(BuildError, match="scael"):
+        DeviceKernel(CUDA, "scael<float>", ARGS).compile("sm_90")
+
+
+@NEEDS_CUDA
+@pytest.mark.parametrize("language", ["cuda", "ptx"])
+def test_cuda_source_and_ptx_run(language: str) -> None:
+    kernel = DeviceKernel(CUDA, "scale<float>", ARGS)
+    if language == "ptx":
+        entry = kernel.compile("compute_80")
+        kernel = DeviceKernel(entry.binary.read_text(), entry.facts["symbols"]["scale<float>"], ARGS, language="ptx")
+    x = torch.arange(1000.0, device="cuda")
+    with torch.cuda.stream(torch.cuda.Stream()):
+        kernel(x, 2.0, 900, grid=8, block=128)
+    torch.cuda.synchronize()
+    assert x[899].item() == 1798.0
+    assert x[900].item() == 900.0
+
+
+@pytest.mark.parametrize(
+    ("values", "grid", "error", "said"),
+    [
+        ((torch.ones(1), 1.0), 1, TypeError, "got 2 values; expected 3"),
+        ((1, 1.0, 1), 1, TypeError, r"got int for args\[0\]; expected a tensor"),
+        ((torch.ones(2, 2).t(), 1.0, 1), 1, ValueError, r"got a strided tensor for args\[0\]"),
+        ((torch.ones(1), 1.0, 2**70), 1, ValueError, r"for args\[2\]; expected a number that int64 holds"),
+        ((torch.ones(1), "one", 1), 1, TypeError, "must be real number"),
+        ((torch.ones(1, device="meta"), 1.0, 1), 1, ValueError, "got tensors on meta; expected xpu and cpu tensors for sycl"),
+        ((torch.ones(1), 1.0, 1), -1, ValueError, "got grid -1; expected 1 to 3 integers of 0 or more"),
+        ((torch.ones(1), 1.0, 1), (1, 1, 1, 1), ValueError, "expected 1 to 3 integers"),
+        ((torch.ones(1), 1.0, 1), (1, 2), ValueError, "expected one dimension and no shared bytes for SYCL"),
+    ],
+)  # fmt: skip
+def test_wrong_launches_are_named(values: Any, grid: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        _sycl()(*values, grid=grid, block=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: DeviceKernel("", "k", (), language="hip"), "got language 'hip'; expected one of cuda, ptx, sycl"),
+        (lambda: DeviceKernel("", "k", ("float",)), r"got args \['float'\]; expected some of tensor, bool, int32"),
+        (lambda: _sycl().compile("sm_90"), "got language 'sycl'; expected 'cuda'"),
+    ],
+)
+def test_wrong_kernels_are_named(make: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
+def test_tensors_on_two_devices_are_refused() -> None:
+    kernel = DeviceKernel(SYCL, "scale", ("tensor", "tensor"), language="sycl")
+    with pytest.raises(ValueError, match="got cpu, meta; expected tensors on one device"):
+        kernel(torch.ones(1), torch.ones(1, device="meta"), grid=1, block=1)

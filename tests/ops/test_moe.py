@@ -1,0 +1,131 @@
+"""The op `moe` against its reference, on every implementation that is here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from .compare import DTYPES, close, normal
+from .moe_reference import expert_order, topk_gating
+
+BUILDER = "MoeBuilder"
+CASES = [(1, 1, 1), (5, 3, 2), (17, 8, 2), (131, 67, 8), (2, 300, 16), (0, 4, 2)]
+"""(tokens, experts, k)"""
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize(("tokens", "experts", "k"), CASES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("normalise", [False, True])
+def test_gating_agrees_with_the_reference(
+    op: Any, tokens: int, experts: int, k: int, dtype: torch.dtype, normalise: bool
+) -> None:
+    logits = normal(tokens, experts, dtype=dtype, device=op.device).requires_grad_()
+    exact = logits.detach().double().cpu().requires_grad_()
+    weights, taken, probabilities = op.functions.topk_gating(logits, k, normalise=normalise)
+    expected = topk_gating(exact, k, normalise)
+    assert torch.equal(taken.cpu(), expected[1])
+    close(weights, expected[0])
+    close(probabilities, expected[2])
+    for_weights = normal(tokens, k, dtype=torch.float32, device=op.device, seed=1)
+    for_all = normal(tokens, experts, dtype=torch.float32, device=op.device, seed=2)
+    ((weights * for_weights).sum() + (probabilities * for_all).sum()).backward()
+    ((expected[0] * for_weights.cpu()).sum() + (expected[2] * for_all.cpu()).sum()).backward()
+    close(logits.grad, exact.grad, 2)
+
+
+def test_ties_go_to_the_lower_expert_and_nan_stays_in_its_row(op: Any) -> None:
+    logits = torch.zeros(3, 5, device=op.device)
+    logits[1, 4] = logits[1, 2] = 1
+    logits[2, 3] = torch.nan
+    weights, taken, _ = op.functions.topk_gating(logits, 3)
+    assert taken[0].tolist() == [0, 1, 2]
+    assert taken[1].tolist() == [2, 4, 0]
+    assert weights[:2].isfinite().all()
+    assert weights[2].isnan().all()
+    assert ((taken[2] >= 0) & (taken[2] < 5)).all()
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize(("tokens", "experts", "k"), CASES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dispatch_and_combine_agree_with_the_reference(
+    op: Any, tokens: int, experts: int, k: int, dtype: torch.dtype
+) -> None:
+    columns = 37
+    x = normal(tokens, columns, dtype=dtype, device=op.device).requires_grad_()
+    taken = topk_gating(normal(tokens, experts, dtype=torch.float64, device="cpu", seed=4), k, False)[1]
+    weights = normal(tokens, k, dtype=torch.float32, device=op.device, seed=3).requires_grad_()
+    routing = op.functions.route(taken.to(op.device), experts)
+    order = expert_order(taken, experts)
+    assert routing.counts.tolist() == [(taken == expert).sum().item() for expert in range(experts)]
+    rows = op.functions.dispatch(x, routing)
+    assert torch.equal(rows.cpu(), x.cpu()[[token for token, _ in order]])
+    scaled = rows * 2
+    y = op.functions.combine(scaled, weights, routing)
+    exact = [tensor.detach().cpu().double().requires_grad_() for tensor in (x, weights)]
+    expected = 2 * exact[0] * exact[1].sum(1, keepdim=True)
+    close(y, expected, 3)
+    grad = normal(tokens, columns, dtype=dtype, device=op.device, seed=5)
+    y.backward(grad)
+    expected.backward(grad.cpu().double())
+    close(x.grad, exact[0].grad, 3)
+    close(weights.grad, exact[1].grad, 1 if dtype == torch.float32 else 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda f, x: f.topk_gating(x, 5), r"topk_gating failed: got k 5 of 4 experts; expected 1 to 4"),
+        (lambda f, x: f.topk_gating(x, 0), r"got k 0"),
+        (lambda f, x: f.topk_gating(x[0], 1), r"got logits of shape \(4\); expected \(tokens, experts\)"),
+        (lambda f, x: f.topk_gating(x.long(), 1), r"got logits of int64"),
+        (lambda f, x: f.dispatch(x[0], f.route(x.long()[:, :2], 4)), r"dispatch failed: got x of shape \(4\)"),
+        (
+            lambda f, x: f.combine(x.repeat(2, 1), x, f.route(x.long()[:, :2], 4)),
+            r"combine_rows failed: got weights of shape",
+        ),
+        (
+            lambda f, x: f.combine(x.repeat(2, 1), x.half()[:, :2], f.route(x.long()[:, :2], 4)),
+            r"got weights of float16",
+        ),
+    ],
+)
+def test_wrong_arguments_are_named(op: Any, call: Any, said: str) -> None:
+    with pytest.raises(RuntimeError, match=said):
+        call(op.functions, torch.zeros(3, 4, device=op.device))
+
+
+def test_gradcheck_opcheck_and_compile(op: Any) -> None:
+    if op.name == "cpu":
+        logits = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+        for normalise in (False, True):
+
+            def floats(logits: torch.Tensor, normalise: bool = normalise) -> tuple[torch.Tensor, ...]:
+                weights, _, probabilities = op.functions.topk_gating(logits, 2, normalise=normalise)
+                return weights, probabilities
+
+            assert torch.autograd.gradcheck(floats, (logits,))
+        routing = op.functions.route(op.functions.topk_gating(logits, 2)[1], 5)
+        x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+        weights = torch.rand(4, 2, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(
+            lambda x, w: op.functions.combine(op.functions.dispatch(x, routing) ** 2, w, routing), (x, weights)
+        )
+    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    logits = torch.randn(4, 5, device=op.device, requires_grad=True)
+    torch.library.opcheck(space.topk_gating.default, (logits, 2, True))
+
+    def layer(x: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        weights, taken, _ = op.functions.topk_gating(logits, 2)
+        routing = op.functions.route(taken, 5)
+        return op.functions.combine(op.functions.dispatch(x, routing) * 2, weights, routing)
+
+    x = torch.randn(4, 3, device=op.device, requires_grad=True)
+    y = torch.compile(layer, fullgraph=True, backend="aot_eager")(x, logits)
+    torch.testing.assert_close(y, layer(x, logits))
+    y.sum().backward()
+    assert x.grad is not None
+    assert logits.grad is not None

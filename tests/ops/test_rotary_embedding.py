@@ -1,0 +1,118 @@
+"""The op `rotary_embedding` against its reference, on every implementation that is here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from .compare import DTYPES, close, normal
+from .rotary_embedding_reference import rotary_embedding
+
+BUILDER = "RotaryEmbeddingBuilder"
+SHAPES = [(1, 1, 1, 2, 1), (2, 5, 3, 8, 4), (1, 7, 2, 131, 65), (3, 4, 2, 10, 3), (2, 3, 4, 6, 0), (0, 3, 2, 4, 2)]
+"""(batch, positions, heads, head_dim, pairs); some leave elements unturned."""
+
+
+def _tables(positions: int, pairs: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    angles = normal(positions, pairs, dtype=torch.float32, device=device, seed=5)
+    return angles.cos(), angles.sin()
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("inplace", [False, True])
+def test_forward_and_backward_agree_with_the_reference(
+    op: Any, shape: tuple[int, ...], dtype: torch.dtype, interleaved: bool, inplace: bool
+) -> None:
+    leaf = normal(*shape[:4], dtype=dtype, device=op.device).requires_grad_()
+    cos, sin = _tables(shape[1], shape[4], op.device)
+    grad = normal(*shape[:4], dtype=dtype, device=op.device, seed=1)
+    exact = leaf.detach().double().requires_grad_()
+    expected = rotary_embedding(exact, cos.double(), sin.double(), interleaved)
+    x = leaf.clone()
+    y = op.functions.rotary_embedding(x, cos, sin, interleaved=interleaved, inplace=inplace)
+    close(y, expected)
+    assert (y is x) == inplace
+    y.backward(grad)
+    expected.backward(grad.double())
+    close(leaf.grad, exact.grad)
+
+
+@pytest.mark.parametrize("view", [lambda t: t.transpose(1, 2), lambda t: t.transpose(2, 3), lambda t: t[:, :, ::2]])
+@pytest.mark.parametrize("inplace", [False, True])
+def test_every_layout_is_taken(op: Any, view: Any, inplace: bool) -> None:
+    whole = normal(2, 4, 6, 8, dtype=torch.float32, device=op.device)
+    before, x = whole.clone(), view(whole)
+    cos, sin = _tables(x.shape[1], x.shape[3] // 2, op.device)
+    expected = rotary_embedding(x.double(), cos.double(), sin.double(), False)
+    close(op.functions.rotary_embedding(x, cos, sin, inplace=inplace), expected)
+    close(x, expected if inplace else view(before).double())
+
+
+def test_tables_of_another_precision_are_taken(op: Any) -> None:
+    x = normal(1, 3, 2, 4, dtype=torch.bfloat16, device=op.device)
+    cos, sin = _tables(3, 2, op.device)
+    expected = op.functions.rotary_embedding(x, cos.bfloat16().float(), sin.bfloat16().float())
+    assert torch.equal(op.functions.rotary_embedding(x, cos.bfloat16(), sin.bfloat16()), expected)
+
+
+def test_in_place_tells_autograd(op: Any) -> None:
+    x = torch.ones(1, 1, 1, 2, device=op.device, requires_grad=True) * 2
+    squared = x * x  # needs x
+    cos, sin = _tables(1, 1, op.device)
+    op.functions.rotary_embedding(x, cos, sin, inplace=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squared.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda x, c, s: (x[0], c, s), r"got x of shape \(3, 2, 4\); expected \(batch, positions, heads, head_dim\)"),
+        (lambda x, c, s: (x, c[:2], s[:2]), r"got cos of shape \(2, 2\); expected \(3, pairs\)"),
+        (lambda x, c, s: (x[..., :3], c, s), r"got cos of shape \(3, 2\); expected .* at most x's 3 columns"),
+        (lambda x, c, s: (x, c, s[:, :1]), r"got sin of shape \(3, 1\); expected \(3, 2\), as cos is"),
+        (lambda x, c, s: (x.int(), c, s), r"got x of int32"),
+    ],
+)
+@pytest.mark.parametrize("inplace", [False, True])
+def test_wrong_arguments_are_named(op: Any, change: Any, said: str, inplace: bool) -> None:
+    x = torch.ones(1, 3, 2, 4, device=op.device)
+    with pytest.raises(RuntimeError, match=said):
+        op.functions.rotary_embedding(*change(x, *_tables(3, 2, op.device)), inplace=inplace)
+    assert (x == 1).all()
+
+
+def test_shared_memory_is_refused_in_place(op: Any) -> None:
+    x = torch.ones(1, 3, 1, 4, device=op.device).expand(1, 3, 2, 4)
+    with pytest.raises(RuntimeError, match="whose elements share memory"):
+        op.functions.rotary_embedding(x, *_tables(3, 2, op.device), inplace=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # by torch.compile itself
+def test_gradcheck_opcheck_and_compile(op: Any) -> None:
+    cos, sin = _tables(3, 2, op.device)
+    if op.name == "cpu":
+        x = torch.randn(1, 3, 2, 5, dtype=torch.float64, requires_grad=True)
+        for interleaved in (False, True):
+            call = lambda x, i=interleaved: op.functions.rotary_embedding(x, cos, sin, interleaved=i)  # noqa: E731
+            assert torch.autograd.gradcheck(call, (x,))
+    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    x = torch.randn(1, 3, 2, 4, device=op.device, requires_grad=True)
+    torch.library.opcheck(space.rotary_embedding.default, (x, cos, sin, False, False))
+    torch.library.opcheck(space.rotary_embedding_.default, (x.detach().clone(), cos, sin, True, False))
+    for inplace in (False, True):
+        compiled = torch.compile(
+            lambda x, i=inplace: op.functions.rotary_embedding(x * 1, cos, sin, inplace=i),
+            fullgraph=True,
+            backend="aot_eager",
+        )
+        x.grad = None
+        y = compiled(x)
+        torch.testing.assert_close(y, op.functions.rotary_embedding(x, cos, sin))
+        y.sum().backward()
+        assert x.grad is not None

@@ -1,0 +1,117 @@
+"""The op `softmax` against its reference, on every implementation that is here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from .compare import DTYPES, SHAPES, close, normal
+from .softmax_reference import causal_softmax, masked_softmax
+
+BUILDER = "SoftmaxBuilder"
+SCALE = 0.7
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("masked", [False, True])
+def test_masked_agrees_with_the_reference(op: Any, shape: tuple[int, ...], dtype: torch.dtype, masked: bool) -> None:
+    x = normal(*shape, dtype=dtype, device=op.device).requires_grad_()
+    grad = normal(*shape, dtype=dtype, device=op.device, seed=1)
+    mask = (normal(*shape, dtype=torch.float32, device=op.device, seed=2) > 0.5) if masked else None
+    exact = x.detach().double().requires_grad_()
+    expected = masked_softmax(exact, mask, SCALE)
+    y = op.functions.scaled_masked_softmax(x, mask, SCALE)
+    close(y, expected)
+    y.backward(grad)
+    expected.backward(grad.double())
+    close(x.grad, exact.grad)
+    if mask is not None:
+        assert (y[mask] == 0).all()
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("shape", [(1, 1), (7, 7), (2, 5, 131, 131), (3, 4, 9), (0, 3, 3), (2, 513, 513)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_causal_agrees_with_the_reference(op: Any, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = normal(*shape, dtype=dtype, device=op.device).requires_grad_()
+    grad = normal(*shape, dtype=dtype, device=op.device, seed=1)
+    exact = x.detach().double().requires_grad_()
+    expected = causal_softmax(exact, SCALE)
+    y = op.functions.scaled_upper_triang_masked_softmax(x, SCALE)
+    close(y, expected)
+    y.backward(grad)
+    expected.backward(grad.double())
+    close(x.grad, exact.grad)
+
+
+@pytest.mark.parametrize("mask_shape", [(2, 1, 1, 9), (1, 1, 5, 9), (2, 3, 5, 1), (9,), (5, 9), (1, 3, 1, 1)])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8])
+def test_masks_expand(op: Any, mask_shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = normal(2, 3, 5, 9, dtype=torch.float32, device=op.device)
+    mask = (normal(*mask_shape, dtype=torch.float32, device=op.device, seed=1) > 0).to(dtype)
+    close(op.functions.scaled_masked_softmax(x, mask, SCALE), masked_softmax(x.double(), mask, SCALE))
+
+
+def test_a_row_that_is_hidden_altogether_is_zero_and_so_is_its_gradient(op: Any) -> None:
+    x = torch.randn(2, 5, device=op.device, requires_grad=True)
+    mask = torch.tensor([[True], [False]], device=op.device)
+    y = op.functions.scaled_masked_softmax(x, mask)
+    assert y[0].tolist() == [0.0] * 5
+    assert y[1].sum().item() == pytest.approx(1)
+    (y * torch.arange(5.0, device=op.device)).sum().backward()
+    assert x.grad[0].tolist() == [0.0] * 5
+
+
+def test_extremes(op: Any) -> None:
+    inf, nan = torch.inf, torch.nan
+    x = torch.tensor(
+        [[1e4, -1e4, 1e4], [-inf, 0.0, -inf], [-inf, -inf, -inf], [nan, 0, 1], [nan, nan, nan], [-1e30, -1e30, 1e-40]]
+    )
+    y = op.functions.scaled_masked_softmax(x.to(op.device)).cpu()
+    assert y[0].tolist() == [0.5, 0.0, 0.5]
+    assert y[1].tolist() == [0.0, 1.0, 0.0]
+    assert y[2].tolist() == [0.0, 0.0, 0.0]
+    assert y[3:5].isnan().all()
+    assert y[5].tolist() == [0.0, 0.0, 1.0]
+
+
+def test_strided_scores_are_taken(op: Any) -> None:
+    x = normal(9, 5, dtype=torch.float32, device=op.device).t()
+    close(op.functions.scaled_masked_softmax(x), masked_softmax(x.double(), None, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda f, x: f.scaled_masked_softmax(x[None]), "got x of shape .* expected 4 dimensions at most"),
+        (lambda f, x: f.scaled_masked_softmax(x, x), "got mask of float32; expected bool or uint8"),
+        (lambda f, x: f.scaled_masked_softmax(x, x[..., :2] > 0), r"got mask of shape .* expected one that expands"),
+        (lambda f, x: f.scaled_masked_softmax(x, (x > 0)[None]), r"got mask of shape .* expected one that expands"),
+        (lambda f, x: f.scaled_upper_triang_masked_softmax(x[..., :2]), "got x of shape .* as many columns as rows"),
+        (lambda f, x: f.scaled_upper_triang_masked_softmax(x[0, 0, 0]), "expected 2 dimensions or more"),
+        (lambda f, x: f.scaled_masked_softmax(x.long()), "got x of int64"),
+    ],
+)
+def test_wrong_arguments_are_named(op: Any, call: Any, said: str) -> None:
+    with pytest.raises(RuntimeError, match=said):
+        call(op.functions, torch.zeros(2, 3, 4, 4, device=op.device))
+
+
+def test_gradcheck_opcheck_and_compile(op: Any) -> None:
+    if op.name == "cpu":
+        x = torch.randn(2, 3, 3, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(lambda x: op.functions.scaled_masked_softmax(x, x > 0.5, 0.3), (x,))
+        assert torch.autograd.gradcheck(lambda x: op.functions.scaled_upper_triang_masked_softmax(x, 0.3), (x,))
+    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    x = torch.randn(2, 3, 3, device=op.device, requires_grad=True)
+    torch.library.opcheck(space.scaled_masked_softmax.default, (x, x > 0, 0.5))
+    torch.library.opcheck(space.scaled_upper_triang_masked_softmax.default, (x, 0.5))
+    compiled = torch.compile(op.functions.scaled_upper_triang_masked_softmax, fullgraph=True, backend="aot_eager")
+    y = compiled(x, 0.5)
+    torch.testing.assert_close(y, op.functions.scaled_upper_triang_masked_softmax(x, 0.5))
+    y.square().sum().backward()
+    assert x.grad is not None

@@ -1,0 +1,77 @@
+"""The Triton implementations: on a GPU, or else by Triton's interpreter, which runs the same kernels on the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .conftest import PRESENT
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+CODE = """
+import sys
+import torch
+from anyaccel.op_builder.cuda.triton_kernels import TritonRMSNorm, TritonSoftmax
+
+device = sys.argv[1]
+functional = torch.nn.functional
+for dtype, tolerance in ((torch.float32, 2e-6), (torch.bfloat16, 1.6e-2), (torch.float16, 2e-3)):
+    def close(mine, theirs):
+        largest = max(1.0, theirs.abs().max().item())
+        torch.testing.assert_close(mine.double(), theirs.double(), rtol=0, atol=tolerance * largest)
+
+    for shape in ((1, 1), (5, 131), (2, 3, 64), (0, 8)):
+        x = torch.randn(shape, device=device).to(dtype).requires_grad_()
+        weight = torch.rand(shape[-1], device=device).to(dtype).requires_grad_()
+        grad = torch.randn(shape, device=device).to(dtype)
+        exact = [tensor.detach().double().requires_grad_() for tensor in (x, weight)]
+        y, expected = TritonRMSNorm().rms_norm(x, weight), functional.rms_norm(exact[0], shape[-1:], exact[1], 1e-6)
+        if x.numel():
+            close(y, expected)
+            got = torch.autograd.grad(y, (x, weight), grad)
+            wanted = torch.autograd.grad(expected, exact, grad.double())
+            for mine, theirs in zip(got, wanted, strict=True):
+                close(mine, theirs)
+            total = TritonRMSNorm().add_rms_norm(x, x, weight)[1]
+            close(total, 2 * exact[0])
+    for shape in ((1, 1), (3, 7, 7), (2, 5, 9)):
+        x = torch.randn(shape, device=device).to(dtype).requires_grad_()
+        grad = torch.randn(shape, device=device).to(dtype)
+        exact = x.detach().double().requires_grad_()
+        hidden = torch.ones(shape[-2:], device=device).triu(1 + shape[-1] - shape[-2]).bool()
+        causal = (exact * 0.5).masked_fill(hidden, -torch.inf).softmax(-1)
+        mask = torch.rand(shape, device=device) > 0.5
+        mask[..., 0] = False
+        masked = (exact * 0.5).masked_fill(mask, -torch.inf).softmax(-1)
+        softmax = TritonSoftmax()
+        for y, expected in (
+            (softmax.scaled_upper_triang_masked_softmax(x, 0.5), causal),
+            (softmax.scaled_masked_softmax(x, mask, 0.5), masked),
+            (softmax.scaled_masked_softmax(x, None, 0.5), (exact * 0.5).softmax(-1)),
+        ):
+            close(y, expected)
+            close(torch.autograd.grad(y, x, grad)[0], torch.autograd.grad(expected, exact, grad.double())[0])
+        assert (softmax.scaled_masked_softmax(x, torch.ones_like(mask)) == 0).all()
+for call in (lambda: TritonRMSNorm().rms_norm(x, weight[:1]), lambda: TritonSoftmax().scaled_masked_softmax(x.long())):
+    try:
+        call()
+    except RuntimeError as error:
+        assert "Fix: " in str(error)
+    else:
+        raise AssertionError("it was not refused")
+"""
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="no package triton: CUDA builds of torch bring it"
+)
+def test_triton_agrees_with_torch_in_float64(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    if "cuda" in PRESENT:
+        run_python(CODE, "cuda")
+    else:
+        run_python(CODE, "cpu", TRITON_INTERPRET="1")
