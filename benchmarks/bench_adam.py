@@ -38,6 +38,7 @@ class TriadBuilder(CPUOpBuilder):
     """Builds the streaming limit's kernel."""
 
     NAME = "triad"
+    STABLE_ABI = True
     SOURCES = (str(Path(__file__).with_name("triad.cpp")),)
 
     def functions(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 import torch
-from harness import interleaved, limit_gb_per_s, show
+from harness import interleaved, keep_memory, show, streaming_limit
 
 from anyaccel import ops
 
@@ -13,10 +13,11 @@ ELEMENTS, GROUP = 1 << 25, 1024
 
 
 def main() -> None:
+    keep_memory()
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     device = parser.parse_args().device
-    limit = limit_gb_per_s(device)
+    limit = streaming_limit(device)
     rows = []
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.randn(ELEMENTS // GROUP, GROUP, device=device).to(dtype)
@@ -34,17 +35,17 @@ def main() -> None:
                     "quantize": lambda x=x, g=groups, b=bits: ops.quantize(x, g, b),
                     "dequantize": lambda q=q, p=params, b=bits, t=dtype: ops.dequantize(q, p, b, dtype=t),
                 }
-            times = interleaved(both, rounds=9)
+            times = interleaved({**both, "limit": limit.run}, rounds=25)
             moved = ELEMENTS * (x.element_size() + min(bits, 8) / 8)
-            total = sum(times.values())
+            total = sum(times[key] for key in both)
             rates = [moved / times[key] / 1e9 for key in both]
             figures = [f"{times[key] * 1e3:.1f}" for key in both]
             rows.append(
                 [f"{str(dtype).removeprefix('torch.')} to {name}", *figures, f"{2 * moved / 1e6:.0f}",
-                 *(f"{rate:.1f}" for rate in rates), f"{2 * moved / total / 1e9 / limit:.0%}"]
+                 *(f"{rate:.1f}" for rate in rates), f"{2 * moved / total / 1e9 / limit.gb_per_s(times['limit']):.0%}"]
             )  # fmt: skip
     columns = ["kind", "quantize ms", "dequantize ms", "MB", "quantize GB/s", "dequantize GB/s", "both, of the limit"]
-    title = f"{ELEMENTS} elements in groups of {GROUP} on {device}, medians; streaming limit {limit:.0f} GB/s"
+    title = f"{ELEMENTS} elements in groups of {GROUP} on {device}, medians"
     show("quantization" if device == "cpu" else f"quantization_{device}", title, columns, rows)
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import platform
+import random
 import statistics
+import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,13 +24,20 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def interleaved(candidates: dict[str, Callable[[], object]], rounds: int, calls: int = 1) -> dict[str, float]:
-    """Return each candidate's median time in seconds a call; every round times each of them once, in turn."""
+    """Return each candidate's median time in seconds a call.
+
+    Every round times each of them once, in another order, right after an untimed call.
+    """
     for candidate in candidates.values():
         candidate()
     times: dict[str, list[float]] = {name: [] for name in candidates}
     gc.collect()
+    order = list(candidates.items())
+    shuffle = random.Random(0).shuffle
     for _ in range(rounds):
-        for name, candidate in candidates.items():
+        shuffle(order)  # so that none always finds the caches as the same other one has left them
+        for name, candidate in order:
+            candidate()
             started = time.perf_counter()
             for _ in range(calls):
                 candidate()
@@ -45,17 +56,42 @@ def show(topic: str, title: str, columns: list[str], rows: list[list[str]]) -> N
     (RESULTS / f"{topic}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
-def limit_gb_per_s(device: str) -> float:
-    """Return how fast the machine streams: on the CPU the triad of ``triad.cpp``, on a device a copy of 1 GiB."""
+def keep_memory() -> None:
+    """Start the program again with a malloc that keeps what is freed.
+
+    By default glibc gives large blocks back to the system, and each use of fresh ones faults page after page: at 32 MiB that
+    takes longer than any of these kernels, whoever's they are.
+    """
+    wanted = {"MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_THRESHOLD_": str(1 << 34)}
+    if not wanted.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the machine streams: on the CPU the triad of ``triad.cpp``, on a device a copy.
+
+    Measured beside each row's candidates, as a shared host's memory changes from minute to minute.
+    """
+
+    run: Callable[[], object]
+    moved_bytes: int
+
+    def gb_per_s(self, seconds: float) -> float:
+        """Return the rate, given the time of a run."""
+        return self.moved_bytes / seconds / 1e9
+
+
+def streaming_limit(device: str) -> Limit:
+    """Return what to time beside the candidates."""
     import torch
 
     if device == "cpu":
         from bench_adam import BYTES_A_PARAMETER, TriadBuilder
 
-        triad, count = TriadBuilder().load().triad, 1 << 25
+        triad, count = TriadBuilder().load().triad, 1 << 24
         arrays = [torch.randn(count) for _ in range(4)]
-        seconds = interleaved({"triad": lambda: triad(*arrays)}, rounds=15)["triad"]
-        return BYTES_A_PARAMETER * count / seconds / 1e9
+        return Limit(lambda: triad(*arrays), BYTES_A_PARAMETER * count)
     source = torch.empty(1 << 30, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
 
@@ -63,7 +99,7 @@ def limit_gb_per_s(device: str) -> float:
         target.copy_(source)
         torch.get_device_module(device).synchronize()
 
-    return 2 * source.numel() / interleaved({"copy": copy}, rounds=15)["copy"] / 1e9
+    return Limit(copy, 2 * source.numel())
 
 
 def machine() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -59,9 +60,9 @@ def show(report: Report, console: Console) -> None:
         ops.add_row(op.name, op.builder, f"[{colour}]{op.state}[/]", escape(op.detail))
     console.print(ops)
     kernels = _table("Kernels", "loader", "implementation", "", "why")
-    for kernel in report.kernels:
-        mark = "[green]chosen[/]" if kernel.chosen else ""
-        kernels.add_row(kernel.loader, kernel.name, mark, escape(kernel.reason))
+    for (loader, chosen, reason), alike in groupby(report.kernels, lambda one: (one.loader, one.chosen, one.reason)):
+        names = ", ".join(kernel.name for kernel in alike)
+        kernels.add_row(loader, names, "[green]chosen[/]" if chosen else "", escape(reason))
     console.print(kernels)
 
 

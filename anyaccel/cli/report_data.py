@@ -202,5 +202,6 @@ def _kernels(loader: type[KernelLoader]) -> list[Kernel]:
     trace = Trace(loader.__name__)
     usable = loader().usable(trace)
     found = [Kernel(name, one.name, one is usable[0], f"priority {one.priority}") for one in usable]
-    found += [Kernel(name, decision.candidate, False, decision.reason) for decision in trace.decisions]
+    rejected = [Kernel(name, decision.candidate, False, decision.reason) for decision in trace.decisions]
+    found += sorted(rejected, key=lambda one: one.reason)
     return found or [Kernel(name, "", False, "no implementation yet")]

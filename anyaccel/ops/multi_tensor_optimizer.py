@@ -12,11 +12,11 @@ from torch.optim.optimizer import Optimizer
 from .functional import loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from torch.optim.optimizer import ParamsT
 
-__all__ = ["MultiTensorOptimizer", "refusal"]
+__all__ = ["MultiTensorOptimizer", "by_value", "refusal"]
 
 
 class MultiTensorOptimizer(Optimizer, abc.ABC):
@@ -100,45 +100,54 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         return loss
 
     def _step_on_device(self, group: dict[str, Any], params: list[torch.Tensor], control: dict[str, Any]) -> None:
-        fresh = {param for param in params if not self._has_state(param)}
-        for param in fresh:
-            self._open_state(param, group)
+        first = self.STATES[0]
+        kept = [self.state[param] for param in params]
+        fresh = [not isinstance(state.get(first), torch.Tensor) for state in kept]
+        if any(fresh):
+            for param, state, is_fresh in zip(params, kept, fresh, strict=True):
+                if is_fresh:
+                    self._open_state(param, state, group)
+        steps = [0.0] * len(params)
+        if self.COUNTS:
+            counters = [state["step"] for state in kept]
+            torch._foreach_add_(counters, 1.0)
+            steps = torch.stack(counters).tolist()
         op = loaded(self.LOADER)
-        for alike in self.alike(params, fresh):
-            grads = [param.grad for param in alike]
-            states = [[self.state[param][key] for param in alike] for key in self.STATES]
-            if self.COUNTS:
-                for param in alike:
-                    self.state[param]["step"] += 1
-            self.run(op, group, [alike, grads, *states], alike[0] in fresh, control)
+        for key, some in self.alike(steps, fresh):
+            lists: list[list[Any]] = [[params[i] for i in some], [params[i].grad for i in some]]
+            lists += [[kept[i][name] for i in some] for name in self.STATES]
+            self.run(op, group, lists, [int(steps[i]) for i in some], key, control)
 
-    def _has_state(self, param: torch.Tensor) -> bool:
-        return isinstance(self.state[param].get(self.STATES[0]), torch.Tensor)
-
-    def _open_state(self, param: torch.Tensor, group: dict[str, Any]) -> None:
-        state = self.state[param]
+    def _open_state(self, param: torch.Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if self.COUNTS:
             state["step"] = torch.zeros((), dtype=torch.float32)
         for key in self.STATES:
             state[key] = torch.full_like(
-                param, self.first_value(key, group), dtype=torch.float32, memory_format=torch.preserve_format
+                param, self.first_value(group), dtype=torch.float32, memory_format=torch.preserve_format
             )
 
-    def first_value(self, key: str, group: dict[str, Any]) -> float:
-        """Return what a state is before the first step."""
+    def first_value(self, group: dict[str, Any]) -> float:
+        """Return what states are before the first step."""
         return 0.0
 
-    def alike(self, params: list[torch.Tensor], fresh: set[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-        """Yield the parameters that one call steps."""
-        yield params
+    def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
+        """Return which parameters one call steps, and what they have in common.
 
-    def steps(self, params: Sequence[torch.Tensor]) -> list[int]:
-        """Return the number of each parameter's step."""
-        return [int(self.state[param]["step"].item()) for param in params]
+        Args:
+            steps: the number of each parameter's step.
+            fresh: whether it is the first.
+        """
+        return [(None, range(len(steps)))]
 
     @abc.abstractmethod
     def run(
-        self, op: Any, group: dict[str, Any], lists: list[list[Any]], is_first: bool, control: dict[str, Any]
+        self,
+        op: Any,
+        group: dict[str, Any],
+        lists: list[list[Any]],
+        steps: list[int],
+        key: Any,
+        control: dict[str, Any],
     ) -> None:
         """Call the kernel.
 
@@ -146,9 +155,18 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
             op: the loader's functions.
             group: the options.
             lists: parameters, gradients, and each of the states.
-            is_first: whether this is the parameters' first step.
+            steps: the number of each parameter's step.
+            key: what the parameters have in common.
             control: the tensors that decide on the device.
         """
+
+
+def by_value(values: Sequence[Any]) -> list[tuple[Any, Sequence[int]]]:
+    """Return each value, and where it is."""
+    found: dict[Any, list[int]] = {}
+    for index, value in enumerate(values):
+        found.setdefault(value, []).append(index)
+    return list(found.items())
 
 
 def refusal(optimizer: object, name: str, got: Any, expected: str) -> ValueError:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .multi_tensor_optimizer import MultiTensorOptimizer, refusal
+from .multi_tensor_optimizer import MultiTensorOptimizer, by_value, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     import torch
     from torch.optim.optimizer import ParamsT
@@ -58,11 +58,17 @@ class FusedAdam(MultiTensorOptimizer):
             raise refusal(self, "amsgrad", True, "False")
 
     def run(
-        self, op: Any, group: dict[str, Any], lists: list[list[Any]], is_first: bool, control: dict[str, Any]
+        self,
+        op: Any,
+        group: dict[str, Any],
+        lists: list[list[Any]],
+        steps: list[int],
+        key: Any,
+        control: dict[str, Any],
     ) -> None:
         beta1, beta2 = group["betas"]
         op.multi_tensor_adam_step(
-            *lists, self.steps(lists[0]), lr=float(group["lr"]), beta1=float(beta1), beta2=float(beta2),
+            *lists, steps, lr=float(group["lr"]), beta1=float(beta1), beta2=float(beta2),
             eps=group["eps"], weight_decay=group["weight_decay"], maximize=group["maximize"],
             adamw_mode=group.get("decoupled_weight_decay", True), bias_correction=group.get("bias_correction", True),
             **control,
@@ -95,7 +101,13 @@ class FusedLion(MultiTensorOptimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize})
 
     def run(
-        self, op: Any, group: dict[str, Any], lists: list[list[Any]], is_first: bool, control: dict[str, Any]
+        self,
+        op: Any,
+        group: dict[str, Any],
+        lists: list[list[Any]],
+        steps: list[int],
+        key: Any,
+        control: dict[str, Any],
     ) -> None:
         beta1, beta2 = group["betas"]
         op.lion_step(
@@ -151,19 +163,22 @@ class CPUAdagrad(MultiTensorOptimizer):
         super().add_param_group(param_group)
         _require_cpu(self)
 
-    def first_value(self, key: str, group: dict[str, Any]) -> float:
+    def first_value(self, group: dict[str, Any]) -> float:
         return float(group["initial_accumulator_value"])
 
-    def alike(self, params: list[torch.Tensor], fresh: set[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-        by_step: dict[float, list[torch.Tensor]] = {}  # the decayed learning rate is the call's
-        for param in params:
-            by_step.setdefault(self.state[param]["step"].item(), []).append(param)
-        yield from by_step.values()
+    def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
+        return by_value(steps)  # the decayed learning rate is the call's
 
     def run(
-        self, op: Any, group: dict[str, Any], lists: list[list[Any]], is_first: bool, control: dict[str, Any]
+        self,
+        op: Any,
+        group: dict[str, Any],
+        lists: list[list[Any]],
+        steps: list[int],
+        key: Any,
+        control: dict[str, Any],
     ) -> None:
-        taken = self.steps(lists[0][:1])[0] - 1
+        taken = steps[0] - 1
         op.adagrad_step(
             *lists, lr=float(group["lr"]) / (1 + taken * group["lr_decay"]), weight_decay=group["weight_decay"],
             eps=group["eps"], maximize=group["maximize"], **control,
@@ -209,18 +224,22 @@ class FusedSGD(MultiTensorOptimizer):
         if options["nesterov"] and (options["momentum"] <= 0 or options["dampening"] != 0):
             raise refusal(self, "nesterov", True, "a momentum and no dampening with it")
 
-    def alike(self, params: list[torch.Tensor], fresh: set[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-        for some in ([p for p in params if p in fresh], [p for p in params if p not in fresh]):
-            if some:
-                yield some
+    def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
+        return by_value(fresh)
 
     def run(
-        self, op: Any, group: dict[str, Any], lists: list[list[Any]], is_first: bool, control: dict[str, Any]
+        self,
+        op: Any,
+        group: dict[str, Any],
+        lists: list[list[Any]],
+        steps: list[int],
+        key: Any,
+        control: dict[str, Any],
     ) -> None:
         op.sgd_step(
             *lists, lr=float(group["lr"]), momentum=group["momentum"], dampening=group["dampening"],
             weight_decay=group["weight_decay"], nesterov=group["nesterov"], maximize=group["maximize"],
-            first_step=is_first, **control,
+            first_step=key, **control,
         )  # fmt: skip
 
 
@@ -262,18 +281,21 @@ class FusedLamb(MultiTensorOptimizer):
             },
         )  # fmt: skip
 
-    def alike(self, params: list[torch.Tensor], fresh: set[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-        by_step: dict[float, list[torch.Tensor]] = {}  # the bias correction is the call's
-        for param in params:
-            by_step.setdefault(self.state[param]["step"].item(), []).append(param)
-        yield from by_step.values()
+    def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
+        return by_value(steps)  # the bias correction is the call's
 
     def run(
-        self, op: Any, group: dict[str, Any], lists: list[list[Any]], is_first: bool, control: dict[str, Any]
+        self,
+        op: Any,
+        group: dict[str, Any],
+        lists: list[list[Any]],
+        steps: list[int],
+        key: Any,
+        control: dict[str, Any],
     ) -> None:
         beta1, beta2 = group["betas"]
         op.lamb_step(
-            *lists, self.steps(lists[0][:1])[0], lr=float(group["lr"]), beta1=float(beta1), beta2=float(beta2),
+            *lists, steps[0], lr=float(group["lr"]), beta1=float(beta1), beta2=float(beta2),
             eps=group["eps"], weight_decay=group["weight_decay"], min_coeff=group["min_coeff"],
             max_coeff=group["max_coeff"], bias_correction=group["bias_correction"],
             eps_inside_sqrt=group["eps_inside_sqrt"], maximize=group["maximize"], **control,

@@ -87,7 +87,7 @@ std::tuple<Tensor, Tensor> biased_backward(const Arguments& arguments, const Ten
         read<T>(d), read<T>(from), read<T>(b), written<T>(grad_x), written<Compute<T>>(partials),
         work.rows,  work.columns};
     launch(from, kernel, work, groups);
-    const ColumnSum<T> sum{read<Compute<T>>(partials), written<T>(grad_bias), groups, work.columns};
+    const ColumnSum<T> sum{read<Compute<T>>(partials), written<T>(grad_bias), groups, work.columns, work.columns};
     launch(from, sum, Work::of_elements(work.columns));
   });
   return {grad_x, grad_bias};

@@ -12,17 +12,18 @@ namespace anyaccel {
 
 template <typename T>
 struct ColumnSum {
-  const Compute<T>* partials;  // (groups, columns)
+  const Compute<T>* partials;  // (groups, columns), groups `stride` apart
   T* sums;                     // (columns)
   std::int64_t groups;
   std::int64_t columns;
+  std::int64_t stride;
 
   template <typename Group>
   void operator()(const Group& group) const {
     group.elements(columns, [*this](std::int64_t i) {
       Compute<T> total = 0;
       for (std::int64_t part = 0; part < groups; ++part) {
-        total += partials[part * columns + i];
+        total += partials[part * stride + i];
       }
       store(total, sums[i]);
     });

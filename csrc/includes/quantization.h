@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "elementary.h"
 #include "float8.h"
 #include "precision.h"
 
@@ -20,6 +21,8 @@ namespace anyaccel {
 inline std::int32_t nearest_integer(float value) {
   return static_cast<std::int32_t>(bit_cast<std::uint32_t>(value + 12582912.0f) - 0x4b400000u);
 }
+
+inline float infinite_if_nan(float value) { return value == value ? value : infinity<float>(); }
 
 template <typename T, int Bits>
 struct Quantize {
@@ -39,17 +42,17 @@ struct Quantize {
       float range = 0.0f;
       if (is_symmetric) {
         range = 2.0f * group.template max<float>(columns, [=](std::int64_t i) {
-          const float value = to_float(from[i]);
+          const float value = infinite_if_nan(to_float(from[i]));
           return value < 0.0f ? -value : value;
         });
       } else {
-        const float largest = group.template max<float>(columns, [=](std::int64_t i) { return to_float(from[i]); });
+        const float largest =
+            group.template max<float>(columns, [=](std::int64_t i) { return infinite_if_nan(to_float(from[i])); });
         const float smallest = -group.template max<float>(columns, [=](std::int64_t i) { return -to_float(from[i]); });
         offset = 0.5f * largest + 0.5f * smallest;
         range = largest - smallest;
       }
-      // 0 where every element is finite, else NaN
-      const float damage = group.template sum<float>(columns, [=](std::int64_t i) { return to_float(from[i]) * 0.0f; });
+      const float damage = range - range;  // 0 where every element is finite, else NaN
       const float scale = range > 0.0f ? kSteps / range : 1.0f;
       if (group.is_first()) {
         params[is_symmetric ? row : 2 * row] = (range > 0.0f ? range / kSteps : 1.0f) + damage;

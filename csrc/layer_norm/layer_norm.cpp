@@ -87,7 +87,8 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(Tensor grad, std::optiona
   const Work work = Work::of_rows(rows_of(x), columns_of(x));
   const std::int64_t groups = groups_with_partials(place_of(from), work);
   Tensor grad_x = empty_like(from);
-  Tensor grad_weight = new_empty(w, {2, work.columns});  // and the bias's: both are summed at once
+  Tensor grad_weight = empty_like(w);
+  Tensor grad_bias = empty_like(w);
   Tensor partials = new_empty(from, {groups, 2, work.columns}, compute_dtype(x));
   with_norm_types(arguments, x, weight, [&](auto t, auto u) {
     using T = decltype(t);
@@ -103,12 +104,13 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(Tensor grad, std::optiona
                                          work.rows,
                                          work.columns};
     launch(from, kernel, work, groups);
-    const ColumnSum<W> sum{read<Compute<T>>(partials), written<W>(grad_weight), groups, 2 * work.columns};
-    launch(from, sum, Work::of_elements(2 * work.columns));
+    const Compute<T>* parts = read<Compute<T>>(partials);
+    const Work of_columns = Work::of_elements(work.columns);
+    launch(from, ColumnSum<W>{parts, written<W>(grad_weight), groups, work.columns, 2 * work.columns}, of_columns);
+    launch(from, ColumnSum<W>{parts + work.columns, written<W>(grad_bias), groups, work.columns, 2 * work.columns},
+           of_columns);
   });
-  Tensor of_weight = torch::stable::clone(torch::stable::select(grad_weight, 0, 0));
-  Tensor of_bias = torch::stable::clone(torch::stable::select(grad_weight, 0, 1));
-  return {grad_x, of_weight, of_bias};
+  return {grad_x, grad_weight, grad_bias};
 }
 
 constexpr Registration kOps[] = {

@@ -26,7 +26,7 @@ class Activations:
     def __init__(self, namespace: str) -> None:
         ops = ops_of(namespace)
         for name in ("swiglu", "geglu", "bias_gelu"):
-            backward = getattr(ops, f"{name}_backward")
+            backward = getattr(ops, f"{name}_backward").default
             register(f"{namespace}::{name}", _fake, (partial(_backward, backward), _keep))
             register(f"{namespace}::{name}_backward", _backward_fake, None)
         self._swiglu = ops.swiglu.default

@@ -21,8 +21,14 @@ class LayerNorm:
 
     def __init__(self, namespace: str) -> None:
         ops = ops_of(namespace)
-        register(f"{namespace}::layer_norm", _forward_fake, (partial(_backward, ops), _keep))
-        register(f"{namespace}::add_layer_norm", _add_forward_fake, (partial(_add_backward, ops), _add_keep))
+        register(
+            f"{namespace}::layer_norm", _forward_fake, (partial(_backward, ops.layer_norm_backward.default), _keep)
+        )
+        register(
+            f"{namespace}::add_layer_norm",
+            _add_forward_fake,
+            (partial(_add_backward, ops.layer_norm_backward.default), _add_keep),
+        )
         register(f"{namespace}::layer_norm_backward", _backward_fake, None)
         self._layer_norm = ops.layer_norm.default
         self._add_layer_norm = ops.add_layer_norm.default
@@ -90,20 +96,27 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -
     x, weight, *_ = inputs
     ctx.save_for_backward(x, weight, *output[1:])
     ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)  # none for the statistics
 
 
-def _backward(ops: Any, ctx: Any, grad: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
-    return (*ops.layer_norm_backward(grad, None, *ctx.saved_tensors), None)
+def _backward(backward: Any, ctx: Any, grad: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor | None, ...]:
+    if grad is None:
+        return (None,) * 4
+    return (*backward(grad, None, *ctx.saved_tensors), None)
 
 
 def _add_keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
     _, total, *statistics = output
     ctx.save_for_backward(total, inputs[2], *statistics)
     ctx.mark_non_differentiable(*statistics)
+    ctx.set_materialize_grads(False)  # none for the statistics
 
 
 def _add_backward(
-    ops: Any, ctx: Any, grad: torch.Tensor, grad_sum: torch.Tensor, *_: Any
+    backward: Any, ctx: Any, grad: torch.Tensor | None, grad_sum: torch.Tensor | None, *_: Any
 ) -> tuple[torch.Tensor | None, ...]:
-    grad_x, grad_weight, grad_bias = ops.layer_norm_backward(grad, grad_sum, *ctx.saved_tensors)
+    if grad is None and grad_sum is None:
+        return (None,) * 5
+    given = torch.zeros_like(ctx.saved_tensors[0]) if grad is None else grad
+    grad_x, grad_weight, grad_bias = backward(given, grad_sum, *ctx.saved_tensors)
     return grad_x, grad_x.clone(), grad_weight, grad_bias, None

@@ -21,7 +21,7 @@ class RotaryEmbedding:
 
     def __init__(self, namespace: str) -> None:
         ops = ops_of(namespace)
-        register(f"{namespace}::rotary_embedding", _fake, (partial(_backward, ops), _keep))
+        register(f"{namespace}::rotary_embedding", _fake, (partial(_backward, ops.rotary_embedding.default), _keep))
         register(f"{namespace}::rotary_embedding_", _in_place_fake, None)
         self._turned = ops.rotary_embedding.default
         self._turn = ops.rotary_embedding_.default
@@ -87,6 +87,6 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     ctx.interleaved, ctx.inverse = interleaved, inverse
 
 
-def _backward(ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+def _backward(turned: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     cos, sin = ctx.saved_tensors
-    return ops.rotary_embedding(grad, cos, sin, ctx.interleaved, not ctx.inverse), None, None, None, None
+    return turned(grad, cos, sin, ctx.interleaved, not ctx.inverse), None, None, None, None

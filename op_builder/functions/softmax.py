@@ -22,7 +22,7 @@ class Softmax:
 
     def __init__(self, namespace: str) -> None:
         ops = ops_of(namespace)
-        derivative = partial(_backward, ops)
+        derivative = partial(_backward, ops.softmax_backward.default)
         register(f"{namespace}::scaled_masked_softmax", _fake, (partial(derivative, 3), _keep))
         register(f"{namespace}::scaled_upper_triang_masked_softmax", _fake, (partial(derivative, 2), _keep))
         register(f"{namespace}::softmax_backward", _fake, None)
@@ -76,6 +76,6 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     ctx.scale = inputs[-1]
 
 
-def _backward(ops: Any, inputs: int, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+def _backward(backward: Any, inputs: int, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     (y,) = ctx.saved_tensors
-    return (ops.softmax_backward(grad, y, ctx.scale), *[None] * (inputs - 1))
+    return (backward(grad, y, ctx.scale), *[None] * (inputs - 1))

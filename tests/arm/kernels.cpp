@@ -78,7 +78,7 @@ void norms() {
       kRows);
   write(out);
   std::vector<T> summed(kColumns);
-  run(ColumnSum<T>{partials.data(), summed.data(), 1, kColumns}, kColumns);
+  run(ColumnSum<T>{partials.data(), summed.data(), 1, kColumns, kColumns}, kColumns);
   write(summed);
   run(LayerNormForward<T, T>{x.data(), nullptr, weight.data(), bias.data(), nullptr, y.data(), mean.data(),
                              statistics.data(), kRows, kColumns, 1e-5f},
