@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -135,15 +134,7 @@ class DeviceKernel:
 
     def source_file(self) -> Path:
         """Return a file with the source, whose name its content decides."""
-        content = self.source.encode()
-        folder = open_cache(environment.cache_dir()).root / "sources"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        file = folder / f"kernel-{hashlib.sha256(content).hexdigest()[:16]}{_SUFFIXES[self.language]}"
-        if not file.is_file() or file.read_bytes() != content:
-            staged = file.with_name(f"{file.name}.{threading.get_native_id()}")
-            staged.write_bytes(content)
-            staged.replace(file)
-        return file
+        return open_cache(environment.cache_dir()).keep_source(self.source, _SUFFIXES[self.language])
 
     def _launcher(self, device: torch.device) -> Launcher:
         with self._lock:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import hashlib
 import logging
 import os
 import shutil
@@ -149,6 +150,27 @@ class Cache:
             if file.lstat().st_mtime <= oldest and not is_locked(self.root / f"{entry}.lock"):
                 _remove(file)
 
+        for file in (self.root / _SOURCES).glob("*"):
+            if file.lstat().st_mtime <= oldest:
+                _remove(file)
+
+    def keep_source(self, text: str, suffix: str) -> Path:
+        """Return a file with a source that was given as text; its name is decided by its content.
+
+        Args:
+            text: the source.
+            suffix: of the file, such as ``".cu"``.
+        """
+        content = text.encode()
+        folder = self.root / _SOURCES
+        folder.mkdir(mode=0o700, exist_ok=True)
+        file = folder / f"kernel-{hashlib.sha256(content).hexdigest()[:16]}{suffix}"
+        if not file.is_file() or file.read_bytes() != content:
+            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as staged:
+                staged.write(content)
+            os.replace(staged.name, file)
+        return file
+
     def is_refused_by(self, error: OSError) -> bool:
         """Return whether an error says that this cache cannot be written, rather than that something else is wrong."""
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
@@ -169,6 +191,7 @@ class Cache:
         return write_entry(folder, op, built, facts)
 
 
+_SOURCES = "sources"
 _opened: dict[Path, Cache] = {}
 _opening = threading.Lock()
 

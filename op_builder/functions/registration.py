@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,11 +29,35 @@ def register(
         return
     library = torch.library.Library(name.split("::", maxsplit=1)[0], "FRAGMENT")
     # as a kernel of the device "meta": register_fake searches every loaded module for its caller's file, which takes 4 ms
-    library.impl(name.split("::")[1], fake, "Meta")
+    library.impl(name.split("::")[1], _on_one_device(name, fake), "Meta")
     if derivative is not None:
         backward, setup_context = derivative
         torch.library.register_autograd(name, backward, setup_context=setup_context, lib=library)
     _registered[name] = library
+
+
+def _on_one_device(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a fake that refuses tensors of several devices: the kernels of real devices do."""
+    namespace, op = name.split("::")
+
+    @functools.wraps(fake)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        first: torch.Tensor | None = None
+        schema = getattr(getattr(torch.ops, namespace), op).default._schema
+        for described, value in zip(schema.arguments, [*arguments, *options.values()], strict=False):
+            for tensor in value if isinstance(value, (list, tuple)) else [value]:
+                if not isinstance(tensor, torch.Tensor):
+                    continue
+                first = tensor if first is None else first
+                if tensor.device != first.device:
+                    msg = (
+                        f"{op} failed: got {described.name} on {tensor.device}; expected {first.device}, where the others "
+                        f"are. Fix: move one of them."
+                    )
+                    raise RuntimeError(msg)
+        return fake(*arguments, **options)
+
+    return checked
 
 
 def ops_of(namespace: str) -> Any:

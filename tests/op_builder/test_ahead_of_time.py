@@ -12,6 +12,7 @@ import pytest
 from anyaccel.op_builder import OpError, ToolchainError, prebuilt, targets
 from anyaccel.op_builder.ahead_of_time import build_orders, copy_entry, named_builders, orders, wheel_targets
 from anyaccel.op_builder.cpu import CPUAdamBuilder
+from anyaccel.op_builder.cuda.kernels import LionBuilder as CudaLionBuilder
 from anyaccel.op_builder.engine.fingerprint import cpu_flags
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
 from anyaccel.op_builder.engine.trace import Trace
@@ -106,6 +107,25 @@ def test_what_was_carried_is_found(carried: Path) -> None:
 def test_the_second_time_it_was_there(carried: Path) -> None:
     (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), [BASELINE]))
     assert not outcome.was_built
+
+
+@pytest.mark.skipif(probe_nvrtc().tool is None, reason=f"no NVRTC: {probe_nvrtc().detail}")
+def test_device_code_that_was_carried_is_found_and_a_changed_one_is_not(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (outcome,) = build_orders(orders(named_builders(["lion"]), ["sm_90"]))
+    root = tmp_path / "_C"
+    root.mkdir()
+    folder = copy_entry(outcome, root)
+    monkeypatch.setattr(prebuilt, "PREBUILT", root)
+    builder = CudaLionBuilder()
+    code = builder.device_code((9, 0))
+    assert code.binary.parent == folder
+    assert set(code.facts["symbols"]) == {f"run<{kernel}>" for kernel in builder.KERNELS}
+    metadata = json.loads((folder / "metadata.json").read_text())
+    metadata["facts"]["key"] = "another"
+    (folder / "metadata.json").write_text(json.dumps(metadata))
+    assert builder.device_code((9, 0)).binary.parent.parent == cache.root
 
 
 def test_a_build_for_this_machine_only_is_not_carried(cache: Cache, tmp_path: Path) -> None:

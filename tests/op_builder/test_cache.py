@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,3 +94,16 @@ def test_publishes_the_metadata_last(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert entry is not None
     assert entry.binary.read_bytes() == b"binary"
     assert entry.facts == {"target": "any"}
+
+
+def test_a_source_given_as_text_is_kept_by_its_content_and_cleared(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    first, again, other = (cache.keep_source(text, ".cu") for text in ("one", "one", "two"))
+    assert first == again != other
+    assert first.read_text() == "one"
+    first.write_text("damaged")
+    assert cache.keep_source("one", ".cu").read_text() == "one"
+    cache.remove_leftovers(time.time() - 1000)
+    assert first.is_file()
+    cache.remove_leftovers(time.time() + 1)
+    assert not list(first.parent.iterdir())

@@ -97,6 +97,12 @@ def test_wrong_arguments_are_named(op: Any, change: Any, said: str) -> None:
         op.functions.rms_norm(*change(x, weight), EPS)
 
 
+def test_tensors_of_two_devices_are_refused(op: Any) -> None:
+    x, weight = torch.randn(3, 7, device=op.device), torch.ones(7, device="meta")
+    with pytest.raises(RuntimeError, match=r"rms_norm failed: got weight on meta; expected (cpu|cuda:0|xpu:0)"):
+        op.functions.rms_norm(x, weight)
+
+
 def test_another_residual_is_refused(op: Any) -> None:
     x, weight = torch.randn(3, 7, device=op.device), torch.ones(7, device=op.device)
     with pytest.raises(RuntimeError, match=r"add_rms_norm failed: got residual of shape \(3, 6\)"):

@@ -1,0 +1,79 @@
+"""The CUDA runtime against a stand-in for the driver: what is asked of it, in which order, and what its errors become.
+
+Whether kernels compute what they should is tested where there is a GPU, in tests/ops.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from anyaccel.op_builder import OpLoadError
+from anyaccel.op_builder.cuda.runtime import CudaRuntimeBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CODE = """
+import ctypes, sys
+torch_cuda = ctypes.CDLL(sys.argv[1] + "/libtorch_cuda.so")
+from anyaccel.op_builder import OpLoadError
+from anyaccel.op_builder.cuda.runtime import CudaRuntimeBuilder
+runtime = CudaRuntimeBuilder().load()
+library = runtime.load("scale", b"image")
+kernel = runtime.kernel("scale", library, "scale_symbol")
+values = [ctypes.c_int64(42), ctypes.c_float(0.5)]
+runtime.launch_grid("scale", kernel, 1, (2, 3, 4), (5, 6, 7), 0, values)
+runtime.launch_grid("scale", kernel, 0, (1, 1, 1), (32, 1, 1), 65536, values)
+for call in (lambda: runtime.load("scale", b"bad"), lambda: runtime.kernel("scale", library, "absent")):
+    try:
+        call()
+    except OpLoadError as error:
+        print(error)
+"""
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path) -> Path:
+    """A folder with the two libraries."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler for the stand-in")
+    source = Path(__file__).with_name("stand_in_driver.c")
+    for name in ("libcuda.so.1", "libtorch_cuda.so"):
+        command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{name}", source, "-o", tmp_path / name]
+        subprocess.run(command, check=True)
+    return tmp_path
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="torch has brought its own libtorch_cuda.so")
+def test_launches_are_on_torchs_stream_in_the_devices_context(
+    stand_ins: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    shown = run_python(CODE, str(stand_ins), LD_LIBRARY_PATH=str(stand_ins)).stdout.splitlines()
+    assert shown == [
+        "push 101",
+        "launch scale_symbol grid 2 3 4 block 5 6 7 shared 0 stream 8 arguments 42 0.5",
+        "pop",
+        "attribute 8 65536 device 0",
+        "push 100",
+        "launch scale_symbol grid 1 1 1 block 32 1 1 shared 65536 stream 7 arguments 42 0.5",
+        "pop",
+        "loading or starting 'scale' failed: got cuLibraryLoadData: CUDA_ERROR_INVALID_PTX, a PTX JIT compilation failed; "
+        "expected success. Fix: an NVIDIA driver of version 12.0 or newer, and code for this GPU.",
+        "loading or starting 'scale' failed: got cuLibraryGetKernel: CUDA_ERROR_NOT_FOUND, named symbol not found; "
+        "expected success. Fix: an NVIDIA driver of version 12.0 or newer, and code for this GPU.",
+    ]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a driver")
+def test_no_driver_is_an_error_that_says_so() -> None:
+    with pytest.raises(
+        OpLoadError, match=r"loading or starting 'scale' failed: got (no driver: libcuda|cuInit returned)"
+    ):
+        CudaRuntimeBuilder().load().load("scale", b"image")
