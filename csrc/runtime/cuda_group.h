@@ -109,9 +109,10 @@ struct CudaGroup {
 };
 
 // Every kernel is an instance of this one, named by its type. A kernel is its own argument: a struct of pointers and
-// sizes with a call operator.
+// sizes with a call operator. Its registers are kept to what blocks of 512 threads, the largest that are launched,
+// allow.
 template <typename Kernel>
-__global__ void run(const __grid_constant__ Kernel kernel) {
+__global__ __launch_bounds__(512) void run(const __grid_constant__ Kernel kernel) {
   kernel(CudaGroup{});
 }
 
