@@ -17,6 +17,7 @@ from harness import interleaved, keep_memory, show, streaming_limit
 from torch.nn import functional
 
 from anyaccel import ops
+from anyaccel.op_builder.functions.moe import Routing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,16 @@ def _heads(rows: int, columns: int, device: str) -> list[torch.Tensor]:
     return [_random(1, rows, columns // 128, 128, device=device), angles.cos(), angles.sin()]
 
 
+def _experts(rows: int, columns: int, device: str) -> list[torch.Tensor]:
+    taken = torch.stack([torch.randperm(8)[:2] for _ in range(rows)]).to(device)
+    routing = ops.route(taken, 8)
+    return [_random(rows, columns, device=device), _random(rows, 2, device=device), routing.source, routing.places]
+
+
+def _moved(x: torch.Tensor, weights: torch.Tensor, routing: Routing) -> torch.Tensor:
+    return ops.combine(ops.dispatch(x, routing), weights, routing)
+
+
 CASES = {
     "RMSNorm": Case(
         lambda r, c, d: [_random(r, c, device=d), _random(c, device=d)],
@@ -73,6 +84,36 @@ CASES = {
         ops.swiglu,
         lambda gate, up: functional.silu(gate) * up,
         8,
+    ),
+    "causal softmax": Case(
+        lambda r, c, d: [_random(r * c // 512**2, 512, 512, device=d), torch.ones(512, 512, device=d).triu(1).bool()],
+        lambda x, _: ops.scaled_upper_triang_masked_softmax(x, 0.5),
+        lambda x, hidden: (0.5 * x).masked_fill(hidden, -torch.inf).softmax(-1),
+        5,
+    ),
+    "GeGLU": Case(
+        lambda r, c, d: [_random(r, c, device=d), _random(r, c, device=d)],
+        ops.geglu,
+        lambda gate, up: functional.gelu(gate) * up,
+        8,
+    ),
+    "bias-GELU": Case(
+        lambda r, c, d: [_random(r, c, device=d), _random(c, device=d)],
+        ops.bias_gelu,
+        lambda x, b: functional.gelu(x + b, approximate="tanh"),
+        5,
+    ),
+    "top-2 gating, 64 experts": Case(
+        lambda r, c, d: [_random(r * c // 64, 64, device=d)],
+        lambda x: ops.topk_gating(x, 2)[0],
+        lambda x: x.softmax(-1).topk(2, -1)[0],
+        4,
+    ),
+    "dispatch and combine, k = 2": Case(
+        _experts,
+        lambda x, w, source, places: _moved(x, w, Routing(source, places, places)),
+        lambda x, w, source, places: (x[source // 2][places] * w[..., None]).sum(1),
+        15,
     ),
     "rotary embedding": Case(_heads, ops.rotary_embedding, _rotate, 4),
 }

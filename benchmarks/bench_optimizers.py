@@ -52,9 +52,24 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Callable[..., Any]], int]] 
     ),
     "CPULion": (ops.CPULion, {"deepspeed": _deepspeed("lion.DeepSpeedCPULion")}, 20),
     "FusedLamb": (ops.FusedLamb, {}, 44),
+    "clip_grad_norm_": (
+        lambda p: _Clipping(p, ops.clip_grad_norm_),
+        {"torch foreach": lambda p: _Clipping(p, torch.nn.utils.clip_grad_norm_)},
+        12,
+    ),
 }
 """Ours, its peers, and the bytes that a parameter moves at least."""
-FOR_CUDA = {"FusedAdam", "FusedAdam, foreach", "FusedSGD", "FusedLamb"}
+FOR_CUDA = {"FusedAdam", "FusedAdam, foreach", "FusedSGD", "FusedLamb", "clip_grad_norm_"}
+
+
+class _Clipping:
+    """Clipping, as if it were an optimizer."""
+
+    def __init__(self, params: list[torch.nn.Parameter], clip: Callable[..., Any]) -> None:
+        self._params, self._clip = params, clip
+
+    def step(self) -> None:
+        self._clip(self._params, 1.0)
 
 
 def stepper(make: Callable[..., Any], device: str) -> Callable[[], object]:
@@ -99,11 +114,11 @@ def main() -> None:
                     f"{rate / limit.gb_per_s(times['limit']):.0%}",
                 ]
             )
-            if "foreach" in peer:
+            if "foreach" in peer and name != "clip_grad_norm_":
                 foreach.append(times[peer] / times["ours"])
     mean = f"{statistics.geometric_mean(foreach):.2f}" if foreach else ""
-    rows.append(["geometric mean", "", "torch foreach", "", mean, "", ""])
-    columns = ["optimizer", "ours ms", "peer", "peer ms", "peer / ours", "GB/s", "of the limit"]
+    rows.append(["geometric mean", "", "torch foreach", "", mean, "", "", ""])
+    columns = ["optimizer", "ours ms", "peer", "peer ms", "peer / ours", "MB", "GB/s", "of the limit"]
     title = f"A step over GPT-2 small's 148 tensors in float32 on {device}, medians"
     show("optimizers" if device == "cpu" else f"optimizers_{device}", title, columns, rows)
 

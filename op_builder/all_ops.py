@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from .engine.errors import OpError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .builder import OpBuilder
 
-__all__ = ["BUILDERS", "ON_HOST", "builder_class", "every_builder", "load_op"]
+__all__ = ["BUILDERS", "ON_HOST", "attributes", "builder_class", "every_builder", "load_op"]
 
 ON_HOST = "host"
 """Serves every device: a host-side op runs on the CPU wherever the model lives."""
@@ -62,6 +64,24 @@ def builder_class(class_name: str, device: str) -> type[OpBuilder] | None:
     if target is None:
         return None
     return _imported(target)
+
+
+def attributes(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a module's ``__getattr__``, whose attributes are found when they are asked for.
+
+    Args:
+        module: its name.
+        find: returns an attribute by its name, or None when there is none.
+    """
+
+    def attribute(name: str) -> Any:
+        found = find(name)
+        if found is None:
+            msg = f"module {module!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        return found
+
+    return attribute
 
 
 def _imported(target: str) -> type[OpBuilder]:

@@ -64,7 +64,7 @@ class CUDAOpBuilder(OpBuilder):
         if torchs is not None and int(torchs.split(".")[0]) != toolkit.release[0]:
             msg = (
                 f"choosing nvcc failed: got {toolkit.version} at {toolkit.nvcc}; expected {torchs.split('.')[0]}.x, which "
-                f"torch {torch.__version__} is built with. Fix: pip install 'nvidia-cuda-nvcc=={torchs}.*', or set CUDA_HOME."
+                f"torch {torch.__version__} is built with. Fix: set CUDA_HOME to a toolkit of CUDA {torchs}."
             )
             raise ToolchainError(msg)
         return toolkit

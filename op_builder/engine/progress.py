@@ -65,7 +65,7 @@ class Reporter:
     def tick(self, elapsed_seconds: float) -> None:
         """Say that it still goes on."""
         progress = Progress(*self._work, elapsed_seconds)
-        for callback in _watchers:
+        for callback in list(_watchers):  # another thread may stop watching meanwhile
             callback(progress)
         if not _watchers and elapsed_seconds >= self._say_at_seconds:
             self._say_at_seconds = 3 * elapsed_seconds

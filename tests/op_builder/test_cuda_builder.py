@@ -111,7 +111,7 @@ def test_a_toolkit_of_another_major_version_than_torchs_is_refused(
     monkeypatch.setenv("CUDA_HOME", str(_toolkit(tmp_path / "cuda")))
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     with pytest.raises(
-        ToolchainError, match=r"got 13.0.88 at .*expected 12.x, .*Fix: pip install 'nvidia-cuda-nvcc==12.8"
+        ToolchainError, match=r"got 13.0.88 at .*expected 12.x, .*Fix: set CUDA_HOME to a toolkit of CUDA 12.8"
     ):
         _Builder().toolkit()
 

@@ -49,16 +49,22 @@ def test_a_real_build_ticks(cache: Cache, make_builder: Callable[..., CPUOpBuild
 
 
 def test_watchers_in_threads_do_not_disturb_each_other() -> None:
-    def watch_often() -> None:
-        for _ in range(200):
-            with watch(lambda _: None):
-                Reporter("op", "building").tick(0.0)
+    seen: list[set[str]] = [set() for _ in range(8)]
 
-    threads = [threading.Thread(target=watch_often) for _ in range(8)]
+    def watch_often(number: int) -> None:
+        for _ in range(200):
+            with watch(lambda progress: seen[number].add(progress.op)):
+                Reporter(f"op{number}", "building").tick(0.0)
+
+    threads = [threading.Thread(target=watch_often, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    assert all(f"op{number}" in ops for number, ops in enumerate(seen))
+    before = [set(ops) for ops in seen]
+    Reporter("later", "building").tick(0.0)
+    assert seen == before  # nobody watches any more
 
 
 @pytest.mark.parametrize(
