@@ -19,7 +19,7 @@ void adagrad_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::ve
   const AdagradCoefficients coefficients{static_cast<float>(lr), static_cast<float>(eps),
                                          static_cast<float>(weight_decay), maximize ? -1.0f : 1.0f};
   lists.each_launch([&](auto param, auto grad, const TensorTable<3>& table, std::size_t index) {
-    const AdagradStep<decltype(param), decltype(grad)> kernel{table, coefficients, control};
+    const TensorStep<Adagrad, decltype(param), decltype(grad)> kernel{table, coefficients, control};
     launch(lists.tensor(index, 0), kernel, work_of(table));
   });
   lists.finish();

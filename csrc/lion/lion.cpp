@@ -20,9 +20,9 @@ void lion_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vecto
   const LionCoefficients coefficients{static_cast<float>(lr),          static_cast<float>(beta1),
                                       static_cast<float>(beta2),       static_cast<float>(1.0 - beta1),
                                       static_cast<float>(1.0 - beta2), static_cast<float>(1.0 - lr * weight_decay),
-                                      maximize ? -1.0f : 1.0f};
+                                      maximize ? -1.0f : 1.0f,         0.0f};
   lists.each_launch([&](auto param, auto grad, const TensorTable<3>& table, std::size_t index) {
-    const LionStep<decltype(param), decltype(grad)> kernel{table, coefficients, control};
+    const TensorStep<Lion, decltype(param), decltype(grad)> kernel{table, coefficients, control};
     launch(lists.tensor(index, 0), kernel, work_of(table));
   });
   lists.finish();

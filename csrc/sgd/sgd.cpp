@@ -25,7 +25,7 @@ void sgd_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector
                                      maximize ? -1.0f : 1.0f,
                                      nesterov};
   lists.each_launch([&](auto param, auto grad, const TensorTable<3>& table, std::size_t index) {
-    const SgdStep<decltype(param), decltype(grad)> kernel{table, coefficients, control};
+    const TensorStep<Sgd, decltype(param), decltype(grad)> kernel{table, coefficients, control};
     launch(lists.tensor(index, 0), kernel, work_of(table));
   });
   lists.finish();

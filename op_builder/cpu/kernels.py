@@ -128,7 +128,7 @@ class LionBuilder(KernelOp):
 
     NAME = "lion"
     FUNCTIONS = Lion
-    KERNELS = instances(["LionStep"], FLOATS, FLOATS)
+    KERNELS = instances(["TensorStep"], ("Lion",), FLOATS, FLOATS)
 
 
 class AdagradBuilder(KernelOp):
@@ -136,7 +136,7 @@ class AdagradBuilder(KernelOp):
 
     NAME = "adagrad"
     FUNCTIONS = Adagrad
-    KERNELS = instances(["AdagradStep"], FLOATS, FLOATS)
+    KERNELS = instances(["TensorStep"], ("Adagrad",), FLOATS, FLOATS)
 
 
 class SGDBuilder(KernelOp):
@@ -144,7 +144,7 @@ class SGDBuilder(KernelOp):
 
     NAME = "sgd"
     FUNCTIONS = SGD
-    KERNELS = instances(["SgdStep"], FLOATS, FLOATS)
+    KERNELS = instances(["TensorStep"], ("Sgd",), FLOATS, FLOATS)
 
 
 class LambBuilder(KernelOp):

@@ -229,12 +229,13 @@ void optimizers() {
   run(AdamStep<T, T>{four, adam_coefficients(options, 3.0), control}, kCount);
   write(param);
   const auto three = table_of<3>({param.data(), grad.data(), first.data()});
-  run(LionStep<T, T>{three, LionCoefficients{0.01f, 0.9f, 0.99f, 0.1f, 0.01f, 0.999f, 1.0f}, control}, kCount);
+  run(TensorStep<Lion, T, T>{three, LionCoefficients{0.01f, 0.9f, 0.99f, 0.1f, 0.01f, 0.999f, 1.0f, 0.0f}, control},
+      kCount);
   write(param);
-  run(SgdStep<T, T>{three, SgdCoefficients{0.1f, 0.9f, 0.9f, 0.7f, 0.01f, 1.0f, true}, control}, kCount);
+  run(TensorStep<Sgd, T, T>{three, SgdCoefficients{0.1f, 0.9f, 0.9f, 0.7f, 0.01f, 1.0f, true}, control}, kCount);
   write(param);
   const auto sums = table_of<3>({param.data(), grad.data(), second.data()});
-  run(AdagradStep<T, T>{sums, AdagradCoefficients{0.01f, 1e-6f, 0.1f, 1.0f}, control}, kCount);
+  run(TensorStep<Adagrad, T, T>{sums, AdagradCoefficients{0.01f, 1e-6f, 0.1f, 1.0f}, control}, kCount);
   write(param);
   const LambCoefficients lamb{0.9f, 0.99f, 0.1f, 0.01f, 1e-6f, 0.1f, 0.01f, 0.01f, 10.0f, 1.0f, false};
   run(LambUpdate<T, T>{table_of<5>({param.data(), grad.data(), first.data(), second.data(), update.data()}), lamb,
