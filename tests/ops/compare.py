@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import torch
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -28,3 +31,11 @@ def normal(*shape: int, dtype: torch.dtype, device: str, seed: int = 0) -> torch
     """Return normal random numbers, the same on every device."""
     generator = torch.Generator().manual_seed(seed + sum(shape))
     return torch.randn(shape, generator=generator).to(device, dtype)
+
+
+def opcheck(op: Any, arguments: tuple[Any, ...], options: dict[str, Any] | None = None) -> None:
+    """Let torch check an op's schema, fake and derivative."""
+    with warnings.catch_warnings():
+        # torch 2.14's own check looks at the gradients of copies, which are no leaves
+        warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
+        torch.library.opcheck(op, arguments, options)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from .activations_reference import gelu, silu
-from .compare import DTYPES, SHAPES, close, normal
+from .compare import DTYPES, SHAPES, close, normal, opcheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,9 +130,9 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
             assert torch.autograd.gradcheck(lambda x, b, a=approximate: op.functions.bias_gelu(x, b, a), (gate, bias))
     space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
     gate, up = (torch.randn(3, 4, device=op.device, requires_grad=True) for _ in range(2))
-    torch.library.opcheck(space.swiglu.default, (gate, up))
-    torch.library.opcheck(space.geglu.default, (gate, up, True))
-    torch.library.opcheck(space.bias_gelu.default, (gate, torch.randn(4, device=op.device, requires_grad=True), False))
+    opcheck(space.swiglu.default, (gate, up))
+    opcheck(space.geglu.default, (gate, up, True))
+    opcheck(space.bias_gelu.default, (gate, torch.randn(4, device=op.device, requires_grad=True), False))
     y = torch.compile(op.functions.swiglu, fullgraph=True, backend="aot_eager")(gate, up)
     torch.testing.assert_close(y, op.functions.swiglu(gate, up))
     y.sum().backward()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from .compare import DTYPES, SHAPES, close, normal
+from .compare import DTYPES, SHAPES, close, normal, opcheck
 from .layer_norm_reference import layer_norm
 
 BUILDER = "LayerNormBuilder"
@@ -101,7 +101,7 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
         assert torch.autograd.gradcheck(op.functions.add_layer_norm, (x, residual, weight, bias))
     space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
     arguments = _arguments(op, (3, 7), torch.float32, torch.float32)
-    torch.library.opcheck(space.layer_norm.default, (*arguments, EPS))
+    opcheck(space.layer_norm.default, (*arguments, EPS))
     compiled = torch.compile(op.functions.layer_norm, fullgraph=True, backend="aot_eager")
     y = compiled(*arguments)
     torch.testing.assert_close(y, op.functions.layer_norm(*arguments))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from .compare import DTYPES, close, normal
+from .compare import DTYPES, close, normal, opcheck
 from .moe_reference import expert_order, topk_gating
 
 BUILDER = "MoeBuilder"
@@ -116,7 +116,7 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
         )
     space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
     logits = torch.randn(4, 5, device=op.device, requires_grad=True)
-    torch.library.opcheck(space.topk_gating.default, (logits, 2, True))
+    opcheck(space.topk_gating.default, (logits, 2, True))
 
     def layer(x: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
         weights, taken, _ = op.functions.topk_gating(logits, 2)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from .compare import DTYPES, close, normal
+from .compare import DTYPES, close, normal, opcheck
 
 BUILDER = "MultiTensorBuilder"
 SHAPES = [(1,), (7, 5), (0,), (100_003,), (3, 1, 65), *[(11,)] * 300]
@@ -116,6 +116,6 @@ def test_wrong_arguments_are_named(op: Any, call: Any, said: str) -> None:
 def test_opcheck(op: Any) -> None:
     space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
     x, flag = torch.rand(3, device=op.device), torch.zeros(1, dtype=torch.int32, device=op.device)
-    torch.library.opcheck(space.multi_tensor_l2norm.default, ([x, x.half()],))
-    torch.library.opcheck(space.multi_tensor_scale.default, ([x], [x.clone()], 2.0, None, flag))
-    torch.library.opcheck(space.multi_tensor_axpby.default, ([x], [x.clone()], [x.clone()], 2.0, 3.0, None))
+    opcheck(space.multi_tensor_l2norm.default, ([x, x.half()],))
+    opcheck(space.multi_tensor_scale.default, ([x], [x.clone()], 2.0, None, flag))
+    opcheck(space.multi_tensor_axpby.default, ([x], [x.clone()], [x.clone()], 2.0, 3.0, None))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from . import optimizers_reference as reference
-from .compare import DTYPES, close, normal
+from .compare import DTYPES, close, normal, opcheck
 from .conftest import PRESENT, Implementation, load
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def test_torch_knows_the_schema_and_autograd_the_writing(implementation: str, na
     if "adamw_mode" in options:
         options["decoupled"] = options.pop("adamw_mode")
     steps = {"each": [[3]], "one": [3], "": []}[case.steps]
-    torch.library.opcheck(getattr(space, case.function).default, (*lists, *steps), options)
+    opcheck(getattr(space, case.function).default, (*lists, *steps), options)
 
 
 def test_no_parameters_are_no_step(implementation: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from .compare import DTYPES, normal
+from .compare import DTYPES, normal, opcheck
 from .quantization_reference import quantize, unpack
 
 BUILDER = "QuantizationBuilder"
@@ -157,9 +157,9 @@ def test_another_float8_is_refused(op: Any) -> None:
 def test_opcheck_and_compile(op: Any) -> None:
     space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
     x = torch.randn(4, 8, device=op.device)
-    torch.library.opcheck(space.quantize.default, (x, 4, 4, False))
-    torch.library.opcheck(space.dequantize.default, (x.char(), x[:, :1].contiguous(), 4, 8, True, torch.float16))
-    torch.library.opcheck(space.quantize_float8.default, (x, 4, True))
+    opcheck(space.quantize.default, (x, 4, 4, False))
+    opcheck(space.dequantize.default, (x.char(), x[:, :1].contiguous(), 4, 8, True, torch.float16))
+    opcheck(space.quantize_float8.default, (x, 4, True))
     compiled = torch.compile(
         lambda x: op.functions.dequantize(*op.functions.quantize(x, 4)), fullgraph=True, backend="aot_eager"
     )

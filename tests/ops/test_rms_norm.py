@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from .compare import DTYPES, SHAPES, close, normal
+from .compare import DTYPES, SHAPES, close, normal, opcheck
 from .rms_norm_reference import rms_norm
 
 BUILDER = "RMSNormBuilder"
@@ -123,8 +123,8 @@ def test_float64_is_for_gradcheck_on_the_cpu(op: Any) -> None:
 def test_torch_knows_its_schema_shapes_and_derivative(op: Any) -> None:
     space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
     x, weight = _arguments(op, (3, 7), torch.float32, torch.float32)
-    torch.library.opcheck(space.rms_norm.default, (x, weight, EPS))
-    torch.library.opcheck(space.add_rms_norm.default, (x, x.detach().clone().requires_grad_(), weight, EPS))
+    opcheck(space.rms_norm.default, (x, weight, EPS))
+    opcheck(space.add_rms_norm.default, (x, x.detach().clone().requires_grad_(), weight, EPS))
 
 
 def test_it_compiles_without_a_break(op: Any) -> None:

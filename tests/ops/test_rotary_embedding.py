@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from .compare import DTYPES, close, normal
+from .compare import DTYPES, close, normal, opcheck
 from .rotary_embedding_reference import rotary_embedding
 
 BUILDER = "RotaryEmbeddingBuilder"
@@ -103,8 +103,8 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
             assert torch.autograd.gradcheck(call, (x,))
     space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
     x = torch.randn(1, 3, 2, 4, device=op.device, requires_grad=True)
-    torch.library.opcheck(space.rotary_embedding.default, (x, cos, sin, False, False))
-    torch.library.opcheck(space.rotary_embedding_.default, (x.detach().clone(), cos, sin, True, False))
+    opcheck(space.rotary_embedding.default, (x, cos, sin, False, False))
+    opcheck(space.rotary_embedding_.default, (x.detach().clone(), cos, sin, True, False))
     for inplace in (False, True):
         compiled = torch.compile(
             lambda x, i=inplace: op.functions.rotary_embedding(x * 1, cos, sin, inplace=i),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from .compare import DTYPES, SHAPES, close, normal
+from .compare import DTYPES, SHAPES, close, normal, opcheck
 from .softmax_reference import causal_softmax, masked_softmax
 
 BUILDER = "SoftmaxBuilder"
@@ -108,8 +108,8 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
         assert torch.autograd.gradcheck(lambda x: op.functions.scaled_upper_triang_masked_softmax(x, 0.3), (x,))
     space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
     x = torch.randn(2, 3, 3, device=op.device, requires_grad=True)
-    torch.library.opcheck(space.scaled_masked_softmax.default, (x, x > 0, 0.5))
-    torch.library.opcheck(space.scaled_upper_triang_masked_softmax.default, (x, 0.5))
+    opcheck(space.scaled_masked_softmax.default, (x, x > 0, 0.5))
+    opcheck(space.scaled_upper_triang_masked_softmax.default, (x, 0.5))
     compiled = torch.compile(op.functions.scaled_upper_triang_masked_softmax, fullgraph=True, backend="aot_eager")
     y = compiled(x, 0.5)
     torch.testing.assert_close(y, op.functions.scaled_upper_triang_masked_softmax(x, 0.5))
