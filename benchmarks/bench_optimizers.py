@@ -110,6 +110,7 @@ def main() -> None:
                     name,
                     f"{times['ours'] * 1e3:.1f}",
                     *against,
+                    f"{bytes_a_parameter * count / 1e6:.0f}",
                     f"{rate:.1f}",
                     f"{rate / limit.gb_per_s(times['limit']):.0%}",
                 ]

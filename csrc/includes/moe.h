@@ -42,23 +42,22 @@ struct TopkGating {
       C value[kMostExpertsAToken];
       C sum = 0;
       for (std::int32_t choice = 0; choice < k; ++choice) {
-        const auto candidate = [&](std::int64_t i) {
-          bool is_taken = false;
-          for (std::int32_t earlier = 0; earlier < choice; ++earlier) {
-            is_taken |= taken[earlier] == i;
-          }
-          return is_taken ? C(-1) : probability[i];
-        };
-        const C best = group.template max<C>(experts, candidate);
-        const C place = group.template max<C>(experts, [&](std::int64_t i) {
-          return candidate(i) == best ? -static_cast<C>(i) : -static_cast<C>(experts);
-        });
+        const C best = group.template max<C>(experts, [=](std::int64_t i) { return probability[i]; });
+        const C none = -static_cast<C>(experts);
+        const C place = group.template max<C>(
+            experts, [=](std::int64_t i) { return probability[i] == best ? -static_cast<C>(i) : none; });
         taken[choice] = -static_cast<std::int64_t>(place) % experts;  // a NaN is nowhere, and stays among the experts
-        value[choice] = best == best && best >= 0 ? best : probability[taken[choice]];
+        value[choice] = best >= 0 ? best : probability[taken[choice]];
         sum += value[choice];
+        group.wait();
+        if (group.is_first()) {
+          probability[taken[choice]] = -1 - value[choice];  // out of the next choices' way, until all are made
+        }
+        group.wait();
       }
       if (group.is_first()) {
         for (std::int32_t choice = 0; choice < k; ++choice) {
+          probability[taken[choice]] = value[choice];
           weights[token * k + choice] = is_normalised ? value[choice] / sum : value[choice];
           experts_taken[token * k + choice] = taken[choice];
         }
