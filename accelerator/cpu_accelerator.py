@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import environment, host, host_streams
-from .oneccl import is_oneccl_importable
+from .communication import is_oneccl_importable, require_backend
 from .torch_accelerator import TorchAccelerator
 
 if TYPE_CHECKING:
@@ -165,6 +165,9 @@ class CPU_Accelerator(TorchAccelerator):
         return False if asked is None else bool(asked())
 
     def communication_backend_name(self) -> str:
+        chosen = environment.cpu_backend()
+        if chosen is not None:
+            return require_backend(chosen, "ANYACCEL_CPU_BACKEND")
         return "ccl" if is_oneccl_importable() else "gloo"
 
     # Pinning: the device reads host memory as it is, so a "pinned" tensor is an ordinary one.

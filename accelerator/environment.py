@@ -1,6 +1,7 @@
 """The environment variables that this package reads, each named here and nowhere else.
 
 ===============================  ====================================================================
+ANYACCEL_CPU_BACKEND             the CPU's communication backend, such as ``shm``; ``gloo`` otherwise
 DS_ACCELERATOR                   the accelerator to use, by name; overrides detection
 DS_ALLOW_DEPRECATED_FP16         ``1``: fp16 counts as supported on compute capability 6.x
 LOCAL_RANK                       set by torchrun and deepspeed: this process's index on the host
@@ -12,12 +13,17 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["allows_deprecated_fp16", "local_rank", "local_world_size", "requested_accelerator"]
+__all__ = ["allows_deprecated_fp16", "cpu_backend", "local_rank", "local_world_size", "requested_accelerator"]
 
 
 def requested_accelerator() -> str | None:
     """Return the value of ``DS_ACCELERATOR``, or None when it is unset or empty."""
     return os.environ.get("DS_ACCELERATOR") or None
+
+
+def cpu_backend() -> str | None:
+    """Return the value of ``ANYACCEL_CPU_BACKEND``, or None when it is unset or empty."""
+    return os.environ.get("ANYACCEL_CPU_BACKEND") or None
 
 
 def allows_deprecated_fp16() -> bool:

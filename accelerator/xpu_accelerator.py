@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from .oneccl import is_oneccl_importable
+from .communication import is_oneccl_importable
 from .torch_accelerator import TorchAccelerator, calls
 
 if TYPE_CHECKING:

@@ -62,8 +62,8 @@ def wheel_targets() -> list[str]:
 
 
 def all_targets() -> list[str]:
-    """Return everything this machine can target: what a wheel serves, one of whose CPU levels serves this machine too."""
-    return wheel_targets() if host_cpu_targets() else [NATIVE, *wheel_targets()]
+    """Return everything this machine can target: this machine itself, and what a wheel serves."""
+    return [NATIVE, *wheel_targets()]
 
 
 def named_builders(names: Sequence[str]) -> list[OpBuilder]:
@@ -87,7 +87,8 @@ def named_builders(names: Sequence[str]) -> list[OpBuilder]:
 def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]:
     """Return what is to be built: everything that the ops have for the targets, each file once.
 
-    A target for which none of them has code is left out, which the log says.
+    A target for which none of them has code is left out, which the log says. Nothing is built for this machine alone that
+    a level of its CPU serves.
 
     Raises:
         OpError: when a target does not exist, or there is nothing to build.
@@ -95,8 +96,10 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
     """
     names = ", ".join(dict.fromkeys(builder.NAME for builder in builders))
     found: dict[str, Order] = {}
+    serves_here = any(level in targets for level in host_cpu_targets())
     for target in map(require_target, targets):
-        recipes = [recipe for builder in builders for recipe in builder.recipes(target)]
+        needed = [one for one in builders if not (target == NATIVE and one.STABLE_ABI and serves_here)]
+        recipes = [recipe for builder in needed for recipe in builder.recipes(target)]
         if not recipes:
             kind = "CUDA device code" if is_cuda_target(target) else "code for the CPU"
             _logger.warning("%s: %s has no %s, so nothing is built for it", target, names, kind)

@@ -41,6 +41,7 @@ BUILDERS: dict[str, dict[str, str]] = {
     "CPULionBuilder": {ON_HOST: "cpu.deepspeed:CPULionBuilder"},
     **{name: _on(_DEVICES, f"deepspeed:{name}") for name in _DEEPSPEEDS},
     **{name: _on(_DEVICES, f"kernels:{name}") for name in _KERNELS},
+    "ShmCommBuilder": {ON_HOST: "cpu.shm_comm:ShmCommBuilder"},
     "CudaRuntimeBuilder": {"cuda": "cuda.runtime:CudaRuntimeBuilder"},
     "SyclRuntimeBuilder": {"xpu": "xpu.runtime:SyclRuntimeBuilder"},
 }

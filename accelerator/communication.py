@@ -1,0 +1,70 @@
+"""Backends of torch.distributed that it does not bring itself: importing who made them registers them.
+
+Intel's oneCCL bindings register ``ccl``; others announce theirs, such as ``shm``, as entry points.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+
+from .errors import SelectionError
+
+__all__ = ["BACKEND_GROUP", "is_oneccl_importable", "require_backend"]
+
+BACKEND_GROUP = "anyaccel.communication_backends"
+"""The group of entry points: a backend's name, and a function that registers it with torch.distributed."""
+
+_PACKAGES = ("oneccl_bindings_for_pytorch", "torch_ccl")
+_logger = logging.getLogger(__name__)
+
+
+@functools.cache
+def is_oneccl_importable() -> bool:
+    """Return whether oneCCL's bindings could be imported; a broken install counts as absent and is logged."""
+    for package in _PACKAGES:
+        try:
+            importlib.import_module(package)
+        except ModuleNotFoundError:
+            continue
+        except (ImportError, OSError, RuntimeError) as error:
+            _logger.warning("%s is installed and cannot be imported, so 'ccl' is not used: %s", package, error)
+            continue
+        return True
+    return False
+
+
+def require_backend(name: str, asked_by: str) -> str:
+    """Return the name of a backend once torch.distributed has it, registering it where a package announces it.
+
+    Args:
+        name: such as ``"shm"``.
+        asked_by: what named it, for the error.
+
+    Raises:
+        SelectionError: when nobody brings it, or it cannot be registered.
+    """
+    from importlib.metadata import entry_points
+
+    import torch.distributed as dist
+
+    if name in dist.Backend.backend_list:
+        return name
+    announced = {one.name: one for one in entry_points(group=BACKEND_GROUP)}
+    if name not in announced:
+        choices = ", ".join(sorted({*announced, *dist.Backend.backend_list} - {dist.Backend.UNDEFINED}))
+        msg = (
+            f"choosing the communication backend failed: got {asked_by}={name!r}; expected one of: {choices}. "
+            f"Fix: correct it, or install the package that brings it."
+        )
+        raise SelectionError(msg)
+    try:
+        announced[name].load()()
+    except Exception as error:  # a package of somebody else's may raise anything
+        msg = (
+            f"choosing the communication backend failed: got {asked_by}={name!r}, which {announced[name].value} could not "
+            f"register: {error}; expected it to. Fix: mend that package, or unset {asked_by}."
+        )
+        raise SelectionError(msg) from error
+    return name

@@ -1,0 +1,207 @@
+#include "group.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "progress.h"
+
+namespace anyaccel::comm {
+namespace {
+
+constexpr int kSpins = 2000;  // some tens of microseconds
+constexpr int kSpinsBeforeHandingOver = 200;
+constexpr int kSpinsOversubscribed = 4;  // each yields: the core is needed by the rank that is waited for
+
+int available_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+std::exception_ptr error_of(const std::string& text) { return std::make_exception_ptr(CommError(text)); }
+
+}  // namespace
+
+std::string Operation::title() const {
+  return std::string(name) + (is_transfer ? "" : " #" + std::to_string(sequence));
+}
+
+Group::Group(std::shared_ptr<Segment> segment, int rank, int global_rank)
+    : segment_(std::move(segment)),
+      rank_(rank),
+      maker_(process_token()),
+      mailbox_(*this, segment_->layout.world),
+      spins_(segment_->layout.world > available_cores() ? kSpinsOversubscribed : kSpins) {
+  RankState& own = segment_->state(rank);
+  own.pid = getpid();
+  own.global_rank = global_rank;
+  segment_->mark_presence(rank);
+  own.process.store(maker_, std::memory_order_release);
+}
+
+void Group::wait_for_all(milliseconds timeout, const std::function<void()>& interrupt) {
+  const Clock::time_point until = Clock::now() + timeout;
+  for (int rank = 0; rank < world(); ++rank) {
+    while (segment_->state(rank).process.load(std::memory_order_acquire) == 0) {
+      if (Clock::now() >= until) {
+        throw CommError("shm init_process_group timed out: got nothing from rank " + std::to_string(rank) +
+                        " of this host; expected it to map the shared memory. Fix: see why it ended.");
+      }
+      if (interrupt) interrupt();
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+}
+
+Group::~Group() {
+  if (!is_forked()) leave("");
+}
+
+void Group::submit(const OperationPtr& operation) {
+  Finished finished;
+  bool moved = false;
+  {
+    const std::lock_guard lock(mutex_);
+    require_usable();
+    if (operation->is_transfer) {
+      if (!advance(operation, finished, moved)) transfers_.push_back(operation);
+    } else if (!collectives_.empty() || !advance(operation, finished, moved)) {
+      collectives_.push_back(operation);
+    }
+  }
+  settle(finished);
+}
+
+// Advances one operation as far as it goes; true when it has ended.
+bool Group::advance(const OperationPtr& operation, Finished& finished, bool& moved) {
+  if (operation->deadline == Clock::time_point::max() && operation->timeout.count() > 0) {
+    operation->deadline = Clock::now() + operation->timeout;
+  }
+  while (!operation->task.is_done()) {
+    if (!operation->task.advance(operation->suspension)) return false;
+    moved = true;
+  }
+  finished.emplace_back(operation, operation->task.error());
+  return true;
+}
+
+bool Group::advance_all(Finished& finished) {
+  bool moved = false;
+  while (!collectives_.empty() && advance(collectives_.front(), finished, moved)) collectives_.pop_front();
+  for (auto one = transfers_.begin(); one != transfers_.end();) {
+    one = advance(*one, finished, moved) ? transfers_.erase(one) : std::next(one);
+  }
+  return moved;
+}
+
+bool Group::progress() {
+  Finished finished;
+  bool moved = false;
+  {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return false;  // whoever has it rings this rank's bell when it ends something
+    moved = advance_all(finished);
+  }
+  settle(finished);
+  return moved;
+}
+
+void Group::end_all(const std::string& text, Finished& finished) {
+  for (const OperationPtr& one : collectives_) finished.emplace_back(one, error_of(text));
+  for (const OperationPtr& one : transfers_) finished.emplace_back(one, error_of(text));
+  collectives_.clear();
+  transfers_.clear();
+}
+
+void Group::settle(Finished& finished) {
+  for (auto& [operation, error] : finished) {
+    const auto finish = std::exchange(operation->finish, nullptr);  // which keeps the operation's owner alive
+    if (finish) finish(error);
+    operation->is_finished.store(true, std::memory_order_release);
+  }
+  if (!finished.empty()) bell().ring();  // other threads of this rank may wait for them
+}
+
+bool Group::spin(const Operation& operation) { return spin(operation, spins_); }
+
+bool Group::spin_briefly(const Operation& operation) {
+  return spin(operation, std::min(spins_, kSpinsBeforeHandingOver));
+}
+
+bool Group::spin(const Operation& operation, int turns) {
+  for (int turn = 0; turn < turns; ++turn) {
+    if (progress()) turn = 0;
+    if (operation.is_finished.load(std::memory_order_acquire)) return true;
+    if (spins_ == kSpinsOversubscribed) {
+      sched_yield();
+    } else {
+      relax();
+    }
+  }
+  return false;
+}
+
+bool Group::drive(const Operation& operation, Clock::time_point until, const std::function<void()>& interrupt) {
+  struct InForeground {
+    explicit InForeground(Group& driven) : group(driven) { group.drivers_.fetch_add(1); }
+    ~InForeground() {
+      if (group.drivers_.fetch_sub(1) == 1 && group.has_pending()) Progress::instance().nudge();
+    }
+    Group& group;
+  } const in_foreground(*this);
+
+  while (!spin(operation)) {
+    if (Clock::now() >= until) return false;
+    const std::uint32_t heard = bell().announce();
+    struct Awake {
+      Doorbell& bell;
+      ~Awake() { bell.leave(); }
+    } const awake{bell()};
+    if (!progress() && !operation.is_finished.load(std::memory_order_acquire)) {
+      const auto at_most = std::min<std::chrono::nanoseconds>(kSupervision, until - Clock::now());
+      if (at_most.count() > 0) bell().sleep(heard, at_most);
+    }
+    supervise();
+    if (interrupt) interrupt();
+  }
+  return true;
+}
+
+bool Group::has_pending() {
+  const std::lock_guard lock(mutex_);
+  return !collectives_.empty() || !transfers_.empty();
+}
+
+void Group::post() {
+  segment_->state(rank_).posted.store(++round_, std::memory_order_release);
+  for (int rank = 0; rank < world(); ++rank) {
+    if (rank != rank_) ring(rank);
+  }
+}
+
+bool Group::everyone_posted() const {
+  for (int rank = 0; rank < world(); ++rank) {
+    if (segment_->state(rank).posted.load(std::memory_order_acquire) < round_) return false;
+  }
+  return true;
+}
+
+void Group::allocate_slots() {
+  if (has_slots_) return;
+  segment_->allocate(segment_->layout.slot(rank_, 0), 4 * kSlotBytes, "a slot");
+  has_slots_ = true;
+}
+
+}  // namespace anyaccel::comm

@@ -1,0 +1,121 @@
+#include "handshake.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "descriptor_passing.h"
+#include "errors.h"
+
+namespace anyaccel::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kPatience{100};
+
+std::string hexadecimal(std::uint64_t number) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+std::string key(const char* what, int rank) { return std::string("shm/") + what + "/" + std::to_string(rank); }
+
+std::string random_text() { return hexadecimal(random_number()) + hexadecimal(random_number()); }
+
+struct Deadline {
+  Clock::time_point until;
+  const std::function<void()>& interrupt;
+
+  void check(const std::string& missing) const {
+    if (interrupt) interrupt();
+    if (Clock::now() < until) return;
+    throw CommError("shm init_process_group timed out: got nothing from rank " + missing +
+                    "; expected every rank of this host to connect. Fix: see whether it runs, or raise the timeout.");
+  }
+};
+
+Descriptor hand_out(const Listener& listener, const std::string& secret, const std::vector<int>& members,
+                    const Deadline& deadline) {
+  Descriptor memory = Segment::create(static_cast<int>(members.size()));
+  std::set<int> missing(members.begin() + 1, members.end());
+  while (!missing.empty()) {
+    missing.erase(listener.serve(memory, secret, kPatience));
+    if (!missing.empty()) deadline.check(std::to_string(*missing.begin()));
+  }
+  return memory;
+}
+
+Descriptor fetch(Connection& connection, const std::string& secret, int rank, int leader, const Deadline& deadline) {
+  for (;;) {
+    Descriptor memory = connection.receive(secret, rank, kPatience);
+    if (memory.get() >= 0) return memory;
+    deadline.check(std::to_string(leader));
+  }
+}
+
+// The ranks that met the same leader; one that could not reach its own is alone.
+std::vector<std::vector<int>> hosts_of(KeyValues& store, int world) {
+  std::vector<std::vector<int>> hosts;
+  std::map<std::string, std::size_t> known;
+  for (int rank = 0; rank < world; ++rank) {
+    const auto [entry, is_new] = known.emplace(store.get(key("met", rank)), hosts.size());
+    if (is_new) hosts.emplace_back();
+    hosts[entry->second].push_back(rank);
+  }
+  return hosts;
+}
+
+}  // namespace
+
+std::string host_identity() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  if (boot.empty()) throw_errno("shm failed: reading /proc/sys/kernel/random/boot_id");
+  struct stat network = {};
+  const bool known = stat("/proc/self/ns/net", &network) == 0;
+  return boot + "/" + (known ? std::to_string(network.st_ino) : "?");
+}
+
+Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds timeout,
+             const std::function<void()>& interrupt) {
+  store.set(key("host", self.rank), self.host);
+  std::vector<int> members;
+  for (int rank = 0; rank < self.world; ++rank) {
+    if (store.get(key("host", rank)) == self.host) members.push_back(rank);
+  }
+  const Deadline deadline{Clock::now() + timeout, interrupt};
+  const int leader = members[0];
+  std::unique_ptr<Listener> listener;
+  std::unique_ptr<Connection> connection;
+  std::string secret = random_text();
+  if (self.rank == leader) {
+    const std::string name = "anyaccel-" + random_text();
+    listener = std::make_unique<Listener>(name);
+    store.set(key("socket", leader), name + " " + secret);
+  } else {
+    const std::string address = store.get(key("socket", leader));
+    connection = std::make_unique<Connection>(address.substr(0, address.find(' ')));
+    secret = address.substr(address.find(' ') + 1);
+  }
+  const bool is_alone = connection && !connection->is_open();
+  store.set(key("met", self.rank), std::to_string(is_alone ? self.rank : leader));
+
+  Meeting meeting{hosts_of(store, self.world), nullptr};
+  const auto own = std::find_if(meeting.hosts.begin(), meeting.hosts.end(), [&self](const std::vector<int>& ranks) {
+    return std::find(ranks.begin(), ranks.end(), self.rank) != ranks.end();
+  });
+  Descriptor memory = is_alone   ? Segment::create(1)
+                      : listener ? hand_out(*listener, secret, *own, deadline)
+                                 : fetch(*connection, secret, self.rank, leader, deadline);
+  meeting.segment = std::make_unique<Segment>(std::move(memory), static_cast<int>(own->size()));
+  return meeting;
+}
+
+}  // namespace anyaccel::comm

@@ -1,0 +1,124 @@
+// What the ranks of a group share: one mapping, the same bytes for all of them.
+//
+//   Header | RankState × world | Link × world² | tables | small slots | big slots × world | letters × world² | streams
+//   × world²
+//
+// All up to the small slots is allocated when the group is made. The rest is address space until a rank first needs its
+// part of it, so that a hundred groups which never move much take little.
+
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "doorbell.h"
+#include "elements.h"
+
+namespace anyaccel::comm {
+
+constexpr std::uint64_t kMagic = 0x316d6873'6c656363;  // "ccelshm1"
+constexpr std::size_t kLine = 128;                     // two cache lines, as they are fetched in pairs
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kSmallBytes = 16 << 10;  // a message up to this size needs no big slot
+constexpr std::size_t kSlotBytes = 256 << 10;  // half the slots of two ranks fit a core's L2 cache
+constexpr std::size_t kStreamBytes = 128 << 10;
+constexpr int kLetters = 256;             // messages a link holds before anyone looks at them
+constexpr std::size_t kInlineBytes = 96;  // a message up to this size travels with its letter
+constexpr int kMaxWorld = 256;
+
+enum class Collective : std::uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kAllGather,
+  kGather,
+  kScatter,
+  kReduceScatter,
+  kAllToAll,
+  kBarrier,
+};
+
+// What a rank says it is about to do. Ranks compare them before anyone writes a result.
+struct Announcement {
+  Collective collective;
+  Dtype dtype;
+  Reduction reduction;
+  bool is_small;      // its first piece is in the small slot
+  std::int32_t root;  // -1 without
+  std::uint64_t sequence;
+  std::int64_t count;  // elements; -1 where the table tells
+  double scale;
+};
+
+struct alignas(kLine) RankState {
+  alignas(kLine) std::atomic<std::uint64_t> posted;  // rounds of collectives that this rank has taken part in
+  alignas(kLine) Doorbell bell;
+  alignas(kLine) Announcement announcements[2];  // by the parity of the round
+  std::atomic<std::uint32_t> has_left;
+  std::int32_t pid;
+  std::int32_t global_rank;
+  std::atomic<std::uint64_t> process;  // 0 until it has joined; random: tells ranks of one process from those of
+                                       // others, whatever their pid namespaces
+};
+
+// A message on its way from one rank to another.
+struct Letter {
+  std::uint64_t bytes;
+  std::int32_t tag;
+  Dtype dtype;
+  unsigned char content[kInlineBytes];
+};
+
+enum class Verdict : std::uint32_t { kAccepted, kRefused };
+
+// The receiver's answer to the letter of a number.
+struct Answer {
+  std::uint64_t letter;
+  std::uint64_t bytes;
+  Verdict verdict;
+  Dtype dtype;
+};
+
+// From one rank to another. Counters only grow; a place in a ring is its counter modulo the ring's length.
+struct alignas(kLine) Link {
+  alignas(kLine) std::atomic<std::uint64_t> letters_sent;
+  std::atomic<std::uint64_t> pieces_sent;
+  std::atomic<std::uint64_t> answers_read;
+  alignas(kLine) std::atomic<std::uint64_t> letters_read;
+  std::atomic<std::uint64_t> pieces_read;
+  std::atomic<std::uint64_t> answers_sent;
+};
+
+struct Letters {
+  Letter letters[kLetters];
+  Answer answers[kLetters];
+};
+
+struct alignas(kPage) Header {
+  std::uint64_t magic;
+  std::uint64_t bytes;
+  std::int32_t world;
+  std::atomic<std::uint32_t> failure;  // 0 none, 1 being written, 2 stands
+  char failure_text[2048];
+};
+
+// Offsets into the mapping, all of them functions of the number of ranks.
+struct Layout {
+  explicit Layout(int ranks);
+
+  std::size_t table(int rank, int parity) const { return tables + (2u * rank + parity) * table_bytes; }
+  std::size_t small_slot(int rank, int parity) const { return small_slots + (2u * rank + parity) * kSmallBytes; }
+  // slots 0 and 1 hold what goes in, 2 and 3 what comes out of a reduction
+  std::size_t slot(int rank, int index) const { return slots + (4u * rank + index) * kSlotBytes; }
+  std::size_t link(int from, int to) const { return links + pair(from, to) * sizeof(Link); }
+  std::size_t letters_of(int from, int to) const { return letters + pair(from, to) * letters_bytes; }
+  std::size_t stream(int from, int to) const { return streams + pair(from, to) * 2 * kStreamBytes; }
+  std::size_t pair(int from, int to) const { return static_cast<std::size_t>(from) * world + to; }
+
+  int world;
+  std::size_t table_bytes, states, links, tables, small_slots, slots, letters, letters_bytes, streams, total;
+  std::size_t allocated_at_once;
+};
+
+}  // namespace anyaccel::comm

@@ -1,0 +1,202 @@
+#include "shm_backend.h"
+
+#include "agreement.h"
+#include "collectives.h"
+#include "progress.h"
+#include "tensor_blocks.h"
+
+namespace anyaccel::comm {
+namespace {
+
+constexpr const char* kPrefix = "shm:";
+
+}  // namespace
+
+ShmBackend::ShmBackend(GroupPtr group, c10::intrusive_ptr<Options> options)
+    : Backend(group->rank(), group->world()), group_(std::move(group)), options_(std::move(options)) {}
+
+ShmBackend::~ShmBackend() { group_->leave("shm failed: the process group was destroyed"); }
+
+WorkPtr ShmBackend::launch(Launch what, Staging staging, const std::function<Task(Group&, int*)>& make_task) {
+  auto work = c10::make_intrusive<ShmWork>(group_, rank_, what.type, what.title, what.inputs, std::move(staging),
+                                           std::move(what.outputs));
+  Operation facts;
+  facts.name = what.title + std::char_traits<char>::length(kPrefix);
+  facts.sequence = what.is_transfer ? 0 : sequence_.load();
+  facts.peer = what.peer;
+  facts.is_transfer = what.is_transfer;
+  facts.is_eager = what.is_transfer && !is_coalescing_;
+  facts.timeout = what.timeout == c10d::kUnsetTimeout ? options_->timeout : what.timeout;
+  ShmWork::start(work, std::move(facts), make_task(*group_, work->source()), what.is_async || is_coalescing_);
+  if (is_coalescing_) coalesced_.push_back(work);
+  return work;
+}
+
+void ShmBackend::startCoalescing() {
+  is_coalescing_ = true;
+  coalesced_.clear();
+}
+
+WorkPtr ShmBackend::endCoalescing() {
+  is_coalescing_ = false;
+  return c10::make_intrusive<CoalescedWork>(rank_, std::exchange(coalesced_, {}));
+}
+
+Announcement ShmBackend::announcement(Collective collective, const at::Tensor& like, int64_t root) {
+  if (root != -1) check_rank(name_of(collective), root, size_);
+  return {collective, dtype_of(like), Reduction::kNone, false, static_cast<int>(root), ++sequence_, like.numel(), 1};
+}
+
+Announcement ShmBackend::reduction(Collective collective, const at::Tensor& like, const c10d::ReduceOp& op,
+                                   int64_t root) {
+  const Reduction reduction = reduction_of(op);
+  const char* reason = refusal(dtype_of(like), reduction);
+  TORCH_CHECK(reason == nullptr, "shm ", name_of(collective), " failed: got ", like.scalar_type(), " with ",
+              name_of(reduction), "; ", reason, ". Fix: convert the tensor, or choose another reduction.");
+  Announcement what = announcement(collective, like, root);
+  what.reduction = reduction;
+  what.scale = scale_of(op);
+  return what;
+}
+
+WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  const at::Tensor& tensor = only("broadcast", tensors);
+  const Announcement what = announcement(Collective::kBroadcast, tensor, options.rootRank);
+  Staging staging;
+  const Block block = options.rootRank == rank_ ? staging.input(tensor) : staging.output(tensor);
+  Blocks outputs(size_);
+  outputs[what.root] = block;
+  return launch({OpType::BROADCAST, "shm:broadcast", options.timeout, options.asyncOp, tensors, tensors},
+                std::move(staging), [&](Group& group, int*) { return share(group, what, block, outputs); });
+}
+
+WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const at::Tensor& tensor = only("all_reduce", tensors);
+  if (tensor.is_sparse()) return allreduce_sparse(tensors, options);
+  const Announcement what = reduction(Collective::kAllReduce, tensor, options.reduceOp);
+  Staging staging;
+  const Block block = staging.in_out(tensor);
+  return launch({OpType::ALLREDUCE, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
+                std::move(staging), [&](Group& group, int*) { return all_reduce(group, what, block); });
+}
+
+WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  Staging staging;
+  std::vector<Task> tasks;
+  for (const at::Tensor& tensor : tensors) {
+    const Announcement what = reduction(Collective::kAllReduce, tensor, options.reduceOp);
+    tasks.push_back(all_reduce(*group_, what, staging.in_out(tensor)));
+  }
+  return launch({OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
+                std::move(staging), [&](Group&, int*) { return in_turn(std::move(tasks)); });
+}
+
+WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  const at::Tensor& tensor = only("reduce", tensors);
+  const Announcement what = reduction(Collective::kReduce, tensor, options.reduceOp, options.rootRank);
+  Staging staging;
+  const Block block = options.rootRank == rank_ ? staging.in_out(tensor) : staging.input(tensor);
+  return launch({OpType::REDUCE, "shm:reduce", options.timeout, options.asyncOp, tensors, tensors}, std::move(staging),
+                [&](Group& group, int*) { return all_reduce(group, what, block); });
+}
+
+Task ShmBackend::gather_all(Announcement what, const at::Tensor& input, const Tensors& outputs, Staging& staging) {
+  check_each_rank("all_gather", outputs, size_);
+  check_same_dtype("all_gather", input, outputs[0]);
+  Blocks blocks;
+  for (const at::Tensor& output : outputs) blocks.push_back(staging.output(output));
+  return share(*group_, what, staging.input(input), std::move(blocks));
+}
+
+WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  const at::Tensor& input = only("all_gather", inputs);
+  TORCH_CHECK(outputs.size() == 1, "shm all_gather failed: got ", outputs.size(), " lists of outputs; expected one.");
+  Staging staging;
+  Task task = gather_all(announcement(Collective::kAllGather, input), input, outputs[0], staging);
+  return launch({OpType::ALLGATHER, "shm:all_gather", options.timeout, options.asyncOp, inputs, outputs[0]},
+                std::move(staging), [&](Group&, int*) { return std::move(task); });
+}
+
+WorkPtr ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
+  Staging staging;
+  Task task =
+      gather_all(announcement(Collective::kAllGather, input), input, equal_parts("all_gather", output, size_), staging);
+  return launch({OpType::_ALLGATHER_BASE, "shm:_all_gather_base", options.timeout, options.asyncOp, {input}, {output}},
+                std::move(staging), [&](Group&, int*) { return std::move(task); });
+}
+
+WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                        const c10d::AllgatherOptions& options) {
+  TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "shm all_gather failed: got ", outputs.size(),
+              " lists of outputs; expected one for each of ", size_, " ranks. Fix: correct the list.");
+  Staging staging;
+  std::vector<Task> tasks;
+  Tensors results;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensors of_ranks;
+    for (const Tensors& of_rank : outputs) {
+      TORCH_CHECK(of_rank.size() == inputs.size(), "shm all_gather failed: got a list of ", of_rank.size(),
+                  " outputs for ", inputs.size(), " inputs; expected as many. Fix: correct the list.");
+      of_ranks.push_back(of_rank[i]);
+    }
+    tasks.push_back(gather_all(announcement(Collective::kAllGather, inputs[i]), inputs[i], of_ranks, staging));
+    results.insert(results.end(), of_ranks.begin(), of_ranks.end());
+  }
+  return launch({OpType::ALLGATHER_COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, results},
+                std::move(staging), [&](Group&, int*) { return in_turn(std::move(tasks)); });
+}
+
+WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                    const c10d::AllgatherOptions& options) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "shm all_gather failed: got ", outputs.size(), " outputs for ",
+              inputs.size(), " inputs; expected as many. Fix: correct the list.");
+  Staging staging;
+  std::vector<Task> tasks;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    tasks.push_back(gather_all(announcement(Collective::kAllGather, inputs[i]), inputs[i],
+                               equal_parts("all_gather", outputs[i], size_), staging));
+  }
+  return launch({OpType::COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, outputs},
+                std::move(staging), [&](Group&, int*) { return in_turn(std::move(tasks)); });
+}
+
+WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+  const at::Tensor& input = only("gather", inputs);
+  const Announcement what = announcement(Collective::kGather, input, options.rootRank);
+  Staging staging;
+  Blocks blocks;
+  Tensors results;
+  if (options.rootRank == rank_) {
+    TORCH_CHECK(outputs.size() == 1, "shm gather failed: got ", outputs.size(),
+                " lists of outputs at the root; expected one.");
+    results = outputs[0];
+    check_each_rank("gather", results, size_);
+    check_same_dtype("gather", input, results[0]);
+    for (const at::Tensor& output : results) blocks.push_back(staging.output(output));
+  }
+  const Block block = staging.input(input);
+  return launch({OpType::GATHER, "shm:gather", options.timeout, options.asyncOp, inputs, results}, std::move(staging),
+                [&](Group& group, int*) { return share(group, what, block, blocks); });
+}
+
+WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
+  const at::Tensor& output = only("scatter", outputs);
+  const Announcement what = announcement(Collective::kScatter, output, options.rootRank);
+  Staging staging;
+  Blocks sends;
+  Tensors given;
+  if (options.rootRank == rank_) {
+    TORCH_CHECK(inputs.size() == 1, "shm scatter failed: got ", inputs.size(),
+                " lists of inputs at the root; expected one.");
+    given = inputs[0];
+    check_each_rank("scatter", given, size_);
+    check_same_dtype("scatter", output, given[0]);
+    for (const at::Tensor& input : given) sends.push_back(staging.input(input));
+  }
+  Blocks receives(size_);
+  receives[what.root] = staging.output(output);
+  return launch({OpType::SCATTER, "shm:scatter", options.timeout, options.asyncOp, given, outputs}, std::move(staging),
+                [&](Group& group, int*) { return exchange(group, what, sends, receives); });
+}
+
+}  // namespace anyaccel::comm

@@ -1,0 +1,141 @@
+// The rest of ShmBackend: exchanges, reductions to each rank, messages, and the group's own life.
+
+#include "agreement.h"
+#include "collectives.h"
+#include "progress.h"
+#include "shm_backend.h"
+#include "tensor_blocks.h"
+
+namespace anyaccel::comm {
+
+Task ShmBackend::reduce_blocks(Announcement what, const Tensors& inputs, const at::Tensor& output, Staging& staging) {
+  check_each_rank("reduce_scatter", inputs, size_);
+  check_same_dtype("reduce_scatter", output, inputs[0]);
+  Blocks blocks;
+  for (const at::Tensor& input : inputs) blocks.push_back(staging.input(input));
+  return reduce_scatter_blocks(*group_, what, std::move(blocks), staging.output(output));
+}
+
+WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                   const c10d::ReduceScatterOptions& options) {
+  const at::Tensor& output = only("reduce_scatter", outputs);
+  TORCH_CHECK(inputs.size() == 1, "shm reduce_scatter failed: got ", inputs.size(), " lists of inputs; expected one.");
+  Staging staging;
+  Task task =
+      reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp), inputs[0], output, staging);
+  return launch({OpType::REDUCE_SCATTER, "shm:reduce_scatter", options.timeout, options.asyncOp, inputs[0], outputs},
+                std::move(staging), [&](Group&, int*) { return std::move(task); });
+}
+
+WorkPtr ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                         const c10d::ReduceScatterOptions& options) {
+  Staging staging;
+  Task task = reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp),
+                            equal_parts("reduce_scatter", input, size_), output, staging);
+  return launch(
+      {OpType::_REDUCE_SCATTER_BASE, "shm:_reduce_scatter_base", options.timeout, options.asyncOp, {input}, {output}},
+      std::move(staging), [&](Group&, int*) { return std::move(task); });
+}
+
+WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                    const c10d::ReduceScatterOptions& options) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "shm reduce_scatter failed: got ", outputs.size(), " outputs for ",
+              inputs.size(), " inputs; expected as many. Fix: correct the list.");
+  Staging staging;
+  std::vector<Task> tasks;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    tasks.push_back(reduce_blocks(reduction(Collective::kReduceScatter, outputs[i], options.reduceOp),
+                                  equal_parts("reduce_scatter", inputs[i], size_), outputs[i], staging));
+  }
+  return launch({OpType::REDUCE_SCATTER_TENSOR_COALESCED, "shm:reduce_scatter", options.timeout, options.asyncOp,
+                 inputs, outputs},
+                std::move(staging), [&](Group&, int*) { return in_turn(std::move(tasks)); });
+}
+
+WorkPtr ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                                  std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
+  check_same_dtype("all_to_all", output, input);
+  const Announcement what = announcement(Collective::kAllToAll, input);
+  Staging staging;
+  const Blocks sends = split_rows("all_to_all", staging.input(input), input, input_splits, size_);
+  const Blocks receives = split_rows("all_to_all", staging.output(output), output, output_splits, size_);
+  return launch({OpType::ALLTOALL_BASE, "shm:all_to_all", options.timeout, options.asyncOp, {input}, {output}},
+                std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
+}
+
+WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  check_each_rank("all_to_all", inputs, size_);
+  check_each_rank("all_to_all", outputs, size_);
+  check_same_dtype("all_to_all", outputs[0], inputs[0]);
+  const Announcement what = announcement(Collective::kAllToAll, inputs[0]);
+  Staging staging;
+  Blocks sends, receives;
+  for (const at::Tensor& input : inputs) sends.push_back(staging.input(input));
+  for (const at::Tensor& output : outputs) receives.push_back(staging.output(output));
+  return launch({OpType::ALLTOALL, "shm:all_to_all", options.timeout, options.asyncOp, inputs, outputs},
+                std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
+}
+
+WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
+  const at::Tensor& tensor = only("send", tensors);
+  check_rank("send", to, size_);
+  TORCH_CHECK(to != rank_, "shm send failed: got this rank's own number, ", to,
+              "; expected another rank of the group.");
+  Staging staging;
+  const Block block = staging.input(tensor);
+  const Dtype dtype = dtype_of(tensor);
+  return launch({OpType::SEND, "shm:send", c10d::kUnsetTimeout, true, tensors, tensors, to, true}, std::move(staging),
+                [&](Group& group, int*) {
+                  return group.mailbox().send(to, tag, dtype, block.data, block.count * element_bytes(dtype));
+                });
+}
+
+WorkPtr ShmBackend::receive(at::Tensor& tensor, int from, int tag, OpType type) {
+  Staging staging;
+  const Block block = staging.output(tensor);
+  const Dtype dtype = dtype_of(tensor);
+  return launch({type, "shm:recv", c10d::kUnsetTimeout, true, {}, {tensor}, from, true}, std::move(staging),
+                [&](Group& group, int* source) {
+                  return group.mailbox().receive(from, tag, dtype, block.data, block.count * element_bytes(dtype),
+                                                 source);
+                });
+}
+
+WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
+  only("recv", tensors);
+  check_rank("recv", from, size_);
+  TORCH_CHECK(from != rank_, "shm recv failed: got this rank's own number, ", from,
+              "; expected another rank of the group.");
+  return receive(tensors[0], from, tag, OpType::RECV);
+}
+
+WorkPtr ShmBackend::recvAnysource(Tensors& tensors, int tag) {
+  only("recv", tensors);
+  return receive(tensors[0], -1, tag, OpType::RECVANYSOURCE);
+}
+
+WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
+  const Announcement what{Collective::kBarrier, Dtype::kUInt8, Reduction::kNone, true, -1, ++sequence_, 0, 1};
+  return launch({OpType::BARRIER, "shm:barrier", options.timeout, options.asyncOp, {}, {}}, Staging(),
+                [&](Group& group, int*) { return share(group, what, Block{}, Blocks{}); });
+}
+
+void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
+  c10d::BarrierOptions sync = options;
+  sync.asyncOp = false;
+  barrier(sync)->wait(kNoTimeout);  // its error names every rank that is missing
+}
+
+c10d::ErrorType ShmBackend::getError() {
+  if (!group_->has_failed()) return c10d::ErrorType::SUCCESS;
+  const bool is_timeout = group_->failure_text().find("timed out") != std::string::npos;
+  return is_timeout ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::COMM_ERROR;
+}
+
+void ShmBackend::abort() {
+  if (!group_->is_forked()) group_->fail("shm failed: the process group was aborted by " + group_->name_of_rank(rank_));
+}
+
+void ShmBackend::shutdown() { group_->leave("shm failed: the process group was shut down"); }
+
+}  // namespace anyaccel::comm

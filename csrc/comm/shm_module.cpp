@@ -1,0 +1,90 @@
+// What Python sees of the backend: a function that makes it.
+
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "handshake.h"
+#include "spanning_backend.h"
+
+namespace anyaccel::comm {
+namespace {
+
+namespace py = pybind11;
+using c10d::Backend;
+using MakeLeaders = std::function<c10::intrusive_ptr<Backend>(int host, int hosts)>;
+
+class TorchStore final : public KeyValues {
+ public:
+  explicit TorchStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+  void set(const std::string& key, const std::string& value) override {
+    store_->set(key, std::vector<uint8_t>(value.begin(), value.end()));
+  }
+  std::string get(const std::string& key) override {
+    const std::vector<uint8_t> value = store_->get(key);
+    return {value.begin(), value.end()};
+  }
+
+ private:
+  const c10::intrusive_ptr<c10d::Store> store_;
+};
+
+void raise_pending_signal() {
+  if (!Py_IsInitialized()) return;
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+// Connects to the other ranks; returns when all have.
+c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                   std::chrono::milliseconds timeout, const std::vector<int64_t>& global_ranks,
+                                   const std::string& host, const py::function& make_leaders) {
+  const int global_rank = global_ranks.empty() ? rank : static_cast<int>(global_ranks.at(rank));
+  TORCH_CHECK(size <= kMaxWorld, "shm failed: got ", size, " ranks; expected at most ", kMaxWorld, ". Fix: use gloo.");
+  Hosts hosts{};
+  GroupPtr group;
+  c10::intrusive_ptr<ShmBackend> local;
+  {
+    const py::gil_scoped_release released;
+    TorchStore values(store);
+    try {
+      Meeting meeting = meet(values, {rank, size, host_identity() + "/" + host}, timeout, raise_pending_signal);
+      hosts.ranks = std::move(meeting.hosts);
+      int own_index = 0;
+      for (std::size_t i = 0; i < hosts.ranks.size(); ++i) {
+        const auto& ranks = hosts.ranks[i];
+        const auto found = std::find(ranks.begin(), ranks.end(), rank);
+        if (found == ranks.end()) continue;
+        hosts.own = static_cast<int>(i);
+        own_index = static_cast<int>(found - ranks.begin());
+      }
+      group = std::make_shared<Group>(std::move(meeting.segment), own_index, global_rank);
+      group->wait_for_all(timeout, raise_pending_signal);
+    } catch (const CommError& error) {
+      throw_backend_error(error.what());
+    }
+    auto options = c10::make_intrusive<ShmBackend::Options>(timeout);
+    for (const int64_t one : global_ranks) options->global_ranks_in_group.push_back(static_cast<uint64_t>(one));
+    local = c10::make_intrusive<ShmBackend>(group, std::move(options));
+  }
+  if (hosts.ranks.size() == 1) return local;
+  c10::intrusive_ptr<Backend> leaders;
+  if (group->rank() == 0) {
+    leaders = make_leaders(hosts.own, static_cast<int>(hosts.ranks.size())).cast<c10::intrusive_ptr<Backend>>();
+  }
+  return c10::make_intrusive<SpanningBackend>(rank, size, std::move(hosts), std::move(group), std::move(local),
+                                              std::move(leaders));
+}
+
+}  // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  py::module_::import("torch.distributed");  // which knows the types of the arguments
+  interrupt = raise_pending_signal;
+  module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
+             py::arg("global_ranks"), py::arg("host"), py::arg("make_leaders"));
+}
+
+}  // namespace anyaccel::comm

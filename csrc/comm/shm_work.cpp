@@ -1,0 +1,166 @@
+#include "shm_work.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "progress.h"
+
+namespace anyaccel::comm {
+
+std::function<void()> interrupt;
+
+void throw_backend_error(const std::string& text) { C10_THROW_ERROR(DistBackendError, text); }
+
+std::exception_ptr as_backend_error(std::exception_ptr error) {
+  try {
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommError& known) {
+      throw_backend_error(known.what());
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+ShmWork::ShmWork(GroupPtr group, int rank, c10d::OpType type, const char* title,
+                 std::optional<std::vector<at::Tensor>> profiled, Staging staging, std::vector<at::Tensor> outputs)
+    : Work(rank, type, title, profiled),
+      group_(std::move(group)),
+      operation_(std::make_shared<Operation>()),
+      staging_(std::move(staging)),
+      outputs_(std::move(outputs)) {}
+
+void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, Operation&& facts, Task task, bool is_async) {
+  Operation& operation = *work->operation_;
+  operation.name = facts.name;
+  operation.sequence = facts.sequence;
+  operation.peer = facts.peer;
+  operation.is_transfer = facts.is_transfer;
+  operation.timeout = facts.timeout;
+  operation.task = std::move(task);
+  operation.finish = [work](std::exception_ptr error) { work->finish_with(error); };
+  try {
+    work->group_->submit(work->operation_);
+    if (is_async) {
+      if (facts.is_eager && work->group_->spin_briefly(operation)) return;
+      if (!operation.is_finished) Progress::instance().attend(work->group_);
+    } else if (!operation.is_finished) {
+      work->group_->drive(operation, Clock::time_point::max(), interrupt);
+    }
+  } catch (const CommError& error) {
+    operation.finish = nullptr;
+    throw_backend_error(error.what());
+  } catch (...) {  // an interrupt: the operation goes on without its caller
+    Progress::instance().attend(work->group_);
+    throw;
+  }
+}
+
+bool ShmWork::wait(std::chrono::milliseconds timeout) {
+  if (!operation_->is_finished.load(std::memory_order_acquire)) {
+    const bool is_limited = timeout.count() > 0;
+    const auto until = is_limited ? Clock::now() + timeout : Clock::time_point::max();
+    if (!group_->drive(*operation_, until, interrupt)) {
+      throw_backend_error("shm " + operation_->title() + ": wait timed out after " + std::to_string(timeout.count()) +
+                          " ms; the operation goes on. Fix: wait again, or longer.");
+    }
+  }
+  const std::exception_ptr error = exception();
+  if (error) std::rethrow_exception(error);
+  return true;
+}
+
+void ShmWork::abort() { group_->fail("shm " + operation_->title() + " was aborted by " + group_->name_of_rank(rank_)); }
+
+void ShmWork::finish_with(std::exception_ptr error) {
+  try {
+    if (error) std::rethrow_exception(as_backend_error(error));
+    staging_.copy_back();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  staging_.release();
+  finish(error);
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  {
+    const std::lock_guard lock(mutex_);
+    is_settled_ = true;
+    future = future_;
+  }
+  if (future) complete(*future);
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
+  bool is_over = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (future_) return future_;
+    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    is_over = is_settled_;
+  }
+  if (is_over) complete(*future_);
+  return future_;
+}
+
+void ShmWork::complete(c10::ivalue::Future& future) const {
+  const std::exception_ptr error = exception();
+  if (error) {
+    future.setError(error);
+  } else {
+    future.markCompleted(c10::IValue(outputs_));
+  }
+}
+
+CoalescedWork::CoalescedWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts)
+    : Work(rank, c10d::OpType::COALESCED), parts_(std::move(parts)) {}
+
+bool CoalescedWork::isCompleted() {
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isCompleted(); });
+}
+
+bool CoalescedWork::isSuccess() const {
+  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isSuccess(); });
+}
+
+std::exception_ptr CoalescedWork::exception() const {
+  for (const auto& part : parts_) {
+    if (std::exception_ptr error = part->exception()) return error;
+  }
+  return nullptr;
+}
+
+bool CoalescedWork::wait(std::chrono::milliseconds timeout) {
+  const auto until = Clock::now() + timeout;
+  for (const auto& part : parts_) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
+    part->wait(timeout == kNoTimeout ? kNoTimeout : std::max(left, std::chrono::milliseconds(1)));
+  }
+  return true;
+}
+
+std::vector<at::Tensor> CoalescedWork::result() {
+  std::vector<at::Tensor> all;
+  for (const auto& part : parts_) {
+    for (at::Tensor& tensor : part->result()) all.push_back(std::move(tensor));
+  }
+  return all;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> CoalescedWork::getFuture() {
+  c10::List<c10::intrusive_ptr<c10::ivalue::Future>> futures(c10::FutureType::create(c10::AnyType::get()));
+  for (const auto& part : parts_) futures.push_back(part->getFuture());
+  auto all = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  const auto tensors = result();
+  c10::collectAll(futures)->addCallback([all, tensors](c10::ivalue::Future& done) {
+    if (done.hasError()) {
+      all->setError(done.exception_ptr());
+    } else {
+      all->markCompleted(c10::IValue(tensors));
+    }
+  });
+  return all;
+}
+
+}  // namespace anyaccel::comm

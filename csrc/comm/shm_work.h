@@ -1,0 +1,73 @@
+// What torch holds of an operation: c10d::Work.
+
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <memory>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
+
+#include "group.h"
+#include "staging.h"
+
+namespace anyaccel::comm {
+
+// Called while a thread waits; raises Python's pending KeyboardInterrupt. Set once, when the module is loaded.
+extern std::function<void()> interrupt;
+
+// The same error as torch's own backends raise: torch.distributed.DistBackendError, a RuntimeError.
+[[noreturn]] void throw_backend_error(const std::string& text);
+std::exception_ptr as_backend_error(std::exception_ptr error);
+
+class ShmWork : public c10d::Work {
+ public:
+  // `profiled` are shown by torch's profiler beside the title.
+  ShmWork(GroupPtr group, int rank, c10d::OpType type, const char* title,
+          std::optional<std::vector<at::Tensor>> profiled, Staging staging, std::vector<at::Tensor> outputs);
+
+  // Queues the operation, and without `is_async` drives it to its end.
+  static void start(const c10::intrusive_ptr<ShmWork>& work, Operation&& operation, Task task, bool is_async);
+
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override { wait(kNoTimeout); }
+  void abort() override;
+  int sourceRank() const override { return source_; }
+  std::vector<at::Tensor> result() override { return outputs_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override { return operation_->sequence; }
+
+  int* source() { return &source_; }
+
+ private:
+  void finish_with(std::exception_ptr error);
+  void complete(c10::ivalue::Future& future) const;
+
+  const GroupPtr group_;
+  const OperationPtr operation_;
+  Staging staging_;
+  const std::vector<at::Tensor> outputs_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  bool is_settled_ = false;  // from now on, whoever makes a future completes it
+  int source_ = -1;
+};
+
+// Several operations that torch handles as one.
+class CoalescedWork : public c10d::Work {
+ public:
+  CoalescedWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts);
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override { wait(kNoTimeout); }
+  std::vector<at::Tensor> result() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+ private:
+  const std::vector<c10::intrusive_ptr<c10d::Work>> parts_;
+};
+
+}  // namespace anyaccel::comm

@@ -1,0 +1,121 @@
+#include "staging.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
+namespace anyaccel::comm {
+namespace {
+
+void check(const at::Tensor& tensor) {
+  TORCH_CHECK(
+      tensor.device().is_cpu() && tensor.layout() == at::kStrided && !tensor.is_quantized(), "shm failed: got a ",
+      tensor.layout(), " tensor of ", tensor.scalar_type(), " on ", tensor.device(),
+      "; expected dense ones on cpu. Fix: name a backend for each device: init_process_group(\"cpu:shm,cuda:nccl\").");
+}
+
+bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
+
+void check_writable(const at::Tensor& tensor) {
+  TORCH_CHECK(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, "shm failed: got an output of sizes ",
+              tensor.sizes(), " and strides ", tensor.strides(),
+              ", whose elements share memory; expected one place for each. Fix: tensor.contiguous().");
+}
+
+}  // namespace
+
+Dtype dtype_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kDouble:
+      return Dtype::kFloat64;
+    case at::kFloat:
+      return Dtype::kFloat32;
+    case at::kHalf:
+      return Dtype::kFloat16;
+    case at::kBFloat16:
+      return Dtype::kBFloat16;
+    case at::kFloat8_e4m3fn:
+      return Dtype::kFloat8E4M3;
+    case at::kFloat8_e5m2:
+      return Dtype::kFloat8E5M2;
+    case at::kChar:
+      return Dtype::kInt8;
+    case at::kShort:
+      return Dtype::kInt16;
+    case at::kInt:
+      return Dtype::kInt32;
+    case at::kLong:
+      return Dtype::kInt64;
+    case at::kByte:
+      return Dtype::kUInt8;
+    case at::kUInt16:
+      return Dtype::kUInt16;
+    case at::kUInt32:
+      return Dtype::kUInt32;
+    case at::kUInt64:
+      return Dtype::kUInt64;
+    case at::kBool:
+      return Dtype::kBool;
+    case at::kComplexFloat:
+      return Dtype::kComplex64;
+    case at::kComplexDouble:
+      return Dtype::kComplex128;
+    default:
+      break;
+  }
+  switch (tensor.element_size()) {
+    case 1:
+      return Dtype::kOpaque1;
+    case 2:
+      return Dtype::kOpaque2;
+    case 4:
+      return Dtype::kOpaque4;
+    case 8:
+      return Dtype::kOpaque8;
+    default:
+      return Dtype::kOpaque16;
+  }
+}
+
+Block Staging::keep(at::Tensor tensor) {
+  const Block block{static_cast<unsigned char*>(tensor.data_ptr()), tensor.numel()};
+  kept_.push_back(std::move(tensor));
+  return block;
+}
+
+Block Staging::input(const at::Tensor& tensor) {
+  check(tensor);
+  if (is_plain(tensor)) return keep(tensor);
+  const at::AutoDispatchBelowADInplaceOrView without_autograd;
+  return keep(tensor.resolve_conj().resolve_neg().contiguous());
+}
+
+Block Staging::output(const at::Tensor& tensor) {
+  check(tensor);
+  if (is_plain(tensor)) return keep(tensor);
+  check_writable(tensor);
+  at::Tensor stand_in = at::empty(tensor.sizes(), tensor.options());
+  stand_ins_.emplace_back(tensor, stand_in);
+  return keep(stand_in);
+}
+
+Block Staging::in_out(const at::Tensor& tensor) {
+  check(tensor);
+  if (is_plain(tensor)) return keep(tensor);
+  const Block block = output(tensor);
+  const at::AutoDispatchBelowADInplaceOrView without_autograd;
+  kept_.back().copy_(tensor);
+  return block;
+}
+
+void Staging::copy_back() {
+  if (stand_ins_.empty()) return;
+  const at::AutoDispatchBelowADInplaceOrView without_autograd;
+  for (auto& [output, stand_in] : stand_ins_) output.copy_(stand_in);
+}
+
+void Staging::release() {
+  kept_.clear();
+  stand_ins_.clear();
+}
+
+}  // namespace anyaccel::comm

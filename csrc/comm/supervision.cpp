@@ -1,0 +1,116 @@
+// What becomes of a group whose ranks die, stop, leave or fork.
+
+#include <algorithm>
+#include <cstring>
+
+#include "group.h"
+
+namespace anyaccel::comm {
+
+void Group::supervise() {
+  const Clock::time_point now = Clock::now();
+  if (now < next_supervision_.load(std::memory_order_relaxed)) return;
+  next_supervision_.store(now + kSupervision, std::memory_order_relaxed);
+  Finished finished;
+  {
+    const std::lock_guard lock(mutex_);
+    std::string problem;
+    if (!has_failed()) {
+      // a peer may have died just after its part: what it left behind still counts
+      const bool moved = advance_all(finished);
+      if (!moved && !collectives_.empty()) problem = problem_of(*collectives_.front(), now);
+      for (auto one = transfers_.begin(); !moved && problem.empty() && one != transfers_.end(); ++one) {
+        problem = problem_of(**one, now);
+      }
+    }
+    if (!problem.empty()) fail(problem);
+    if (has_failed()) end_all(failure_text(), finished);
+  }
+  settle(finished);
+}
+
+// Why an operation can never end, or not in time; empty when it still may.
+std::string Group::problem_of(const Operation& operation, Clock::time_point now) {
+  const std::vector<int> awaited = awaited_by(operation);
+  std::vector<int> gone;
+  std::copy_if(awaited.begin(), awaited.end(), std::back_inserter(gone), [this](int rank) { return is_gone(rank); });
+  const bool from_any = operation.is_transfer && operation.peer < 0;
+  if (!gone.empty() && (!from_any || gone.size() == awaited.size())) {
+    const bool left = segment_->state(gone[0]).has_left.load(std::memory_order_acquire) != 0;
+    return "shm " + operation.title() + " failed: got " + names_of_ranks(gone) +
+           (left ? " leaving the group (destroy_process_group, or its end)" : " dead") + " while " +
+           name_of_rank(rank_) +
+           " waited; expected every rank to take part. Fix: see why it ended, and start the ranks anew.";
+  }
+  if (now < operation.deadline) return "";
+  return "shm " + operation.title() + " timed out after " + std::to_string(operation.timeout.count()) +
+         " ms: got nothing from " + names_of_ranks(awaited) + " at " + name_of_rank(rank_) +
+         "; expected every rank to call it. Fix: see what they do instead, or raise the timeout.";
+}
+
+// Whom an operation waits for: in a collective those who have posted less than this rank.
+std::vector<int> Group::awaited_by(const Operation& operation) const {
+  std::vector<int> ranks;
+  if (operation.is_transfer && operation.peer >= 0) return {operation.peer};
+  for (int rank = 0; rank < world(); ++rank) {
+    const bool is_late = segment_->state(rank).posted.load(std::memory_order_acquire) < round_;
+    if (rank != rank_ && (operation.is_transfer || is_late)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+bool Group::is_gone(int rank) const {
+  return segment_->state(rank).has_left.load(std::memory_order_acquire) != 0 || !segment_->is_present(rank);
+}
+
+std::string Group::name_of_rank(int rank) const {
+  const RankState& state = segment_->state(rank);
+  const std::string global = state.global_rank == rank ? "" : "global rank " + std::to_string(state.global_rank) + ", ";
+  return "rank " + std::to_string(rank) + " (" + global + "pid " + std::to_string(state.pid) + ")";
+}
+
+std::string Group::names_of_ranks(const std::vector<int>& ranks) const {
+  std::string names;
+  for (const int rank : ranks) names += (names.empty() ? "" : ", ") + name_of_rank(rank);
+  return names;
+}
+
+void Group::fail(const std::string& text) {
+  Header& header = segment_->header();
+  std::uint32_t none = 0;
+  if (header.failure.compare_exchange_strong(none, 1)) {
+    const std::size_t length = std::min(text.size(), sizeof(header.failure_text) - 1);
+    std::memcpy(header.failure_text, text.data(), length);
+    header.failure_text[length] = '\0';
+    header.failure.store(2, std::memory_order_release);
+  }
+  for (int rank = 0; rank < world(); ++rank) ring(rank);
+}
+
+std::string Group::failure_text() const { return segment_->header().failure_text; }
+
+void Group::leave(const std::string& text) {
+  if (is_forked() || has_left_.exchange(true)) return;
+  Finished finished;
+  {
+    const std::lock_guard lock(mutex_);
+    farewell_ = text;
+    end_all(text, finished);
+  }
+  segment_->state(rank_).has_left.store(1, std::memory_order_release);
+  for (int rank = 0; rank < world(); ++rank) ring(rank);
+  settle(finished);
+}
+
+void Group::require_usable() const {
+  if (is_forked()) {
+    throw CommError(
+        "shm failed: got an operation in a process that was forked from the group's; expected the process that made "
+        "the "
+        "group. Fix: start processes with the method 'spawn', or call init_process_group in the child.");
+  }
+  if (has_left_) throw CommError(farewell_);
+  if (has_failed()) throw CommError(failure_text());
+}
+
+}  // namespace anyaccel::comm

@@ -1,0 +1,77 @@
+#include "tensor_blocks.h"
+
+#include <numeric>
+
+namespace anyaccel::comm {
+
+const at::Tensor& only(const char* operation, const std::vector<at::Tensor>& tensors) {
+  TORCH_CHECK(tensors.size() == 1, "shm ", operation, " failed: got ", tensors.size(),
+              " tensors; expected one. Fix: call it once a tensor, or its coalesced form.");
+  return tensors[0];
+}
+
+void check_same_dtype(const char* operation, const at::Tensor& tensor, const at::Tensor& other) {
+  TORCH_CHECK(tensor.scalar_type() == other.scalar_type(), "shm ", operation, " failed: got ", tensor.scalar_type(),
+              " and ", other.scalar_type(), "; expected one dtype. Fix: tensor.to(dtype).");
+}
+
+void check_each_rank(const char* operation, const std::vector<at::Tensor>& tensors, int world) {
+  TORCH_CHECK(static_cast<int>(tensors.size()) == world, "shm ", operation, " failed: got a list of ", tensors.size(),
+              " tensors; expected one for each of ", world, " ranks. Fix: correct the list.");
+  for (const at::Tensor& tensor : tensors) check_same_dtype(operation, tensor, tensors[0]);
+}
+
+void check_rank(const char* operation, int64_t rank, int world) {
+  TORCH_CHECK(rank >= 0 && rank < world, "shm ", operation, " failed: got rank ", rank, "; expected one of 0 to ",
+              world - 1, ". Fix: pass a rank of this group.");
+}
+
+std::vector<at::Tensor> equal_parts(const char* operation, const at::Tensor& flat, int world) {
+  TORCH_CHECK(flat.numel() % world == 0, "shm ", operation, " failed: got ", flat.numel(), " elements for ", world,
+              " ranks; expected as many for each. Fix: pad the tensor.");
+  TORCH_CHECK(flat.is_contiguous(), "shm ", operation, " failed: got a tensor of strides ", flat.strides(),
+              "; expected a contiguous one. Fix: tensor.contiguous().");
+  return flat.view(-1).chunk(world).size() == static_cast<std::size_t>(world)
+             ? flat.view(-1).chunk(world)
+             : std::vector<at::Tensor>(world, flat.view(-1));  // an empty tensor has one empty chunk
+}
+
+Blocks split_rows(const char* operation, Block block, const at::Tensor& tensor, const std::vector<int64_t>& rows,
+                  int world) {
+  const int64_t length = tensor.dim() > 0 ? tensor.size(0) : 1;
+  std::vector<int64_t> counts = rows;
+  if (counts.empty()) {
+    TORCH_CHECK(length % world == 0, "shm ", operation, " failed: got ", length, " rows for ", world,
+                " ranks; expected as many for each. Fix: pass split sizes.");
+    counts.assign(world, length / world);
+  }
+  const int64_t sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  TORCH_CHECK(static_cast<int>(counts.size()) == world && sum == length, "shm ", operation, " failed: got split sizes ",
+              counts, " of a tensor of ", length, " rows; expected ", world,
+              " sizes that add up to it. Fix: correct them.");
+  const int64_t row = length > 0 ? tensor.numel() / length : 0;
+  Blocks blocks;
+  for (const int64_t count : counts) {
+    TORCH_CHECK(count >= 0, "shm ", operation, " failed: got split sizes ", counts, "; expected none below 0.");
+    blocks.push_back({block.data, count * row});
+    block.data += count * row * tensor.element_size();
+  }
+  return blocks;
+}
+
+Reduction reduction_of(const c10d::ReduceOp& op) {
+  TORCH_CHECK(op.op_ <= c10d::ReduceOp::PREMUL_SUM, "shm failed: got an unknown ReduceOp; expected SUM to PREMUL_SUM.");
+  return static_cast<Reduction>(static_cast<uint8_t>(op.op_));
+}
+
+static_assert(static_cast<int>(Reduction::kScaledSum) == static_cast<int>(c10d::ReduceOp::PREMUL_SUM));
+
+double scale_of(const c10d::ReduceOp& op) {
+  if (op.op_ != c10d::ReduceOp::PREMUL_SUM) return 1;
+  const auto* supplement = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  TORCH_CHECK(supplement != nullptr,
+              "shm failed: got PREMUL_SUM without its factor. Fix: _make_nccl_premul_sum(factor).");
+  return supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>() : supplement->double_factor;
+}
+
+}  // namespace anyaccel::comm

@@ -1,0 +1,30 @@
+// What c10d's arguments mean for the ranks of a group, checked.
+
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <vector>
+
+#include "staging.h"
+
+namespace anyaccel::comm {
+
+// The only tensor of a list.
+const at::Tensor& only(const char* operation, const std::vector<at::Tensor>& tensors);
+
+// A list with a tensor for each rank, all of one dtype.
+void check_each_rank(const char* operation, const std::vector<at::Tensor>& tensors, int world);
+void check_same_dtype(const char* operation, const at::Tensor& tensor, const at::Tensor& other);
+void check_rank(const char* operation, int64_t rank, int world);
+
+// The parts of a flat tensor for each rank, equal ones.
+std::vector<at::Tensor> equal_parts(const char* operation, const at::Tensor& flat, int world);
+
+// The parts of a tensor by numbers of rows; equal ones where none are given.
+Blocks split_rows(const char* operation, Block block, const at::Tensor& tensor, const std::vector<int64_t>& rows,
+                  int world);
+
+Reduction reduction_of(const c10d::ReduceOp& op);
+double scale_of(const c10d::ReduceOp& op);
+
+}  // namespace anyaccel::comm

@@ -1,0 +1,36 @@
+"""Groups of ranks that the tests of a session share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .ranks import Ranks, Scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[Callable[[int], Ranks]]:
+    """Return the ranks of a world of some size; a test that breaks its group must start processes of its own."""
+    made: dict[int, Ranks] = {}
+
+    def of(world: int) -> Ranks:
+        if world not in made:
+            made[world] = Ranks(world)
+        return made[world]
+
+    yield of
+    for one in made.values():
+        one.close()
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Iterator[Scripts]:
+    """Processes that each run a script as one rank, and may be killed."""
+    made = Scripts(tmp_path)
+    yield made
+    made.close()

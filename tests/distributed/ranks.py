@@ -1,0 +1,184 @@
+"""Processes that are the ranks of a group, started once and given functions to run."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import tempfile
+import textwrap
+import time
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+
+import anyaccel.distributed  # noqa: F401  # registers "shm"
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+
+_TIMEOUT = timedelta(seconds=60)
+
+
+PROLOGUE = """
+import os, sys, time, threading, warnings
+from datetime import timedelta
+import torch, torch.distributed as dist
+import anyaccel.distributed
+torch.set_num_threads(1)
+
+def start(seconds=30, backend="shm"):
+    dist.init_process_group(backend, store=dist.FileStore(store, world), rank=rank, world_size=world,
+                            timeout=timedelta(seconds=seconds))
+
+def error_of(call):
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+def say(*words):
+    print(*words, flush=True)
+"""
+
+
+def join(rank: int, world: int, store: str, backend: str = "shm", timeout: timedelta = _TIMEOUT) -> None:
+    """Make this process a rank of the default group."""
+    torch.set_num_threads(1)
+    dist.init_process_group(backend, store=dist.FileStore(store, world), rank=rank, world_size=world, timeout=timeout)
+
+
+def _context() -> Any:
+    """Return where to make processes: forks of one that has imported torch and has no group, so that they start at once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "torch.distributed.fsdp", "anyaccel.distributed"])
+    return context
+
+
+class Scripts:
+    """Processes that each run a script as one rank, and may be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[Any] = []
+
+    def start(self, script: str, world: int, **env: str) -> None:
+        """Start the ranks; the script finds its ``rank``, ``world`` and ``store`` as variables."""
+        text = PROLOGUE + textwrap.dedent(script)
+        for rank in range(world):
+            names = {"rank": rank, "world": world, "store": f"{self._folder}/store"}
+            process = _context().Process(target=_run_script, args=(text, names, str(self._folder), env))
+            process.start()
+            self._processes.append(process)
+
+    def pid(self, rank: int) -> int:
+        return int(self._processes[rank].pid)
+
+    def signal(self, rank: int, number: int) -> None:
+        os.kill(self.pid(rank), number)
+
+    def wait_for(self, word: str, *ranks: int) -> None:
+        """Wait until ranks, or all of them, have printed a word."""
+        until = time.monotonic() + 60
+        for rank in ranks or range(len(self._processes)):
+            while word not in self._text(rank, "out"):
+                assert self._processes[rank].exitcode is None, self._text(rank, "err")
+                assert time.monotonic() < until, f"no {word!r} from rank {rank}"
+                time.sleep(0.01)
+
+    def outputs(self, *ranks: int) -> list[str]:
+        """Wait until ranks, or all of them, have ended well, and return what they printed."""
+        chosen = ranks or range(len(self._processes))
+        for rank in chosen:
+            self._processes[rank].join(90)
+        errors = [self._text(rank, "err") for rank in chosen]
+        assert all(self._processes[rank].exitcode == 0 for rank in chosen), errors
+        return [self._text(rank, "out") for rank in chosen]
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
+
+    def _text(self, rank: int, kind: str) -> str:
+        file = self._folder / f"{kind}{rank}"
+        return file.read_text() if file.exists() else ""
+
+
+def _run_script(text: str, names: dict[str, Any], folder: str, env: dict[str, str]) -> None:
+    os.environ.update(env)
+    for descriptor, kind in ((1, "out"), (2, "err")):
+        file = os.open(f"{folder}/{kind}{names['rank']}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(file, descriptor)
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  # the test runner's has another descriptor
+    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    exec(compile(text, "<rank>", "exec"), {"__name__": "__main__", **names})  # noqa: S102
+    sys.stdout.flush()
+
+
+class Ranks:
+    """As many processes as ranks; each has the default group on shm, and a group on gloo to compare with."""
+
+    def __init__(self, world: int) -> None:
+        self.world = world
+        self._folder = tempfile.TemporaryDirectory()
+        context = _context()
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for rank in range(world):
+            here, there = context.Pipe()
+            process = context.Process(target=_serve, args=(there, rank, world, f"{self._folder.name}/store"))
+            process.start()
+            self._pipes.append(here)
+            self._processes.append(process)
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Run a function of a module on every rank, and return the results; raises what the first failing one raised."""
+        for pipe in self._pipes:
+            pipe.send((function.__module__, function.__qualname__, arguments))
+        answers = [pipe.recv() if pipe.poll(240) else (None, "no answer within 240 s") for pipe in self._pipes]
+        failures = [f"rank {rank}:\n{error}" for rank, (_, error) in enumerate(answers) if error]
+        assert not failures, "\n".join(failures)
+        return [result for result, _ in answers]
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            pipe.send(None)
+        for process in self._processes:
+            process.join(20)
+            process.kill()
+        self._folder.cleanup()
+
+
+def gloo() -> dist.ProcessGroup:
+    """The group of the same ranks on gloo, in a process of :class:`Ranks`."""
+    assert _gloo is not None
+    return _gloo
+
+
+_gloo: dist.ProcessGroup | None = None
+
+
+def _serve(pipe: Connection, rank: int, world: int, store: str) -> None:
+    global _gloo
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank))
+    os.chdir(Path(store).parent)
+    join(rank, world, store)
+    _gloo = dist.new_group(backend="gloo", timeout=_TIMEOUT)
+    while (asked := pipe.recv()) is not None:
+        module, name, arguments = asked
+        try:
+            answer = (getattr(importlib.import_module(module), name)(*arguments), "")
+        except BaseException:
+            answer = (None, traceback.format_exc())
+        pipe.send(answer)
+    dist.destroy_process_group()

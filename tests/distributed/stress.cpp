@@ -1,0 +1,325 @@
+// A standalone stress of csrc/comm, without torch and Python, to run under sanitizers.
+//
+//   stress processes 4 2000 1    ranks as processes that share memory: AddressSanitizer, UndefinedBehaviorSanitizer
+//   stress threads 4 2000 1      ranks as threads on one mapping, so that ThreadSanitizer sees every access
+//
+// Arguments: ranks, operations, seed. Every result is compared with what the seed says it must be.
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "collectives.h"
+#include "descriptor_passing.h"
+#include "errors.h"
+#include "handshake.h"
+#include "progress.h"
+
+namespace comm = anyaccel::comm;
+using comm::Announcement;
+using comm::Block;
+using comm::Blocks;
+using comm::Collective;
+using comm::Dtype;
+using comm::Reduction;
+
+namespace {
+
+constexpr std::chrono::seconds kPatience{60};
+
+void require(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "stress failed: %s\n", what.c_str());
+  std::abort();
+}
+
+// Keys are files in a folder.
+class FolderStore final : public comm::KeyValues {
+ public:
+  explicit FolderStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  void set(const std::string& key, const std::string& value) override {
+    const auto part = file(key).string() + ".part";
+    std::ofstream(part) << value;
+    std::filesystem::rename(part, file(key));
+  }
+  std::string get(const std::string& key) override {
+    while (!std::filesystem::exists(file(key))) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::stringstream text;
+    text << std::ifstream(file(key)).rdbuf();
+    return text.str();
+  }
+
+ private:
+  std::filesystem::path file(std::string key) const {
+    for (char& one : key) one = one == '/' ? '_' : one;
+    return folder_ / key;
+  }
+  const std::filesystem::path folder_;
+};
+
+float value(std::uint64_t operation, int from, int to, std::size_t i) {
+  return static_cast<float>((operation * 31 + from * 7 + to * 3 + i) % 1024);
+}
+
+Block block_of(std::vector<float>& values) {
+  return {reinterpret_cast<unsigned char*>(values.data()), static_cast<std::int64_t>(values.size())};
+}
+
+class Rank {
+ public:
+  Rank(comm::GroupPtr group, std::uint64_t seed)
+      : group_(std::move(group)), random_(seed), me_(group_->rank()), world_(group_->world()) {}
+
+  void run(std::uint64_t operations) {
+    for (std::uint64_t number = 0; number < operations; ++number) {
+      const std::uint64_t kind = random_() % 6, size_class = random_() % 6;
+      const std::size_t sizes[] = {0, 1, 33, 5000, 100'000, 700'001};
+      const std::size_t size = sizes[size_class];
+      const int root = static_cast<int>(random_() % world_);
+      is_async_ = random_() % 2 == 0;
+      switch (kind) {
+        case 0:
+          sum(number, size, -1);
+          break;
+        case 1:
+          sum(number, size, root);
+          break;
+        case 2:
+          broadcast(number, size, root);
+          break;
+        case 3:
+          exchange(number, size / world_);
+          break;
+        case 4:
+          scatter_sums(number, size / world_);
+          break;
+        default:
+          messages(number, size);
+          break;
+      }
+    }
+  }
+
+ private:
+  Announcement announcement(Collective collective, std::uint64_t number, std::size_t count, int root) const {
+    const bool sums = collective == Collective::kAllReduce || collective == Collective::kReduce ||
+                      collective == Collective::kReduceScatter;
+    return {collective, Dtype::kFloat32, sums ? Reduction::kSum : Reduction::kNone, false,
+            root,       number,          static_cast<std::int64_t>(count),          1};
+  }
+
+  comm::OperationPtr start(const char* name, comm::Task task, bool is_transfer = false, int peer = -1) {
+    auto operation = std::make_shared<comm::Operation>();
+    operation->name = name;
+    operation->task = std::move(task);
+    operation->is_transfer = is_transfer;
+    operation->peer = peer;
+    operation->timeout = kPatience;
+    operation->finish = [](std::exception_ptr error) {
+      if (error) std::rethrow_exception(error);
+    };
+    group_->submit(operation);
+    if (is_async_) comm::Progress::instance().attend(group_);
+    return operation;
+  }
+
+  void finish(const comm::OperationPtr& operation) {
+    if (is_async_) std::this_thread::yield();
+    require(group_->drive(*operation, comm::Clock::now() + kPatience, nullptr), operation->title() + " timed out");
+  }
+
+  std::vector<float> values(std::uint64_t number, int from, int to, std::size_t size) const {
+    std::vector<float> made(size);
+    for (std::size_t i = 0; i < size; ++i) made[i] = value(number, from, to, i);
+    return made;
+  }
+
+  void check(const std::vector<float>& got, const std::vector<float>& expected, const char* what) const {
+    require(got == expected, std::string(what) + " on rank " + std::to_string(me_));
+  }
+
+  std::vector<float> sums(std::uint64_t number, int to, std::size_t size) const {
+    std::vector<float> total(size, 0);
+    for (int rank = 0; rank < world_; ++rank) {
+      for (std::size_t i = 0; i < size; ++i) total[i] += value(number, rank, to, i);
+    }
+    return total;
+  }
+
+  void sum(std::uint64_t number, std::size_t size, int root) {
+    std::vector<float> mine = values(number, me_, 0, size);
+    const auto what = announcement(root < 0 ? Collective::kAllReduce : Collective::kReduce, number, size, root);
+    finish(start("sum", comm::all_reduce(*group_, what, block_of(mine))));
+    check(mine, root < 0 || root == me_ ? sums(number, 0, size) : values(number, me_, 0, size), "sum");
+  }
+
+  void broadcast(std::uint64_t number, std::size_t size, int root) {
+    std::vector<float> mine = values(number, me_, 0, size);
+    Blocks outputs(world_);
+    outputs[root] = block_of(mine);
+    const auto what = announcement(Collective::kBroadcast, number, size, root);
+    finish(start("broadcast", comm::share(*group_, what, block_of(mine), outputs)));
+    check(mine, values(number, root, 0, size), "broadcast");
+  }
+
+  void exchange(std::uint64_t number, std::size_t size) {
+    std::vector<std::vector<float>> sent, received(world_, std::vector<float>(size));
+    Blocks inputs, outputs;
+    for (int rank = 0; rank < world_; ++rank) sent.push_back(values(number, me_, rank, size));
+    for (int rank = 0; rank < world_; ++rank) inputs.push_back(block_of(sent[rank]));
+    for (int rank = 0; rank < world_; ++rank) outputs.push_back(block_of(received[rank]));
+    const auto what = announcement(Collective::kAllToAll, number, size, -1);
+    finish(start("exchange", comm::exchange(*group_, what, inputs, outputs)));
+    for (int rank = 0; rank < world_; ++rank) check(received[rank], values(number, rank, me_, size), "exchange");
+  }
+
+  void scatter_sums(std::uint64_t number, std::size_t size) {
+    std::vector<std::vector<float>> sent;
+    std::vector<float> mine(size);
+    Blocks inputs;
+    for (int rank = 0; rank < world_; ++rank) sent.push_back(values(number, me_, rank, size));
+    for (int rank = 0; rank < world_; ++rank) inputs.push_back(block_of(sent[rank]));
+    const auto what = announcement(Collective::kReduceScatter, number, size, -1);
+    finish(start("scatter_sums", comm::reduce_scatter_blocks(*group_, what, inputs, block_of(mine))));
+    check(mine, sums(number, me_, size), "scatter_sums");
+  }
+
+  // Two messages around the ring, received in the other order of their tags.
+  void messages(std::uint64_t number, std::size_t size) {
+    const int to = (me_ + 1) % world_, from = (me_ + world_ - 1) % world_;
+    std::vector<float> sent[2], received[2];
+    std::vector<comm::OperationPtr> under_way;
+    int source = -1;
+    for (int tag = 0; tag < 2; ++tag) {
+      sent[tag] = values(number, me_, tag, size);
+      under_way.push_back(
+          start("send", group_->mailbox().send(to, tag, Dtype::kFloat32, sent[tag].data(), size * 4), true, to));
+    }
+    for (int tag = 1; tag >= 0; --tag) {
+      received[tag].resize(size);
+      under_way.push_back(start(
+          "receive", group_->mailbox().receive(from, tag, Dtype::kFloat32, received[tag].data(), size * 4, &source),
+          true, from));
+    }
+    for (const auto& one : under_way) finish(one);
+    require(source == from, "the source of a message");
+    for (int tag = 0; tag < 2; ++tag) check(received[tag], values(number, from, tag, size), "message");
+  }
+
+  const comm::GroupPtr group_;
+  std::mt19937_64 random_;
+  const int me_, world_;
+  bool is_async_ = false;
+};
+
+void run_processes(int world, std::uint64_t operations, std::uint64_t seed) {
+  const auto folder = std::filesystem::temp_directory_path() / ("stress-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < world; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) {
+      {
+        FolderStore store(folder);
+        comm::Meeting meeting = comm::meet(store, {rank, world, comm::host_identity()}, kPatience, nullptr);
+        auto group = std::make_shared<comm::Group>(std::move(meeting.segment), rank, rank);
+        group->wait_for_all(kPatience, nullptr);
+        Rank(group, seed).run(operations);
+      }
+      std::_Exit(0);
+    }
+    children.push_back(child);
+  }
+  bool all = true;
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    all = all && status == 0;
+  }
+  std::filesystem::remove_all(folder);
+  require(all, "a rank");
+}
+
+void run_threads(int world, std::uint64_t operations, std::uint64_t seed) {
+  const auto segment = std::make_shared<comm::Segment>(comm::Segment::create(world), world);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([=] {
+      auto group = std::make_shared<comm::Group>(segment, rank, rank);
+      group->wait_for_all(kPatience, nullptr);
+      Rank(group, seed).run(operations);
+    });
+  }
+  for (std::thread& one : threads) one.join();
+}
+
+// Memory that could be cut off under its readers, or that others may open, is refused.
+void refuse_forged_memory() {
+  const comm::Layout layout(2);
+  for (const bool is_sealed : {false, true}) {
+    comm::Descriptor forged(memfd_create("forged", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    require(ftruncate(forged.get(), static_cast<off_t>(is_sealed ? layout.total / 2 : layout.total)) == 0, "ftruncate");
+    if (is_sealed) fcntl(forged.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    fchmod(forged.get(), 0600);
+    bool is_refused = false;
+    try {
+      const comm::Segment segment(std::move(forged), 2);
+    } catch (const comm::CommError&) {
+      is_refused = true;
+    }
+    require(is_refused, "forged memory was taken");
+  }
+}
+
+// Who does not know the secret, or is another user, gets no descriptor; the next honest rank does.
+void refuse_forged_handshake() {
+  const std::string name = "anyaccel-stress-" + std::to_string(getpid()), secret(32, 's'), wrong(32, 'w');
+  const comm::Listener listener(name);
+  const comm::Descriptor memory = comm::Segment::create(2);
+  const auto fetch = [&name](const std::string& with) {
+    try {
+      return comm::Connection(name).receive(with, 1, kPatience).get() >= 0;
+    } catch (const comm::CommError&) {
+      return false;
+    }
+  };
+  for (const bool is_honest : {false, true}) {
+    std::thread visitor([&] { require(fetch(is_honest ? secret : wrong) == is_honest, "a handshake"); });
+    require(listener.serve(memory, secret, kPatience) == (is_honest ? 1 : -1), "whom a handshake serves");
+    visitor.join();
+  }
+  if (geteuid() != 0) return;
+  const pid_t stranger = fork();
+  if (stranger == 0) std::_Exit(setuid(65534) != 0 || fetch(secret) ? 1 : 0);
+  require(listener.serve(memory, secret, kPatience) == -1, "another user was served");
+  int status = 0;
+  require(waitpid(stranger, &status, 0) == stranger && status == 0, "another user got memory");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  require(argc == 5, "expected: stress processes|threads RANKS OPERATIONS SEED");
+  const int world = std::atoi(argv[2]);
+  const std::uint64_t operations = std::strtoull(argv[3], nullptr, 10), seed = std::strtoull(argv[4], nullptr, 10);
+  refuse_forged_memory();
+  refuse_forged_handshake();
+  if (std::string(argv[1]) == "threads") {
+    run_threads(world, operations, seed);
+  } else {
+    run_processes(world, operations, seed);
+  }
+  std::printf("%s: %d ranks, %llu operations each, seed %llu: all results right\n", argv[1], world,
+              static_cast<unsigned long long>(operations), static_cast<unsigned long long>(seed));
+  return 0;
+}

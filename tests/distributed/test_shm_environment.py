@@ -1,0 +1,187 @@
+"""How programs come to shm: names, device maps, debug mode, launchers, several hosts, and its C++ core alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .ranks import Scripts
+
+ROOT = Path(__file__).parents[2]
+CORE = (
+    "agreement", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox", "progress", "reduce",
+    "segment", "supervision",
+)  # fmt: skip
+
+
+def test_it_serves_the_cpu_beside_other_backends(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(backend="cpu:shm,cuda:gloo")
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        dist.destroy_process_group()
+        store += "2"
+        start(backend="gloo")
+        group = dist.new_group(backend="shm")
+        dist.all_reduce(x, group=group)
+        say(backend.name(), dist.get_backend(), dist.get_backend(group), x.tolist())
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["shm gloo shm [4.0, 4.0, 4.0]\n"] * 2
+
+
+def test_the_accelerator_names_it_where_the_environment_asks(scripts: Scripts) -> None:
+    """Without a line of the program saying so."""
+    scripts.start(
+        """
+        import anyaccel
+        name = anyaccel.get_accelerator().communication_backend_name()
+        start(backend=name)
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        say(name, x.tolist())
+        """,
+        2,
+        ANYACCEL_CPU_BACKEND="shm",
+    )
+    assert scripts.outputs() == ["shm [2.0, 2.0, 2.0]\n"] * 2
+
+
+def test_debug_mode_wraps_it(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        dist.set_debug_level_from_env()
+        start(10)
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        dist.all_reduce(x, async_op=True).wait()
+        say(x.tolist(), type(dist.group.WORLD._get_backend(torch.device("cpu"))).__name__)
+        say(error_of(lambda: dist.all_reduce(torch.ones(3 + rank))))
+        """,
+        2,
+        TORCH_DISTRIBUTED_DEBUG="DETAIL",
+    )
+    for output in scripts.outputs():
+        assert "[4.0, 4.0, 4.0] _ProcessGroupWrapper" in output
+        assert "ALLREDUCE" in output  # torch's own comparison names the operation
+
+
+SPANNING = """
+start()
+x = torch.full((1000,), rank + 1.0)
+dist.all_reduce(x)
+assert x.eq(sum(range(1, world + 1))).all()
+x = torch.full((7,), rank + 1)
+dist.all_reduce(x, dist.ReduceOp.MAX, async_op=True).wait()
+assert x.eq(world).all()
+x = torch.full((7,), float(rank))
+dist.all_reduce(x, dist.ReduceOp.AVG)
+assert x.eq((world - 1) / 2).all()
+for root in range(world):
+    x = torch.full((5, 4), float(rank)).t()
+    dist.broadcast(x, root)
+    assert x.eq(root).all()
+outputs = [torch.empty(3) for _ in range(world)]
+dist.all_gather(outputs, torch.full((3,), float(rank)))
+assert [output.unique().item() for output in outputs] == [float(one) for one in range(world)]
+flat = torch.empty(world * 3)
+dist.all_gather_into_tensor(flat, torch.full((3,), float(rank)))
+assert torch.equal(flat, torch.cat(outputs))
+part = torch.empty(4)
+dist.reduce_scatter_tensor(part, torch.arange(4.0 * world))
+assert torch.equal(part, world * torch.arange(4.0 * world).view(world, 4)[rank])
+objects = [None] * world
+dist.all_gather_object(objects, rank)
+assert objects == list(range(world))
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
+model(torch.ones(1, 3) * (rank + 1)).sum().backward()
+assert model.module.weight.grad.eq((world + 1) / 2).all()
+dist.barrier()
+says = error_of(lambda: dist.send(torch.ones(1), (rank + 1) % world))
+assert "does not support send" in says, says
+say("right")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("hosts", ["aab", "abab", "abc"])
+def test_ranks_on_several_pretended_hosts(scripts: Scripts, hosts: str) -> None:
+    script = f"os.environ['ANYACCEL_SHM_HOST'] = {hosts!r}[rank]\n" + SPANNING
+    scripts.start(script, len(hosts))
+    assert scripts.outputs() == ["right\n"] * len(hosts)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_ranks_in_two_network_namespaces(tmp_path: Path) -> None:
+    """Two hosts but for the boot id: no socket of the one can be reached in the other, only a network of two."""
+    if shutil.which("ip") is None:
+        pytest.skip("no ip command")
+    from .ranks import PROLOGUE
+
+    arguments = "rank, world = int(sys.argv[1]), 3\nos.environ.update(GLOO_SOCKET_IFNAME=sys.argv[2])\n"
+    begin = (
+        'dist.init_process_group("shm", init_method="tcp://10.213.7.1:29555", rank=rank, world_size=world, '
+        "timeout=timedelta(seconds=30))"
+    )
+    script = tmp_path / "rank.py"
+    script.write_text(PROLOGUE + arguments + SPANNING.replace("start()", begin))
+    run = f"{sys.executable} -W ignore {script}"
+    shell = f"""
+        set -e
+        ip netns add anyaccel-a; ip netns add anyaccel-b
+        trap 'ip netns del anyaccel-a; ip netns del anyaccel-b' EXIT
+        ip link add veth-aa netns anyaccel-a type veth peer name veth-ab netns anyaccel-b
+        ip -n anyaccel-a addr add 10.213.7.1/24 dev veth-aa; ip -n anyaccel-a link set veth-aa up
+        ip -n anyaccel-b addr add 10.213.7.2/24 dev veth-ab; ip -n anyaccel-b link set veth-ab up
+        ip -n anyaccel-a link set lo up; ip -n anyaccel-b link set lo up
+        ip netns exec anyaccel-a {run} 0 veth-aa & ip netns exec anyaccel-a {run} 1 veth-aa &
+        ip netns exec anyaccel-b {run} 2 veth-ab & wait
+    """
+    finished = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False, timeout=120)
+    if "Operation not permitted" in finished.stderr or "Operation not supported" in finished.stderr:
+        pytest.skip(f"no network namespaces here: {finished.stderr}")
+    assert finished.stdout.split() == ["right"] * 3, finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("sanitizer", "mode"), [("address,undefined", "processes"), ("thread", "threads")], ids=["address", "thread"]
+)
+def test_the_core_is_clean_under_sanitizers(tmp_path: Path, sanitizer: str, mode: str) -> None:
+    """Ranks as processes, and as threads on one mapping, where ThreadSanitizer sees every access."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no g++, which brings the sanitizers")
+    sources = [
+        ROOT / "tests" / "distributed" / "stress.cpp",
+        *(ROOT / "csrc" / "comm" / f"{name}.cpp" for name in CORE),
+    ]
+    flags = ["-std=c++20", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-Wno-tsan"]
+    include = [f"-I{ROOT / 'csrc' / 'includes'}", f"-I{ROOT / 'csrc' / 'comm'}"]
+
+    def compiled(source: Path) -> Path:
+        target = tmp_path / f"{source.stem}.o"
+        subprocess.run([compiler, *flags, *include, "-c", source, "-o", target], check=True)
+        return target
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compiled, sources))
+    linked = subprocess.run(
+        [compiler, *flags, *objects, "-o", tmp_path / "stress", "-pthread"], capture_output=True, text=True, check=False
+    )
+    if "cannot find" in linked.stderr:
+        pytest.skip(f"g++ without sanitizers: {linked.stderr}")
+    assert linked.returncode == 0, linked.stderr
+    ran = subprocess.run([tmp_path / "stress", mode, "3", "200", "1"], capture_output=True, text=True, check=False)
+    assert "all results right" in ran.stdout, ran.stderr
+    assert "WARNING" not in ran.stderr

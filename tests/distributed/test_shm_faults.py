@@ -1,0 +1,331 @@
+"""What ranks see when others die, stop, differ, fork or leave: real processes, real signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .ranks import PROLOGUE
+
+if TYPE_CHECKING:
+    from .ranks import Scripts
+
+ROOT = Path(__file__).parents[2]
+
+
+def _named_memory() -> set[str]:
+    return set(os.listdir("/dev/shm"))  # noqa: S108
+
+
+KILLED = """
+start()
+x = torch.ones({size})
+dist.all_reduce(x)
+say("ready", os.getpid())
+if rank == 1:
+    if {in_operation}:
+        while True:
+            dist.all_reduce(x)
+    time.sleep(60)
+def go():
+    while True:
+        dist.all_reduce(x)
+text = error_of(go)
+say(time.time(), text)
+began = time.perf_counter()
+say("again", error_of(lambda: dist.barrier()), time.perf_counter() - began)
+"""
+
+
+@pytest.mark.parametrize("in_operation", [False, True], ids=["before", "during"])
+def test_survivors_name_a_killed_rank_within_a_second(scripts: Scripts, in_operation: bool) -> None:
+    before = _named_memory()
+    scripts.start(KILLED.format(size=3_000_000 if in_operation else 10, in_operation=in_operation), 3)
+    scripts.wait_for("ready")
+    time.sleep(0.5)
+    scripts.signal(1, signal.SIGKILL)
+    killed = time.time()
+    for output in scripts.outputs(0, 2):
+        _, first, again = output.splitlines()
+        moment, _, text = first.partition(" ")
+        assert float(moment) - killed < 1
+        assert f"rank 1 (pid {scripts.pid(1)}) dead" in text
+        assert "all_reduce" in text
+        assert "rank 1" in again
+        assert float(again.split()[-1]) < 0.1  # at once
+    assert _named_memory() == before
+
+
+def test_a_rank_that_left_is_named(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start()
+        dist.barrier()
+        if rank == 1:
+            dist.destroy_process_group()
+            time.sleep(2)
+        else:
+            say(error_of(lambda: dist.all_reduce(torch.ones(3))))
+        """,
+        2,
+    )
+    text = scripts.outputs()[0]
+    assert "all_reduce" in text
+    assert "rank 1" in text
+    assert "leaving the group" in text
+
+
+@pytest.mark.parametrize("how", ["late", "stopped"])
+def test_a_timeout_names_who_is_missing_and_in_what(scripts: Scripts, how: str) -> None:
+    scripts.start(
+        f"""
+        start(seconds=2)
+        x = torch.ones(5)
+        dist.all_reduce(x)
+        say("ready")
+        if rank == 2:
+            time.sleep({60 if how == "stopped" else 4})
+        began = time.perf_counter()
+        say(error_of(lambda: dist.all_reduce(x)), "|", time.perf_counter() - began)
+        """,
+        3,
+    )
+    scripts.wait_for("ready")
+    if how == "stopped":
+        scripts.signal(2, signal.SIGSTOP)
+    for output in scripts.outputs(0, 1):
+        text, seconds = output.splitlines()[1].split("|")
+        assert "all_reduce #2 timed out after 2000 ms: got nothing from rank 2" in text
+        assert 1.5 < float(seconds) < 4
+    if how == "late":
+        assert "timed out" in scripts.outputs(2)[0]  # it learns of it too, and writes nothing
+
+
+MISMATCHES = {
+    "size": ("dist.all_reduce(torch.ones(10 + rank))", ["10 float32", "11 float32"]),
+    "dtype": (
+        "dist.all_reduce(torch.ones(4, dtype=torch.float32 if rank else torch.float64))",
+        ["4 float32", "4 float64"],
+    ),
+    "operation": ("dist.all_reduce(torch.ones(4), (dist.ReduceOp.SUM, dist.ReduceOp.MAX)[rank])", ["SUM", "MAX"]),
+    "root": ("dist.broadcast(torch.ones(4), rank)", ["root 0", "root 1"]),
+    "collective": (
+        "dist.barrier() if rank else dist.all_gather_into_tensor(torch.ones(8), torch.ones(4))",
+        ["barrier", "all_gather"],
+    ),
+    "large and small": ("dist.all_reduce(torch.ones(2_000_000 if rank else 2))", ["2000000 float32", "of 2 float32"]),
+    "all_gather": (
+        "dist.all_gather([torch.ones(3), torch.ones(3)], torch.ones(3 + rank))",
+        ["rank 1", "4 float32", "expects 3"],
+    ),
+    "splits": (
+        "dist.all_to_all_single(torch.ones(4), torch.ones(4), [2, 2], [1, 3] if rank else [2, 2])",
+        ["with 1 float32", "expects 2"],
+    ),
+    "message": (
+        "dist.recv(torch.ones(3), 0) if rank else dist.send(torch.ones(5), 1)",
+        ["sending 5 float32", "receiving 3 float32"],
+    ),
+    "large message": (
+        "dist.recv(torch.ones(300_000, dtype=torch.int32), 0) if rank else dist.send(torch.ones(300_000), 1)",
+        ["sending 300000 float32", "receiving 300000 int32"],
+    ),
+}
+
+
+def test_ranks_that_differ_both_raise_and_go_on(scripts: Scripts) -> None:
+    calls = "\n".join(f"say(error_of(lambda: {call}))" for call, _ in MISMATCHES.values())
+    scripts.start(
+        f"start(10)\n{calls}\nx = torch.full((3,), rank + 1.)\ndist.all_reduce(x)\nsay('then', x.tolist())\n", 2
+    )
+    for output in scripts.outputs():
+        *errors, last = output.splitlines()
+        assert last == "then [3.0, 3.0, 3.0]"
+        assert len(errors) == len(MISMATCHES)
+        for text, (name, (_, both)) in zip(errors, MISMATCHES.items(), strict=True):
+            assert all(side in text for side in both), (name, text)
+
+
+def test_nothing_is_written_where_ranks_differ(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(10)
+        x = torch.full((500_000 + rank,), float(rank))
+        error_of(lambda: dist.all_reduce(x))
+        y = torch.full((5,), float(rank))
+        error_of(lambda: dist.broadcast(y, rank))
+        say(x.unique().tolist(), y.unique().tolist())
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["[0.0] [0.0]\n", "[1.0] [1.0]\n"]
+
+
+def test_a_forked_child_may_not_use_the_group_and_harms_nobody(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(10)
+        x = torch.ones(4)
+        dist.all_reduce(x, async_op=True).wait()
+        child = os.fork()
+        if child == 0:
+            text = error_of(lambda: dist.all_reduce(torch.ones(4)))
+            os.write(1, (text[:60] + "\\n").encode())
+            dist.destroy_process_group()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        dist.all_reduce(x)
+        say(x.tolist())
+        """,
+        2,
+    )
+    for output in scripts.outputs():
+        assert "shm failed: got an operation in a process that was forked" in output
+        assert "[4.0, 4.0, 4.0, 4.0]" in output
+
+
+def test_interrupting_a_waiting_rank_takes_less_than_a_second(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(60)
+        dist.barrier()
+        if rank == 1:
+            time.sleep(8)
+            sys.exit(0)
+        say("ready")
+        try:
+            dist.all_reduce(torch.ones(3))
+        except KeyboardInterrupt:
+            say("interrupted", time.time())
+        """,
+        2,
+    )
+    scripts.wait_for("ready", 0)
+    time.sleep(0.7)
+    scripts.signal(0, signal.SIGINT)
+    sent = time.time()
+    (output,) = scripts.outputs(0)
+    assert float(output.split()[-1]) - sent < 1
+
+
+def test_a_wait_may_time_out_and_be_repeated(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(30)
+        x = torch.ones(3)
+        dist.barrier()
+        if rank == 1:
+            time.sleep(1)
+        work = dist.all_reduce(x, async_op=True)
+        if rank == 0:
+            text = error_of(lambda: work.wait(timedelta(milliseconds=100)))
+            assert "wait timed out after 100 ms; the operation goes on" in text, text
+            assert not work.is_completed() and x.tolist() == [1.0] * 3
+        work.wait()
+        assert work.is_completed() and work.is_success()
+        say(x.tolist())
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["[2.0, 2.0, 2.0]\n"] * 2
+
+
+def test_a_hundred_groups_cost_little_and_are_freed(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(60)
+        import psutil
+        me = psutil.Process()
+        dist.all_reduce(torch.ones(3), async_op=True).wait()
+        def count():
+            return me.num_fds(), me.num_threads()
+        before = count()
+        groups = [dist.new_group(backend="shm") for _ in range(100)]
+        x = torch.ones(40_000)
+        for group in groups:
+            dist.all_reduce(x.fill_(1), group=group)
+            assert x[0] == 2
+        during = count()
+        for group in groups:
+            dist.destroy_process_group(group)
+        del groups, group
+        import gc; gc.collect()
+        dist.barrier()
+        after = count()
+        mapped = sum("anyaccel-shm" in line for line in open("/proc/self/maps"))
+        say(during[0] - before[0], during[1] - before[1], after[0] - before[0], mapped)
+        """,
+        2,
+    )
+    for output in scripts.outputs():
+        descriptors, threads, left, mapped = map(int, output.split())
+        assert descriptors <= 200
+        assert threads == 0
+        assert left <= 0
+        assert mapped == 1
+
+
+def test_threads_may_use_groups_of_their_own_and_share_one(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(60)
+        groups = [dist.new_group() for _ in range(8)]
+        wrong = []
+        def own(group, value):
+            for _ in range(50):
+                x = torch.full((value * 97,), float(value))
+                dist.all_reduce(x, group=group)
+                if not torch.equal(x, torch.full_like(x, 2.0 * value)): wrong.append(value)
+        threads = [threading.Thread(target=own, args=(group, i + 1)) for i, group in enumerate(groups)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        say("own", wrong)
+        def shared():
+            for _ in range(50):
+                x = torch.ones(64)
+                dist.all_reduce(x)  # all alike, so that their order among the threads does not matter
+                if x[0] != 2: wrong.append("shared")
+        threads = [threading.Thread(target=shared) for _ in range(16)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        say("shared", wrong)
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["own []\nshared []\n"] * 2
+
+
+CONTAINER = """
+start(20)
+x = torch.ones(5_000_000)
+dist.all_reduce(x)
+assert x[0] == world
+if rank: dist.send(x, 0)
+else: dist.recv(x, 1)
+import shutil
+os.write(1, f"{shutil.disk_usage('/dev/shm').total}\\n".encode())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+@pytest.mark.parametrize("size", ["64k", None], ids=["64 KiB", "none"])
+def test_the_size_of_dev_shm_does_not_matter(tmp_path: Path, size: str | None) -> None:
+    """In a mount namespace of its own, as in a container."""
+    options = f"size={size}" if size else "size=4k,ro"
+    script = tmp_path / "rank.py"
+    arguments = "rank, world, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]\n"
+    script.write_text(PROLOGUE + arguments + CONTAINER)
+    ranks = " & ".join(f"{sys.executable} -W ignore {script} {rank} 2 {tmp_path}/store" for rank in range(2))
+    shell = f"mount -t tmpfs -o {options} none /dev/shm && ({ranks} & wait)"
+    command = ["unshare", "--mount", "sh", "-c", shell]
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)
+    if "unshare failed" in finished.stderr or "permission denied" in finished.stderr.lower():
+        pytest.skip(f"no mount namespaces here: {finished.stderr}")
+    assert [int(line) for line in finished.stdout.split()] == [65536 if size else 4096] * 2, finished.stderr
