@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo test test-cuda-torch test-wheel test-sycl test-sanitizers test-arm test-gpu bench bench-gpu lint clean
+.PHONY: demo test test-cuda-torch test-wheel test-sycl test-sanitizers test-soak test-arm test-gpu bench bench-gpu lint clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
@@ -55,6 +55,12 @@ test-sanitizers: $(VENV)/.installed-test
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" \
 	  $(VENV)/bin/python -m pytest -p no:cacheprovider -k "not sycl and not compile and not triton" \
 	  --deselect tests/ops/test_device_kernel.py tests/ops
+
+# 10 000 random operations of four ranks on shm against gloo, and its C++ core under sanitizers, both longer than in `make test`.
+SEED ?= 0
+test-soak: $(VENV)/.installed-test
+	$(VENV)/bin/python -W ignore -m tests.distributed.soak --operations 10000 --ranks 4 --seed $(SEED)
+	ANYACCEL_STRESS="4 3000 $(SEED)" $(VENV)/bin/python -m pytest -k sanitizers tests/distributed
 
 # The CPU's loops built for Arm and run by qemu, against what this machine computes.
 test-arm: $(VENV)/.installed-test
