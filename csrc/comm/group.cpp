@@ -70,6 +70,7 @@ Group::~Group() {
 }
 
 void Group::submit(const OperationPtr& operation) {
+  require_own_process();  // in a forked child the lock may be held by a thread that it does not have
   Finished finished;
   bool moved = false;
   {
@@ -94,6 +95,7 @@ bool Group::advance(const OperationPtr& operation, Finished& finished, bool& mov
     moved = true;
   }
   finished.emplace_back(operation, operation->task.error());
+  if (operation->task.error()) fail_unless_agreed(*operation);
   return true;
 }
 
@@ -119,8 +121,12 @@ bool Group::progress() {
 }
 
 void Group::end_all(const std::string& text, Finished& finished) {
-  for (const OperationPtr& one : collectives_) finished.emplace_back(one, error_of(text));
-  for (const OperationPtr& one : transfers_) finished.emplace_back(one, error_of(text));
+  const auto end = [&](const OperationPtr& one) {
+    one->task = Task();  // here, under the lock: a receive withdraws from the mailbox
+    finished.emplace_back(one, error_of(text));
+  };
+  std::for_each(collectives_.begin(), collectives_.end(), end);
+  std::for_each(transfers_.begin(), transfers_.end(), end);
   collectives_.clear();
   transfers_.clear();
 }
@@ -154,6 +160,7 @@ bool Group::spin(const Operation& operation, int turns) {
 }
 
 bool Group::drive(const Operation& operation, Clock::time_point until, const std::function<void()>& interrupt) {
+  require_own_process();
   struct InForeground {
     explicit InForeground(Group& driven) : group(driven) { group.drivers_.fetch_add(1); }
     ~InForeground() {

@@ -87,11 +87,12 @@ class Group {
   void fail(const std::string& text);
   // Ends this rank's operations, and tells its peers that it is gone.
   void leave(const std::string& text);
-  bool has_failed() const { return segment_->header().failure.load(std::memory_order_acquire) == 2; }
+  bool has_failed() const { return segment_->header().failure.load(std::memory_order_acquire) != 0; }
   std::string failure_text() const;
 
   // Throws in a process forked from the group's, in a failed group and in one that was left.
   void require_usable() const;
+  void require_own_process() const;
   bool is_forked() const { return maker_ != process_token(); }
 
   // A round of a collective: this rank posts its part, then waits until everyone has. Whoever posts a round has read
@@ -110,6 +111,7 @@ class Group {
 
   bool advance(const OperationPtr& operation, Finished& finished, bool& moved);
   bool advance_all(Finished& finished);
+  void fail_unless_agreed(const Operation& operation);
   void end_all(const std::string& text, Finished& finished);
   void settle(Finished& finished);
   std::string problem_of(const Operation& operation, Clock::time_point now);

@@ -122,27 +122,31 @@ void Mailbox::collect_letters(int from) {
   const std::uint64_t sent = link.letters_sent.load(kAcquire);
   if (read == sent) return;
   const Letter* ring = segment.at<Letters>(segment.layout.letters_of(from, group_.rank()))->letters;
-  for (; read < sent; ++read) peers_[from].letters.push_back({read, from, place(ring, read)});
+  for (; read < sent; ++read) {
+    const Incoming one{read, from, place(ring, read)};
+    const auto wanting =
+        std::find_if(posted_.begin(), posted_.end(), [&one](const Posted* posted) { return posted->wants(one); });
+    if (wanting != posted_.end()) {
+      (*wanting)->found = one;
+    } else {
+      peers_[from].letters.push_back(one);
+    }
+  }
   link.letters_read.store(read, kRelease);
   group_.ring(from);
 }
 
-std::optional<Incoming> Mailbox::matching(int from, int tag) {
-  const int first = from < 0 ? 0 : from;
-  const int last = from < 0 ? group_.world() - 1 : from;
-  for (int rank = first; rank <= last; ++rank) {
-    if (rank == group_.rank()) continue;
-    collect_letters(rank);
+// Queues a receive, after giving it what has come for it.
+void Mailbox::post(Posted& posted) {
+  for (int rank = 0; rank < group_.world() && !posted.found; ++rank) {
     std::deque<Incoming>& letters = peers_[rank].letters;
     const auto found =
-        std::find_if(letters.begin(), letters.end(), [tag](const Incoming& one) { return one.letter.tag == tag; });
-    if (found != letters.end()) {
-      const Incoming incoming = *found;
-      letters.erase(found);
-      return incoming;
-    }
+        std::find_if(letters.begin(), letters.end(), [&posted](const Incoming& one) { return posted.wants(one); });
+    if (found == letters.end()) continue;
+    posted.found = *found;
+    letters.erase(found);
   }
-  return std::nullopt;
+  posted_.push_back(&posted);
 }
 
 void Mailbox::answer(int to, const Answer& answer) {
@@ -155,17 +159,31 @@ void Mailbox::answer(int to, const Answer& answer) {
 }
 
 Task Mailbox::receive(int from, int tag, Dtype dtype, void* data, std::size_t bytes, int* source) {
-  std::optional<Incoming> found;
-  co_await until([this, from, tag, &found] { return (found = matching(from, tag)).has_value(); });
-  const Letter& letter = found->letter;
-  const int sender = found->from;
+  Posted posted{from, tag, std::nullopt};
+  post(posted);
+  struct Withdrawn {
+    std::list<Posted*>& list;
+    Posted* posted;
+    ~Withdrawn() { list.remove(posted); }
+  };
+  {
+    const Withdrawn at_the_end{posted_, &posted};
+    co_await until([this, &posted] {
+      for (int rank = 0; rank < group_.world() && !posted.found; ++rank) {
+        if (rank != group_.rank() && (posted.from < 0 || posted.from == rank)) collect_letters(rank);
+      }
+      return posted.found.has_value();
+    });
+  }
+  const Letter& letter = posted.found->letter;
+  const int sender = posted.found->from;
   *source = sender;
   Link& link = group_.segment().link(sender, group_.rank());
   co_await until([&link] { return link.answers_sent.load(kRelaxed) - link.answers_read.load(kAcquire) < kLetters; });
   const bool fits = letter.bytes == bytes && letter.dtype == dtype;
   const std::uint64_t turn = peers_[sender].accepted_in;
   if (fits && bytes > kInlineBytes) ++peers_[sender].accepted_in;  // in the order of the answers
-  answer(sender, {found->number, bytes, fits ? Verdict::kAccepted : Verdict::kRefused, dtype});
+  answer(sender, {posted.found->number, bytes, fits ? Verdict::kAccepted : Verdict::kRefused, dtype});
   if (!fits) {
     throw_mismatch(group_.name_of_rank(sender), letter.bytes, letter.dtype, group_.name_of_rank(group_.rank()), bytes,
                    dtype);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
 #include <optional>
 #include <vector>
@@ -24,6 +25,15 @@ struct Incoming {
   std::uint64_t number;
   int from;
   Letter letter;
+};
+
+// A receive that has been posted: a letter belongs to the first of those that want it.
+struct Posted {
+  int from;  // -1: any rank
+  int tag;
+  std::optional<Incoming> found;
+
+  bool wants(const Incoming& one) const { return !found && (from < 0 || from == one.from) && tag == one.letter.tag; }
 };
 
 // An answer, and the place of a large content among those that its sender streams: theirs is the order of the answers.
@@ -51,20 +61,21 @@ class Mailbox {
     std::uint64_t streamed_out = 0;
     std::uint64_t accepted_in = 0;
     std::uint64_t streamed_in = 0;
-    std::deque<Incoming> letters;  // taken out, and no receive for them yet
+    std::deque<Incoming> letters;  // that came before their receive
   };
 
   void require_memory(int to);
   void put_letter(int to, int tag, Dtype dtype, const void* data, std::size_t bytes);
   void collect_answers(int to);
   void collect_letters(int from);
-  std::optional<Incoming> matching(int from, int tag);
+  void post(Posted& posted);
   void answer(int to, const Answer& answer);
   Task stream_out(int to, const unsigned char* data, std::size_t bytes);
   Task stream_in(int from, unsigned char* data, std::size_t bytes);
 
   Group& group_;
   std::vector<Peer> peers_;
+  std::list<Posted*> posted_;  // in the order of issue
 };
 
 }  // namespace anyaccel::comm

@@ -16,26 +16,50 @@ namespace py = pybind11;
 using c10d::Backend;
 using MakeLeaders = std::function<c10::intrusive_ptr<Backend>(int host, int hosts)>;
 
-class TorchStore final : public KeyValues {
- public:
-  explicit TorchStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
-  void set(const std::string& key, const std::string& value) override {
-    store_->set(key, std::vector<uint8_t>(value.begin(), value.end()));
-  }
-  std::string get(const std::string& key) override {
-    const std::vector<uint8_t> value = store_->get(key);
-    return {value.begin(), value.end()};
-  }
-
- private:
-  const c10::intrusive_ptr<c10d::Store> store_;
-};
-
 void raise_pending_signal() {
   if (!Py_IsInitialized()) return;
   const py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
+
+// Waits in short turns, between which Ctrl-C is heard.
+class TorchStore final : public KeyValues {
+ public:
+  TorchStore(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout)
+      : store_(std::move(store)), until_(Clock::now() + timeout) {}
+  void set(const std::string& key, const std::string& value) override {
+    store_->set(key, std::vector<uint8_t>(value.begin(), value.end()));
+  }
+  std::string get(const std::string& key) override {
+    while (!is_there(key)) {
+      raise_pending_signal();
+      if (Clock::now() < until_) continue;
+      throw CommError(
+          "shm init_process_group timed out: got nothing under '" + key +
+          "', whose last part is a rank; expected it from every rank. Fix: see whether they run, or raise the "
+          "timeout.");
+    }
+    const std::vector<uint8_t> value = store_->get(key);
+    return {value.begin(), value.end()};
+  }
+
+ private:
+  // Stores have no error of their own for a time that is over; an error before that is another.
+  bool is_there(const std::string& key) {
+    constexpr std::chrono::milliseconds kTurn{500};
+    const auto started = Clock::now();
+    try {
+      store_->wait({key}, kTurn);
+      return true;
+    } catch (const c10::Error&) {
+      if (Clock::now() - started < kTurn) throw;
+      return false;
+    }
+  }
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const Clock::time_point until_;
+};
 
 // Connects to the other ranks; returns when all have.
 c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
@@ -48,7 +72,7 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
   c10::intrusive_ptr<ShmBackend> local;
   {
     const py::gil_scoped_release released;
-    TorchStore values(store);
+    TorchStore values(store, timeout);
     try {
       Meeting meeting = meet(values, {rank, size, host_identity() + "/" + host}, timeout, raise_pending_signal);
       hosts.ranks = std::move(meeting.hosts);

@@ -62,7 +62,13 @@ bool ShmWork::wait(std::chrono::milliseconds timeout) {
   if (!operation_->is_finished.load(std::memory_order_acquire)) {
     const bool is_limited = timeout.count() > 0;
     const auto until = is_limited ? Clock::now() + timeout : Clock::time_point::max();
-    if (!group_->drive(*operation_, until, interrupt)) {
+    bool is_over = false;
+    try {
+      is_over = group_->drive(*operation_, until, interrupt);
+    } catch (const CommError& error) {
+      throw_backend_error(error.what());
+    }
+    if (!is_over) {
       throw_backend_error("shm " + operation_->title() + ": wait timed out after " + std::to_string(timeout.count()) +
                           " ms; the operation goes on. Fix: wait again, or longer.");
     }
@@ -83,6 +89,7 @@ void ShmWork::finish_with(std::exception_ptr error) {
   }
   staging_.release();
   finish(error);
+  operation_->is_finished.store(true, std::memory_order_release);  // before callbacks, which may wait for it
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);

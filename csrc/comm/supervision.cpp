@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <thread>
 
 #include "group.h"
 
@@ -87,7 +89,25 @@ void Group::fail(const std::string& text) {
   for (int rank = 0; rank < world(); ++rank) ring(rank);
 }
 
-std::string Group::failure_text() const { return segment_->header().failure_text; }
+// The text follows its announcement at once, unless its writer was killed in between.
+std::string Group::failure_text() const {
+  const Header& header = segment_->header();
+  for (int turn = 0; turn < 100 && header.failure.load(std::memory_order_acquire) == 1; ++turn) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return header.failure.load(std::memory_order_acquire) == 2 ? header.failure_text
+                                                             : "shm failed: a rank died while it told the others why";
+}
+
+// Ranks that disagree all know it, and have taken the same rounds. After any other error this rank is out of step.
+void Group::fail_unless_agreed(const Operation& operation) {
+  try {
+    std::rethrow_exception(operation.task.error());
+  } catch (const MismatchError&) {
+  } catch (const std::exception& error) {
+    fail("shm " + operation.title() + " failed on " + name_of_rank(rank_) + ": " + error.what());
+  }
+}
 
 void Group::leave(const std::string& text) {
   if (is_forked() || has_left_.exchange(true)) return;
@@ -102,13 +122,17 @@ void Group::leave(const std::string& text) {
   settle(finished);
 }
 
-void Group::require_usable() const {
+void Group::require_own_process() const {
   if (is_forked()) {
     throw CommError(
         "shm failed: got an operation in a process that was forked from the group's; expected the process that made "
         "the "
         "group. Fix: start processes with the method 'spawn', or call init_process_group in the child.");
   }
+}
+
+void Group::require_usable() const {
+  require_own_process();
   if (has_left_) throw CommError(farewell_);
   if (has_failed()) throw CommError(failure_text());
 }

@@ -83,6 +83,9 @@ class Soak:
             work.wait()
         check()
 
+    def _keep(self, work: Any) -> None:
+        self.pending.append((work, lambda: None))
+
     def _close(self, work: Any, got: torch.Tensor, expected: torch.Tensor, what: str) -> None:
         def check() -> None:
             loose = {torch.bfloat16: 4e-2, torch.float16: 4e-3}.get(got.dtype, 1e-5)
@@ -154,7 +157,7 @@ class Soak:
     def gather(self, members, shm, peer, dtype, size, root, is_async, number) -> None:
         outputs = [torch.zeros(size, dtype=dtype) for _ in members] if self.rank == root else None
         work = dist.gather(_data(dtype, size, number * 64 + self.rank), outputs, root, group=shm, async_op=is_async)
-        self.pending.append((work, lambda: None))
+        self._keep(work)
         for rank, output in zip(members, outputs or (), strict=False):
             self._close(work, output, _data(dtype, size, number * 64 + rank), f"#{number} gather")
 
@@ -170,14 +173,14 @@ class Soak:
         following, before = members[(me + 1) % n], members[(me - 1) % n]
         for tag in (number % 7, number % 7 + 10):
             work = dist.isend(_data(dtype, size, number * 64 + self.rank + tag), following, group=shm, tag=tag)
-            self.pending.append((work, lambda: None))
+            self._keep(work)
         for tag in (number % 7 + 10, number % 7):
             output = torch.zeros(size, dtype=dtype)
             work = dist.irecv(output, before, group=shm, tag=tag)
             self._close(work, output, _data(dtype, size, number * 64 + before + tag), f"#{number} message {tag}")
 
     def barrier(self, members, shm, peer, dtype, size, root, is_async, number) -> None:
-        self.pending.append((dist.barrier(group=shm, async_op=is_async), lambda: None))
+        self._keep(dist.barrier(group=shm, async_op=is_async))
 
 
 def soak(operations: int, seed: int) -> dict[str, int]:

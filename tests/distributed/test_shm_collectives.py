@@ -374,10 +374,38 @@ def many_in_flight() -> None:
     future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
     future.then(lambda done: seen.append(done.value()[0].tolist())).wait()
     assert seen == [[float(world)] * 3]
+    inner: list[torch.Tensor] = []
+
+    def another(done: torch.futures.Future) -> None:
+        work.wait()
+        inner.append(torch.ones(5))
+        dist.all_reduce(inner[0])
+
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    work.get_future().then(another).wait()
+    assert inner[0].tolist() == [float(world)] * 5
 
 
 def test_sixty_four_operations_in_flight_waited_in_any_order(ranks: Callable[[int], Ranks]) -> None:
     ranks(3).run(many_in_flight)
+
+
+def same_tag() -> None:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    sizes = [1, 40_000, 3, 100_000, 20, 5] * 10
+    sends, receives, got = [], [], []
+    for index, size in enumerate(sizes):  # posted while others arrive: each receive takes the message of its turn
+        sends.append(dist.isend(torch.full((size,), float(index)), (rank + 1) % world))
+        got.append(torch.empty(size))
+        receives.append(dist.irecv(got[-1], (rank - 1) % world))
+    for work in receives + sends:
+        work.wait()
+    assert [tensor.unique().tolist() for tensor in got] == [[float(index)] for index in range(len(sizes))]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_messages_of_one_tag_keep_their_order(ranks: Callable[[int], Ranks], world: int) -> None:
+    ranks(world).run(same_tag)
 
 
 def facts() -> list[Any]:

@@ -174,13 +174,17 @@ def test_a_forked_child_may_not_use_the_group_and_harms_nobody(scripts: Scripts)
         start(10)
         x = torch.ones(4)
         dist.all_reduce(x, async_op=True).wait()
+        pending = dist.irecv(torch.empty(3), 1 - rank)
         child = os.fork()
         if child == 0:
             text = error_of(lambda: dist.all_reduce(torch.ones(4)))
+            assert "was forked" in error_of(pending.wait)
             os.write(1, (text[:60] + "\\n").encode())
             dist.destroy_process_group()
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
+        dist.send(torch.ones(3), 1 - rank)
+        pending.wait()
         dist.all_reduce(x)
         say(x.tolist())
         """,
@@ -212,6 +216,46 @@ def test_interrupting_a_waiting_rank_takes_less_than_a_second(scripts: Scripts) 
     scripts.signal(0, signal.SIGINT)
     sent = time.time()
     (output,) = scripts.outputs(0)
+    assert float(output.split()[-1]) - sent < 1
+
+
+def test_an_aborted_group_is_over_for_every_rank(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(30)
+        dist.barrier()
+        if rank == 0:
+            time.sleep(0.5)
+            dist.group.WORLD._get_backend(torch.device("cpu")).abort()
+        say(error_of(lambda: dist.all_reduce(torch.ones(3))))
+        say(error_of(dist.barrier))
+        """,
+        2,
+    )
+    for output in scripts.outputs():
+        assert output.count("the process group was aborted by rank 0") == 2
+
+
+def test_a_rank_that_never_starts_is_a_timeout_and_waiting_for_it_can_be_interrupted(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        world = 2
+        say(error_of(lambda: start(1)))
+        try:
+            say("ready")
+            store += "2"
+            start(60)
+        except KeyboardInterrupt:
+            say("interrupted", time.time())
+        """,
+        1,
+    )
+    scripts.wait_for("ready")
+    time.sleep(0.5)
+    scripts.signal(0, signal.SIGINT)
+    sent = time.time()
+    (output,) = scripts.outputs(0)
+    assert "shm init_process_group timed out: got nothing under 'shm/host/1'" in output
     assert float(output.split()[-1]) - sent < 1
 
 
