@@ -50,9 +50,9 @@ def _create(options: Any, _backend_options: Any = None) -> Any:
     builder = builder_class("ShmCommBuilder", "cpu")
     assert builder is not None  # noqa: S101  # the table has it
 
-    def make_leaders(host: int, hosts: int) -> Any:
+    def make_leaders(host: int, hosts: int, generation: int) -> Any:
         _logger.info("the group spans %d hosts: gloo between their first ranks", hosts)
-        store = PrefixStore("leaders/", options.store)
+        store = PrefixStore(f"leaders/{generation}/", options.store)
         return ProcessGroupGloo(store, host, hosts, timeout=options.timeout)
 
     return builder().load().create(

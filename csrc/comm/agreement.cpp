@@ -22,7 +22,7 @@ bool uses_table(Collective collective) {
 
 bool fits(const Announcement& a, const Announcement& b) {
   return a.collective == b.collective && a.dtype == b.dtype && a.reduction == b.reduction && a.root == b.root &&
-         (uses_table(a.collective) || a.count == b.count);
+         a.exact == b.exact && a.parts == b.parts && (uses_table(a.collective) || a.count == b.count);
 }
 
 std::string described(const Announcement& one) {
@@ -31,6 +31,7 @@ std::string described(const Announcement& one) {
   if (!uses_table(one.collective)) text += " of " + std::to_string(one.count);
   text += std::string(uses_table(one.collective) ? " of " : " ") + name_of(one.dtype);
   if (one.reduction != Reduction::kNone) text += std::string(" with ") + name_of(one.reduction);
+  if (one.parts > 0) text += ", one of " + std::to_string(one.parts);
   if (one.root >= 0) text += " with root " + std::to_string(one.root);
   return text;
 }

@@ -20,6 +20,13 @@ struct Table {
 inline int next_parity(const Group& group) { return static_cast<int>((group.round() + 1) & 1); }
 inline int this_parity(const Group& group) { return static_cast<int>(group.round() & 1); }
 
+// The announcement of one of a coalesced operation's parts.
+template <typename List>
+Announcement part_of(Announcement one, const List& all) {
+  one.parts = static_cast<std::uint16_t>(all.size());
+  return one;
+}
+
 Table table_of(Group& group, int rank, int parity);
 Announcement& announcement_of(Group& group, int rank, int parity);
 

@@ -263,6 +263,8 @@ Task reduce_scatter_blocks(Group& group, Announcement what, Blocks inputs, Block
     if (t == 0) {
       require_agreement(group);
       plan = plan_of(group, width);
+      const std::size_t whole = static_cast<std::size_t>(output.count) * width;
+      if (!what.is_small) plan.rounds = std::max(plan.rounds, pieces(whole, share_of_slot(group)));
       scales = scales_of(group);
     }
     const std::size_t whole = static_cast<std::size_t>(output.count) * width;

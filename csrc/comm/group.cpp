@@ -108,12 +108,17 @@ bool Group::advance_all(Finished& finished) {
   return moved;
 }
 
-bool Group::progress() {
+bool Group::progress(bool waits) {
   Finished finished;
   bool moved = false;
   {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) return false;  // whoever has it rings this rank's bell when it ends something
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (waits) {
+      lock.lock();
+    } else {
+      lock.try_lock();
+    }
+    if (!lock.owns_lock()) return false;
     moved = advance_all(finished);
   }
   settle(finished);
@@ -176,7 +181,7 @@ bool Group::drive(const Operation& operation, Clock::time_point until, const std
       Doorbell& bell;
       ~Awake() { bell.leave(); }
     } const awake{bell()};
-    if (!progress() && !operation.is_finished.load(std::memory_order_acquire)) {
+    if (!progress(true) && !operation.is_finished.load(std::memory_order_acquire)) {
       const auto at_most = std::min<std::chrono::nanoseconds>(kSupervision, until - Clock::now());
       if (at_most.count() > 0) bell().sleep(heard, at_most);
     }

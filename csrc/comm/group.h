@@ -73,8 +73,9 @@ class Group {
   // over.
   bool spin_briefly(const Operation& operation);
 
-  // Advances what can be advanced; true when anything moved.
-  bool progress();
+  // Advances what can be advanced; true when anything moved. Unless it waits, another thread that is at it is enough;
+  // before sleeping it is not, as that thread may have looked too early.
+  bool progress(bool waits = false);
 
   // Ends operations whose time is over or whose peers are gone. Cheap unless kSupervision has passed.
   void supervise();
@@ -114,9 +115,9 @@ class Group {
   void fail_unless_agreed(const Operation& operation);
   void end_all(const std::string& text, Finished& finished);
   void settle(Finished& finished);
-  std::string problem_of(const Operation& operation, Clock::time_point now);
+  std::string problem_of(const Operation& operation, const std::vector<int>& gone, Clock::time_point now);
   std::vector<int> awaited_by(const Operation& operation) const;
-  bool is_gone(int rank) const;
+  std::vector<int> gone_ranks() const;
   std::string names_of_ranks(const std::vector<int>& ranks) const;
   bool spin(const Operation& operation);
   bool spin(const Operation& operation, int turns);

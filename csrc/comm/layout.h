@@ -47,8 +47,10 @@ struct Announcement {
   bool is_small;      // its first piece is in the small slot
   std::int32_t root;  // -1 without
   std::uint64_t sequence;
-  std::int64_t count;  // elements; -1 where the table tells
+  std::int64_t count;  // elements
   double scale;
+  std::uint8_t exact = 0;   // torch's number of the dtype: kOpaque… are widths only
+  std::uint16_t parts = 0;  // of the coalesced operation that it is one of
 };
 
 struct alignas(kLine) RankState {

@@ -93,7 +93,7 @@ void Progress::sleep() {
   for (const GroupPtr& group : driven_) {
     if (group->is_driven_in_foreground() || bells.size() == kMostFutexes) continue;
     bells.push_back({&group->bell(), group->bell().announce()});
-    moved |= group->progress();
+    moved |= group->progress(true);
   }
   if (!moved) {
     std::vector<Waiter> waiters;
@@ -108,7 +108,8 @@ void Progress::sleep() {
     if (driven_.empty()) {
       bell_.sleep(bells[0].heard, std::chrono::hours(1));
     } else if (syscall(kSysFutexWaitv, waiters.data(), waiters.size(), 0, &until, CLOCK_MONOTONIC) < 0 &&
-               errno == ENOSYS) {
+               errno != EAGAIN && errno != EINTR &&
+               errno != ETIMEDOUT) {  // an older kernel, or a filter of system calls
       bells.back().bell->sleep(bells.back().heard, kWithoutWaitv);
     }
   }

@@ -120,8 +120,10 @@ template <typename S>
 S averaged(S sum, int n) {
   if constexpr (kIsComplex<S>) {
     return sum / static_cast<typename S::value_type>(n);
-  } else if constexpr (std::is_unsigned_v<S>) {
-    return static_cast<S>(sum / static_cast<unsigned>(n));
+  } else if constexpr (std::is_same_v<S, std::uint64_t>) {
+    return sum / static_cast<std::uint64_t>(n);
+  } else if constexpr (std::is_integral_v<S>) {
+    return static_cast<S>(static_cast<std::int64_t>(sum) / n);  // n may be more than S holds
   } else {
     return static_cast<S>(sum / static_cast<S>(n));
   }

@@ -44,7 +44,15 @@ WorkPtr ShmBackend::endCoalescing() {
 
 Announcement ShmBackend::announcement(Collective collective, const at::Tensor& like, int64_t root) {
   if (root != -1) check_rank(name_of(collective), root, size_);
-  return {collective, dtype_of(like), Reduction::kNone, false, static_cast<int>(root), ++sequence_, like.numel(), 1};
+  return {collective,
+          dtype_of(like),
+          Reduction::kNone,
+          false,
+          static_cast<int>(root),
+          ++sequence_,
+          like.numel(),
+          1,
+          static_cast<std::uint8_t>(like.scalar_type())};
 }
 
 Announcement ShmBackend::reduction(Collective collective, const at::Tensor& like, const c10d::ReduceOp& op,
@@ -85,7 +93,7 @@ WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceC
   std::vector<Task> tasks;
   for (const at::Tensor& tensor : tensors) {
     const Announcement what = reduction(Collective::kAllReduce, tensor, options.reduceOp);
-    tasks.push_back(all_reduce(*group_, what, staging.in_out(tensor)));
+    tasks.push_back(all_reduce(*group_, part_of(what, tensors), staging.in_out(tensor)));
   }
   return launch({OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
                 std::move(staging), [&](Group&, int*) { return in_turn(std::move(tasks)); });
@@ -139,7 +147,8 @@ WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& 
                   " outputs for ", inputs.size(), " inputs; expected as many. Fix: correct the list.");
       of_ranks.push_back(of_rank[i]);
     }
-    tasks.push_back(gather_all(announcement(Collective::kAllGather, inputs[i]), inputs[i], of_ranks, staging));
+    tasks.push_back(
+        gather_all(part_of(announcement(Collective::kAllGather, inputs[i]), inputs), inputs[i], of_ranks, staging));
     results.insert(results.end(), of_ranks.begin(), of_ranks.end());
   }
   return launch({OpType::ALLGATHER_COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, results},
@@ -153,7 +162,7 @@ WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& i
   Staging staging;
   std::vector<Task> tasks;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    tasks.push_back(gather_all(announcement(Collective::kAllGather, inputs[i]), inputs[i],
+    tasks.push_back(gather_all(part_of(announcement(Collective::kAllGather, inputs[i]), inputs), inputs[i],
                                equal_parts("all_gather", outputs[i], size_), staging));
   }
   return launch({OpType::COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, outputs},

@@ -44,7 +44,7 @@ WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& i
   Staging staging;
   std::vector<Task> tasks;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    tasks.push_back(reduce_blocks(reduction(Collective::kReduceScatter, outputs[i], options.reduceOp),
+    tasks.push_back(reduce_blocks(part_of(reduction(Collective::kReduceScatter, outputs[i], options.reduceOp), outputs),
                                   equal_parts("reduce_scatter", inputs[i], size_), outputs[i], staging));
   }
   return launch({OpType::REDUCE_SCATTER_TENSOR_COALESCED, "shm:reduce_scatter", options.timeout, options.asyncOp,
@@ -127,7 +127,7 @@ void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
 }
 
 c10d::ErrorType ShmBackend::getError() {
-  if (!group_->has_failed()) return c10d::ErrorType::SUCCESS;
+  if (group_->is_forked() || !group_->has_failed()) return c10d::ErrorType::SUCCESS;
   const bool is_timeout = group_->failure_text().find("timed out") != std::string::npos;
   return is_timeout ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::COMM_ERROR;
 }

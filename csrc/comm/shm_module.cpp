@@ -2,6 +2,7 @@
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -14,10 +15,9 @@ namespace {
 
 namespace py = pybind11;
 using c10d::Backend;
-using MakeLeaders = std::function<c10::intrusive_ptr<Backend>(int host, int hosts)>;
 
 void raise_pending_signal() {
-  if (!Py_IsInitialized()) return;
+  if (gettid() != getpid() || !Py_IsInitialized()) return;  // Python handles signals on its main thread only
   const py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
@@ -25,17 +25,24 @@ void raise_pending_signal() {
 // Waits in short turns, between which Ctrl-C is heard.
 class TorchStore final : public KeyValues {
  public:
-  TorchStore(c10::intrusive_ptr<c10d::Store> store, std::chrono::milliseconds timeout)
-      : store_(std::move(store)), until_(Clock::now() + timeout) {}
-  void set(const std::string& key, const std::string& value) override {
-    store_->set(key, std::vector<uint8_t>(value.begin(), value.end()));
+  TorchStore(c10::intrusive_ptr<c10d::Store> store, int rank, std::chrono::milliseconds timeout)
+      : store_(std::move(store)),
+        generation_(store_->add("shm/made/" + std::to_string(rank), 1)),
+        until_(Clock::now() + timeout) {}
+
+  // How often this rank has made a group on this store: what earlier ones left there is not for this one.
+  int64_t generation() const { return generation_; }
+
+  void set(const std::string& name, const std::string& value) override {
+    store_->set(key_of(name), std::vector<uint8_t>(value.begin(), value.end()));
   }
-  std::string get(const std::string& key) override {
+  std::string get(const std::string& name) override {
+    const std::string key = key_of(name);
     while (!is_there(key)) {
       raise_pending_signal();
       if (Clock::now() < until_) continue;
       throw CommError(
-          "shm init_process_group timed out: got nothing under '" + key +
+          "shm init_process_group timed out: got nothing under '" + name +
           "', whose last part is a rank; expected it from every rank. Fix: see whether they run, or raise the "
           "timeout.");
     }
@@ -44,6 +51,8 @@ class TorchStore final : public KeyValues {
   }
 
  private:
+  std::string key_of(const std::string& name) const { return name + "/" + std::to_string(generation_); }
+
   // Stores have no error of their own for a time that is over; an error before that is another.
   bool is_there(const std::string& key) {
     constexpr std::chrono::milliseconds kTurn{500};
@@ -58,6 +67,7 @@ class TorchStore final : public KeyValues {
   }
 
   const c10::intrusive_ptr<c10d::Store> store_;
+  const int64_t generation_;
   const Clock::time_point until_;
 };
 
@@ -68,11 +78,13 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
   const int global_rank = global_ranks.empty() ? rank : static_cast<int>(global_ranks.at(rank));
   TORCH_CHECK(size <= kMaxWorld, "shm failed: got ", size, " ranks; expected at most ", kMaxWorld, ". Fix: use gloo.");
   Hosts hosts{};
+  int64_t generation = 0;
   GroupPtr group;
   c10::intrusive_ptr<ShmBackend> local;
   {
     const py::gil_scoped_release released;
-    TorchStore values(store, timeout);
+    TorchStore values(store, rank, timeout);
+    generation = values.generation();
     try {
       Meeting meeting = meet(values, {rank, size, host_identity() + "/" + host}, timeout, raise_pending_signal);
       hosts.ranks = std::move(meeting.hosts);
@@ -96,7 +108,8 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
   if (hosts.ranks.size() == 1) return local;
   c10::intrusive_ptr<Backend> leaders;
   if (group->rank() == 0) {
-    leaders = make_leaders(hosts.own, static_cast<int>(hosts.ranks.size())).cast<c10::intrusive_ptr<Backend>>();
+    leaders =
+        make_leaders(hosts.own, static_cast<int>(hosts.ranks.size()), generation).cast<c10::intrusive_ptr<Backend>>();
   }
   return c10::make_intrusive<SpanningBackend>(rank, size, std::move(hosts), std::move(group), std::move(local),
                                               std::move(leaders));

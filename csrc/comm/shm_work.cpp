@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "callbacks.h"
 #include "progress.h"
 
 namespace anyaccel::comm {
@@ -78,7 +79,10 @@ bool ShmWork::wait(std::chrono::milliseconds timeout) {
   return true;
 }
 
-void ShmWork::abort() { group_->fail("shm " + operation_->title() + " was aborted by " + group_->name_of_rank(rank_)); }
+void ShmWork::abort() {
+  if (!group_->is_forked())
+    group_->fail("shm " + operation_->title() + " was aborted by " + group_->name_of_rank(rank_));
+}
 
 void ShmWork::finish_with(std::exception_ptr error) {
   try {
@@ -89,14 +93,16 @@ void ShmWork::finish_with(std::exception_ptr error) {
   }
   staging_.release();
   finish(error);
-  operation_->is_finished.store(true, std::memory_order_release);  // before callbacks, which may wait for it
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard lock(mutex_);
     is_settled_ = true;
     future = future_;
   }
-  if (future) complete(*future);
+  if (future) {
+    Callbacks::instance().add(
+        [self = c10::intrusive_ptr<ShmWork>::reclaim_copy(this), future] { self->complete(*future); });
+  }
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {

@@ -5,12 +5,9 @@
 
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <mutex>
-#include <thread>
 
+#include "agreement.h"
 #include "shm_backend.h"
 
 namespace anyaccel::comm {
@@ -50,9 +47,15 @@ class SpanningBackend : public c10d::Backend {
   void shutdown() override;
 
  private:
+  struct Queue;
+
   WorkPtr enqueue(OpType type, const char* title, const Tensors& inputs, const Tensors& outputs, bool is_async,
                   std::function<void()> run);
-  void serve();
+  void run_in_step(const std::function<void()>& run);
+  // Throws MismatchError on every rank of every host unless all were asked for the same.
+  void agree(Collective collective, const at::Tensor& tensor, int64_t count, Reduction reduction, int64_t root);
+  void reduce_in_place(const at::Tensor& tensor, const c10d::ReduceOp& op);
+  void broadcast_in_place(const at::Tensor& tensor, int64_t root);
   void between_hosts(const std::function<WorkPtr(c10d::Backend&)>& call);
   void reduce_everywhere(at::Tensor tensor, const c10d::ReduceOp& op);
   at::Tensor gather_everywhere(const at::Tensor& input);
@@ -65,11 +68,8 @@ class SpanningBackend : public c10d::Backend {
   const c10::intrusive_ptr<c10d::Backend> leaders_;
   std::atomic<uint64_t> sequence_ = 0;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> queue_;
-  bool is_ending_ = false;
-  std::thread thread_;
+  // Outlives the backend while its thread waits for another host.
+  const std::shared_ptr<Queue> queue_;
 };
 
 }  // namespace anyaccel::comm

@@ -1,7 +1,8 @@
 #include "staging.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+
+#include <algorithm>
 
 namespace anyaccel::comm {
 namespace {
@@ -15,9 +16,24 @@ void check(const at::Tensor& tensor) {
 
 bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
 
+// Whether every element surely has a place of its own: each dimension steps over all that the smaller steps reach.
+bool is_spread(const at::Tensor& tensor) {
+  std::vector<std::pair<int64_t, int64_t>> steps;
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    if (tensor.size(dim) > 1) steps.emplace_back(tensor.stride(dim), tensor.size(dim));
+  }
+  std::sort(steps.begin(), steps.end());
+  int64_t reach = 0;
+  for (const auto& [stride, size] : steps) {
+    if (stride <= reach) return false;
+    reach += stride * (size - 1);
+  }
+  return true;
+}
+
 void check_writable(const at::Tensor& tensor) {
-  TORCH_CHECK(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, "shm failed: got an output of sizes ",
-              tensor.sizes(), " and strides ", tensor.strides(),
+  TORCH_CHECK(tensor.numel() == 0 || is_spread(tensor), "shm failed: got an output of sizes ", tensor.sizes(),
+              " and strides ", tensor.strides(),
               ", whose elements share memory; expected one place for each. Fix: tensor.contiguous().");
 }
 

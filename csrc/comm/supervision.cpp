@@ -18,11 +18,12 @@ void Group::supervise() {
     const std::lock_guard lock(mutex_);
     std::string problem;
     if (!has_failed()) {
-      // a peer may have died just after its part: what it left behind still counts
-      const bool moved = advance_all(finished);
-      if (!moved && !collectives_.empty()) problem = problem_of(*collectives_.front(), now);
-      for (auto one = transfers_.begin(); !moved && problem.empty() && one != transfers_.end(); ++one) {
-        problem = problem_of(**one, now);
+      // whoever is gone does nothing more, so what it did before still counts: it is looked at afterwards
+      const std::vector<int> gone = gone_ranks();
+      advance_all(finished);
+      if (!collectives_.empty()) problem = problem_of(*collectives_.front(), gone, now);
+      for (auto one = transfers_.begin(); problem.empty() && one != transfers_.end(); ++one) {
+        problem = problem_of(**one, gone, now);
       }
     }
     if (!problem.empty()) fail(problem);
@@ -32,10 +33,10 @@ void Group::supervise() {
 }
 
 // Why an operation can never end, or not in time; empty when it still may.
-std::string Group::problem_of(const Operation& operation, Clock::time_point now) {
+std::string Group::problem_of(const Operation& operation, const std::vector<int>& all_gone, Clock::time_point now) {
   const std::vector<int> awaited = awaited_by(operation);
   std::vector<int> gone;
-  std::copy_if(awaited.begin(), awaited.end(), std::back_inserter(gone), [this](int rank) { return is_gone(rank); });
+  std::set_intersection(awaited.begin(), awaited.end(), all_gone.begin(), all_gone.end(), std::back_inserter(gone));
   const bool from_any = operation.is_transfer && operation.peer < 0;
   if (!gone.empty() && (!from_any || gone.size() == awaited.size())) {
     const bool left = segment_->state(gone[0]).has_left.load(std::memory_order_acquire) != 0;
@@ -61,8 +62,13 @@ std::vector<int> Group::awaited_by(const Operation& operation) const {
   return ranks;
 }
 
-bool Group::is_gone(int rank) const {
-  return segment_->state(rank).has_left.load(std::memory_order_acquire) != 0 || !segment_->is_present(rank);
+std::vector<int> Group::gone_ranks() const {
+  std::vector<int> gone;
+  for (int rank = 0; rank < world(); ++rank) {
+    const bool has_left = segment_->state(rank).has_left.load(std::memory_order_acquire) != 0;
+    if (rank != rank_ && (has_left || !segment_->is_present(rank))) gone.push_back(rank);
+  }
+  return gone;
 }
 
 std::string Group::name_of_rank(int rank) const {
@@ -110,11 +116,13 @@ void Group::fail_unless_agreed(const Operation& operation) {
 }
 
 void Group::leave(const std::string& text) {
-  if (is_forked() || has_left_.exchange(true)) return;
+  if (is_forked()) return;
   Finished finished;
   {
     const std::lock_guard lock(mutex_);
+    if (has_left_) return;
     farewell_ = text;
+    has_left_ = true;
     end_all(text, finished);
   }
   segment_->state(rank_).has_left.store(1, std::memory_order_release);

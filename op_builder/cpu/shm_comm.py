@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["ShmCommBuilder"]
 
 _CORE = (
-    "agreement", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox", "progress", "reduce",
-    "segment", "supervision",
+    "agreement", "callbacks", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox",
+    "progress", "reduce", "segment", "supervision",
 )  # fmt: skip
 _TORCH = ("shm_module", "torch_side")
 

@@ -306,6 +306,14 @@ void refuse_forged_handshake() {
   require(waitpid(stranger, &status, 0) == stranger && status == 0, "another user got memory");
 }
 
+// More ranks than an element holds.
+void average_of_many() {
+  std::vector<std::int8_t> ones(100, 1), result(100);
+  const std::vector<const void*> inputs(256, ones.data());
+  comm::reduce(Dtype::kInt8, Reduction::kAverage, result.data(), inputs.data(), 256, result.size(), nullptr);
+  require(result == std::vector<std::int8_t>(100, 0), "an average of 256 int8, whose sum wraps around to 0");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -314,6 +322,7 @@ int main(int argc, char** argv) {
   const std::uint64_t operations = std::strtoull(argv[3], nullptr, 10), seed = std::strtoull(argv[4], nullptr, 10);
   refuse_forged_memory();
   refuse_forged_handshake();
+  average_of_many();
   if (std::string(argv[1]) == "threads") {
     run_threads(world, operations, seed);
   } else {

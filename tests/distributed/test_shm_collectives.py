@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .ranks import Ranks
 
-WORLDS = (2, 3)
+WORLDS = (1, 2, 3)
 SIZES = (0, 1, 7, 4096, 4097, 1_000_003)
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 INTEGERS = (
@@ -233,6 +233,8 @@ def non_contiguous() -> None:
     assert torch.equal(grid, torch.arange(12.0).view(3, 4).t() * 2)
     with pytest.raises(RuntimeError, match="whose elements share memory"):
         dist.all_reduce(torch.zeros(1).expand(4))
+    with pytest.raises(RuntimeError, match="whose elements share memory"):
+        dist.all_reduce(torch.zeros(4).as_strided((2, 3), (1, 1)))
     leaf = torch.ones(4, requires_grad=True)
     with torch.no_grad():
         dist.all_reduce(leaf[::2], async_op=True).wait()
@@ -384,6 +386,8 @@ def many_in_flight() -> None:
     work = dist.all_reduce(torch.ones(3), async_op=True)
     work.get_future().then(another).wait()
     assert inner[0].tolist() == [float(world)] * 5
+    first, second = (dist.all_reduce(torch.ones(3), async_op=True) for _ in range(2))
+    first.get_future().then(lambda done: second.wait()).wait()
 
 
 def test_sixty_four_operations_in_flight_waited_in_any_order(ranks: Callable[[int], Ranks]) -> None:
@@ -403,9 +407,28 @@ def same_tag() -> None:
     assert [tensor.unique().tolist() for tensor in got] == [[float(index)] for index in range(len(sizes))]
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", WORLDS[1:])
 def test_messages_of_one_tag_keep_their_order(ranks: Callable[[int], Ranks], world: int) -> None:
     ranks(world).run(same_tag)
+
+
+def blocked_callback() -> None:
+    """Rank 0's callback waits for an operation that rank 1 issues only after a message that rank 0 is still sending."""
+    groups = [dist.new_group(), dist.new_group()]
+    big = torch.ones(3_000_000)
+    done = dist.all_reduce(torch.ones(3), group=groups[0], async_op=True).get_future()
+    if dist.get_rank() == 0:
+        after = done.then(lambda _: dist.all_reduce(torch.ones(3), group=groups[0]))
+        sent = dist.isend(big, 1, group=groups[1])
+        after.wait()
+        sent.wait()
+    else:
+        dist.recv(big, 0, group=groups[1])
+        dist.all_reduce(torch.ones(3), group=groups[0])
+
+
+def test_a_callback_that_blocks_holds_up_no_other_group(ranks: Callable[[int], Ranks]) -> None:
+    ranks(2).run(blocked_callback)
 
 
 def facts() -> list[Any]:

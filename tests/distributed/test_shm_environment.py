@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 CORE = (
-    "agreement", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox", "progress", "reduce",
-    "segment", "supervision",
+    "agreement", "callbacks", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox",
+    "progress", "reduce", "segment", "supervision",
 )  # fmt: skip
 
 
@@ -107,6 +107,17 @@ assert objects == list(range(world))
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
 model(torch.ones(1, 3) * (rank + 1)).sum().backward()
 assert model.module.weight.grad.eq((world + 1) / 2).all()
+for kind, op in ((torch.int8, dist.ReduceOp.AVG), (torch.int64, dist.ReduceOp.AVG), (torch.float64, dist.ReduceOp.MIN)):
+    x = torch.full((5,), 10, dtype=kind)
+    dist.all_reduce(x, op)
+    assert x.eq(10).all(), x
+x = torch.full((3,), rank, dtype=torch.uint16)
+dist.broadcast(x, world - 1)
+assert x.tolist() == [world - 1] * 3
+assert "got a reduction of UInt16 between hosts" in error_of(lambda: dist.all_reduce(x))
+for wrong in (lambda: dist.all_reduce(torch.ones(10 + rank)), lambda: dist.broadcast(torch.ones(3), rank)):
+    text = error_of(wrong)
+    assert "expected the same on every rank" in text and f"rank {world - 1}:" in text, text
 dist.barrier()
 says = error_of(lambda: dist.send(torch.ones(1), (rank + 1) % world))
 assert "does not support send" in says, says
@@ -120,6 +131,42 @@ def test_ranks_on_several_pretended_hosts(scripts: Scripts, hosts: str) -> None:
     script = f"os.environ['ANYACCEL_SHM_HOST'] = {hosts!r}[rank]\n" + SPANNING
     scripts.start(script, len(hosts))
     assert scripts.outputs() == ["right\n"] * len(hosts)
+
+
+def test_a_group_between_hosts_is_left_at_once(scripts: Scripts) -> None:
+    """Whatever is pending, with and without destroying the group."""
+    scripts.start(
+        """
+        os.environ["ANYACCEL_SHM_HOST"] = str(rank)
+        start(20)
+        dist.barrier()
+        if rank == 0:
+            work = dist.all_reduce(torch.ones(3), async_op=True)
+            began = time.perf_counter()
+            dist.destroy_process_group()
+            assert time.perf_counter() - began < 2
+        say("left")
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["left\n"] * 2
+
+
+def test_a_store_serves_one_group_after_another(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        kept = dist.FileStore(store, world)
+        for turn in range(4):
+            dist.init_process_group("shm", store=kept, rank=rank, world_size=world, timeout=timedelta(seconds=20))
+            x = torch.ones(2)
+            dist.all_reduce(x)
+            assert dist.group.WORLD._get_backend(torch.device("cpu")).supports_coalescing  # not a group between hosts
+            dist.destroy_process_group()
+        say(x.tolist())
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["[2.0, 2.0]\n"] * 2
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")

@@ -129,6 +129,11 @@ MISMATCHES = {
         "dist.all_to_all_single(torch.ones(4), torch.ones(4), [2, 2], [1, 3] if rank else [2, 2])",
         ["with 1 float32", "expects 2"],
     ),
+    "types of one width": (
+        "dist.broadcast(torch.zeros(4, dtype=torch.float8_e5m2fnuz if rank else torch.float8_e4m3fnuz), 0)",
+        ["a 1-byte type"],
+    ),
+    "coalesced": ("dist.all_reduce_coalesced([torch.ones(2)] * (2 + rank))", ["one of 2", "one of 3"]),
     "message": (
         "dist.recv(torch.ones(3), 0) if rank else dist.send(torch.ones(5), 1)",
         ["sending 5 float32", "receiving 3 float32"],
