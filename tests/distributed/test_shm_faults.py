@@ -264,6 +264,27 @@ def test_a_rank_that_never_starts_is_a_timeout_and_waiting_for_it_can_be_interru
     assert float(output.split()[-1]) - sent < 1
 
 
+def test_other_threads_run_while_one_waits(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(30)
+        dist.barrier()
+        if rank == 1:
+            time.sleep(1)
+        counted = [0]
+        def count():
+            while True:
+                counted[0] += 1
+        threading.Thread(target=count, daemon=True).start()
+        dist.all_reduce(torch.ones(3))
+        say(counted[0])
+        os._exit(0)
+        """,
+        2,
+    )
+    assert int(scripts.outputs()[0]) > 100_000
+
+
 def test_a_wait_may_time_out_and_be_repeated(scripts: Scripts) -> None:
     scripts.start(
         """
