@@ -415,14 +415,17 @@ def test_messages_of_one_tag_keep_their_order(ranks: Callable[[int], Ranks], wor
 def blocked_callback() -> None:
     """Rank 0's callback waits for an operation that rank 1 issues only after a message that rank 0 is still sending."""
     groups = [dist.new_group(), dist.new_group()]
-    big = torch.ones(3_000_000)
-    done = dist.all_reduce(torch.ones(3), group=groups[0], async_op=True).get_future()
+    big, ready = torch.ones(3_000_000), torch.ones(1)
     if dist.get_rank() == 0:
-        after = done.then(lambda _: dist.all_reduce(torch.ones(3), group=groups[0]))
+        done = dist.all_reduce(torch.ones(3), group=groups[0], async_op=True).get_future()
+        after = done.then(lambda _: dist.all_reduce(torch.ones(3), group=groups[0]))  # on another thread, later
         sent = dist.isend(big, 1, group=groups[1])
+        dist.send(ready, 1)
         after.wait()
         sent.wait()
     else:
+        dist.recv(ready, 0)
+        dist.all_reduce(torch.ones(3), group=groups[0])
         dist.recv(big, 0, group=groups[1])
         dist.all_reduce(torch.ones(3), group=groups[0])
 
