@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RingError", "ring_all_reduce"]
 
-_CHUNK_BYTES = 4 << 20
+_CHUNK_BYTES = 8 << 20
 
 
 class RingError(AnyaccelError, RuntimeError):

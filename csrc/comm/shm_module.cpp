@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "handshake.h"
@@ -22,7 +23,7 @@ void raise_pending_signal() {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
-// Waits in short turns, between which Ctrl-C is heard.
+// Looks for keys now and then, between which Ctrl-C is heard.
 class TorchStore final : public KeyValues {
  public:
   TorchStore(c10::intrusive_ptr<c10d::Store> store, int rank, std::chrono::milliseconds timeout)
@@ -38,13 +39,17 @@ class TorchStore final : public KeyValues {
   }
   std::string get(const std::string& name) override {
     const std::string key = key_of(name);
-    while (!is_there(key)) {
+    std::chrono::milliseconds nap{1};
+    while (!store_->check({key})) {  // a wait that is too short is a warning in the log of some stores
       raise_pending_signal();
-      if (Clock::now() < until_) continue;
-      throw CommError(
-          "shm init_process_group timed out: got nothing under '" + name +
-          "', whose last part is a rank; expected it from every rank. Fix: see whether they run, or raise the "
-          "timeout.");
+      if (Clock::now() >= until_) {
+        throw CommError(
+            "shm init_process_group timed out: got nothing under '" + name +
+            "', whose last part is a rank; expected it from every rank. Fix: see whether they run, or raise the "
+            "timeout.");
+      }
+      std::this_thread::sleep_for(nap);
+      nap = std::min(nap * 2, std::chrono::milliseconds(50));
     }
     const std::vector<uint8_t> value = store_->get(key);
     return {value.begin(), value.end()};
@@ -52,19 +57,6 @@ class TorchStore final : public KeyValues {
 
  private:
   std::string key_of(const std::string& name) const { return name + "/" + std::to_string(generation_); }
-
-  // Stores have no error of their own for a time that is over; an error before that is another.
-  bool is_there(const std::string& key) {
-    constexpr std::chrono::milliseconds kTurn{500};
-    const auto started = Clock::now();
-    try {
-      store_->wait({key}, kTurn);
-      return true;
-    } catch (const c10::Error&) {
-      if (Clock::now() - started < kTurn) throw;
-      return false;
-    }
-  }
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const int64_t generation_;
