@@ -23,7 +23,7 @@ _DEEPSPEEDS = (
     "FPQuantizerBuilder", "FusedLambBuilder", "FusedLionBuilder", "InferenceCoreBuilder", "QuantizerBuilder",
 )  # fmt: skip
 _KERNELS = (
-    "ActivationsBuilder", "AdagradBuilder", "LambBuilder", "LayerNormBuilder", "LionBuilder", "MoeBuilder",
+    "ActivationsBuilder", "AdagradBuilder", "DenseBuilder", "LambBuilder", "LayerNormBuilder", "LionBuilder", "MoeBuilder",
     "MultiTensorAdamBuilder", "MultiTensorBuilder", "QuantizationBuilder", "RMSNormBuilder", "RotaryEmbeddingBuilder",
     "SGDBuilder", "SoftmaxBuilder",
 )  # fmt: skip

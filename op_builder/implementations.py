@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CPUAdamArmExtension",
     "CPUAdamX86Extension",
+    "DenseTritonExtension",
     "FusedOptimizerCPUExtension",
     "FusedOptimizerCUDAExtension",
     "InferenceOpsExtension",
@@ -87,6 +88,18 @@ class SoftmaxTritonExtension(TritonExtension):
         from .cuda.triton_kernels import TritonSoftmax
 
         return TritonSoftmax()
+
+
+class DenseTritonExtension(TritonExtension):
+    """The dense layer's activation in Triton; below CUDA until it is measured to be faster there."""
+
+    name = "triton"
+    priority = 3
+
+    def load(self) -> Any:
+        from .cuda.triton_dense import TritonDense
+
+        return TritonDense()
 
 
 class InferenceOpsExtension(KernelExtension):

@@ -11,6 +11,7 @@ from .engine.trace import Trace
 from .implementations import (
     CPUAdamArmExtension,
     CPUAdamX86Extension,
+    DenseTritonExtension,
     FusedOptimizerCPUExtension,
     FusedOptimizerCUDAExtension,
     InferenceOpsExtension,
@@ -25,6 +26,7 @@ __all__ = [
     "ActivationsLoader",
     "AdagradLoader",
     "CPUAdamLoader",
+    "DenseLoader",
     "FlashAttentionLoader",
     "FusedOptimizerLoader",
     "InferenceOpsLoader",
@@ -213,6 +215,12 @@ class ActivationsLoader(KernelLoader):
     REGISTRY: ClassVar = implementations_of("activations", "ActivationsBuilder")
 
 
+class DenseLoader(KernelLoader):
+    """A linear layer with a sigmoid: ``dense``."""
+
+    REGISTRY: ClassVar = [*implementations_of("dense", "DenseBuilder"), DenseTritonExtension]
+
+
 class RotaryEmbeddingLoader(KernelLoader):
     """Rotary position embedding: ``rotary_embedding``."""
 
@@ -293,6 +301,7 @@ LOADERS: tuple[type[KernelLoader], ...] = (
     ScaledMaskedSoftmaxLoader,
     ScaledUpperTriangleMaskedSoftmaxLoader,
     ActivationsLoader,
+    DenseLoader,
     RotaryEmbeddingLoader,
     QuantizationLoader,
     MoeLoader,

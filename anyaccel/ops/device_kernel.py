@@ -114,19 +114,20 @@ class DeviceKernel:
         mark_changed([tensor for tensor in tensors if not tensor.is_inference()])
 
     def compile(self, target: str) -> Entry:
-        """Compile for a GPU that need not be here, into the cache.
+        """Compile CUDA, or assemble PTX, for a GPU that need not be here, into the cache.
 
         Args:
-            target: such as ``sm_90``, or ``compute_120`` for PTX.
+            target: such as ``sm_90``, or ``compute_120`` for CUDA as PTX.
 
         Raises:
-            ValueError: when the source is not CUDA.
-            ToolchainError: when there is no NVRTC.
+            ValueError: when the source is SYCL.
+            ToolchainError: when there is no NVRTC, or for PTX no ptxas.
             BuildError: with its first errors, when it refuses the source.
         """
-        if self.language != "cuda":
-            raise _refusal(self.name, f"language {self.language!r}", "'cuda'", "launch it: it is compiled then")
-        return self.build(CudaLauncher.recipe(self, target))
+        if self.language == "sycl":
+            raise _refusal(self.name, "language 'sycl'", "'cuda' or 'ptx'", "launch it: it is compiled then")
+        launcher = CudaLauncher if self.language == "cuda" else PtxLauncher
+        return self.build(launcher.recipe(self, target))
 
     def build(self, recipe: DeviceCodeRecipe) -> Entry:
         """Follow a recipe where its result is not in the cache."""

@@ -40,6 +40,24 @@ class PtxLauncher:
         """Return what the driver loads, and the kernel's symbol in it."""
         return kernel.source.encode(), kernel.name
 
+    @staticmethod
+    def recipe(kernel: DeviceKernel, target: str) -> DeviceCodeRecipe:
+        """Return everything that decides the machine code for an architecture."""
+        from ..op_builder import environment
+        from ..op_builder.engine.device_code import DeviceCodeRecipe
+        from ..op_builder.engine.toolchains.ptxas import choose_ptxas
+
+        return DeviceCodeRecipe(
+            op="device_kernel",
+            source=kernel.source_file(),
+            include_dirs=(),
+            target=target,
+            compiler=choose_ptxas(environment.cuda_home(), environment.search_path()),
+            options=(*kernel.options, f"-arch={target}"),
+            output="kernel.cubin",
+            kernels=(kernel.name,),
+        )
+
     def launch(self, device: torch.device, grid: Sizes, block: Sizes, shared_bytes: int, values: list[Any]) -> None:
         self._runtime.launch_grid(self._name, self._kernel, device.index or 0, grid, block, shared_bytes, values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..functions.activations import Activations
+from ..functions.dense import Dense
 from ..functions.layer_norm import LayerNorm
 from ..functions.moe import Moe
 from ..functions.multi_tensor import MultiTensor
@@ -16,6 +17,7 @@ from ..kernel_op import FLOATS, KernelOp, instances
 __all__ = [
     "ActivationsBuilder",
     "AdagradBuilder",
+    "DenseBuilder",
     "LambBuilder",
     "LayerNormBuilder",
     "LionBuilder",
@@ -70,6 +72,17 @@ class ActivationsBuilder(KernelOp):
     KERNELS = (
         *instances(["GatedForward", "GatedBackward"], FLOATS, ("Silu", "Gelu", "GeluTanh")),
         *instances(["BiasedForward", "BiasedBackward"], FLOATS, ("Gelu", "GeluTanh")),
+        *instances(["ColumnSum"], FLOATS),
+    )
+
+
+class DenseBuilder(KernelOp):
+    """A linear layer with a sigmoid."""
+
+    NAME = "dense"
+    FUNCTIONS = Dense
+    KERNELS = (
+        *instances(["BiasSigmoidForward", "BiasSigmoidBackward"], FLOATS),
         *instances(["ColumnSum"], FLOATS),
     )
 

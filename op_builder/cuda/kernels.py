@@ -8,6 +8,7 @@ from .kernel_op import OnCuda
 __all__ = [
     "ActivationsBuilder",
     "AdagradBuilder",
+    "DenseBuilder",
     "LambBuilder",
     "LayerNormBuilder",
     "LionBuilder",
@@ -36,6 +37,10 @@ class SoftmaxBuilder(OnCuda, host.SoftmaxBuilder):
 
 class ActivationsBuilder(OnCuda, host.ActivationsBuilder):
     """Bias-GELU, SwiGLU and GeGLU."""
+
+
+class DenseBuilder(OnCuda, host.DenseBuilder):
+    """A linear layer with a sigmoid."""
 
 
 class RotaryEmbeddingBuilder(OnCuda, host.RotaryEmbeddingBuilder):

@@ -10,6 +10,8 @@ __all__ = [
     "ActivationsOnHostBuilder",
     "AdagradBuilder",
     "AdagradOnHostBuilder",
+    "DenseBuilder",
+    "DenseOnHostBuilder",
     "LambBuilder",
     "LambOnHostBuilder",
     "LayerNormBuilder",
@@ -65,6 +67,14 @@ class ActivationsBuilder(OnXpu, host.ActivationsBuilder):
 
 class ActivationsOnHostBuilder(OnHostBySycl, host.ActivationsBuilder):
     """Bias-GELU, SwiGLU and GeGLU, on the CPU."""
+
+
+class DenseBuilder(OnXpu, host.DenseBuilder):
+    """A linear layer with a sigmoid."""
+
+
+class DenseOnHostBuilder(OnHostBySycl, host.DenseBuilder):
+    """A linear layer with a sigmoid, on the CPU by SYCL."""
 
 
 class RotaryEmbeddingBuilder(OnXpu, host.RotaryEmbeddingBuilder):

@@ -255,7 +255,7 @@ def test_a_loader_without_implementations_says_so() -> None:
 
 @pytest.mark.parametrize("loader", LOADERS)
 def test_every_loader_loads_here(loader: type[KernelLoader]) -> None:
-    assert len(LOADERS) == 18
+    assert len(LOADERS) == 19
     assert loader().load() is not None
 
 

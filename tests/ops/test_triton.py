@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 CODE = """
 import sys
 import torch
+from anyaccel.op_builder.cuda.triton_dense import TritonDense
 from anyaccel.op_builder.cuda.triton_kernels import TritonRMSNorm, TritonSoftmax
 
 device = sys.argv[1]
@@ -39,6 +40,17 @@ for dtype, tolerance in ((torch.float32, 2e-6), (torch.bfloat16, 1.6e-2), (torch
                 close(mine, theirs)
             total = TritonRMSNorm().add_rms_norm(x, x, weight)[1]
             close(total, 2 * exact[0])
+    for rows, columns_in, columns_out in ((1, 1, 1), (5, 7, 131), (40, 3, 64), (0, 2, 3)):
+        shapes = (rows, columns_in), (columns_out, columns_in), (columns_out,)
+        given = [torch.randn(shape, device=device).to(dtype).requires_grad_() for shape in shapes]
+        exact = [tensor.detach().double().requires_grad_() for tensor in given]
+        y, expected = TritonDense().dense(*given), torch.sigmoid(functional.linear(*exact))
+        if rows:
+            close(y, expected)
+            grad = torch.randn(y.shape, device=device).to(dtype)
+            wanted = torch.autograd.grad(expected, exact, grad.double())
+            for mine, theirs in zip(torch.autograd.grad(y, given, grad), wanted, strict=True):
+                close(mine / 4, theirs / 4)
     for shape in ((1, 1), (3, 7, 7), (2, 5, 9)):
         x = torch.randn(shape, device=device).to(dtype).requires_grad_()
         grad = torch.randn(shape, device=device).to(dtype)

@@ -1,0 +1,152 @@
+"""The ways to compute a dense layer, ``sigmoid(x @ weight.T + bias)``: one function for each mode of ``Dense``.
+
+They are the rungs of docs/ladder, from Python to device code; each takes ``(x, weight, bias)``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+
+from ..op_builder.built_in import CSRC
+from ..op_builder.cpu.kernels import DenseBuilder
+from ..op_builder.kernel_loader import DenseLoader
+from .device_kernel import DeviceKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["MODES", "PTX", "Mode", "PtxSigmoid", "implementation"]
+
+Mode = Literal["py", "cpp", "cuda", "ptx", "sycl", "triton"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+PTX = CSRC / "dense" / "sigmoid.ptx"
+"""The sigmoid by hand."""
+
+_THREADS = 256
+
+
+class PyDense(torch.autograd.Function):
+    """In Python, each step an operation of torch."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        z = x @ weight.t()
+        y = torch.sigmoid(z if bias is None else z + bias)
+        ctx.save_for_backward(x, weight, y)
+        ctx.has_bias = bias is not None
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, weight, y = ctx.saved_tensors
+        grad_z = grad * y * (1 - y)
+        rows = grad_z.reshape(-1, grad_z.shape[-1])
+        grad_weight = rows.t() @ x.reshape(-1, x.shape[-1])
+        return grad_z @ weight, grad_weight, rows.sum(0) if ctx.has_bias else None
+
+
+class CppDense(torch.autograd.Function):
+    """The matrix products in C++, the activation in Python: written over the product, and its gradient in one pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        z = DenseBuilder().load().linear(x, weight)
+        y: torch.Tensor = (z if bias is None else z.add_(bias)).sigmoid_()
+        ctx.save_for_backward(x, weight, y)
+        ctx.has_bias = bias is not None
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, weight, y = ctx.saved_tensors
+        grad_z: torch.Tensor = torch.ops.aten.sigmoid_backward(grad, y)
+        grad_x, grad_weight = DenseBuilder().load().linear_backward(grad_z, x, weight)
+        return grad_x, grad_weight, grad_z.reshape(-1, grad_z.shape[-1]).sum(0) if ctx.has_bias else None
+
+
+class PtxSigmoid(torch.autograd.Function):
+    """The activation in PTX, for float32 on a GPU; the bias is added by torch."""
+
+    kernels: tuple[DeviceKernel, DeviceKernel] | None = None
+
+    @classmethod
+    def use(cls, source: Path) -> None:
+        """Take the kernels from a file; they are compiled when they first run, and again after an edit."""
+        text = source.read_text()
+        forward = DeviceKernel(text, "sigmoid_forward", ("tensor", "tensor", "int64"), language="ptx")
+        backward = DeviceKernel(text, "sigmoid_backward", ("tensor", "tensor", "tensor", "int64"), language="ptx")
+        cls.kernels = forward, backward
+
+    @staticmethod
+    def _launch(which: int, count: int, *tensors: torch.Tensor) -> None:
+        assert PtxSigmoid.kernels is not None  # noqa: S101  # implementation() has called use()
+        if count:
+            PtxSigmoid.kernels[which](*tensors, count, grid=-(-count // _THREADS), block=_THREADS)
+
+    @staticmethod
+    def forward(ctx: Any, z: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(z)
+        PtxSigmoid._launch(0, z.numel(), z, y)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        (y,) = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative: torch's own operations have one
+            slope: torch.Tensor = grad * y * (1 - y)
+            return slope
+        grad_z = torch.empty_like(y)
+        PtxSigmoid._launch(1, y.numel(), grad.contiguous(), y, grad_z)
+        return grad_z
+
+
+def _ptx(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    if x.device.type != "cuda" or x.dtype != torch.float32:
+        msg = (
+            f"Dense in mode 'ptx' failed: got {x.dtype} on {x.device}; expected float32 on an NVIDIA GPU. "
+            f"Fix: another mode, or None, which chooses."
+        )
+        raise RuntimeError(msg)
+    z = torch.nn.functional.linear(x, weight, bias).contiguous()
+    y: torch.Tensor = PtxSigmoid.apply(z)  # type: ignore[no-untyped-call]
+    return y
+
+
+_loaded: dict[tuple[Mode | None, str], Callable[..., torch.Tensor]] = {}
+
+
+def implementation(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
+    """Return the function of a mode, loading what it needs.
+
+    Args:
+        mode: one of :data:`MODES`; None for the implementation of highest priority.
+        device: the type of the tensors' device.
+
+    Raises:
+        ValueError: for a mode that there is not.
+        OpError: when this machine lacks what the mode needs.
+    """
+    key = mode, device
+    if key not in _loaded:  # a dictionary, which torch.compile sees through; of functools.cache it warns
+        _loaded[key] = _load(mode, device)
+    return _loaded[key]
+
+
+def _load(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
+    if mode is not None and mode not in MODES:
+        msg = f"Dense failed: got mode={mode!r}; expected None or one of: {', '.join(MODES)}. Fix: choose one of them."
+        raise ValueError(msg)
+    if mode in ("py", "cpp"):
+        apply: Callable[..., torch.Tensor] = PyDense.apply if mode == "py" else CppDense.apply
+        return apply
+    if mode == "ptx":
+        PtxSigmoid.use(PTX)
+        return _ptx
+    names = {"cuda": "dense_cuda", "sycl": "dense_xpu" if device == "xpu" else "sycl", "triton": "triton", None: None}
+    dense: Callable[..., torch.Tensor] = DenseLoader().load(names[mode]).dense
+    return dense

@@ -1,0 +1,38 @@
+// Matrix products, by the library that torch has for the device.
+//
+// On the CPU torch's own matmul calls MKL, which is slower on AMD's processors than oneDNN; torch has that too, behind
+// the C interface of its ahead-of-time compiler, and it is used for float32 where it is found.
+
+#pragma once
+
+#include <dlfcn.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+
+namespace anyaccel {
+
+using OneDnnLinear = AOTITorchError (*)(AtenTensorHandle x, AtenTensorHandle weight, AtenTensorHandle* bias,
+                                        const char* activation, const double** scalars, std::int64_t n_scalars,
+                                        const char** algorithm, AtenTensorHandle* result);
+
+inline OneDnnLinear one_dnn_linear() {
+  static const OneDnnLinear found = [] {
+    void* torch = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+    return torch == nullptr ? nullptr
+                            : reinterpret_cast<OneDnnLinear>(dlsym(torch, "aoti_torch_cpu__linear_pointwise"));
+  }();
+  return found;
+}
+
+// x @ weight^T, of matrices; `weight` may be a transposed view.
+inline torch::stable::Tensor times_transposed(const torch::stable::Tensor& x, const torch::stable::Tensor& weight) {
+  using torch::headeronly::ScalarType;
+  const bool suits = x.is_cpu() && x.scalar_type() == ScalarType::Float && x.numel() > 0 && weight.numel() > 0;
+  if (!suits || one_dnn_linear() == nullptr) return torch::stable::matmul(x, torch::stable::transpose(weight, 0, 1));
+  AtenTensorHandle result = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(one_dnn_linear()(x.get(), weight.get(), nullptr, "none", nullptr, 0, nullptr, &result));
+  return torch::stable::Tensor(result);
+}
+
+}  // namespace anyaccel

@@ -1,0 +1,67 @@
+"""NVIDIA's assembler of PTX, which comes with nvcc: it checks hand-written PTX where there is no GPU."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ToolchainError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Ptxas", "choose_ptxas"]
+
+_VERSION = re.compile(r"V(\d+\.\d+\.\d+)")
+
+
+@dataclass(frozen=True)
+class Ptxas:
+    """The assembler, as a compiler of device code.
+
+    Attributes:
+        version: such as ``13.0.88``.
+        command: where it is.
+    """
+
+    version: str
+    command: Path
+    name: str = "ptxas"
+
+    def compile(
+        self, source: str, name: str, options: Sequence[str], kernels: Sequence[str]
+    ) -> tuple[bytes, dict[str, str], str]:
+        """Return the machine code, the kernels' symbols, which are their names, and the log; as ``DeviceCompiler``."""
+        with tempfile.TemporaryDirectory() as folder:
+            given, made = Path(folder) / Path(name).name, Path(folder) / "out.cubin"
+            given.write_text(source)
+            ran = subprocess.run(  # noqa: S603  # a compiler, with a list of arguments
+                [self.command, *options, given, "-o", made], capture_output=True, text=True, check=False
+            )
+            log = (ran.stderr + ran.stdout).replace(str(given), name)
+            binary = made.read_bytes() if ran.returncode == 0 else b""
+        return binary, {kernel: kernel for kernel in kernels}, log
+
+
+def choose_ptxas(cuda_home: Path | None, path: str) -> Ptxas:
+    """Return the assembler of ``CUDA_HOME``, of ``PATH`` or of pip's nvcc.
+
+    Raises:
+        ToolchainError: when there is none.
+    """
+    from .nvcc import pip_home
+
+    homes = [home / "bin" for home in (cuda_home, Path("/usr/local/cuda"), pip_home()) if home is not None]
+    places = [str(homes[0]), path, *map(str, homes)] if cuda_home else [path, *map(str, homes)]
+    found = next((command for place in places if (command := shutil.which("ptxas", path=place))), None)
+    if found is None:
+        msg = "assembling PTX failed: got no ptxas; expected CUDA's assembler. Fix: pip install 'anyaccel[nvcc]'"
+        raise ToolchainError(msg)
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    version = _VERSION.search(said)
+    return Ptxas(version.group(1) if version else "unknown", Path(found))
