@@ -1,0 +1,55 @@
+"""Pulls code from tested files into docs/ladder: ``python -m tests.docs.ladder --write``.
+
+A comment ``<!-- code: FILE BEGIN -->`` says what the fenced block after it holds: of FILE what begins at the line that starts
+with BEGIN, up to the end of that class, function or braces; ``all`` is the whole file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "ladder").glob("*.md"))
+_BLOCK = re.compile(r"<!-- code: (\S+) (.+?) -->\n```(\w+)\n(.*?)```", re.DOTALL)
+
+
+def piece(file: str, begin: str) -> str:
+    """Return a part of a file, as its page shows it."""
+    text = (ROOT / file).read_text()
+    if begin == "all":
+        return text
+    if file.endswith(".py"):
+        name = begin.rsplit(maxsplit=1)[-1]
+        (node,) = [one for one in ast.parse(text).body if getattr(one, "name", "") == name]
+        return "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno]) + "\n"
+    lines = text.splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith(begin))
+    last = next(index for index in range(first, len(lines)) if lines[index] in ("}", "};"))
+    if lines[first - 1].startswith("template"):
+        first -= 1
+    return "\n".join(lines[first : last + 1]) + "\n"
+
+
+def pulled(page: str) -> str:
+    """Return a page's text with every piece of code as its file has it."""
+
+    def block(match: re.Match[str]) -> str:
+        file, begin, language = match.group(1, 2, 3)
+        return f"<!-- code: {file} {begin} -->\n```{language}\n{piece(file, begin)}```"
+
+    return _BLOCK.sub(block, page)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", required=True)
+    parser.parse_args()
+    for page in PAGES:
+        page.write_text(pulled(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()
