@@ -52,9 +52,11 @@ class PyDense(torch.autograd.Function):
 class CppDense(torch.autograd.Function):
     """The matrix products in C++, the activation in Python: written over the product, and its gradient in one pass."""
 
+    functions: Any = None  # of DenseBuilder().load()
+
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        z = DenseBuilder().load().linear(x, weight)
+        z = CppDense.functions.linear(x, weight)
         y: torch.Tensor = (z if bias is None else z.add_(bias)).sigmoid_()
         ctx.save_for_backward(x, weight, y)
         ctx.has_bias = bias is not None
@@ -64,7 +66,7 @@ class CppDense(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight, y = ctx.saved_tensors
         grad_z: torch.Tensor = torch.ops.aten.sigmoid_backward(grad, y)
-        grad_x, grad_weight = DenseBuilder().load().linear_backward(grad_z, x, weight)
+        grad_x, grad_weight = CppDense.functions.linear_backward(grad_z, x, weight)
         return grad_x, grad_weight, grad_z.reshape(-1, grad_z.shape[-1]).sum(0) if ctx.has_bias else None
 
 
@@ -141,6 +143,8 @@ def _load(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
     if mode is not None and mode not in MODES:
         msg = f"Dense failed: got mode={mode!r}; expected None or one of: {', '.join(MODES)}. Fix: choose one of them."
         raise ValueError(msg)
+    if mode == "cpp":
+        CppDense.functions = DenseBuilder().load()
     if mode in ("py", "cpp"):
         apply: Callable[..., torch.Tensor] = PyDense.apply if mode == "py" else CppDense.apply
         return apply

@@ -1,18 +1,21 @@
 """Pulls code from tested files into docs/ladder: ``python -m tests.docs.ladder --write``.
 
 A comment ``<!-- code: FILE BEGIN -->`` says what the fenced block after it holds: of FILE what begins at the line that starts
-with BEGIN, up to the end of that class, function or braces; ``all`` is the whole file.
+with BEGIN, up to the end of that class, function or braces; ``all`` is the whole file. A comment
+``<!-- diff: FILE BEGIN -> FILE BEGIN -->`` stands before the difference of two such pieces.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import difflib
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "ladder").glob("*.md"))
+_DIFF = re.compile(r"<!-- diff: (\S+) (.+?) -> (\S+) (.+?) -->\n```diff\n(.*?)```", re.DOTALL)
 _BLOCK = re.compile(r"<!-- code: (\S+) (.+?) -->\n```(\w+)\n(.*?)```", re.DOTALL)
 
 
@@ -33,6 +36,12 @@ def piece(file: str, begin: str) -> str:
     return "\n".join(lines[first : last + 1]) + "\n"
 
 
+def difference(before: str, after: str) -> str:
+    """Return what changes from one piece to another, whole."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=999)
+    return "\n".join(list(lines)[3:]) + "\n"
+
+
 def pulled(page: str) -> str:
     """Return a page's text with every piece of code as its file has it."""
 
@@ -40,7 +49,12 @@ def pulled(page: str) -> str:
         file, begin, language = match.group(1, 2, 3)
         return f"<!-- code: {file} {begin} -->\n```{language}\n{piece(file, begin)}```"
 
-    return _BLOCK.sub(block, page)
+    def diff(match: re.Match[str]) -> str:
+        file, begin, to_file, to_begin = match.group(1, 2, 3, 4)
+        text = difference(piece(file, begin), piece(to_file, to_begin))
+        return f"<!-- diff: {file} {begin} -> {to_file} {to_begin} -->\n```diff\n{text}```"
+
+    return _DIFF.sub(diff, _BLOCK.sub(block, page))
 
 
 def main() -> None:
