@@ -77,7 +77,7 @@ test-gpu:
 
 bench-gpu:
 	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
-	cd benchmarks && for topic in kernels optimizers quantization; do $(PYTHON) "bench_$$topic.py" --device cuda; done
+	cd benchmarks && for topic in kernels optimizers quantization dense; do $(PYTHON) "bench_$$topic.py" --device cuda; done
 
 bench: $(VENV)/.installed-test
 	$(VENV)/bin/python benchmarks/run_all.py

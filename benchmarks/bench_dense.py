@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import statistics
+from typing import TYPE_CHECKING, Any
 
 import torch
 from harness import interleaved, keep_memory, show
 
 from anyaccel.ops import Dense
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FEATURES = 1024
 ROWS = (64, 256, 1024, 4096)
@@ -20,38 +25,53 @@ class Eager(torch.nn.Linear):
         return torch.sigmoid(super().forward(x))
 
 
-def stepper(layer: torch.nn.Module, rows: int) -> object:
-    x = torch.randn(rows, FEATURES, requires_grad=True)
-    grad = torch.randn(rows, FEATURES)
+def stepper(layer: torch.nn.Module, rows: int, device: str) -> Callable[[], object]:
+    x = torch.randn(rows, FEATURES, device=device, requires_grad=True)
+    grad = torch.randn(rows, FEATURES, device=device)
+    synchronize = torch.get_device_module(device).synchronize
 
     def step() -> None:
         layer.zero_grad()
         x.grad = None
         layer(x).backward(grad)
+        synchronize()
 
     return step
 
 
+def layers_on(device: str) -> dict[str, torch.nn.Module]:
+    """Return ours, the device's own first, and the peers."""
+    modes: tuple[Any, ...] = ("cpp", "py") if device == "cpu" else ("ptx", "triton", "py")
+    compiled = Eager(FEATURES, FEATURES, device=device)
+    compiled.compile()
+    return {
+        "default": Dense(FEATURES, FEATURES, device=device),
+        **{mode: Dense(FEATURES, FEATURES, mode=mode, device=device) for mode in modes},
+        "eager": Eager(FEATURES, FEATURES, device=device),
+        "compile": compiled,
+    }
+
+
 def main() -> None:
     keep_memory()
-    compiled = Eager(FEATURES, FEATURES)
-    compiled.compile()
-    layers = {
-        "default": Dense(FEATURES, FEATURES), "cpp": Dense(FEATURES, FEATURES, mode="cpp"),
-        "py": Dense(FEATURES, FEATURES, mode="py"), "eager": Eager(FEATURES, FEATURES), "compile": compiled,
-    }  # fmt: skip
-    columns = ["rows", *(f"{name} ms" for name in layers), "py / cpp", "eager / default", "compile / default"]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    device = parser.parse_args().device
+    layers = layers_on(device)
+    first = "cpp" if device == "cpu" else "default"
+    columns = ["rows", *(f"{name} ms" for name in layers), f"py / {first}", "eager / default", "compile / default"]
     table, ratios = [], []
     for rows in ROWS:
-        times = interleaved({name: stepper(layer, rows) for name, layer in layers.items()}, rounds=15)
+        times = interleaved({name: stepper(layer, rows, device) for name, layer in layers.items()}, rounds=15)
         found = (
-            times["py"] / times["cpp"], times["eager"] / times["default"], times["compile"] / times["default"],
+            times["py"] / times[first], times["eager"] / times["default"], times["compile"] / times["default"],
         )  # fmt: skip
         ratios.append(found)
         table.append([str(rows), *(f"{times[name] * 1e3:.2f}" for name in layers), *(f"{one:.2f}" for one in found)])
     means = [f"{statistics.geometric_mean(column):.2f}" for column in zip(*ratios, strict=True)]
     table.append(["geometric mean", *[""] * len(layers), *means])
-    show("dense", f"Dense {FEATURES} x {FEATURES}, float32, forward and backward, CPU", columns, table)
+    topic = "dense" if device == "cpu" else f"dense_{device}"
+    show(topic, f"Dense {FEATURES} x {FEATURES}, float32, forward and backward, {device}", columns, table)
 
 
 if __name__ == "__main__":
