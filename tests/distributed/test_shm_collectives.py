@@ -448,7 +448,7 @@ def test_the_backend_tells_its_name_options_and_sequence_number(ranks: Callable[
     assert ranks(2).run(facts) == [["shm", "shm", 2]] * 2
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_a_random_soak_equals_gloo(ranks: Callable[[int], Ranks], seed: int) -> None:
     """A short one; ``python -m tests.distributed.soak`` runs the long one."""
     assert sum(ranks(4).run(soak, 1000, seed)[0].values()) == 1000

@@ -199,7 +199,7 @@ def test_ranks_in_two_network_namespaces(tmp_path: Path) -> None:
     missing = ("Operation not permitted", "Operation not supported", "Permission denied", "Unknown device type")
     if any(text in finished.stderr for text in missing):
         pytest.skip(f"no network namespaces here: {finished.stderr}")
-    assert finished.stdout.split() == ["right"] * 3, finished.stderr
+    assert finished.stdout.count("right") == 3, finished.stderr  # of three processes on one pipe, lines may mix
 
 
 @pytest.mark.parametrize(
@@ -207,6 +207,8 @@ def test_ranks_in_two_network_namespaces(tmp_path: Path) -> None:
 )
 def test_the_core_is_clean_under_sanitizers(tmp_path: Path, sanitizer: str, mode: str) -> None:
     """Ranks as processes, and as threads on one mapping, where ThreadSanitizer sees every access."""
+    if sanitizer != "thread" and "ANYACCEL_STRESS" not in os.environ:
+        pytest.skip("make test-soak runs it: `make test` has time for one of the two")
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no g++, which brings the sanitizers")
