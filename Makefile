@@ -60,7 +60,7 @@ test-sanitizers: $(VENV)/.installed-test
 SEED ?= 0
 test-soak: $(VENV)/.installed-test
 	$(VENV)/bin/python -W ignore -m tests.distributed.soak --operations 10000 --ranks 4 --seed $(SEED)
-	ANYACCEL_STRESS="4 3000 $(SEED)" $(VENV)/bin/python -m pytest -k sanitizers tests/distributed
+	ANYACCEL_STRESS="4 500 $(SEED)" $(VENV)/bin/python -m pytest -k sanitizers tests/distributed
 
 # The CPU's loops built for Arm and run by qemu, against what this machine computes.
 test-arm: $(VENV)/.installed-test
