@@ -2,25 +2,12 @@
 
 #include <pthread.h>
 
-#include <atomic>
 #include <thread>
 
+#include "process_wide.h"
+
 namespace anyaccel::comm {
-namespace {
-
-std::atomic<Callbacks*> current{nullptr};
-
-}  // namespace
-
-// Never destroyed, and new in a forked child; as Progress.
-Callbacks& Callbacks::instance() {
-  static const bool registered = [] {
-    current = new Callbacks;
-    return pthread_atfork(nullptr, nullptr, [] { current = new Callbacks; }) == 0;
-  }();
-  (void)registered;
-  return *current;
-}
+Callbacks& Callbacks::instance() { return process_wide<Callbacks>(); }
 
 void Callbacks::add(std::function<void()> callback) {
   const std::lock_guard lock(mutex_);

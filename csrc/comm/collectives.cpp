@@ -251,6 +251,7 @@ Task exchange(Group& group, Announcement what, Blocks inputs, Blocks outputs) {
 Task reduce_scatter_blocks(Group& group, Announcement what, Blocks inputs, Block output) {
   const int world = group.world(), me = group.rank();
   const std::size_t width = element_bytes(what.dtype);
+  const std::size_t whole = static_cast<std::size_t>(output.count) * width;
   what.is_small = is_small(inputs, -1, width);  // of all blocks, so that every rank says the same
   fill_table(group, inputs, Blocks(world, output));
   announce(group, what);
@@ -263,11 +264,9 @@ Task reduce_scatter_blocks(Group& group, Announcement what, Blocks inputs, Block
     if (t == 0) {
       require_agreement(group);
       plan = plan_of(group, width);
-      const std::size_t whole = static_cast<std::size_t>(output.count) * width;
       if (!what.is_small) plan.rounds = std::max(plan.rounds, pieces(whole, share_of_slot(group)));
       scales = scales_of(group);
     }
-    const std::size_t whole = static_cast<std::size_t>(output.count) * width;
     const std::size_t piece = share_of_slot(group), offset = t * piece;
     const std::size_t bytes = what.is_small ? whole : piece_at(t, piece, whole);
     for (int rank = 0; rank < world; ++rank) {

@@ -145,8 +145,6 @@ void Group::settle(Finished& finished) {
   if (!finished.empty()) bell().ring();  // other threads of this rank may wait for them
 }
 
-bool Group::spin(const Operation& operation) { return spin(operation, spins_); }
-
 bool Group::spin_briefly(const Operation& operation) {
   return spin(operation, std::min(spins_, kSpinsBeforeHandingOver));
 }
@@ -174,7 +172,7 @@ bool Group::drive(const Operation& operation, Clock::time_point until, const std
     Group& group;
   } const in_foreground(*this);
 
-  while (!spin(operation)) {
+  while (!spin(operation, spins_)) {
     if (Clock::now() >= until) return false;
     const std::uint32_t heard = bell().announce();
     struct Awake {

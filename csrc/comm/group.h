@@ -30,14 +30,18 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kSupervision{50};  // how often a waiting rank looks whether its peers live
 
-// An operation from issue to end. `finish` is called once, by whoever drove it, outside of the group's lock.
-struct Operation {
+// What is known of an operation when it is issued.
+struct OperationFacts {
   const char* name = "";
   std::uint64_t sequence = 0;
   int peer = -1;  // of a transfer; -1 in a collective, and in a receive from any rank
   bool is_transfer = false;
   bool is_eager = false;  // a transfer that is probably waited for at once
   milliseconds timeout{0};
+};
+
+// An operation from issue to end. `finish` is called once, by whoever drove it, outside of the group's lock.
+struct Operation : OperationFacts {
   std::function<void(std::exception_ptr)> finish;
 
   Task task;
@@ -119,7 +123,6 @@ class Group {
   std::vector<int> awaited_by(const Operation& operation) const;
   std::vector<int> gone_ranks() const;
   std::string names_of_ranks(const std::vector<int>& ranks) const;
-  bool spin(const Operation& operation);
   bool spin(const Operation& operation, int turns);
 
   const std::shared_ptr<Segment> segment_;

@@ -29,7 +29,7 @@ struct Newcomer {
   std::string host;  // of this rank: where it is equal, memory can be shared
 };
 
-// What names this host: its boot, network namespace (which bounds abstract sockets) and user.
+// What names this host: its boot, and the network namespace, which bounds abstract sockets.
 std::string host_identity();
 
 // The ranks of each host that could share memory, in the order of ranks; every rank returns the same.

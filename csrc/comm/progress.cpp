@@ -3,9 +3,10 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <thread>
+
+#include "process_wide.h"
 
 namespace anyaccel::comm {
 namespace {
@@ -23,19 +24,9 @@ struct Waiter {  // struct futex_waitv of Linux 5.16
 constexpr long kSysFutexWaitv = 449;
 constexpr std::uint32_t kFutex32 = 2;
 
-std::atomic<Progress*> current{nullptr};
-
 }  // namespace
 
-// Never destroyed: its thread may run until the process ends. A forked child gets one of its own.
-Progress& Progress::instance() {
-  static const bool registered = [] {
-    current = new Progress;
-    return pthread_atfork(nullptr, nullptr, [] { current = new Progress; }) == 0;
-  }();
-  (void)registered;
-  return *current;
-}
+Progress& Progress::instance() { return process_wide<Progress>(); }
 
 void Progress::attend(const GroupPtr& group) {
   {

@@ -2,7 +2,6 @@
 
 #include "agreement.h"
 #include "collectives.h"
-#include "progress.h"
 #include "tensor_blocks.h"
 
 namespace anyaccel::comm {
@@ -20,14 +19,14 @@ ShmBackend::~ShmBackend() { group_->leave("shm failed: the process group was des
 WorkPtr ShmBackend::launch(Launch what, Staging staging, const std::function<Task(Group&, int*)>& make_task) {
   auto work = c10::make_intrusive<ShmWork>(group_, rank_, what.type, what.title, what.inputs, std::move(staging),
                                            std::move(what.outputs));
-  Operation facts;
+  OperationFacts facts;
   facts.name = what.title + std::char_traits<char>::length(kPrefix);
   facts.sequence = what.is_transfer ? 0 : sequence_.load();
   facts.peer = what.peer;
   facts.is_transfer = what.is_transfer;
   facts.is_eager = what.is_transfer && !is_coalescing_;
   facts.timeout = what.timeout == c10d::kUnsetTimeout ? options_->timeout : what.timeout;
-  ShmWork::start(work, std::move(facts), make_task(*group_, work->source()), what.is_async || is_coalescing_);
+  ShmWork::start(work, facts, make_task(*group_, work->source()), what.is_async || is_coalescing_);
   if (is_coalescing_) coalesced_.push_back(work);
   return work;
 }
@@ -118,10 +117,10 @@ Task ShmBackend::gather_all(Announcement what, const at::Tensor& input, const Te
 
 WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const at::Tensor& input = only("all_gather", inputs);
-  TORCH_CHECK(outputs.size() == 1, "shm all_gather failed: got ", outputs.size(), " lists of outputs; expected one.");
+  const Tensors& results = only_list("all_gather", outputs);
   Staging staging;
-  Task task = gather_all(announcement(Collective::kAllGather, input), input, outputs[0], staging);
-  return launch({OpType::ALLGATHER, "shm:all_gather", options.timeout, options.asyncOp, inputs, outputs[0]},
+  Task task = gather_all(announcement(Collective::kAllGather, input), input, results, staging);
+  return launch({OpType::ALLGATHER, "shm:all_gather", options.timeout, options.asyncOp, inputs, results},
                 std::move(staging), [&](Group&, int*) { return std::move(task); });
 }
 
@@ -143,8 +142,7 @@ WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& 
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensors of_ranks;
     for (const Tensors& of_rank : outputs) {
-      TORCH_CHECK(of_rank.size() == inputs.size(), "shm all_gather failed: got a list of ", of_rank.size(),
-                  " outputs for ", inputs.size(), " inputs; expected as many. Fix: correct the list.");
+      check_as_many("all_gather", of_rank, inputs);
       of_ranks.push_back(of_rank[i]);
     }
     tasks.push_back(
@@ -157,8 +155,7 @@ WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& 
 
 WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                     const c10d::AllgatherOptions& options) {
-  TORCH_CHECK(outputs.size() == inputs.size(), "shm all_gather failed: got ", outputs.size(), " outputs for ",
-              inputs.size(), " inputs; expected as many. Fix: correct the list.");
+  check_as_many("all_gather", outputs, inputs);
   Staging staging;
   std::vector<Task> tasks;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -176,9 +173,7 @@ WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const
   Blocks blocks;
   Tensors results;
   if (options.rootRank == rank_) {
-    TORCH_CHECK(outputs.size() == 1, "shm gather failed: got ", outputs.size(),
-                " lists of outputs at the root; expected one.");
-    results = outputs[0];
+    results = only_list("gather", outputs);
     check_each_rank("gather", results, size_);
     check_same_dtype("gather", input, results[0]);
     for (const at::Tensor& output : results) blocks.push_back(staging.output(output));
@@ -195,9 +190,7 @@ WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, cons
   Blocks sends;
   Tensors given;
   if (options.rootRank == rank_) {
-    TORCH_CHECK(inputs.size() == 1, "shm scatter failed: got ", inputs.size(),
-                " lists of inputs at the root; expected one.");
-    given = inputs[0];
+    given = only_list("scatter", inputs);
     check_each_rank("scatter", given, size_);
     check_same_dtype("scatter", output, given[0]);
     for (const at::Tensor& input : given) sends.push_back(staging.input(input));

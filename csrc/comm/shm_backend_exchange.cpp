@@ -2,7 +2,6 @@
 
 #include "agreement.h"
 #include "collectives.h"
-#include "progress.h"
 #include "shm_backend.h"
 #include "tensor_blocks.h"
 
@@ -19,11 +18,10 @@ Task ShmBackend::reduce_blocks(Announcement what, const Tensors& inputs, const a
 WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                    const c10d::ReduceScatterOptions& options) {
   const at::Tensor& output = only("reduce_scatter", outputs);
-  TORCH_CHECK(inputs.size() == 1, "shm reduce_scatter failed: got ", inputs.size(), " lists of inputs; expected one.");
+  const Tensors& given = only_list("reduce_scatter", inputs);
   Staging staging;
-  Task task =
-      reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp), inputs[0], output, staging);
-  return launch({OpType::REDUCE_SCATTER, "shm:reduce_scatter", options.timeout, options.asyncOp, inputs[0], outputs},
+  Task task = reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp), given, output, staging);
+  return launch({OpType::REDUCE_SCATTER, "shm:reduce_scatter", options.timeout, options.asyncOp, given, outputs},
                 std::move(staging), [&](Group&, int*) { return std::move(task); });
 }
 
@@ -39,8 +37,7 @@ WorkPtr ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
 
 WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                     const c10d::ReduceScatterOptions& options) {
-  TORCH_CHECK(outputs.size() == inputs.size(), "shm reduce_scatter failed: got ", outputs.size(), " outputs for ",
-              inputs.size(), " inputs; expected as many. Fix: correct the list.");
+  check_as_many("reduce_scatter", outputs, inputs);
   Staging staging;
   std::vector<Task> tasks;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

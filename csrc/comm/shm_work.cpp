@@ -33,13 +33,9 @@ ShmWork::ShmWork(GroupPtr group, int rank, c10d::OpType type, const char* title,
       staging_(std::move(staging)),
       outputs_(std::move(outputs)) {}
 
-void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, Operation&& facts, Task task, bool is_async) {
+void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFacts& facts, Task task, bool is_async) {
   Operation& operation = *work->operation_;
-  operation.name = facts.name;
-  operation.sequence = facts.sequence;
-  operation.peer = facts.peer;
-  operation.is_transfer = facts.is_transfer;
-  operation.timeout = facts.timeout;
+  static_cast<OperationFacts&>(operation) = facts;
   operation.task = std::move(task);
   operation.finish = [work](std::exception_ptr error) { work->finish_with(error); };
   try {
@@ -80,8 +76,8 @@ bool ShmWork::wait(std::chrono::milliseconds timeout) {
 }
 
 void ShmWork::abort() {
-  if (!group_->is_forked())
-    group_->fail("shm " + operation_->title() + " was aborted by " + group_->name_of_rank(rank_));
+  if (group_->is_forked()) return;
+  group_->fail("shm " + operation_->title() + " was aborted by " + group_->name_of_rank(rank_));
 }
 
 void ShmWork::finish_with(std::exception_ptr error) {

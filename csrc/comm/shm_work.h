@@ -28,7 +28,7 @@ class ShmWork : public c10d::Work {
           std::optional<std::vector<at::Tensor>> profiled, Staging staging, std::vector<at::Tensor> outputs);
 
   // Queues the operation, and without `is_async` drives it to its end.
-  static void start(const c10::intrusive_ptr<ShmWork>& work, Operation&& operation, Task task, bool is_async);
+  static void start(const c10::intrusive_ptr<ShmWork>& work, const OperationFacts& facts, Task task, bool is_async);
 
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override { wait(kNoTimeout); }

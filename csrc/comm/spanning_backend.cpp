@@ -250,8 +250,7 @@ at::Tensor SpanningBackend::gather_everywhere(const at::Tensor& input) {
 WorkPtr SpanningBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                    const c10d::AllgatherOptions& options) {
   const at::Tensor input = only("all_gather", inputs);
-  TORCH_CHECK(outputs.size() == 1, "shm all_gather failed: got ", outputs.size(), " lists of outputs; expected one.");
-  const Tensors results = outputs[0];
+  const Tensors results = only_list("all_gather", outputs);
   check_each_rank("all_gather", results, size_);
   for (const at::Tensor& output : results) {
     TORCH_CHECK(output.numel() == input.numel(), "shm all_gather between hosts failed: got outputs of ", output.numel(),
@@ -277,8 +276,7 @@ WorkPtr SpanningBackend::_allgather_base(at::Tensor& output, at::Tensor& input, 
 WorkPtr SpanningBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                         const c10d::ReduceScatterOptions& options) {
   const at::Tensor output = only("reduce_scatter", outputs);
-  TORCH_CHECK(inputs.size() == 1, "shm reduce_scatter failed: got ", inputs.size(), " lists of inputs; expected one.");
-  const Tensors given = inputs[0];
+  const Tensors given = only_list("reduce_scatter", inputs);
   check_each_rank("reduce_scatter", given, size_);
   check_reducible(output);
   TORCH_CHECK(given[rank_].numel() == output.numel(), "shm reduce_scatter failed: got an output of ", output.numel(),

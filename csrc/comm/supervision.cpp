@@ -133,9 +133,8 @@ void Group::leave(const std::string& text) {
 void Group::require_own_process() const {
   if (is_forked()) {
     throw CommError(
-        "shm failed: got an operation in a process that was forked from the group's; expected the process that made "
-        "the "
-        "group. Fix: start processes with the method 'spawn', or call init_process_group in the child.");
+        "shm failed: got an operation in a process that was forked from the group's; expected the one that made "
+        "the group. Fix: start processes with the method 'spawn', or call init_process_group in the child.");
   }
 }
 

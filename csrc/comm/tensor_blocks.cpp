@@ -10,6 +10,18 @@ const at::Tensor& only(const char* operation, const std::vector<at::Tensor>& ten
   return tensors[0];
 }
 
+const std::vector<at::Tensor>& only_list(const char* operation, const std::vector<std::vector<at::Tensor>>& lists) {
+  TORCH_CHECK(lists.size() == 1, "shm ", operation, " failed: got ", lists.size(),
+              " lists of tensors; expected one. Fix: pass a list of one list.");
+  return lists[0];
+}
+
+void check_as_many(const char* operation, const std::vector<at::Tensor>& outputs,
+                   const std::vector<at::Tensor>& inputs) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "shm ", operation, " failed: got ", outputs.size(), " outputs for ",
+              inputs.size(), " inputs; expected as many. Fix: correct the list.");
+}
+
 void check_same_dtype(const char* operation, const at::Tensor& tensor, const at::Tensor& other) {
   TORCH_CHECK(tensor.scalar_type() == other.scalar_type(), "shm ", operation, " failed: got ", tensor.scalar_type(),
               " and ", other.scalar_type(), "; expected one dtype. Fix: tensor.to(dtype).");

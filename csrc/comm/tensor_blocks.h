@@ -12,6 +12,13 @@ namespace anyaccel::comm {
 // The only tensor of a list.
 const at::Tensor& only(const char* operation, const std::vector<at::Tensor>& tensors);
 
+// The only list of lists.
+const std::vector<at::Tensor>& only_list(const char* operation, const std::vector<std::vector<at::Tensor>>& lists);
+
+// As many outputs as inputs.
+void check_as_many(const char* operation, const std::vector<at::Tensor>& outputs,
+                   const std::vector<at::Tensor>& inputs);
+
 // A list with a tensor for each rank, all of one dtype.
 void check_each_rank(const char* operation, const std::vector<at::Tensor>& tensors, int world);
 void check_same_dtype(const char* operation, const at::Tensor& tensor, const at::Tensor& other);
