@@ -56,8 +56,7 @@ class CppDense(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        z = CppDense.functions.linear(x, weight)
-        y: torch.Tensor = (z if bias is None else z.add_(bias)).sigmoid_()
+        y: torch.Tensor = CppDense.functions.linear(x, weight, bias).sigmoid_()
         ctx.save_for_backward(x, weight, y)
         ctx.has_bias = bias is not None
         return y

@@ -45,7 +45,7 @@ Tensor dense(Tensor x, Tensor weight, std::optional<Tensor> bias) {
   const Arguments arguments{"dense"};
   check(arguments, x, weight);
   if (bias) check_bias(arguments, *bias, weight);
-  const Tensor z = contiguous(times_transposed(as_matrix(x), weight));
+  const Tensor z = contiguous(linear(as_matrix(x), weight));
   const Tensor b = bias ? contiguous(*bias) : z;
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
@@ -57,7 +57,7 @@ Tensor dense(Tensor x, Tensor weight, std::optional<Tensor> bias) {
 }
 
 std::tuple<Tensor, Tensor> products(const Tensor& grad_z, const Tensor& x, const Tensor& weight) {
-  const Tensor grad_x = times_transposed(grad_z, transpose(weight, 0, 1));
+  const Tensor grad_x = linear(grad_z, transpose(weight, 0, 1));
   return {reshape(grad_x, with_columns(x, columns_of(x))), matmul(transpose(grad_z, 0, 1), as_matrix(x))};
 }
 
@@ -84,9 +84,11 @@ std::tuple<Tensor, Tensor, Tensor> dense_backward(Tensor grad, Tensor y, Tensor 
   return {grad_x, grad_weight, grad_bias};
 }
 
-Tensor dense_linear(Tensor x, Tensor weight) {
-  check({"dense_linear"}, x, weight);
-  return reshape(contiguous(times_transposed(as_matrix(x), weight)), with_columns(x, weight.size(0)));
+Tensor dense_linear(Tensor x, Tensor weight, std::optional<Tensor> bias) {
+  const Arguments arguments{"dense_linear"};
+  check(arguments, x, weight);
+  if (bias) check_bias(arguments, *bias, weight);
+  return reshape(contiguous(linear(as_matrix(x), weight, bias)), with_columns(x, weight.size(0)));
 }
 
 std::tuple<Tensor, Tensor> dense_linear_backward(Tensor grad, Tensor x, Tensor weight) {
@@ -98,7 +100,7 @@ constexpr Registration kOps[] = {
     ANYACCEL_OP(dense, "dense(Tensor x, Tensor weight, Tensor? bias) -> Tensor"),
     ANYACCEL_OP(dense_backward,
                 "dense_backward(Tensor grad, Tensor y, Tensor x, Tensor weight) -> (Tensor, Tensor, Tensor)"),
-    ANYACCEL_OP(dense_linear, "dense_linear(Tensor x, Tensor weight) -> Tensor"),
+    ANYACCEL_OP(dense_linear, "dense_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor"),
     ANYACCEL_OP(dense_linear_backward,
                 "dense_linear_backward(Tensor grad, Tensor x, Tensor weight) -> (Tensor, Tensor)"),
 };

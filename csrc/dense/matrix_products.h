@@ -10,6 +10,8 @@
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/core/ScalarType.h>
 
+#include <optional>
+
 namespace anyaccel {
 
 using OneDnnLinear = AOTITorchError (*)(AtenTensorHandle x, AtenTensorHandle weight, AtenTensorHandle* bias,
@@ -25,14 +27,21 @@ inline OneDnnLinear one_dnn_linear() {
   return found;
 }
 
-// x @ weight^T, of matrices; `weight` may be a transposed view.
-inline torch::stable::Tensor times_transposed(const torch::stable::Tensor& x, const torch::stable::Tensor& weight) {
+// x @ weight^T + bias, of matrices; `weight` may be a transposed view.
+inline torch::stable::Tensor linear(const torch::stable::Tensor& x, const torch::stable::Tensor& weight,
+                                    const std::optional<torch::stable::Tensor>& bias = std::nullopt) {
   using torch::headeronly::ScalarType;
   const bool suits = x.is_cpu() && x.scalar_type() == ScalarType::Float && x.numel() > 0 && weight.numel() > 0;
-  if (!suits || one_dnn_linear() == nullptr) return torch::stable::matmul(x, torch::stable::transpose(weight, 0, 1));
-  AtenTensorHandle result = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(one_dnn_linear()(x.get(), weight.get(), nullptr, "none", nullptr, 0, nullptr, &result));
-  return torch::stable::Tensor(result);
+  if (suits && one_dnn_linear() != nullptr) {
+    AtenTensorHandle added = bias ? bias->get() : nullptr, result = nullptr;
+    STABLE_TORCH_ERROR_CODE_CHECK(
+        one_dnn_linear()(x.get(), weight.get(), bias ? &added : nullptr, "none", nullptr, 0, nullptr, &result));
+    return torch::stable::Tensor(result);
+  }
+  StableIValue stack[] = {torch::stable::detail::from(x), torch::stable::detail::from(weight),
+                          torch::stable::detail::from(bias)};
+  STABLE_TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::linear", "", stack, TORCH_ABI_VERSION));
+  return torch::stable::detail::to<torch::stable::Tensor>(stack[0]);
 }
 
 }  // namespace anyaccel

@@ -51,9 +51,9 @@ class Dense:
         y: torch.Tensor = self._dense(x, weight, bias)
         return y
 
-    def linear(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """Return ``x @ weight.T``; arguments as of :meth:`dense`."""
-        z: torch.Tensor = self._linear(x, weight)
+    def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        """Return ``x @ weight.T + bias``; arguments as of :meth:`dense`."""
+        z: torch.Tensor = self._linear(x, weight, bias)
         return z
 
     def linear_backward(
@@ -84,7 +84,8 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
 
 
 def _linear_keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    ctx.save_for_backward(*inputs)
+    ctx.save_for_backward(*inputs[:2])
+    ctx.has_bias = inputs[2] is not None
 
 
 def _backward(backward: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -98,12 +99,10 @@ def _backward(backward: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor
     return grad_x, grad_weight, grad_bias if ctx.has_bias else None
 
 
-def _linear_backward(backward: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _linear_backward(backward: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     x, weight = ctx.saved_tensors
-    grads: tuple[torch.Tensor, ...] = (
-        _products(grad, x, weight) if torch.is_grad_enabled() else backward(grad, x, weight)
-    )
-    return grads
+    products = _products(grad, x, weight) if torch.is_grad_enabled() else backward(grad, x, weight)
+    return *products, grad.reshape(-1, grad.shape[-1]).sum(0) if ctx.has_bias else None
 
 
 def _products(grad_z: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -94,7 +94,8 @@ def test_torch_checks_the_ops(op: Any) -> None:
     weight, bias = (torch.randn(*shape, device=op.device, requires_grad=True) for shape in ((3, 4), (3,)))
     opcheck(namespace.dense.default, (x, weight, bias))
     opcheck(namespace.dense.default, (x, weight, None))
-    opcheck(namespace.dense_linear.default, (x, weight))
+    opcheck(namespace.dense_linear.default, (x, weight, bias))
+    opcheck(namespace.dense_linear.default, (x, weight, None))
 
 
 @pytest.mark.parametrize("view", [lambda t: t.transpose(0, 1), lambda t: t[:, ::2], lambda t: t[:1].expand(6, 6, 6)])
