@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib
 import logging
+import os
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +40,17 @@ REGISTRY: dict[str, str] = {
 
 _logger = logging.getLogger(__name__)
 _lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """Free a forked child of a lock whose holder, a thread of its parent, it does not have."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
 _current: DeepSpeedAccelerator | None = None
 _detected: DeepSpeedAccelerator | None = None
 

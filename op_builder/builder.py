@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import logging
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +35,8 @@ _logger = logging.getLogger(__name__)
 
 class OpBuilder(OpDeclaration, abc.ABC):
     """Builds and loads the op that a subclass declares; see :class:`OpDeclaration` for what there is to declare."""
+
+    _recipe: NativeRecipe | None = None
 
     def is_compatible(self, verbose: bool = False) -> bool:
         """Return whether :meth:`load` can succeed here.
@@ -201,10 +202,14 @@ class OpBuilder(OpDeclaration, abc.ABC):
             "extra_link_args": self.strip_empty_entries(self.extra_ldflags()),
         }
 
-    @cached_property
+    @property
     def recipe(self) -> NativeRecipe:
         """Everything that decides the binary for this machine."""
-        return self.recipe_for(NATIVE)
+        if (
+            self._recipe is None
+        ):  # functools.cached_property has a lock before Python 3.12, which a forked child never gets
+            self._recipe = self.recipe_for(NATIVE)
+        return self._recipe
 
     def recipe_for(self, target: str, *, any_compiler: bool = False) -> NativeRecipe:
         """Return everything that decides the binary for a target.

@@ -18,6 +18,7 @@ import ninja
 
 from ...accelerator import host
 from ..environment import PYTHON_FOR_COMMANDS
+from .spawn import start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,13 +74,11 @@ def run_ninja(
     """
     program = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(folder), "-j", str(jobs), "--quiet"]
     started = time.monotonic()
-    with subprocess.Popen(  # noqa: S603
+    with start(
         program,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
         env={**environment, PYTHON_FOR_COMMANDS: sys.executable},
     ) as process:
         try:

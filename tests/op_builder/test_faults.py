@@ -315,3 +315,60 @@ assert os.waitpid(child, 0)[1] == 0
 """
     finished = run_python(code, ANYACCEL_CACHE_DIR=str(tmp_path), PYTHONWARNINGS="ignore")
     assert "Traceback" not in finished.stderr
+
+
+def test_a_fork_waits_until_a_program_has_started(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """Its child would hold the pipe on which the starter waits, and might itself wait for the starter."""
+    run_python("""
+import os, subprocess, threading, time
+from anyaccel.op_builder.engine.spawn import run
+
+is_starting, has_started = threading.Event(), threading.Event()
+
+class Slow(subprocess.Popen):
+    def _execute_child(self, *arguments):
+        is_starting.set()
+        time.sleep(0.5)
+        super()._execute_child(*arguments)
+        has_started.set()
+
+subprocess.Popen = Slow
+starter = threading.Thread(target=run, args=(["true"],))
+starter.start()
+is_starting.wait()
+child = os.fork()
+if child == 0:
+    os._exit(0 if has_started.is_set() and run(["echo", "on"]).stdout == "on\\n" else 1)
+starter.join()
+assert os.waitpid(child, 0)[1] == 0
+""")
+
+
+def test_a_fork_while_a_thread_decides_what_to_build(
+    run_python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    run_python(
+        """
+import os, threading, time
+from anyaccel.op_builder.cpu.cpu_adam import CPUAdamBuilder
+
+decided = CPUAdamBuilder.recipe_for
+is_deciding = threading.Event()
+
+def slowly(self, target):
+    is_deciding.set()
+    time.sleep(0.5)
+    return decided(self, target)
+
+CPUAdamBuilder.recipe_for = slowly
+decider = threading.Thread(target=lambda: CPUAdamBuilder().recipe)
+decider.start()
+is_deciding.wait()
+child = os.fork()
+if child == 0:
+    os._exit(0 if CPUAdamBuilder().recipe.op == "cpu_adam" else 1)
+decider.join()
+assert os.waitpid(child, 0)[1] == 0
+""",
+        PYTHONWARNINGS="ignore",
+    )

@@ -6,15 +6,16 @@ import json
 import logging
 import os
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...environment import compiler_environment
+from ..spawn import run
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Sequence
 
 __all__ = ["Memory", "Probe", "run_quietly", "said_version"]
@@ -108,16 +109,7 @@ def run_quietly(command: Sequence[str], memory: Path, cwd: Path | None = None) -
     Raises:
         OSError: when it cannot be run or fails, with the last thing it said.
     """
-    finished = subprocess.run(  # noqa: S603
-        list(command),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_TIMEOUT_SECONDS,
-        env=compiler_environment(memory),
-        check=False,
-        cwd=cwd,
-    )
+    finished = run(command, timeout=_TIMEOUT_SECONDS, env=compiler_environment(memory), cwd=cwd)
     if finished.returncode != 0:
         said = (finished.stderr.strip() or finished.stdout.strip() or "it says nothing").splitlines()
         first_error = next((line for line in said if "error" in line), said[-1])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ToolchainError
+from ..spawn import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +40,7 @@ class Ptxas:
         with tempfile.TemporaryDirectory() as folder:
             given, made = Path(folder) / Path(name).name, Path(folder) / "out.cubin"
             given.write_text(source)
-            ran = subprocess.run(  # noqa: S603  # a compiler, with a list of arguments
-                [self.command, *options, given, "-o", made], capture_output=True, text=True, check=False
-            )
+            ran = run([self.command, *options, given, "-o", made])
             log = (ran.stderr + ran.stdout).replace(str(given), name)
             binary = made.read_bytes() if ran.returncode == 0 else b""
         return binary, {kernel: kernel for kernel in kernels}, log
@@ -62,6 +60,6 @@ def choose_ptxas(cuda_home: Path | None, path: str) -> Ptxas:
     if found is None:
         msg = "assembling PTX failed: got no ptxas; expected CUDA's assembler. Fix: pip install 'anyaccel[nvcc]'"
         raise ToolchainError(msg)
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    said = run([found, "--version"]).stdout
     version = _VERSION.search(said)
     return Ptxas(version.group(1) if version else "unknown", Path(found))
