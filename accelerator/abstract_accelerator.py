@@ -77,8 +77,8 @@ class DeepSpeedAccelerator(abc.ABC):
         """Return the ``torch.device`` of an index; without one, of the kind."""
 
     @abc.abstractmethod
-    def set_device(self, device_index: int) -> None:
-        """Make a device current."""
+    def set_device(self, device_index: int | str | torch.device) -> None:
+        """Make a device current; ours take a device of their own as well as its index, as torch's modules do."""
 
     @abc.abstractmethod
     def current_device(self) -> int:
@@ -325,7 +325,7 @@ class DeepSpeedAccelerator(abc.ABC):
     # Page-locked host memory. A device that pins in another way overrides the three hooks.
 
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.pin_memory()
+        return tensor.pin_memory()  # anyaccel: ignore[pinning]
 
     def _torch_empty_pinned(self, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         return tensor.new_empty(shape, pin_memory=True)
@@ -498,9 +498,27 @@ class DeepSpeedAccelerator(abc.ABC):
         member = "set_stream"
         raise UnsupportedError(member, self._name, "way to set the current stream")
 
+    def record_stream(self, tensor: torch.Tensor, stream: Any) -> None:
+        """Keep a tensor's memory until the work that a stream has by then is done, even if the tensor is freed before.
+
+        Args:
+            tensor: any; nothing needs to be kept of one on the host, where work is finished when its call returns.
+            stream: another one than that on which it was made.
+        """
+        if tensor.device.type != "cpu":
+            tensor.record_stream(stream)  # anyaccel: ignore[streams]
+
     @contextlib.contextmanager
-    def device_guard(self, device_index: int) -> Iterator[None]:
-        """Make a device current inside a ``with`` block, and the previous one again after it."""
+    def device_guard(self, device_index: int | str | torch.device | None) -> Iterator[None]:
+        """Make a device current inside a ``with`` block, and the previous one again after it.
+
+        Args:
+            device_index: an index, or a device of this accelerator's. None and -1, which a tensor on the host says, change
+                nothing, as in ``torch.cuda.device``.
+        """
+        if device_index is None or device_index == -1:
+            yield
+            return
         previous = self.current_device()
         self.set_device(device_index)
         try:

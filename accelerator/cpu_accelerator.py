@@ -52,7 +52,13 @@ class CPU_Accelerator(TorchAccelerator):
     def device_name(self, device_index: int | None = None) -> str:
         return "cpu"
 
-    def set_device(self, device_index: int) -> None:
+    def set_device(self, device_index: int | str | torch.device) -> None:
+        """Note the index; a device is taken as well, as ``torch.cuda.set_device`` does, and ``"cpu"`` changes nothing."""
+        import torch
+
+        if isinstance(device_index, str | torch.device):
+            index = torch.device(device_index).index  # anyaccel: ignore[device-name]
+            device_index = self._current_device if index is None else index
         if device_index < 0:
             msg = f"set_device failed: got {device_index}; expected an index of 0 or more. Fix: pass the local rank."
             raise ValueError(msg)

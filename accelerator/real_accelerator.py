@@ -32,7 +32,7 @@ __all__ = ["Candidate", "candidates", "get_accelerator", "set_accelerator", "use
 ENTRY_POINT_GROUP = "anyaccel.accelerators"
 
 REGISTRY: dict[str, str] = {
-    "cuda": "cuda_accelerator:CUDA_Accelerator",
+    "cuda": "cuda_accelerator:CUDA_Accelerator",  # anyaccel: ignore[device-name]
     "xpu": "xpu_accelerator:XPU_Accelerator",
     "cpu": "cpu_accelerator:CPU_Accelerator",
 }

@@ -8,6 +8,7 @@ torch call costs.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +16,7 @@ from .errors import SelectionError, UnsupportedError
 from .named_accelerator import NamedAccelerator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from types import ModuleType
 
@@ -110,8 +111,14 @@ class TorchAccelerator(NamedAccelerator):
     # Devices
 
     @calls("set_device")
-    def set_device(self, device_index: int) -> None:
+    def set_device(self, device_index: int | str | torch.device) -> None:
         self._module.set_device(device_index)
+
+    @contextlib.contextmanager
+    def device_guard(self, device_index: int | str | torch.device | None) -> Iterator[None]:
+        guard: Callable[[Any], AbstractContextManager[Any]] = getattr(self._module, "device", super().device_guard)
+        with guard(device_index):
+            yield
 
     @calls("current_device", bind=True)
     def current_device(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class TypedTensor:
         """
         import torch
 
-        if len(data) != 1 or isinstance(data[0], int):
+        if len(data) != 1 or _is_whole(data[0]):
             return torch.empty(self._sizes(data), dtype=self.dtype, device=self.device)
         (value,) = data
         if isinstance(value, torch.Size):
@@ -54,9 +55,9 @@ class TypedTensor:
         return torch.tensor(value, dtype=self.dtype, device=self.device)
 
     def _sizes(self, data: tuple[Any, ...]) -> tuple[int, ...]:
-        if any(isinstance(size, bool) or not isinstance(size, int) for size in data):
+        if not all(_is_whole(size) for size in data):
             raise self._refusal(repr(data))
-        return data or (0,)
+        return tuple(operator.index(size) for size in data) or (0,)
 
     def _refusal(self, got: str) -> TypeError:
         return TypeError(
@@ -85,3 +86,8 @@ class TypedTensor:
 
     def __repr__(self) -> str:
         return f"TypedTensor({self.dtype}, {self.device!r})"
+
+
+def _is_whole(value: object) -> bool:
+    """Return whether a value is a size: an int, or one of numpy's; an array of one number is data."""
+    return hasattr(type(value), "__index__") and not isinstance(value, bool) and not hasattr(value, "__len__")

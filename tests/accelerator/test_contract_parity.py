@@ -40,6 +40,7 @@ OWN_ADDITIONS = {
     "get_device_capability",
     "mem_get_info",
     "set_stream",
+    "record_stream",
     "device_guard",
     "autocast",
     "grad_scaler",

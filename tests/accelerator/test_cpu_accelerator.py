@@ -43,6 +43,29 @@ def test_set_device_refuses_a_negative_index(cpu: anyaccel.CPU_Accelerator) -> N
         cpu.set_device(-1)
 
 
+@pytest.mark.parametrize(("given", "current"), [(2, 2), ("cpu:0", 0), ("cpu", 1), (torch.device("cpu"), 1)])
+def test_set_device_takes_a_device_too(cpu: anyaccel.CPU_Accelerator, given: object, current: int) -> None:
+    cpu.set_device(1)
+    cpu.set_device(given)  # type: ignore[arg-type]
+    assert cpu.current_device() == current
+
+
+@pytest.mark.parametrize("given", [None, -1, torch.device("cpu")])
+def test_a_guard_for_where_a_tensor_of_the_host_is_changes_nothing(
+    cpu: anyaccel.CPU_Accelerator, given: object
+) -> None:
+    cpu.set_device(1)
+    with cpu.device_guard(given):  # type: ignore[arg-type]
+        assert cpu.current_device() == 1
+    assert cpu.current_device() == 1
+
+
+def test_record_stream_of_a_tensor_on_the_host_does_nothing(cpu: anyaccel.CPU_Accelerator) -> None:
+    tensor = torch.ones(2)
+    cpu.record_stream(tensor, cpu.Stream())
+    assert tensor.tolist() == [1.0, 1.0]
+
+
 def test_rng_state_takes_an_index(cpu: anyaccel.CPU_Accelerator) -> None:
     state = cpu.get_rng_state(0)
     first = torch.rand(3)

@@ -24,6 +24,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "manual_seed_all": (1,),
     "stream": (None,),
     "set_stream": (None,),
+    "record_stream": (torch.ones(1), None),
     "range_push": ("message",),
     "lazy_call": (print,),
     "capture_to_graph": (mock.Mock(),),

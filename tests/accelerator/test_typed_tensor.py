@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -33,6 +34,11 @@ def test_refuses_what_torch_refuses(arguments: tuple[object, ...]) -> None:
         torch.FloatTensor(*arguments)
     with pytest.raises(TypeError, match="failed: got"):
         TypedTensor(torch.float32, "cpu")(*arguments)
+
+
+def test_numpys_whole_numbers_are_sizes() -> None:
+    assert TypedTensor(torch.float32, "cpu")(np.int64(3), 4).shape == (3, 4)
+    assert TypedTensor(torch.float32, "cpu")(np.array(3.0).reshape(1)).tolist() == [3.0]
 
 
 def test_a_tensor_of_the_type_is_aliased() -> None:

@@ -53,6 +53,19 @@ def _set_stream(accelerator: DeepSpeedAccelerator) -> None:
     expect(found == other, "after set_stream(s), current_stream() is not s")
 
 
+def _record_stream(accelerator: DeepSpeedAccelerator) -> None:
+    other = accelerator.Stream()
+    tensor = torch.ones(8, device=accelerator.current_device_name())
+    with accelerator.stream(other):
+        doubled = tensor * 2
+    accelerator.record_stream(tensor, other)
+    del tensor
+    accelerator.synchronize()
+    expect(
+        doubled.sum().item() == 16.0, "a tensor that another stream read, freed after record_stream, was read wrongly"
+    )
+
+
 def _event_class(accelerator: DeepSpeedAccelerator) -> None:
     start, end = accelerator.Event(enable_timing=True), accelerator.Event(enable_timing=True)
     start.record()
@@ -86,6 +99,7 @@ CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     "current_stream": _current_stream,
     "default_stream": _default_stream,
     "set_stream": _set_stream,
+    "record_stream": _record_stream,
     "Event": _event_class,
     "create_graph": _graph,
     "capture_to_graph": _graph,
