@@ -45,7 +45,10 @@ def _requirements() -> list[str]:
         return []
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
     runs = [] if _user_can(_RUNS) else project["dependencies"]
-    return [*runs, *([] if _user_can(_RUNS_CUDA) else project["optional-dependencies"]["cuda"])]
+    return [
+        *runs,
+        *([] if _user_can(_RUNS_CUDA) else project["optional-dependencies"]["cuda"]),
+    ]  # anyaccel: ignore[device-name]
 
 
 class BuildWithOps(build_py):

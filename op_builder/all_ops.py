@@ -17,7 +17,7 @@ __all__ = ["BUILDERS", "ON_HOST", "attributes", "builder_class", "every_builder"
 ON_HOST = "host"
 """Serves every device: a host-side op runs on the CPU wherever the model lives."""
 
-_GPUS = ("cuda", "xpu")
+_GPUS = ("cuda", "xpu")  # anyaccel: ignore[device-name]
 _DEVICES = ("cpu", *_GPUS)
 _DEEPSPEEDS = (
     "FPQuantizerBuilder", "FusedLambBuilder", "FusedLionBuilder", "InferenceCoreBuilder", "QuantizerBuilder",
@@ -42,7 +42,7 @@ BUILDERS: dict[str, dict[str, str]] = {
     **{name: _on(_DEVICES, f"deepspeed:{name}") for name in _DEEPSPEEDS},
     **{name: _on(_DEVICES, f"kernels:{name}") for name in _KERNELS},
     "ShmCommBuilder": {ON_HOST: "cpu.shm_comm:ShmCommBuilder"},
-    "CudaRuntimeBuilder": {"cuda": "cuda.runtime:CudaRuntimeBuilder"},
+    "CudaRuntimeBuilder": {"cuda": "cuda.runtime:CudaRuntimeBuilder"},  # anyaccel: ignore[device-name]
     "SyclRuntimeBuilder": {"xpu": "xpu.runtime:SyclRuntimeBuilder"},
 }
 

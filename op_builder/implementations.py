@@ -58,7 +58,7 @@ def implementations_of(op: str, builder: str) -> list[type[KernelExtension]]:
         return type(f"{op}_{name}", (base,), content)
 
     return [
-        made(CudaExtension, f"{op}_cuda", "cuda", builder, priority=5),
+        made(CudaExtension, f"{op}_cuda", "cuda", builder, priority=5),  # anyaccel: ignore[device-name]
         made(SyclExtension, f"{op}_xpu", "xpu", builder, priority=5),
         made(CppExtension, f"{op}_x86", "cpu", builder, machines=_X86),
         made(CppExtension, f"{op}_arm", "cpu", builder, machines=_ARM),

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from .. import __version__
 from ..accelerator.errors import AnyaccelError
-from . import build, cache, conformance, demo, doctor, report
+from . import build, cache, check, conformance, demo, doctor, migrate, report
 
 __all__ = ["main"]
 
@@ -23,7 +23,15 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-_COMMANDS = {"report": report, "build": build, "doctor": doctor, "conformance": conformance, "demo": demo}
+_COMMANDS = {
+    "report": report,
+    "build": build,
+    "doctor": doctor,
+    "conformance": conformance,
+    "migrate": migrate,
+    "check": check,
+    "demo": demo,
+}
 for _name, _module in _COMMANDS.items():
     app.command(_name, epilog=_module.EPILOG)(_module.command)
 app.add_typer(cache.app, name="cache")

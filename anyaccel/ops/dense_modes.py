@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "PTX", "Mode", "PtxSigmoid", "implementation"]
 
-Mode = Literal["py", "cpp", "cuda", "ptx", "sycl", "triton"]
+Mode = Literal["py", "cpp", "cuda", "ptx", "sycl", "triton"]  # anyaccel: ignore[device-name]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 PTX = CSRC / "dense" / "sigmoid.ptx"
@@ -107,7 +107,7 @@ class PtxSigmoid(torch.autograd.Function):
 
 
 def _ptx(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    if x.device.type != "cuda" or x.dtype != torch.float32:
+    if x.device.type != "cuda" or x.dtype != torch.float32:  # anyaccel: ignore[device-name]
         msg = (
             f"Dense in mode 'ptx' failed: got {x.dtype} on {x.device}; expected float32 on an NVIDIA GPU. "
             f"Fix: another mode, or None, which chooses."
@@ -150,6 +150,11 @@ def _load(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
     if mode == "ptx":
         PtxSigmoid.use(PTX)
         return _ptx
-    names = {"cuda": "dense_cuda", "sycl": "dense_xpu" if device == "xpu" else "sycl", "triton": "triton", None: None}
+    names = {
+        "cuda": "dense_cuda",
+        "sycl": "dense_xpu" if device == "xpu" else "sycl",
+        "triton": "triton",
+        None: None,
+    }  # anyaccel: ignore[device-name]
     dense: Callable[..., torch.Tensor] = DenseLoader().load(names[mode]).dense
     return dense

@@ -1,5 +1,6 @@
 """``DeviceKernel``: a kernel of one's own, from source text to a launch on tensors."""
 
+# anyaccel: ignore-file[device-name]  "cuda" is a language here
 from __future__ import annotations
 
 import ctypes

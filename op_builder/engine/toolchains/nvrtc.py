@@ -74,7 +74,9 @@ class Nvrtc:
 def probe_nvrtc() -> Probe[Nvrtc]:
     """Look for NVRTC and its Python bindings; loads the library, which creates no context."""
     name = "cuda-bindings"
-    if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bindings") is None:
+    if (
+        importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bindings") is None
+    ):  # anyaccel: ignore[device-name]
         return Probe("NVRTC", name, None, "cuda-bindings is not installed", _FIX)
     try:
         major, minor = _checked(_bindings().nvrtcVersion())

@@ -1,0 +1,113 @@
+"""``anyaccel migrate``: what would change, and the change itself."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from pathlib import Path  # noqa: TC003  # typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from ..migrate.site import MigrateError, Outcome
+
+if TYPE_CHECKING:
+    from ..migrate.files import FileResult
+
+__all__ = ["EPILOG", "command", "results_of"]
+
+EPILOG = "Example: [bold]anyaccel migrate train.py models/[/] shows a diff; [bold]--write[/] applies it."
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def command(
+    paths: Annotated[list[Path], typer.Argument(help="Python files, notebooks, and folders of them.")],
+    apply: Annotated[bool, typer.Option("--write", help="Write the files, rather than show a diff.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write files that git would not bring back, too.")] = False,
+    target: Annotated[
+        str, typer.Option(help="What the new code calls: anyaccel, deepspeed or torch.accelerator.")
+    ] = "anyaccel",
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Leave out paths like this, such as 'third_party/*'.")
+    ] = None,
+) -> None:
+    """Port code from torch.cuda to any accelerator."""
+    console = Console(soft_wrap=True, highlight=False)
+    results = results_of(paths, target, exclude or [])
+    changed = [result for result in results if result.new != result.old]
+    if apply:
+        _apply(changed, force)
+    else:
+        for result in changed:
+            _show_diff(console, result)
+    _report(console, results)
+    failed = [result for result in results if result.errors]
+    for result in failed:
+        for error in result.errors:
+            console.print(Text(f"{result.path}:{error.line}: {error}", style="red"))
+    total = Counter(site.outcome for result in results for site in result.sites)
+    console.print(_summary(total, len(changed), is_written=apply))
+    raise typer.Exit(1 if failed else 0)
+
+
+def results_of(paths: list[Path], target: str, exclude: list[str]) -> list[FileResult]:
+    """Work out what becomes of every file that some paths mean, with a progress bar where there are many."""
+    from ..migrate.files import (  # LibCST takes a while to import, which other commands need not wait for
+        discover,
+        migrate_files,
+    )
+    from ..migrate.targets import target_named
+
+    target_named(target)
+    files = discover(paths, exclude)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=len(files) < 20 or not console.is_terminal) as progress:
+        task = progress.add_task("reading", total=len(files))
+        return migrate_files(files, target, lambda: progress.advance(task))
+
+
+def _apply(changed: list[FileResult], force: bool) -> None:
+    from ..migrate.files import dirty_files, write
+
+    dirty = [] if force else dirty_files(result.path for result in changed)
+    if dirty:
+        shown = ", ".join(str(path) for path in dirty[:3]) + (f" and {len(dirty) - 3} more" if len(dirty) > 3 else "")
+        msg = (
+            f"writing failed: got files that git would not bring back ({shown}); expected them to be committed. "
+            f"Fix: commit or stash, or --force. Nothing has been written."
+        )
+        raise MigrateError(msg)
+    for result in changed:
+        write(result)
+
+
+def _show_diff(console: Console, result: FileResult) -> None:
+    old, new = result.old.splitlines(keepends=True), result.new.splitlines(keepends=True)
+    for line in difflib.unified_diff(old, new, str(result.path), str(result.path)):
+        console.print(Text(line.rstrip("\r\n"), style=_COLOURS.get(line[:1], "")))
+
+
+def _report(console: Console, results: list[FileResult]) -> None:
+    reported = [(result.path, site) for result in results for site in result.sites if site.outcome is Outcome.REPORTED]
+    if reported:
+        console.print(Text("\nFor a person:", style="bold"))
+    for path, site in reported:
+        where = f"{path}:cell {site.cell}:{site.line}" if site.cell else f"{path}:{site.line}"
+        first = site.code.splitlines()[0]
+        console.print(Text.assemble((f"{where}: ", "cyan"), (f"{site.rule}: ", "yellow"), f"{first}: {site.reason}"))
+    counts = Counter((site.rule, site.outcome) for result in results for site in result.sites)
+    if counts:
+        table = Table("rule", *(each.value for each in Outcome), title="Sites", title_justify="left")
+        for rule in sorted({rule for rule, _ in counts}):
+            table.add_row(rule, *(str(counts[rule, each] or "") for each in Outcome))
+        console.print(table)
+
+
+def _summary(total: Counter[Outcome], files: int, *, is_written: bool) -> str:
+    rewritten, reported, left = (total[each] for each in Outcome)
+    found = f"{rewritten} rewritten in {files} files, {reported} for a person, {left} left"
+    return found if is_written or not files else f"{found}; nothing is written yet: --write does"

@@ -1,0 +1,123 @@
+"""The rule amp: ``torch.cuda.amp`` becomes ``torch.amp`` for this device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .runtime_calls import references
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["decide", "moving_names"]
+
+RULE = "amp"
+_PREFIX = "torch.cuda.amp."
+_PARAMETERS = {
+    "autocast": ("enabled", "dtype", "cache_enabled"),
+    "GradScaler": ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled"),
+}
+_DECORATORS = ("custom_fwd", "custom_bwd")
+
+
+def decide(plan: Plan) -> None:
+    """Decide on everything of ``torch.cuda.amp``."""
+    for node, full_name in references(plan):
+        name = full_name.removeprefix(_PREFIX)
+        if not full_name.startswith(_PREFIX) or not plan.is_open(node):
+            continue
+        reason = _why_not(plan, node, name)
+        if plan.device_name() is None or reason:
+            plan.report(node, RULE, reason or plan.without("device_name"))
+        else:
+            _rewrite(plan, node, name)
+
+
+def moving_names(plan: Plan) -> set[str]:
+    """Return the names from ``torch.cuda.amp`` that the module can import from ``torch.amp``, as every use is rewritten."""
+    return {
+        name
+        for statement, names in _imports(plan).items()
+        if not plan.view.is_ignored(statement, RULE)
+        and all(plan.is_rewritten(node) for nodes in names.values() for node in nodes)
+        for name in names
+    }
+
+
+def _imports(plan: Plan) -> dict[cst.CSTNode, dict[str, list[cst.CSTNode]]]:
+    """Return what refers to each ``from torch.cuda.amp import …``, by name."""
+    return {
+        statement: names
+        for statement, names in plan.view.import_references.items()
+        if isinstance(statement, cst.ImportFrom)
+        and plan.view.code(statement.module or cst.Name("x")) == "torch.cuda.amp"
+    }
+
+
+def _function(plan: Plan, node: cst.CSTNode, name: str) -> cst.BaseExpression:
+    """Return what is called now: the same name where its import moves along, else the name in full."""
+    if isinstance(node, cst.Name) and node.value in moving_names(plan):
+        return node
+    plan.needs_torch = True
+    return cst.parse_expression(f"torch.amp.{name}")
+
+
+def _why_not(plan: Plan, node: cst.CSTNode, name: str) -> str:
+    around = plan.view.parent(node)
+    if node in plan.view.ambiguous:
+        return "the name comes from more than one import; decide which is meant"
+    if plan.view.is_ignored(node, RULE):
+        return "a comment says to ignore it"
+    if name in _DECORATORS:
+        is_plain = isinstance(around, cst.Decorator)
+        is_called = isinstance(around, cst.Call) and around.func is node and all(arg.keyword for arg in around.args)
+        return "" if is_plain or is_called else f"write @torch.amp.{name}(device_type=...)"
+    if name not in _PARAMETERS:
+        return f"torch.amp has nothing like torch.cuda.amp.{name}"
+    if isinstance(around, cst.Call) and around.func is node:
+        return "the arguments are in a list or a dictionary; write them out" if any(a.star for a in around.args) else ""
+    if name == "GradScaler" and (_is_type(plan, node) or isinstance(around, cst.ImportAlias)):
+        return ""
+    return f"torch.amp.{name} takes the device first: decide where this value is called"
+
+
+def _is_type(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a class stands where only its being a base matters: in an annotation, or in ``isinstance``."""
+    for around in plan.view.ancestors(node):
+        if isinstance(around, cst.Annotation):
+            return True
+        if isinstance(around, cst.Call):
+            return isinstance(around.func, cst.Name) and around.func.value == "isinstance"
+    return False
+
+
+def _rewrite(plan: Plan, node: cst.CSTNode, name: str) -> None:
+    """Replace the call, the bare decorator, or the class; what it is called is known once everything else is settled."""
+    around = plan.view.parent(node)
+    if isinstance(around, cst.Call) and around.func is node:
+        plan.rewrite(around, RULE, lambda updated: _call(plan, updated, name, _function(plan, node, name)), (node,))
+    elif name in _DECORATORS:
+        plan.rewrite(node, RULE, lambda _: _call(plan, cst.Call(cst.Name("f")), name, _function(plan, node, name)))
+    else:
+        plan.rewrite(node, RULE, lambda _: _function(plan, node, name))
+
+
+def _call(plan: Plan, call: cst.Call, name: str, function: cst.BaseExpression) -> cst.Call:
+    device = plan.device_name()
+    assert device is not None  # noqa: S101  # decide() has asked
+    first = cst.Arg(device, keyword=cst.Name("device_type") if name in _DECORATORS else None)
+    first = first.with_changes(equal=_NO_SPACE) if first.keyword else first
+    rest = []
+    for place, argument in enumerate(call.args):
+        if argument.keyword is None:
+            keyword = cst.Name(_PARAMETERS[name][place])
+            argument = argument.with_changes(keyword=keyword, equal=_NO_SPACE)  # noqa: PLW2901
+        rest.append(argument)
+    if rest:
+        first = first.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+    return call.with_changes(func=function, args=[first, *rest])
+
+
+_NO_SPACE = cst.AssignEqual(whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace(""))

@@ -1,0 +1,53 @@
+"""Arguments of torch.cuda's functions, which take a device, as arguments of the contract's, which take an index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .device_literals import index_in, is_device_literal
+from .kinds import Kind, kind_of
+from .source_view import text_of
+
+if TYPE_CHECKING:
+    from .source_view import SourceView
+
+__all__ = ["as_index", "renamed_device", "without_literal_device"]
+
+
+def as_index(view: SourceView, node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Return the index that ``"cuda:1"`` or ``torch.device("cuda", 1)`` names; None for anything else."""
+    if isinstance(node, cst.Call) and view.name(node.func) == "torch.device":
+        if len(node.args) == 2 and text_of(node.args[0].value) == "cuda":
+            return _if_number(view, node.args[1].value)
+        return as_index(view, node.args[0].value) if len(node.args) == 1 else None
+    return _if_number(view, index_in(node)) if is_device_literal(node) else None
+
+
+def _if_number(view: SourceView, index: cst.BaseExpression | None) -> cst.BaseExpression | None:
+    """Return an index that is a number; one from the environment is text, which only a name may hold."""
+    return index if index is not None and kind_of(view, index) is Kind.INDEX else None
+
+
+def without_literal_device(view: SourceView, original: cst.Call, updated: cst.Call) -> cst.Call:
+    """Return a call whose first argument is an index where it was a device literal, and is gone where that was ``"cuda"``."""
+    if not original.args or not is_device_literal(original.args[0].value):
+        return updated
+    literal = original.args[0].value
+    index = as_index(view, literal)
+    if index is None and index_in(literal) is not None:
+        return updated
+    rest = updated.args[1:]
+    return updated.with_changes(args=rest if index is None else [updated.args[0].with_changes(value=index), *rest])
+
+
+def renamed_device(call: cst.Call, function: str) -> cst.Call:
+    """Return a call of a member of the contract, whose parameter is called ``device_index``."""
+    args = [
+        argument.with_changes(keyword=cst.Name("device_index"))
+        if argument.keyword and argument.keyword.value == "device"
+        else argument
+        for argument in call.args
+    ]
+    return call.with_changes(func=cst.parse_expression(function), args=args)

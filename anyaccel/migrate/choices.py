@@ -1,0 +1,152 @@
+"""The rule device-choice: ``"cuda" if torch.cuda.is_available() else "cpu"``, and the same as a statement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .device_literals import index_in, is_device_literal
+from .device_positions import is_device_position
+from .source_view import dotted, text_of
+from .targets import expression
+
+if TYPE_CHECKING:
+    from .plan import Plan
+    from .source_view import SourceView
+
+__all__ = ["asks_availability", "decide"]
+
+RULE = "device-choice"
+BACKEND_RULE = "comm-backend"
+_OTHERS = {"cpu", "mps", "xpu"}
+
+
+def asks_availability(view: SourceView, test: cst.BaseExpression) -> bool | None:
+    """Return True for ``torch.cuda.is_available()``, False for its negation, None for any other test."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        inner = asks_availability(view, test.expression)
+        return None if inner is None else not inner
+    if isinstance(test, cst.Call) and view.name(test.func) == "torch.cuda.is_available" and not test.args:
+        return True
+    return None
+
+
+def decide(plan: Plan) -> None:
+    """Decide on every choice between CUDA and the CPU that is made by asking whether CUDA is there."""
+    for node in plan.view.of(cst.IfExp):
+        if plan.is_open(node):
+            _decide_expression(plan, node)
+    for node in plan.view.of(cst.If):
+        if plan.is_open(node):
+            _decide_statement(plan, node)
+
+
+def _decide_expression(plan: Plan, node: cst.IfExp) -> None:
+    asked = asks_availability(plan.view, node.test)
+    if asked is None and plan.view.code(node.test).endswith("is_nccl_available()") and text_of(node.body) == "nccl":
+        asked = True
+    if asked is None:
+        return
+    chosen, other = (node.body, node.orelse) if asked else (node.orelse, node.body)
+    new = _choice(plan, chosen, other)
+    if new is not None and text_of(chosen) is not None and not _is_for_device(plan, node):
+        return  # a name of something else, such as a folder: the rule device-name says why
+    if new is not None:
+        plan.rewrite(node, RULE, lambda _: new, tuple(node.children))
+    elif text_of(chosen) == "nccl" and text_of(other) == "gloo":
+        function = plan.function("communication_backend_name")
+        if function is not None:
+            plan.rewrite(node, BACKEND_RULE, lambda _: expression(f"{function}()"), tuple(node.children))
+
+
+def _is_for_device(plan: Plan, node: cst.IfExp) -> bool:
+    around = plan.view.parent(node)
+    if isinstance(around, cst.DictElement):
+        return "device" in (text_of(around.key) or "")
+    return is_device_position(plan.view, node).is_device
+
+
+def _choice(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Return what replaces a choice between two devices; None where it is another choice."""
+    for unwrap, wrap in ((_itself, "{name}"), (_inside_torch_device, "torch.device({name})")):
+        literal = unwrap(plan.view, chosen)
+        if literal is None or not is_device_literal(literal) or not _is_other(plan.view, other, unwrap):
+            continue
+        name = plan.device_name(index_in(literal))
+        if name is None:
+            return None
+        function = plan.view.code(chosen.func) if isinstance(chosen, cst.Call) and unwrap is not _itself else ""
+        return expression(wrap.replace("torch.device", function), name=name)
+    return None
+
+
+def _is_other(view: SourceView, node: cst.BaseExpression, unwrap: object) -> bool:
+    """Return whether an expression is the CPU, or a choice between the CPU and devices of other makers."""
+    if isinstance(node, cst.IfExp):
+        asked = view.code(node.test)
+        is_plain = "is_available()" in asked and "cuda" not in asked
+        return is_plain and _is_other(view, node.body, unwrap) and _is_other(view, node.orelse, unwrap)
+    literal = unwrap(view, node)  # type: ignore[operator]  # one of the two functions below
+    return literal is not None and text_of(literal) in _OTHERS
+
+
+def _itself(view: SourceView, node: cst.BaseExpression) -> cst.BaseExpression | None:
+    return node
+
+
+def _inside_torch_device(view: SourceView, node: cst.BaseExpression) -> cst.BaseExpression | None:
+    if isinstance(node, cst.Call) and view.name(node.func) == "torch.device" and len(node.args) == 1:
+        return node.args[0].value
+    return None
+
+
+def _decide_statement(plan: Plan, node: cst.If) -> None:
+    asked = asks_availability(plan.view, node.test)
+    if asked is None or not isinstance(node.orelse, cst.Else | cst.If) or _is_elif(plan.view, node):
+        return
+    branches = _branches(plan.view, node)
+    if branches is None or "#" in plan.view.code(node.with_changes(leading_lines=())):
+        return
+    target, values = branches
+    chosen, others = (values[0], values[1:]) if asked else (values[-1], values[:-1])
+    news = [_choice(plan, chosen, other) for other in others]
+    if any(new is None for new in news):
+        return
+    statement = cst.SimpleStatementLine([cst.Assign([cst.AssignTarget(target)], news[0])])  # type: ignore[arg-type]
+    plan.rewrite(
+        node, RULE, lambda updated: statement.with_changes(leading_lines=updated.leading_lines), tuple(node.children)
+    )
+
+
+def _is_elif(view: SourceView, node: cst.If) -> bool:
+    around = view.parent(node)
+    return isinstance(around, cst.If) and around.orelse is node
+
+
+def _branches(view: SourceView, node: cst.If) -> tuple[cst.BaseAssignTargetExpression, list[cst.BaseExpression]] | None:
+    """Return what every branch assigns to the one target of all; None where they do anything else."""
+    targets, values = [], []
+    branch: cst.If | cst.Else | None = node
+    while branch is not None:
+        assigned = _only_assignment(branch)
+        if assigned is None:
+            return None
+        targets.append(assigned.targets[0].target)
+        values.append(assigned.value)
+        if isinstance(branch, cst.Else):
+            break
+        if branch is not node and ("is_available()" not in view.code(branch.test) or "cuda" in view.code(branch.test)):
+            return None
+        branch = branch.orelse
+    is_one = len({dotted(target) for target in targets}) == 1 and dotted(targets[0]) is not None
+    return (targets[0], values) if is_one and isinstance(branch, cst.Else) else None
+
+
+def _only_assignment(branch: cst.If | cst.Else) -> cst.Assign | None:
+    body = branch.body.body
+    if len(body) != 1:
+        return None
+    line = body[0]
+    statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else line
+    return statement if isinstance(statement, cst.Assign) and len(statement.targets) == 1 else None

@@ -1,0 +1,126 @@
+"""The rules comm-backend and device-ids: what ``torch.distributed`` and ``DistributedDataParallel`` are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .source_view import dotted, text_of
+from .targets import expression
+
+if TYPE_CHECKING:
+    from .plan import Plan
+    from .source_view import SourceView
+
+__all__ = ["decide"]
+
+RULE = "comm-backend"
+_DDP = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel")
+_TAKES_BACKEND = {"init_process_group": 0, "new_group": 2, "new_subgroups": None, "init_device_mesh": None}
+_BACKEND_OPTIONS = ("backend",)
+
+
+def decide(plan: Plan) -> None:
+    """Decide on every ``"nccl"``, and on what DDP is told of devices."""
+    for node in plan.view.of(cst.SimpleString):
+        value = text_of(node) or ""
+        if "nccl" in value.lower() and plan.is_open(node) and not isinstance(plan.view.parent(node), cst.Expr):
+            _decide_backend(plan, node, value)
+    for node in plan.view.of(cst.Call):
+        if plan.view.name(node.func) in _DDP:
+            for place, argument in enumerate(node.args):
+                _decide_device_ids(plan, argument, place)
+        elif plan.view.name(node.func) in ("torch.distributed.barrier", "torch.distributed.init_process_group"):
+            for argument in node.args:
+                _decide_device_ids(plan, argument, -1)
+
+
+def _decide_backend(plan: Plan, node: cst.SimpleString, value: str) -> None:
+    if value != "nccl":
+        if value != "NCCL" and "cuda:nccl" not in value:
+            plan.leave(node, RULE, "a text that only contains the word")
+        else:
+            plan.report(
+                node, RULE, "names NCCL; get_accelerator().communication_backend_name() is this device's backend"
+            )
+        return
+    function = plan.function("communication_backend_name")
+    reason = _why_not(plan.view, node)
+    if reason or function is None:
+        plan.report(node, RULE, reason or plan.without("communication_backend_name"))
+    else:
+        plan.rewrite(node, RULE, lambda _: expression(f"{function}()"))
+
+
+def _why_not(view: SourceView, node: cst.CSTNode) -> str:
+    """Return why a place may want the text "nccl" and not this device's backend; empty where it wants the backend."""
+    inner, around = node, view.parent(node)
+    while isinstance(around, cst.IfExp | cst.BooleanOperation) and inner is not getattr(around, "test", None):
+        inner, around = around, view.parent(around)
+    if isinstance(around, cst.Arg):
+        return _why_not_argument(view, around)
+    if isinstance(around, cst.Param) and around.default is inner and "backend" in around.name.value:
+        return ""
+    if isinstance(around, cst.ComparisonTarget | cst.Comparison):
+        return "compared with NCCL: what follows may be NCCL's alone; compare with communication_backend_name() if it is not"
+    if isinstance(around, cst.Assign) and len(around.targets) == 1:
+        target = around.targets[0].target
+        if isinstance(target, cst.Attribute) and _is_backend_of_group(view, target):
+            return ""
+        uses = view.uses(target)
+        if uses and all(isinstance(view.parent(use), cst.Arg) and not _why_not(view, use) for use in uses):
+            return ""
+    return "whether this becomes the backend of a process group cannot be told; communication_backend_name() if it does"
+
+
+def _is_backend_of_group(view: SourceView, target: cst.Attribute) -> bool:
+    """Return whether an attribute is what ``init_process_group`` gets as its backend."""
+    for call in view.of(cst.Call):
+        if (dotted(call.func) or "").endswith("init_process_group"):
+            for place, argument in enumerate(call.args):
+                is_backend = argument.keyword.value == "backend" if argument.keyword else place == 0
+                if is_backend and dotted(argument.value) == dotted(target):
+                    return True
+    return False
+
+
+def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
+    call = view.parent(argument)
+    if not isinstance(call, cst.Call):
+        return "an argument that the tool does not know"
+    called = (dotted(call.func) or "").rpartition(".")[2]
+    keyword = argument.keyword.value if argument.keyword else None
+    if called == "add_argument":
+        options = {arg.keyword.value for arg in call.args if arg.keyword}
+        names = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
+        if keyword == "default" and "choices" not in options and any("backend" in name for name in names):
+            return ""
+        return "an option of the command line: decide whether users may name backends, and which"
+    if called in _TAKES_BACKEND and (
+        keyword == "backend" or (not keyword and call.args.index(argument) == _TAKES_BACKEND[called])
+    ):
+        return ""
+    if keyword in _BACKEND_OPTIONS and "init" in called.lower():
+        return ""
+    return (
+        "an argument of a function that the tool does not know; communication_backend_name() if it is a group's backend"
+    )
+
+
+def _decide_device_ids(plan: Plan, argument: cst.Arg, place: int) -> None:
+    """DDP takes ``device_ids`` for a module on a device with an index only; the CPU's must be None."""
+    keyword = argument.keyword.value if argument.keyword else {1: "device_ids", 2: "output_device"}.get(place)
+    value = argument.value
+    is_done = isinstance(value, cst.IfExp) and "cpu" in plan.view.code(value.test)
+    if keyword not in ("device_ids", "output_device", "device_id") or is_done or dotted(value) == "None":
+        return
+    name = plan.device_name()
+    if name is None:
+        return
+    choice = 'None if {name} == "cpu" else {value}'
+    plan.rewrite(
+        value,
+        "device-ids",
+        lambda updated: expression(choice, name=name, value=updated),
+    )

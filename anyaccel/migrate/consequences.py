@@ -1,0 +1,191 @@
+"""Reports after all what cannot be rewritten for what depends on it; the last step of a plan."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .regions import regions_of, regions_of_name
+from .site import Outcome
+from .source_view import dotted
+
+if TYPE_CHECKING:
+    from .plan import Decision, Plan
+    from .regions import Regions
+
+__all__ = ["settle"]
+
+_PRECISION = re.compile(r"\b(float16|bfloat16|half|fp16|bf16)\b")
+_CUDAS_OWN = re.compile(
+    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt)($|[._])"
+)
+_SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
+_ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
+
+
+def settle(plan: Plan) -> None:
+    """Report the questions on whose answer something depends that stays CUDA's, and what hangs on a comparison."""
+    for decision in list(plan.decisions.values()):
+        is_comparison = isinstance(decision.node, cst.Comparison | cst.Call) and decision.rule == "device-name"
+        if is_comparison and decision.outcome is Outcome.REPORTED:
+            line = plan.view.position(decision.node)[0]
+            for one in _rewritten_in(plan, regions_of(plan.view, decision.node).all):
+                plan.reconsider(one.node, f"runs only where line {line} finds a CUDA device; decide that first")
+    _keep_scripts(plan)
+    questions = [one for one in plan.decisions.values() if one.outcome is Outcome.REWRITTEN and _asked_in(plan, one)]
+    for _ in range(len(questions)):  # a question that is reported may be what another one depends on
+        open_ones = [one for one in questions if plan.decisions[one.node].outcome is Outcome.REWRITTEN]
+        if not [one for one in open_ones if _object(plan, one)]:
+            return
+
+
+def _keep_scripts(plan: Plan) -> None:
+    """Report what TorchScript compiles: it knows no accelerator."""
+    is_scripted = "torch.jit.script(" in plan.view.module.code
+    for one in plan.decisions.values():
+        for around in plan.view.ancestors(one.node) if one.outcome is Outcome.REWRITTEN else ():
+            if isinstance(around, cst.FunctionDef):
+                is_decorated = any("jit.script" in plan.view.code(each.decorator) for each in around.decorators)
+                if is_decorated or (is_scripted and around.name.value == "forward"):
+                    plan.reconsider(one.node, "TorchScript compiles this, and cannot call Python; pass the device in")
+                break
+
+
+def _asked_in(plan: Plan, decision: Decision) -> cst.CSTNode | None:
+    """Return the expression whose value is the answer; None for a decision that is about no question."""
+    node = decision.node
+    if decision.rule == "is-cuda":
+        return node
+    if decision.rule == "typed-tensor":
+        is_test = isinstance(node, cst.Comparison) or (isinstance(node, cst.Call) and dotted(node.func) == "isinstance")
+        return node if is_test else None
+    name = plan.view.name(node.func) if isinstance(node, cst.Call) else plan.view.name(node)
+    call = node if isinstance(node, cst.Call) else plan.view.parent(node)
+    if name == "torch.cuda.is_available":
+        return call
+    return call if name == "torch.cuda.device_count" and call is not None and _asks_whether_any(plan, call) else None
+
+
+def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
+    """Return whether a number of devices is asked to tell none from some; ``> 1`` asks something else."""
+    around = plan.view.parent(call)
+    if isinstance(around, cst.Comparison):
+        return not re.search(r"(>\s*[1-9]|>=\s*[2-9])$", plan.view.code(around).strip())
+    if isinstance(around, cst.Arg):
+        loop = plan.view.parent(plan.view.parent(around) or around)
+        return isinstance(loop, cst.For)
+    return isinstance(around, cst.If | cst.IfExp | cst.While | cst.BooleanOperation | cst.UnaryOperation | cst.Assert)
+
+
+def _object(plan: Plan, question: Decision) -> bool:
+    """Report a question where that is right; return whether it was."""
+    asked = _asked_in(plan, question)
+    assert asked is not None  # noqa: S101  # settle() has asked
+    found = regions_of(plan.view, asked)
+    named = regions_of_name(plan.view, found.value)
+    if found.is_entry and question.rule == "runtime-call" and _is_at_entry(plan, question.node):
+        return False  # the program asks at its beginning whether it can run at all: it can
+    reason = _of_what_depends(plan, [found, *named])
+    if not reason:
+        reason = _of_test(plan, question, found) if found.is_test else _of_value(plan, question, found, named)
+    if reason:
+        plan.reconsider(question.node, reason)
+    return bool(reason)
+
+
+def _of_what_depends(plan: Plan, found: list[Regions]) -> str:
+    """Return an objection where something that depends on the answer stays CUDA's, here or in a function that is called."""
+    tainted = _functions_that_stay(plan)
+    for region in (each for one in found for each in one.all):
+        for one in _in_region(plan, region):
+            if one.outcome is Outcome.REPORTED or (one.outcome is Outcome.LEFT and one.rule != "env"):
+                line = plan.view.position(one.node)[0]
+                return (
+                    f"what depends on it stays CUDA's (line {line}); on another device the answer would be yes as well"
+                )
+        foreign = _call_of_cudas_own(plan, region)
+        if foreign:
+            return (
+                f"{foreign} depends on it, which may be CUDA's alone; on another device the answer would be yes as well"
+            )
+        if _PRECISION.search(plan.view.code(region)) or _is_number(region):
+            return "a choice of precision or of a number depends on it; decide what other devices take"
+        if tainted:
+            called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
+            if called:
+                return f"{called}() depends on it, in which something stays CUDA's; on another device the answer would be yes"
+    return ""
+
+
+def _is_number(node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.UnaryOperation):
+        return isinstance(node.operator, cst.Minus)
+    return isinstance(node, cst.Integer | cst.Float)
+
+
+def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
+    """Return the first call or import in a region of something that by its name belongs to CUDA; empty where there is none."""
+    for node in plan.view.of(cst.Call, cst.Import, cst.ImportFrom):
+        if not plan.view.is_within(node, region):
+            continue
+        if isinstance(node, cst.Call):
+            name = dotted(node.func) or ""
+            is_torchs = plan.view.name(node.func).startswith("torch.") or name.endswith((".cuda", ".is_available"))
+        else:
+            name = plan.view.code(node).replace("import", "").replace("from", "").replace(" ", ".")
+            is_torchs = "torch" in name
+        if not is_torchs and _CUDAS_OWN.search(name):
+            return name.strip(".")
+    return ""
+
+
+def _functions_that_stay(plan: Plan) -> set[str]:
+    """Return the functions of this module in which something is reported, other than by this step."""
+    reported = [one for one in plan.decisions.values() if one.outcome is Outcome.REPORTED and not _asked_in(plan, one)]
+    found = set()
+    for one in reported:
+        for around in plan.view.ancestors(one.node):
+            if isinstance(around, cst.FunctionDef) and around.name.value not in ("__init__", "forward", *_ENTRIES):
+                found.add(around.name.value)
+                break
+    return found
+
+
+def _of_test(plan: Plan, question: Decision, found: Regions) -> str:
+    if question.rule in ("is-cuda", "typed-tensor") and found.is_entry:
+        return "guards what only CUDA can do; ask get_accelerator().on_accelerator(t) where every device can"
+    if _rewritten_in(plan, found.blocks or found.operands):
+        return ""
+    return "nothing that depends on it is rewritten; decide what it means on another device, where the answer is yes"
+
+
+def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a place is in a program's main function, or outside of any."""
+    owner = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
+    return owner is None or (isinstance(owner, cst.FunctionDef) and owner.name.value in _ENTRIES)
+
+
+def _of_value(plan: Plan, question: Decision, found: Regions, named: list[Regions]) -> str:
+    """Object to an answer that is kept or handed on to where nobody can see what it decides."""
+    blocks = [each for one in named for each in one.all]
+    if blocks or isinstance(found.value, cst.Expr | cst.FormattedStringExpression):
+        return ""
+    if isinstance(found.value, cst.Arg):
+        call = plan.view.parent(found.value)
+        called = (dotted(call.func) or "") if isinstance(call, cst.Call) else ""
+        is_flag = found.value.keyword is not None and found.value.keyword.value == "pin_memory"
+        if is_flag or _SHOWN.match(called) or question.rule == "is-cuda":
+            return ""
+    if question.rule == "is-cuda" and not isinstance(found.value, cst.Return):
+        return ""
+    return "its answer goes where the tool cannot see what it decides; on another device it would be yes as well"
+
+
+def _in_region(plan: Plan, region: cst.CSTNode) -> list[Decision]:
+    return [one for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
+
+
+def _rewritten_in(plan: Plan, regions: list[cst.CSTNode]) -> list[Decision]:
+    return [one for region in regions for one in _in_region(plan, region) if one.outcome is Outcome.REWRITTEN]

@@ -1,0 +1,68 @@
+"""The rule current-device: ``torch.cuda.current_device()`` is an index, which torch takes for a device too."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .device_positions import is_device_position
+from .kinds import Kind, kind_by_name
+from .source_view import dotted
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["decide_current_device"]
+
+_OF_TENSOR = re.compile(r"\.get_device\(\)|\.index\b")
+_COUNTS = (cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Index, cst.FormattedStringExpression)
+_TAKES_INDEX = frozenset({"print", "str", "int", "cuda", "range", "append", "info", "debug", "format", "broadcast"})
+
+
+def decide_current_device(plan: Plan, call: cst.Call, rule: str) -> None:
+    """Decide whether one call wants the index or the device's name."""
+    member = _wanted(plan, call)
+    if member is None:
+        reason = "an index here, or a device? get_accelerator().current_device() or .current_device_name()"
+        plan.report(call.func, rule, reason)
+    else:
+        plan.call_in_place(call.func, rule, member)
+
+
+def _wanted(plan: Plan, call: cst.Call) -> str | None:
+    view = plan.view
+    around = view.parent(call)
+    comparison = view.parent(around) if isinstance(around, cst.ComparisonTarget) else around
+    if isinstance(comparison, cst.Comparison) and _OF_TENSOR.search(view.code(comparison)):
+        return None  # a tensor on the CPU has no index
+    if isinstance(around, (*_COUNTS, cst.Element, cst.Expr)):
+        return "current_device"
+    if isinstance(around, cst.Arg):
+        owner = view.parent(around)
+        assert isinstance(owner, cst.Call)  # noqa: S101  # an argument's parent, where the bases of a class are not expected
+        name = view.name(owner.func)
+        called = name.rpartition(".")[2] or (dotted(owner.func) or "").rpartition(".")[2]
+        method = owner.func.attr.value if isinstance(owner.func, cst.Attribute) else called
+        if (
+            name.startswith("torch.cuda.")
+            or method in _TAKES_INDEX
+            or (name == "torch.device" and owner.args[0] is not around)
+        ):
+            return "current_device"
+        return "current_device_name" if is_device_position(view, call).is_device else None
+    if isinstance(around, cst.Assign) and len(around.targets) == 1:
+        return _wanted_by_name(plan, around, call)
+    return "current_device_name" if is_device_position(view, call).is_device else None
+
+
+def _wanted_by_name(plan: Plan, assign: cst.Assign, call: cst.Call) -> str | None:
+    target = assign.targets[0].target
+    uses = plan.view.uses(target)
+    if uses and all(is_device_position(plan.view, use).is_device for use in uses):
+        return "current_device_name"
+    as_text = dotted(target)
+    if as_text is None:
+        return None
+    return "current_device" if kind_by_name(as_text) is Kind.INDEX else None

@@ -1,0 +1,230 @@
+"""Where in a program a string is a device's name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .kinds import DEVICE_NAME
+from .source_view import dotted, text_of
+
+if TYPE_CHECKING:
+    from .source_view import SourceView
+
+__all__ = ["KEYWORDS", "Position", "is_device_position"]
+
+KEYWORDS = frozenset(
+    [
+        "device",
+        "map_location",
+        "device_type",
+        "torch_device",
+        "device_map",
+        "target_device",
+        "execution_device",
+        "device_name",
+        "storage_device",
+        "default_device",
+    ]
+)
+_FIRST_ARGUMENT = frozenset(
+    {
+        "torch.device",
+        "torch.autocast",
+        "torch.amp.autocast",
+        "torch.amp.autocast_mode.autocast",
+        "torch.amp.GradScaler",
+        "torch.Generator",
+        "torch.set_default_device",
+        "torch.get_autocast_dtype",
+        "torch.is_autocast_enabled",
+        "torch.get_device_module",
+        "torch.amp.is_autocast_available",
+        "torch.distributed.init_device_mesh",
+        "torch.distributed.device_mesh.init_device_mesh",
+        "torch.distributed.DeviceMesh",
+        "torch.distributed.device_mesh.DeviceMesh",
+        "torch.distributed.tensor.DeviceMesh",
+    }
+)
+_NOT_TORCHS = frozenset(
+    {
+        "xgboost",
+        "jax",
+        "lightgbm",
+        "catboost",
+        "faster_whisper",
+        "ctranslate2",
+        "cupy",
+        "numba",
+        "tensorflow",
+        "onnxruntime",
+    }
+)
+_READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
+_SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
+_UNKNOWN = "a device's name where the tool does not know one is meant; get_accelerator().device_name() if it is"
+
+
+@dataclass(frozen=True)
+class Position:
+    """Whether a place takes a device, and why it is for a person where that is not certain."""
+
+    reason: str = ""
+
+    @property
+    def is_device(self) -> bool:
+        return not self.reason
+
+
+_YES = Position()
+
+
+def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> Position:
+    """Return whether what stands in a place is used as a device, and as nothing else.
+
+    Args:
+        view: the module.
+        node: what stands there.
+        seen: the names whose uses are being looked at.
+    """
+    inner, around = node, view.parent(node)
+    while isinstance(around, cst.IfExp | cst.BooleanOperation):
+        if isinstance(around, cst.IfExp) and inner is around.test:
+            return Position(_UNKNOWN)
+        inner, around = around, view.parent(around)
+    if isinstance(around, cst.Arg):
+        return _as_argument(view, around)
+    if isinstance(around, cst.Param) and around.default is inner:
+        is_named = around.name.value in KEYWORDS or DEVICE_NAME.search(around.name.value)
+        return _YES if is_named else Position(_UNKNOWN)
+    if isinstance(around, cst.Return):
+        return _as_result(view, around)
+    if isinstance(around, cst.Assign | cst.AnnAssign):
+        return _as_value(view, around, seen)
+    if isinstance(around, cst.DictElement) and inner is around.value and _is_map_location(view, around):
+        return _YES  # its key names where a checkpoint was, and stays
+    if isinstance(around, cst.DictElement):
+        return Position("part of a dictionary, which may be a configuration or name saved tensors; decide who reads it")
+    return Position(_UNKNOWN)
+
+
+def _is_map_location(view: SourceView, element: cst.DictElement) -> bool:
+    owner = view.parent(view.parent(element) or element)
+    if isinstance(owner, cst.Arg):
+        return owner.keyword is not None and owner.keyword.value == "map_location"
+    return isinstance(owner, cst.Assign) and dotted(owner.targets[0].target) == "map_location"
+
+
+def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
+    call = view.parent(argument)
+    if not isinstance(call, cst.Call) or argument.star:
+        return Position(_UNKNOWN)
+    full_name = view.name(call.func)
+    called = full_name.rpartition(".")[2] or (dotted(call.func) or "").rpartition(".")[2]
+    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else called
+    if full_name.partition(".")[0] in _NOT_TORCHS:
+        return Position("a device of another library than torch, with names of its own")
+    if argument.keyword is not None:
+        return _as_keyword(call, method, argument.keyword.value)
+    place = call.args.index(argument)
+    is_first = full_name in _FIRST_ARGUMENT or full_name.startswith("torch.cuda.")
+    if place == 0 and (is_first or method == "to" or _is_autocast_by_name(view, call)):
+        return _YES
+    if full_name == "torch.load" and place == 1:
+        return _YES
+    if method in ("get", "pop", "getattr", "setdefault") and place >= 1:
+        key = text_of(call.args[place - 1].value) or ""
+        return _YES if DEVICE_NAME.search(key) else Position(_UNKNOWN)
+    return _YES if _is_device_parameter(view, call, place) else Position(_UNKNOWN)
+
+
+def _is_autocast_by_name(view: SourceView, call: cst.Call) -> bool:
+    """Return whether a name is called that may be autocast: ``scope = autocast if amp else nullcontext``."""
+    values = view.assigned.get(dotted(call.func) or "", [])
+    return any("autocast" in view.code(value) and not isinstance(value, cst.Call) for value in values)
+
+
+def _as_keyword(call: cst.Call, method: str, keyword: str) -> Position:
+    if method == "add_argument" and keyword == "default":
+        options = {arg.keyword.value for arg in call.args if arg.keyword}
+        names = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
+        if not any("device" in name for name in names):
+            return Position(_UNKNOWN)
+        return Position("the option has choices, which this default must be among") if "choices" in options else _YES
+    if method in ("dict", "update"):
+        return Position("part of a dictionary, which may be a configuration; decide who reads it")
+    return _YES if keyword in KEYWORDS else Position(_UNKNOWN)
+
+
+def _is_device_parameter(view: SourceView, call: cst.Call, place: int) -> bool:
+    """Return whether a function of this module calls a positional argument a device."""
+    if not isinstance(call.func, cst.Name):
+        return False
+    for node in view.of(cst.FunctionDef):
+        is_method = isinstance(view.parent(view.parent(node) or node), cst.ClassDef)
+        if node.name.value == call.func.value and not is_method:
+            params = [*node.params.posonly_params, *node.params.params]
+            return place < len(params) and bool(DEVICE_NAME.search(params[place].name.value))
+    return False
+
+
+def _as_result(view: SourceView, node: cst.Return) -> Position:
+    for around in view.ancestors(node):
+        if isinstance(around, cst.FunctionDef):
+            if "device" in around.name.value.lower():
+                return _YES
+            break
+    return Position(
+        "returned: whether the callers take it for a device cannot be told; get_accelerator().device_name()"
+    )
+
+
+def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozenset[str]) -> Position:
+    targets = [each.target for each in node.targets] if isinstance(node, cst.Assign) else [node.target]
+    if len(targets) != 1:
+        return Position(_UNKNOWN)
+    owner = next((each for each in view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
+    if isinstance(owner, cst.ClassDef):
+        return Position("a field of a class, which may be a configuration; decide who reads it")
+    name = dotted(targets[0])
+    if name is None:
+        return Position("stored under a key; decide who reads it")
+    if owner is None and _READS_NAMES.search(view.module.code):
+        return Position("a global of a program that reads its globals back; decide what it does with another name")
+    if name in seen:
+        return _YES  # handed on to itself
+    uses = view.uses(targets[0])
+    if uses is None:
+        return _YES if DEVICE_NAME.search(name.rpartition(".")[2].lower()) else Position(_UNKNOWN)
+    unsure = [use for use in uses if not _is_used_as_device(view, use, seen | {name})]
+    if not unsure:
+        return _YES
+    line = view.position(unsure[0])[0]
+    return Position(f"the name is also used at line {line}, where the tool does not know whether a device is meant")
+
+
+def _is_used_as_device(view: SourceView, use: cst.CSTNode, seen: frozenset[str]) -> bool:
+    around = view.parent(use)
+    if isinstance(around, cst.Comparison):
+        return True  # a site of its own
+    if isinstance(around, cst.FormattedStringExpression):
+        shown = next(
+            (each for each in view.ancestors(around) if isinstance(each, cst.Call | cst.Raise | cst.Assert)), None
+        )
+        return shown is not None and (not isinstance(shown, cst.Call) or bool(_SHOWS.search(dotted(shown.func) or "")))
+    if isinstance(around, cst.Arg):
+        call = view.parent(around)
+        called = dotted(call.func) if isinstance(call, cst.Call) else None
+        if _SHOWS.search(called or "") or (called or "").rpartition(".")[2] == "cuda":
+            return True
+        return is_device_position(view, use, seen).is_device or _is_named_as_passed(view, around, use)
+    return is_device_position(view, use, seen).is_device
+
+
+def _is_named_as_passed(view: SourceView, argument: cst.Arg, use: cst.CSTNode) -> bool:
+    """Return whether a name that says device is handed on, to a function that will take it for one."""
+    return isinstance(use, cst.Name) and bool(DEVICE_NAME.search(use.value.lower()))

@@ -1,0 +1,236 @@
+"""Files: finding them, working on many at once, and writing them so that nothing is lost."""
+
+from __future__ import annotations
+
+import ast
+import concurrent.futures
+import errno
+import io
+import multiprocessing
+import os
+import shutil
+import subprocess
+import tempfile
+import tokenize
+import warnings
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .notebooks import migrate_notebook
+from .project import survey
+from .settings import excluded_patterns
+from .site import MigrateError, SourceError
+from .source import migrate_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from .project import Project
+    from .site import Site
+    from .source import Migration
+
+__all__ = ["FileResult", "dirty_files", "discover", "migrate_files", "write"]
+
+_SUFFIXES = (".py", ".ipynb")
+_SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv", "build", "dist", ".ipynb_checkpoints"}
+_SMALL = 4  # files, for which other processes take longer to start than the work does
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """What became of one file.
+
+    Attributes:
+        path: the file.
+        old: its text before.
+        new: its text after.
+        sites: its places that are tied to CUDA.
+        errors: why it, or cells of it, could not be read; a file that could not is as it was.
+    """
+
+    path: Path
+    old: str = ""
+    new: str = ""
+    sites: tuple[Site, ...] = ()
+    errors: tuple[SourceError, ...] = ()
+
+
+def discover(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
+    """Return the Python files and notebooks that some paths mean, without links, what git ignores and what the project excludes.
+
+    Args:
+        paths: files and folders.
+        exclude: patterns of paths to leave out, such as ``"third_party/*"``.
+
+    Raises:
+        MigrateError: when a path does not exist, or is a file of another kind.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            found.update(dict.fromkeys(_in_folder(path)))
+        elif path.is_file() and path.suffix in _SUFFIXES:
+            found[path] = None
+        else:
+            what = "a file of another kind" if path.exists() else "nothing there"
+            msg = f"reading {path} failed: got {what}; expected a folder, a .py or an .ipynb file. Fix: name one."
+            raise MigrateError(msg)
+    patterns = [*exclude, *excluded_patterns(Path.cwd())]
+    return [
+        path
+        for path in found
+        if not any(fnmatch(str(path), pattern) or fnmatch(str(path.resolve()), pattern) for pattern in patterns)
+    ]
+
+
+def _in_folder(folder: Path) -> Iterator[Path]:
+    listed = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if listed is not None:
+        names = sorted(name for name in listed.split("\0") if name.endswith(_SUFFIXES))
+        yield from (path for name in names if (path := folder / name).is_file() and not path.is_symlink())
+        return
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
+        for name in sorted(names):
+            path = Path(root) / name
+            if name.endswith(_SUFFIXES) and not path.is_symlink():
+                yield path
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Return what git says of a folder; None where there is no git, or the folder is in no repository."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    done = subprocess.run([git, "-C", str(folder), *arguments], capture_output=True, text=True, check=False)  # noqa: S603
+    return done.stdout if done.returncode == 0 else None
+
+
+def dirty_files(paths: Iterable[Path]) -> list[Path]:
+    """Return the files that git would not bring back: changed or unknown to it, in the folders that are repositories."""
+    dirty: list[Path] = []
+    by_folder: dict[Path, list[Path]] = {}
+    for path in paths:
+        by_folder.setdefault(path.resolve().parent, []).append(path)
+    for folder, files in by_folder.items():
+        said = _git(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--", ".")
+        top = _git(folder, "rev-parse", "--show-toplevel")
+        if said and top:
+            changed = {Path(top.rstrip("\n"), entry[3:]) for entry in said.split("\0") if entry}
+            dirty += [path for path in files if path.resolve() in {each.resolve() for each in changed}]
+    return dirty
+
+
+def migrate_files(paths: Sequence[Path], target: str, advance: Callable[[], None] = lambda: None) -> list[FileResult]:
+    """Work out what becomes of files, on all cores; nothing is written.
+
+    Args:
+        paths: as :func:`discover` returns them.
+        target: as for :func:`anyaccel.migrate.migrate_source`.
+        advance: called once a file.
+    """
+    project = survey(text for path in paths if path.suffix == ".py" and (text := _text_or_none(path)) is not None)
+    work = partial(_migrate_file, target=target, project=project)
+    results: dict[Path, FileResult] = {}
+    if len(paths) > _SMALL:
+        try:
+            with _pool() as pool:
+                for path, result in zip(paths, pool.map(work, paths, chunksize=4), strict=True):
+                    results[path] = result
+                    advance()
+        except BrokenProcessPool:
+            pass  # a file ended its process: the rest one by one, so that it ends only its own
+    for path in paths:
+        if path not in results:
+            results[path] = work(path) if len(paths) <= _SMALL else _apart(work, path)
+            advance()
+    return [results[path] for path in paths]
+
+
+def _pool(workers: int | None = None) -> concurrent.futures.ProcessPoolExecutor:
+    """Return processes that are started anew: a copy of this one would have the locks of its threads."""
+    return concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+
+
+def _apart(work: Callable[[Path], FileResult], path: Path) -> FileResult:
+    with _pool(1) as pool:
+        try:
+            return pool.submit(work, path).result()
+        except BrokenProcessPool:
+            return FileResult(
+                path, errors=(SourceError(f"reading {path} ended the process that did. Fix: report the file."),)
+            )
+
+
+def _text_or_none(path: Path) -> str | None:
+    try:
+        return _read(path)[0]
+    except SourceError:
+        return None
+
+
+def _read(path: Path) -> tuple[str, str]:
+    """Return a file's text with its own line endings, and its encoding."""
+    try:
+        content = path.read_bytes()
+        encoding = "utf-8" if path.suffix == ".ipynb" else tokenize.detect_encoding(io.BytesIO(content).readline)[0]
+        return content.decode(encoding), encoding
+    except (OSError, SyntaxError, UnicodeDecodeError, LookupError) as error:
+        msg = f"reading {path} failed: got {error}; expected text in UTF-8, or in the encoding that it declares. Fix: convert it."
+        raise SourceError(msg) from error
+
+
+def _migrate_file(path: Path, target: str, project: Project) -> FileResult:
+    try:
+        text, _ = _read(path)
+        migrate = migrate_notebook if path.suffix == ".ipynb" else migrate_source
+        done: Migration = migrate(text, target, project)
+        if path.suffix == ".py" and done.new != done.old:
+            _require_valid(done)
+    except SourceError as error:
+        return FileResult(path, errors=(error,))
+    except Exception as error:  # noqa: BLE001  # one bad file never stops the rest
+        msg = f"rewriting {path} failed: got {type(error).__name__}: {error}; expected none. Fix: report it with the file."
+        return FileResult(path, errors=(SourceError(msg),))
+    return FileResult(path, done.old, done.new, done.sites, done.unread)
+
+
+def _require_valid(done: Migration) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(done.old)
+        except SyntaxError:
+            return  # of another Python than this one: it cannot tell
+        ast.parse(done.new)
+
+
+def write(result: FileResult) -> None:
+    """Put a file's new text in its place, at once and with its permissions.
+
+    Raises:
+        MigrateError: when the file has changed meanwhile, or cannot be written; it is as it was then.
+    """
+    staged: str | None = None
+    path = Path(os.path.realpath(result.path))  # a link stays one
+    try:
+        text, encoding = _read(path)
+        if text != result.old:
+            msg = f"writing {result.path} failed: got another text than was read before. Fix: run again."
+            raise MigrateError(msg)
+        if not path.stat().st_mode & 0o222:
+            raise PermissionError(errno.EACCES, "the file is read-only")
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            staged = file.name
+            file.write(result.new.encode(encoding))
+        shutil.copymode(path, staged)
+        os.replace(staged, path)
+    except (OSError, SourceError, UnicodeEncodeError) as error:
+        if staged is not None:
+            Path(staged).unlink(missing_ok=True)
+        msg = f"writing {result.path} failed: got {error}; expected room and permission. Fix: see to that; the file is as it was."
+        raise MigrateError(msg) from error

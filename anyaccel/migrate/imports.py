@@ -1,0 +1,205 @@
+"""The imports of a rewritten module: what is needed is added once, and what nothing uses any longer is dropped.
+
+The rewritten text is read again for that, with :mod:`ast`, and edited by line: nothing around an import moves.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from .site import SourceError
+from .source_view import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["TextModule"]
+
+_AMP = "torch.cuda.amp"
+
+
+@dataclass
+class _Edit:
+    """An import, and what is to stand in its place; None where nothing is."""
+
+    node: ast.Import | ast.ImportFrom
+    new: str | None
+
+
+class TextModule:
+    """A module's text and its tree.
+
+    Args:
+        code: the text.
+
+    Raises:
+        SourceError: when this Python cannot read it.
+    """
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the file's own, such as invalid escapes
+                self._tree = ast.parse(code)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", None) or 1
+            msg = f"reading Python failed: got {error}; expected what this Python can read. Fix: use a newer one."
+            raise SourceError(msg, line) from error
+        self._newline = "\r\n" if "\r\n" in code else "\n"
+
+    # Dropping
+
+    def cleaned(self, used_before: Iterable[str], moving: Iterable[str]) -> tuple[str, set[str]]:
+        """Return the text without the imports of ``torch.cuda`` that are not used any longer, and what of it changed.
+
+        Args:
+            used_before: the names that the imports of ``torch.cuda`` had brought and that were used before the rewriting.
+            moving: the names from ``torch.cuda.amp`` whose uses are now as ``torch.amp`` wants them.
+        """
+        dropped = set(used_before) - self._used_names()
+        edits = [
+            edit
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            and (edit := self._edit_of(node, dropped, set(moving))) is not None
+        ]
+        lines = lines_of(self.code)
+        for edit in sorted(edits, key=lambda edit: edit.node.lineno, reverse=True):
+            self._carry_out(edit, lines)
+        return "".join(lines), {self._source(edit.node) for edit in edits}
+
+    def _used_names(self) -> set[str]:
+        """Return every name, and every ``torch.cuda.…``, that the module reads or exports, wherever it does."""
+        used: set[str] = set()
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Name):
+                used.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                used.add(ast.unparse(node))
+            elif isinstance(node, ast.Assign) and any(ast.unparse(target) == "__all__" for target in node.targets):
+                used |= {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+        return used
+
+    def _edit_of(self, node: ast.Import | ast.ImportFrom, dropped: set[str], moving: set[str]) -> _Edit | None:
+        if isinstance(node, ast.ImportFrom) and (node.level or not node.module):
+            return None
+        prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        if prefix == f"{_AMP}." and {alias.asname or alias.name for alias in node.names} <= moving:
+            return _Edit(node, self._source(node).replace(_AMP, "torch.amp", 1))
+        kept: list[str] = []
+        is_changed = False
+        for alias in node.names:
+            full_name, name = f"{prefix}{alias.name}", alias.asname or alias.name
+            is_cuda = full_name == "torch.cuda" or full_name.startswith("torch.cuda.")
+            if not is_cuda or name not in dropped:
+                kept.append(f"{alias.name} as {alias.asname}" if alias.asname else alias.name)
+                continue
+            is_changed = True
+            if not prefix and alias.asname is None and not self._has_import_of_torch():
+                kept.append("torch")  # which `import torch.cuda` had brought
+        if not is_changed or (kept and "#" in self._source(node)):
+            return None  # what a comment in it is about cannot be told
+        start = f"from {node.module} import " if isinstance(node, ast.ImportFrom) else "import "
+        return _Edit(node, start + ", ".join(kept) if kept else None)
+
+    def _has_import_of_torch(self) -> bool:
+        return any(
+            isinstance(node, ast.Import) and any(alias.name == "torch" and not alias.asname for alias in node.names)
+            for node in self._tree.body
+        )
+
+    def _source(self, node: ast.AST) -> str:
+        return ast.get_source_segment(self.code, node) or ""
+
+    def _carry_out(self, edit: _Edit, lines: list[str]) -> None:
+        first, last = edit.node.lineno - 1, (edit.node.end_lineno or edit.node.lineno) - 1
+        before = lines[first].encode()[: edit.node.col_offset].decode()
+        after = lines[last].encode()[edit.node.end_col_offset :].decode()
+        is_alone = not before.strip() and not after.split("#")[0].strip()
+        if edit.new is None and is_alone and not self._is_only_statement(edit.node):
+            lines[first : last + 1] = []
+        else:
+            lines[first : last + 1] = [before + ("pass" if edit.new is None else edit.new) + after]
+
+    def _is_only_statement(self, node: ast.stmt) -> bool:
+        return any(
+            getattr(owner, field, None) == [node]
+            for owner in ast.walk(self._tree)
+            if not isinstance(owner, ast.Module)
+            for field in ("body", "orelse", "finalbody", "handlers")
+        )
+
+    # Adding
+
+    def added(self, imports: list[str], needing: Iterable[str]) -> str:
+        """Return the text with imports that it lacks, after those of torch and before what first needs them.
+
+        Args:
+            imports: such as ``"import torch"``.
+            needing: the code that needs them.
+        """
+        needing = set(needing)
+        lines = lines_of(self.code)
+        needing = set(needing)
+
+        def is_before(node: ast.stmt) -> bool:
+            text = "".join(lines[node.lineno - 1 : node.end_lineno])
+            return not any(new in text for new in needing)
+
+        before = list(takewhile(is_before, self._tree.body))
+        missing = [line for line in imports if not any(_brings(node, line) for node in before)]
+        if not missing:
+            return self.code
+        after = self._place(before)
+        place = (after.end_lineno or after.lineno) if after is not None else self._after_header(lines)
+        if lines[place - 1 : place] and not lines[place - 1].endswith(("\n", "\r")):
+            lines[place - 1] += self._newline
+        new = [line + self._newline for line in missing]
+        if after is None or not isinstance(after, ast.Import | ast.ImportFrom):
+            is_spaced = place >= len(lines) or not lines[place].strip()
+            new = [*([self._newline] if after is not None else []), *new, *([] if is_spaced else [self._newline])]
+        lines[place:place] = new
+        return "".join(lines)
+
+    def _place(self, before: list[ast.stmt]) -> ast.stmt | None:
+        """Return the statement after which imports go; None for the top of the file."""
+        imports = [node for node in before if isinstance(node, ast.Import | ast.ImportFrom)]
+        of_torch = [node for node in imports if _is_of_torch(node)]
+        if of_torch or imports:
+            return (of_torch or imports)[-1]
+        first = before[0] if before else None
+        is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+        return first if is_docstring else None
+
+    def _after_header(self, lines: list[str]) -> int:
+        """Return how many lines of comments begin the file: its shebang, its encoding, its licence."""
+        number = 0
+        while number < len(lines) and lines[number].startswith("#"):
+            number += 1
+        if number and number < len(lines) and not lines[number].strip():
+            number += 1
+        return number
+
+
+def _is_of_torch(node: ast.Import | ast.ImportFrom) -> bool:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    return any(name == "torch" or name.startswith("torch.") for name in names)
+
+
+def _brings(node: ast.stmt, line: str) -> bool:
+    """Return whether a statement imports what another one does."""
+    (new,) = ast.parse(line).body
+    assert isinstance(new, ast.Import | ast.ImportFrom)  # noqa: S101  # the rewriter writes no other
+    wanted = new.names[0].name
+    if isinstance(new, ast.ImportFrom):
+        if not isinstance(node, ast.ImportFrom) or node.module != new.module or node.level:
+            return False
+        return any(alias.name == wanted and not alias.asname for alias in node.names)
+    return isinstance(node, ast.Import) and any(
+        not alias.asname and (alias.name == wanted or alias.name.startswith(f"{wanted}.")) for alias in node.names
+    )

@@ -1,0 +1,133 @@
+"""What is decided of each site of a module: made by the rules, carried out by the rewriter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+
+from .site import Outcome
+from .source_view import parts
+from .targets import expression
+
+if TYPE_CHECKING:
+    from .project import Project
+    from .source_view import SourceView
+    from .targets import Target
+
+__all__ = ["Build", "Decision", "Plan"]
+
+Build = Callable[[Any], cst.CSTNode]
+"""Makes the new node from the old one, whose own parts are new already."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of one site."""
+
+    node: cst.CSTNode
+    rule: str
+    outcome: Outcome
+    reason: str = ""
+    build: Build | None = None
+
+
+class Plan:
+    """The decisions on a module. What is decided first stays, and what a decision claims is nobody else's.
+
+    Args:
+        view: the module.
+        target: what the new code calls.
+        project: what the module's neighbours define.
+    """
+
+    def __init__(self, view: SourceView, target: Target, project: Project) -> None:
+        self.view, self.target, self.project = view, target, project
+        self.decisions: dict[cst.CSTNode, Decision] = {}
+        self.needs_torch = False
+        self._claimed: set[cst.CSTNode] = set()
+        self.accelerator, self.import_line = self._how_to_reach()
+
+    def _how_to_reach(self) -> tuple[str, str]:
+        """Return the accelerator's expression and its import, which must not take a name that the module has."""
+        package = self.target.package
+        if not package:
+            return "", ""
+        if (
+            f"{package}.get_accelerator" in self.view.imported.values()
+            or "get_accelerator" not in self.view.bound_names
+        ):
+            return "get_accelerator()", f"from {package} import get_accelerator"
+        return f"{package}.get_accelerator()", f"import {package}"
+
+    def is_open(self, node: cst.CSTNode) -> bool:
+        """Return whether nothing has been decided of a node."""
+        return node not in self.decisions and node not in self._claimed
+
+    def claim(self, *nodes: cst.CSTNode) -> None:
+        """Take nodes, and everything in them, out of what other rules decide."""
+        for node in nodes:
+            self._claimed.add(node)
+            self.claim(*parts(node))
+
+    def rewrite(self, node: cst.CSTNode, rule: str, build: Build, claims: tuple[cst.CSTNode, ...] = ()) -> None:
+        """Decide that a node is replaced."""
+        self._decide(Decision(node, rule, Outcome.REWRITTEN, build=build))
+        self.claim(*claims)
+
+    def report(self, node: cst.CSTNode, rule: str, reason: str) -> None:
+        """Decide that a node needs a person; the reason says why, and what to do."""
+        self._decide(Decision(node, rule, Outcome.REPORTED, reason))
+
+    def leave(self, node: cst.CSTNode, rule: str, reason: str) -> None:
+        """Decide that a node is rightly CUDA's."""
+        self._decide(Decision(node, rule, Outcome.LEFT, reason))
+
+    def _decide(self, decision: Decision) -> None:
+        if not self.is_open(decision.node):
+            return
+        if self.view.is_ignored(decision.node, decision.rule):
+            decision = replace(decision, outcome=Outcome.LEFT, reason="a comment says to ignore it", build=None)
+        self.decisions[decision.node] = decision
+
+    def is_rewritten(self, node: cst.CSTNode) -> bool:
+        """Return whether a chain of names, or the call of it, is rewritten."""
+        around = self.view.parent(node)
+        ones = [self.decisions.get(node), self.decisions.get(around) if around is not None else None]
+        return any(one is not None and one.outcome is Outcome.REWRITTEN for one in ones)
+
+    def reconsider(self, node: cst.CSTNode, reason: str) -> None:
+        """Report a site after all."""
+        decision = self.decisions[node]
+        self.decisions[node] = replace(decision, outcome=Outcome.REPORTED, reason=reason, build=None)
+
+    # What new code is made of
+
+    def function(self, member: str) -> str | None:
+        """Return the expression of a member of the contract, or None where the target has none."""
+        return self.target.function(member, self.accelerator)
+
+    def call_in_place(self, node: cst.CSTNode, rule: str, member: str, site: cst.CSTNode | None = None) -> None:
+        """Decide that the function in a call becomes a member of the contract; the arguments stay as they are."""
+        function = self.function(member)
+        if function is None:
+            self.report(site or node, rule, self.without(member))
+            return
+        self.needs_torch |= not self.target.package
+        self.rewrite(node, rule, lambda _: cst.parse_expression(function))
+
+    def without(self, member: str) -> str:
+        """Return the reason to report what the target cannot express."""
+        return f"{self.target.name} has no {member}; --target anyaccel has"
+
+    def device_name(self, index: cst.BaseExpression | None = None) -> cst.BaseExpression | None:
+        """Return the expression of a device's name, or None where the target has none."""
+        function = self.function("device_name")
+        if function is not None:
+            return expression(f"{function}()") if index is None else expression(f"{function}({{i}})", i=index)
+        if index is not None:
+            return None
+        self.needs_torch = True
+        return expression('(torch.accelerator.current_accelerator() or torch.device("cpu")).type')

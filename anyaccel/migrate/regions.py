@@ -1,0 +1,163 @@
+"""What runs only where the answer to a question is yes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .source_view import dotted, text_of
+
+if TYPE_CHECKING:
+    from .source_view import SourceView
+
+__all__ = ["Regions", "regions_of", "regions_of_name"]
+
+_LEAVES = (cst.Raise, cst.Return, cst.Continue, cst.Break)
+_EXITS = re.compile(r"\b(exit|_exit|skip|skipTest|abort|error)\s*\(")
+_TRUTH = ("True", "False")
+
+
+@dataclass
+class Regions:
+    """What depends on a question.
+
+    Attributes:
+        operands: what is evaluated only after a yes, in the same test.
+        blocks: the statements, or the branch, that run only after it.
+        is_test: whether a test asks the question; otherwise the answer is a value, which goes on elsewhere.
+        is_entry: whether the program ends where the answer is no: ``if not …: raise`` and ``assert …``.
+        value: where the answer goes to, if it does.
+    """
+
+    operands: list[cst.CSTNode] = field(default_factory=list)
+    blocks: list[cst.CSTNode] = field(default_factory=list)
+    is_test: bool = False
+    is_entry: bool = False
+    value: cst.CSTNode | None = None
+
+    @property
+    def all(self) -> list[cst.CSTNode]:
+        return [*self.operands, *self.blocks]
+
+
+def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
+    """Return what depends on an expression that is a question."""
+    found = Regions()
+    inner, is_yes = asked, True
+    for around in view.ancestors(asked):
+        if isinstance(around, cst.UnaryOperation) and isinstance(around.operator, cst.Not):
+            is_yes = not is_yes
+        elif isinstance(around, cst.BooleanOperation):
+            if is_yes == isinstance(around.operator, cst.And) and around.left is inner:
+                found.operands.append(around.right)
+        elif isinstance(around, cst.IfExp) and around.test is inner:
+            if not _is_truth(around.body) or not _is_truth(around.orelse):
+                return _tested(found, [around.body if is_yes else around.orelse])
+            is_yes = is_yes == (isinstance(around.body, cst.Name) and around.body.value == "True")
+        elif isinstance(around, cst.If) and around.test is inner:
+            return _of_if(view, found, around, is_yes=is_yes)
+        elif (isinstance(around, cst.While) and around.test is inner) or (
+            isinstance(around, cst.For) and around.iter is inner
+        ):
+            return _tested(found, [around.body])
+        elif isinstance(around, cst.Assert) and around.test is inner:
+            found.is_entry = True
+            line = view.parent(around)
+            return _tested(found, _following(view, line) if line is not None else [])
+        elif isinstance(around, cst.Decorator):
+            decorated = view.parent(around)
+            return _tested(found, [decorated.body] if isinstance(decorated, cst.FunctionDef | cst.ClassDef) else [])
+        elif isinstance(around, cst.Comparison | cst.ComparisonTarget) or _is_of_bool(view, around):
+            pass
+        else:
+            found.value = around
+            return found
+        inner = around
+    return found
+
+
+def _tested(found: Regions, blocks: list[cst.CSTNode]) -> Regions:
+    found.blocks, found.is_test = blocks, True
+    return found
+
+
+def _is_truth(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Name) and node.value in _TRUTH
+
+
+def _is_of_bool(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a node is a call, or its argument, that hands the answer on: ``bool(…)``, ``range(…)``, ``skipIf(…)``."""
+    call = view.parent(node) if isinstance(node, cst.Arg) else node
+    called = (dotted(call.func) or "").rpartition(".")[2] if isinstance(call, cst.Call) else ""
+    return called in ("bool", "range", "any", "all", "skipIf", "skipUnless", "skipif")
+
+
+def _of_if(view: SourceView, found: Regions, test: cst.If, *, is_yes: bool) -> Regions:
+    if is_yes:
+        return _tested(found, [test.body])
+    if test.orelse is not None:
+        return _tested(found, [test.orelse])
+    found.is_entry = _ends_program(view, test.body)
+    return _tested(found, _following(view, test) if _leaves(view, test.body) else [])
+
+
+def _last(block: cst.BaseSuite) -> list[cst.CSTNode]:
+    line = block.body[-1] if block.body else None
+    if isinstance(line, cst.SimpleStatementLine):
+        return list(line.body)
+    return [line] if line is not None else []
+
+
+def _ends_program(view: SourceView, block: cst.BaseSuite) -> bool:
+    last = _last(block)
+    return any(
+        isinstance(one, cst.Raise) or (isinstance(one, cst.Expr) and _EXITS.search(view.code(one))) for one in last
+    )
+
+
+def _leaves(view: SourceView, block: cst.BaseSuite) -> bool:
+    return _ends_program(view, block) or any(isinstance(one, _LEAVES) for one in _last(block))
+
+
+def _following(view: SourceView, statement: cst.CSTNode) -> list[cst.CSTNode]:
+    """Return the statements after one in its block."""
+    block = view.parent(statement)
+    body: list[cst.CSTNode] = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
+    return body[body.index(statement) + 1 :] if statement in body else []
+
+
+def regions_of_name(view: SourceView, value: cst.CSTNode | None) -> list[Regions]:
+    """Return what depends on the name that an answer is given to: ``use_cuda = …``, or an option's default."""
+    name = _name_given(view, value)
+    if not name:
+        return []
+    found = []
+    for test in view.of(cst.If, cst.IfExp, cst.While):
+        for part in _parts(test.test):
+            text = dotted(part) or ""
+            if text == name or (name.startswith(".") and text.endswith(name)):
+                found.append(regions_of(view, part))
+    return found
+
+
+def _name_given(view: SourceView, value: cst.CSTNode | None) -> str:
+    if isinstance(value, cst.Assign) and len(value.targets) == 1:
+        return dotted(value.targets[0].target) or ""
+    if isinstance(value, cst.AnnAssign | cst.NamedExpr):
+        return dotted(value.target) or ""
+    call = view.parent(value) if isinstance(value, cst.Arg) else None
+    is_default = isinstance(value, cst.Arg) and value.keyword is not None and value.keyword.value == "default"
+    if is_default and isinstance(call, cst.Call) and (dotted(call.func) or "").endswith("add_argument"):
+        options = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
+        longest = max(options, key=len, default="").lstrip("-").replace("-", "_")
+        return f".{longest}" if longest else ""
+    return ""
+
+
+def _parts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    if isinstance(node, cst.BooleanOperation):
+        return [*_parts(node.left), *_parts(node.right)]
+    return _parts(node.expression) if isinstance(node, cst.UnaryOperation) else [node]

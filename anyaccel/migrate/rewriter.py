@@ -1,0 +1,51 @@
+"""Carries a plan out on the tree; everything outside of the sites stays as it is, to the byte."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+
+from .site import Outcome
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["Rewriter"]
+
+_COMMENT = re.compile(r"#[^\n]*")
+
+
+class Rewriter(cst.CSTTransformer):
+    """Replaces the nodes that a plan rewrites, from the inside outwards, so that nested sites are all rewritten.
+
+    Attributes:
+        replacements: the new text by old node.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self._plan = plan
+        self.replacements: dict[cst.CSTNode, str] = {}
+        self._on_the_way = {around for node in plan.decisions for around in (node, *plan.view.ancestors(node))}
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return node in self._on_the_way
+
+    def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
+        updated_node = super().on_leave(original_node, updated_node)
+        decision = self._plan.decisions.get(original_node)
+        if decision is None or decision.outcome is not Outcome.REWRITTEN or decision.build is None:
+            return updated_node
+        new: Any = decision.build(updated_node)
+        if new is not updated_node and getattr(updated_node, "lpar", None) and hasattr(new, "lpar"):
+            new = new.with_changes(lpar=[*updated_node.lpar, *new.lpar], rpar=[*new.rpar, *updated_node.rpar])
+        code = self._plan.view.code
+        if len(_COMMENT.findall(code(new))) < len(_COMMENT.findall(code(updated_node))) and "#" in code(updated_node):
+            self._plan.reconsider(
+                original_node, "a comment inside of it would be lost; move the comment, and run again"
+            )
+            return updated_node
+        self.replacements[original_node] = code(new).strip()
+        return new

@@ -1,0 +1,146 @@
+"""The rules by id, for the command line, SARIF and the documentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["RULES", "Rule"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule.
+
+    Attributes:
+        title: what it is about, in a few words.
+        before: code that it rewrites, on one line.
+        after: what that becomes.
+        others: what it reports or leaves, and why.
+    """
+
+    title: str
+    before: str
+    after: str
+    others: str
+
+
+RULES: dict[str, Rule] = {
+    "runtime-call": Rule(
+        "functions of torch.cuda that the contract has",
+        "torch.cuda.empty_cache()",
+        "get_accelerator().empty_cache()",
+        "`is_available()` is yes on a CPU as well: it is rewritten only where all that depends on the answer works on every "
+        "device, and reported where it chooses a precision or a number, or where something stays CUDA's under it. "
+        "`get_device_capability()` and what only CUDA has are reported.",
+    ),
+    "device-name": Rule(
+        "a CUDA device by name, where a device is meant",
+        'x.to("cuda"); torch.device(f"cuda:{i}"); model.to(local_rank)',
+        "x.to(get_accelerator().device_name()); torch.device(get_accelerator().device_name(i)); "
+        "model.to(get_accelerator().device_name(local_rank))",
+        "Comparisons with a device's name are reported, and so is what runs only under them; likewise dictionaries, fields of "
+        "classes, globals of a program that reads its globals back, and names that are also used for something else.",
+    ),
+    "device-choice": Rule(
+        "a choice between CUDA and the CPU",
+        'device = "cuda" if torch.cuda.is_available() else "cpu"',
+        "device = get_accelerator().device_name()",
+        "Also as an if/else statement, with `torch.device`, and with MPS or XPU as a third. A choice that asks something else, "
+        "too, keeps its question, and only the name in it is rewritten.",
+    ),
+    "current-device": Rule(
+        "the current device, as an index or as a device",
+        "x.to(torch.cuda.current_device())",
+        "x.to(get_accelerator().current_device_name())",
+        "`current_device()` where an index is meant. Where that cannot be told, it is reported.",
+    ),
+    "tensor-cuda": Rule(
+        "tensors and modules that move by cuda()",
+        "x.cuda(i, non_blocking=True)",
+        "x.to(get_accelerator().device_name(i), non_blocking=True)",
+        "A device that is given is passed through: `.cuda(device)` becomes `.to(device)`. Reported: an argument that may be "
+        "either, or None; and calls that may be those of a class with a `cuda()` of its own.",
+    ),
+    "is-cuda": Rule(
+        "asking whether a tensor is on the device",
+        "flag = t.is_cuda",
+        "flag = get_accelerator().on_accelerator(t)",
+        "A guard before a kernel (an assertion, a test that raises, a branch in which nothing is rewritten) is reported.",
+    ),
+    "pinning": Rule(
+        "page-locked memory",
+        "batch = batch.pin_memory()",
+        "batch = get_accelerator().pin_memory(batch)",
+        "`torch.empty(..., pin_memory=True)` is wrapped in it. DataLoader's flag is no site: torch ignores it without a device.",
+    ),
+    "comm-backend": Rule(
+        "NCCL as the backend of a process group",
+        'dist.init_process_group("nccl")',
+        "dist.init_process_group(get_accelerator().communication_backend_name())",
+        "Also the default of a `--backend` option without choices. Comparisons, and choices of options, are reported.",
+    ),
+    "device-ids": Rule(
+        "what DistributedDataParallel is told of devices",
+        "DDP(model, device_ids=[rank])",
+        'DDP(model, device_ids=None if get_accelerator().device_name() == "cpu" else [rank])',
+        "DDP refuses `device_ids` for a module on the CPU.",
+    ),
+    "amp": Rule(
+        "mixed precision by torch.cuda.amp",
+        "with torch.cuda.amp.autocast(use_amp): pass",
+        "with torch.amp.autocast(get_accelerator().device_name(), enabled=use_amp): pass",
+        "`GradScaler`, `custom_fwd` and `custom_bwd` likewise, and imports move to `torch.amp` when every use has.",
+    ),
+    "streams": Rule(
+        "streams, events and the device guard",
+        "with torch.cuda.stream(s): pass",
+        "with get_accelerator().stream(s): pass",
+        "`torch.cuda.device(i)` becomes `device_guard(i)`; with a device in place of an index it is reported. Annotations become "
+        "`torch.Stream` and `torch.Event`; `x.record_stream(s)` becomes `get_accelerator().record_stream(x, s)`.",
+    ),
+    "typed-tensor": Rule(
+        "torch.cuda.FloatTensor and its kin",
+        "x.type(torch.cuda.FloatTensor)",
+        "x.to(get_accelerator().device_name(), torch.float32)",
+        "Constructions become `torch.empty`, `torch.tensor` or, where the argument's kind cannot be seen, "
+        "`get_accelerator().FloatTensor(...)`; tests become tests of dtype and device; a name for a type is rewritten with all "
+        "of its uses, or reported.",
+    ),
+    "graphs": Rule(
+        "CUDA graphs",
+        "with torch.cuda.graph(g): pass",
+        "with get_accelerator().capture_to_graph(g): pass",
+        "`torch.cuda.CUDAGraph()` becomes `create_graph()`, which raises where a device has no graphs.",
+    ),
+    "nvtx": Rule(
+        "ranges of a profile",
+        'torch.cuda.nvtx.range_push("forward")',
+        'get_accelerator().range_push("forward")',
+        "`nvtx.range` and `nvtx.mark` are reported.",
+    ),
+    "rng": Rule(
+        "random number generators",
+        "torch.cuda.default_generators[0]",
+        "get_accelerator().default_generator(0)",
+        "`set_rng_state_all` and `seed` are reported.",
+    ),
+    "memory": Rule(
+        "memory statistics",
+        "torch.cuda.max_memory_allocated(0)",
+        "get_accelerator().max_memory_allocated(0)",
+        "Snapshots and histories are CUDA's own, and reported.",
+    ),
+    "env": Rule(
+        "what is CUDA's own",
+        "",
+        "",
+        "`CUDA_VISIBLE_DEVICES`, cuDNN's and TF32's switches, and texts that only contain the word are left; texts that name "
+        "`torch.cuda`, the profiler's activity and `CUDAExtension` are reported.",
+    ),
+    "imports": Rule(
+        "imports of torch.cuda",
+        "from torch.cuda import Event",
+        "",
+        "Dropped when nothing uses them any longer.",
+    ),
+}

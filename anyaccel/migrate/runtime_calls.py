@@ -1,0 +1,312 @@
+"""The rules runtime-call, streams, memory, rng, graphs and nvtx: what ``torch.cuda`` has and the contract has too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .call_arguments import as_index, renamed_device, without_literal_device
+from .current_device import decide_current_device
+from .device_literals import index_in, is_device_literal
+from .kinds import Kind, kind_of
+from .source_view import text_of
+from .targets import expression
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["RULE_OF", "decide", "references"]
+
+_PREFIX = "torch.cuda."
+_SAME = [
+    "is_available",
+    "device_count",
+    "synchronize",
+    "manual_seed",
+    "manual_seed_all",
+    "initial_seed",
+    "empty_cache",
+    "memory_allocated",
+    "max_memory_allocated",
+    "reset_max_memory_allocated",
+    "memory_cached",
+    "max_memory_cached",
+    "reset_max_memory_cached",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "memory_reserved",
+    "max_memory_reserved",
+    "mem_get_info",
+    "get_device_properties",
+    "is_bf16_supported",
+    "is_current_stream_capturing",
+    "current_stream",
+    "default_stream",
+    "stream",
+    "set_stream",
+    "Stream",
+    "Event",
+]
+_MEMBERS = {
+    **{name: name for name in _SAME},
+    "CUDAGraph": "create_graph",
+    "graph": "capture_to_graph",
+    "nvtx.range_push": "range_push",
+    "nvtx.range_pop": "range_pop",
+    "_lazy_call": "lazy_call",
+}
+_INDEXED = {"set_device": ("set_device", 0), "device": ("device_guard", 0), "get_rng_state": ("get_rng_state", 0)}
+_INDEXED["set_rng_state"] = ("set_rng_state", 1)
+_CLASSES = ("Stream", "Event", "CUDAGraph", "graph", "device")
+_GROUPS = {
+    "streams": [
+        "synchronize",
+        "current_stream",
+        "default_stream",
+        "stream",
+        "set_stream",
+        "Stream",
+        "Event",
+        "device",
+        "StreamContext",
+    ],
+    "graphs": ["CUDAGraph", "graph", "is_current_stream_capturing", "make_graphed_callables", "graph_pool_handle"],
+    "rng": [
+        "manual_seed",
+        "manual_seed_all",
+        "initial_seed",
+        "get_rng_state",
+        "set_rng_state",
+        "get_rng_state_all",
+        "set_rng_state_all",
+        "seed",
+        "seed_all",
+        "default_generators",
+    ],
+    "current-device": ["current_device"],
+}
+RULE_OF = {name: rule for rule, names in _GROUPS.items() for name in names}
+_PROMISED = ("name", "total_memory", "multi_processor_count", "get", "items", "keys", "values")
+_ADVICE = {
+    "get_device_capability": "compute capability is CUDA's own; ask what it stands for, such as is_bf16_supported()",
+    "init": "the accelerator initialises itself when it is first used: remove the call",
+    "is_initialized": "other devices have no such state; remove the question",
+    "ipc_collect": "CUDA's own; call it only where get_accelerator().device_name() is 'cuda'",
+    "seed": "get_accelerator().manual_seed(torch.seed()) does the same on every device",
+    "seed_all": "get_accelerator().manual_seed_all(torch.seed()) does the same on every device",
+    "memory_summary": "CUDA's own; get_accelerator().memory_stats() has the figures",
+    "set_per_process_memory_fraction": "CUDA's own; other allocators have no such limit",
+    "make_graphed_callables": "CUDA's own; get_accelerator().create_graph() and capture_to_graph() are the contract's",
+    "nccl.version": "get_accelerator().communication_backend_version() is the contract's",
+}
+
+
+def references(plan: Plan) -> list[tuple[cst.CSTNode, str]]:
+    """Return every longest chain of names that refers to ``torch.cuda``, with its full name."""
+    found = []
+    for node, name in plan.view.imported.items():
+        around = plan.view.parent(node)
+        is_longest = not (isinstance(around, cst.Attribute) and around.value is node)
+        if is_longest and (name == "torch.cuda" or name.startswith(_PREFIX)):
+            found.append((node, name))
+    return found
+
+
+def decide(plan: Plan) -> None:
+    """Decide on every reference to ``torch.cuda`` that nothing else has taken."""
+    for node, full_name in references(plan):
+        if not plan.is_open(node):
+            continue
+        name = full_name.removeprefix(_PREFIX)
+        rule = (
+            "memory" if "memory" in name else "nvtx" if name.startswith("nvtx") else RULE_OF.get(name, "runtime-call")
+        )
+        if node in plan.view.ambiguous:
+            plan.report(node, rule, "the name comes from more than one import; decide which is meant")
+            continue
+        around = plan.view.parent(node)
+        if isinstance(around, cst.Call) and around.func is node:
+            _decide_call(plan, around, name, rule)
+        elif isinstance(around, cst.Subscript) and name == "default_generators":
+            _decide_generator(plan, around, rule)
+        else:
+            _decide_mention(plan, node, name, rule)
+
+
+def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
+    if any(argument.star for argument in call.args):
+        plan.report(call.func, rule, "the arguments are in a list or a dictionary; write them out")
+    elif name == "current_device":
+        decide_current_device(plan, call, rule)
+    elif name in _INDEXED:
+        _decide_indexed(plan, call, *_INDEXED[name], rule)
+    elif name == "get_device_name":
+        _decide_device_name(plan, call, rule)
+    elif name == "set_rng_state_all" and len(call.args) == 1:
+        _decide_restoring_states(plan, call, rule)
+    elif name in ("current_stream", "default_stream", "Stream") and _is_raw_handle(plan, call):
+        plan.report(call.func, rule, "a handle of CUDA's own, for code that only CUDA has")
+    elif name == "get_rng_state_all" and not call.args:
+        _decide_all_states(plan, call, rule)
+    elif name in ("get_device_properties", "memory_stats") and _reads_cudas_own(plan, call):
+        plan.report(call, rule, "what is read of it is CUDA's own; other devices promise name and total_memory only")
+        plan.claim(*call.args)
+    elif name in _MEMBERS and not (name == "is_bf16_supported" and call.args):
+        _decide_same(plan, call, _MEMBERS[name], rule)
+    else:
+        plan.report(call.func, rule, _ADVICE.get(name, f"the contract has nothing like torch.cuda.{name}"))
+
+
+def _decide_same(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
+    function = plan.function(member)
+    if function is None:
+        plan.report(call.func, rule, plan.without(member))
+        return
+    takes_device = member not in (
+        "stream",
+        "set_stream",
+        "Event",
+        "capture_to_graph",
+        "range_push",
+        "lazy_call",
+        "create_graph",
+    )
+    if takes_device and call.args and member != "Stream":
+        literal = call.args[0]
+        plan.rewrite(
+            call,
+            rule,
+            lambda updated: renamed_device(without_literal_device(plan.view, call, updated), function),
+            (literal.value,) if without_literal_device(plan.view, call, call) is not call else (),
+        )
+        plan.claim(call.func)
+        return
+    plan.call_in_place(call.func, rule, member)
+
+
+def _decide_indexed(plan: Plan, call: cst.Call, member: str, place: int, rule: str) -> None:
+    """Decide on a call whose argument must be an index in the contract, and may be a device in torch."""
+    function = plan.function(member)
+    named = [argument for argument in call.args if argument.keyword and argument.keyword.value == "device"]
+    given = named[0] if named else call.args[place] if len(call.args) > place else None
+    if function is None:
+        plan.report(call.func, rule, plan.without(member))
+        return
+    if given is None or (given.keyword and not named):
+        plan.call_in_place(call.func, rule, member)
+        return
+    if member == "device_guard" and not isinstance(plan.view.parent(call), cst.WithItem):
+        plan.report(
+            call, rule, "kept as a value, which torch lets one enter again; with get_accelerator().device_guard(i)"
+        )
+        plan.claim(*call.args)
+        return
+    takes_devices = member in ("set_device", "device_guard") and plan.target.name == "anyaccel"
+    is_index = as_index(plan.view, given.value) is not None or kind_of(plan.view, given.value) is Kind.INDEX
+    is_plain = is_device_literal(given.value) and index_in(given.value) is None
+    if not is_index and (not takes_devices or is_plain):
+        reason = (
+            f"{member} takes an index, and whether {plan.view.code(given.value)} is one cannot be told; pass its index"
+        )
+        plan.report(call, rule, reason)
+        plan.claim(*call.args)
+        return
+    position = call.args.index(given)
+    plan.rewrite(
+        call,
+        rule,
+        lambda updated: _with_index(plan, call, updated, position).with_changes(func=cst.parse_expression(function)),
+        (given.value,) if as_index(plan.view, given.value) is not None else (),
+    )
+    plan.claim(call.func)
+
+
+def _with_index(plan: Plan, call: cst.Call, updated: cst.Call, position: int) -> cst.Call:
+    argument = updated.args[position]
+    index = as_index(plan.view, call.args[position].value)
+    value = argument.value if index is None else index
+    changed = argument.with_changes(value=value, keyword=None, equal=cst.MaybeSentinel.DEFAULT)
+    return updated.with_changes(args=[*updated.args[:position], changed, *updated.args[position + 1 :]])
+
+
+def _decide_device_name(plan: Plan, call: cst.Call, rule: str) -> None:
+    function = plan.function("get_device_properties")
+    if function is None:
+        plan.report(call.func, rule, plan.without("get_device_properties"))
+        return
+    plan.rewrite(
+        call,
+        rule,
+        lambda updated: cst.Attribute(
+            renamed_device(without_literal_device(plan.view, call, updated), function), cst.Name("name")
+        ),
+        (call.args[0].value,) if call.args and without_literal_device(plan.view, call, call) is not call else (),
+    )
+    plan.claim(call.func)
+
+
+def _decide_all_states(plan: Plan, call: cst.Call, rule: str) -> None:
+    state, count = plan.function("get_rng_state"), plan.function("device_count")
+    if state is None or count is None:
+        plan.report(call.func, rule, plan.without("get_rng_state"))
+        return
+    plan.rewrite(call, rule, lambda _: cst.parse_expression(f"[{state}(i) for i in range({count}())]"), (call.func,))
+
+
+def _decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
+    function = plan.function("set_rng_state")
+    if function is None:
+        plan.report(call.func, rule, plan.without("set_rng_state"))
+        return
+    template = f"[{function}(state, i) for i, state in enumerate({{states}})]"
+    plan.rewrite(call, rule, lambda updated: expression(template, states=updated.args[0].value), (call.func,))
+
+
+def _reads_cudas_own(plan: Plan, call: cst.Call) -> bool:
+    """Return whether a property or a figure is read, from a call or the name that it is given to, that not every device has."""
+    for node in plan.view.of(cst.Attribute, cst.Subscript):
+        if node.value is not call and call not in plan.view.values_of(node.value):
+            continue
+        if isinstance(node, cst.Attribute) and node.attr.value not in _PROMISED:
+            return True
+        inside = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+        key = text_of(inside.value) if isinstance(inside, cst.Index) else None
+        if key is not None and not key.startswith(("allocated_bytes.all.", "reserved_bytes.all.")):
+            return True
+    return False
+
+
+def _is_raw_handle(plan: Plan, call: cst.Call) -> bool:
+    return any(
+        node.attr.value == "cuda_stream" and (node.value is call or call in plan.view.values_of(node.value))
+        for node in plan.view.of(cst.Attribute)
+    )
+
+
+def _decide_generator(plan: Plan, node: cst.Subscript, rule: str) -> None:
+    function = plan.function("default_generator")
+    inside = node.slice[0].slice if len(node.slice) == 1 else None
+    if function is None or not isinstance(inside, cst.Index):
+        plan.report(node.value, rule, plan.without("default_generator") if function is None else "not one generator")
+        return
+    plan.rewrite(
+        node, rule, lambda updated: expression(f"{function}({{i}})", i=updated.slice[0].slice.value), (node.value,)
+    )
+
+
+def _decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
+    """Decide on a reference that is not called: an annotation, a function that is handed on, anything else."""
+    around = list(plan.view.ancestors(node))
+    is_annotation = any(isinstance(each, cst.Annotation) for each in around)
+    is_target = isinstance(around[0], cst.AssignTarget | cst.Del)
+    if is_annotation and name in ("Stream", "Event"):
+        plan.needs_torch = True
+        plan.rewrite(node, rule, lambda _: cst.parse_expression(f"torch.{name}"))
+    elif name in _MEMBERS and name not in _CLASSES and not is_target:
+        plan.call_in_place(node, rule, _MEMBERS[name])
+    else:
+        what = f"torch.cuda.{name}" if name != "torch.cuda" else "the module torch.cuda"
+        plan.report(
+            node, rule, _ADVICE.get(name, f"{what} is used as a value; decide what stands for it on another device")
+        )

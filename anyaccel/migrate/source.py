@@ -1,0 +1,142 @@
+"""From a module's text to its new text, with every site and what became of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import (
+    amp,
+    choices,
+    communication,
+    consequences,
+    device_literals,
+    guards,
+    leftovers,
+    runtime_calls,
+    tensor_methods,
+    typed_tensors,
+)
+from .imports import TextModule
+from .plan import Plan
+from .project import survey
+from .rewriter import Rewriter
+from .site import Outcome, Site
+from .source_view import SourceView
+from .targets import target_named
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from .project import Project
+    from .site import SourceError
+
+__all__ = ["Migration", "migrate_source"]
+
+_TYPICAL = re.compile(
+    r"cuda|nccl|pin_memory|device_ids|record_stream|(\.to\(|device\s*=\s*|torch\.device\()[\w.\[\]]*(rank|gpu|\d|id)"
+)
+
+
+_CUDA_IMPORT = re.compile(r"torch\.cuda|\bfrom torch import\b.*\bcuda\b", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A module or a notebook before and after.
+
+    Attributes:
+        old: the text before.
+        new: the text after; equal to ``old`` where nothing is rewritten.
+        sites: every place that is tied to CUDA, in order.
+        unread: the cells of a notebook that are not Python.
+    """
+
+    old: str
+    new: str
+    sites: tuple[Site, ...] = ()
+    unread: tuple[SourceError, ...] = ()
+
+
+def migrate_source(source: str, target: str = "anyaccel", project: Project | None = None) -> Migration:
+    """Rewrite a module.
+
+    Args:
+        source: its text.
+        target: what the new code calls: ``"anyaccel"``, ``"deepspeed"`` or ``"torch.accelerator"``.
+        project: what its neighbours define; None looks at this module alone.
+
+    Returns:
+        Its new text, and its sites.
+
+    Raises:
+        SourceError: when it is not Python.
+        MigrateError: when there is no such target.
+    """
+    chosen = target_named(target)
+    if not _TYPICAL.search(source.lower()):
+        return Migration(source, source)
+    view = SourceView(source)
+    plan = Plan(view, chosen, survey([source]) if project is None else project)
+    _decide(plan)
+    if not plan.decisions:
+        return Migration(source, source)
+    rewriter = Rewriter(plan)
+    code = view.module.visit(rewriter).code
+    sites = [_site(plan, node, rewriter) for node in plan.decisions]
+    if rewriter.replacements:
+        code, import_sites = _with_imports(plan, code, rewriter)
+        sites += import_sites
+    new = code if rewriter.replacements else source
+    return Migration(source, new, tuple(sorted(sites, key=lambda site: (site.line, site.column))))
+
+
+def _decide(plan: Plan) -> None:
+    """Ask every rule in turn; those that look at more come before those that look at a part of it."""
+    guards.decide_comparisons(plan)
+    choices.decide(plan)
+    device_literals.take_torch_device(plan)
+    amp.decide(plan)
+    typed_tensors.decide(plan)
+    tensor_methods.decide(plan)
+    runtime_calls.decide(plan)
+    communication.decide(plan)
+    leftovers.decide_pinned_factories(plan)
+    guards.decide(plan)
+    device_literals.decide(plan)
+    leftovers.decide(plan)
+    consequences.settle(plan)
+
+
+def _with_imports(plan: Plan, code: str, rewriter: Rewriter) -> tuple[str, list[Site]]:
+    """Return the new text with its imports in order, and the imports of ``torch.cuda`` that changed, as sites."""
+    sites: list[Site] = []
+    statements = [node for node in plan.view.import_references if _CUDA_IMPORT.search(plan.view.code(node))]
+    if statements:
+        used = {name for node in statements for name, uses in plan.view.import_references[node].items() if uses}
+        code, changed = TextModule(code).cleaned(used, amp.moving_names(plan))
+        sites = [_import_site(plan, node, plan.view.code(node).strip() in changed) for node in statements]
+    news = list(rewriter.replacements.values())
+    lines = ["import torch"] if plan.needs_torch and any("torch." in new for new in news) else []
+    if plan.import_line and any(plan.accelerator in new for new in news):
+        lines.append(plan.import_line)
+    if not lines:
+        return code, sites
+    return TextModule(code).added(lines, news), sites
+
+
+def _site(plan: Plan, node: cst.CSTNode, rewriter: Rewriter) -> Site:
+    decision = plan.decisions[node]
+    line, column = plan.view.position(node)
+    code = plan.view.code(node).strip()
+    return Site(
+        decision.rule, decision.outcome, line, column, code, rewriter.replacements.get(node, ""), decision.reason
+    )
+
+
+def _import_site(plan: Plan, node: cst.CSTNode, is_changed: bool) -> Site:
+    line, column = plan.view.position(node)
+    outcome = Outcome.REWRITTEN if is_changed else Outcome.LEFT
+    reason = "" if is_changed else "still used; importing torch.cuda works on every machine"
+    return Site("imports", outcome, line, column, plan.view.code(node), "", reason)

@@ -1,0 +1,296 @@
+"""A module's tree with what the rules ask of it: parents, positions, imported names, and what is assigned to a name."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider, ScopeProvider
+from libcst.metadata.scope_provider import ImportAssignment
+
+from .site import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from libcst.metadata import CodeRange
+
+__all__ = ["SourceView", "dotted", "lines_of", "parts", "text_of"]
+
+_IGNORE = re.compile(r"#\s*anyaccel:\s*ignore(?P<file>-file)?(?:\[(?P<rules>[\w\s,-]*)\])?")
+_SUBMODULES = re.compile(r"^torch\.cuda\.(random|memory|streams|graphs)\.(?=\w+$)")
+_AMP_MODULES = re.compile(r"^torch\.cuda\.amp\.(autocast_mode|grad_scaler)\.")
+
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_WHITESPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine, cst.Newline, cst.Comment)
+
+
+@cache
+def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """Return the nodes in a node, in order; ``node.children`` is the same and ten times slower."""
+    found: list[cst.CSTNode] = []
+    for name in _fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, cst.CSTNode):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += [each for each in value if isinstance(each, cst.CSTNode)]
+    return found
+
+
+def lines_of(source: str) -> list[str]:
+    """Return the lines of a text, with their ends, as Python counts them: a form feed ends none."""
+    return _LINE.findall(source)
+
+
+def dotted(node: cst.CSTNode) -> str | None:
+    """Return ``a.b.c`` for a chain of names, or None for any other expression."""
+    parts: list[str] = []
+    while isinstance(node, cst.Attribute):
+        parts.append(node.attr.value)
+        node = node.value
+    if not isinstance(node, cst.Name):
+        return None
+    return ".".join([node.value, *reversed(parts)])
+
+
+def text_of(node: cst.CSTNode | None) -> str | None:
+    """Return the value of a string literal without a placeholder, or None for any other expression."""
+    if isinstance(node, cst.SimpleString | cst.ConcatenatedString):
+        value = node.evaluated_value
+        return value if isinstance(value, str) else None
+    return None
+
+
+class SourceView:
+    """A module and its metadata.
+
+    Args:
+        source: the module's text.
+
+    Raises:
+        SourceError: when it is not Python, with the line.
+    """
+
+    def __init__(self, source: str) -> None:
+        try:
+            module = cst.parse_module(source)
+        except cst.ParserSyntaxError as error:
+            msg = f"reading Python failed: got {error.message} at line {error.raw_line}; expected Python 3. Fix: correct it."
+            raise SourceError(msg, error.raw_line) from error
+        except (RecursionError, ValueError) as error:
+            msg = f"reading Python failed: got {error}; expected Python 3. Fix: correct it."
+            raise SourceError(msg) from error
+        self.module = module
+        self._wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+        self._scopes = self._wrapper.resolve(ScopeProvider)
+        self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self._by_kind: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
+        self._collect(module)
+        self.imported: dict[cst.CSTNode, str] = {}
+        self.ambiguous: set[cst.CSTNode] = set()
+        self.import_references: dict[cst.CSTNode, dict[str, list[cst.CSTNode]]] = {}
+        self._resolve_imports()
+        self.imported = dict(sorted(self.imported.items(), key=lambda item: self._place(item[0])))
+        self.ignored = _ignored_lines(source)
+
+    def _collect(self, module: cst.Module) -> None:
+        """Note every node's parent, and every kind's nodes; whitespace is nobody's site."""
+        waiting: list[cst.CSTNode] = [module]
+        self._places: dict[cst.CSTNode, int] = {}
+        while waiting:
+            node = waiting.pop()
+            self._places[node] = len(self._places)
+            self._by_kind.setdefault(type(node), []).append(node)
+            children = [child for child in parts(node) if not isinstance(child, _WHITESPACE)]
+            for child in children:
+                self._parents[child] = node
+            waiting += reversed(children)
+
+    def _place(self, node: cst.CSTNode) -> int:
+        """Return a number by which nodes are in the order of the text; LibCST's sets have another one each time."""
+        return self._places[node]
+
+    @cached_property
+    def _positions(self) -> Mapping[cst.CSTNode, CodeRange]:
+        """Where every node is; asked for only where there is something to say."""
+        return self._wrapper.resolve(PositionProvider)
+
+    def position(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Return the line and the column of a node, both from 1."""
+        start = self._positions[node].start
+        return start.line, start.column + 1
+
+    def end_line(self, node: cst.CSTNode) -> int:
+        """Return the last line of a node."""
+        return int(self._positions[node].end.line)
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """Return the node around a node."""
+        return self._parents.get(node)
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the nodes around a node, the innermost first."""
+        around = self._parents.get(node)
+        while around is not None:
+            yield around
+            around = self._parents.get(around)
+
+    def code(self, node: cst.CSTNode) -> str:
+        """Return the text of a node."""
+        return self.module.code_for_node(node)
+
+    def of(self, *kinds: type[Any]) -> Iterator[Any]:
+        """Yield the nodes of some kinds."""
+        return (node for kind in kinds for node in self._by_kind.get(kind, ()))
+
+    def name(self, node: cst.CSTNode) -> str:
+        """Return the full name of what a chain of names refers to by an import, such as ``torch.cuda.amp.autocast``; else ''."""
+        return self.imported.get(node, "")
+
+    def is_within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
+        """Return whether a node is another one, or inside of it."""
+        return node is outer or any(around is outer for around in self.ancestors(node))
+
+    def _resolve_imports(self) -> None:
+        """Find every chain of names that begins with an import, and what it is called in full."""
+        for scope in {scope for scope in self._scopes.values() if scope is not None}:
+            for assignment in scope.assignments:
+                if isinstance(assignment, ImportAssignment):
+                    for access in assignment.references:
+                        self._resolve(assignment, access.node)
+            for access in scope.accesses:
+                is_torch = isinstance(access.node, cst.Name) and access.node.value == "torch"
+                if is_torch and not access.referents:  # of a notebook's earlier cell, or of a star import
+                    self._record(access.node, "torch")
+
+    def _resolve(self, assignment: ImportAssignment, node: cst.CSTNode) -> None:
+        statement = assignment.node
+        assert isinstance(statement, cst.Import | cst.ImportFrom)  # noqa: S101  # that is what an import is
+        for alias in statement.names if not isinstance(statement.names, cst.ImportStar) else ():
+            bound = alias.evaluated_alias or (
+                alias.evaluated_name if isinstance(statement, cst.Import) else alias.name.value
+            )
+            if bound != assignment.name:
+                continue
+            if isinstance(statement, cst.ImportFrom):
+                if statement.relative or statement.module is None:
+                    continue
+                prefix = f"{dotted(statement.module)}.{alias.evaluated_name}"
+            else:
+                prefix = alias.evaluated_name if alias.evaluated_alias else str(dotted(node))
+            self.import_references.setdefault(statement, {}).setdefault(assignment.name, []).append(node)
+            self._record(node, prefix)
+
+    def _record(self, node: cst.CSTNode, prefix: str) -> None:
+        while True:
+            if self.imported.setdefault(node, _canonical(prefix)) != _canonical(prefix):
+                self.ambiguous.add(node)
+            around = self._parents.get(node)
+            if not isinstance(around, cst.Attribute) or around.value is not node:
+                return
+            node, prefix = around, f"{prefix}.{around.attr.value}"
+
+    @cached_property
+    def assigned(self) -> dict[str, list[cst.BaseExpression]]:
+        """What the module assigns to a name or an attribute, by the target's text (``"self.device"``)."""
+        found: dict[str, list[cst.BaseExpression]] = {}
+        for node in self.of(cst.Assign, cst.AnnAssign, cst.NamedExpr):
+            targets = [each.target for each in node.targets] if isinstance(node, cst.Assign) else [node.target]
+            for target in targets:
+                name = dotted(target)
+                if name is not None and node.value is not None:
+                    found.setdefault(name, []).append(node.value)
+        return found
+
+    def values_of(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+        """Return what is assigned to a name, in the scope that it is read in, or to an attribute of that text."""
+        if not isinstance(node, cst.Name):
+            return self.assigned.get(dotted(node) or "", [])
+        scope = self._scopes.get(node)
+        values = []
+        for assignment in scope[node.value] if scope is not None else ():
+            bound = getattr(assignment, "node", None)
+            around = self.parent(bound) if bound is not None else None
+            owner = self.parent(around) if isinstance(around, cst.AssignTarget) else around
+            if isinstance(owner, cst.Assign | cst.AnnAssign | cst.NamedExpr) and owner.value is not None:
+                values.append(owner.value)
+        return values
+
+    def parameter(self, node: cst.BaseExpression) -> cst.Param | None:
+        """Return the parameter that a name is, of the innermost function that has one of this name."""
+        if not isinstance(node, cst.Name):
+            return None
+        for around in self.ancestors(node):
+            if isinstance(around, cst.FunctionDef | cst.Lambda):
+                every = [*around.params.posonly_params, *around.params.params, *around.params.kwonly_params]
+                found = next((each for each in every if each.name.value == node.value), None)
+                if found is not None:
+                    return found
+        return None
+
+    @cached_property
+    def bound_names(self) -> set[str]:
+        """Every name that the module binds in some scope."""
+        return {
+            assignment.name.split(".")[0]
+            for scope in {scope for scope in self._scopes.values() if scope is not None}
+            for assignment in scope.assignments
+            if not type(assignment).__name__.startswith("Builtin")
+        }
+
+    def uses(self, target: cst.CSTNode) -> list[cst.CSTNode] | None:
+        """Return where the name that a node binds is read; None where that cannot be told."""
+        scope = self._scopes.get(target)
+        if scope is None or not isinstance(target, cst.Name):
+            return None
+        found: list[cst.CSTNode] = []
+        for assignment in scope[target.value]:
+            found += [access.node for access in assignment.references]
+        return sorted(found, key=self._place)
+
+    def is_ignored(self, node: cst.CSTNode, rule: str) -> bool:
+        """Return whether a comment on the lines of a node, at the end of its statement, or one for the file says to leave it."""
+        lines = range(self.position(node)[0], self.end_line(node) + 1)
+        for number in (0, *lines, self._statement_end(node)):
+            rules = self.ignored.get(number)
+            if rules is not None and (not rules or rule in rules):
+                return True
+        return False
+
+    def _statement_end(self, node: cst.CSTNode) -> int:
+        """Return the last line of a node's statement, or of the head of one with a block."""
+        for around in (node, *self.ancestors(node)):
+            if isinstance(around, cst.SimpleStatementLine):
+                return self.end_line(around)
+            if isinstance(around, cst.BaseCompoundStatement):
+                suite = getattr(around, "body", None)  # a match statement has cases in its place
+                body = suite.body if isinstance(suite, cst.BaseSuite) else ()
+                return self.position(body[0])[0] - 1 if body else self.end_line(around)
+        return 0
+
+
+def _canonical(name: str) -> str:
+    """Return the name under which a thing of torch.cuda's submodules is known."""
+    return _AMP_MODULES.sub("torch.cuda.amp.", _SUBMODULES.sub("torch.cuda.", name))
+
+
+def _ignored_lines(source: str) -> dict[int, set[str]]:
+    """Return the rules to leave by line; line 0 is for the whole file, and an empty set means every rule."""
+    found: dict[int, set[str]] = {}
+    if "anyaccel:" not in source:
+        return found
+    for number, line in enumerate(lines_of(source), 1):
+        match = _IGNORE.search(line)
+        if match:
+            rules = {rule.strip() for rule in (match["rules"] or "").split(",") if rule.strip()}
+            found[0 if match["file"] else number] = rules
+    return found

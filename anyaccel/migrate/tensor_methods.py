@@ -1,0 +1,232 @@
+"""The rules tensor-cuda, pinning and record-stream: what tensors and modules are asked to do."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .device_literals import index_in, is_device_literal
+from .device_positions import KEYWORDS
+from .kinds import Kind, kind_of
+from .source_view import dotted
+from .targets import expression
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["decide"]
+
+RULE = "tensor-cuda"
+_NUMBER_NAME = re.compile(r"(^|_)(rank|gpu|gpu_?id|device_?(id|idx|index))$")
+_OTHER_CUDA = ("numba.", "cupy.", "cv2.", "pycuda.", "jax.")
+
+
+def decide(plan: Plan) -> None:
+    """Decide on the methods of tensors and modules that are CUDA's."""
+    for node in plan.view.of(cst.Call):
+        if not isinstance(node.func, cst.Attribute) or not plan.is_open(node) or not plan.is_open(node.func):
+            _decide_number_keyword(plan, node)
+            continue
+        method = node.func.attr.value
+        if method == "cuda":
+            _decide_cuda(plan, node)
+        elif method == "pin_memory":
+            _decide_pin(plan, node)
+        elif method == "record_stream" and _is_of_tensor(plan, node):
+            _as_member(plan, node, "record_stream", "streams")
+        elif method == "to" and node.args and (node.args[0].keyword is None or node.args[0].keyword.value == "device"):
+            _decide_number(plan, node.args[0].value)
+        _decide_number_keyword(plan, node)
+    for node in plan.view.of(cst.FunctionDef):
+        if node.name.value == "cuda" and isinstance(plan.view.parent(plan.view.parent(node) or node), cst.ClassDef):
+            plan.report(node.name, RULE, "a class with a cuda() of its own; give it a to(), and call that")
+
+
+def _is_of_tensor(plan: Plan, call: cst.Call) -> bool:
+    """Return whether ``x.record_stream(s)`` is given a stream, and not, say, the address of a camera's."""
+    if len(call.args) != 1 or not plan.function("record_stream"):
+        return False
+    value = call.args[0].value
+    told = [value, *plan.view.values_of(value)]
+    return any(isinstance(each, cst.Call) and plan.view.name(each.func).startswith("torch.") for each in told)
+
+
+def _receiver_reason(plan: Plan, receiver: cst.BaseExpression, method: str) -> str:
+    """Return why what a method is called on may be no tensor or module; empty where it is one."""
+    owners = plan.project.own_method[method]
+    if not owners or _is_torchs(plan, receiver):
+        return ""
+    return f"{', '.join(sorted(owners))} has a {method}() of its own, which this may be; call to() if it is a tensor's"
+
+
+def _is_torchs(plan: Plan, node: cst.BaseExpression, depth: int = 0) -> bool:
+    """Return whether an expression is surely a tensor or a module: made by torch, or by a class that is a module here."""
+    if isinstance(node, cst.Call):
+        name = plan.view.name(node.func)
+        called = (dotted(node.func) or "").rpartition(".")[2]
+        if name.startswith("torch.") and not name.startswith("torch.utils.data"):
+            return True
+        if called in plan.project.modules - plan.project.own_method["cuda"]:
+            return True
+        return isinstance(node.func, cst.Attribute) and _is_torchs(plan, node.func.value, depth)
+    values = plan.view.assigned.get(dotted(node) or "", [])
+    return bool(values) and depth < 3 and all(_is_torchs(plan, value, depth + 1) for value in values)
+
+
+def _decide_cuda(plan: Plan, call: cst.Call) -> None:
+    assert isinstance(call.func, cst.Attribute)  # noqa: S101  # decide() has looked
+    name = plan.view.name(call.func)
+    if name.startswith(_OTHER_CUDA):
+        plan.leave(call, RULE, "another library's")
+        return
+    if name == "torch.Tensor.cuda":
+        plan.report(call, RULE, "the method as a function: write it as x.to(get_accelerator().device_name())")
+        return
+    args = list(call.args)
+    given = [arg for arg in args if arg.keyword is None or arg.keyword.value == "device"]
+    reason = _receiver_reason(plan, call.func.value, "cuda") or _argument_reason(plan, call, given)
+    if reason:
+        plan.report(call, RULE, reason)
+        return
+    literals = tuple(arg.value for arg in given[:1] if is_device_literal(arg.value))
+    plan.rewrite(call, RULE, lambda updated: _to_device(plan, call, updated), literals)
+
+
+def _argument_reason(plan: Plan, call: cst.Call, given: list[cst.Arg]) -> str:
+    options = {arg.keyword.value for arg in call.args if arg.keyword} - {"device", "non_blocking", "memory_format"}
+    if options or len(given) > 2 or any(arg.star for arg in call.args):
+        return "arguments that the tool does not know; write .to(get_accelerator().device_name(), ...)"
+    if plan.device_name() is None:
+        return plan.without("device_name")
+    if not given or is_device_literal(given[0].value) or _is_none(given[0].value):
+        index = index_in(given[0].value) if given and not _is_none(given[0].value) else None
+        return plan.without("name for a device with an index") if plan.device_name(index) is None else ""
+    kind = kind_of(plan.view, given[0].value)
+    if kind is Kind.DEVICE and _may_be_none(plan, given[0].value):
+        text = plan.view.code(given[0].value)
+        return f"{text} may be None, which cuda() takes for the current device and to() for no move at all"
+    if kind is Kind.UNKNOWN:
+        text = plan.view.code(given[0].value)
+        return f"{text} may be an index or a device: .to(get_accelerator().device_name({text})), or .to({text})"
+    is_served = kind is Kind.DEVICE or plan.device_name(given[0].value) is not None
+    return "" if is_served else plan.without("name for a device with an index")
+
+
+def _may_be_none(plan: Plan, node: cst.BaseExpression) -> bool:
+    parameter = plan.view.parameter(node)
+    values = plan.view.values_of(node)
+    if parameter is not None and parameter.default is not None:
+        values = [*values, parameter.default]
+    return any(_is_none(value) for value in values)
+
+
+def _is_none(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Name) and node.value == "None"
+
+
+def _to_device(plan: Plan, call: cst.Call, updated: cst.Call) -> cst.Call:
+    """Return ``x.to(name, …)`` for ``x.cuda(…)``; a second positional argument is ``non_blocking``."""
+    assert isinstance(call.func, cst.Attribute)  # noqa: S101  # a method
+    rest: list[cst.Arg] = []
+    device = plan.device_name()
+    layout: cst.Arg | None = None
+    for old, new in zip(call.args, updated.args, strict=True):
+        is_device = (old.keyword is None and old is call.args[0]) or (old.keyword and old.keyword.value == "device")
+        if is_device:
+            device, layout = _device_argument(plan, old.value, new.value), new
+        elif old.keyword is None:
+            rest.append(new.with_changes(keyword=cst.Name("non_blocking"), equal=_NO_SPACE))
+        else:
+            rest.append(new)
+    assert device is not None  # noqa: S101  # _argument_reason has asked
+    is_storage = _is_storage(plan, call)  # whose to() takes the device by name only
+    keyword, equal = (cst.Name("device"), _NO_SPACE) if is_storage else (None, cst.MaybeSentinel.DEFAULT)
+    first = (layout or cst.Arg(device)).with_changes(value=device, keyword=keyword, equal=equal)
+    if rest and not isinstance(first.comma, cst.Comma):
+        first = first.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+        rest[-1] = rest[-1].with_changes(comma=rest[-1].comma if layout is None else cst.MaybeSentinel.DEFAULT)
+    assert isinstance(updated.func, cst.Attribute)  # noqa: S101  # a method
+    return updated.with_changes(func=updated.func.with_changes(attr=cst.Name("to")), args=[first, *rest])
+
+
+def _is_storage(plan: Plan, call: cst.Call) -> bool:
+    assert isinstance(call.func, cst.Attribute)  # noqa: S101  # a method
+    around = next((each for each in plan.view.ancestors(call) if isinstance(each, cst.Lambda)), None)
+    given = plan.view.parent(around) if around is not None else None
+    is_location = isinstance(given, cst.Arg) and given.keyword is not None and given.keyword.value == "map_location"
+    loads = plan.view.parent(given) if isinstance(given, cst.Arg) else None
+    is_load = isinstance(loads, cst.Call) and plan.view.name(loads.func) == "torch.load"
+    return is_location or is_load or "storage" in (dotted(call.func.value) or "").lower()
+
+
+def _device_argument(plan: Plan, old: cst.BaseExpression, new: cst.BaseExpression) -> cst.BaseExpression | None:
+    if _is_none(old):
+        return plan.device_name()
+    if is_device_literal(old):
+        return plan.device_name(index_in(old))
+    return plan.device_name(new) if kind_of(plan.view, old) is Kind.INDEX else new
+
+
+_NO_SPACE = cst.AssignEqual(whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace(""))
+
+
+def _decide_pin(plan: Plan, call: cst.Call) -> None:
+    assert isinstance(call.func, cst.Attribute)  # noqa: S101  # decide() has looked
+    if (
+        call.args
+        and not is_device_literal(call.args[0].value)
+        and kind_of(plan.view, call.args[0].value) is not Kind.DEVICE
+    ):
+        return  # an accelerator's: it takes a tensor
+    reason = _receiver_reason(plan, call.func.value, "pin_memory")
+    if call.args:
+        reason = "pinned for a device that is named; get_accelerator().pin_memory(t) pins for this one"
+    if reason or plan.function("pin_memory") is None:
+        plan.report(call, "pinning", reason or plan.without("pin_memory"))
+        plan.claim(*call.args)
+    else:
+        _as_member(plan, call, "pin_memory", "pinning")
+
+
+def _as_member(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
+    """``x.method(…)`` becomes ``accelerator.member(x, …)``."""
+    function = plan.function(member)
+
+    def build(updated: cst.Call) -> cst.Call:
+        assert isinstance(updated.func, cst.Attribute)  # noqa: S101  # a method
+        first = cst.Arg(updated.func.value)
+        if updated.args:
+            first = first.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+        return updated.with_changes(func=cst.parse_expression(str(function)), args=[first, *updated.args])
+
+    plan.rewrite(call, rule, build)
+
+
+def _decide_number_keyword(plan: Plan, call: cst.Call) -> None:
+    """``torch.zeros(3, device=rank)``: torch takes the number for a CUDA device."""
+    if plan.view.name(call.func).startswith("torch."):
+        for argument in call.args:
+            if argument.keyword and argument.keyword.value in KEYWORDS:
+                _decide_number(plan, argument.value)
+
+
+def _decide_number(plan: Plan, value: cst.BaseExpression) -> None:
+    """``x.to(rank)``: likewise."""
+    if not plan.is_open(value) or kind_of(plan.view, value) is not Kind.INDEX:
+        return
+    name = (dotted(value) or "").rpartition(".")[2].lower()
+    is_index = isinstance(value, cst.Integer | cst.Subscript) or _NUMBER_NAME.search(name)
+    if (
+        is_index
+        and any(full == "torch" for full in plan.view.imported.values())
+        and plan.device_name(value) is not None
+    ):
+        plan.rewrite(value, "device-name", lambda updated: expression("{n}", n=_named(plan, updated)))
+
+
+def _named(plan: Plan, index: cst.BaseExpression) -> cst.BaseExpression:
+    name = plan.device_name(index)
+    assert name is not None  # noqa: S101  # as before the parts were new
+    return name

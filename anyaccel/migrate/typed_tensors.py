@@ -1,0 +1,227 @@
+"""The rule typed-tensor: ``torch.cuda.FloatTensor`` and its kin, as classes, as names and as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .choices import asks_availability
+from .runtime_calls import references
+from .source_view import dotted, text_of
+from .targets import expression
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["decide"]
+
+RULE = "typed-tensor"
+_DTYPES = {
+    "FloatTensor": "float32",
+    "DoubleTensor": "float64",
+    "HalfTensor": "float16",
+    "BFloat16Tensor": "bfloat16",
+    "ByteTensor": "uint8",
+    "CharTensor": "int8",
+    "ShortTensor": "int16",
+    "IntTensor": "int32",
+    "LongTensor": "int64",
+    "BoolTensor": "bool",
+}
+_PREFIX = "torch.cuda."
+
+
+def decide(plan: Plan) -> None:
+    """Decide on every tensor type of CUDA."""
+    for node, name in references(plan):
+        kind = name.removeprefix(_PREFIX)
+        if kind in _DTYPES and plan.is_open(node):
+            _decide_class(plan, node, kind)
+    for node in plan.view.of(cst.SimpleString):
+        kind = (text_of(node) or "").removeprefix(_PREFIX)
+        if kind in _DTYPES and (text_of(node) or "").startswith(_PREFIX) and plan.is_open(node):
+            _decide_text(plan, node, kind)
+
+
+def _decide_class(plan: Plan, node: cst.CSTNode, kind: str) -> None:
+    around = plan.view.parent(node)
+    if isinstance(around, cst.Call) and around.func is node:
+        _decide_construction(plan, around, kind)
+    elif isinstance(around, cst.Arg):
+        _decide_argument(plan, node, around, kind)
+    elif isinstance(around, cst.IfExp | cst.Assign):
+        _decide_alias(plan, node, kind)
+    else:
+        plan.report(node, RULE, "a tensor type as a value; pass a dtype and a device in its place")
+
+
+def _typed(plan: Plan, kind: str) -> str | None:
+    """Return the expression of this device's type."""
+    own = plan.function(kind)
+    if own is not None:
+        return own
+    other = plan.function("tensor_type")
+    plan.needs_torch |= other is not None
+    return None if other is None else f"{other}(torch.{_DTYPES[kind]})"
+
+
+def _decide_construction(plan: Plan, call: cst.Call, kind: str) -> None:
+    """A factory where the argument's kind is plain to see, else this device's type, which looks when it is called."""
+    typed = _typed(plan, kind)
+    values = [argument.value for argument in call.args]
+    if plan.device_name() is None or any(argument.star or argument.keyword for argument in call.args):
+        plan.report(call.func, RULE, "the arguments are in a list or a dictionary; torch.empty() or torch.tensor()")
+    elif values and all(isinstance(value, cst.Integer) for value in values):
+        _construct(plan, call, "torch.empty", kind)
+    elif len(values) == 1 and isinstance(values[0], cst.List):
+        _construct(plan, call, "torch.tensor", kind)
+    elif not values:
+        _construct(plan, call, "torch.empty", kind)
+    elif typed is None:
+        plan.report(
+            call.func, RULE, "sizes or data? torch.empty(sizes, dtype=, device=) or torch.tensor(data, dtype=, device=)"
+        )
+    else:
+        plan.rewrite(call.func, RULE, lambda _: cst.parse_expression(typed))
+
+
+def _construct(plan: Plan, call: cst.Call, factory: str, kind: str) -> None:
+    plan.needs_torch = True
+
+    def build(updated: cst.Call) -> cst.CSTNode:
+        device = plan.device_name()
+        assert device is not None  # noqa: S101  # _decide_construction has asked
+        options = expression(f"f(dtype=torch.{_DTYPES[kind]}, device={{device}})", device=device)
+        assert isinstance(options, cst.Call)  # noqa: S101  # it is written as one
+        given = list(updated.args) or [cst.Arg(cst.Integer("0"))]
+        given[-1] = given[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+        return updated.with_changes(func=cst.parse_expression(factory), args=[*given, *options.args])
+
+    plan.rewrite(call, RULE, build, (call.func,))
+
+
+def _decide_argument(plan: Plan, node: cst.CSTNode, argument: cst.Arg, kind: str) -> None:
+    call = plan.view.parent(argument)
+    if not isinstance(call, cst.Call):
+        plan.report(node, RULE, "a class that derives from a tensor type")
+    elif _is_type_method(call):
+        _to_this_device(plan, call, node, kind)
+    elif isinstance(call.func, cst.Name) and call.func.value == "isinstance" and dotted(call.args[0].value):
+        _decide_test(plan, call, call.args[0].value, kind, node)
+    else:
+        plan.report(node, RULE, "a tensor type as an argument; pass a dtype and a device in its place")
+
+
+def _is_type_method(call: cst.Call) -> bool:
+    is_method = isinstance(call.func, cst.Attribute) and call.func.attr.value == "type"
+    return is_method and len(call.args) == 1 and not call.args[0].star and not call.args[0].keyword
+
+
+def _to_this_device(plan: Plan, call: cst.Call, site: cst.CSTNode, kind: str) -> None:
+    """``x.type(torch.cuda.FloatTensor)``: the dtype and the device in one."""
+    device = plan.device_name()
+    if device is None:
+        plan.report(site, RULE, plan.without("device_name"))
+        return
+    plan.needs_torch = True
+
+    def build(updated: cst.Call) -> cst.CSTNode:
+        assert isinstance(updated.func, cst.Attribute)  # noqa: S101  # a method
+        new = expression(f"x.to({{device}}, torch.{_DTYPES[kind]})", device=device)
+        assert isinstance(new, cst.Call)  # noqa: S101  # it is written as one
+        return updated.with_changes(func=updated.func.with_changes(attr=cst.Name("to")), args=new.args)
+
+    plan.rewrite(call, RULE, build, (site,))
+
+
+def _decide_test(
+    plan: Plan, whole: cst.BaseExpression, tensor: cst.BaseExpression, kind: str, site: cst.CSTNode
+) -> None:
+    """``isinstance(x, torch.cuda.FloatTensor)`` asks two things: the dtype, and whether it is on the device."""
+    function = plan.function("on_accelerator")
+    if function is None:
+        plan.report(site, RULE, plan.without("on_accelerator"))
+        return
+    plan.needs_torch = True
+    asked = f"({{x}}.dtype == torch.{_DTYPES[kind]} and {function}({{x}}))"
+    if isinstance(whole, cst.Call):
+        asked = f"(isinstance({{x}}, torch.Tensor) and {asked[1:]}"
+    plan.rewrite(whole, RULE, lambda _: expression(asked, x=tensor), tuple(whole.children))
+
+
+def _decide_text(plan: Plan, node: cst.SimpleString, kind: str) -> None:
+    around = plan.view.parent(node)
+    call = plan.view.parent(around) if isinstance(around, cst.Arg) else None
+    if isinstance(call, cst.Call) and _is_type_method(call):
+        _to_this_device(plan, call, node, kind)
+        return
+    comparison = plan.view.parent(around) if isinstance(around, cst.ComparisonTarget) else None
+    if isinstance(comparison, cst.Comparison) and len(comparison.comparisons) == 1:
+        asked, left = comparison.comparisons[0].operator, comparison.left
+        is_type = isinstance(left, cst.Call) and isinstance(left.func, cst.Attribute) and left.func.attr.value == "type"
+        if isinstance(asked, cst.Equal) and is_type and isinstance(left, cst.Call) and not left.args:
+            assert isinstance(left.func, cst.Attribute)  # noqa: S101  # as is_type says
+            if dotted(left.func.value):
+                _decide_test(plan, comparison, left.func.value, kind, node)
+                return
+    is_default = isinstance(call, cst.Call) and plan.view.name(call.func) == "torch.set_default_tensor_type"
+    advice = (
+        "torch.set_default_dtype() and torch.set_default_device() in its place"
+        if is_default
+        else "compare dtype and device"
+    )
+    plan.report(node, RULE, f"a tensor type as text; {advice}")
+
+
+def _decide_alias(plan: Plan, node: cst.CSTNode, kind: str) -> None:
+    """``Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor``, with every use of the name."""
+    around = plan.view.parent(node)
+    choice = around if isinstance(around, cst.IfExp) else None
+    assign = plan.view.parent(choice) if choice else around
+    typed = _typed(plan, kind)
+    if (
+        typed is None
+        or not isinstance(assign, cst.Assign)
+        or len(assign.targets) != 1
+        or (choice and choice.test is node)
+    ):
+        plan.report(node, RULE, "a tensor type as a value; pass a dtype and a device in its place")
+        return
+    uses = plan.view.uses(assign.targets[0].target)
+    calls = [plan.view.parent(use) for use in uses or []]
+    unknown = [use for use, each in zip(uses or [], calls, strict=True) if not _is_known_use(plan, use, each)]
+    if not uses or unknown:
+        where = f"at line {plan.view.position(unknown[0])[0]} as more than a factory" if unknown else "in another file"
+        plan.report(node, RULE, f"a tensor type by another name, which is used {where}")
+        return
+    for use, each in zip(uses, calls, strict=True):
+        if isinstance(each, cst.Arg) and plan.is_open(use):
+            plan.rewrite(use, RULE, lambda updated: expression("{t}(0)", t=updated))
+            plan.rewrite(_type_call(plan, each).func, RULE, _as_to)
+    if choice is not None and asks_availability(plan.view, choice.test) is True:
+        plan.rewrite(choice, RULE, lambda _: cst.parse_expression(typed), tuple(choice.children))
+    else:
+        plan.rewrite(node, RULE, lambda _: cst.parse_expression(typed))
+
+
+def _is_known_use(plan: Plan, use: cst.CSTNode, around: cst.CSTNode | None) -> bool:
+    if isinstance(around, cst.Call):
+        return around.func is use
+    return isinstance(around, cst.Arg) and _is_type_method_of(plan, around)
+
+
+def _is_type_method_of(plan: Plan, argument: cst.Arg) -> bool:
+    call = plan.view.parent(argument)
+    return isinstance(call, cst.Call) and _is_type_method(call)
+
+
+def _type_call(plan: Plan, argument: cst.Arg) -> cst.Call:
+    call = plan.view.parent(argument)
+    assert isinstance(call, cst.Call)  # noqa: S101  # as _is_known_use says
+    return call
+
+
+def _as_to(updated: cst.Attribute) -> cst.Attribute:
+    """Return ``x.to`` for ``x.type``; given a tensor, it takes the tensor's dtype and device."""
+    return updated.with_changes(attr=cst.Name("to"))

@@ -1,0 +1,70 @@
+# anyaccel: ignore-file
+"""How long ``anyaccel check`` takes on 100 000 lines: those of torch's own Python files, and a corpus with a site on each line.
+
+    python benchmarks/bench_migrate.py [--lines 100000]
+
+There is no peer that does the same; grep is measured for what reading the files costs at least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parents[1]
+
+
+def of_torch(folder: Path, lines: int) -> int:
+    """Copy torch's files, those that mention CUDA first, until there are enough lines."""
+    sources = sorted(Path(torch.__file__).parent.rglob("*.py"))
+    texts = [source.read_text(errors="replace") for source in sources]
+    texts.sort(key=lambda text: "cuda" not in text)
+    return copied(folder, texts, lines)
+
+
+def of_corpus(folder: Path, lines: int) -> int:
+    """Copy the tests' corpus as often as it takes."""
+    texts = [file.read_text() for file in sorted((ROOT / "tests/migrate").rglob("before.txt"))]
+    return copied(folder, texts * (1 + lines // sum(text.count("\n") for text in texts)), lines)
+
+
+def copied(folder: Path, texts: list[str], lines: int) -> int:
+    count = 0
+    for number, text in enumerate(texts):
+        if count >= lines:
+            break
+        (folder / f"file{number}.py").write_text(text)
+        count += text.count("\n")
+    return count
+
+
+def seconds_of(command: list[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lines", type=int, default=100_000)
+    lines = parser.parse_args().lines
+    table = Table("code", "lines", "check s", "grep s")
+    for name, fill in (("torch's files that mention CUDA", of_torch), ("the tests' corpus", of_corpus)):
+        with tempfile.TemporaryDirectory() as folder:
+            count = fill(Path(folder), lines)
+            check = seconds_of([str(Path(sys.executable).parent / "anyaccel"), "check", folder])
+            grep = seconds_of(["grep", "-rn", "cuda", folder])
+            table.add_row(name, str(count), f"{check:.1f}", f"{grep:.2f}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""The corpus: by rule, code before and after a migration, and what is said of it.
+
+``python -m tests.migrate.corpus --write`` writes what the tool does now, for a person to read before it is committed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyaccel.migrate.site import Outcome
+from anyaccel.migrate.source import migrate_source
+
+if TYPE_CHECKING:
+    from anyaccel.migrate.source import Migration
+
+CASES = Path(__file__).parent / "cases"
+
+
+def names() -> list[str]:
+    return sorted(folder.name for folder in CASES.iterdir() if folder.is_dir())
+
+
+def before(name: str) -> str:
+    return (CASES / name / "before.txt").read_text()
+
+
+def report_of(migration: Migration) -> str:
+    """One line a site that is not rewritten, and the number of those that are."""
+    lines = [
+        f"{site.line} {site.rule} {site.outcome.value}: {site.code.splitlines()[0]}: {site.reason}"
+        for site in migration.sites
+        if site.outcome is not Outcome.REWRITTEN
+    ]
+    rewritten = sum(site.outcome is Outcome.REWRITTEN for site in migration.sites)
+    return "\n".join([f"{rewritten} rewritten", *lines, ""])
+
+
+def write() -> None:
+    for name in names():
+        migration = migrate_source(before(name))
+        (CASES / name / "after.txt").write_text(migration.new)
+        (CASES / name / "report.txt").write_text(report_of(migration))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("expected --write")
+    write()

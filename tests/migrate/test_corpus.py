@@ -1,0 +1,166 @@
+"""Every rule on code that was written for it: what it must rewrite, what it must not touch, and what it says."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections import Counter
+
+import pytest
+
+from anyaccel.migrate.rules import RULES
+from anyaccel.migrate.site import MigrateError, Outcome, SourceError
+from anyaccel.migrate.source import migrate_source
+from anyaccel.migrate.targets import TARGETS
+
+from . import corpus
+
+
+def test_every_rule_has_a_case() -> None:
+    assert set(corpus.names()) == set(RULES)
+
+
+@pytest.mark.parametrize("name", corpus.names())
+def test_the_new_text_and_the_report(name: str) -> None:
+    migration = migrate_source(corpus.before(name))
+    assert migration.new == (corpus.CASES / name / "after.txt").read_text()
+    assert corpus.report_of(migration) == (corpus.CASES / name / "report.txt").read_text()
+    assert {site.rule for site in migration.sites} <= set(RULES)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", corpus.names())
+def test_a_second_run_changes_nothing(name: str, target: str) -> None:
+    once = migrate_source(corpus.before(name), target).new
+    ast.parse(once)
+    assert migrate_source(once, target).new == once
+
+
+@pytest.mark.parametrize("name", corpus.names())
+def test_no_comment_is_lost(name: str) -> None:
+    migration = migrate_source(corpus.before(name))
+    lost = _comments(migration.old) - _comments(migration.new)
+    assert set(lost) <= {"# with its comment"}  # which was about an import that is gone
+
+
+def _comments(source: str) -> Counter[str]:
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return Counter(token.string for token in tokens if token.type == tokenize.COMMENT)
+
+
+@pytest.mark.parametrize("name", sorted(set(RULES) - {"env", "imports"}))
+def test_the_documented_example_is_what_happens(name: str) -> None:
+    rule = RULES[name]
+    imports = (
+        "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\nimport torch.distributed as dist\n"
+    )
+    code = f"{imports}{rule.before}\n"
+    assert rule.after in migrate_source(code).new.replace(" pass\n", " pass")
+
+
+def test_deepspeed_lacks_some_members() -> None:
+    migration = migrate_source("import torch\nwith torch.cuda.device(0):\n    torch.cuda.synchronize()\n", "deepspeed")
+    assert "from deepspeed.accelerator import get_accelerator\n" in migration.new
+    assert "    get_accelerator().synchronize()" in migration.new
+    assert [site.reason for site in migration.sites if site.outcome is Outcome.REPORTED] == [
+        "deepspeed has no device_guard; --target anyaccel has"
+    ]
+
+
+def test_torch_accelerator_needs_no_package() -> None:
+    before = 'import torch\nx = torch.ones(2, device="cuda" if torch.cuda.is_available() else "cpu")\ntorch.cuda.synchronize()\n'
+    after = migrate_source(before, "torch.accelerator").new
+    assert "get_accelerator" not in after
+    assert after.endswith("torch.accelerator.synchronize()\n")
+    found: dict[str, object] = {}
+    exec(after.replace("torch.accelerator.synchronize()", ""), found)  # noqa: S102  # the tool's own output
+    assert str(found["x"]) == "tensor([1., 1.])"
+
+
+def test_a_name_that_is_taken_is_not_taken() -> None:
+    before = "import torch\ndef get_accelerator():\n    return 1\nx = torch.ones(1).cuda()\n"
+    after = migrate_source(before).new
+    assert "import anyaccel\n" in after
+    assert "x = torch.ones(1).to(anyaccel.get_accelerator().device_name())" in after
+
+
+def test_an_import_that_is_there_is_used() -> None:
+    before = "from anyaccel import get_accelerator\nimport torch\nx = torch.ones(1).cuda()\n"
+    assert migrate_source(before).new.count("import get_accelerator") == 1
+
+
+TRAPS = {
+    "None is no device": "def move(x, device=None):\n    return x.cuda(device)\n",
+    "TorchScript": "@torch.jit.script\ndef f(x):\n    return x.cuda()\n",
+    "another scope's name": "def a():\n    thing = 0\n    return thing\ndef b(x, thing):\n    return x.cuda(thing)\n",
+    "a camera": "camera.record_stream('rtsp://x')\n",
+    "an option": "if args.is_cuda:\n    print(1)\n",
+    "a folder": "name = 'cuda' if torch.cuda.is_available() else 'cpu'\npath = os.path.join('csrc', name)\n",
+    "a kernel": "if torch.cuda.is_available():\n    y = _C.forward(1)\n",
+    "a handle": "s = torch.cuda.current_stream()\next.run(s.cuda_stream)\n",
+    "compute capability": "p = torch.cuda.get_device_properties(0)\nprint(p.major)\n",
+    "a guard as a value": "g = torch.cuda.device(0)\n",
+    "an index that is text": "torch.cuda.set_rng_state(s, device=f\"cuda:{os.environ['LOCAL_RANK']}\")\n",
+    "precision": "if torch.cuda.is_available():\n    dtype = torch.half\n",
+    "a script's globals": "device = 'cuda'\nfor key, value in globals().items():\n    print(key)\n",
+    "another library": "from xgboost import XGBClassifier\nmodel = XGBClassifier(device='cuda')\n",
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_trap_is_reported_and_not_rewritten(trap: str) -> None:
+    source = f"import os\nimport torch\n{TRAPS[trap]}"
+    migration = migrate_source(source)
+    assert migration.new == source
+    if trap != "a camera":  # which has nothing to do with CUDA
+        assert [site for site in migration.sites if site.outcome is Outcome.REPORTED]
+
+
+def test_an_index_that_is_text_stays_in_a_name() -> None:
+    before = "import os\nimport torch\ntorch.cuda.set_device(f\"cuda:{os.environ['LOCAL_RANK']}\")\n"
+    assert migrate_source(before).new.endswith(
+        "get_accelerator().set_device(get_accelerator().device_name(os.environ['LOCAL_RANK']))\n"
+    )
+
+
+def test_a_form_feed_moves_no_line() -> None:
+    before = "import os\n\x0c\nimport torch\nfrom torch.cuda import Event\nEvent().record()\n"
+    assert migrate_source(before).new == (
+        "import os\n\x0c\nimport torch\nfrom anyaccel import get_accelerator\nget_accelerator().Event().record()\n"
+    )
+
+
+def test_a_match_statement() -> None:
+    before = "import torch\nmatch x:\n    case 1:\n        y = x.cuda()\n"
+    assert "y = x.to(get_accelerator().device_name())" in migrate_source(before).new
+
+
+def test_a_storage_takes_its_device_by_name_only() -> None:
+    before = "import torch\ns = torch.load(p, map_location=lambda s, l: s.cuda(0))\n"
+    assert "lambda s, l: s.to(device=get_accelerator().device_name(0))" in migrate_source(before).new
+
+
+@pytest.mark.parametrize("source", ["", "\n", "# cuda\n", "x = 1\n", "import torch\n"])
+def test_nothing_to_do(source: str) -> None:
+    assert migrate_source(source).new == source
+
+
+def test_line_endings_and_tabs_stay() -> None:
+    before = "import torch\r\nif True:\r\n\tx = torch.ones(1).cuda()\t# moved\r\n"
+    after = migrate_source(before).new
+    assert after == before.replace(".cuda()", ".to(get_accelerator().device_name())").replace(
+        "torch\r\n", "torch\r\nfrom anyaccel import get_accelerator\r\n", 1
+    )
+
+
+def test_what_is_not_python_is_refused_with_its_line() -> None:
+    with pytest.raises(SourceError) as caught:
+        migrate_source("import torch\nx = torch.cuda.(\n")
+    assert caught.value.line == 2
+    assert "Fix:" in str(caught.value)
+
+
+def test_an_unknown_target() -> None:
+    with pytest.raises(MigrateError, match=r"got 'jax'; expected anyaccel, deepspeed, torch\.accelerator"):
+        migrate_source("", "jax")

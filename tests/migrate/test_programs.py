@@ -1,0 +1,68 @@
+"""Whole programs: after ``anyaccel migrate --write`` and nothing else, they train here, with the losses that they should have.
+
+Beside each program is what makes it one for the CPU by hand, ``old -> new`` a line; for the one that asks whether CUDA is
+there, that is nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anyaccel.cli import app
+
+from .test_notebooks import sources
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def losses_of(program: Path) -> list[str]:
+    done = subprocess.run([sys.executable, "-W", "ignore", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def by_hand(name: str) -> str:
+    text = (PROGRAMS / f"{name}.txt").read_text()
+    for line in (PROGRAMS / f"{name}.reference.txt").read_text().splitlines():
+        old, _, new = line.partition(" ->")
+        assert old in text, old
+        text = text.replace(old, new.strip())
+    return text
+
+
+def migrate(path: Path) -> None:
+    app(["migrate", "--write", str(path)], standalone_mode=False)
+
+
+@pytest.mark.parametrize("name", ["ddp", "gan", "prefetcher", "amp"])
+def test_a_program_trains_as_it_should(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    program, reference = tmp_path / "program.py", tmp_path / "reference.py"
+    program.write_text((PROGRAMS / f"{name}.txt").read_text())
+    reference.write_text(by_hand(name))
+    migrate(program)
+    expected = losses_of(reference)
+    assert len(expected) >= 3
+    assert losses_of(program) == expected
+
+
+def test_a_notebook_trains_as_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells are run one after the other, as a kernel does."""
+    monkeypatch.chdir(tmp_path)
+    lines = (PROGRAMS / "prefetcher.txt").read_text().split("\n\n\n")
+    cells = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "source": text}
+        for text in ["%%time\n" + lines[0], *lines[1:]]
+    ]
+    notebook, program = tmp_path / "train.ipynb", tmp_path / "program.py"
+    notebook.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    migrate(notebook)
+    program.write_text("\n".join(sources(notebook.read_text())).replace("%%time\n", ""))
+    reference = tmp_path / "reference.py"
+    reference.write_text(by_hand("prefetcher"))
+    assert losses_of(program) == losses_of(reference)

@@ -1,0 +1,103 @@
+"""What holds for any program: it stays Python, a second run changes nothing, and nothing but the sites changes."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyaccel.migrate.site import Outcome
+from anyaccel.migrate.source import Migration, migrate_source
+
+IMPORTS = [
+    "import torch",
+    "import torch.cuda",
+    "import torch.cuda as tc",
+    "from torch import cuda",
+    "import os  # first",
+]
+CALLS = ["torch.cuda.synchronize({a})", "tc.empty_cache()", "cuda.current_stream().wait_stream(tc.Stream())"]
+VALUES = [
+    "x.cuda({a})",
+    "x.to( 'cuda' )",
+    'torch.zeros(2,device = f"cuda:{{{a}}}")',
+    "(x.cuda().float() + y.cuda( {a} ))",
+    "torch.cuda.FloatTensor([1,{a}])",
+    "x.is_cuda",
+    "torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+    "'cuda'",
+    "x.pin_memory()",
+    "torch.cuda.get_device_capability({a})",
+    "[ t.cuda() for t in x ]",
+    "lambda t : t.cuda( )",
+]
+FRAMES = [
+    "{value}",
+    "y={value}",
+    "y = {value}  # kept",
+    "# above\ny = (\n    {value},  # inside\n)",
+    "if {value} :\n    y = {value}\nelse:\n    pass",
+    "with torch.cuda.stream(s) as c :\n\ty = {value}",
+    "def f(a = {value}) :\n\n    return {value}",
+    "assert {value}, 'text'",
+    "print({value}); y = {value}",
+]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> str:
+    argument = st.sampled_from(["0", "rank", "args.gpu", "device", "thing", "i % 2"])
+
+    def value() -> str:
+        return draw(st.sampled_from(VALUES)).format(a=draw(argument))
+
+    lines = draw(st.lists(st.sampled_from(IMPORTS), max_size=4, unique=True))
+    for _ in range(draw(st.integers(0, 6))):
+        if draw(st.booleans()):
+            lines.append(draw(st.sampled_from(CALLS)).format(a=draw(argument)))
+        else:
+            frame = draw(st.sampled_from(FRAMES))
+            for _ in range(frame.count("{value}")):
+                frame = frame.replace("{value}", value(), 1)
+            lines.append(frame)
+    return "\n".join([*lines, draw(st.sampled_from(["", "\n", "\n\n# end\n"]))])
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(programs())
+def test_any_program(source: str) -> None:
+    migration = migrate_source(source)
+    ast.parse(migration.new)
+    assert migrate_source(migration.new).new == migration.new
+    _check_untouched(migration)
+    _check_counts(migration)
+
+
+def _check_untouched(migration: Migration) -> None:
+    """Lines without a rewritten site are there, in order; what is new and has no site is an import."""
+    touched = {
+        line
+        for site in migration.sites
+        if site.outcome is Outcome.REWRITTEN
+        for line in range(site.line, site.line + site.code.count("\n") + 1)
+    }
+    old = [(number, line) for number, line in enumerate(migration.old.splitlines(), 1) if line.strip()]
+    new = [line for line in migration.new.splitlines() if line.strip()]
+    matcher = difflib.SequenceMatcher(None, [line for _, line in old], new, autojunk=False)
+    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+        if kind in ("replace", "delete"):
+            assert {number for number, _ in old[start:end]} <= touched
+        if kind == "insert":
+            assert all(line.startswith(("import ", "from ")) for line in new[new_start:new_end])
+
+
+def _check_counts(migration: Migration) -> None:
+    """Every mention of CUDA's module, method or device is in a site, whatever became of it."""
+    marks = ["torch.cuda.", ".cuda(", "'cuda'", ".is_cuda"]
+    marks += [mark for mark, line in (("tc.", IMPORTS[2]), ("cuda.current", IMPORTS[3])) if line in migration.old]
+    for number, line in enumerate(migration.old.splitlines(), 1):
+        code = line.split("#")[0]
+        if any(mark in code for mark in marks):
+            assert any(site.line <= number <= site.line + site.code.count("\n") for site in migration.sites), line
