@@ -112,6 +112,12 @@ def _decide_device_ids(plan: Plan, argument: cst.Arg, place: int) -> None:
     """DDP takes ``device_ids`` for a module on a device with an index only; the CPU's must be None."""
     keyword = argument.keyword.value if argument.keyword else {1: "device_ids", 2: "output_device"}.get(place)
     value = argument.value
+    if argument.star:
+        if '"device_ids"' in plan.view.module.code or "'device_ids'" in plan.view.module.code:
+            plan.report(
+                argument, "device-ids", "device_ids may be in it, which must be None on a CPU; write the arguments out"
+            )
+        return
     is_done = isinstance(value, cst.IfExp) and "cpu" in plan.view.code(value.test)
     if keyword not in ("device_ids", "output_device", "device_id") or is_done or dotted(value) == "None":
         return

@@ -21,6 +21,7 @@ _PRECISION = re.compile(r"\b(float16|bfloat16|half|fp16|bf16)\b")
 _CUDAS_OWN = re.compile(
     r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt)($|[._])"
 )
+_MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
 _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 
@@ -75,7 +76,7 @@ def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
         return not re.search(r"(>\s*[1-9]|>=\s*[2-9])$", plan.view.code(around).strip())
     if isinstance(around, cst.Arg):
         loop = plan.view.parent(plan.view.parent(around) or around)
-        return isinstance(loop, cst.For)
+        return isinstance(loop, cst.For | cst.CompFor)
     return isinstance(around, cst.If | cst.IfExp | cst.While | cst.BooleanOperation | cst.UnaryOperation | cst.Assert)
 
 
@@ -136,7 +137,7 @@ def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
         else:
             name = plan.view.code(node).replace("import", "").replace("from", "").replace(" ", ".")
             is_torchs = "torch" in name
-        if not is_torchs and _CUDAS_OWN.search(name):
+        if not is_torchs and _CUDAS_OWN.search(name) and not _MOVES.search(name):
             return name.strip(".")
     return ""
 
@@ -170,17 +171,37 @@ def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
 def _of_value(plan: Plan, question: Decision, found: Regions, named: list[Regions]) -> str:
     """Object to an answer that is kept or handed on to where nobody can see what it decides."""
     blocks = [each for one in named for each in one.all]
-    if blocks or isinstance(found.value, cst.Expr | cst.FormattedStringExpression):
+    if blocks and (_rewritten_in(plan, blocks) or all(_is_of_options(each) for each in blocks)):
+        return ""
+    if isinstance(found.value, cst.Expr | cst.FormattedStringExpression | cst.CompFor):
+        return ""
+    if question.rule == "is-cuda" and not blocks and _is_kept_to_itself(plan, found.value):
         return ""
     if isinstance(found.value, cst.Arg):
         call = plan.view.parent(found.value)
         called = (dotted(call.func) or "") if isinstance(call, cst.Call) else ""
         is_flag = found.value.keyword is not None and found.value.keyword.value == "pin_memory"
-        if is_flag or _SHOWN.match(called) or question.rule == "is-cuda":
+        if is_flag or _SHOWN.match(called):
             return ""
-    if question.rule == "is-cuda" and not isinstance(found.value, cst.Return):
-        return ""
     return "its answer goes where the tool cannot see what it decides; on another device it would be yes as well"
+
+
+def _is_of_options(node: cst.CSTNode) -> bool:
+    """Return whether a branch is a dictionary, as that of a DataLoader's options, which every device takes."""
+    return isinstance(node, cst.Dict) or (isinstance(node, cst.Call) and dotted(node.func) == "dict")
+
+
+def _is_kept_to_itself(plan: Plan, value: cst.CSTNode | None) -> bool:
+    """Return whether an answer is given to a name that is at most shown."""
+    if not isinstance(value, cst.Assign) or len(value.targets) != 1:
+        return False
+    for use in plan.view.uses(value.targets[0].target) or []:
+        around = plan.view.parent(use)
+        call = plan.view.parent(around) if isinstance(around, cst.Arg) else None
+        is_shown = isinstance(call, cst.Call) and _SHOWN.match(dotted(call.func) or "")
+        if not is_shown and not isinstance(around, cst.FormattedStringExpression):
+            return False
+    return isinstance(value.targets[0].target, cst.Name)
 
 
 def _in_region(plan: Plan, region: cst.CSTNode) -> list[Decision]:

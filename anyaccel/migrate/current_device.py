@@ -45,6 +45,8 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
         name = view.name(owner.func)
         called = name.rpartition(".")[2] or (dotted(owner.func) or "").rpartition(".")[2]
         method = owner.func.attr.value if isinstance(owner.func, cst.Attribute) else called
+        if around.keyword is not None and around.keyword.value == "output_device":
+            return "current_device"
         if (
             name.startswith("torch.cuda.")
             or method in _TAKES_INDEX

@@ -126,6 +126,7 @@ def take_torch_device(plan: Plan) -> None:
             continue
         if plan.device_name(second.value) is None:
             plan.report(node, RULE, plan.without("name for a device with an index"))
+            plan.claim(first)
         else:
             plan.rewrite(node, RULE, lambda updated: _with_one_name(plan, updated), (first,))
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Project", "survey"]
 
+_CLASS = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
+_NAME = re.compile(r"\w+")
 _INTERESTING = re.compile(r"def (?:cuda|pin_memory)\(|\((?:\w+\.)*\w*Module\)\s*:")
 
 
@@ -32,10 +34,20 @@ class Project:
 def survey(sources: Iterable[str]) -> Project:
     """Return what some sources define; one that is not Python tells nothing."""
     project = Project()
-    for source in sources:
+    texts = list(sources)
+    for source in texts:
         if _INTERESTING.search(source):
             _survey_one(source, project)
+    _add_heirs(project, texts)
     return project
+
+
+def _add_heirs(project: Project, sources: list[str]) -> None:
+    """Count classes that derive from one with a method of its own along with it."""
+    bases = {name: set(_NAME.findall(given)) for source in sources for name, given in _CLASS.findall(source)}
+    for owners in project.own_method.values():
+        while owners and (heirs := {name for name, given in bases.items() if given & owners} - owners):
+            owners.update(heirs)
 
 
 def _survey_one(source: str, project: Project) -> None:

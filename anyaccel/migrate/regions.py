@@ -63,6 +63,10 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
             isinstance(around, cst.For) and around.iter is inner
         ):
             return _tested(found, [around.body])
+        elif isinstance(around, cst.CompFor) and around.iter is inner:
+            found.operands += _elements(view.parent(around))
+            found.value = around
+            return found
         elif isinstance(around, cst.Assert) and around.test is inner:
             found.is_entry = True
             line = view.parent(around)
@@ -77,6 +81,13 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
             return found
         inner = around
     return found
+
+
+def _elements(comprehension: cst.CSTNode | None) -> list[cst.CSTNode]:
+    """Return what a comprehension makes of each element."""
+    if isinstance(comprehension, cst.BaseSimpleComp):
+        return [comprehension.elt]
+    return [comprehension.key, comprehension.value] if isinstance(comprehension, cst.DictComp) else []
 
 
 def _tested(found: Regions, blocks: list[cst.CSTNode]) -> Regions:
@@ -131,14 +142,15 @@ def _following(view: SourceView, statement: cst.CSTNode) -> list[cst.CSTNode]:
 
 def regions_of_name(view: SourceView, value: cst.CSTNode | None) -> list[Regions]:
     """Return what depends on the name that an answer is given to: ``use_cuda = …``, or an option's default."""
+    target = value.targets[0].target if isinstance(value, cst.Assign) and len(value.targets) == 1 else None
+    reads = view.uses(target) if target is not None else None
     name = _name_given(view, value)
-    if not name:
-        return []
     found = []
     for test in view.of(cst.If, cst.IfExp, cst.While):
         for part in _parts(test.test):
             text = dotted(part) or ""
-            if text == name or (name.startswith(".") and text.endswith(name)):
+            is_read = any(part is read for read in reads) if reads is not None else bool(name) and text == name
+            if is_read or (name.startswith(".") and text.endswith(name)):
                 found.append(regions_of(view, part))
     return found
 

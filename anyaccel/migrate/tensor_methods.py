@@ -20,6 +20,23 @@ __all__ = ["decide"]
 
 RULE = "tensor-cuda"
 _NUMBER_NAME = re.compile(r"(^|_)(rank|gpu|gpu_?id|device_?(id|idx|index))$")
+_WORDS = re.compile(r"[a-z]+")
+_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_ANYTHING = {
+    "obj",
+    "object",
+    "item",
+    "items",
+    "elem",
+    "element",
+    "value",
+    "val",
+    "data",
+    "self",
+    "super",
+    "thing",
+    "this",
+}
 _OTHER_CUDA = ("numba.", "cupy.", "cv2.", "pycuda.", "jax.")
 
 
@@ -55,10 +72,18 @@ def _is_of_tensor(plan: Plan, call: cst.Call) -> bool:
 
 def _receiver_reason(plan: Plan, receiver: cst.BaseExpression, method: str) -> str:
     """Return why what a method is called on may be no tensor or module; empty where it is one."""
-    owners = plan.project.own_method[method]
+    owners = {one for one in plan.project.own_method[method] if _may_be(receiver, one)}
     if not owners or _is_torchs(plan, receiver):
         return ""
     return f"{', '.join(sorted(owners))} has a {method}() of its own, which this may be; call to() if it is a tensor's"
+
+
+def _may_be(receiver: cst.BaseExpression, owner: str) -> bool:
+    """Return whether an expression may be of a class by its name: ``batch`` of ``PaddedBatch``, ``obj`` of any."""
+    while isinstance(receiver, cst.Subscript | cst.Call):
+        receiver = receiver.value if isinstance(receiver, cst.Subscript) else receiver.func
+    words = set(_WORDS.findall((dotted(receiver) or "item").rpartition(".")[2].lower()))
+    return bool(words & {word.lower() for word in _CAMEL.findall(owner)}) or bool(words & _ANYTHING)
 
 
 def _is_torchs(plan: Plan, node: cst.BaseExpression, depth: int = 0) -> bool:
@@ -206,7 +231,8 @@ def _as_member(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
 
 def _decide_number_keyword(plan: Plan, call: cst.Call) -> None:
     """``torch.zeros(3, device=rank)``: torch takes the number for a CUDA device."""
-    if plan.view.name(call.func).startswith("torch."):
+    name = plan.view.name(call.func)
+    if name.startswith("torch.") and not name.startswith("torch.cuda."):
         for argument in call.args:
             if argument.keyword and argument.keyword.value in KEYWORDS:
                 _decide_number(plan, argument.value)

@@ -114,6 +114,14 @@ def test_a_class_of_another_file_is_known(tmp_path: Path) -> None:
     assert "Batch has a cuda() of its own" in results[1].sites[0].reason
 
 
+def test_a_class_that_derives_from_it_is_known(tmp_path: Path) -> None:
+    Path("data.py").write_text("class Base:\n    def pin_memory(self):\n        return self\n")
+    Path("rays.py").write_text("from data import Base\nclass RayBundle(Base):\n    pass\n")
+    Path("train.py").write_text("import torch\nray_bundle = ray_bundle.pin_memory()\nx = x.pin_memory()\n")
+    sites = migrate_files([Path("data.py"), Path("rays.py"), Path("train.py")], "anyaccel")[2].sites
+    assert [site.outcome.value for site in sites] == ["reported", "rewritten"]
+
+
 def test_a_file_that_ends_its_process_ends_only_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [Path(f"file{number}.py") for number in range(6)]
     for path in paths:
