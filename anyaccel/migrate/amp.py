@@ -77,7 +77,7 @@ def _why_not(plan: Plan, node: cst.CSTNode, name: str) -> str:
     if name not in _PARAMETERS:
         return f"torch.amp has nothing like torch.cuda.amp.{name}"
     if isinstance(around, cst.Call) and around.func is node:
-        return "the arguments are in a list or a dictionary; write them out" if any(a.star for a in around.args) else ""
+        return "the arguments are in a list; write them out" if any(a.star == "*" for a in around.args) else ""
     if name == "GradScaler" and (_is_type(plan, node) or isinstance(around, cst.ImportAlias)):
         return ""
     return f"torch.amp.{name} takes the device first: decide where this value is called"
@@ -111,7 +111,7 @@ def _call(plan: Plan, call: cst.Call, name: str, function: cst.BaseExpression) -
     first = first.with_changes(equal=_NO_SPACE) if first.keyword else first
     rest = []
     for place, argument in enumerate(call.args):
-        if argument.keyword is None:
+        if argument.keyword is None and not argument.star:
             keyword = cst.Name(_PARAMETERS[name][place])
             argument = argument.with_changes(keyword=keyword, equal=_NO_SPACE)  # noqa: PLW2901
         rest.append(argument)

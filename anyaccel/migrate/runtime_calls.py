@@ -12,94 +12,14 @@ from .device_literals import index_in, is_device_literal
 from .kinds import Kind, kind_of
 from .source_view import text_of
 from .targets import expression
+from .torch_names import ADVICE, CLASSES, INDEXED, MEMBERS, PROMISED, RULE_OF
 
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["RULE_OF", "decide", "references"]
+__all__ = ["decide", "references"]
 
 _PREFIX = "torch.cuda."
-_SAME = [
-    "is_available",
-    "device_count",
-    "synchronize",
-    "manual_seed",
-    "manual_seed_all",
-    "initial_seed",
-    "empty_cache",
-    "memory_allocated",
-    "max_memory_allocated",
-    "reset_max_memory_allocated",
-    "memory_cached",
-    "max_memory_cached",
-    "reset_max_memory_cached",
-    "memory_stats",
-    "reset_peak_memory_stats",
-    "memory_reserved",
-    "max_memory_reserved",
-    "mem_get_info",
-    "get_device_properties",
-    "is_bf16_supported",
-    "is_current_stream_capturing",
-    "current_stream",
-    "default_stream",
-    "stream",
-    "set_stream",
-    "Stream",
-    "Event",
-]
-_MEMBERS = {
-    **{name: name for name in _SAME},
-    "CUDAGraph": "create_graph",
-    "graph": "capture_to_graph",
-    "nvtx.range_push": "range_push",
-    "nvtx.range_pop": "range_pop",
-    "_lazy_call": "lazy_call",
-}
-_INDEXED = {"set_device": ("set_device", 0), "device": ("device_guard", 0), "get_rng_state": ("get_rng_state", 0)}
-_INDEXED["set_rng_state"] = ("set_rng_state", 1)
-_CLASSES = ("Stream", "Event", "CUDAGraph", "graph", "device")
-_GROUPS = {
-    "streams": [
-        "synchronize",
-        "current_stream",
-        "default_stream",
-        "stream",
-        "set_stream",
-        "Stream",
-        "Event",
-        "device",
-        "StreamContext",
-    ],
-    "graphs": ["CUDAGraph", "graph", "is_current_stream_capturing", "make_graphed_callables", "graph_pool_handle"],
-    "rng": [
-        "manual_seed",
-        "manual_seed_all",
-        "initial_seed",
-        "get_rng_state",
-        "set_rng_state",
-        "get_rng_state_all",
-        "set_rng_state_all",
-        "seed",
-        "seed_all",
-        "default_generators",
-    ],
-    "current-device": ["current_device"],
-}
-RULE_OF = {name: rule for rule, names in _GROUPS.items() for name in names}
-_PROMISED = ("name", "total_memory", "multi_processor_count", "get", "items", "keys", "values")
-_ADVICE = {
-    "get_device_capability": "compute capability is CUDA's own; ask what it stands for, such as is_bf16_supported()",
-    "init": "the accelerator initialises itself when it is first used: remove the call",
-    "is_initialized": "other devices have no such state; remove the question",
-    "ipc_collect": "CUDA's own; call it only where get_accelerator().device_name() is 'cuda'",
-    "seed": "get_accelerator().manual_seed(torch.seed()) does the same on every device",
-    "seed_all": "get_accelerator().manual_seed_all(torch.seed()) does the same on every device",
-    "memory_summary": "CUDA's own; get_accelerator().memory_stats() has the figures",
-    "set_per_process_memory_fraction": "CUDA's own; other allocators have no such limit",
-    "make_graphed_callables": "CUDA's own; get_accelerator().create_graph() and capture_to_graph() are the contract's",
-    "nccl.version": "get_accelerator().communication_backend_version() is the contract's",
-}
 
 
 def references(plan: Plan) -> list[tuple[cst.CSTNode, str]]:
@@ -139,10 +59,12 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
         plan.report(call.func, rule, "the arguments are in a list or a dictionary; write them out")
     elif name == "current_device":
         decide_current_device(plan, call, rule)
-    elif name in _INDEXED:
-        _decide_indexed(plan, call, *_INDEXED[name], rule)
+    elif name in INDEXED:
+        _decide_indexed(plan, call, *INDEXED[name], rule)
     elif name == "get_device_name":
         _decide_device_name(plan, call, rule)
+    elif name == "device_of" and len(call.args) == 1 and isinstance(plan.view.parent(call), cst.WithItem):
+        _decide_device_of(plan, call, rule)
     elif name == "set_rng_state_all" and len(call.args) == 1:
         _decide_restoring_states(plan, call, rule)
     elif name in ("current_stream", "default_stream", "Stream") and _is_raw_handle(plan, call):
@@ -152,10 +74,10 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name in ("get_device_properties", "memory_stats") and _reads_cudas_own(plan, call):
         plan.report(call, rule, "what is read of it is CUDA's own; other devices promise name and total_memory only")
         plan.claim(*call.args)
-    elif name in _MEMBERS and not (name == "is_bf16_supported" and call.args):
-        _decide_same(plan, call, _MEMBERS[name], rule)
+    elif name in MEMBERS and not (name == "is_bf16_supported" and call.args):
+        _decide_same(plan, call, MEMBERS[name], rule)
     else:
-        plan.report(call.func, rule, _ADVICE.get(name, f"the contract has nothing like torch.cuda.{name}"))
+        plan.report(call.func, rule, ADVICE.get(name, f"the contract has nothing like torch.cuda.{name}"))
 
 
 def _decide_same(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
@@ -246,6 +168,17 @@ def _decide_device_name(plan: Plan, call: cst.Call, rule: str) -> None:
     plan.claim(call.func)
 
 
+def _decide_device_of(plan: Plan, call: cst.Call, rule: str) -> None:
+    """A tensor on the host has the index -1, for which neither changes the device."""
+    function = plan.function("device_guard") if plan.target.name == "anyaccel" else None
+    if function is None:
+        plan.report(call.func, rule, plan.without("device_guard for a tensor"))
+        return
+    plan.rewrite(
+        call, rule, lambda updated: expression(f"{function}({{x}}.get_device())", x=updated.args[0].value), (call.func,)
+    )
+
+
 def _decide_all_states(plan: Plan, call: cst.Call, rule: str) -> None:
     state, count = plan.function("get_rng_state"), plan.function("device_count")
     if state is None or count is None:
@@ -268,7 +201,7 @@ def _reads_cudas_own(plan: Plan, call: cst.Call) -> bool:
     for node in plan.view.of(cst.Attribute, cst.Subscript):
         if node.value is not call and call not in plan.view.values_of(node.value):
             continue
-        if isinstance(node, cst.Attribute) and node.attr.value not in _PROMISED:
+        if isinstance(node, cst.Attribute) and node.attr.value not in PROMISED:
             return True
         inside = node.slice[0].slice if isinstance(node, cst.Subscript) else None
         key = text_of(inside.value) if isinstance(inside, cst.Index) else None
@@ -303,10 +236,10 @@ def _decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None
     if is_annotation and name in ("Stream", "Event"):
         plan.needs_torch = True
         plan.rewrite(node, rule, lambda _: cst.parse_expression(f"torch.{name}"))
-    elif name in _MEMBERS and name not in _CLASSES and not is_target:
-        plan.call_in_place(node, rule, _MEMBERS[name])
+    elif name in MEMBERS and name not in CLASSES and not is_target:
+        plan.call_in_place(node, rule, MEMBERS[name])
     else:
         what = f"torch.cuda.{name}" if name != "torch.cuda" else "the module torch.cuda"
         plan.report(
-            node, rule, _ADVICE.get(name, f"{what} is used as a value; decide what stands for it on another device")
+            node, rule, ADVICE.get(name, f"{what} is used as a value; decide what stands for it on another device")
         )

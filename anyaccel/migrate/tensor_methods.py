@@ -20,6 +20,7 @@ __all__ = ["decide"]
 
 RULE = "tensor-cuda"
 _NUMBER_NAME = re.compile(r"(^|_)(rank|gpu|gpu_?id|device_?(id|idx|index))$")
+_SAME_AGAIN = re.compile(r"^(eval|train|float|half|to|cpu|clone|detach|contiguous|copy)$")
 _WORDS = re.compile(r"[a-z]+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ANYTHING = {
@@ -80,10 +81,28 @@ def _receiver_reason(plan: Plan, receiver: cst.BaseExpression, method: str) -> s
 
 def _may_be(receiver: cst.BaseExpression, owner: str) -> bool:
     """Return whether an expression may be of a class by its name: ``batch`` of ``PaddedBatch``, ``obj`` of any."""
-    while isinstance(receiver, cst.Subscript | cst.Call):
-        receiver = receiver.value if isinstance(receiver, cst.Subscript) else receiver.func
+    receiver = _origin(receiver)
+    if isinstance(receiver, cst.Attribute) and receiver.attr.value in ("data", "grad"):
+        return False  # a tensor's
     words = set(_WORDS.findall((dotted(receiver) or "item").rpartition(".")[2].lower()))
     return bool(words & {word.lower() for word in _CAMEL.findall(owner)}) or bool(words & _ANYTHING)
+
+
+def _origin(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return ``model`` of ``model[0].eval()``, and ``batch`` of ``batch["x"]``."""
+    while True:
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        elif (
+            isinstance(node, cst.Call)
+            and isinstance(node.func, cst.Attribute)
+            and _SAME_AGAIN.search(node.func.attr.value)
+        ):
+            node = node.func.value
+        elif isinstance(node, cst.Call):
+            node = node.func
+        else:
+            return node
 
 
 def _is_torchs(plan: Plan, node: cst.BaseExpression, depth: int = 0) -> bool:

@@ -1,0 +1,88 @@
+"""What ``torch.cuda`` has: what the contract calls it, which rule it is under, and what to do where there is nothing."""
+
+from __future__ import annotations
+
+__all__ = ["ADVICE", "CLASSES", "INDEXED", "MEMBERS", "PROMISED", "RULE_OF"]
+
+_SAME = [
+    "is_available",
+    "device_count",
+    "synchronize",
+    "manual_seed",
+    "manual_seed_all",
+    "initial_seed",
+    "empty_cache",
+    "memory_allocated",
+    "max_memory_allocated",
+    "reset_max_memory_allocated",
+    "memory_cached",
+    "max_memory_cached",
+    "reset_max_memory_cached",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "memory_reserved",
+    "max_memory_reserved",
+    "mem_get_info",
+    "get_device_properties",
+    "is_bf16_supported",
+    "is_current_stream_capturing",
+    "current_stream",
+    "default_stream",
+    "stream",
+    "set_stream",
+    "Stream",
+    "Event",
+]
+MEMBERS = {
+    **{name: name for name in _SAME},
+    "CUDAGraph": "create_graph",
+    "graph": "capture_to_graph",
+    "nvtx.range_push": "range_push",
+    "nvtx.range_pop": "range_pop",
+    "_lazy_call": "lazy_call",
+}
+INDEXED = {"set_device": ("set_device", 0), "device": ("device_guard", 0), "get_rng_state": ("get_rng_state", 0)}
+INDEXED["set_rng_state"] = ("set_rng_state", 1)
+CLASSES = ("Stream", "Event", "CUDAGraph", "graph", "device")
+_GROUPS = {
+    "streams": [
+        "device_of",
+        "synchronize",
+        "current_stream",
+        "default_stream",
+        "stream",
+        "set_stream",
+        "Stream",
+        "Event",
+        "device",
+        "StreamContext",
+    ],
+    "graphs": ["CUDAGraph", "graph", "is_current_stream_capturing", "make_graphed_callables", "graph_pool_handle"],
+    "rng": [
+        "manual_seed",
+        "manual_seed_all",
+        "initial_seed",
+        "get_rng_state",
+        "set_rng_state",
+        "get_rng_state_all",
+        "set_rng_state_all",
+        "seed",
+        "seed_all",
+        "default_generators",
+    ],
+    "current-device": ["current_device"],
+}
+RULE_OF = {name: rule for rule, names in _GROUPS.items() for name in names}
+PROMISED = ("name", "total_memory", "multi_processor_count", "get", "items", "keys", "values")
+ADVICE = {
+    "get_device_capability": "compute capability is CUDA's own; ask what it stands for, such as is_bf16_supported()",
+    "init": "the accelerator initialises itself when it is first used: remove the call",
+    "is_initialized": "other devices have no such state; remove the question",
+    "ipc_collect": "CUDA's own; call it only where get_accelerator().device_name() is 'cuda'",
+    "seed": "get_accelerator().manual_seed(torch.seed()) does the same on every device",
+    "seed_all": "get_accelerator().manual_seed_all(torch.seed()) does the same on every device",
+    "memory_summary": "CUDA's own; get_accelerator().memory_stats() has the figures",
+    "set_per_process_memory_fraction": "CUDA's own; other allocators have no such limit",
+    "make_graphed_callables": "CUDA's own; get_accelerator().create_graph() and capture_to_graph() are the contract's",
+    "nccl.version": "get_accelerator().communication_backend_version() is the contract's",
+}
