@@ -503,9 +503,11 @@ class DeepSpeedAccelerator(abc.ABC):
 
         Args:
             tensor: any; nothing needs to be kept of one on the host, where work is finished when its call returns.
-            stream: another one than that on which it was made.
+            stream: another one than that on which it was made. One that is not torch's is of a device that works likewise.
         """
-        if tensor.device.type != "cpu":
+        import torch
+
+        if tensor.device.type != "cpu" and isinstance(stream, torch.Stream):
             tensor.record_stream(stream)  # anyaccel: ignore[streams]
 
     @contextlib.contextmanager

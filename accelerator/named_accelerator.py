@@ -116,7 +116,8 @@ class NamedAccelerator(DeepSpeedAccelerator):
         return self.tensor_type(getattr(torch, dtype))
 
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
-        return tensor.device.type == self._name
+        placed = tensor if hasattr(tensor, "device") else tensor.data  # a PackedSequence has its tensor there
+        return placed.device.type == self._name
 
     # Ops
 

@@ -41,9 +41,17 @@ def moving_names(plan: Plan) -> set[str]:
         name
         for statement, names in _imports(plan).items()
         if not plan.view.is_ignored(statement, RULE)
+        and not plan.view.is_ignored(statement, "imports")
         and all(plan.is_rewritten(node) for nodes in names.values() for node in nodes)
-        for name in names
+        for name in _brought(statement)
     }
+
+
+def _brought(statement: cst.CSTNode) -> list[str]:
+    """Return every name that an import brings, also those that nothing uses."""
+    assert isinstance(statement, cst.ImportFrom)  # noqa: S101  # _imports() gives no other
+    names = () if isinstance(statement.names, cst.ImportStar) else statement.names
+    return [alias.evaluated_alias or alias.evaluated_name for alias in names]
 
 
 def _imports(plan: Plan) -> dict[cst.CSTNode, dict[str, list[cst.CSTNode]]]:

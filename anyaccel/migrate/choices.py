@@ -45,7 +45,9 @@ def decide(plan: Plan) -> None:
 def _decide_expression(plan: Plan, node: cst.IfExp) -> None:
     asked = asks_availability(plan.view, node.test)
     if asked is None and plan.view.code(node.test).endswith("is_nccl_available()") and text_of(node.body) == "nccl":
-        asked = True
+        reason = "asks for NCCL itself, which not every build for CUDA has; communication_backend_name() where it has"
+        plan.report(node, BACKEND_RULE, reason)
+        plan.claim(node.body)
     if asked is None:
         return
     chosen, other = (node.body, node.orelse) if asked else (node.orelse, node.body)

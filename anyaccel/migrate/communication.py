@@ -60,8 +60,6 @@ def _why_not(view: SourceView, node: cst.CSTNode) -> str:
         inner, around = around, view.parent(around)
     if isinstance(around, cst.Arg):
         return _why_not_argument(view, around)
-    if isinstance(around, cst.Param) and around.default is inner and "backend" in around.name.value:
-        return ""
     if isinstance(around, cst.ComparisonTarget | cst.Comparison):
         return "compared with NCCL: what follows may be NCCL's alone; compare with communication_backend_name() if it is not"
     if isinstance(around, cst.Assign) and len(around.targets) == 1:

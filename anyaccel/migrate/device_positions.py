@@ -99,8 +99,7 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
     if isinstance(around, cst.Arg):
         return _as_argument(view, around)
     if isinstance(around, cst.Param) and around.default is inner:
-        is_named = around.name.value in KEYWORDS or DEVICE_NAME.search(around.name.value)
-        return _YES if is_named else Position(_UNKNOWN)
+        return _as_default(view, around)
     if isinstance(around, cst.Return):
         return _as_result(view, around)
     if isinstance(around, cst.Assign | cst.AnnAssign):
@@ -110,6 +109,16 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
     if isinstance(around, cst.DictElement):
         return Position("part of a dictionary, which may be a configuration or name saved tensors; decide who reads it")
     return Position(_UNKNOWN)
+
+
+def _as_default(view: SourceView, parameter: cst.Param) -> Position:
+    if parameter.name.value not in KEYWORDS and not DEVICE_NAME.search(parameter.name.value):
+        return Position(_UNKNOWN)
+    if parameter.annotation is not None and "Literal" in view.code(parameter.annotation.annotation):
+        return Position("the parameter's type names the devices that it may be; decide which there are")
+    if any(isinstance(view.parent(use), cst.Index) for use in view.uses(parameter.name) or []):
+        return Position("the parameter is used as a key; decide what is under it for another device")
+    return _YES
 
 
 def _is_map_location(view: SourceView, element: cst.DictElement) -> bool:

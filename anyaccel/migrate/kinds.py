@@ -51,10 +51,35 @@ def kind_of(view: SourceView, node: cst.BaseExpression, depth: int = 0) -> Kind:
         return Kind.UNKNOWN
     values = view.values_of(node) if depth < 3 else []
     told = {kind_of(view, value, depth + 1) for value in values if not _is_none(value)}
+    told |= _kinds_that_callers_pass(view, node) if depth < 1 else set()
     told.discard(Kind.UNKNOWN)
     if told:
         return told.pop() if len(told) == 1 else Kind.UNKNOWN
     return kind_by_name(name)
+
+
+def _kinds_that_callers_pass(view: SourceView, node: cst.BaseExpression) -> set[Kind]:
+    """Return what this module's calls pass for a parameter; a conflict with its name makes it unknown."""
+    parameter = view.parameter(node)
+    owner = (
+        next((each for each in view.ancestors(parameter) if isinstance(each, cst.FunctionDef)), None)
+        if parameter
+        else None
+    )
+    if parameter is None or owner is None:
+        return set()
+    names = [each.name.value for each in (*owner.params.posonly_params, *owner.params.params)]
+    name = parameter.name.value
+    place = names.index(name) - (names[0] in ("self", "cls")) if name in names else -1
+    kinds = set()
+    for call in view.of(cst.Call):
+        if (dotted(call.func) or "").rpartition(".")[2] != owner.name.value:
+            continue
+        for number, argument in enumerate(call.args):
+            if argument.keyword.value == name if argument.keyword else number == place and not argument.star:
+                kinds.add(kind_of(view, argument.value, depth=2))
+    kinds.discard(Kind.UNKNOWN)
+    return {*kinds, kind_by_name(name)} - {Kind.UNKNOWN} if kinds else set()
 
 
 def kind_by_name(name: str) -> Kind:

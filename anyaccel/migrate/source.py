@@ -112,7 +112,11 @@ def _decide(plan: Plan) -> None:
 def _with_imports(plan: Plan, code: str, rewriter: Rewriter) -> tuple[str, list[Site]]:
     """Return the new text with its imports in order, and the imports of ``torch.cuda`` that changed, as sites."""
     sites: list[Site] = []
-    statements = [node for node in plan.view.import_references if _CUDA_IMPORT.search(plan.view.code(node))]
+    statements = [
+        node
+        for node in plan.view.import_references
+        if _CUDA_IMPORT.search(plan.view.code(node)) and not plan.view.is_ignored(node, "imports")
+    ]
     if statements:
         used = {name for node in statements for name, uses in plan.view.import_references[node].items() if uses}
         code, changed = TextModule(code).cleaned(used, amp.moving_names(plan))

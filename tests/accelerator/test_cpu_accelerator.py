@@ -60,6 +60,11 @@ def test_a_guard_for_where_a_tensor_of_the_host_is_changes_nothing(
     assert cpu.current_device() == 1
 
 
+def test_a_packed_sequence_is_where_its_data_is(cpu: anyaccel.CPU_Accelerator) -> None:
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+    assert cpu.on_accelerator(packed)  # type: ignore[arg-type]
+
+
 def test_record_stream_of_a_tensor_on_the_host_does_nothing(cpu: anyaccel.CPU_Accelerator) -> None:
     tensor = torch.ones(2)
     cpu.record_stream(tensor, cpu.Stream())

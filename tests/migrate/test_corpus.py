@@ -103,6 +103,9 @@ TRAPS = {
     "a guard as a value": "g = torch.cuda.device(0)\n",
     "an index that is text": "torch.cuda.set_rng_state(s, device=f\"cuda:{os.environ['LOCAL_RANK']}\")\n",
     "precision": "if torch.cuda.is_available():\n    dtype = torch.half\n",
+    "a key": "def build(dev='cuda'):\n    return LIBS[dev]\n",
+    "a type's names": "def f(device: Literal['cpu', 'cuda'] = 'cuda'):\n    return device\n",
+    "NCCL itself": "backend = 'nccl' if torch.distributed.is_nccl_available() else 'gloo'\n",
     "a script's globals": "device = 'cuda'\nfor key, value in globals().items():\n    print(key)\n",
     "another library": "from xgboost import XGBClassifier\nmodel = XGBClassifier(device='cuda')\n",
 }
@@ -115,6 +118,33 @@ def test_a_trap_is_reported_and_not_rewritten(trap: str) -> None:
     assert migration.new == source
     if trap != "a camera":  # which has nothing to do with CUDA
         assert [site for site in migration.sites if site.outcome is Outcome.REPORTED]
+
+
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_an_import_of_amp_moves_along_with_a_name_that_nothing_uses(indent: str) -> None:
+    head = "import torch\ntry:\n" if indent else "import torch\n"
+    tail = "except ImportError:\n    pass\n" if indent else ""
+    before = f"{head}{indent}from torch.cuda.amp import GradScaler, autocast\n{tail}s = GradScaler(enabled=True)\n"
+    after = migrate_source(before).new
+    assert "from torch.amp import GradScaler, autocast\n" in after
+    assert "s = GradScaler(get_accelerator().device_name(), enabled=True)\n" in after
+    assert migrate_source(after).new == after
+
+
+def test_an_import_of_amp_that_is_ignored_stays() -> None:
+    before = "import torch\nfrom torch.cuda.amp import autocast  # anyaccel: ignore\nwith autocast():\n    pass\n"
+    after = migrate_source(before).new
+    assert "from torch.cuda.amp import autocast  # anyaccel: ignore\n" in after
+    assert "with torch.amp.autocast(get_accelerator().device_name()):" in after
+
+
+@pytest.mark.parametrize(
+    ("passed", "new"), [("0", None), ("torch.device('cuda:1')", ".to(device)"), ("x", ".to(device)")]
+)
+def test_what_callers_pass_tells_a_device_from_an_index(passed: str, new: str | None) -> None:
+    before = f"import torch\ndef move(x, device):\n    return x.cuda(device)\nmove(1, {passed})\n"
+    migration = migrate_source(before)
+    assert (new or "x.cuda(device)") in migration.new
 
 
 def test_an_index_that_is_text_stays_in_a_name() -> None:
