@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["decide"]
 
 RULE = "comm-backend"
+IDS_RULE = "device-ids"
 _DDP = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel")
 _TAKES_BACKEND = {"init_process_group": 0, "new_group": 2, "new_subgroups": None, "init_device_mesh": None}
 _BACKEND_OPTIONS = ("backend",)
@@ -111,20 +112,37 @@ def _decide_device_ids(plan: Plan, argument: cst.Arg, place: int) -> None:
     keyword = argument.keyword.value if argument.keyword else {1: "device_ids", 2: "output_device"}.get(place)
     value = argument.value
     if argument.star:
-        if '"device_ids"' in plan.view.module.code or "'device_ids'" in plan.view.module.code:
-            plan.report(
-                argument, "device-ids", "device_ids may be in it, which must be None on a CPU; write the arguments out"
-            )
+        _decide_options(plan, argument)
         return
     is_done = isinstance(value, cst.IfExp) and "cpu" in plan.view.code(value.test)
     if keyword not in ("device_ids", "output_device", "device_id") or is_done or dotted(value) == "None":
         return
+    _none_on_cpu(plan, value)
+
+
+def _none_on_cpu(plan: Plan, value: cst.BaseExpression) -> None:
     name = plan.device_name()
-    if name is None:
-        return
-    choice = 'None if {name} == "cpu" else {value}'
-    plan.rewrite(
-        value,
-        "device-ids",
-        lambda updated: expression(choice, name=name, value=updated),
-    )
+    if name is not None:
+        choice = 'None if {name} == "cpu" else {value}'
+        plan.rewrite(value, IDS_RULE, lambda updated: expression(choice, name=name, value=updated))
+
+
+def _decide_options(plan: Plan, argument: cst.Arg) -> None:
+    """``DDP(model, **options)``: the options are looked at where they are a dictionary of this module, for DDP alone."""
+    values = plan.view.values_of(argument.value)
+    options = values[0] if len(values) == 1 else None
+    assigned = plan.view.parent(options) if options is not None else None
+    uses = plan.view.uses(assigned.targets[0].target) if isinstance(assigned, cst.Assign) else None
+    if isinstance(options, cst.Dict) and uses and all(_is_of_ddp(plan, use) for use in uses):
+        for element in options.elements:
+            is_ids = isinstance(element, cst.DictElement) and text_of(element.key) in ("device_ids", "output_device")
+            if is_ids and not isinstance(element.value, cst.IfExp) and plan.is_open(element.value):
+                _none_on_cpu(plan, element.value)
+    elif "device_ids" in plan.view.module.code.replace("device_ids=", ""):
+        plan.report(argument, IDS_RULE, "device_ids may be in it, which must be None on a CPU; write the arguments out")
+
+
+def _is_of_ddp(plan: Plan, use: cst.CSTNode) -> bool:
+    argument = plan.view.parent(use)
+    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) and argument.star == "**" else None
+    return isinstance(call, cst.Call) and plan.view.name(call.func) in _DDP

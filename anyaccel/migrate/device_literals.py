@@ -86,11 +86,20 @@ def decide(plan: Plan) -> None:
 
 def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
     where = is_device_position(plan.view, node)
-    if where.is_device:
+    if _is_of_type(plan, node):
+        plan.leave(node, RULE, "a type that lists devices")
+    elif where.is_device:
         _rewrite(plan, node)
     else:
         plan.report(node, RULE, where.reason)
     plan.claim(*_own_text(node))
+
+
+def _is_of_type(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a name stands in ``Literal[...]``."""
+    index = plan.view.parent(node)
+    whole = plan.view.parent(plan.view.parent(index) or node) if isinstance(index, cst.Index) else None
+    return isinstance(whole, cst.Subscript) and plan.view.code(whole.value).rpartition(".")[2] == "Literal"
 
 
 def _own_text(node: cst.BaseExpression) -> tuple[cst.CSTNode, ...]:
