@@ -39,8 +39,9 @@ def command(
     console = Console(soft_wrap=True, highlight=False)
     results = results_of(paths, target, exclude or [])
     changed = [result for result in results if result.new != result.old]
+    unwritten: list[MigrateError] = []
     if apply:
-        _apply(changed, force)
+        unwritten = _apply(changed, force)
     else:
         for result in changed:
             _show_diff(console, result)
@@ -49,9 +50,11 @@ def command(
     for result in failed:
         for error in result.errors:
             console.print(Text(f"{result.path}:{error.line}: {error}", style="red"))
+    for refusal in unwritten:
+        console.print(Text(str(refusal), style="red"))
     total = Counter(site.outcome for result in results for site in result.sites)
-    console.print(_summary(total, len(changed), is_written=apply))
-    raise typer.Exit(1 if failed else 0)
+    console.print(_summary(total, len(changed) - len(unwritten), is_written=apply))
+    raise typer.Exit(1 if failed or unwritten else 0)
 
 
 def results_of(paths: list[Path], target: str, exclude: list[str]) -> list[FileResult]:
@@ -70,7 +73,8 @@ def results_of(paths: list[Path], target: str, exclude: list[str]) -> list[FileR
         return migrate_files(files, target, lambda: progress.advance(task))
 
 
-def _apply(changed: list[FileResult], force: bool) -> None:
+def _apply(changed: list[FileResult], force: bool) -> list[MigrateError]:
+    """Write what changed, and return why some of it could not be; one such file stops no other."""
     from ..migrate.files import dirty_files, write
 
     dirty = [] if force else dirty_files(result.path for result in changed)
@@ -81,8 +85,13 @@ def _apply(changed: list[FileResult], force: bool) -> None:
             f"Fix: commit or stash, or --force. Nothing has been written."
         )
         raise MigrateError(msg)
+    unwritten = []
     for result in changed:
-        write(result)
+        try:
+            write(result)
+        except MigrateError as error:
+            unwritten.append(error)
+    return unwritten
 
 
 def _show_diff(console: Console, result: FileResult) -> None:

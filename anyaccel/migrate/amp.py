@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .call_arguments import NO_SPACE
 from .runtime_calls import references
 
 if TYPE_CHECKING:
@@ -113,19 +114,14 @@ def _rewrite(plan: Plan, node: cst.CSTNode, name: str) -> None:
 
 
 def _call(plan: Plan, call: cst.Call, name: str, function: cst.BaseExpression) -> cst.Call:
-    device = plan.device_name()
-    assert device is not None  # noqa: S101  # decide() has asked
-    first = cst.Arg(device, keyword=cst.Name("device_type") if name in _DECORATORS else None)
-    first = first.with_changes(equal=_NO_SPACE) if first.keyword else first
+    first = cst.Arg(plan.named(), keyword=cst.Name("device_type") if name in _DECORATORS else None)
+    first = first.with_changes(equal=NO_SPACE) if first.keyword else first
     rest = []
     for place, argument in enumerate(call.args):
         if argument.keyword is None and not argument.star:
             keyword = cst.Name(_PARAMETERS[name][place])
-            argument = argument.with_changes(keyword=keyword, equal=_NO_SPACE)  # noqa: PLW2901
+            argument = argument.with_changes(keyword=keyword, equal=NO_SPACE)  # noqa: PLW2901
         rest.append(argument)
     if rest:
         first = first.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
     return call.with_changes(func=function, args=[first, *rest])
-
-
-_NO_SPACE = cst.AssignEqual(whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace(""))

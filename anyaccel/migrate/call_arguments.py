@@ -13,7 +13,9 @@ from .source_view import text_of
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["as_index", "renamed_device", "without_literal_device"]
+__all__ = ["NO_SPACE", "as_index", "renamed_device", "without_literal_device"]
+
+NO_SPACE = cst.AssignEqual(whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace(""))
 
 
 def as_index(view: SourceView, node: cst.BaseExpression) -> cst.BaseExpression | None:

@@ -117,12 +117,7 @@ def _rewrite(plan: Plan, node: cst.BaseExpression) -> None:
         plan.report(node, RULE, plan.without("name for a device with an index"))
         return
 
-    def build(updated: cst.BaseExpression) -> cst.CSTNode:
-        new = plan.device_name(index_in(updated))
-        assert new is not None  # noqa: S101  # as it was for the old index
-        return new
-
-    plan.rewrite(node, RULE, build)
+    plan.rewrite(node, RULE, lambda updated: plan.named(index_in(updated)))
 
 
 def take_torch_device(plan: Plan) -> None:
@@ -137,13 +132,7 @@ def take_torch_device(plan: Plan) -> None:
             plan.report(node, RULE, plan.without("name for a device with an index"))
             plan.claim(first)
         else:
-            plan.rewrite(node, RULE, lambda updated: _with_one_name(plan, updated), (first,))
-
-
-def _with_one_name(plan: Plan, updated: cst.Call) -> cst.Call:
-    name = plan.device_name(updated.args[1].value)
-    assert name is not None  # noqa: S101  # as before the parts were new
-    return updated.with_changes(args=[cst.Arg(name)])
+            plan.rewrite(node, RULE, lambda updated: _of_index(plan, updated, 1), (first,))
 
 
 def _take_number(plan: Plan, node: cst.Call) -> None:
@@ -156,10 +145,8 @@ def _take_number(plan: Plan, node: cst.Call) -> None:
         and kind_of(plan.view, value) is Kind.INDEX
         and plan.device_name(value) is not None
     ):
-        plan.rewrite(node, RULE, lambda updated: updated.with_changes(args=[cst.Arg(_named(plan, updated))]))
+        plan.rewrite(node, RULE, lambda updated: _of_index(plan, updated, 0))
 
 
-def _named(plan: Plan, updated: cst.Call) -> cst.BaseExpression:
-    name = plan.device_name(updated.args[0].value)
-    assert name is not None  # noqa: S101  # as before the parts were new
-    return name
+def _of_index(plan: Plan, updated: cst.Call, place: int) -> cst.Call:
+    return updated.with_changes(args=[cst.Arg(plan.named(updated.args[place].value))])

@@ -109,11 +109,11 @@ class Plan:
         """Return the expression of a member of the contract, or None where the target has none."""
         return self.target.function(member, self.accelerator)
 
-    def call_in_place(self, node: cst.CSTNode, rule: str, member: str, site: cst.CSTNode | None = None) -> None:
+    def call_in_place(self, node: cst.CSTNode, rule: str, member: str) -> None:
         """Decide that the function in a call becomes a member of the contract; the arguments stay as they are."""
         function = self.function(member)
         if function is None:
-            self.report(site or node, rule, self.without(member))
+            self.report(node, rule, self.without(member))
             return
         self.needs_torch |= not self.target.package
         self.rewrite(node, rule, lambda _: cst.parse_expression(function))
@@ -121,6 +121,12 @@ class Plan:
     def without(self, member: str) -> str:
         """Return the reason to report what the target cannot express."""
         return f"{self.target.name} has no {member}; --target anyaccel has"
+
+    def named(self, index: cst.BaseExpression | None = None) -> cst.BaseExpression:
+        """Return the expression of a device's name, for a target of which it is known that it has one."""
+        name = self.device_name(index)
+        assert name is not None  # noqa: S101  # the rule has asked device_name() before
+        return name
 
     def device_name(self, index: cst.BaseExpression | None = None) -> cst.BaseExpression | None:
         """Return the expression of a device's name, or None where the target has none."""

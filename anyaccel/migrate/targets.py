@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 from libcst.helpers import parse_template_expression
 
+from ..accelerator import DeepSpeedAccelerator
 from .site import MigrateError
 
 if TYPE_CHECKING:
@@ -15,64 +16,21 @@ if TYPE_CHECKING:
 
 __all__ = ["TARGETS", "Target", "expression", "target_named"]
 
-_CONTRACT = frozenset(
+_LATER = frozenset(  # members that deepspeed's class lacks
     [
-        "is_available",
-        "device_name",
-        "device",
-        "current_device",
-        "current_device_name",
-        "device_count",
-        "set_device",
-        "synchronize",
-        "set_rng_state",
-        "get_rng_state",
-        "manual_seed",
-        "manual_seed_all",
-        "initial_seed",
-        "default_generator",
-        "Stream",
-        "stream",
-        "current_stream",
-        "default_stream",
-        "Event",
-        "empty_cache",
-        "memory_allocated",
-        "max_memory_allocated",
-        "reset_max_memory_allocated",
-        "memory_cached",
-        "max_memory_cached",
-        "reset_max_memory_cached",
-        "memory_stats",
-        "reset_peak_memory_stats",
-        "memory_reserved",
-        "max_memory_reserved",
-        "total_memory",
-        "available_memory",
-        "is_bf16_supported",
-        "is_fp16_supported",
-        "range_push",
-        "range_pop",
-        "lazy_call",
-        "communication_backend_name",
-        "is_current_stream_capturing",
-        "create_graph",
-        "capture_to_graph",
-        "replay_graph",
-        "BFloat16Tensor",
-        "ByteTensor",
-        "DoubleTensor",
-        "FloatTensor",
-        "HalfTensor",
-        "IntTensor",
-        "LongTensor",
-        "pin_memory",
-        "on_accelerator",
+        "supports",
+        "device_guard",
+        "set_stream",
+        "record_stream",
+        "mem_get_info",
+        "get_device_properties",
+        "get_device_capability",
+        "autocast",
+        "grad_scaler",
+        "tensor_type",
     ]
 )
-_OURS = frozenset(
-    ["device_guard", "set_stream", "mem_get_info", "get_device_properties", "tensor_type", "record_stream"]
-)
+_CONTRACT = frozenset(name for name in dir(DeepSpeedAccelerator) if not name.startswith("_"))
 _TORCH = {
     "is_available": "torch.accelerator.is_available",
     "device_count": "torch.accelerator.device_count",
@@ -126,8 +84,8 @@ def _methods(members: frozenset[str]) -> dict[str, str]:
 TARGETS = {
     target.name: target
     for target in (
-        Target("anyaccel", "anyaccel", _methods(_CONTRACT | _OURS)),
-        Target("deepspeed", "deepspeed.accelerator", _methods(_CONTRACT)),
+        Target("anyaccel", "anyaccel", _methods(_CONTRACT)),
+        Target("deepspeed", "deepspeed.accelerator", _methods(_CONTRACT - _LATER)),
         Target("torch.accelerator", "", _TORCH),
     )
 }

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .call_arguments import NO_SPACE
 from .device_literals import index_in, is_device_literal
 from .device_positions import KEYWORDS
 from .kinds import Kind, kind_of
 from .source_view import dotted
-from .targets import expression
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -181,12 +181,12 @@ def _to_device(plan: Plan, call: cst.Call, updated: cst.Call) -> cst.Call:
         if is_device:
             device, layout = _device_argument(plan, old.value, new.value), new
         elif old.keyword is None:
-            rest.append(new.with_changes(keyword=cst.Name("non_blocking"), equal=_NO_SPACE))
+            rest.append(new.with_changes(keyword=cst.Name("non_blocking"), equal=NO_SPACE))
         else:
             rest.append(new)
     assert device is not None  # noqa: S101  # _argument_reason has asked
     is_storage = _is_storage(plan, call)  # whose to() takes the device by name only
-    keyword, equal = (cst.Name("device"), _NO_SPACE) if is_storage else (None, cst.MaybeSentinel.DEFAULT)
+    keyword, equal = (cst.Name("device"), NO_SPACE) if is_storage else (None, cst.MaybeSentinel.DEFAULT)
     first = (layout or cst.Arg(device)).with_changes(value=device, keyword=keyword, equal=equal)
     if rest and not isinstance(first.comma, cst.Comma):
         first = first.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
@@ -211,9 +211,6 @@ def _device_argument(plan: Plan, old: cst.BaseExpression, new: cst.BaseExpressio
     if is_device_literal(old):
         return plan.device_name(index_in(old))
     return plan.device_name(new) if kind_of(plan.view, old) is Kind.INDEX else new
-
-
-_NO_SPACE = cst.AssignEqual(whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace(""))
 
 
 def _decide_pin(plan: Plan, call: cst.Call) -> None:
@@ -268,10 +265,4 @@ def _decide_number(plan: Plan, value: cst.BaseExpression) -> None:
         and any(full == "torch" for full in plan.view.imported.values())
         and plan.device_name(value) is not None
     ):
-        plan.rewrite(value, "device-name", lambda updated: expression("{n}", n=_named(plan, updated)))
-
-
-def _named(plan: Plan, index: cst.BaseExpression) -> cst.BaseExpression:
-    name = plan.device_name(index)
-    assert name is not None  # noqa: S101  # as before the parts were new
-    return name
+        plan.rewrite(value, "device-name", plan.named)

@@ -90,9 +90,7 @@ def _construct(plan: Plan, call: cst.Call, factory: str, kind: str) -> None:
     plan.needs_torch = True
 
     def build(updated: cst.Call) -> cst.CSTNode:
-        device = plan.device_name()
-        assert device is not None  # noqa: S101  # _decide_construction has asked
-        options = expression(f"f(dtype=torch.{_DTYPES[kind]}, device={{device}})", device=device)
+        options = expression(f"f(dtype=torch.{_DTYPES[kind]}, device={{device}})", device=plan.named())
         assert isinstance(options, cst.Call)  # noqa: S101  # it is written as one
         given = list(updated.args) or [cst.Arg(cst.Integer("0"))]
         given[-1] = given[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))

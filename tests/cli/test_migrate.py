@@ -66,6 +66,16 @@ def test_a_file_that_cannot_be_read_is_reported_with_its_line_and_the_rest_is_do
     assert CHANGED in (tmp_path / "train.py").read_text()
 
 
+def test_a_file_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(BEFORE)
+    (tmp_path / "a.py").chmod(0o444)
+    code, said = run("migrate", "--write", ".")
+    assert code == 1
+    assert "writing a.py failed: got [Errno 13] the file is read-only" in said
+    assert (tmp_path / "a.py").read_text() == BEFORE
+    assert CHANGED in (tmp_path / "train.py").read_text()
+
+
 @pytest.mark.parametrize("target", ["deepspeed", "torch.accelerator"])
 def test_other_targets(tmp_path: Path, target: str) -> None:
     assert run("migrate", "--write", "--target", target, "train.py")[0] == 0
