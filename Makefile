@@ -80,7 +80,7 @@ bench-gpu:
 	cd benchmarks && for topic in kernels optimizers quantization dense; do $(PYTHON) "bench_$$topic.py" --device cuda; done
 
 bench: $(VENV)/.installed-test
-	$(VENV)/bin/python benchmarks/run_all.py
+	$(VENV)/bin/anyaccel bench --results benchmarks/results
 
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format .

@@ -324,6 +324,9 @@ class DeepSpeedAccelerator(abc.ABC):
 
     # Page-locked host memory. A device that pins in another way overrides the three hooks.
 
+    _torch_pins_host_memory = True
+    """Whether the hooks lock pages; deepspeed asks, to keep account of what is locked."""
+
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.pin_memory()  # anyaccel: ignore[pinning]
 

@@ -178,6 +178,8 @@ class CPU_Accelerator(TorchAccelerator):
 
     # Pinning: the device reads host memory as it is, so a "pinned" tensor is an ordinary one.
 
+    _torch_pins_host_memory = False
+
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
 

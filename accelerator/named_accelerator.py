@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from . import host_ranges
@@ -122,16 +123,17 @@ class NamedAccelerator(DeepSpeedAccelerator):
     # Ops
 
     def op_builder_dir(self) -> str:
-        return f"anyaccel.op_builder.{self._name}"
+        own = f"anyaccel.op_builder.{self._name}"
+        return own if importlib.util.find_spec(own) is not None else "anyaccel.op_builder"
 
     def create_op_builder(self, class_name: str) -> Any:
         builder = self.get_op_builder(class_name)
         return None if builder is None else builder()
 
     def get_op_builder(self, class_name: str) -> Any:
-        from ..op_builder import builder_class
+        from ..op_builder import find_builder
 
-        return builder_class(class_name, self._name)
+        return find_builder(class_name, self._name)
 
     def build_extension(self) -> Any:
         from torch.utils.cpp_extension import BuildExtension

@@ -106,6 +106,8 @@ class TorchAccelerator(NamedAccelerator):
     def supports(self, member: str) -> bool:
         if member in ("Stream", "Event"):
             return hasattr(self._module, member)
+        if member == "communication_backend_name":
+            return self._communication_backend() is not None
         return super().supports(member) and member not in self._missing
 
     # Devices
@@ -134,7 +136,10 @@ class TorchAccelerator(NamedAccelerator):
 
     @calls("synchronize")
     def synchronize(self, device_index: int | None = None) -> None:
-        self._module.synchronize(device_index)
+        if device_index is None:  # torch.compile traces the call without an argument only, and MPS takes none
+            self._module.synchronize()
+        else:
+            self._module.synchronize(device_index)
 
     # Random numbers
 
@@ -159,7 +164,7 @@ class TorchAccelerator(NamedAccelerator):
     def initial_seed(self) -> int:
         return int(self._module.initial_seed())
 
-    @calls("init")
+    @calls("init", "default_generators")
     def default_generator(self, device_index: int) -> torch.Generator:
         self._module.init()  # the generators exist only once the device is initialised
         generator: torch.Generator = self._module.default_generators[device_index]
@@ -187,7 +192,7 @@ class TorchAccelerator(NamedAccelerator):
 
     @calls("current_stream")
     def current_stream(self, device_index: int | None = None) -> Any:
-        return self._module.current_stream(device_index)
+        return self._module.current_stream() if device_index is None else self._module.current_stream(device_index)
 
     @calls("default_stream")
     def default_stream(self, device_index: int | None = None) -> Any:
@@ -281,14 +286,17 @@ class TorchAccelerator(NamedAccelerator):
         return callback() if later is None else later(callback)
 
     def communication_backend_name(self) -> str:
-        import torch.distributed
-
-        registered = torch.distributed.Backend.default_device_backend_map if torch.distributed.is_available() else {}
-        backend = self._communication_backend_name or registered.get(self._name)
+        backend = self._communication_backend()
         if backend is None:
             member = "communication_backend_name"
             raise UnsupportedError(member, self._name, "torch.distributed backend registered")
-        return str(backend)
+        return backend
+
+    def _communication_backend(self) -> str | None:
+        import torch.distributed
+
+        registered = torch.distributed.Backend.default_device_backend_map if torch.distributed.is_available() else {}
+        return self._communication_backend_name or registered.get(self._name)
 
     # Graphs
 

@@ -16,10 +16,9 @@ import time
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.table import Table
+from harness import show
 
-ROOT = Path(__file__).parents[1]
+CORPUS = Path(__file__).parents[1] / "tests" / "migrate"  # which an installed package lacks
 
 
 def of_torch(folder: Path, lines: int) -> int:
@@ -32,7 +31,7 @@ def of_torch(folder: Path, lines: int) -> int:
 
 def of_corpus(folder: Path, lines: int) -> int:
     """Copy the tests' corpus as often as it takes."""
-    texts = [file.read_text() for file in sorted((ROOT / "tests/migrate").rglob("before.txt"))]
+    texts = [file.read_text() for file in sorted(CORPUS.rglob("before.txt"))]
     return copied(folder, texts * (1 + lines // sum(text.count("\n") for text in texts)), lines)
 
 
@@ -56,14 +55,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=100_000)
     lines = parser.parse_args().lines
-    table = Table("code", "lines", "check s", "grep s")
-    for name, fill in (("torch's files that mention CUDA", of_torch), ("the tests' corpus", of_corpus)):
+    rows = []
+    codes = [("torch's files that mention CUDA", of_torch)] + [("the tests' corpus", of_corpus)] * CORPUS.exists()
+    for name, fill in codes:
         with tempfile.TemporaryDirectory() as folder:
             count = fill(Path(folder), lines)
             check = seconds_of([str(Path(sys.executable).parent / "anyaccel"), "check", folder])
             grep = seconds_of(["grep", "-rn", "cuda", folder])
-            table.add_row(name, str(count), f"{check:.1f}", f"{grep:.2f}")
-    Console(width=100).print(table)
+            rows.append([name, str(count), f"{check:.1f}", f"{grep:.2f}"])
+    show("migrate", "anyaccel check", ["code", "lines", "check s", "grep s"], rows)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,18 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RESULTS = Path(__file__).parent / "results"
+
+def _results() -> Path:
+    """Return the folder for the results: what follows ``--results``, which no program's own parser sees."""
+    if "--results" not in sys.argv:
+        return Path(__file__).parent / "results"
+    place = sys.argv.index("--results")
+    _, folder = sys.argv[place : place + 2]
+    del sys.argv[place : place + 2]
+    return Path(folder)
+
+
+RESULTS = _results()
 
 
 def interleaved(candidates: dict[str, Callable[[], object]], rounds: int, calls: int = 1) -> dict[str, float]:
@@ -64,7 +75,7 @@ def keep_memory() -> None:
     """
     wanted = {"MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_THRESHOLD_": str(1 << 34)}
     if not wanted.items() <= os.environ.items():
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **wanted})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ if __name__ != "anyaccel.op_builder":
 
 from typing import TYPE_CHECKING, Any
 
-from .all_ops import BUILDERS, builder_class, load_op
+from .all_ops import BUILDERS, add_finder, builder_class, find_builder, load_op
 from .builder import OpBuilder
 from .cpu.builder import CPUOpBuilder
 from .engine.errors import BuildError, CacheError, NoKernelError, OpError, OpLoadError, SettingError, ToolchainError
@@ -30,7 +30,9 @@ __all__ = [
     "SYCLOpBuilder",
     "SettingError",
     "ToolchainError",
+    "add_finder",
     "builder_class",
+    "find_builder",
     "load_op",
 ]
 

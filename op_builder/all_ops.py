@@ -12,7 +12,16 @@ if TYPE_CHECKING:
 
     from .builder import OpBuilder
 
-__all__ = ["BUILDERS", "ON_HOST", "attributes", "builder_class", "every_builder", "load_op"]
+__all__ = [
+    "BUILDERS",
+    "ON_HOST",
+    "add_finder",
+    "attributes",
+    "builder_class",
+    "every_builder",
+    "find_builder",
+    "load_op",
+]
 
 ON_HOST = "host"
 """Serves every device: a host-side op runs on the CPU wherever the model lives."""
@@ -65,6 +74,28 @@ def builder_class(class_name: str, device: str) -> type[OpBuilder] | None:
     if target is None:
         return None
     return _imported(target)
+
+
+_finders: list[Callable[[str, str, Any], Any]] = []
+
+
+def add_finder(finder: Callable[[str, str, Any], Any]) -> None:
+    """Let a function decide what ``get_op_builder`` returns; the one added last decides last.
+
+    Args:
+        finder: called with the class's name, the device's type and what is found so far (None when nothing is); returns
+            the class to use, or None when there is none.
+    """
+    if finder not in _finders:
+        _finders.append(finder)
+
+
+def find_builder(class_name: str, device: str) -> Any:
+    """Return the class that ``get_op_builder`` returns: the table's, and what the finders make of it."""
+    found: Any = builder_class(class_name, device)
+    for finder in _finders:
+        found = finder(class_name, device, found)
+    return found
 
 
 def attributes(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -152,6 +152,8 @@ class OpBuilder(OpDeclaration, abc.ABC):
                     loading.require_same_build(self.name, kept.binary, self.find_built())
                 return kept.functions  # a second build would define the same torch ops again
             binary = self._binary()  # edited sources give another file, and so another module
+            if kept.binary not in (None, binary) and self.namespaces():
+                loading.require_same_build(self.name, kept.binary, self.find_built())
             if kept.binary != binary:
                 kept.functions = (
                     self._load_library(binary) if self.STABLE_ABI else loading.load_python_module(self.name, binary)

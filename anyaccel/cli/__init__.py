@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from .. import __version__
 from ..accelerator.errors import AnyaccelError
-from . import build, cache, check, conformance, demo, doctor, migrate, report
+from . import bench, build, cache, check, conformance, demo, doctor, migrate, report
 
 __all__ = ["main"]
 
@@ -30,6 +30,7 @@ _COMMANDS = {
     "conformance": conformance,
     "migrate": migrate,
     "check": check,
+    "bench": bench,
     "demo": demo,
 }
 for _name, _module in _COMMANDS.items():

@@ -19,7 +19,7 @@ from ..op_builder.engine.cache import Cache, open_cache
 from ..op_builder.engine.errors import CacheError
 from ..op_builder.engine.toolchains.survey import PURPOSES, survey
 from ..op_builder.torch_libraries import missing_python_headers
-from .report import verdict
+from .report import verdict_of
 
 __all__ = ["EPILOG", "Finding", "command", "examine"]
 
@@ -90,8 +90,8 @@ def _show(findings: list[Finding], console: Console) -> None:
     for column in table.columns[3:]:
         column.overflow = "fold"
     for one in findings:
-        table.add_row(one.what, escape(one.tool), verdict(one.accepted), escape(one.detail), escape(one.fix))
+        table.add_row(one.what, escape(one.tool), verdict_of(one.accepted), escape(one.detail), escape(one.fix))
     console.print(table)
     for what, purpose in PURPOSES.items():
         serves = any(one.accepted for one in findings if one.what == what)
-        console.print(f"{verdict(serves)} [bold]{what}[/] {purpose}", soft_wrap=True)
+        console.print(f"{verdict_of(serves)} [bold]{what}[/] {purpose}", soft_wrap=True)

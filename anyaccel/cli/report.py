@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path  # noqa: TC003  # typer reads the annotation
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,22 +14,42 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from .page import Page, write
 from .report_data import gather
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .report_data import Report
 
-__all__ = ["EPILOG", "command", "show", "verdict"]
+__all__ = ["EPILOG", "command", "show", "verdict_of"]
 
 EPILOG = "Example: [bold]anyaccel report --json | python -m json.tool[/]"
+
+_COLOURS = {
+    "chosen": "green", "accepted": "green", "rejected": "yellow", "built": "green", "buildable": "cyan",
+    "not buildable": "red",
+}  # fmt: skip
+"""How a table shows the words that are verdicts."""
+
+
+@dataclass(frozen=True)
+class _Section:
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
 
 
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page instead.")] = None,
 ) -> None:
     """Show devices and why each was chosen or rejected, versions, memory, compilers and the ops' state."""
     report = gather()
-    if as_json:
+    if html is not None:
+        write(html, _page(report))
+        typer.echo(f"wrote {html}")
+    elif as_json:
         typer.echo(json.dumps(report.as_dict(), indent=2))
     else:
         show(report, Console())
@@ -34,44 +57,61 @@ def command(
 
 def show(report: Report, console: Console) -> None:
     """Print a report as tables."""
-    devices = _table("Accelerators", "device", "from", "", "why")
-    for device in report.devices:
-        mark = "[green]chosen[/]" if device.chosen else ""
-        devices.add_row(device.name, device.source, mark, escape(device.reason))
-    console.print(devices)
-    machine = _table("Machine", "what", "value")
-    for name, version in report.versions.items():
-        machine.add_row(name, version)
-    cpu = report.cpu
-    machine.add_row("cpu", f"{cpu['name']}, {cpu['cores']} cores, {cpu['numa_nodes']} NUMA nodes")
-    machine.add_row("isa", " ".join(cpu["isa"]))
-    for name, size_bytes in report.memory.items():
-        machine.add_row(name, f"{size_bytes / 2**30:.1f} GiB")
-    backends = [name for name, is_here in report.communication_backends.items() if is_here]
-    machine.add_row("torch.distributed", " ".join(backends) or "no backend")
-    console.print(machine)
-    toolchains = _table("Toolchains (anyaccel doctor tells how to mend them)", "toolchain", "tool", "", "detail")
-    for tool in report.toolchains:
-        toolchains.add_row(tool.toolchain, escape(tool.name), verdict(tool.accepted), escape(tool.detail))
-    console.print(toolchains)
-    ops = _table(f"Ops (cache: {escape(report.cache_dir)})", "op", "builder", "state", "why")
-    for op in report.ops:
-        colour = {"built": "green", "buildable": "cyan"}.get(op.state, "red")
-        ops.add_row(op.name, op.builder, f"[{colour}]{op.state}[/]", escape(op.detail))
-    console.print(ops)
-    kernels = _table("Kernels", "loader", "implementation", "", "why")
-    for (loader, chosen, reason), alike in groupby(report.kernels, lambda one: (one.loader, one.chosen, one.reason)):
-        names = ", ".join(kernel.name for kernel in alike)
-        kernels.add_row(loader, names, "[green]chosen[/]" if chosen else "", escape(reason))
-    console.print(kernels)
+    for section in _sections(report):
+        table = Table(*section.columns, title=escape(section.title), title_justify="left", title_style="bold")
+        table.header_style, table.columns[-1].overflow = "dim", "fold"
+        for row in section.rows:
+            table.add_row(*(_coloured(cell) for cell in row))
+        console.print(table)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(*columns, title=title, title_justify="left", title_style="bold", header_style="dim")
-    table.columns[-1].overflow = "fold"
-    return table
-
-
-def verdict(accepted: bool) -> str:
+def verdict_of(accepted: bool) -> str:
     """Return how a table says that a tool was accepted or rejected."""
-    return "[green]accepted[/]" if accepted else "[yellow]rejected[/]"
+    return _coloured(_said(accepted))
+
+
+def _said(accepted: bool) -> str:
+    return "accepted" if accepted else "rejected"
+
+
+def _coloured(word: str) -> str:
+    return f"[{_COLOURS[word]}]{word}[/]" if word in _COLOURS else escape(word)
+
+
+def _page(report: Report) -> Page:
+    page = Page("anyaccel report", time.strftime("%Y-%m-%d"))
+    for section in _sections(report):
+        page.section(section.title)
+        chosen = [bool({"chosen", "built", "accepted"} & set(row)) for row in section.rows]
+        page.table(section.columns, section.rows, chosen)
+    return page
+
+
+def _sections(report: Report) -> list[_Section]:
+    cpu = report.cpu
+    backends = [name for name, is_here in report.communication_backends.items() if is_here]
+    machine = [
+        *report.versions.items(),
+        ("cpu", f"{cpu['name']}, {cpu['cores']} cores, {cpu['numa_nodes']} NUMA nodes"),
+        ("isa", " ".join(cpu["isa"])),
+        *((name, f"{size_bytes / 2**30:.1f} GiB") for name, size_bytes in report.memory.items()),
+        ("torch.distributed", " ".join(backends) or "no backend"),
+    ]
+    devices = [(one.name, one.source, "chosen" if one.chosen else "", one.reason) for one in report.devices]
+    tools = [(one.toolchain, one.name, _said(one.accepted), one.detail) for one in report.toolchains]
+    ops = [(one.name, one.builder, one.state, one.detail) for one in report.ops]
+    return [
+        _Section("Accelerators", ("device", "from", "", "why"), devices),
+        _Section("Machine", ("what", "value"), machine),
+        _Section("Toolchains (anyaccel doctor tells how to mend them)", ("toolchain", "tool", "", "detail"), tools),
+        _Section(f"Ops (cache: {report.cache_dir})", ("op", "builder", "state", "why"), ops),
+        _Section("Kernels", ("loader", "implementation", "", "why"), _kernels(report)),
+    ]
+
+
+def _kernels(report: Report) -> list[tuple[str, ...]]:
+    alike = groupby(report.kernels, lambda one: (one.loader, one.chosen, one.reason))
+    return [
+        (loader, ", ".join(kernel.name for kernel in found), "chosen" if chosen else "", reason)
+        for (loader, chosen, reason), found in alike
+    ]

@@ -270,13 +270,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { BODY; m.def("f", [](int x) { return x
 def make_module(cache: Cache, tmp_path: Path) -> Callable[..., Any]:
     """Return a function that makes a builder of a small Python module."""
 
-    def make(folder: str, factor: int, body: str = "", flags: Sequence[str] = ()) -> Any:
+    def make(folder: str, factor: int, body: str = "", flags: Sequence[str] = (), name: str = "module_op") -> Any:
         (tmp_path / folder).mkdir(exist_ok=True)
         source = tmp_path / folder / "module.cpp"
         source.write_text(MODULE.replace("FACTOR", str(factor)).replace("BODY", body))
 
         class Builder(CPUOpBuilder):
-            NAME = "module_op"
+            NAME = name
             SOURCES = (str(source),)
 
             def extra_ldflags(self) -> list[str]:
@@ -292,6 +292,15 @@ def test_an_edited_module_is_loaded_again_and_a_namesake_is_another(make_module:
     edited = make_module("one", 3).load()
     namesake = make_module("two", 1000).load()
     assert [module.f(1) for module in (first, edited, namesake)] == [2, 3, 1000]
+
+
+def test_an_edited_module_that_defines_torch_ops_is_refused_before_torch_ends_the_process(
+    make_module: Callable[..., Any],
+) -> None:
+    claim = "/*\nTORCH_LIBRARY(claiming, m)\n*/"  # as a text: torch's headers would take 20 s
+    assert make_module("one", 2, claim, name="claiming").load().f(1) == 2
+    with pytest.raises(OpLoadError, match=r"got other sources or flags.*restart the process"):
+        make_module("one", 3, claim, name="claiming").load()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,38 @@
+"""Runs a program whose deepspeed is on our accelerator and ops, without an edit.
+
+``python -m anyaccel.integrations.deepspeed train.py …``, ``… -m package.module …``, or ``… ds_report`` (any command in PATH
+that is Python). For several ranks: ``deepspeed --module anyaccel.integrations.deepspeed train.py …``.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+from . import install
+
+_USAGE = "usage: python -m anyaccel.integrations.deepspeed [-m MODULE | FILE | COMMAND] [ARGUMENT ...]"
+
+
+def _run(arguments: list[str]) -> None:
+    if arguments[:1] == ["-m"] and len(arguments) > 1:
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        return
+    if not arguments or arguments[0].startswith("-"):
+        raise SystemExit(_USAGE)
+    program = arguments[0] if Path(arguments[0]).exists() else shutil.which(arguments[0])
+    if program is None:
+        msg = f"running a program failed: got {arguments[0]!r}; expected a file, or a command in PATH.\n{_USAGE}"
+        raise SystemExit(msg)
+    sys.argv = [program, *arguments[1:]]
+    # As `python FILE` has it: what lies beside the program is importable.
+    sys.path[0] = os.path.dirname(os.path.abspath(program))  # a link stays what it is
+    runpy.run_path(program, run_name="__main__")
+
+
+install()
+_run(sys.argv[1:])

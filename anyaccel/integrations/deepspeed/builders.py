@@ -1,0 +1,101 @@
+"""deepspeed's own builders, for the ops and the functions that are not here."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import logging
+import pkgutil
+from typing import Any
+
+__all__ = ["every_builder_name", "find_builder"]
+
+_logger = logging.getLogger(__name__)
+
+
+def find_builder(class_name: str, device: str, found: Any) -> Any:
+    """Return the builder's class that deepspeed gets: ours, deepspeed's, or one that takes functions of both.
+
+    Args:
+        class_name: such as ``"AsyncIOBuilder"``.
+        device: the device's name.
+        found: our class, or None.
+    """
+    if class_name == "ShareMemCommBuilder":
+        from .shm_comm import ShareMemCommBuilder
+
+        return ShareMemCommBuilder
+    theirs = _deepspeeds(class_name, device)
+    if found is None:
+        return theirs
+    return found if theirs is None or theirs.__name__ == "NotImplementedBuilder" else _both(found, theirs)
+
+
+def every_builder_name(device: str) -> list[str]:
+    """Return the names of deepspeed's builders for a device, and then of ours."""
+    from ...op_builder import BUILDERS
+
+    theirs = _accelerator(device)
+    names = [] if theirs is None else _names_in(theirs.op_builder_dir())
+    return list(dict.fromkeys([*names, *BUILDERS]))
+
+
+def _names_in(package: str) -> list[str]:
+    folder = importlib.import_module(package).__path__
+    modules = [found.name for found in pkgutil.iter_modules(folder) if found.name not in ("all_ops", "builder")]
+    return [
+        name
+        for module in modules
+        for name in dir(importlib.import_module(f"{package}.{module}"))
+        if name.endswith("Builder")
+    ]
+
+
+@functools.cache
+def _accelerator(device: str) -> Any:
+    """Return deepspeed's own accelerator for a device, or None where it has none."""
+    try:
+        module = importlib.import_module(f"deepspeed.accelerator.{device}_accelerator")
+    except ImportError:
+        return None
+    classes = inspect.getmembers(module, inspect.isclass)
+    return next(found for name, found in classes if name.lower() == f"{device}_accelerator")()
+
+
+def _deepspeeds(class_name: str, device: str) -> Any:
+    theirs = _accelerator(device)
+    return None if theirs is None else theirs.get_op_builder(class_name)
+
+
+@functools.cache
+def _both(ours: Any, theirs: Any) -> Any:
+    """Return a class whose op has our functions, and builds deepspeed's when one that is not here is asked for."""
+
+    class Both(ours):  # type: ignore[misc]
+        def require_torch(self) -> None:
+            ours().require_torch()
+
+        def load(self, verbose: bool = False) -> Any:
+            return _Functions(ours().load(verbose), theirs)
+
+        def jit_load(self, verbose: bool = True) -> Any:
+            return _Functions(ours().jit_load(verbose), theirs)
+
+    Both.__name__ = Both.__qualname__ = ours.__name__
+    Both.__module__ = ours.__module__
+    return Both
+
+
+class _Functions:
+    def __init__(self, ours: Any, theirs: Any) -> None:
+        self._ours = ours
+        self._theirs = theirs
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._ours, name, None)
+        if found is None:
+            _logger.info("%s comes from deepspeed's %s, as it is not here", name, self._theirs.__name__)
+            found = getattr(self._theirs().load(), name)
+        setattr(self, name, found)
+        return found

@@ -1,0 +1,87 @@
+"""deepspeed's all-reduce for tensor-parallel inference between ranks of one host, on the backend ``shm``.
+
+deepspeed builds and opens its own when a program initialises ``deepspeed.comm`` on a CPU. This one builds nothing until the
+first tensor is reduced, and sums across hosts as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ...distributed import BACKEND_NAME
+from ...op_builder.cpu.shm_comm import ShmCommBuilder
+
+__all__ = ["ShareMemCommBuilder"]
+
+_EVERY_FLOAT = 2
+"""deepspeed's level for a CPU whose kernels sum float32, float16 and bfloat16; the backend has no lower one."""
+
+
+class ShareMemCommBuilder(ShmCommBuilder):
+    """Gives deepspeed the module ``deepspeed_shm_comm`` and its torch ops."""
+
+    NAME = "deepspeed_shm_comm"
+
+    def __init__(self) -> None:
+        super().__init__(ShmCommBuilder.NAME)
+
+    def load(self, verbose: bool = False) -> SharedMemory:  # noqa: ARG002  # the builders' signature
+        return SharedMemory()
+
+
+class SharedMemory:
+    """The functions of deepspeed's module."""
+
+    def initialize(self, size: int, rank: int) -> None:  # noqa: ARG002  # deepspeed's signature
+        """Define ``torch.ops.deepspeed.inference_all_reduce`` and its in-place form; ``size`` and ``rank`` are torch's."""
+        if _LIBRARY is None:
+            _define()
+
+    def vector_kernel_level(self) -> int:
+        """Return deepspeed's number for what the CPU's kernels can sum."""
+        return _EVERY_FLOAT
+
+
+_LIBRARY: torch.library.Library | None = None
+_group: tuple[Any, Any] = (None, None)
+
+
+def _define() -> None:
+    global _LIBRARY
+    _LIBRARY = torch.library.Library("deepspeed", "FRAGMENT")
+    _LIBRARY.define("inference_all_reduce(Tensor self) -> Tensor")
+    _LIBRARY.define("inference_all_reduce_(Tensor(a!) self) -> Tensor(a!)")
+    _LIBRARY.impl("inference_all_reduce", lambda tensor: _all_reduce(tensor.clone()), "CPU")
+    _LIBRARY.impl("inference_all_reduce_", _all_reduce, "CPU")
+    _LIBRARY.impl("inference_all_reduce", torch.empty_like, "Meta")
+    _LIBRARY.impl("inference_all_reduce_", lambda tensor: tensor, "Meta")
+    torch.ops.deepspeed.inference_all_reduce_.default.py_functionalize_impl(_functional)
+
+
+def _all_reduce(tensor: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(tensor, group=_ranks())
+    return tensor
+
+
+def _ranks() -> Any:
+    """Return all ranks as a group of the backend, made by the first reduction, which all of them take part in."""
+    global _group
+    world, group = _group
+    if world is not dist.group.WORLD:
+        world = dist.group.WORLD
+        group = world if dist.get_backend() == BACKEND_NAME else dist.new_group(backend=BACKEND_NAME)
+        _group = world, group
+    return group
+
+
+def _functional(context: Any, tensor: Any) -> Any:
+    """Trace the in-place form for torch.compile: as the other form, and the tensor replaced by its result."""
+    with context.redispatch_to_next():
+        reduced = torch.ops.deepspeed.inference_all_reduce(context.unwrap_tensors(tensor))
+    context.replace(tensor, reduced)
+    context.commit_update(tensor)
+    context.sync(tensor)
+    return tensor

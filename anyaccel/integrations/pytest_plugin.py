@@ -1,0 +1,52 @@
+"""What pytest has once anyaccel is installed: the fixture ``accelerator``, the fixture and marker ``requires_accelerator``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..accelerator import DeepSpeedAccelerator
+
+__all__ = ["accelerator", "requires_accelerator"]
+
+_MARKER = (
+    "requires_accelerator(*names): skip the test unless the accelerator is one of these, such as 'cuda'; "
+    "without names, unless it is any but the CPU."
+)
+
+
+@pytest.fixture
+def accelerator() -> DeepSpeedAccelerator:
+    """Return what :func:`anyaccel.get_accelerator` returns."""
+    from .. import get_accelerator
+
+    return get_accelerator()
+
+
+@pytest.fixture
+def requires_accelerator() -> Callable[..., None]:
+    """Return a function that skips the test unless the accelerator is one of those that it is called with."""
+    return _require
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", _MARKER)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose marker asks for another accelerator, before its fixtures are made."""
+    for marker in item.iter_markers("requires_accelerator"):
+        _require(*marker.args)
+
+
+def _require(*names: str) -> None:
+    from .. import get_accelerator
+
+    here = get_accelerator().device_name()
+    if not (here in names if names else here != "cpu"):
+        pytest.skip(f"needs the accelerator {' or '.join(names) or 'of a device'}; here it is {here}")

@@ -1,0 +1,69 @@
+"""The one table of benchmarks: what each measures, how long it takes, and which columns of its results are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["SUITE", "Benchmark"]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark: ``bench_<topic>.py``, whose results are ``<topic>.json``.
+
+    Attributes:
+        topic: its name.
+        about: what it measures against what.
+        seconds: how long it took on two cores, which is what a run time stated beforehand is made of.
+        label: the columns that name a row.
+        bars: the columns with times to draw beside each other, ours first; none where rows are not comparable.
+        needs: packages that it imports and an installation may lack.
+    """
+
+    topic: str
+    about: str
+    seconds: int
+    label: tuple[str, ...]
+    bars: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+SUITE = (
+    Benchmark("import", "import, and the first choice of an accelerator", 60, ("what",), (), ("deepspeed",)),
+    Benchmark(
+        "calls", "calls through get_accelerator()", 30, ("member",), ("ours ns", "direct ns", "deepspeed ns"),
+        ("deepspeed",),
+    ),
+    Benchmark(
+        "load", "CPUAdam from an empty and from a warm cache", 420, ("what",),
+        ("ours s", "cpp_extension.load s", "deepspeed s"), ("deepspeed",),
+    ),
+    Benchmark("build", "building ops: processes, all of them, ziglang", 480, ("what",), (), ("ziglang",)),
+    Benchmark(
+        "device_build", "CUDA code by NVRTC and by nvcc", 240, ("what",), ("NVRTC s", "nvcc s"), ("cuda.bindings",),
+    ),
+    Benchmark(
+        "adam", "CPUAdam's step", 90, ("parameters",), ("ours ms", "torch fused ms", "deepspeed ms"), ("deepspeed",),
+    ),
+    Benchmark(
+        "optimizers", "a step of every optimizer", 150, ("optimizer", "peer"), ("ours ms", "peer ms"), ("deepspeed",),
+    ),
+    Benchmark(
+        "kernels", "forward and backward of every kernel", 240, ("kernel", "shape"), ("ours ms", "eager ms", "compile ms"),
+    ),
+    Benchmark("quantization", "quantizing and back", 30, ("kind",)),
+    Benchmark(
+        "dense", "the layer Dense in its modes", 90, ("rows",), ("default ms", "cpp ms", "py ms", "eager ms", "compile ms"),
+    ),
+    Benchmark("comm", "shm against gloo", 420, ("ranks", "operation"), ("shm µs", "gloo µs")),
+    Benchmark(
+        "ring", "a ring of messages", 60, ("ranks",),
+        ("ring over shm ms", "ring over gloo ms", "gloo's all_reduce ms"),
+    ),
+    Benchmark("sycl", "SYCL code on the CPU", 60, ("cache",)),
+    Benchmark("migrate", "anyaccel check on 100 000 lines", 120, ("code",)),
+    Benchmark(
+        "deepspeed", "deepspeed.initialize and its steps", 420, ("what",), ("ours s", "stock s"), ("deepspeed",),
+    ),
+)  # fmt: skip
+"""In the order in which they run."""

@@ -1,0 +1,174 @@
+"""deepspeed takes our accelerator and our builders when the integration is imported first, and says so when it is not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    Run = Callable[..., subprocess.CompletedProcess[str]]
+
+FIRST = "import anyaccel.integrations.deepspeed\nimport deepspeed\n"
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def test_importing_the_integration_imports_neither_deepspeed_nor_torch(run_python: Run) -> None:
+    code = "import anyaccel.integrations.deepspeed, sys\nassert not {'deepspeed', 'torch'} & set(sys.modules)"
+    run_python(code)
+
+
+def test_deepspeeds_accelerator_is_ours_from_its_first_import_on(run_python: Run) -> None:
+    run_python(
+        FIRST
+        + """
+import inspect, anyaccel
+from deepspeed.accelerator import DeepSpeedAccelerator, get_accelerator, set_accelerator
+ours = anyaccel.get_accelerator()
+assert get_accelerator() is ours and isinstance(ours, DeepSpeedAccelerator)
+assert issubclass(anyaccel.CUDA_Accelerator, DeepSpeedAccelerator)
+assert deepspeed.get_accelerator is anyaccel.get_accelerator and ours._name == "cpu"
+missing = [name for name in vars(DeepSpeedAccelerator) if not name.startswith("__") and not hasattr(ours, name)]
+assert set(missing) <= {"_abc_impl"}, missing
+other = anyaccel.CPU_Accelerator()
+set_accelerator(other)
+assert anyaccel.get_accelerator() is other is get_accelerator()
+inspect.getsource(inspect.getmodule(deepspeed.accelerator.real_accelerator))
+""",
+        DS_ACCELERATOR="cpu",
+    )
+
+
+def test_optimizers_run_on_our_kernels_and_other_ops_stay_deepspeeds(run_python: Run) -> None:
+    said = run_python(
+        FIRST
+        + """
+import torch
+from deepspeed.ops import op_builder
+from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
+from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
+from deepspeed.ops.lion import DeepSpeedCPULion
+adams, adagrads = torch.optim.AdamW, torch.optim.Adagrad
+for optimizer, peer in ((DeepSpeedCPUAdam, adams), (FusedAdam, adams), (DeepSpeedCPUAdagrad, adagrads)):
+    steps = []
+    for made in (optimizer, peer):
+        weight = torch.nn.Parameter(torch.linspace(-1, 1, 67))
+        stepper = made([weight], lr=1e-2, weight_decay=0.1)
+        for _ in range(3):
+            weight.grad = weight.detach().sin()
+            stepper.step()
+        steps.append(weight.detach())
+    torch.testing.assert_close(*steps, rtol=1e-5, atol=1e-6)
+DeepSpeedCPULion([torch.nn.Parameter(torch.ones(3))])
+for name in ("CPUAdamBuilder", "FusedAdamBuilder", "CPUAdagradBuilder", "CPULionBuilder", "QuantizerBuilder"):
+    assert getattr(op_builder, name).__module__.startswith("anyaccel."), name
+print(op_builder.AsyncIOBuilder.__module__, op_builder.EvoformerAttnBuilder.__name__)
+functions = op_builder.CPUAdamBuilder().load()
+assert type(functions.adam_update.__self__).__module__.startswith("anyaccel.")
+assert "zenflow_adam_create" not in vars(functions), "deepspeed's are compiled when they are asked for"
+from anyaccel.ops import CPUAdam
+CPUAdam([torch.nn.Parameter(torch.ones(3))])
+from deepspeed.ops.op_builder.all_ops import ALL_OPS
+assert {"cpu_adam", "async_io", "fused_lamb", "cpu_lion", "deepspeed_shm_comm"} <= set(ALL_OPS), sorted(ALL_OPS)
+""",
+        DS_ACCELERATOR="cpu",
+    ).stdout
+    assert "deepspeed.ops.op_builder.cpu.async_io NotImplementedBuilder" in said
+
+
+def test_too_late_is_said_and_the_accelerator_is_set(run_python: Run) -> None:
+    finished = run_python(
+        """
+import deepspeed
+import anyaccel.integrations.deepspeed, anyaccel
+assert deepspeed.accelerator.get_accelerator() is anyaccel.get_accelerator()
+assert not deepspeed.ops.op_builder.CPUAdamBuilder.__module__.startswith("anyaccel")
+""",
+        DS_ACCELERATOR="cpu",
+    )
+    assert "Fix: import anyaccel.integrations.deepspeed before deepspeed" in finished.stderr
+
+
+def test_an_accelerator_written_for_deepspeed_serves_here(run_python: Run) -> None:
+    run_python(
+        """
+from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
+class Vendor(CPU_Accelerator):
+    def device_name(self, device_index=None):
+        return "cpu"
+import anyaccel, torch
+anyaccel.set_accelerator(Vendor())
+accelerator = anyaccel.get_accelerator()
+assert type(accelerator) is Vendor and accelerator._name == "cpu"
+assert accelerator.supports("mem_get_info") and len(accelerator.mem_get_info()) == 2
+with accelerator.autocast(dtype=torch.bfloat16):
+    assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+assert accelerator.pin_memory(torch.ones(2)).tolist() == [1, 1]
+""",
+        DS_ACCELERATOR="cpu",
+    )
+
+
+def test_functions_that_a_builder_of_ours_lacks_come_from_deepspeeds() -> None:
+    from anyaccel.integrations.deepspeed.builders import _both
+
+    class Ours:
+        def require_torch(self) -> None: ...
+
+        def load(self, verbose: bool = False) -> object:
+            return type("Functions", (), {"quantize": "ours"})()
+
+    class Theirs:
+        def load(self) -> object:
+            return type("Functions", (), {"quantize": "theirs", "swizzle_quant": "theirs"})()
+
+    functions = _both(Ours, Theirs)().load()
+    assert (functions.quantize, functions.swizzle_quant) == ("ours", "theirs")
+    with pytest.raises(AttributeError, match="no_such_function"):
+        functions.no_such_function  # noqa: B018
+
+
+PROGRAM = """
+import sys
+import beside
+from deepspeed.accelerator import get_accelerator
+print(type(get_accelerator()).__module__, sys.argv[1:], __name__)
+"""
+
+
+@pytest.mark.parametrize("as_module", [False, True], ids=["file", "module"])
+def test_a_program_runs_unedited(run_python: Run, tmp_path: Path, as_module: bool) -> None:
+    folder = tmp_path / "a program"
+    folder.mkdir()
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "beside.py").write_text("")
+    how = ["-m", "train"] if as_module else [str(folder / "train.py")]
+    code = f"import runpy, sys; sys.argv = ['', *{how!r}, '--epochs', '3']; "
+    code += "runpy.run_module('anyaccel.integrations.deepspeed', run_name='__main__', alter_sys=True)"
+    env = {"PYTHONPATH": str(folder)} if as_module else {}
+    said = run_python(code, DS_ACCELERATOR="cpu", **env).stdout
+    assert "anyaccel.accelerator.cpu_accelerator ['--epochs', '3'] __main__" in said
+
+
+def test_ds_report_shows_ours(run_python: Run) -> None:
+    code = """
+import runpy, sys
+sys.argv = ["", sys.argv[1]]
+runpy.run_module("anyaccel.integrations.deepspeed", run_name="__main__", alter_sys=True)
+"""
+    said = run_python(code, str(Path(sys.executable).parent / "ds_report"), DS_ACCELERATOR="cpu").stdout
+    for op in ("cpu_adam", "rms_norm", "fused_lion", "async_io"):
+        assert f"\n{op} ." in said
+
+
+def test_a_program_that_is_not_there_is_refused(run_python: Run) -> None:
+    code = "import runpy, sys; sys.argv = ['', 'no-such-command']; "
+    code += "runpy.run_module('anyaccel.integrations.deepspeed', run_name='__main__', alter_sys=True)"
+    finished = run_python(code, check=False)
+    assert finished.returncode == 1
+    assert "expected a file, or a command in PATH" in finished.stderr
