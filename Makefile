@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo test test-cuda-torch test-wheel test-sycl test-sanitizers test-soak test-arm test-gpu bench bench-gpu lint clean
+.PHONY: demo docs test test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-sanitizers test-soak test-arm test-gpu bench bench-gpu lint clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
@@ -48,6 +48,25 @@ test-sycl:
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-sycl-$$version/cache" "$$python" -m pytest -k sycl tests/ops tests/op_builder; \
 	done
 
+# deepspeed, accelerate, transformers, Fabric, kernels and safetensors, the real packages, in .venv-ecosystem. Stock deepspeed
+# compiles five ops of its own first, which takes most of the time.
+test-ecosystem:
+	$(MAKE) .venv-ecosystem/.installed-test-ecosystem VENV=.venv-ecosystem
+	PATH="$(CURDIR)/.venv-ecosystem/bin:$$PATH" TORCH_EXTENSIONS_DIR="$(CURDIR)/.venv-ecosystem/extensions" \
+	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-ecosystem/cache" .venv-ecosystem/bin/python -m pytest tests/ecosystem
+
+# deepspeed's own tests with every process on anyaccel, from a clone of its repository at the tag v0.19.8:
+#   make test-deepspeed DEEPSPEED=../DeepSpeed        and with STOCK=1, to compare, without anyaccel
+DEEPSPEED_TESTS ?= unit/accelerator unit/ops/adam/test_cpu_adam.py unit/ops/adagrad unit/ops/lion unit/utils/test_pin_memory.py \
+  unit/utils/test_pin_memory_tracker.py unit/comm/test_dist.py unit/runtime/half_precision
+test-deepspeed:
+	@test -d "$(DEEPSPEED)/tests/unit" || { echo "set DEEPSPEED to a clone of deepspeed's repository"; exit 1; }
+	$(MAKE) .venv-ecosystem/.installed-test-ecosystem VENV=.venv-ecosystem
+	cd "$(DEEPSPEED)/tests" && DS_ACCELERATOR=cpu DS_TEST_USE_INSTALLED_DEEPSPEED=1 \
+	  PATH="$(CURDIR)/.venv-ecosystem/bin:$$PATH" TORCH_EXTENSIONS_DIR="$(CURDIR)/.venv-ecosystem/extensions" \
+	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-ecosystem/cache" PYTHONPATH="$(if $(STOCK),,$(CURDIR)/tests/ecosystem/every_process)" \
+	  "$(CURDIR)/.venv-ecosystem/bin/python" -m pytest --timeout 300 $(DEEPSPEED_TESTS)
+
 # The CPU's code under AddressSanitizer and UndefinedBehaviorSanitizer; anything that they find ends the run.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
 test-sanitizers: $(VENV)/.installed-test
@@ -79,6 +98,11 @@ bench-gpu:
 	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	cd benchmarks && for topic in kernels optimizers quantization dense; do $(PYTHON) "bench_$$topic.py" --device cuda; done
 
+# The pages of docs/, in build/html; a warning is an error, and their examples run in `make test`.
+docs: $(VENV)/.installed-docs
+	$(VENV)/bin/python -m sphinx -n -W --keep-going -q -b html docs build/html
+	@echo "build/html/index.html"
+
 bench: $(VENV)/.installed-test
 	$(VENV)/bin/anyaccel bench --results benchmarks/results
 
@@ -105,4 +129,4 @@ $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
 comma := ,
 
 clean:
-	rm -rf .venv .venv-cuda .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info
+	rm -rf .venv .venv-cuda .venv-ecosystem .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import Optimizer
 
-from ..op_builder import load_op
+from .loading import loaded
+from .sharded import shards_of_lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,8 +157,9 @@ class CPUAdam(Optimizer):
             "bias_correction": self.bias_correction,
             "maximize": group["maximize"],
         }
-        lists = ([state[key] for state in states] for key in (*_MOMENTS, "step"))
-        _kernel().adam_step(params, grads, *lists, **options)
+        moments = [[state[key] for state in states] for key in _MOMENTS]
+        lists = shards_of_lists([params, grads, *moments])
+        loaded("cpu_adam").adam_step(*lists, [state["step"] for state in states], **options)
 
     def _new_state(self, param: torch.Tensor) -> dict[str, torch.Tensor]:
         if param.device.type != "cpu":
@@ -175,11 +176,6 @@ class CPUAdam(Optimizer):
 
     def _moment_dtype(self, param: torch.Tensor) -> torch.dtype:
         return torch.float32 if self.fp32_optimizer_states else param.dtype
-
-
-@functools.cache
-def _kernel() -> Any:
-    return load_op("cpu_adam")
 
 
 def _check_options(options: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from ..op_builder.built_in import CSRC
 from ..op_builder.cpu.kernels import DenseBuilder
 from ..op_builder.kernel_loader import DenseLoader
 from .device_kernel import DeviceKernel
+from .loading import Held
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ PTX = CSRC / "dense" / "sigmoid.ptx"
 """The sigmoid by hand."""
 
 _THREADS = 256
+_cpp = Held()  # the functions of DenseBuilder().load()
 
 
 class PyDense(torch.autograd.Function):
@@ -52,11 +54,9 @@ class PyDense(torch.autograd.Function):
 class CppDense(torch.autograd.Function):
     """The matrix products in C++, the activation in Python: written over the product, and its gradient in one pass."""
 
-    functions: Any = None  # of DenseBuilder().load()
-
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        y: torch.Tensor = CppDense.functions.linear(x, weight, bias).sigmoid_()
+        y: torch.Tensor = _cpp.value.linear(x, weight, bias).sigmoid_()
         ctx.save_for_backward(x, weight, y)
         ctx.has_bias = bias is not None
         return y
@@ -65,7 +65,7 @@ class CppDense(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight, y = ctx.saved_tensors
         grad_z: torch.Tensor = torch.ops.aten.sigmoid_backward(grad, y)
-        grad_x, grad_weight = CppDense.functions.linear_backward(grad_z, x, weight)
+        grad_x, grad_weight = _cpp.value.linear_backward(grad_z, x, weight)
         return grad_x, grad_weight, grad_z.reshape(-1, grad_z.shape[-1]).sum(0) if ctx.has_bias else None
 
 
@@ -118,9 +118,6 @@ def _ptx(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> to
     return y
 
 
-_loaded: dict[tuple[Mode | None, str], Callable[..., torch.Tensor]] = {}
-
-
 def implementation(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
     """Return the function of a mode, loading what it needs.
 
@@ -132,10 +129,28 @@ def implementation(mode: Mode | None, device: str) -> Callable[..., torch.Tensor
         ValueError: for a mode that there is not.
         OpError: when this machine lacks what the mode needs.
     """
-    key = mode, device
-    if key not in _loaded:  # a dictionary, which torch.compile sees through; of functools.cache it warns
-        _loaded[key] = _load(mode, device)
-    return _loaded[key]
+    if torch.compiler.is_compiling():
+        _hold(mode, device)  # before the trace reads what is held
+    held = _held.get((mode, device))
+    if held is None or held.value is None:
+        _hold(mode, device)
+    found: Callable[..., torch.Tensor] = _held[mode, device].value
+    return found
+
+
+def _hold(mode: Mode | None, device: str) -> bool:
+    held = _held.setdefault((mode, device), Held())
+    if held.value is None:
+        held.value = _load(mode, device)
+    return True
+
+
+_hold._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as torch.compiler.assume_constant_result does
+
+_held = {
+    (mode, device): Held() for mode in (None, *MODES) for device in ("cpu", "cuda", "xpu")
+}  # anyaccel: ignore[device-name]
+"""An entry for each from the beginning: what a trace adds to a dictionary, it does not see."""
 
 
 def _load(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
@@ -143,7 +158,7 @@ def _load(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
         msg = f"Dense failed: got mode={mode!r}; expected None or one of: {', '.join(MODES)}. Fix: choose one of them."
         raise ValueError(msg)
     if mode == "cpp":
-        CppDense.functions = DenseBuilder().load()
+        _cpp.value = DenseBuilder().load()
     if mode in ("py", "cpp"):
         apply: Callable[..., torch.Tensor] = PyDense.apply if mode == "py" else CppDense.apply
         return apply

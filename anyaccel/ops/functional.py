@@ -6,12 +6,12 @@ with ``torch.compile``. What each takes is documented at the functions that its 
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from ..op_builder import kernel_loader
+from .loading import loaded
+from .sharded import are_sharded, norm_of, shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,22 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_layer_norm", "add_rms_norm", "bias_gelu", "clip_grad_norm_", "combine", "dequantize", "dequantize_float8",
-    "dispatch", "geglu", "layer_norm", "loaded", "quantize", "quantize_float8", "rms_norm", "rotary_embedding", "route",
+    "dispatch", "geglu", "layer_norm", "quantize", "quantize_float8", "rms_norm", "rotary_embedding", "route",
     "scaled_masked_softmax", "scaled_upper_triang_masked_softmax", "swiglu", "topk_gating",
 ]  # fmt: skip
-
-
-@functools.cache
-def loaded(loader: str) -> Any:
-    """Return what a loader chooses, once a process.
-
-    Args:
-        loader: its name, such as ``"RMSNormLoader"``.
-
-    Raises:
-        NoKernelError: when no implementation serves here, saying of each why not.
-    """
-    return getattr(kernel_loader, loader)().load()
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
@@ -167,19 +154,20 @@ def clip_grad_norm_(parameters: torch.Tensor | Iterable[torch.Tensor], max_norm:
     """Scale gradients down to a norm, in place, without waiting for the device.
 
     Args:
-        parameters: those without a gradient are passed over; all on one device.
+        parameters: those without a gradient are passed over; all on one device, ordinary ones or ``DTensor``.
         max_norm: the largest norm of all gradients together.
 
     Returns:
         The norm that they had, float32 ``(1,)``; where it is not finite, gradients become NaN as with torch's function.
 
-    Source: torch.nn.utils.clip_grad_norm_
+    Source: ``torch.nn.utils.clip_grad_norm_``
     """
     given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
     grads = [parameter.grad for parameter in given if parameter.grad is not None]
     if not grads:
         return torch.zeros(1)
     op = loaded("MultiTensorLoader")
-    norm: torch.Tensor = op.l2norm(grads)[0]
+    norm: torch.Tensor = norm_of(grads, op.l2norm) if are_sharded(grads) else op.l2norm(grads)[0]
+    grads = shards(grads)
     op.scale(grads, grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))
     return norm

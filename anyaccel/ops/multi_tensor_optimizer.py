@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.optim.optimizer import Optimizer
 
-from .functional import loaded
+from .loading import loaded
+from .sharded import are_sharded, shards_of_lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,11 +31,13 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         LOADER: of the kernels.
         STATES: the keys of the float32 states.
         COUNTS: whether steps are counted.
+        SHARDS: whether a shard of a parameter can be stepped without the others.
     """
 
     LOADER: ClassVar[str]
     STATES: ClassVar[tuple[str, ...]]
     COUNTS: ClassVar[bool] = True
+    SHARDS: ClassVar[bool] = True
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         super().__init__(params, defaults)
@@ -100,6 +103,12 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         return loss
 
     def _step_on_device(self, group: dict[str, Any], params: list[torch.Tensor], control: dict[str, Any]) -> None:
+        if not self.SHARDS and are_sharded(params):
+            msg = (
+                f"{type(self).__name__} failed: got sharded parameters (DTensor); expected whole ones, as it takes norms of "
+                f"each. Fix: another optimizer, or DistributedDataParallel in place of FSDP."
+            )
+            raise RuntimeError(msg)
         first = self.STATES[0]
         kept = [self.state[param] for param in params]
         fresh = [not isinstance(state.get(first), torch.Tensor) for state in kept]
@@ -116,7 +125,7 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         for key, some in self.alike(steps, fresh):
             lists: list[list[Any]] = [[params[i] for i in some], [params[i].grad for i in some]]
             lists += [[kept[i][name] for i in some] for name in self.STATES]
-            self.run(op, group, lists, [int(steps[i]) for i in some], key, control)
+            self.run(op, group, shards_of_lists(lists), [int(steps[i]) for i in some], key, control)
 
     def _open_state(self, param: torch.Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if self.COUNTS:

@@ -265,6 +265,7 @@ class FusedLamb(MultiTensorOptimizer):
     """
 
     LOADER = "LambLoader"
+    SHARDS = False
     STATES = ("exp_avg", "exp_avg_sq")
 
     def __init__(

@@ -49,6 +49,8 @@ class RotaryEmbedding:
         """
         computed = torch.float64 if x.dtype == torch.float64 else torch.float32
         cos, sin = cos.to(computed), sin.to(computed)
+        if inplace and torch.compiler.is_compiling():  # which loses the gradient of what a Function marks as dirty
+            return x.copy_(self._turned(x, cos, sin, interleaved, False))
         if inplace:
             turned: torch.Tensor = _InPlace.apply(x, cos, sin, interleaved, self._turn)  # type: ignore[no-untyped-call]
             return turned

@@ -1,0 +1,77 @@
+"""Parameters of FSDP2 and other ``DTensor``: kernels work on each rank's own shard."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["are_sharded", "norm_of", "shards", "shards_of_lists"]
+
+
+def are_sharded(tensors: Iterable[Any]) -> bool:
+    """Return whether one of some tensors is a ``DTensor``; nobody has one who has not imported its module."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and any(isinstance(tensor, module.DTensor) for tensor in tensors)
+
+
+def shards(tensors: Sequence[Any]) -> list[torch.Tensor]:
+    """Return this rank's shard of each tensor; of an ordinary one, itself."""
+    return [tensor.to_local() if hasattr(tensor, "to_local") else tensor for tensor in tensors]
+
+
+def shards_of_lists(lists: list[list[Any]]) -> list[list[Any]]:
+    """Return an optimizer's lists with this rank's shards, where its parameters are sharded.
+
+    Args:
+        lists: parameters, gradients, and each of the states.
+
+    Raises:
+        RuntimeError: when a gradient is laid out in another way than its parameter, so that shards would not fit.
+    """
+    if not are_sharded(lists[0]):
+        return lists
+    for param, grad in zip(lists[0], lists[1], strict=True):
+        expected, got = getattr(param, "placements", None), getattr(grad, "placements", None)
+        if expected != got:
+            msg = (
+                f"step failed: got a gradient placed as {got}; expected {expected}, as its parameter is. "
+                f"Fix: grad.redistribute(placements=param.placements)."
+            )
+            raise RuntimeError(msg)
+    return [shards(one) for one in lists]
+
+
+def norm_of(grads: Sequence[Any], l2norm: Any) -> torch.Tensor:
+    """Return the norm of all gradients together, whole ones and sharded ones, the same on every rank.
+
+    Args:
+        grads: tensors and ``DTensor``; those of one layout are summed up in one exchange for each mesh dimension.
+        l2norm: returns the norm of tensors, float32 ``(1,)``, and of each.
+
+    Raises:
+        RuntimeError: for a gradient that is still to be summed over ranks.
+    """
+    import torch.distributed as dist
+
+    alike: dict[Any, list[Any]] = {}
+    for grad in grads:
+        alike.setdefault((getattr(grad, "device_mesh", None), getattr(grad, "placements", ())), []).append(grad)
+    squares = []
+    for (mesh, placements), some in alike.items():
+        square = l2norm(shards(some))[0].square()
+        for dimension, placement in enumerate(placements):
+            if placement.is_partial():
+                msg = (
+                    f"clip_grad_norm_ failed: got a gradient placed as {placements}; expected sharded or replicated. "
+                    f"Fix: grad.redistribute(...)."
+                )
+                raise RuntimeError(msg)
+            if placement.is_shard():
+                dist.all_reduce(square, group=mesh.get_group(dimension))
+        squares.append(square)
+    return torch.stack(squares).sum(0).sqrt()

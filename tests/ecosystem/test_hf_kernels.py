@@ -1,0 +1,67 @@
+"""Hugging Face's ``kernels`` serves our RMSNorm from the folder in our package, to a module of its own and to a Llama."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from anyaccel.integrations.hf_kernels import repository
+from kernels import Mode, kernelize, register_kernel_mapping, use_kernel_forward_from_hub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@use_kernel_forward_from_hub("SlowRMSNorm")
+class SlowRMSNorm(torch.nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(size))
+        self.variance_epsilon = 1e-6
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        scale = torch.rsqrt(hidden_states.square().mean(-1, keepdim=True) + self.variance_epsilon)
+        return hidden_states * scale * self.weight
+
+
+@pytest.fixture(autouse=True)
+def mapping() -> Iterator[None]:
+    ours = repository("RMSNorm")
+    served = {Mode.INFERENCE | Mode.TORCH_COMPILE: ours, Mode.TRAINING | Mode.TORCH_COMPILE: ours}
+    register_kernel_mapping({name: {"cpu": served} for name in ("SlowRMSNorm", "RMSNorm")}, inherit_mapping=False)
+    yield
+    register_kernel_mapping({}, inherit_mapping=False)
+
+
+def called(run: object) -> set[str]:
+    with torch.profiler.profile() as profile:
+        run()  # type: ignore[operator]
+    return {event.key for event in profile.key_averages()}
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_a_layer_is_served(compiles: bool) -> None:
+    model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), SlowRMSNorm(8)), torch.randn(4, 8)
+    expected = model(x)
+    mode = Mode.TRAINING | Mode.TORCH_COMPILE if compiles else Mode.TRAINING
+    kernelize(model, mode=mode, device="cpu", use_fallback=False)
+    run = torch.compile(model, fullgraph=True, backend="aot_eager") if compiles else model
+    torch.testing.assert_close(run(x), expected)
+    run(x).sum().backward()
+    assert "anyaccel::rms_norm" in called(lambda: run(x))
+
+
+def test_a_llamas_norms_are_served() -> None:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2))
+    tokens = torch.randint(64, (2, 12))
+    expected = model(tokens, labels=tokens).loss
+    kernelize(model, mode=Mode.TRAINING, device="cpu")
+    torch.testing.assert_close(model(tokens, labels=tokens).loss, expected)
+    assert "anyaccel::rms_norm" in called(lambda: model(tokens))
