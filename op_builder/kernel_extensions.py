@@ -122,7 +122,7 @@ class SyclExtension(_BuilderExtension):
 
 
 class TritonExtension(KernelExtension):
-    """An implementation in Triton, which compiles it itself; :meth:`load` imports and returns it."""
+    """An implementation in Triton, which compiles it itself; ``load`` imports and returns it."""
 
     support_aot = False
     support_jit = False

@@ -43,7 +43,7 @@ def migrate_notebook(text: str, target: str = "anyaccel", project: Project | Non
 
     Args:
         text: the notebook, as JSON of format 4.
-        target: as for :func:`anyaccel.migrate.migrate_source`.
+        target: as for :func:`anyaccel.migrate.source.migrate_source`.
         project: likewise.
 
     Raises:

@@ -35,7 +35,7 @@ class Site:
     """A place that is tied to CUDA.
 
     Attributes:
-        rule: the rule's id, such as ``"tensor-cuda"``; see :data:`anyaccel.migrate.rules.RULES`.
+        rule: the rule's id, such as ``"tensor-cuda"``; see ``anyaccel.migrate.rules.RULES``.
         outcome: what became of it.
         line: of its first character, from 1.
         column: of its first character, from 1.

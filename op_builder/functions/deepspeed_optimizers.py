@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from .optimizers import Adagrad, Lamb, Lion, MultiTensorAdam
 
@@ -44,12 +45,13 @@ class FusedAdam:
             RuntimeError: naming the argument, before anything is written, when shapes, dtypes or devices do not fit.
         """
         _check("multi_tensor_adam", tensor_lists, 4, mode=mode)
-        grads, params, exp_avgs, exp_avg_sqs = tensor_lists
-        self._op.multi_tensor_adam_step(
-            params, grads, exp_avgs, exp_avg_sqs, [step] * len(params), lr=lr, beta1=beta1, beta2=beta2, eps=epsilon,
-            weight_decay=weight_decay, adamw_mode=mode == 1, bias_correction=bool(bias_correction),
-            noop_flag=noop_flag,
-        )  # fmt: skip
+        grads, params, *states = tensor_lists
+        with _in_float32(*states) as (exp_avgs, exp_avg_sqs):
+            self._op.multi_tensor_adam_step(
+                params, grads, exp_avgs, exp_avg_sqs, [step] * len(params), lr=lr, beta1=beta1, beta2=beta2, eps=epsilon,
+                weight_decay=weight_decay, adamw_mode=mode == 1, bias_correction=bool(bias_correction),
+                noop_flag=noop_flag,
+            )  # fmt: skip
 
 
 class FusedLion:
@@ -79,10 +81,11 @@ class FusedLion:
             RuntimeError: naming the argument, before anything is written.
         """
         _check("multi_tensor_lion", tensor_lists, 3)
-        grads, params, exp_avgs = tensor_lists
-        self._op.lion_step(
-            params, grads, exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, noop_flag=noop_flag
-        )
+        grads, params, states = tensor_lists
+        with _in_float32(states) as (exp_avgs,):
+            self._op.lion_step(
+                params, grads, exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, noop_flag=noop_flag
+            )
 
 
 class CPULion:
@@ -106,8 +109,9 @@ class CPULion:
         self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, weight_decay: float,
         param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor,
     ) -> int:  # fmt: skip
-        """Take a step of one parameter, in place; the momentum is float32."""
-        self._op.lion_step([param], [grad], [exp_avg], lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+        """Take a step of one parameter, in place."""
+        with _in_float32([exp_avg]) as (exp_avgs,):
+            self._op.lion_step([param], [grad], exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
         return 0
 
 
@@ -136,8 +140,9 @@ class CPUAdagrad:
         self, optimizer_id: int, step: int, lr: float, eps: float, weight_decay: float, param: torch.Tensor,
         grad: torch.Tensor, exp_avg_sq: torch.Tensor,
     ) -> int:  # fmt: skip
-        """Take a step of one parameter, in place; the sum of squares is float32, and the gradient stays what it is."""
-        self._op.adagrad_step([param], [grad], [exp_avg_sq], lr=lr, eps=eps, weight_decay=weight_decay)
+        """Take a step of one parameter, in place; the gradient stays what it is."""
+        with _in_float32([exp_avg_sq]) as (exp_avg_sqs,):
+            self._op.adagrad_step([param], [grad], exp_avg_sqs, lr=lr, eps=eps, weight_decay=weight_decay)
         return 0
 
 
@@ -157,8 +162,8 @@ class FusedLamb:
         Args:
             param: the parameter.
             param_copy: receives a copy of it, of its own dtype, unless it is empty.
-            exp_avg: the first moment, float32.
-            exp_avg_sq: the second moment, float32.
+            exp_avg: the first moment.
+            exp_avg_sq: the second moment.
             grad: the gradient.
             lr: the learning rate.
             beta1: the decay of the first moment.
@@ -178,14 +183,29 @@ class FusedLamb:
         """
         _check("lamb", (), 0, mode=mode)
         scale = torch.full((1,), grad_scale, dtype=torch.float32, device=param.device)
-        ratio = self._op.lamb_step(
-            [param], [grad], [exp_avg], [exp_avg_sq], step, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
-            eps=eps, min_coeff=min_coeff, max_coeff=max_coeff, bias_correction=bool(bias_correction),
-            eps_inside_sqrt=mode == 0, grad_scale=scale,
-        )  # fmt: skip
+        with _in_float32([exp_avg], [exp_avg_sq]) as (exp_avgs, exp_avg_sqs):
+            ratio = self._op.lamb_step(
+                [param], [grad], exp_avgs, exp_avg_sqs, step, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
+                eps=eps, min_coeff=min_coeff, max_coeff=max_coeff, bias_correction=bool(bias_correction),
+                eps_inside_sqrt=mode == 0, grad_scale=scale,
+            )  # fmt: skip
         if param_copy.numel() > 0:
             param_copy.copy_(param)
         return ratio
+
+
+@contextlib.contextmanager
+def _in_float32(*lists: Sequence[torch.Tensor]) -> Iterator[list[list[torch.Tensor]]]:
+    """Give lists of states as the kernels take them; deepspeed keeps them in the parameters' dtype in places.
+
+    What is not float32 is copied, and after the step, where that went well, rounded back.
+    """
+    given = [[state if state.dtype == torch.float32 else state.float() for state in states] for states in lists]
+    yield given
+    for states, computed in zip(lists, given, strict=True):
+        for state, result in zip(states, computed, strict=True):
+            if state is not result:
+                state.copy_(result)
 
 
 def _check(function: str, lists: Sequence[Any], expected: int, mode: int = 0) -> None:

@@ -57,6 +57,22 @@ def test_fused_lion() -> None:
         lion.multi_tensor_lion(65536, FLAG, [[grad], [param]], 0.1, 0.9, 0.99, 1, 0.1)
 
 
+@pytest.mark.parametrize("builder", ["FusedAdamBuilder", "FusedLionBuilder"])
+def test_states_of_the_parameters_dtype_are_rounded_after_each_step(builder: str) -> None:
+    count = 4 if builder == "FusedAdamBuilder" else 3
+    exact = [[tensor.bfloat16().float()] for tensor in _tensors(count)]
+    rounded = [[tensor.bfloat16()] for (tensor,) in exact]
+    op = _load(builder)
+    for lists in (exact, rounded):
+        if count == 4:
+            op.multi_tensor_adam(65536, FLAG, lists, 0.1, 0.9, 0.99, 1e-8, 1, 1, 1, 0.1)
+        else:
+            op.multi_tensor_lion(65536, FLAG, lists, 0.1, 0.9, 0.99, 1, 0.1)
+    for (expected,), (found,) in zip(exact, rounded, strict=True):
+        assert found.dtype == torch.bfloat16
+        assert torch.equal(found, expected.bfloat16())
+
+
 def test_cpu_lion_and_cpu_adagrad() -> None:
     grad, param, state = _tensors(3)
     options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "maximize": False}

@@ -1,0 +1,79 @@
+"""Writes into the pages what comes from the code: ``python -m tests.docs.generated --write``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyaccel import CPU_Accelerator, CUDA_Accelerator, DeepSpeedAccelerator, TorchAccelerator, XPU_Accelerator
+from anyaccel.accelerator import environment as accelerator_environment
+from anyaccel.distributed import environment as distributed_environment
+from anyaccel.migrate.targets import TARGETS
+from anyaccel.op_builder import environment as op_environment
+
+from . import rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+DOCS = Path(__file__).parents[2] / "docs"
+ENVIRONMENTS: tuple[tuple[ModuleType, str], ...] = (
+    (accelerator_environment, "accelerators"), (op_environment, "building ops"), (distributed_environment, "shm"),
+)  # fmt: skip
+_ROW = re.compile(r"^(\S.*?) {2,}(\S.*)$", re.MULTILINE)
+
+
+def variables() -> str:
+    """Return the tables in the docstrings of the files that read the environment, as one."""
+    lines = ["", "| variable | meaning | read for |", "|---|---|---|"]
+    for module, purpose in ENVIRONMENTS:
+        for names, meaning in _ROW.findall(str(module.__doc__)):
+            shown = ", ".join(f"`{name}`" if name != "…" else name for name in names.split(", "))
+            lines.append(f"| {shown} | {meaning.replace('``', '`')} | {purpose} |")
+    return "\n".join([*(line for line in lines if "====" not in line), "", ""])
+
+
+def members() -> str:
+    """Return the table of the contract's members by devices."""
+    accelerators = CPU_Accelerator(), CUDA_Accelerator(), XPU_Accelerator()
+    target = TARGETS["torch.accelerator"]
+    lines = [
+        "",
+        "| member | cpu | cuda | xpu | another device needs | torch.accelerator |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in [name for name in vars(DeepSpeedAccelerator) if not name.startswith("_")]:
+        supported = ["yes" if accelerator.supports(name) else "raises" for accelerator in accelerators]
+        calls = getattr(getattr(TorchAccelerator, name, None), "__torch_calls__", ())
+        needs = ", ".join(f"`torch.<name>.{call}`" for call in calls)
+        equivalent = target.function(name, "") or ""
+        shown = f"`{equivalent}`" if equivalent else ""
+        lines.append(f"| `{name}` | {' | '.join(supported)} | {needs} | {shown} |")
+    return "\n".join([*lines, "", ""])
+
+
+def _between(begin: str, end: str, text: Callable[[], str]) -> Callable[[str], str]:
+    place = re.compile(rf"(<!-- {begin}: .+? -->\n).*(<!-- {end} -->)", re.DOTALL)
+    return lambda page: place.sub(lambda match: match[1] + text() + match[2], page)
+
+
+WRITERS: dict[Path, Callable[[str], str]] = {
+    rules.PAGE: rules.written,
+    DOCS / "environment.md": _between("variables", "end of variables", variables),
+    DOCS / "contract.md": _between("members", "end of members", members),
+}
+
+
+def stale() -> list[str]:
+    """Return the pages that are older than the code."""
+    return [page.name for page, written in WRITERS.items() if written(page.read_text()) != page.read_text()]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("expected --write")
+    for page, written in WRITERS.items():
+        page.write_text(written(page.read_text()))

@@ -1,0 +1,41 @@
+"""What the pages pull from the code is what the code has."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from . import generated
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [file for folder in ("accelerator", "op_builder", "anyaccel") for file in (ROOT / folder).rglob("*.py")]
+NATIVE = [file for file in (ROOT / "csrc").rglob("*") if file.suffix in (".cpp", ".h")]
+
+
+def test_no_page_is_older_than_the_code() -> None:
+    assert not generated.stale(), "run python -m tests.docs.generated --write"
+
+
+def test_every_variable_that_is_read_is_in_the_table() -> None:
+    table = generated.variables()
+    for module, _ in generated.ENVIRONMENTS:
+        source = Path(str(module.__file__)).read_text()
+        read = re.findall(r'(?:environ\.(?:get|setdefault)|_natural_number)\("(\w+)"', source)
+        assert read
+        assert not [name for name in read if name not in table]
+
+
+def test_troubleshooting_has_the_words_of_the_errors() -> None:
+    texts = [node.value for file in SOURCES for node in ast.walk(ast.parse(file.read_text())) if _is_text(node)]
+    said = re.sub(r"\s+", " ", " ".join(texts)) + re.sub(
+        r'"\s*\n\s*"', "", " ".join(file.read_text() for file in NATIVE)
+    )
+    headings = re.findall(r"^## (`.+)$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    assert len(headings) > 10
+    missing = [words for heading in headings for words in re.findall(r"`([^`]+)`", heading) if words not in said]
+    assert not missing
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
