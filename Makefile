@@ -16,10 +16,10 @@ CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
 
-# Everything is built first, on all cores: several tests need all of it.
+# Everything is built first, on all cores: several tests need all of it. Two workers: most tests wait for a process that imports torch.
 test: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all
-	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest --durations=25
+	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest -n 2 --dist loadfile --durations=25
 
 # A CUDA build of torch on a host without a GPU: about 5 GB of disk, hence not part of `make test`.
 test-cuda-torch:

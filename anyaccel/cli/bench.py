@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -63,6 +66,7 @@ def command(
         f"{len(chosen) - len(missing)} of {len(chosen)} benchmarks can run here, about {minutes:.0f} min on two cores; "
         f"quiet the machine first. Ctrl-C ends them and shows what is done."
     )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is done is shown
     with tempfile.TemporaryDirectory(prefix="anyaccel-bench-") as scratch:
         outcomes = _run_all(chosen, missing, results or Path(scratch), console)
     if html is not None:
@@ -97,7 +101,11 @@ def _is_installed(package: str) -> bool:
 
 
 def _run_all(chosen: list[Benchmark], missing: dict[str, str], folder: Path, console: Console) -> list[Outcome]:
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"keeping the results failed: got {error}; expected a folder. Fix: choose another one for --results."
+        raise BenchmarkError(msg) from error
     outcomes: list[Outcome] = []
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
@@ -125,12 +133,24 @@ def _run(benchmark: Benchmark, folder: Path) -> Outcome:
     written.unlink(missing_ok=True)
     began = time.perf_counter()
     command = [sys.executable, str(script), "--results", str(folder.resolve())]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own program
-    if finished.returncode == 0 and written.exists():
-        seconds = time.perf_counter() - began
-        return Outcome(benchmark, {**json.loads(written.read_text()), "seconds": seconds})
-    last = (finished.stderr.strip() or finished.stdout.strip() or "it wrote no results").splitlines()[-1]
-    return Outcome(benchmark, None, f"failed with exit code {finished.returncode}: {last}")
+    code, said = _finished(command)
+    if code == 0 and written.exists():
+        results = {**json.loads(written.read_text()), "seconds": time.perf_counter() - began}
+        return Outcome(benchmark, results) if results["rows"] else Outcome(benchmark, None, "measured nothing")
+    return Outcome(benchmark, None, f"failed with exit code {code}: {said}")
+
+
+def _finished(command: list[str]) -> tuple[int, str]:
+    """Run a program to its end, or end it and all that it has started; return its exit code and its last line."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)  # noqa: S603
+    try:
+        printed, complained = process.communicate()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return process.returncode, (complained.strip() or printed.strip() or "it wrote no results").splitlines()[-1]
 
 
 def _listed(chosen: list[Benchmark]) -> Table:
@@ -181,6 +201,6 @@ def _bars(benchmark: Benchmark, row: dict[str, str]) -> list[Bar]:
     for column in benchmark.bars:
         name, _, unit = column.rpartition(" ")
         value = row.get(column, "").replace(",", "")
-        if value:
+        if value.replace(".", "", 1).isdigit():
             found.append(Bar(row.get(name, name), float(value), f"{row[column]} {unit}"))
     return found

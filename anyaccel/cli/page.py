@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ nav a { display: inline-block; margin-right: .8rem; }
 table { border-collapse: collapse; font-size: .9rem; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .9rem .3rem 0; text-align: left; vertical-align: top; }
 th { font-weight: 600; white-space: nowrap; }
+td:last-child:not(.number) { min-width: 14rem; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good { color: var(--ours); }
 figure { margin: 1rem 0; }
@@ -78,12 +80,13 @@ class Page:
 
         Args:
             columns: the headings.
-            rows: the cells; those that are numbers are set to the right.
+            rows: the cells; columns of numbers are set to the right.
             chosen: for each row, whether it is the one that is used.
         """
         head = "".join(f"<th scope=col>{escape(column)}</th>" for column in columns)
+        numbers = [all(_is_number(cell) for cell in column if cell) for column in zip(*rows, strict=True)]
         marks = chosen or [False] * len(rows)
-        body = "".join(_row(row, is_chosen) for row, is_chosen in zip(rows, marks, strict=True))
+        body = "".join(_row(row, numbers, is_chosen) for row, is_chosen in zip(rows, marks, strict=True))
         self._add(f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
 
     def bars(self, caption: str, groups: Sequence[tuple[str, Sequence[Bar]]]) -> None:
@@ -122,7 +125,11 @@ def require_writable(path: Path) -> None:
         PageError: saying why.
     """
     try:
-        with path.open("a"):
+        if path.is_dir():
+            raise IsADirectoryError(21, "it is a directory", str(path))
+        with tempfile.TemporaryFile(
+            dir=path.parent
+        ):  # beside it, so that no empty page is left when the work is not done
             pass
     except OSError as error:
         msg = f"writing the page failed: got {error}; expected a file that can be written. Fix: choose another path."
@@ -136,18 +143,23 @@ def write(path: Path, page: Page) -> None:
         PageError: when that fails.
     """
     require_writable(path)
-    path.write_text(page.html(), encoding="utf-8")
+    try:
+        path.write_text(page.html(), encoding="utf-8")
+    except OSError as error:
+        msg = f"writing the page failed: got {error}; expected room and permission. Fix: choose another path."
+        raise PageError(msg) from error
 
 
-def _row(cells: Sequence[str], is_chosen: bool) -> str:
+def _row(cells: Sequence[str], numbers: Sequence[bool], is_chosen: bool) -> str:
     kind = " class=good" if is_chosen else ""
-    return f"<tr{kind}>" + "".join(_cell(cell) for cell in cells) + "</tr>"
+    kinds = [" class=number" if is_number else "" for is_number in numbers]
+    shown = (f"<td{kind_of_cell}>{escape(cell)}</td>" for cell, kind_of_cell in zip(cells, kinds, strict=True))
+    return f"<tr{kind}>{''.join(shown)}</tr>"
 
 
-def _cell(text: str) -> str:
-    bare = text.rstrip("%").replace(",", "")
-    is_number = bare.replace(".", "", 1).isdigit() or text.startswith("1/")
-    return f"<td{' class=number' if is_number else ''}>{escape(text)}</td>"
+def _is_number(text: str) -> bool:
+    bare = text.rstrip("%").removeprefix("1/").replace(",", "")
+    return bare.replace(".", "", 1).isdigit()
 
 
 def _group(label: str, bars: Sequence[Bar]) -> str:

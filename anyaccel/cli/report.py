@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .page import Page, write
+from .page import Page, require_writable, write
 from .report_data import gather
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def command(
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page instead.")] = None,
 ) -> None:
     """Show devices and why each was chosen or rejected, versions, memory, compilers and the ops' state."""
+    if html is not None:
+        require_writable(html)
     report = gather()
     if html is not None:
         write(html, _page(report))

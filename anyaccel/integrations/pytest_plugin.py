@@ -41,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose marker asks for another accelerator, before its fixtures are made."""
     for marker in item.iter_markers("requires_accelerator"):
+        if marker.kwargs or not all(isinstance(name, str) for name in marker.args):
+            msg = (
+                f"reading the marker requires_accelerator of {item.nodeid} failed: got {marker.args}, {marker.kwargs}; "
+                f"expected names. Fix: requires_accelerator('cuda', 'xpu')."  # anyaccel: ignore[device-name]
+            )
+            raise pytest.UsageError(msg)
         _require(*marker.args)
 
 

@@ -167,7 +167,10 @@ def clip_grad_norm_(parameters: torch.Tensor | Iterable[torch.Tensor], max_norm:
     if not grads:
         return torch.zeros(1)
     op = loaded("MultiTensorLoader")
-    norm: torch.Tensor = norm_of(grads, op.l2norm) if are_sharded(grads) else op.l2norm(grads)[0]
-    grads = shards(grads)
+    norm: torch.Tensor
+    if are_sharded(grads):
+        norm, grads = norm_of(grads, op.l2norm), shards(grads)
+    else:
+        norm = op.l2norm(grads)[0]
     op.scale(grads, grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))
     return norm

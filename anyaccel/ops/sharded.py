@@ -15,13 +15,16 @@ __all__ = ["are_sharded", "norm_of", "shards", "shards_of_lists"]
 
 def are_sharded(tensors: Iterable[Any]) -> bool:
     """Return whether one of some tensors is a ``DTensor``; nobody has one who has not imported its module."""
-    module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and any(isinstance(tensor, module.DTensor) for tensor in tensors)
+    return any(map(_is_sharded, tensors)) if "torch.distributed.tensor" in sys.modules else False
+
+
+def _is_sharded(tensor: Any) -> bool:
+    return isinstance(tensor, sys.modules["torch.distributed.tensor"].DTensor)
 
 
 def shards(tensors: Sequence[Any]) -> list[torch.Tensor]:
-    """Return this rank's shard of each tensor; of an ordinary one, itself."""
-    return [tensor.to_local() if hasattr(tensor, "to_local") else tensor for tensor in tensors]
+    """Return this rank's shard of each tensor, of which one is a ``DTensor``; of an ordinary one, itself."""
+    return [tensor.to_local() if _is_sharded(tensor) else tensor for tensor in tensors]
 
 
 def shards_of_lists(lists: list[list[Any]]) -> list[list[Any]]:
@@ -71,7 +74,7 @@ def norm_of(grads: Sequence[Any], l2norm: Any) -> torch.Tensor:
                     f"Fix: grad.redistribute(...)."
                 )
                 raise RuntimeError(msg)
-            if placement.is_shard():
+            if not placement.is_replicate():  # Shard, and the strided ones of FSDP over tensor parallelism
                 dist.all_reduce(square, group=mesh.get_group(dimension))
         squares.append(square)
     return torch.stack(squares).sum(0).sqrt()

@@ -167,6 +167,16 @@ def test_tensors_of_two_devices_do_not_mix():
     same(there.copy_(here + 4), torch.full((2,), 5.0))
 
 
+def test_copies_keep_to_torchs_rules():
+    original = torch.ones(4, device="simdev")
+    torch._lazy_clone(original).copy_(torch.zeros(4))
+    same(original, torch.ones(4))
+    with pytest.raises(RuntimeError, match="single memory location"):
+        original[1:].copy_(original[:-1])
+    with pytest.raises(RuntimeError, match="same device"):
+        nn.functional.conv1d(torch.ones(1, 1, 4, device="simdev:1"), torch.ones(1, 1, 2, device="simdev:0"))
+
+
 def test_tensors_are_saved_loaded_and_copied():
     model = nn.Linear(3, 2).to("simdev:1")
     assert copy.deepcopy(model).weight.device.index == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -73,7 +74,7 @@ def empty_contiguous(tensor: torch.Tensor) -> torch.Tensor:
 def row_statistics(x: torch.Tensor) -> torch.Tensor:
     """Return an uninitialised number for each row, of the dtype that kernels compute in."""
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return x.new_empty(x.shape[:-1].numel(), dtype=dtype)
+    return x.new_empty(math.prod(x.shape[:-1]), dtype=dtype)  # Size.numel() would fix a traced size
 
 
 def mark_changed(tensors: Sequence[torch.Tensor]) -> None:

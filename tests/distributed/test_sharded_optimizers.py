@@ -14,6 +14,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from anyaccel import ops
 
@@ -96,6 +97,22 @@ def refusals() -> list[str]:
         except RuntimeError as error:
             said.append(str(error))
     return said
+
+
+def norms_over_two_mesh_dimensions() -> tuple[float, float]:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("shards", "columns"))
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 8))
+    parallelize_module(model, mesh["columns"], {"0": ColwiseParallel(), "1": RowwiseParallel()})
+    fully_shard(model, mesh=mesh["shards"])
+    model(torch.ones(2, 16) * (1 + dist.get_rank() // 2)).square().sum().backward()
+    expected = nn.utils.clip_grad_norm_(model.parameters(), 1e9).full_tensor()
+    return ops.clip_grad_norm_(model.parameters(), 1.0).item(), expected.item()
+
+
+def test_the_norm_is_that_of_all_shards_over_two_mesh_dimensions(ranks: Callable[[int], Ranks]) -> None:
+    for ours, theirs in ranks(4).run(norms_over_two_mesh_dimensions):
+        assert ours == pytest.approx(theirs, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", MAKERS)

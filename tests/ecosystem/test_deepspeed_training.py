@@ -45,7 +45,7 @@ def test_losses_are_stock_deepspeeds(trained: dict[str, dict[str, Any]], way: st
     assert trained["stock"]["accelerator"] == "deepspeed.accelerator.cpu_accelerator"
     assert trained[backend]["accelerator"] == "anyaccel.accelerator.cpu_accelerator"
     stock, ours = trained["stock"]["losses"][way], trained[backend]["losses"][way]
-    tolerance = 0.0 if "torch's" in way else 1e-5
+    tolerance = 0.0 if "torch's" in way or "bf16" in way else 1e-5
     assert ours["losses"] == pytest.approx(stock["losses"], rel=tolerance, abs=0)
     assert ours["resumed"] == pytest.approx(stock["resumed"], rel=tolerance, abs=0)
     assert ours["losses"][-1] < ours["losses"][0]

@@ -141,18 +141,21 @@ print(type(get_accelerator()).__module__, sys.argv[1:], __name__)
 """
 
 
-@pytest.mark.parametrize("as_module", [False, True], ids=["file", "module"])
-def test_a_program_runs_unedited(run_python: Run, tmp_path: Path, as_module: bool) -> None:
+@pytest.mark.parametrize("how", ["file", "module", "launcher", "launcher of a module"])
+def test_a_program_runs_unedited(run_python: Run, tmp_path: Path, how: str) -> None:
     folder = tmp_path / "a program"
     folder.mkdir()
     (folder / "train.py").write_text(PROGRAM)
     (folder / "beside.py").write_text("")
-    how = ["-m", "train"] if as_module else [str(folder / "train.py")]
-    code = f"import runpy, sys; sys.argv = ['', *{how!r}, '--epochs', '3']; "
+    file = str(folder / "train.py")
+    words = [file] if "module" not in how else ["-m", "train"]
+    words = ["--local_rank=0", *words] if "launcher" in how else words
+    code = f"import runpy, sys; sys.argv = ['', *{words!r}, '--epochs', '3']; "
     code += "runpy.run_module('anyaccel.integrations.deepspeed', run_name='__main__', alter_sys=True)"
-    env = {"PYTHONPATH": str(folder)} if as_module else {}
+    env = {"PYTHONPATH": str(folder)} if "module" in how else {}
     said = run_python(code, DS_ACCELERATOR="cpu", **env).stdout
-    assert "anyaccel.accelerator.cpu_accelerator ['--epochs', '3'] __main__" in said
+    given = ["--local_rank=0"] * ("launcher" in how) + ["--epochs", "3"]
+    assert f"anyaccel.accelerator.cpu_accelerator {given} __main__" in said
 
 
 def test_ds_report_shows_ours(run_python: Run) -> None:

@@ -48,6 +48,18 @@ def test_tests_of_other_accelerators_are_skipped_with_the_reason(
     assert "needs the accelerator of a device; here it is cpu" in said
 
 
+def test_a_marker_without_names_of_devices_is_refused(
+    run_python: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n@pytest.mark.requires_accelerator(name='cuda')\ndef test(): pass"
+    )
+    code = "import pytest; raise SystemExit(pytest.main(['-q', 'test_it.py']))"
+    finished = run_python(code, check=False, DS_ACCELERATOR="cpu")
+    assert finished.returncode == 1
+    assert "expected names. Fix: requires_accelerator('cuda', 'xpu')" in finished.stdout
+
+
 def test_pytest_starts_without_torch(
     run_python: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:

@@ -61,6 +61,21 @@ assert not failed, failed
 """
 
 
+SIZES = """
+import torch
+from anyaccel import ops
+norm, layer_norm = ops.RMSNorm(8), ops.LayerNorm(8)
+torch._dynamo.config.recompile_limit = 2
+compiled = torch.compile(lambda x: ops.swiglu(norm(x), layer_norm(x)), fullgraph=True, backend="aot_eager")
+for rows in range(2, 9):
+    compiled(torch.randn(rows, 8, requires_grad=True)).sum().backward()
+"""
+
+
+def test_one_graph_serves_every_number_of_rows(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    run_python(SIZES, DS_ACCELERATOR="cpu")
+
+
 def test_all_compile_into_one_graph_from_the_first_call_on(
     run_python: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

@@ -18,6 +18,10 @@ _USAGE = "usage: python -m anyaccel.integrations.deepspeed [-m MODULE | FILE | C
 
 
 def _run(arguments: list[str]) -> None:
+    if "".join(arguments[:1]).startswith("--local_rank"):
+        # deepspeed's launcher puts it before what it starts; the program is given it as its first argument.
+        named = 2 if arguments[1:2] == ["-m"] else 1
+        arguments = [*arguments[1 : named + 1], arguments[0], *arguments[named + 1 :]]
     if arguments[:1] == ["-m"] and len(arguments) > 1:
         sys.argv = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)

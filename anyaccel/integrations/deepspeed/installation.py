@@ -64,7 +64,8 @@ def _join(real_accelerator: ModuleType) -> None:
     theirs = real_accelerator.dsa2
     theirs.register(DeepSpeedAccelerator)
     for name in _PINNING:
-        setattr(DeepSpeedAccelerator, name, vars(theirs)[name])
+        if name in vars(theirs):  # older ones lack some
+            setattr(DeepSpeedAccelerator, name, vars(theirs)[name])
 
 
 def _list_every_op(all_ops: ModuleType) -> None:

@@ -54,8 +54,8 @@ std::optional<at::Generator> give_generator(const c10::OperatorHandle& op, c10::
   if (found == parameters.end()) return std::nullopt;
   auto& given = *(stack->end() - (parameters.end() - found));
   auto generator = given.isNone() ? default_generator(device.index()) : given.toGenerator();
-  TORCH_CHECK(generator.device().type() == kType, op.operator_name(), " failed: got a generator of ",
-              generator.device(), "; expected one of ", device, ".");
+  TORCH_CHECK(generator.device() == device, op.operator_name(), " failed: got a generator of ", generator.device(),
+              "; expected one of ", device, ".");
   given = generator.get<GeneratorImpl>()->host();
   return generator;
 }

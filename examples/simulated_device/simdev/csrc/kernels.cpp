@@ -2,6 +2,7 @@
 // (fallback.cpp).
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
@@ -77,7 +78,7 @@ Tensor& set_empty(Tensor& self) {
 /// The host's view of a tensor's memory, which every tensor of a simulated device has.
 Tensor on_host(const Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
-  auto* const data = const_cast<void*>(tensor.const_data_ptr());
+  auto* const data = tensor.mutable_data_ptr();  // which ends sharing with a lazy clone
   auto view = at::from_blob(data, tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU));
   view._set_conj(tensor.is_conj());
   view._set_neg(tensor.is_neg());
@@ -86,6 +87,7 @@ Tensor on_host(const Tensor& tensor) {
 
 /// Registered besides _copy_from, of which torch's own copy_ is made: that one never ends with a conjugate view.
 Tensor& copy(Tensor& target, const Tensor& source, bool) {
+  at::assert_no_partial_overlap(target, source);
   on_host(target).copy_(on_host(source));
   return target;
 }
@@ -114,11 +116,17 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::op
   return {input.mul(mask).mul_(p == 1 ? 0.0 : 1 / (1 - p)), mask};
 }
 
+void require_same_device(const Tensor& input, const Tensor& weight) {
+  TORCH_CHECK(weight.device() == input.device(), "convolution failed: got an input on ", input.device(),
+              " and a weight on ", weight.device(), "; expected them on the same device. Fix: move one.");
+}
+
 // Convolution is the one op whose composite asks a device for a kernel of another name, so the fallback is never asked.
 
 Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias, IntArrayRef stride,
                    IntArrayRef padding, IntArrayRef dilation, bool is_transposed, IntArrayRef output_padding,
                    int64_t groups) {
+  require_same_device(input, weight);
   const auto host_bias = bias && bias->defined() ? on_host(*bias) : Tensor();
   return at::convolution(on_host(input), on_host(weight), host_bias, stride, padding, dilation, is_transposed,
                          output_padding, groups)

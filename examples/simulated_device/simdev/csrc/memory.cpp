@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <new>
 #include <utility>
 
 namespace simdev {
@@ -54,7 +55,12 @@ DeviceMemory::Block DeviceMemory::take(size_t bytes) {
 void DeviceMemory::put_back(Block block) {
   decrease({&stats.allocation, &stats.active}, 1);
   decrease({&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes}, block.bytes);
-  cache_[block.bytes].push_back(std::move(block.memory));
+  try {
+    cache_[block.bytes].push_back(std::move(block.memory));
+  } catch (const std::bad_alloc&) {  // the block goes back to the host; a deleter may not throw
+    decrease({&stats.segment}, 1);
+    decrease({&stats.reserved_bytes}, block.bytes);
+  }
 }
 
 HostMemory DeviceMemory::cached(size_t bytes) {
@@ -96,7 +102,8 @@ c10::DataPtr Allocator::allocate(size_t bytes) {
   const std::scoped_lock lock(mutex_);
   auto block = devices_.at(device).take(bytes);
   void* const memory = block.memory.get();
-  allocations_.emplace(memory, Allocation{device, std::move(block)});
+  auto& allocation = allocations_[memory];  // before the block moves, so that what throws leaves it to its owner
+  allocation = Allocation{device, std::move(block)};
   return {memory, memory, &release, c10::Device(kType, device)};
 }
 
