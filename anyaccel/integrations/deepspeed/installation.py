@@ -1,4 +1,4 @@
-"""What is changed in deepspeed, and when: three of its modules, each right after its own code has run."""
+"""What is changed in deepspeed, and when: two of its modules, each right after its own code has run."""
 
 from __future__ import annotations
 
