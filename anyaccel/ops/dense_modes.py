@@ -5,6 +5,7 @@ They are the rungs of docs/ladder, from Python to device code; each takes ``(x, 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
@@ -13,7 +14,7 @@ from ..op_builder.built_in import CSRC
 from ..op_builder.cpu.kernels import DenseBuilder
 from ..op_builder.kernel_loader import DenseLoader
 from .device_kernel import DeviceKernel
-from .loading import Held
+from .loading import declare, loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,8 @@ PTX = CSRC / "dense" / "sigmoid.ptx"
 """The sigmoid by hand."""
 
 _THREADS = 256
-_cpp = Held()  # the functions of DenseBuilder().load()
+
+declare("dense_cpp", lambda: DenseBuilder().load())
 
 
 class PyDense(torch.autograd.Function):
@@ -56,7 +58,7 @@ class CppDense(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        y: torch.Tensor = _cpp.value.linear(x, weight, bias).sigmoid_()
+        y: torch.Tensor = loaded("dense_cpp").linear(x, weight, bias).sigmoid_()
         ctx.save_for_backward(x, weight, y)
         ctx.has_bias = bias is not None
         return y
@@ -65,7 +67,7 @@ class CppDense(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight, y = ctx.saved_tensors
         grad_z: torch.Tensor = torch.ops.aten.sigmoid_backward(grad, y)
-        grad_x, grad_weight = _cpp.value.linear_backward(grad_z, x, weight)
+        grad_x, grad_weight = loaded("dense_cpp").linear_backward(grad_z, x, weight)
         return grad_x, grad_weight, grad_z.reshape(-1, grad_z.shape[-1]).sum(0) if ctx.has_bias else None
 
 
@@ -129,28 +131,9 @@ def implementation(mode: Mode | None, device: str) -> Callable[..., torch.Tensor
         ValueError: for a mode that there is not.
         OpError: when this machine lacks what the mode needs.
     """
-    if torch.compiler.is_compiling():
-        _hold(mode, device)  # before the trace reads what is held
-    held = _held.get((mode, device))
-    if held is None or held.value is None:
-        _hold(mode, device)
-    found: Callable[..., torch.Tensor] = _held[mode, device].value
+    key = "dense", mode, device
+    found: Callable[..., torch.Tensor] = loaded(key) if key in _DECLARED else _load(mode, device)
     return found
-
-
-def _hold(mode: Mode | None, device: str) -> bool:
-    held = _held.setdefault((mode, device), Held())
-    if held.value is None:
-        held.value = _load(mode, device)
-    return True
-
-
-_hold._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as torch.compiler.assume_constant_result does
-
-_held = {
-    (mode, device): Held() for mode in (None, *MODES) for device in ("cpu", "cuda", "xpu")
-}  # anyaccel: ignore[device-name]
-"""An entry for each from the beginning: what a trace adds to a dictionary, it does not see."""
 
 
 def _load(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
@@ -158,7 +141,7 @@ def _load(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
         msg = f"Dense failed: got mode={mode!r}; expected None or one of: {', '.join(MODES)}. Fix: choose one of them."
         raise ValueError(msg)
     if mode == "cpp":
-        _cpp.value = DenseBuilder().load()
+        loaded("dense_cpp")  # now, not in the first pass
     if mode in ("py", "cpp"):
         apply: Callable[..., torch.Tensor] = PyDense.apply if mode == "py" else CppDense.apply
         return apply
@@ -173,3 +156,9 @@ def _load(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
     }  # anyaccel: ignore[device-name]
     dense: Callable[..., torch.Tensor] = DenseLoader().load(names[mode]).dense
     return dense
+
+
+_DEVICES = ("cpu", "cuda", "xpu")  # anyaccel: ignore[device-name]
+_DECLARED = frozenset(("dense", mode, device) for mode in (None, *MODES) for device in _DEVICES)
+for _key in _DECLARED:
+    declare(_key, partial(_load, *_key[1:]))

@@ -1,48 +1,74 @@
-"""What the functions and optimizers here call, loaded once a process, where ``torch.compile`` sees it."""
+"""What the functions, layers and optimizers here call, loaded once a process, where ``torch.compile`` sees it."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..op_builder import kernel_loader, load_op
 
-__all__ = ["Held", "loaded"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+__all__ = ["declare", "loaded"]
 
 
-class Held:
+class _Held:
     """What is loaded when it is first asked for; a trace guards on the attribute, and reads no loader's code."""
 
-    value: Any = None
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self.load = load
+        self.value: Any = None
 
 
-def loaded(name: str) -> Any:
+_held: dict[Hashable, _Held] = {}
+
+
+def declare(key: Hashable, load: Callable[[], Any]) -> None:
+    """Say how something is loaded, when a module is imported: what a trace adds to a dictionary, it does not see.
+
+    Args:
+        key: its name, or a tuple of names.
+        load: returns it, and never None.
+    """
+    _held[key] = _Held(load)
+
+
+def loaded(key: Hashable) -> Any:
     """Return what a loader chooses, or an op's functions, once a process.
 
     Args:
-        name: a loader's name, such as ``"RMSNormLoader"``, or an op's, such as ``"cpu_adam"``.
+        key: a loader's name, such as ``"RMSNormLoader"``, ``"cpu_adam"``, or what else has been declared.
 
     Raises:
         NoKernelError: when no implementation serves here, saying of each why not.
         OpError: when the op cannot be built or loaded.
     """
     if torch.compiler.is_compiling():
-        _load(name)  # before the trace reads what is held
-    held = _held[name]
+        _load(key)  # before the trace reads what is held
+    held = _held[key]
     if held.value is None:
-        _load(name)
+        _load(key)
     return held.value
 
 
-def _load(name: str) -> bool:
-    held = _held[name]
+def _load(key: Hashable) -> bool:
+    held = _held[key]
     if held.value is None:
-        held.value = getattr(kernel_loader, name)().load() if name.endswith("Loader") else load_op(name)
+        held.value = held.load()
     return True
 
 
 _load._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as torch.compiler.assume_constant_result does
 
-_held = {name: Held() for name in ("cpu_adam", *(name for name in dir(kernel_loader) if name.endswith("Loader")))}
-"""An entry for each name from the beginning: what a trace adds to a dictionary, it does not see."""
+
+def _chosen_by(loader: str) -> Any:
+    return getattr(kernel_loader, loader)().load()
+
+
+declare("cpu_adam", partial(load_op, "cpu_adam"))
+for _name in dir(kernel_loader):
+    if _name.endswith("Loader"):
+        declare(_name, partial(_chosen_by, _name))
