@@ -155,5 +155,5 @@ def copy_entry(outcome: Outcome, root: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root) as staging:
         copied = shutil.copyfile(entry.binary, Path(staging) / order.recipe.output)
-        write_entry(folder, entry.op, copied, entry.facts)
+        write_entry(folder, entry, copied)
     return folder

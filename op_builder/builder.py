@@ -90,7 +90,8 @@ class OpBuilder(OpDeclaration, abc.ABC):
         try:
             return find_built(self.recipe, cache) or self._find_portable(cache)
         except ToolchainError:
-            entry = self._find_portable(cache) or cache.find_key(self.name, self._key(NATIVE))
+            known = self.recipe_for(NATIVE, any_compiler=True)
+            entry = self._find_portable(cache) or cache.find_key(self.name, known.key(), known.places())
             if entry is None:
                 raise
             return entry
@@ -98,10 +99,8 @@ class OpBuilder(OpDeclaration, abc.ABC):
     def _find_portable(self, cache: Cache) -> Entry | None:
         """Return a build for a CPU level that this machine has, made ahead of time, perhaps on another one."""
         targets = host_cpu_targets() if self.STABLE_ABI else []
-        return next((entry for target in targets if (entry := cache.find(self.name, self._key(target)))), None)
-
-    def _key(self, target: str) -> str:
-        return self.recipe_for(target, any_compiler=True).key()
+        recipes = (self.recipe_for(target, any_compiler=True) for target in targets)
+        return next((entry for one in recipes if (entry := cache.find(self.name, one.key(), one.places()))), None)
 
     def build(self, target: str = NATIVE) -> Entry:
         """Build the op where it is not in the cache, and return its entry.

@@ -18,8 +18,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .engine.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "PYTHON_FOR_COMMANDS",
@@ -31,14 +35,20 @@ __all__ = [
     "cuda_arch_list",
     "cuda_home",
     "cxx",
+    "header_folders",
     "search_path",
     "zig_cache",
 ]
 
 _COMPILER_VARIABLES = (
-    "CCC_OVERRIDE_OPTIONS", "CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH",
-    "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "SOURCE_DATE_EPOCH",
+    "CCC_ADD_ARGS", "CCC_OVERRIDE_OPTIONS", "CCACHE_COMPILER", "CCACHE_PATH", "CCACHE_PREFIX", "COMPILER_PATH", "CPATH",
+    "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LDEMULATION", "LD_RUN_PATH", "LIBRARY_PATH",
+    "NIX_CFLAGS_COMPILE", "NIX_LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "SCCACHE_C_CUSTOM_CACHE_BUSTER",
+    "SDKROOT", "SOURCE_DATE_EPOCH", "ZIG_LIB_DIR",
 )  # fmt: skip
+
+_NEUTRAL = {"HOME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHLVL", "TMPDIR", "USER", "ZIG_GLOBAL_CACHE_DIR"}
+"""What scripts read too, and what differs from one shell to the next; programs found by PATH count themselves."""
 
 PYTHON_FOR_COMMANDS = "ANYACCEL_PYTHON"
 """Set for ninja only: the interpreter that starts its commands."""
@@ -101,9 +111,20 @@ def compiler_environment(cache: Path, temporary: Path | None = None) -> dict[str
     return {"ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"), **given}
 
 
-def compiler_variables() -> dict[str, str]:
-    """Return those variables by which compilers are told of flags and directories, and which therefore decide a build."""
-    return {name: value for name in _COMPILER_VARIABLES if (value := os.environ.get(name))}
+def compiler_variables(further: Iterable[str] = ()) -> dict[str, str]:
+    """Return those variables by which compilers are told of flags and directories, and which therefore decide a build.
+
+    Args:
+        further: names that a compiler reads besides, such as a wrapper script.
+    """
+    names = dict.fromkeys((*_COMPILER_VARIABLES, *further))
+    return {name: value for name in names if (value := os.environ.get(name)) is not None and name not in _NEUTRAL}
+
+
+def header_folders() -> list[str]:
+    """Return the directories in which run-time compilers look for headers besides those that they are given."""
+    listed = os.environ.get("CPATH", "").split(os.pathsep) + os.environ.get("CPLUS_INCLUDE_PATH", "").split(os.pathsep)
+    return [*filter(None, listed), "/usr/local/include"]
 
 
 def zig_cache(cache: Path) -> Path:

@@ -75,7 +75,7 @@ def torch_include_dirs(stable_abi: bool) -> list[Path]:
 def cxx_compiler(cxx: CxxCompiler, flags: Sequence[str], include_dirs: Sequence[Path], stable_abi: bool) -> Compiler:
     """Return a C++ compiler with its flags."""
     outside = tuple(torch_include_dirs(stable_abi))
-    return Compiler(cxx.command, cxx.version, tuple(flags), tuple(include_dirs), outside)
+    return Compiler(cxx.command, cxx.version, tuple(flags), tuple(include_dirs), outside, identity=cxx.identity)
 
 
 def retargeted(compiler: Compiler, march: str) -> Compiler:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ..op_builder import environment
@@ -49,26 +50,26 @@ def show_path() -> None:
 def list_entries() -> None:
     """List the built ops: size, age, and what each was built with and for."""
     cache = _cache()
-    table = Table("op", "KiB", "built", "compiler", "target", title=str(cache.root), title_justify="left")
+    table = Table("op", "KiB", "built", "compiler", "target", title=escape(str(cache.root)), title_justify="left")
     for entry in cache.entries():
-        compiler, target = entry.facts.get("compiler_version", ""), entry.facts.get("target", "")
-        if entry.binary.exists():
-            status = entry.binary.stat()
-            table.add_row(entry.op, f"{status.st_size / 1024:.0f}", _built(status.st_mtime), compiler, target)
-        else:
+        compiler, target = escape(entry.facts.get("compiler_version", "")), escape(entry.facts.get("target", ""))
+        status = cache.status(entry)
+        if status is None:
             table.add_row(entry.op, "[red]missing[/]", "", compiler, target)
+        else:
+            table.add_row(entry.op, f"{status.st_size / 1024:.0f}", _built(status.st_mtime), compiler, target)
     Console().print(table)
 
 
 @app.command("verify", epilog="Example: [bold]anyaccel cache verify[/]")
 def verify() -> None:
     """Compare every binary with its digest; exit 1 when one differs. It would be built again, never loaded."""
-    entries = _cache().entries()
-    damaged = [entry for entry in entries if not entry.is_intact()]
+    cache = _cache()
+    intact, damaged = cache.verify()
     console = Console()
-    for entry in damaged:
-        console.print(f"[red]differs from its metadata:[/] {entry.binary}", soft_wrap=True)
-    console.print(f"{len(entries) - len(damaged)} intact, {len(damaged)} damaged")
+    for path in damaged:
+        console.print(f"[red]differs from its metadata:[/] {escape(str(path))}", soft_wrap=True)
+    console.print(f"{len(intact)} intact, {len(damaged)} damaged")
     raise typer.Exit(1 if damaged else 0)
 
 
@@ -81,17 +82,12 @@ def clear(
     """Remove built ops; those that running programs have loaded stay loaded."""
     oldest = time.time() - _duration(older_than).total_seconds()
     cache = _cache()
-    removed = [
-        entry for entry in cache.entries() if not entry.binary.exists() or entry.binary.stat().st_mtime <= oldest
-    ]
     try:
-        for entry in removed:
-            cache.remove(entry)
-        cache.remove_leftovers(oldest)
+        removed = cache.clear(oldest)
     except OSError as error:
         msg = f"clearing the cache failed: got {error}; expected {cache.root} to be writable. Fix: make it so."
         raise CacheError(msg) from error
-    typer.echo(f"removed {len(removed)} of the ops in {cache.root}")
+    typer.echo(f"removed {removed} of the ops in {cache.root}")
 
 
 def _built(timestamp: float) -> str:

@@ -90,6 +90,7 @@ class CUDAOpBuilder(OpBuilder):
             host.include_dirs,
             host.system_include_dirs,
             other=("--compiler-bindir", cxx.program),
+            identity=toolkit.identity,
         )
         return {**dict.fromkeys(compilers, host), ".cu": nvcc}
 

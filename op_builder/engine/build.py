@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import shlex
 import shutil
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..environment import compiler_environment
 from .cache import replace_full_cache
 from .errors import BuildError, OpError
+from .inputs import changed_since, stamp_of
 from .lock import build_lock
 from .ninja_file import default_jobs
 from .progress import Reporter
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from .cache import Cache
     from .entry import Entry
+    from .inputs import Inputs
 
 __all__ = ["COMMAND", "Recipe", "Workplace", "ensure_built", "find_built"]
 
@@ -70,8 +71,14 @@ class Recipe(Protocol):
     def produce(self, workplace: Workplace) -> dict[str, Any]:
         """Build ``output`` in a workplace, and return what the metadata keep of the result besides."""
 
-    def unseen_headers(self, folder: Path) -> dict[str, str]:
-        """Return the digest of every file that decided the result and that the fingerprint does not cover."""
+    def covered(self) -> list[str]:
+        """Return the files whose content is in the fingerprint."""
+
+    def places(self) -> tuple[str, ...]:
+        """Return where the sources and their headers are."""
+
+    def inputs(self, workplace: Workplace) -> Inputs:
+        """Return the files that decided the result and that the fingerprint does not cover."""
 
     def verify(self, built: Path) -> None:
         """Raise OpError when what was built is not whole."""
@@ -119,7 +126,7 @@ class Workplace:
 
 def find_built(recipe: Recipe, cache: Cache) -> Entry | None:
     """Return the finished build of a recipe, or None; starts no process."""
-    return cache.find(recipe.op, recipe.fingerprint())
+    return cache.find(recipe.op, recipe.fingerprint(), recipe.places())
 
 
 def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None) -> Entry:
@@ -160,7 +167,7 @@ def _build_settled(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
     for _ in range(_ATTEMPTS):
         name = recipe.fingerprint()
         with build_lock(cache.lock_file(recipe.op, name), recipe.op):
-            entry = cache.find(recipe.op, name) or _build(recipe, name, cache, jobs)
+            entry = cache.find(recipe.op, name, recipe.places()) or _build(recipe, name, cache, jobs)
         if entry is not None:
             return entry
         _logger.warning("the sources of the op '%s' changed while they were compiled; it is built again", recipe.op)
@@ -183,13 +190,16 @@ def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None) -> Entry |
     workplace = Workplace(staging, cache.log_file(recipe.op, name), jobs or default_jobs(), environment, tick)
     try:
         began_ns = _clock_of(staging)
+        before = {path: stamp_of(path) for path in recipe.covered()}
         produced = recipe.produce(workplace)
         built = staging / recipe.output
         recipe.verify(built)
-        headers = recipe.unseen_headers(staging)
-        if recipe.fingerprint() != name or _changed_between(headers, began_ns, _clock_of(staging)):
+        inputs = recipe.inputs(workplace)
+        if recipe.fingerprint() != name or any(stamp_of(path) != stamp for path, stamp in before.items()):
             return None
-        entry = cache.publish(recipe.op, name, built, {**recipe.described(), **produced, "headers": headers})
+        if changed_since(inputs.files, began_ns):
+            return None
+        entry = cache.publish(recipe.op, name, built, {**recipe.described(), **produced}, inputs)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     _logger.info("built the op '%s' in %.1f s", recipe.op, time.perf_counter() - started)
@@ -201,7 +211,3 @@ def _clock_of(folder: Path) -> int:
     marker = folder / "clock"
     marker.write_bytes(b"")
     return marker.stat().st_mtime_ns
-
-
-def _changed_between(headers: dict[str, str], began_ns: int, ended_ns: int) -> bool:
-    return any(began_ns < os.stat(header).st_mtime_ns <= ended_ns for header in headers)

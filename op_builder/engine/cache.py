@@ -1,8 +1,9 @@
 """Where built ops are kept: private to the user, each binary checked against its metadata before it is loaded.
 
 An entry is a folder ``<op>-<fingerprint>`` with the binary and ``metadata.json``; the metadata is published last, so an
-entry without it does not exist yet. A directory that cannot be written is replaced, for this process, by a private
-temporary one.
+entry without it does not exist yet. Nothing that is read here is trusted before it has been checked, and nothing outside is
+ever opened for writing or removed. A directory that cannot be written is replaced, for this process, by a private temporary
+one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import errno
 import hashlib
 import logging
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -19,18 +21,24 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .entry import METADATA, UNREADABLE, read_entry, write_entry
+from .directory import Directory
+from .entry import METADATA, UNREADABLE, Entry, named_by_content, parse_entry, sha256_of, text_of
 from .errors import CacheError
-from .lock import is_locked
+from .inputs import Inputs
+from .lock import try_lock
 
 if TYPE_CHECKING:
-    from .entry import Entry
+    from collections.abc import Iterable
 
 __all__ = ["Cache", "open_cache", "replace_full_cache"]
 
 _logger = logging.getLogger(__name__)
 _STAGING = "staging-"
-_BESIDE = (".lock", ".holder", ".log")
+_LOCK = ".lock"
+_BESIDE = (_LOCK, ".holder", ".log")
+_SOURCES = "sources"
+_ENTRY = re.compile(r"[A-Za-z_][A-Za-z_0-9]*-[0-9a-z]+")
+_UNPUBLISHED = re.compile(r"\.[0-9a-f]{16}")
 _FIX = "set ANYACCEL_CACHE_DIR"
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT}
 
@@ -44,20 +52,31 @@ class Cache:
         writable: False to look only, at a directory that exists.
 
     Raises:
-        CacheError: when it belongs to someone else, or others may write to it.
+        CacheError: when it or a parent belongs to someone else, or others may write to it.
         OSError: when it can be neither made nor written.
     """
 
     def __init__(self, root: Path, *, behind: Cache | None = None, writable: bool = True) -> None:
         self.root = root
         self._behind = behind
+        self._writable = writable
+        self._opened = self._open()
         if writable:
-            for folder in (*reversed(root.parents), root):  # Path.mkdir(parents=True) leaves the parents to the umask
+            self._opened.require_writable()
+
+    def _open(self) -> Directory:
+        if self._writable:
+            for folder in (*reversed(self.root.parents), self.root):  # Path.mkdir leaves the parents to the umask
                 if not folder.exists():
                     folder.mkdir(mode=0o700, exist_ok=True)
-        _check_owner(root)
-        if writable:
-            _check_writable(root)
+        return Directory(self.root)
+
+    @property
+    def _directory(self) -> Directory:
+        """The directory, checked again each time; opened again where it was removed and made anew."""
+        if not self._opened.is_current():
+            self._opened = self._open()
+        return self._opened
 
     @staticmethod
     def default_root() -> Path:
@@ -71,88 +90,171 @@ class Cache:
         return self.root / f"{op}-{fingerprint}"
 
     def lock_file(self, op: str, fingerprint: str) -> Path:
-        """Return the lock file of an entry."""
-        return self.root / f"{op}-{fingerprint}.lock"
+        """Return the lock file of an entry; what is there and no regular file makes room for it."""
+        return self._own_file(f"{op}-{fingerprint}{_LOCK}")
 
     def log_file(self, op: str, fingerprint: str) -> Path:
-        """Return the file that keeps what the compiler printed when the entry's build failed."""
-        return self.root / f"{op}-{fingerprint}.log"
+        """Return the file for what the compiler prints when the entry's build fails; an earlier one is gone."""
+        name = f"{op}-{fingerprint}.log"
+        self._directory.remove(name)
+        return self.root / name
+
+    def _own_file(self, name: str) -> Path:
+        directory = self._directory
+        try:
+            if not stat.S_ISREG(directory.status(name).st_mode):
+                directory.remove(name)
+        except FileNotFoundError:
+            pass
+        return self.root / name
 
     def staging(self, op: str, fingerprint: str) -> Path:
         """Make and return an empty folder beside the entries, to build in while the entry's lock is held.
 
         What an earlier builder left there when it was killed is removed, though not waited for: its compilers may still run.
         """
+        directory = self._directory
         prefix = f"{_STAGING}{op}-{fingerprint}-"
-        for abandoned in self.root.glob(f"{prefix}*"):
-            shutil.rmtree(abandoned, ignore_errors=True)
+        for name in directory.names():
+            if name.startswith(prefix):
+                _try_to_remove(directory, name)
         return Path(tempfile.mkdtemp(prefix=prefix, dir=self.root))
 
-    def find(self, op: str, fingerprint: str) -> Entry | None:
-        """Return a finished entry whose binary is what was published; None when there is none.
+    def find(self, op: str, fingerprint: str, places: tuple[str, ...] | None = None) -> Entry | None:
+        """Return a finished entry whose binary is what was published, and whose inputs are what they were; else None.
 
-        A binary that differs from its metadata is reported and counts as absent.
+        Args:
+            op: the op's name.
+            fingerprint: what the entry is named after.
+            places: the sources and include directories of who asks.
         """
+        name = f"{op}-{fingerprint}"
         try:
-            entry = read_entry(self.folder(op, fingerprint))
+            entry = self._read(name)
         except FileNotFoundError:
-            return None if self._behind is None else self._behind.find(op, fingerprint)
+            return None if self._behind is None else self._behind.find(op, fingerprint, places)
         except UNREADABLE as error:
             _logger.warning("the cached op '%s' is unreadable and is built again: %s", op, error)
             return None
-        if not entry.is_intact():
-            _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, entry.binary)
+        if not self.is_intact(entry):
+            if self._directory.has_folder(name):  # else it has just been cleared
+                _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, entry.binary)
             return None
-        changed = entry.changed_header()
+        changed = entry.inputs.changed(places)
         if changed:
             _logger.info("the cached op '%s' was built with another %s and is built again", op, changed)
             return None
         return entry
 
-    def find_key(self, op: str, key: str) -> Entry | None:
+    def find_key(self, op: str, key: str, places: tuple[str, ...]) -> Entry | None:
         """Return a finished entry of an op that is what ``key`` names, whichever compiler built it; None when there is none."""
         named = (entry for entry in self.entries() if entry.op == op and entry.facts.get("key") == key)
-        return next((entry for entry in named if entry.is_intact() and not entry.changed_header()), None)
+        fitting = (entry for entry in named if not entry.inputs.changed(places, may_be_gone=True))
+        return next((entry for entry in fitting if self.is_intact(entry)), None)
+
+    def is_intact(self, entry: Entry) -> bool:
+        """Return whether an entry's binary is what was published: a regular file here, and no link to one elsewhere."""
+        try:
+            content = self._directory.read(entry.binary.name, folder=entry.name)
+        except OSError:
+            return False
+        return hashlib.sha256(content).hexdigest() == entry.sha256
+
+    def _read(self, name: str) -> Entry:
+        """Return the entry in a folder here.
+
+        Raises:
+            FileNotFoundError: when there is none.
+            OSError, ValueError, RecursionError: (``UNREADABLE``) when it is damaged.
+        """
+        entry = parse_entry(self._directory.read(METADATA, folder=name), self.root / name)
+        if entry.name != name:
+            msg = f"its metadata are those of {entry.name!r}"
+            raise ValueError(msg)
+        return entry
 
     def entries(self) -> list[Entry]:
-        """Return every finished entry, damaged ones included, by name."""
+        """Return every finished entry, those with a damaged binary included, by name; unreadable ones are logged."""
         found = []
-        for metadata in sorted(self.root.glob(f"*/{METADATA}")):
-            if metadata.parent.name.startswith(_STAGING):
+        directory = self._directory
+        for name in directory.names():
+            if name.startswith(_STAGING) or not directory.has_folder(name):
                 continue
             try:
-                found.append(read_entry(metadata.parent))
+                found.append(self._read(name))
+            except FileNotFoundError:
+                continue
             except UNREADABLE as error:
-                _logger.warning("%s is unreadable: %s", metadata, error)
+                if _ENTRY.fullmatch(name):
+                    _logger.warning("%s is unreadable: %s", self.root / name / METADATA, error)
         return found
 
-    def remove(self, entry: Entry) -> None:
-        """Remove an entry, its metadata first, so that nobody finds half of it; whoever has loaded it keeps it."""
-        folder = entry.binary.parent
-        (folder / METADATA).unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        for suffix in _BESIDE:
-            folder.with_name(folder.name + suffix).unlink(missing_ok=True)
+    def status(self, entry: Entry) -> os.stat_result | None:
+        """Return what is known of an entry's binary; None when it is missing, or no regular file."""
+        try:
+            status = entry.binary.lstat()
+        except OSError:
+            return None
+        return status if stat.S_ISREG(status.st_mode) else None
 
-    def remove_leftovers(self, oldest: float) -> None:
-        """Remove what builders that failed or were killed left behind, where nobody is building now.
+    def verify(self) -> tuple[list[Path], list[Path]]:
+        """Return the binaries that are what was published, and what differs or cannot be read."""
+        entries = {entry.name: entry for entry in self.entries()}
+        names = [name for name in self._directory.names() if _ENTRY.fullmatch(name)]
+        intact = [entry.binary for entry in entries.values() if self.is_intact(entry)]
+        damaged = [entries[name].binary if name in entries else self.root / name for name in names]
+        return intact, [path for path in damaged if path not in intact]
+
+    def clear(self, oldest: float) -> int:
+        """Remove entries, and what builders that failed or were killed left; return how many entries were removed.
+
+        What is being built or loaded under its lock stays. Whoever has loaded an op keeps it.
 
         Args:
             oldest: only what was last changed before this time, in seconds since the epoch.
-        """
-        for file in self.root.iterdir():
-            if file.name.startswith(_STAGING):
-                entry = file.name.removeprefix(_STAGING).rpartition("-")[0]
-            elif file.suffix in _BESIDE and not file.with_suffix("").is_dir():
-                entry = file.stem
-            else:
-                continue
-            if file.lstat().st_mtime <= oldest and not is_locked(self.root / f"{entry}.lock"):
-                _remove(file)
 
-        for file in (self.root / _SOURCES).glob("*"):
-            if file.lstat().st_mtime <= oldest:
-                _remove(file)
+        Raises:
+            OSError: when something cannot be removed.
+        """
+        directory = self._directory
+        names = directory.names()
+        removed = 0
+        for stem in sorted({stem for name in names if (stem := _stem(name))}):
+            own = [name for name in names if _stem(name) == stem]
+            if all(self._is_older(directory, name, oldest) for name in own if not name.endswith(_LOCK)):
+                removed += self._clear_one(directory, stem, own)
+        for name in names:
+            if _UNPUBLISHED.fullmatch(name) and directory.status(name).st_mtime <= oldest:
+                directory.remove(name)
+        if directory.has_folder(_SOURCES):
+            for name in directory.names_in(_SOURCES):
+                if (self.root / _SOURCES / name).lstat().st_mtime <= oldest:
+                    directory.remove(name, folder=_SOURCES)
+        return removed
+
+    def _is_older(self, directory: Directory, name: str, oldest: float) -> bool:
+        try:
+            status = directory.status(name)
+            if _ENTRY.fullmatch(name) and stat.S_ISDIR(status.st_mode):
+                built = self.status(self._read(name))
+                return built is None or built.st_mtime <= oldest
+        except UNREADABLE:
+            return True
+        return status.st_mtime <= oldest
+
+    def _clear_one(self, directory: Directory, stem: str, names: Iterable[str]) -> int:
+        """Remove what belongs to one entry, its metadata first, so that nobody finds half of it."""
+        with try_lock(self._own_file(f"{stem}{_LOCK}")) as is_held:
+            if not is_held:
+                return 0
+            was_entry = directory.has_folder(stem)
+            if was_entry:
+                _try_to_remove(directory, METADATA, stem)
+            for name in [*names, stem]:
+                if not name.endswith(_LOCK):
+                    directory.remove(name)
+            directory.remove(f"{stem}{_LOCK}")  # while it is held: whoever waits for it sees that it is another's
+            return int(was_entry)
 
     def keep_source(self, text: str, suffix: str) -> Path:
         """Return a file with a source that was given as text; its name is decided by its content.
@@ -162,14 +264,16 @@ class Cache:
             suffix: of the file, such as ``".cu"``.
         """
         content = text.encode()
-        folder = self.root / _SOURCES
-        folder.mkdir(mode=0o700, exist_ok=True)
-        file = folder / f"kernel-{hashlib.sha256(content).hexdigest()[:16]}{suffix}"
-        if not file.is_file() or file.read_bytes() != content:
-            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as staged:
-                staged.write(content)
-            os.replace(staged.name, file)
-        return file
+        directory = self._directory
+        directory.make_folder(_SOURCES)
+        name = f"kernel-{hashlib.sha256(content).hexdigest()[:16]}{suffix}"
+        try:
+            kept = directory.read(name, folder=_SOURCES)
+        except OSError:
+            kept = b""
+        if kept != content:
+            directory.write(name, content, folder=_SOURCES)
+        return self.root / _SOURCES / name
 
     def is_refused_by(self, error: OSError) -> bool:
         """Return whether an error says that this cache cannot be written, rather than that something else is wrong."""
@@ -182,16 +286,26 @@ class Cache:
         msg = f"writing the build failed: got {error}; expected room in {self.root}. Fix: {_FIX} to a disk with room."
         return CacheError(msg)
 
-    def publish(self, op: str, fingerprint: str, built: Path, facts: dict[str, Any]) -> Entry:
+    def publish(
+        self, op: str, fingerprint: str, built: Path, facts: dict[str, Any], inputs: Inputs | None = None
+    ) -> Entry:
         """Move a built binary into its entry, the metadata last, and return the entry."""
-        folder = self.folder(op, fingerprint)
-        if folder.is_file() or folder.is_symlink():
-            folder.unlink()
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return write_entry(folder, op, built, facts)
+        digest = sha256_of(built)
+        name = f"{op}-{fingerprint}"
+        binary = named_by_content(built, digest)
+        entry = Entry(op, self.root / name / binary, digest, facts, inputs or Inputs(), name)
+        directory = self._directory
+        directory.make_folder(name)
+        directory.remove(METADATA, folder=name)
+        built.chmod(0o700)
+        directory.take(built, binary, folder=name)
+        directory.write(METADATA, text_of(entry), folder=name)
+        for other in directory.names_in(name):
+            if other not in (binary, METADATA):
+                _try_to_remove(directory, other, name)
+        return entry
 
 
-_SOURCES = "sources"
 _opened: dict[Path, Cache] = {}
 _opening = threading.Lock()
 
@@ -255,26 +369,16 @@ def _temporary_cache(reason: str, behind: Cache | None) -> Cache:
     return Cache(folder, behind=behind)
 
 
-def _remove(file: Path) -> None:
-    if file.is_dir():
-        shutil.rmtree(file, ignore_errors=True)
-    else:
-        file.unlink(missing_ok=True)
+def _stem(name: str) -> str:
+    """Return the entry that a file or folder belongs to; empty for what is no part of one."""
+    if name.startswith(_STAGING):
+        return name.removeprefix(_STAGING).rpartition("-")[0] or name
+    stem = next((name.removesuffix(suffix) for suffix in _BESIDE if name.endswith(suffix)), name)
+    return stem if _ENTRY.fullmatch(stem) else ""
 
 
-def _check_writable(root: Path) -> None:
-    with tempfile.TemporaryFile(dir=root):
-        pass
-
-
-def _check_owner(root: Path) -> None:
-    if not hasattr(os, "getuid"):
-        return
-    status = root.stat()
-    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        msg = (
-            f"opening the cache failed: got {root}, owned by user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}; "
-            f"expected a directory of user {os.getuid()} that nobody else may write to. "
-            f"Fix: chmod 700 '{root}', or set ANYACCEL_CACHE_DIR."
-        )
-        raise CacheError(msg)
+def _try_to_remove(directory: Directory, name: str, folder: str = "") -> None:
+    try:
+        directory.remove(name, folder)
+    except OSError as error:
+        _logger.debug("%s is left in the cache: %s", name, error)

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..environment import header_folders
 from .build import COMMAND
 from .errors import OpError
 from .fingerprint import fingerprint
+from .inputs import Inputs
+from .scan import directives, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from .build import Workplace
 
 __all__ = ["DeviceCodeRecipe", "DeviceCompiler"]
+
+_FOLDER = re.compile(r"(?:-I|--include-path=?|-isystem|-iquote|-idirafter)=?(.*)")
+_INCLUDED = re.compile(r"(?:--pre-include|-include)=?(.*)")
+_DEFINED = re.compile(r"(?:-D|--define-macro=?)(.*)")
+_UNTRACKED = re.compile(r"@|--options-file|-imacros|-fmodule|-fplugin|-specs|--config")
+_HEADER_MACRO = re.compile(rb'#[ \t]*define[ \t]+(\w+)[ \t]+(?:"([^"\n]+)"|<([^>\n]+)>)')
+_INCLUDED_MACRO = re.compile(r"(?:include_next|include|import|embed)\s*(\w+)\s*(\(?)")
 
 
 class DeviceCompiler(Protocol):
@@ -73,15 +85,88 @@ class DeviceCodeRecipe:
 
     def fingerprint(self) -> str:
         """Return the name of the result."""
-        return fingerprint(
-            [self.source],
-            self.include_dirs,
-            {**self._facts(), "compiler": f"{self.compiler.name} {self.compiler.version}"},
-        )
+        return self._fingerprint({**self._facts(), "compiler": f"{self.compiler.name} {self.compiler.version}"})
 
     def key(self) -> str:
         """Return the name that the result has whichever version of the compiler builds it."""
-        return fingerprint([self.source], self.include_dirs, self._facts())
+        return self._fingerprint(self._facts())
+
+    def _fingerprint(self, facts: dict[str, Any]) -> str:
+        folders, named = self._told()
+        return fingerprint([self.source], folders, facts, named)
+
+    def covered(self) -> list[str]:
+        """Return the files whose content is in the fingerprint.
+
+        Raises:
+            OpError: when a header is included that cannot be known.
+        """
+        folders, named = self._told()
+        files = list(scan([self.source], folders, named))
+        known = {macro for file in files for macro, *_ in _HEADER_MACRO.findall(file.content)}
+        known |= {macro.encode() for macro, _ in self._macros()}
+        for file in files:
+            for asked in directives(file.content):
+                by_macro = None if asked.name else self._macro(file.content, asked.text)
+                if by_macro is not None and by_macro.encode() not in known:
+                    raise self._untracked(f"'{asked.text.strip()} {by_macro}' in {file.path}", "name the header itself")
+        return [file.path for file in files]
+
+    def places(self) -> tuple[str, ...]:
+        """Return where the source and its headers are."""
+        return (str(self.source), *map(str, self.include_dirs))
+
+    def inputs(self, workplace: Workplace) -> Inputs:
+        """Return nothing: the fingerprint covers every header, and the compiler's version stands for its own."""
+        return Inputs()
+
+    def _told(self) -> tuple[list[Path | str], list[str]]:
+        """Return where headers are looked for, and those that are included besides what the sources name.
+
+        Raises:
+            OpError: when an option names files that cannot be known.
+        """
+        folders: list[str] = []
+        named: list[str] = []
+        words = iter(self.options)
+        for option in words:
+            if _UNTRACKED.match(option):
+                raise self._untracked(f"the option {option!r}", "pass what it stands for")
+            folder, included = _FOLDER.fullmatch(option), _INCLUDED.fullmatch(option)
+            if folder is not None:
+                folders.append(os.path.abspath(folder[1] or next(words, "")))
+            elif included is not None:
+                named.append(included[1] or next(words, ""))
+        named += [header for _, header in self._macros()]
+        every: list[Path | str] = [*folders, *self.include_dirs, *header_folders()]
+        for file in scan([self.source], every, named):
+            named += [os.fsdecode(quoted or angled) for _, quoted, angled in _HEADER_MACRO.findall(file.content)]
+        return every, named
+
+    def _macros(self) -> Iterator[tuple[str, str]]:
+        """Yield the macros that options define as a header's name."""
+        words = iter(self.options)
+        for option in words:
+            defined = _DEFINED.fullmatch(option)
+            if defined is not None:
+                macro, _, value = (defined[1] or next(words, "")).partition("=")
+                if value[:1] in ('"', "<"):
+                    yield macro, value[1:-1]
+
+    @staticmethod
+    def _macro(content: bytes, directive: str) -> str:
+        """Return the macro that a directive without a name includes by, as the text after it tells."""
+        text = content.decode(errors="replace")
+        after = text[text.find(directive) :].partition("\n")[0]
+        found = _INCLUDED_MACRO.search(after)
+        return "" if found is None or found[2] else found[1]
+
+    def _untracked(self, got: str, fix: str) -> OpError:
+        msg = (
+            f"compiling the op '{self.op}' failed: got {got}, whose headers {self.compiler.name} does not list, so that a change "
+            f"of them would go unseen; expected headers that are named. Fix: {fix}."
+        )
+        return OpError(msg)
 
     def produce(self, workplace: Workplace) -> dict[str, Any]:
         """Compile in a workplace, and return the kernels' symbols.
@@ -90,17 +175,13 @@ class DeviceCodeRecipe:
             BuildError: when the compiler refuses the source.
         """
         options = [*self.options, *(f"-I{folder}" for folder in self.include_dirs)]
-        source = self.source.read_text()
+        source = self.source.read_text(encoding="utf-8")
         binary, symbols, log = self.compiler.compile(source, str(self.source), options, self.kernels)
         if not binary:
             command = json.dumps([self.compiler.name.lower(), *options, str(self.source)])
             raise workplace.failure(self.op, f"{COMMAND}{command}\n{log}")
         (workplace.folder / self.output).write_bytes(binary)
         return {"symbols": symbols}
-
-    def unseen_headers(self, folder: Path) -> dict[str, str]:
-        """Return nothing: the compiler's version stands for the system's headers, and the fingerprint covers the others."""
-        return {}
 
     def verify(self, built: Path) -> None:
         """Refuse what is neither machine code nor PTX; Intel's OpenCL wraps machine code too.

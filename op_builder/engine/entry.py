@@ -1,4 +1,7 @@
-"""A finished build in its folder: the binary, and the metadata that say what it is and what it must still be."""
+"""A finished build in its folder: the binary, and the metadata that say what it is and what it must still be.
+
+Nothing is taken from metadata before it has been checked: they may be damaged, or written by another version.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,27 @@ import contextlib
 import hashlib
 import json
 import os
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["METADATA", "UNREADABLE", "Entry", "read_entry", "sha256_of", "write_entry"]
+from .directory import read_regular
+from .inputs import Inputs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["METADATA", "UNREADABLE", "Entry", "parse_entry", "read_entry", "sha256_of", "text_of", "write_entry"]
 
 METADATA = "metadata.json"
-UNREADABLE = (OSError, ValueError, KeyError, TypeError)
+UNREADABLE = (OSError, ValueError, RecursionError)
 """What reading a damaged entry raises."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_BINARY = re.compile(r"[A-Za-z_0-9][A-Za-z_0-9.-]{0,200}")
+_TEXTS = ("target", "compiler_version", "key")
+_KEYS = {"op", "name", "binary", "sha256", "facts", "inputs"}
 
 
 @dataclass(frozen=True)
@@ -25,57 +40,99 @@ class Entry:
         op: the op's name.
         binary: the shared library.
         sha256: its digest when it was published.
-        facts: what its fingerprint was made of, and the digests of further files that decided it.
+        facts: what its fingerprint was made of.
+        inputs: the files that decided it besides.
+        name: what it was published as; a copy in a wheel lies in a folder of another name.
     """
 
     op: str
     binary: Path
     sha256: str
     facts: dict[str, Any]
+    inputs: Inputs = field(default_factory=Inputs)
+    name: str = ""
 
     def is_intact(self) -> bool:
         """Return whether the binary is what was published."""
         return sha256_of(self.binary) == self.sha256
 
-    def changed_header(self) -> str:
-        """Return a header that the compiler read, that the fingerprint does not cover, and that has changed; else nothing."""
-        headers: dict[str, str] = self.facts.get("headers", {})
-        return next((header for header, digest in headers.items() if sha256_of(Path(header)) != digest), "")
+
+def parse_entry(content: bytes, folder: Path) -> Entry:
+    """Return the entry that metadata describe.
+
+    Args:
+        content: of the metadata's file.
+        folder: where the binary is.
+
+    Raises:
+        ValueError, RecursionError: (``UNREADABLE``) when they are no metadata.
+    """
+    described = json.loads(content.decode())
+    _require(isinstance(described, dict) and set(described) == _KEYS, "it has other members than an entry's")
+    op, binary, digest, facts = (described[member] for member in ("op", "binary", "sha256", "facts"))
+    _require(isinstance(op, str) and _NAME.fullmatch(op), "'op' is no name")
+    _require(isinstance(described["name"], str), "'name' is no text")
+    _require(isinstance(binary, str) and _BINARY.fullmatch(binary), "'binary' is no file's name")
+    _require(binary != METADATA, "'binary' is the metadata")
+    _require(isinstance(digest, str) and _DIGEST.fullmatch(digest), "'sha256' is no digest")
+    _require(isinstance(facts, dict), "'facts' is no object")
+    _require(all(isinstance(facts.get(name, ""), str) for name in _TEXTS), "a fact is no text")
+    symbols = facts.get("symbols", {})
+    _require(isinstance(symbols, dict) and all(isinstance(one, str) for one in symbols.values()), "'symbols' is none")
+    return Entry(op, folder / binary, digest, facts, Inputs.parse(described["inputs"]), described["name"])
+
+
+def _require(is_so: object, problem: str) -> None:
+    if not is_so:
+        raise ValueError(problem)
 
 
 def read_entry(folder: Path) -> Entry:
-    """Return the entry in a folder.
+    """Return the entry in a folder that was installed with this package.
 
     Raises:
-        OSError, ValueError, KeyError, TypeError: (``UNREADABLE``) when it has none that can be read.
+        OSError, ValueError, RecursionError: (``UNREADABLE``) when it has none that can be read.
     """
-    content = json.loads((folder / METADATA).read_text())
-    return Entry(content["op"], folder / content["binary"], content["sha256"], content["facts"])
+    return parse_entry((folder / METADATA).read_bytes(), folder)
 
 
-def write_entry(folder: Path, op: str, built: Path, facts: dict[str, Any]) -> Entry:
-    """Move a built binary into a folder, its metadata last, and return the entry.
+def text_of(entry: Entry) -> bytes:
+    """Return an entry's metadata as they are written."""
+    described = {
+        "op": entry.op,
+        "name": entry.name,
+        "binary": entry.binary.name,
+        "sha256": entry.sha256,
+        "facts": entry.facts,
+        "inputs": entry.inputs.described(),
+    }
+    return json.dumps(described, separators=(",", ":"), sort_keys=True).encode()
 
-    The binary is named by its content: a process may hold an earlier one, and loads the same path only once.
-    """
-    digest = sha256_of(built)
-    name = f"{built.stem}-{digest[:8]}{built.suffix}"
+
+def write_entry(folder: Path, entry: Entry, built: Path) -> Entry:
+    """Move a built binary into a folder that a wheel is made of, its metadata last, and return the entry there."""
+    binary = folder / named_by_content(built, entry.sha256)
     metadata = built.with_name(METADATA)
-    described = {"op": op, "binary": name, "sha256": digest, "facts": facts}
-    metadata.write_text(json.dumps(described, indent=1, sort_keys=True))
+    written = Entry(entry.op, binary, entry.sha256, entry.facts, Inputs(), entry.name)
+    metadata.write_bytes(text_of(written))
     (folder / METADATA).unlink(missing_ok=True)
-    os.replace(built, folder / name)
+    os.replace(built, binary)
     os.replace(metadata, folder / METADATA)
     for earlier in folder.glob(f"{built.stem}-*{built.suffix}"):
-        if earlier.name != name:
+        if earlier.name != binary.name:
             with contextlib.suppress(OSError):
                 earlier.unlink()
-    return Entry(op, folder / name, digest, facts)
+    return written
+
+
+def named_by_content(built: Path, digest: str) -> str:
+    """Return the name to publish a binary under: a process may hold an earlier one, and loads the same path only once."""
+    return f"{built.stem}-{digest[:8]}{built.suffix}"
 
 
 def sha256_of(file: Path) -> str:
-    """Return a file's digest; empty when it cannot be read."""
+    """Return a regular file's digest; empty when it cannot be read."""
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        return hashlib.sha256(read_regular(file, follow_link=True)).hexdigest()
     except OSError:
         return ""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["build_lock", "is_locked"]
+__all__ = ["build_lock", "try_lock"]
 
 _logger = logging.getLogger(__name__)
 _SAY_AFTER_SECONDS = 1.0
@@ -41,17 +41,19 @@ def build_lock(file: Path, op: str) -> Iterator[None]:
         lock.release()
 
 
-def is_locked(file: Path) -> bool:
-    """Return whether somebody holds the lock on a file now."""
-    if not file.exists():
-        return False
+@contextlib.contextmanager
+def try_lock(file: Path) -> Iterator[bool]:
+    """Hold the lock on a file, where nobody else does; yield whether it is held."""
     lock = FileLock(file, mode=0o600)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        return True
-    lock.release()
-    return False
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 def _acquire(lock: FileLock, holder: Path, op: str) -> None:

@@ -9,13 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .entry import sha256_of
+from ..environment import compiler_variables
 from .errors import OpError
-from .fingerprint import fingerprint, included_files
+from .fingerprint import fingerprint
 from .ninja_file import Command, run_ninja, write_ninja
+from .opened import LINK_LIST, inputs_of, refuse_untracked_flags
+from .scan import scan
+from .toolchains.identity import Identity
 
 if TYPE_CHECKING:
     from .build import Workplace
+    from .inputs import Inputs
 
 __all__ = ["Compiler", "NativeRecipe"]
 
@@ -32,6 +36,7 @@ class Compiler:
         system_include_dirs: where others' headers lie, which their versions cover.
         other: further flags that do not decide the result.
         names_headers: the flags that make it list the headers it read, before the list's file name.
+        identity: the programs that it is made of.
     """
 
     command: tuple[str, ...]
@@ -40,14 +45,38 @@ class Compiler:
     include_dirs: tuple[Path, ...] = ()
     system_include_dirs: tuple[Path, ...] = ()
     other: tuple[str, ...] = ()
-    names_headers: tuple[str, ...] = ("-MMD", "-MF")
+    names_headers: tuple[str, ...] = ("-MD", "-MF")
+    identity: Identity = field(default_factory=Identity)
 
-    def words(self, listed: str, source: Path, output: str) -> tuple[str, ...]:
-        """Return the command that compiles a source, and lists the headers that it read."""
+    @property
+    def is_nvcc(self) -> bool:
+        """Whether it hands its flags to another compiler."""
+        return Path(self.command[0]).name == "nvcc"
+
+    @property
+    def lists_data(self) -> bool:
+        """Whether its assembler lists the files that a source embeds."""
+        return self.identity.has_gnu_assembler() and not self.is_nvcc
+
+    def words(self, number: int, source: Path, output: str) -> tuple[str, ...]:
+        """Return the command that compiles a source, and lists the headers that it read and the data that it embeds."""
+        lists = [*self.names_headers, f"{number}.d"]
+        if self.identity.is_gcc() and not self.is_nvcc:
+            lists.append("-fno-canonical-system-headers")  # else a link that led to a header is not in the list
+        if self.lists_data:
+            lists.append(f"-Wa,--MD,{number}.data.d")
+        return (*self._begin(), *lists, "-c", str(source), "-o", output)
+
+    def asking_for_search_path(self, suffix: str) -> tuple[str, ...]:
+        """Return the command that tells, on its standard error, where headers of a kind of source are looked for."""
+        if self.is_nvcc:
+            return (*self._begin(), "-E", "-Xcompiler", "-v", "-x", "cu", os.devnull)
+        return (*self._begin(), "-E", "-v", "-x", "c" if suffix == ".c" else "c++", os.devnull)
+
+    def _begin(self) -> tuple[str, ...]:
         own = [word for folder in self.include_dirs for word in ("-I", str(folder))]
         others = [word for folder in self.system_include_dirs for word in ("-isystem", str(folder))]
-        lists = (*self.names_headers, listed)
-        return (*self.command, *self.flags, *self.other, *own, *others, *lists, "-c", str(source), "-o", output)
+        return (*self.command, *self.flags, *self.other, *own, *others)
 
 
 @dataclass(frozen=True)
@@ -90,8 +119,11 @@ class NativeRecipe:
             )
             raise OpError(msg)
         used = {suffix: self.compilers[suffix] for suffix in sorted({source.suffix for source in self.sources})}
-        tools = {suffix: [list(one.command), one.version] for suffix, one in used.items()}
-        object.__setattr__(self, "tools", {"compiler_version": next(iter(used.values())).version, "tools": tools})
+        tools = {suffix: [list(one.command), one.version, one.identity.digest] for suffix, one in used.items()}
+        refuse_untracked_flags(self.op, [*(flag for one in used.values() for flag in one.flags), *self.link_flags])
+        read = compiler_variables(name for one in used.values() for name in one.identity.variables)
+        known = {"compiler_version": next(iter(used.values())).version, "tools": tools, "variables": read}
+        object.__setattr__(self, "tools", known)
 
     def all_facts(self) -> dict[str, Any]:
         """Return everything that decides the result, besides the contents of files."""
@@ -115,7 +147,6 @@ class NativeRecipe:
             "op": self.op,
             "flags": {suffix: list(self.compilers[suffix].flags) for suffix in {file.suffix for file in self.sources}},
             "link_flags": list(self.link_flags),
-            "linked": _digests(self.link_flags),
             "output": self.output,
         }
 
@@ -125,29 +156,37 @@ class NativeRecipe:
         Raises:
             BuildError: when the compiler or linker fails.
         """
-        commands = [self._compile(number, source) for number, source in enumerate(self.sources)]
-        objects = tuple(command.output for command in commands)
-        link = (*self.linker, "-shared", *objects, *self.link_paths, *self.link_flags, "-o", self.output)
-        write_ninja([*commands, Command(link, self.output, objects)], workplace.folder)
-        finished = run_ninja(workplace.folder, workplace.jobs, workplace.environment, workplace.tick)
+        for lists in ((f"-Wl,--dependency-file={LINK_LIST}",), ()):  # some linkers do not know the option
+            commands = [self._compile(number, source) for number, source in enumerate(self.sources)]
+            objects = tuple(command.output for command in commands)
+            link = (*self.linker, "-shared", *objects, *self.link_paths, *self.link_flags, *lists, "-o", self.output)
+            write_ninja([*commands, Command(link, self.output, objects)], workplace.folder)
+            finished = run_ninja(workplace.folder, workplace.jobs, workplace.environment, workplace.tick)
+            if finished.returncode == 0 or "dependency-file" not in finished.stdout:
+                break
         if finished.returncode != 0 or not (workplace.folder / self.output).is_file():
             raise workplace.failure(self.op, finished.stdout)
         return {}
 
     def _compile(self, number: int, source: Path) -> Command:
         output = f"{number}.o"
-        return Command(self.compilers[source.suffix].words(f"{number}.d", source, output), output)
+        return Command(self.compilers[source.suffix].words(number, source, output), output)
 
-    def unseen_headers(self, folder: Path) -> dict[str, str]:
-        """Return the digest of every header that the compilers read and the fingerprint does not cover."""
-        seen = {str(file) for file in included_files(self.sources, self.include_dirs)}
-        outside = {str(Path(place).resolve()) for one in self.compilers.values() for place in one.system_include_dirs}
-        read = {header for listed in folder.glob("*.d") for header in _headers(os.fsdecode(listed.read_bytes()))}
-        return {
-            header: sha256_of(Path(header))
-            for header in sorted(read - seen)
-            if not any(header.startswith(f"{place}/") for place in (*outside, "/usr"))
-        }
+    def covered(self) -> list[str]:
+        """Return the files whose content is in the fingerprint."""
+        return [file.path for file in scan(self.sources, self.include_dirs)]
+
+    def places(self) -> tuple[str, ...]:
+        """Return where this checkout's sources and headers are."""
+        return (*map(str, self.sources), *map(str, self.include_dirs))
+
+    def inputs(self, workplace: Workplace) -> Inputs:
+        """Return the files that decided the result and that the fingerprint does not cover.
+
+        Raises:
+            OpError: when one cannot be known.
+        """
+        return inputs_of(self, workplace.folder, workplace.environment, set(self.covered()))
 
     def verify(self, built: Path) -> None:
         """Refuse a file that is no whole shared library, such as one that a full disk cut short: loading it would be fatal.
@@ -167,22 +206,6 @@ class NativeRecipe:
                 f"expected a shared library. Fix: check it."
             )
             raise OpError(msg)
-
-
-def _digests(link_flags: tuple[str, ...]) -> dict[str, str]:
-    """Return the digests of the files that are linked by name, or by -l from the folders that -L names."""
-    folders = [Path(flag[2:]) for flag in link_flags if flag.startswith("-L")]
-    names = [flag[2:] for flag in link_flags if flag.startswith("-l")]
-    named = [Path(flag) for flag in link_flags if not flag.startswith("-")]
-    files = [*named, *(folder / f"lib{name}{end}" for folder in folders for name in names for end in (".so", ".a"))]
-    return {str(file): sha256_of(file) for file in files if file.is_file()}
-
-
-def _headers(listed: str) -> set[str]:
-    """Return the files in a list in make's syntax, resolved, the source itself among them."""
-    _, _, files = listed.replace("\\\n", " ").partition(": ")
-    escaped = files.replace("\\ ", "\0").replace("$$", "$").replace("\\#", "#")
-    return {str(Path(word.replace("\0", " ")).resolve()) for word in escaped.split()}
 
 
 def _elf_bytes(content: bytes) -> int:

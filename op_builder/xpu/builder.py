@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import environment
 from ..builder import OpBuilder
 from ..engine.cache import open_cache
 from ..engine.errors import OpLoadError
-from ..engine.toolchains.cxx import CxxCompiler
 from ..engine.toolchains.sycl import choose_icpx
+
+if TYPE_CHECKING:
+    from ..engine.toolchains.cxx import CxxCompiler
 
 __all__ = ["SYCLOpBuilder"]
 
@@ -38,8 +40,7 @@ class SYCLOpBuilder(OpBuilder):
 
     def cxx(self) -> CxxCompiler:
         memory = open_cache(environment.cache_dir()).root
-        icpx, version = choose_icpx(environment.search_path(), memory)
-        return CxxCompiler((str(icpx),), version)
+        return choose_icpx(environment.search_path(), memory)
 
     def link_libraries(self) -> tuple[str, ...]:
         return (*super().link_libraries(), "-lc10_xpu", "-ltorch_xpu")

@@ -13,6 +13,7 @@ import pytest
 from anyaccel.op_builder import CacheError
 from anyaccel.op_builder.engine import cache as cache_module
 from anyaccel.op_builder.engine.cache import Cache, open_cache
+from anyaccel.op_builder.engine.directory import Directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,11 +61,11 @@ def test_what_a_cache_that_cannot_be_written_holds_is_still_used(
     built.write_bytes(b"binary")
     Cache(tmp_path / "cache").publish("op", "f", built, {})
 
-    def refuse(root: Path) -> None:
-        if root == tmp_path / "cache":
+    def refuse(directory: Directory) -> None:
+        if directory.path == tmp_path / "cache":
             raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(cache_module, "_check_writable", refuse)
+    monkeypatch.setattr(Directory, "require_writable", refuse)
     cache = open_cache(tmp_path / "cache")
     assert cache.root != tmp_path / "cache"
     entry = cache.find("op", "f")
@@ -82,10 +83,10 @@ def test_publishes_the_metadata_last(tmp_path: Path, monkeypatch: pytest.MonkeyP
     moved: list[str] = []
     real = os.replace
 
-    def watch(source: str, target: str) -> None:
+    def watch(source: str, target: str, **folders: int) -> None:
         assert cache.find("op", "f") is None, "visible before it was complete"
         moved.append(os.path.basename(target))
-        real(source, target)
+        real(source, target, **folders)
 
     monkeypatch.setattr(os, "replace", watch)
     cache.publish("op", "f", built, {"target": "any"})
@@ -103,7 +104,7 @@ def test_a_source_given_as_text_is_kept_by_its_content_and_cleared(tmp_path: Pat
     assert first.read_text() == "one"
     first.write_text("damaged")
     assert cache.keep_source("one", ".cu").read_text() == "one"
-    cache.remove_leftovers(time.time() - 1000)
+    cache.clear(time.time() - 1000)
     assert first.is_file()
-    cache.remove_leftovers(time.time() + 1)
+    cache.clear(time.time() + 1)
     assert not list(first.parent.iterdir())

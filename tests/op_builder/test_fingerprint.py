@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from anyaccel.op_builder.engine.fingerprint import fingerprint, host_isa, included_files
+from anyaccel.op_builder.engine.fingerprint import fingerprint, host_isa
+from anyaccel.op_builder.engine.scan import scan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +24,7 @@ def sources(tmp_path: Path) -> list[Path]:
 
 
 def test_finds_headers_through_headers_and_survives_cycles(sources: list[Path], tmp_path: Path) -> None:
-    names = [file.name for file in included_files(sources, [tmp_path / "include"])]
+    names = [os.path.basename(file.path) for file in scan(sources, [tmp_path / "include"])]
     assert names == ["op.cpp", "near.h", "deep.h"]
 
 

@@ -28,7 +28,9 @@ class Builder(SYCLOpBuilder):
 
 def test_icpx_is_asked_for_its_version(tmp_path: Path) -> None:
     path = _icpx(tmp_path / "bin", "echo 'Intel(R) oneAPI DPC++ 2026.2'")
-    assert choose_icpx(path, tmp_path) == (tmp_path / "bin" / "icpx", "Intel(R) oneAPI DPC++ 2026.2")
+    icpx = choose_icpx(path, tmp_path)
+    assert icpx.command == (str(tmp_path / "bin" / "icpx"),)
+    assert icpx.version == "Intel(R) oneAPI DPC++ 2026.2"
 
 
 def test_an_icpx_that_fails_is_rejected(tmp_path: Path) -> None:

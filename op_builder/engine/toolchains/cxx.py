@@ -9,19 +9,27 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ToolchainError
+from .identity import Identity
 from .probe import Memory, Probe, run_quietly, said_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["CxxCompiler", "choose_cxx", "probe_cxx"]
+__all__ = ["TELL_PROGRAMS", "CxxCompiler", "choose_cxx", "is_zig", "probe_cxx"]
 
 _logger = logging.getLogger(__name__)
+TELL_PROGRAMS = (
+    ("-###", "-x", "c++", "-c", os.devnull, "-o", os.devnull),
+    ("-###", "-shared", "trial.o", "-o", "trial.so"),
+    ("-print-prog-name=as",),
+    ("-print-prog-name=ld",),
+)
+"""Makes a driver say which programs it would start, without starting them."""
 _FIX = "pip install 'anyaccel[cxx]'"
 _TRIAL = """#include <cstddef>
 static_assert(__cplusplus > 201703L);
@@ -37,10 +45,12 @@ class CxxCompiler:
     Attributes:
         command: how it is started, as arguments.
         version: the first line of what it says of itself.
+        identity: the programs that it is made of.
     """
 
     command: tuple[str, ...]
     version: str
+    identity: Identity = field(default_factory=Identity)
 
     @property
     def program(self) -> str:
@@ -50,7 +60,12 @@ class CxxCompiler:
     @property
     def is_zig(self) -> bool:
         """Whether it is ziglang's: it needs nothing of the system, and brings a C++ library of its own."""
-        return Path(self.command[0]).name == "zig"
+        return is_zig(self.command)
+
+
+def is_zig(command: Sequence[str]) -> bool:
+    """Return whether a command starts ziglang's compiler."""
+    return Path(command[0]).name == "zig"
 
 
 def probe_cxx(requested: str | None, path: str, memory: Path) -> list[Probe[CxxCompiler]]:
@@ -124,16 +139,18 @@ def _probe(name: str, command: tuple[str, ...] | None, memory: Path, fix: str) -
     if command is None:
         return Probe("C++", name, None, "not found, or no program that may be run", fix)
     try:
-        version = Memory(memory).recall(command, lambda: _try_out(command, memory))
+        known = Memory(memory).recall(
+            command, lambda: _try_out(command, memory), () if is_zig(command) else TELL_PROGRAMS
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return Probe("C++", name, None, f"{shlex.join(command)} fails: {error}", fix)
-    return Probe("C++", name, CxxCompiler(command, version), version)
+    return Probe("C++", name, CxxCompiler(command, known.said, known.identity), known.said)
 
 
 def _try_out(command: tuple[str, ...], memory: Path) -> str:
     """Return the compiler's version, once it has built a library of C++20: some say a version and lack half of themselves."""
     version = said_version(command, memory).splitlines()[0]
-    if Path(command[0]).name == "zig":
+    if is_zig(command):
         return version  # complete in itself, and slow the first time
     with tempfile.TemporaryDirectory(prefix="anyaccel-") as folder:
         (Path(folder) / "trial.cpp").write_text(_TRIAL)

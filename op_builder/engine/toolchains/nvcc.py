@@ -10,11 +10,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ToolchainError
+from .identity import Identity
 from .probe import Memory, Probe, run_quietly, said_version
 
 if TYPE_CHECKING:
@@ -38,12 +39,14 @@ class CudaToolkit:
         version: its version, as ``13.0.88``.
         include_dirs: where its headers are.
         library_dirs: where its libraries are.
+        identity: the programs that it is made of.
     """
 
     nvcc: Path
     version: str
     include_dirs: tuple[Path, ...]
     library_dirs: tuple[Path, ...]
+    identity: Identity = field(default_factory=Identity)
 
     @property
     def release(self) -> tuple[int, int]:
@@ -105,15 +108,18 @@ def _probe(name: str, home: Path | None, memory: Path, host: str | None) -> Prob
     fix = f"pip install {' '.join(repr(f'{package}=={headers}.*') for package in _MATCHING)}"
     command = [str(nvcc), *(["--compiler-bindir", host] if host else [])]
     try:
-        said = Memory(memory).recall(command, lambda: _try_out(command, include_dirs, memory))
+        known = Memory(memory).recall(
+            command, lambda: _try_out(command, include_dirs, memory), further=lambda: _parts(home)
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return Probe("nvcc", name, None, f"{nvcc}: {error}", fix)
+    said = known.said
     release = _RELEASE.search(said)
     if release is None:
         return Probe("nvcc", name, None, f"{nvcc} says no release, but {said.splitlines()[-1]!r}", _FIX)
     if headers != f"{release[1]}.{release[2]}":
         return Probe("nvcc", name, None, f"nvcc is {release[3]}, and the headers beside it are of CUDA {headers}", fix)
-    toolkit = CudaToolkit(nvcc, release[3], include_dirs, tuple(_directories(home, "lib64", "lib")))
+    toolkit = CudaToolkit(nvcc, release[3], include_dirs, tuple(_directories(home, "lib64", "lib")), known.identity)
     return Probe("nvcc", name, toolkit, f"{release[3]} at {home}")
 
 
@@ -134,6 +140,12 @@ def _try_out(command: Sequence[str], include_dirs: Sequence[Path], memory: Path)
         (Path(folder) / "trial.cu").write_text(_TRIAL)
         run_quietly([*command, *places, "-c", "trial.cu", "-o", "trial.o"], memory, cwd=Path(folder))
     return said
+
+
+def _parts(home: Path) -> list[str]:
+    """Return the programs and the device library that nvcc compiles with."""
+    found = [*(home / "bin").glob("*"), *(home / "nvvm").glob("bin/*"), *(home / "nvvm").glob("libdevice/*")]
+    return [str(file) for file in found if file.is_file()]
 
 
 def _directories(home: Path, *names: str) -> Iterator[Path]:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...environment import compiler_environment
+from ...environment import compiler_environment, compiler_variables
+from ..directory import Directory, read_regular
+from ..errors import CacheError
+from ..inputs import stamp_of
 from ..spawn import run
+from .identity import Identity, identify, namesakes, stamps_of
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-__all__ = ["Memory", "Probe", "run_quietly", "said_version"]
+__all__ = ["Memory", "Probe", "Remembered", "run_quietly", "said_version"]
 
 _logger = logging.getLogger(__name__)
 _FILE = "toolchains.json"
@@ -46,6 +48,14 @@ class Probe(Generic[T]):
     fix: str = ""
 
 
+@dataclass(frozen=True)
+class Remembered:
+    """What a tool said of itself, and what it is made of."""
+
+    said: str
+    identity: Identity
+
+
 class Memory:
     """Remembers what tools said of themselves; losing it costs only time.
 
@@ -56,36 +66,69 @@ class Memory:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def recall(self, command: Sequence[str], ask: Callable[[], str]) -> str:
-        """Return what ``ask`` once answered about these programs, as they are now; ask when they are new or replaced.
+    def recall(
+        self,
+        command: Sequence[str],
+        ask: Callable[[], str],
+        asked: Sequence[Sequence[str]] = (),
+        further: Callable[[], Sequence[str]] = tuple,
+    ) -> Remembered:
+        """Return what ``ask`` once answered about a tool as it is now; ask when it is new, or a program of it was replaced.
 
         Args:
-            command: the tool's command; every word that is a program counts with its path, size and modification time.
+            command: the tool's command.
             ask: answers, or raises OSError; an error is not remembered.
+            asked: arguments with which the tool tells what programs it starts.
+            further: gives other files that belong to it.
         """
-        programs = [found for word in command if (found := shutil.which(word)) is not None]  # of `ccache g++`, both
-        key = json.dumps([list(command), *map(_identity, programs)])
+        environment = compiler_environment(self.folder)
+        key = json.dumps([list(command), compiler_variables()], sort_keys=True)
         remembered = self._read()
-        if key not in remembered:
-            remembered = {**remembered, key: ask()}
-            self._write(remembered)
-        return remembered[key]
+        known = _still_true(remembered.get(key), command, environment)
+        if known is not None:
+            return known
+        said = ask()
+        identity = identify(command, environment, asked, further())
+        value = {
+            "said": said,
+            "digest": identity.digest,
+            "programs": stamps_of(identity.programs),
+            "variables": {name: environment.get(name) for name in identity.variables},
+        }
+        self._write({**remembered, key: value})
+        return Remembered(said, identity)
 
-    def _read(self) -> dict[str, str]:
+    def _read(self) -> dict[str, Any]:
         try:
-            content = json.loads((self.folder / _FILE).read_text())
-        except (OSError, ValueError):
+            content = json.loads(read_regular(self.folder / _FILE))
+        except (OSError, ValueError, RecursionError):
             return {}
         return content if isinstance(content, dict) else {}
 
-    def _write(self, answers: dict[str, str]) -> None:
+    def _write(self, answers: dict[str, Any]) -> None:
         try:
-            with tempfile.TemporaryDirectory(dir=self.folder, prefix="staging-") as folder:
-                written = Path(folder) / _FILE
-                written.write_text(json.dumps(answers))
-                os.replace(written, self.folder / _FILE)
-        except OSError as error:
+            Directory(self.folder).write(_FILE, json.dumps(answers).encode())
+        except (OSError, CacheError) as error:
             _logger.debug("what the tools said of themselves is not remembered: %s", error)
+
+
+def _still_true(value: Any, command: Sequence[str], environment: dict[str, str]) -> Remembered | None:
+    """Return what was remembered, where it has the right form and every program is what it was; else None."""
+    if not isinstance(value, dict) or set(value) != {"said", "digest", "programs", "variables"}:
+        return None
+    programs, variables = value["programs"], value["variables"]
+    if not (isinstance(programs, dict) and isinstance(variables, dict)):
+        return None
+    if not (isinstance(value["said"], str) and isinstance(value["digest"], str)):
+        return None
+    path = environment.get("PATH", "")
+    present = [other for word in command if os.path.isabs(word) for other in namesakes(word, path)]
+    is_same = (
+        all(place in programs for place in present)
+        and all("\0" not in place and stamp_of(place) == stamp for place, stamp in programs.items())
+        and all(environment.get(name) == before for name, before in variables.items())
+    )
+    return Remembered(value["said"], Identity(value["digest"], tuple(programs), tuple(variables))) if is_same else None
 
 
 def said_version(command: Sequence[str], memory: Path) -> str:
@@ -116,9 +159,3 @@ def run_quietly(command: Sequence[str], memory: Path, cwd: Path | None = None) -
         msg = f"exit status {finished.returncode}: {first_error}"
         raise OSError(msg)
     return finished
-
-
-def _identity(program: str) -> list[int | str]:
-    resolved = Path(program).resolve()
-    status = resolved.stat()
-    return [str(resolved), status.st_size, status.st_mtime_ns]

@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ..errors import ToolchainError
+from .cxx import TELL_PROGRAMS, CxxCompiler
 from .probe import Memory, Probe, said_version
 
 __all__ = ["DpcppRuntime", "choose_dpcpp", "choose_icpx", "probe_dpcpp", "probe_icpx"]
@@ -68,20 +69,20 @@ def choose_dpcpp() -> DpcppRuntime:
     return probe.tool
 
 
-def probe_icpx(path: str, memory: Path) -> Probe[Path]:
+def probe_icpx(path: str, memory: Path) -> Probe[CxxCompiler]:
     """Look for the ahead-of-time compiler, which only third parties' SYCL sources need."""
     found = shutil.which("icpx", path=path)
     if found is None:
         return Probe("icpx", "icpx in PATH", None, "not found", _ICPX_FIX)
     try:
-        version = Memory(memory).recall([found], lambda: said_version([found], memory).splitlines()[0])
+        known = Memory(memory).recall([found], lambda: said_version([found], memory).splitlines()[0], TELL_PROGRAMS)
     except (OSError, subprocess.SubprocessError) as error:
         return Probe("icpx", "icpx in PATH", None, f"{found} --version fails: {error}", _ICPX_FIX)
-    return Probe("icpx", "icpx in PATH", Path(found), version)
+    return Probe("icpx", "icpx in PATH", CxxCompiler((found,), known.said, known.identity), known.said)
 
 
-def choose_icpx(path: str, memory: Path) -> tuple[Path, str]:
-    """Return icpx and its version.
+def choose_icpx(path: str, memory: Path) -> CxxCompiler:
+    """Return icpx.
 
     Raises:
         ToolchainError: when it is rejected, with the reason.
@@ -90,7 +91,7 @@ def choose_icpx(path: str, memory: Path) -> tuple[Path, str]:
     if probe.tool is None:
         msg = f"choosing a SYCL compiler failed: got {probe.name}: {probe.detail}; expected icpx. Fix: {_ICPX_FIX}."
         raise ToolchainError(msg)
-    return probe.tool, probe.detail
+    return probe.tool
 
 
 def _located(package: metadata.Distribution, record: str, name: str) -> Path | None:

@@ -1,0 +1,255 @@
+"""A directory that nobody else can change, held open, and the files in it.
+
+Whoever may rename a parent of the cache decides what is loaded from it. So every directory from the root down is the user's
+or the system's, and nobody else may write to it, as sshd's StrictModes asks of ``~/.ssh``. A sticky directory such as
+``/tmp`` is the exception: what is the user's own there can be neither renamed nor replaced by others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from typing import TYPE_CHECKING
+
+from .errors import CacheError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Directory", "read_regular", "remove"]
+
+_MOST_BYTES = 1 << 30
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not make the reader wait
+_FIX = "set ANYACCEL_CACHE_DIR to a directory below one that is yours"
+
+
+class Directory:
+    """A directory of the user's own; everything in it is reached through its descriptor, not through its path.
+
+    Args:
+        path: the directory; links on the way to it are followed once, and what they lead to is checked.
+
+    Raises:
+        CacheError: when somebody else owns it or a parent, or may write to one of them.
+        OSError: when it does not exist or cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._real = os.path.realpath(path)
+        _check_chain(self._real)
+        self._descriptor = os.open(self._real, _OPEN_DIRECTORY)
+        opened = os.fstat(self._descriptor)
+        self._identity = opened.st_dev, opened.st_ino
+        if self._identity != _identity(self._real):
+            os.close(self._descriptor)
+            msg = (
+                f"opening the cache failed: got {path}, which was replaced meanwhile; expected it to stay. Fix: {_FIX}."
+            )
+            raise CacheError(msg)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(AttributeError, OSError):
+            os.close(self._descriptor)
+
+    def is_current(self) -> bool:
+        """Return whether the path still leads to this directory.
+
+        Raises:
+            CacheError: when somebody else may change it by now.
+        """
+        try:
+            if os.path.realpath(self.path) != self._real or _identity(self._real) != self._identity:
+                return False
+            _check_chain(self._real)
+        except OSError:
+            return False
+        return True
+
+    def names(self) -> list[str]:
+        """Return the names of everything in it, in order."""
+        return sorted(os.listdir(self._descriptor))
+
+    def status(self, name: str) -> os.stat_result:
+        """Return what is known of an entry; of a link, the link's own."""
+        return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+
+    def has_folder(self, name: str) -> bool:
+        """Return whether an entry is a directory, not a link to one."""
+        try:
+            return stat.S_ISDIR(self.status(name).st_mode)
+        except OSError:
+            return False
+
+    def read(self, name: str, folder: str = "") -> bytes:
+        """Return the content of a regular file here, or in a folder here.
+
+        Raises:
+            OSError: when it is missing, a link, or no regular file.
+        """
+        if not folder:
+            return read_regular(name, self._descriptor)
+        with self._opened(folder) as descriptor:
+            return read_regular(name, descriptor)
+
+    def write(self, name: str, content: bytes, folder: str = "") -> None:
+        """Put a file of mode 0600 in the place of whatever has its name; a reader sees the old one or the new one."""
+        with self._opened(folder) if folder else contextlib.nullcontext(self._descriptor) as descriptor:
+            staged = f".{os.urandom(8).hex()}"
+            file = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=descriptor)
+            try:
+                with os.fdopen(file, "wb") as opened:
+                    opened.write(content)
+                if _is_folder(name, descriptor):
+                    remove(name, descriptor)
+                os.replace(staged, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(staged, dir_fd=descriptor)
+                raise
+
+    def take(self, source: Path, name: str, folder: str) -> None:
+        """Move a file from elsewhere on the same disk into a folder here."""
+        with self._opened(folder) as descriptor:
+            if _is_folder(name, descriptor):
+                remove(name, descriptor)
+            os.replace(source, name, dst_dir_fd=descriptor)
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder of mode 0700 where there is none; something else of that name makes room for it."""
+        if not self.has_folder(name):
+            self.remove(name)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=self._descriptor)
+
+    def names_in(self, folder: str) -> list[str]:
+        """Return the names of everything in a folder here."""
+        with self._opened(folder) as descriptor:
+            return sorted(os.listdir(descriptor))
+
+    def remove(self, name: str, folder: str = "") -> None:
+        """Remove an entry, and of a directory all that is below it; a link is removed, never followed."""
+        if folder:
+            with self._opened(folder) as descriptor:
+                remove(name, descriptor)
+        else:
+            remove(name, self._descriptor)
+
+    def require_writable(self) -> None:
+        """Check that files can be made here.
+
+        Raises:
+            OSError: when they cannot.
+        """
+        with tempfile.TemporaryFile(dir=self.path):
+            pass
+
+    @contextlib.contextmanager
+    def _opened(self, folder: str) -> Iterator[int]:
+        descriptor = os.open(folder, _OPEN_DIRECTORY, dir_fd=self._descriptor)
+        try:
+            status = os.fstat(descriptor)
+            if _is_open_to_others(status) or status.st_uid != os.getuid():
+                msg = f"it belongs to user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}"
+                raise PermissionError(1, msg, folder)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def read_regular(name: str | os.PathLike[str], directory: int | None = None, *, follow_link: bool = False) -> bytes:
+    """Return the content of a regular file; a directory, a fifo or a device is refused, and so is a link if not followed.
+
+    Raises:
+        OSError: when it is missing, or none.
+    """
+    descriptor = os.open(name, _OPEN_FILE & ~os.O_NOFOLLOW if follow_link else _OPEN_FILE, dir_fd=directory)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+            raise OSError(22, "not a regular file of at most 1 GiB", os.fspath(name))
+        return file.read()
+
+
+def remove(name: str, directory: int) -> None:
+    """Remove an entry of an open directory, and of a directory all that is below it; links are not followed."""
+    if not _is_folder(name, directory):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=directory)
+        return
+    with contextlib.suppress(FileNotFoundError):
+        os.chmod(name, 0o700, dir_fd=directory)  # a folder without rights for its owner can be neither read nor removed
+        below = os.open(name, _OPEN_DIRECTORY, dir_fd=directory)
+        try:
+            for inner in os.listdir(below):
+                remove(inner, below)
+        finally:
+            os.close(below)
+        os.rmdir(name, dir_fd=directory)
+
+
+def _is_folder(name: str, directory: int) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino
+
+
+def _check_chain(path: str) -> None:
+    """Check a directory, given without links, and all of its parents.
+
+    Raises:
+        CacheError: naming the first of them that somebody else may change.
+        OSError: when one cannot be looked at.
+    """
+    system = {0, os.lstat("/").st_uid}  # in a user namespace root may have another number
+    user = os.getuid()
+    end = 0
+    while end < len(path):
+        end = path.find("/", end + 1)
+        end = len(path) if end < 0 else end
+        place = path[:end]
+        status = os.lstat(place)
+        is_last = end == len(path)
+        owners = {user} if is_last else {user, *system}
+        is_open = _is_open_to_others(status) and (
+            is_last or not (status.st_mode & stat.S_ISVTX or _is_open_to_own_group(status))
+        )
+        if status.st_uid in owners and not is_open:
+            continue
+        whose = f"user {user}" if is_last else f"user {user} or root"
+        fix = f"chmod {'700' if is_last else 'go-w'} '{place}', or {_FIX}" if status.st_uid in owners else _FIX
+        msg = (
+            f"opening the cache failed: got {'' if is_last else 'the parent '}{place}, owned by user {status.st_uid} with "
+            f"mode {stat.S_IMODE(status.st_mode):o}; expected a directory of {whose} that nobody else may write to. Fix: {fix}."
+        )
+        raise CacheError(msg)
+
+
+def _is_open_to_others(status: os.stat_result) -> bool:
+    return bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+def _is_open_to_own_group(status: os.stat_result) -> bool:
+    """Return whether besides its owner only the user's own group may write, and the group has no other member.
+
+    Many systems give each user such a group, and make directories writable for it.
+    """
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(status.st_gid)
+    except KeyError:
+        return False
+    is_own = status.st_gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+    return is_own and not status.st_mode & stat.S_IWOTH

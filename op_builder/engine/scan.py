@@ -1,0 +1,113 @@
+"""The headers that sources include, found by reading them: what decides a build is known before anything is compiled.
+
+A directive in any spelling counts, in a branch that is not taken too. What a macro names cannot be found so; the compiler's own
+list of what it opened is compared besides (see ``opened.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["Directive", "ScannedFile", "directives", "scan"]
+
+_SPACE = rb"(?:[ \t\f\v]|/\*(?:[^*]|\*(?!/))*\*/)*"
+_WORDS = rb"(?:include_next|include|import|embed)\b"
+_NAME = rb'(?:"([^"\n]+)"|<([^>\n]+)>)?'
+_HAS = rb"__has_(?:include(?:_next)?|embed)[ \t]*\([ \t]*" + _NAME
+_HASH = re.compile(rb"#" + _SPACE + _WORDS + _SPACE + _NAME + rb"|" + _HAS)
+_ANY_HASH = re.compile(rb"(?:#|%:|\?\?=)" + _SPACE + _WORDS + _SPACE + _NAME + rb"|" + _HAS)
+_NEXT = re.compile(rb"include_next|has_embed|\bembed\b")
+
+
+class Directive(NamedTuple):
+    """What one directive asks for.
+
+    Attributes:
+        name: the header; empty where a macro names it.
+        is_quoted: looked for beside the file itself first.
+        text: the directive, as it is written.
+    """
+
+    name: str
+    is_quoted: bool
+    text: str
+
+
+class ScannedFile(NamedTuple):
+    """A file that was read.
+
+    Attributes:
+        path: where it is, without links.
+        content: of the file.
+        depends_on_place: it includes by a macro's name, or what comes after its own folder, which no content tells.
+    """
+
+    path: str
+    content: bytes
+    depends_on_place: bool
+
+
+def directives(content: bytes) -> list[Directive]:
+    """Return what a file includes, imports, embeds, or asks for by ``__has_include``."""
+    if b"\\\n" in content or b"\\\r\n" in content:  # a line that goes on in the next may be cut within a word
+        content = content.replace(b"\\\r\n", b"").replace(b"\\\n", b"")
+    pattern = _ANY_HASH if b"%:" in content or b"??=" in content else _HASH
+    found = []
+    for match in pattern.finditer(content):
+        first, second, third, fourth = match.groups()
+        name = first or second or third or fourth or b""
+        found.append(Directive(os.fsdecode(name), bool(first or third), os.fsdecode(match[0])))
+    return found
+
+
+def scan(
+    sources: Iterable[Path | str], include_dirs: Sequence[Path | str], further: Sequence[str] = ()
+) -> Iterator[ScannedFile]:
+    """Yield the sources and every header that they include, directly or not, in a stable order.
+
+    Headers that are not found in ``include_dirs`` or, where named in quotes, beside the includer, belong to the system, to
+    torch, or to directories that only the compiler is told of.
+
+    Args:
+        sources: the files to begin with.
+        include_dirs: the directories to look in, in order.
+        further: names to look for as if a source included them.
+
+    Raises:
+        FileNotFoundError: when a source does not exist.
+    """
+    pending = [os.path.realpath(source) for source in sources]  # as strings: this is most of what a warm load does
+    folders = [os.path.realpath(folder) for folder in include_dirs]
+    seen = set()
+    entries: dict[str, set[str]] = {}
+
+    def may_hold(folder: str, name: str) -> bool:
+        """Return whether a folder has an entry that a header's name begins with; for most of the system's it has none."""
+        first = name.partition("/")[0]
+        if folder not in entries:
+            entries[folder] = {"", ".", "..", *(os.listdir(folder) if os.path.isdir(folder) else ())}
+        return first in entries[folder]
+
+    def look(name: str, places: list[str]) -> None:
+        found = (os.path.normpath(f"{place}/{name}") for place in places if may_hold(place, name))
+        pending.extend([candidate for candidate in found if os.path.isfile(candidate)][:1])
+
+    for name in further:
+        look(name, [os.getcwd(), *folders])
+    for file in pending:  # which grows while it is gone through
+        if file in seen:
+            continue
+        seen.add(file)
+        with open(file, "rb") as opened:
+            content = opened.read()
+        asked = directives(content)
+        yield ScannedFile(file, content, any(not one.name or _NEXT.search(one.text.encode()) for one in asked))
+        for one in asked:
+            if one.name:
+                look(one.name, [os.path.dirname(file), *folders] if one.is_quoted else folders)

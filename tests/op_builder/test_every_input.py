@@ -1,0 +1,218 @@
+"""Whatever decides a build is changed, and a new process must be served the new result.
+
+The table is in ``sites.py``. What cannot be tracked is refused by name, and never kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .sites import FUNCTION, LINKED, ROWS, SPELLINGS, Row, Site
+from .test_toolchains import ZIG_CACHE, ZIG_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Ask = Callable[[Site], dict[str, Any]]
+
+SERVER = Path(__file__).with_name("builder_server.py")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.fixture
+def ask(server: subprocess.Popen[str], tmp_path: Path) -> Ask:
+    """Return a function that builds a site in a new process, with one cache for the whole test."""
+
+    def ask(site: Site) -> dict[str, Any]:
+        cache = {"ANYACCEL_CACHE_DIR": str(tmp_path / "cache"), "CXX": None, "PATH": os.environ["PATH"]}
+        request = site.request()
+        request["environment"] = {**cache, **site.environment}
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        told: dict[str, Any] = json.loads(server.stdout.readline())
+        return told
+
+    return ask
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    folder = tmp_path / "the site"
+    folder.mkdir()
+    return Site(folder)
+
+
+@pytest.fixture
+def below_usr() -> Iterator[str]:
+    if not os.access("/usr/src", os.W_OK):
+        pytest.skip("only root writes below /usr")
+    folder = tempfile.mkdtemp(prefix="anyaccel-test-", dir="/usr/src")
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_the_table_is_long_enough() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS) >= 30
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_changed_input_is_served_fresh(row: Row, site: Site, ask: Ask, request: pytest.FixtureRequest) -> None:
+    if "below /usr" in row.name:
+        site.environment["BELOW_USR"] = request.getfixturevalue("below_usr")
+    row.prepare(site)
+    first = ask(site)
+    assert first.get("value") == 1, first
+    again = ask(site)
+    assert (again.get("value"), again.get("was_built")) == (1, False), again
+    row.change(site)
+    changed = ask(site)
+    assert changed.get("value") == 2, changed
+    assert not ask(site)["was_built"]
+
+
+def test_a_version_script_counts(site: Site, ask: Ask) -> None:
+    site.main(
+        'const int kAnswer = 1;\nextern "C" __attribute__((visibility("default"))) int extra() { return 0; }\n'
+        + FUNCTION
+    )
+    script = site.write("exports.map", "{ global: answer; extra; local: *; };\n")
+    site.ldflags = [f"-Wl,--version-script={script}"]
+    assert ask(site)["has_extra"]
+    site.write("exports.map", "{ global: answer; local: *; };\n")
+    assert not ask(site)["has_extra"]
+
+
+def test_a_run_path_from_the_environment_is_not_served_without_it(site: Site, ask: Ask) -> None:
+    site.main("const int kAnswer = 1;\n" + FUNCTION)
+    site.environment["LD_RUN_PATH"] = "/from/the/environment"
+    site.texts = ["/from/the/environment"]
+    assert ask(site)["texts"]
+    site.environment["LD_RUN_PATH"] = None
+    assert not ask(site)["texts"]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_two_checkouts_that_share_a_cache(tmp_path: Path, ask: Ask, spelling: str) -> None:
+    """Each has a header of its own for the same source; neither is served the other's build."""
+    sites = []
+    for value in (1, 2):
+        site = Site(tmp_path / f"checkout {value}")
+        site.main(SPELLINGS[spelling] + FUNCTION)
+        site.write("src/cfg.h", f"const int kAnswer = {value};\n")
+        site.include_dirs = [str(site.folder / "src")]
+        sites.append(site)
+    assert [ask(site).get("value") for site in (*sites, *sites)] == [1, 2, 1, 2]
+
+
+def _while_compiling(site: Site, commands: str) -> None:
+    """Run commands around the first compilation."""
+    begin, end = commands.split("COMPILE")
+    done = site.folder / "done"
+    real = shutil.which("c++")
+    site.environment["CXX"] = site.program(
+        "bin/editing",
+        f'case "$*" in *"-o 0.o"*) ;; *) exec {real} "$@" ;; esac\n'
+        f"[ -f '{done}' ] && exec {real} \"$@\"\n{begin}\n{real} \"$@\"; status=$?\n{end}\ntouch '{done}'; exit $status",
+    )
+
+
+def test_an_edit_that_is_taken_back_while_it_compiles(site: Site, ask: Ask) -> None:
+    site.main('#include "cfg.h"\n' + FUNCTION)
+    header = site.write("src/cfg.h", "const int kAnswer = 1;\n")
+    _while_compiling(
+        site,
+        f"cp -p '{header}' '{header}.kept'; echo 'const int kAnswer = 9;' > '{header}'\nCOMPILE\n"
+        f"cat '{header}.kept' > '{header}'; touch -r '{header}.kept' '{header}'",
+    )
+    assert ask(site).get("value") == 1
+
+
+@pytest.mark.parametrize("flag", ["-I", "-isystem"])
+def test_an_older_header_that_is_moved_into_place_while_it_compiles(site: Site, ask: Ask, flag: str) -> None:
+    """The one that was compiled is gone by then, and the one that is there is older than the build."""
+    site.main("#include <cfg.h>\n" + FUNCTION)
+    older = site.write("older.h", "const int kAnswer = 2;\n")
+    header = site.write("told/cfg.h", "const int kAnswer = 1;\n")
+    site.cxx_args = [flag, str(site.folder / "told")]
+    os.utime(older, (1, 1))
+    _while_compiling(site, f"COMPILE\nmv '{older}' '{header}'")
+    assert ask(site).get("value") == 2
+
+
+def test_a_link_that_is_switched_and_switched_back_while_it_compiles(site: Site, ask: Ask) -> None:
+    site.main("#include <cfg.h>\n" + FUNCTION)
+    for value in (1, 2):
+        site.write(f"v{value}/cfg.h", f"const int kAnswer = {value};\n")
+    link = site.folder / "current"
+    link.symlink_to(site.folder / "v1")
+    site.cxx_args = ["-isystem", str(link)]
+    _while_compiling(site, f"ln -sfn '{site.folder}/v2' '{link}'\nCOMPILE\nln -sfn '{site.folder}/v1' '{link}'")
+    assert ask(site).get("value") == 1
+
+
+@pytest.mark.parametrize("flag", ["-fprofile-use=/tmp", "-fprofile-use", "-fauto-profile", "-fmodules-ts"])
+def test_what_cannot_be_tracked_is_refused_by_name(site: Site, ask: Ask, flag: str) -> None:
+    site.main(FUNCTION)
+    site.cxx_args = ["-DkAnswer=1", flag]
+    error = ask(site).get("error", "")
+    assert error.startswith(f"OpError: building the op 'site' failed: got the flag {flag!r}")
+
+
+@pytest.mark.timeout(ZIG_SECONDS)
+def test_data_that_a_compiler_does_not_list_is_refused_by_name(site: Site, ask: Ask) -> None:
+    """ziglang's assembler lists no data; a path that is written out is tracked all the same."""
+    from anyaccel.op_builder.engine.toolchains.cxx import _zig_command
+
+    zig = _zig_command()
+    if zig is None:
+        pytest.skip("ziglang is not installed")
+    data = site.write("data.bin", "1")
+    text = 'asm(".section .rodata\\n.globl kData\\nkData: .incbin " FILE "\\n.previous");\n'
+    text += 'extern "C" __attribute__((visibility("hidden"))) const char kData;\n'
+    text += 'extern "C" __attribute__((visibility("default"))) int answer() { return kData - \'0\'; }\n'
+    site.environment |= {"CXX": shlex.join(zig), "ZIG_GLOBAL_CACHE_DIR": str(ZIG_CACHE)}
+    site.main(text)
+    site.cxx_args = [f'-DFILE="\\"{data}\\""']
+    error = ask(site).get("error", "")
+    assert f"got .incbin in {site.source}" in error
+    site.cxx_args = []
+    site.main(text.replace("FILE", f'"\\"{data}\\""'))
+    assert ask(site).get("value") == 1
+    site.write("data.bin", "2")
+    assert ask(site).get("value") == 2
+
+
+def test_an_unchanged_site_is_found_though_its_files_were_touched(site: Site, ask: Ask) -> None:
+    """Content counts, and no time stamp."""
+    site.main(LINKED)
+    site.archive("lib/libpart.a", 1)
+    site.write("told/cfg.h", "")
+    site.main("#include <cfg.h>\n" + LINKED)
+    site.libraries, site.ldflags = ["part"], [f"-L{site.folder}/lib"]
+    site.cxx_args = ["-isystem", str(site.folder / "told")]
+    assert ask(site)["was_built"]
+    for file in site.folder.rglob("*"):
+        os.utime(file, (10**9, 10**9))
+    (site.folder / "told" / "unrelated.h").write_text("")
+    assert not ask(site)["was_built"]
