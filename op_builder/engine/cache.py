@@ -19,9 +19,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..environment import home_problem
 from .entry import METADATA, UNREADABLE, read_entry, write_entry
 from .errors import CacheError
-from .lock import is_locked
+from .lock import NO_LOCKS, is_locked
 
 if TYPE_CHECKING:
     from .entry import Entry
@@ -61,9 +62,20 @@ class Cache:
 
     @staticmethod
     def default_root() -> Path:
-        """Return the user's own cache directory."""
+        """Return the user's own cache directory.
+
+        Raises:
+            CacheError: when the user has no home directory.
+        """
         import platformdirs
 
+        problem = home_problem()
+        if problem:
+            msg = (
+                f"finding the user's cache directory failed: got no home directory, as {problem}; expected one. "
+                f"Fix: {_FIX}, or HOME."
+            )
+            raise CacheError(msg)
         return Path(platformdirs.user_cache_dir("anyaccel"))
 
     def folder(self, op: str, fingerprint: str) -> Path:
@@ -173,13 +185,14 @@ class Cache:
 
     def is_refused_by(self, error: OSError) -> bool:
         """Return whether an error says that this cache cannot be written, rather than that something else is wrong."""
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, *NO_LOCKS):
             return True
         return error.errno in _UNWRITABLE and str(self.root) in str(error.filename)
 
     def refusal(self, error: OSError) -> CacheError:
         """Return the error to raise when this cache cannot take a build either."""
-        msg = f"writing the build failed: got {error}; expected room in {self.root}. Fix: {_FIX} to a disk with room."
+        expected = "locks" if error.errno in NO_LOCKS else "room"
+        msg = f"writing the build failed: got {error}; expected {expected} in {self.root}. Fix: {_FIX} to a disk with {expected}."
         return CacheError(msg)
 
     def publish(self, op: str, fingerprint: str, built: Path, facts: dict[str, Any]) -> Entry:
@@ -192,6 +205,8 @@ class Cache:
 
 
 _SOURCES = "sources"
+_HOMELESS = Path("~")
+"""Stands for the cache of a user who has no home directory."""
 _opened: dict[Path, Cache] = {}
 _opening = threading.Lock()
 
@@ -205,11 +220,12 @@ def open_cache(directory: Path | None = None) -> Cache:
     Raises:
         CacheError: when the directory belongs to someone else, or others may write to it.
     """
-    wanted = directory or Cache.default_root()
+    problem = "" if directory else home_problem()
+    wanted = _HOMELESS if problem else directory or Cache.default_root()
     with _opening:
         if wanted not in _opened:
             try:
-                _opened[wanted] = Cache(wanted)
+                _opened[wanted] = Cache(wanted) if not problem else _temporary_cache(problem, None)
             except OSError as error:
                 _opened[wanted] = _temporary_cache(f"{wanted} cannot be written ({error.strerror})", _read_only(wanted))
         return _opened[wanted]

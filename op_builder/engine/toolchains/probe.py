@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ...environment import compiler_environment
+from ...environment import build_timeout, compiler_environment
 from ..spawn import run
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ def run_quietly(command: Sequence[str], memory: Path, cwd: Path | None = None) -
     Raises:
         OSError: when it cannot be run or fails, with the last thing it said.
     """
-    finished = run(command, timeout=_TIMEOUT_SECONDS, env=compiler_environment(memory), cwd=cwd)
+    limit_seconds = min(build_timeout() or _TIMEOUT_SECONDS, _TIMEOUT_SECONDS)
+    finished = run(command, limit_seconds, compiler_environment(memory, cwd), cwd)
     if finished.returncode != 0:
         said = (finished.stderr.strip() or finished.stdout.strip() or "it says nothing").splitlines()
         first_error = next((line for line in said if "error" in line), said[-1])

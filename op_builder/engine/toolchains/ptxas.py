@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...environment import build_timeout
 from ..errors import ToolchainError
 from ..spawn import run
 
@@ -39,8 +40,8 @@ class Ptxas:
         """Return the machine code, the kernels' symbols, which are their names, and the log; as ``DeviceCompiler``."""
         with tempfile.TemporaryDirectory() as folder:
             given, made = Path(folder) / Path(name).name, Path(folder) / "out.cubin"
-            given.write_text(source)
-            ran = run([self.command, *options, given, "-o", made])
+            given.write_text(source, encoding="utf-8")
+            ran = run([self.command, *options, given, "-o", made], build_timeout())
             log = (ran.stderr + ran.stdout).replace(str(given), name)
             binary = made.read_bytes() if ran.returncode == 0 else b""
         return binary, {kernel: kernel for kernel in kernels}, log
@@ -60,6 +61,6 @@ def choose_ptxas(cuda_home: Path | None, path: str) -> Ptxas:
     if found is None:
         msg = "assembling PTX failed: got no ptxas; expected CUDA's assembler. Fix: pip install 'anyaccel[nvcc]'"
         raise ToolchainError(msg)
-    said = run([found, "--version"]).stdout
+    said = run([found, "--version"], build_timeout()).stdout
     version = _VERSION.search(said)
     return Ptxas(version.group(1) if version else "unknown", Path(found))
