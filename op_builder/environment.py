@@ -25,6 +25,7 @@ from pathlib import Path
 from .engine.errors import SettingError
 
 __all__ = [
+    "LIFELINE_FOR_COMMANDS",
     "PYTHON_FOR_COMMANDS",
     "announce_sycl",
     "build_jobs",
@@ -48,6 +49,9 @@ _COMPILER_VARIABLES = (
 
 PYTHON_FOR_COMMANDS = "ANYACCEL_PYTHON"
 """Set for ninja only: the interpreter that starts its commands."""
+
+LIFELINE_FOR_COMMANDS = "ANYACCEL_LIFELINE"
+"""Set for ninja only: the descriptor that tells its commands when to end."""
 
 
 def cache_dir() -> Path | None:

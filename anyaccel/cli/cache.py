@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -42,7 +43,7 @@ def _cache() -> Cache:
 @app.command("path", epilog="Example: [bold]anyaccel cache path[/]")
 def show_path() -> None:
     """Print the directory that holds the built ops."""
-    typer.echo(_cache().root)
+    sys.stdout.write(f"{_cache().root}\n")  # typer.echo replaces letters that the locale does not have
 
 
 @app.command("list", epilog="Example: [bold]anyaccel cache list[/]")

@@ -49,7 +49,7 @@ def read_entry(folder: Path) -> Entry:
     Raises:
         OSError, ValueError, KeyError, TypeError: (``UNREADABLE``) when it has none that can be read.
     """
-    content = json.loads((folder / METADATA).read_text())
+    content = json.loads((folder / METADATA).read_text(encoding="utf-8"))
     return Entry(content["op"], folder / content["binary"], content["sha256"], content["facts"])
 
 
@@ -62,7 +62,7 @@ def write_entry(folder: Path, op: str, built: Path, facts: dict[str, Any]) -> En
     name = f"{built.stem}-{digest[:8]}{built.suffix}"
     metadata = built.with_name(METADATA)
     described = {"op": op, "binary": name, "sha256": digest, "facts": facts}
-    metadata.write_text(json.dumps(described, indent=1, sort_keys=True))
+    metadata.write_text(json.dumps(described, indent=1, sort_keys=True), encoding="utf-8")
     (folder / METADATA).unlink(missing_ok=True)
     os.replace(built, folder / name)
     os.replace(metadata, folder / METADATA)

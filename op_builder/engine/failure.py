@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shlex
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .errors import BuildError, BuildStoppedError, BuildTimeoutError
+from .scratch import lack_of_room
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,6 @@ __all__ = ["Failure"]
 _SHOWN_ERRORS = 5
 _NAMES_AN_ERROR = re.compile(r"\berror\b|\bfatal\b|undefined (reference|symbol)|cannot find|not found", re.IGNORECASE)
 _SUMMARY = re.compile(r"collect2: |make(\[\d+\])?: |clang(\+\+)?: error: linker command failed")
-_NO_ROOM = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT)}
 
 
 @dataclass(frozen=True)
@@ -47,13 +46,13 @@ class Failure:
             folder: where it was built.
             log: the file to keep it in.
         """
-        for text, number in _NO_ROOM.items():
-            if any(line.rstrip().endswith(text) and "#error" not in line for line in self.said.splitlines()):
-                return OSError(number, text, str(folder))
+        no_room = lack_of_room(self.said)
+        if no_room is not None:
+            return OSError(no_room.errno, no_room.strerror, str(folder))
         command = shlex.join(self.command)
         ending = self._ending()
         content = f"{command}\n{self.said}\n{ending}\n"
-        log.write_text(content, encoding="utf-8", errors="backslashreplace")
+        log.write_text(content, encoding="utf-8", errors="surrogateescape")
         if "timeout" in self.ended:
             return BuildTimeoutError(op, command, self.pid, self.ended["timeout"], log)
         if "stopped" in self.ended:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import ninja
 
 from ...accelerator import host
-from ..environment import PYTHON_FOR_COMMANDS
+from ..environment import LIFELINE_FOR_COMMANDS, PYTHON_FOR_COMMANDS
 from .failure import Failure
 from .interpreter import find_python
 from .spawn import RUNNER, started
@@ -55,10 +55,11 @@ def write_ninja(commands: Sequence[Command], folder: Path, limit_seconds: float 
         limit_seconds: how long each command may run; None sets no limit.
     """
     (folder / RUNNER.name).write_bytes(RUNNER.read_bytes())
+    limit = limit_seconds or 0
     lines = [
         "ninja_required_version = 1.5",
         "rule run",
-        f'  command = exec "$${PYTHON_FOR_COMMANDS}" -I -S {RUNNER.name} $number {limit_seconds or 0}',
+        f'  command = exec "$${PYTHON_FOR_COMMANDS}" -I -S {RUNNER.name} "$${LIFELINE_FOR_COMMANDS}" $number {limit}',
     ]
     for number, command in enumerate(commands):
         (folder / f"{number}.command").write_bytes(b"\0".join(map(os.fsencode, command.words)))
@@ -88,7 +89,7 @@ def run_ninja(
     began = time.monotonic()
     work = _Work(commands)
     with started(
-        program, {**environment, PYTHON_FOR_COMMANDS: find_python()}, work.hear,
+        lambda _: program, {**environment, PYTHON_FOR_COMMANDS: find_python()}, work.hear,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as running:  # fmt: skip
         output, _ = running.wait(lambda: tick(time.monotonic() - began, work.longest_running()))

@@ -4,7 +4,7 @@ ninja and ``spawn.py`` start this file as a program. It never uses a shell: ninj
 chose. What the command prints and how it ends go through the lifeline, a socket that only the wanting process holds the
 other end of, so that nothing a compiler prints can be mistaken for a message of ours, and no disk has to have room for it.
 
-Usage: ``run_command.py NUMBER SECONDS`` or ``run_command.py -- COMMAND ARGUMENT ...``.
+Usage: ``run_command.py LIFELINE NUMBER SECONDS`` or ``run_command.py LIFELINE -- COMMAND ARGUMENT ...``.
 """
 
 import contextlib
@@ -15,7 +15,6 @@ import signal
 import sys
 import time
 
-LIFELINE = "ANYACCEL_LIFELINE"
 _GRACE_SECONDS = 0.5
 _CHUNK_BYTES = 1 << 15  # a message has to fit into the socket's buffer
 _DRAINED_CHUNKS = 4  # what a pipe holds when the command has ended; its background children may print without end
@@ -26,11 +25,11 @@ _RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores these, and p
 class _Runner:
     """One command and the lifeline that it hangs on."""
 
-    def __init__(self, number: int, limit_seconds: float) -> None:
+    def __init__(self, lifeline: int, number: int, limit_seconds: float) -> None:
         self._number = number
         self._limit_seconds = limit_seconds
         self._received: list[int] = []
-        self._lifeline = int(os.environ.pop(LIFELINE))
+        self._lifeline = lifeline
         os.set_inheritable(self._lifeline, False)
         self._events = select.poll()
         self._events.register(self._lifeline, select.POLLIN)
@@ -127,12 +126,13 @@ def _end(pid: int) -> None:
 
 def main() -> int:
     """Run a command, and return its exit status."""
-    if sys.argv[1] == "--":
-        runner = _Runner(0, 0)
-        ended = runner.run([os.fsencode(word) for word in sys.argv[2:]], forwards=False)
+    lifeline, number, *rest = sys.argv[1:]
+    if number == "--":
+        runner = _Runner(int(lifeline), 0, 0)
+        ended = runner.run([os.fsencode(word) for word in rest], forwards=False)
     else:
-        runner = _Runner(int(sys.argv[1]), float(sys.argv[2]))
-        with open(f"{sys.argv[1]}.command", "rb") as file:
+        runner = _Runner(int(lifeline), int(number), float(rest[0]))
+        with open(f"{number}.command", "rb") as file:
             command = file.read()
         ended = runner.run(command.split(b"\0"), forwards=True)
     runner.send({"ended": ended})

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..environment import inherited_environment
+from ..environment import LIFELINE_FOR_COMMANDS, inherited_environment
 from .interpreter import find_python
-from .run_command import LIFELINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -148,7 +147,7 @@ class Started:
 
 @contextlib.contextmanager
 def started(
-    command: Sequence[str | os.PathLike[str]],
+    command: Callable[[str], Sequence[str]],
     environment: Mapping[str, str],
     hear: Callable[[Message], None],
     **options: Any,
@@ -156,8 +155,8 @@ def started(
     """Start a program that runs commands by ``run_command.py``, and end all of them on leaving.
 
     Args:
-        command: the program and its arguments.
-        environment: of the program.
+        command: returns the program and its arguments, given the number of the lifeline's descriptor.
+        environment: of the program; the lifeline is added to it.
         hear: called with every message about a command.
         **options: as of ``subprocess.Popen``.
 
@@ -168,8 +167,9 @@ def started(
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         _lifelines.add(ours)
         with theirs:
-            given = {**environment, LIFELINE: str(theirs.fileno())}
-            process = subprocess.Popen(list(command), env=given, pass_fds=(theirs.fileno(),), **options)  # noqa: S603
+            number = str(theirs.fileno())
+            given = {**environment, LIFELINE_FOR_COMMANDS: number}
+            process = subprocess.Popen(command(number), env=given, pass_fds=(theirs.fileno(),), **options)  # noqa: S603
     try:
         running = Started(process, ours, hear)
         try:
@@ -202,12 +202,16 @@ def run(
     """
     words = [os.fspath(word) for word in command]
     ended: dict[str, Any] = {}
-    runner = [find_python(), "-I", "-S", RUNNER, "--", *words]
-    pipe = subprocess.PIPE
+    python = find_python()
     with started(
-        runner, inherited_environment() if env is None else env, lambda message: ended.update(message.head),
-        cwd=cwd, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe,
-    ) as program:  # fmt: skip
+        lambda lifeline: [python, "-I", "-S", str(RUNNER), lifeline, "--", *words],
+        inherited_environment() if env is None else env,
+        lambda message: ended.update(message.head),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as program:
         try:
             printed = program.wait(lambda: None, timeout)
         except TimeoutError:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...environment import build_timeout, compiler_environment
+from ..scratch import lack_of_room
 from ..spawn import run
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Memory:
 
     def _read(self) -> dict[str, str]:
         try:
-            content = json.loads((self.folder / _FILE).read_text())
+            content = json.loads((self.folder / _FILE).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return content if isinstance(content, dict) else {}
@@ -82,7 +83,7 @@ class Memory:
         try:
             with tempfile.TemporaryDirectory(dir=self.folder, prefix="staging-") as folder:
                 written = Path(folder) / _FILE
-                written.write_text(json.dumps(answers))
+                written.write_text(json.dumps(answers), encoding="utf-8")
                 os.replace(written, self.folder / _FILE)
         except OSError as error:
             _logger.debug("what the tools said of themselves is not remembered: %s", error)
@@ -112,6 +113,9 @@ def run_quietly(command: Sequence[str], memory: Path, cwd: Path | None = None) -
     limit_seconds = min(build_timeout() or _TIMEOUT_SECONDS, _TIMEOUT_SECONDS)
     finished = run(command, limit_seconds, compiler_environment(memory, cwd), cwd)
     if finished.returncode != 0:
+        no_room = lack_of_room(finished.stderr + finished.stdout)
+        if no_room is not None:
+            raise no_room
         said = (finished.stderr.strip() or finished.stdout.strip() or "it says nothing").splitlines()
         first_error = next((line for line in said if "error" in line), said[-1])
         msg = f"exit status {finished.returncode}: {first_error}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...environment import build_timeout
 from ..errors import ToolchainError
+from ..scratch import in_scratch_folder, lack_of_room
 from ..spawn import run
 
 if TYPE_CHECKING:
@@ -38,12 +38,18 @@ class Ptxas:
         self, source: str, name: str, options: Sequence[str], kernels: Sequence[str]
     ) -> tuple[bytes, dict[str, str], str]:
         """Return the machine code, the kernels' symbols, which are their names, and the log; as ``DeviceCompiler``."""
-        with tempfile.TemporaryDirectory() as folder:
-            given, made = Path(folder) / Path(name).name, Path(folder) / "out.cubin"
+
+        def assemble(folder: Path) -> tuple[bytes, str]:
+            given, made = folder / Path(name).name, folder / "out.cubin"
             given.write_text(source, encoding="utf-8")
             ran = run([self.command, *options, given, "-o", made], build_timeout())
-            log = (ran.stderr + ran.stdout).replace(str(given), name)
-            binary = made.read_bytes() if ran.returncode == 0 else b""
+            said = ran.stderr + ran.stdout
+            no_room = lack_of_room(said) if ran.returncode else None
+            if no_room is not None:
+                raise no_room
+            return made.read_bytes() if ran.returncode == 0 else b"", said.replace(str(given), name)
+
+        binary, log = in_scratch_folder(None, f"assembling {name}", assemble)
         return binary, {kernel: kernel for kernel in kernels}, log
 
 
