@@ -153,7 +153,12 @@ def search_path() -> str:
     if not value:
         return value
     entries = value.split(os.pathsep)
-    return os.pathsep.join(entry if os.path.isabs(entry) else os.path.abspath(entry) for entry in entries)
+    if all(map(os.path.isabs, entries)):
+        return value
+    try:
+        return os.pathsep.join(entry if os.path.isabs(entry) else os.path.abspath(entry) for entry in entries)
+    except FileNotFoundError:  # the working directory is gone, and what is in it
+        return os.pathsep.join(filter(os.path.isabs, entries))
 
 
 def inherited_environment() -> dict[str, str]:

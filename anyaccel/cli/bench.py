@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from rich.table import Column, Table
 
 from ..accelerator.errors import AnyaccelError
 from ..benchmarks.suite import SUITE
+from ..op_builder.engine.interpreter import find_python
 from .page import Bar, Page, require_writable, write
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _run(benchmark: Benchmark, folder: Path) -> Outcome:
     written = folder / f"{benchmark.topic}.json"
     written.unlink(missing_ok=True)
     began = time.perf_counter()
-    command = [sys.executable, str(script), "--results", str(folder.resolve())]
+    command = [find_python(), str(script), "--results", str(folder.resolve())]
     code, said = _finished(command)
     if code == 0 and written.exists():
         results = {**json.loads(written.read_text(encoding="utf-8")), "seconds": time.perf_counter() - began}

@@ -185,7 +185,9 @@ class Cache:
 
     def is_refused_by(self, error: OSError) -> bool:
         """Return whether an error says that this cache cannot be written, rather than that something else is wrong."""
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, *NO_LOCKS):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            return True
+        if error.errno in NO_LOCKS and str(error.filename).endswith(".lock"):
             return True
         return error.errno in _UNWRITABLE and str(self.root) in str(error.filename)
 

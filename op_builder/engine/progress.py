@@ -84,7 +84,7 @@ class Reporter:
         """
         if self._stop is not None and self._stop.is_set():
             op, doing, _ = self._work
-            raise BuildStoppedError(op, doing, "the program that asked for it")
+            raise BuildStoppedError(op, f"{doing} the op", "the program that asked for it")
         progress = Progress(*self._work, elapsed_seconds, running)
         for callback in list(_watchers):  # another thread may stop watching meanwhile
             callback(progress)

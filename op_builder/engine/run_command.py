@@ -36,6 +36,7 @@ class _Runner:
         self._wake, wakes = os.pipe()
         for end in (self._wake, wakes):
             os.set_blocking(end, False)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever wants the command may have blocked SIGCHLD
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
         self._events.register(self._wake, select.POLLIN)
         for each in _WATCHED_SIGNALS:

@@ -166,10 +166,12 @@ def started(
     with _starting:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         _lifelines.add(ours)
-        with theirs:
+        with contextlib.ExitStack() as unless_started, theirs:
+            unless_started.callback(ours.close)
             number = str(theirs.fileno())
             given = {**environment, LIFELINE_FOR_COMMANDS: number}
             process = subprocess.Popen(command(number), env=given, pass_fds=(theirs.fileno(),), **options)  # noqa: S603
+            unless_started.pop_all()
     try:
         running = Started(process, ours, hear)
         try:

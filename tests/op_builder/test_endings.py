@@ -277,6 +277,15 @@ def test_a_compiler_that_somebody_ends_is_named(
         make_builder().build()
 
 
+def test_a_thread_that_has_blocked_all_signals_builds(cache: Cache, make_builder: Callable[..., CPUOpBuilder]) -> None:
+    """Programs inherit that, and would not hear that their children have ended."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        assert make_builder().build().binary.is_file()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def test_a_server_that_a_compiler_leaves_behind_is_not_waited_for(
     cache: Cache, make_builder: Callable[..., CPUOpBuilder], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -149,6 +149,26 @@ def test_a_relative_path_entry_is_found_from_the_working_directory(
     assert make_builder().build().binary.is_file()
 
 
+def test_a_working_directory_that_is_gone_does_no_harm(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    code = """
+import os, tempfile
+from anyaccel.op_builder import SettingError, environment
+os.chdir(tempfile.mkdtemp())
+os.rmdir(os.getcwd())
+assert environment.search_path() == "/usr/bin"
+assert environment.cxx() == "./wrapper"
+try:
+    environment.cache_dir()
+except SettingError as error:
+    assert "Fix: set it to an absolute path" in str(error), error
+else:
+    raise SystemExit("not refused")
+"""
+    run_python(code, PATH=f"tools{os.pathsep}/usr/bin", CXX="./wrapper", ANYACCEL_CACHE_DIR="cache")
+
+
 def test_relative_directories_stay_where_they_were_first_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANYACCEL_CACHE_DIR", f"./cache-of-{tmp_path.name}")
     monkeypatch.setenv("CUDA_HOME", f"cuda-of-{tmp_path.name}")
