@@ -43,7 +43,7 @@ def _requirements() -> list[str]:
     """Return what pip must install beside what the user has, to build the ops."""
     if not _is_wanted():
         return []
-    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     runs = [] if _user_can(_RUNS) else project["dependencies"]
     return [
         *runs,

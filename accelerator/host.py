@@ -57,7 +57,7 @@ def processor() -> Processor:
 
 def _model_name(root: Path = _FILESYSTEM) -> str:
     try:
-        with (root / "proc/cpuinfo").open() as lines:
+        with (root / "proc/cpuinfo").open(encoding="utf-8") as lines:
             return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
@@ -69,7 +69,7 @@ def numa_node_count(root: Path = _FILESYSTEM) -> int:
     Nodes without cores (memory-only ones, such as high-bandwidth memory in flat mode) are not counted.
     """
     nodes = (root / "sys/devices/system/node").glob("node[0-9]*/cpulist")
-    return max(1, sum(1 for node in nodes if node.read_text().strip()))
+    return max(1, sum(1 for node in nodes if node.read_text(encoding="utf-8").strip()))
 
 
 def resident_bytes() -> int:
@@ -82,7 +82,7 @@ def peak_resident_bytes() -> int:
     status = Path("/proc/self/status")
     if not status.exists():
         return int(max(getattr(_process.memory_info(), "peak_wset", 0), resident_bytes()))
-    for line in status.read_text().splitlines():
+    for line in status.read_text(encoding="utf-8").splitlines():
         if line.startswith("VmHWM:"):
             return max(int(line.split()[1]) * 1024, resident_bytes())
     return resident_bytes()
@@ -95,7 +95,7 @@ def reset_peak_resident() -> None:
         UnsupportedError: where the kernel has no such reset (not Linux).
     """
     try:
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     except OSError as error:
         member = "reset_peak_memory_stats"
         raise UnsupportedError(member, "cpu", f"resettable peak ({error.strerror})") from error
@@ -127,7 +127,7 @@ def available_memory_bytes(root: Path = _FILESYSTEM) -> int:
 def _cgroups(root: Path) -> list[_Cgroup]:
     """Return every limited group around this process; a limit on an ancestor binds as well."""
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
     groups = []
@@ -158,7 +158,7 @@ def _limited(mount: Path, path: str, names: tuple[str, str, str]) -> list[_Cgrou
 
 def _bytes_in(file: Path) -> int | None:
     try:
-        text = file.read_text().strip()
+        text = file.read_text(encoding="utf-8").strip()
     except OSError:
         return None
     return int(text) if text.isdecimal() else None
@@ -166,7 +166,7 @@ def _bytes_in(file: Path) -> int | None:
 
 def _stat_bytes(file: Path, key: str) -> int:
     try:
-        lines = file.read_text().splitlines()
+        lines = file.read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith(f"{key} ")), 0)

@@ -49,7 +49,9 @@ def said_seconds(process: subprocess.Popen[str]) -> float:
 def start(code: str, *arguments: str | Path, **env: str | Path) -> subprocess.Popen[str]:
     environment = {**os.environ, **{name: str(value) for name, value in env.items()}}
     command = [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, encoding="utf-8"
+    )
 
 
 def slowest_of(count: int, folder: Path) -> float:

@@ -52,7 +52,7 @@ def seconds(candidate: str, cache: Path) -> tuple[float, float]:
     }  # fmt: skip
     code = PROGRAM.format(first=CANDIDATES[candidate])
     command = [sys.executable, "-W", "ignore", "-c", code]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, encoding="utf-8")
     if finished.returncode != 0:
         raise SystemExit(finished.stderr)
     initialized, step = json.loads(finished.stdout.split("measured:")[1].splitlines()[0])

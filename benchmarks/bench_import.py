@@ -33,6 +33,7 @@ def milliseconds(before: str, measured: str) -> float:
         capture_output=True,
         text=True,
         check=True,
+        encoding="utf-8",
     )
     return float(finished.stdout.split("ms:")[1])
 

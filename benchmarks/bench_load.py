@@ -56,7 +56,7 @@ print("seconds:", ended - started, ended - began)
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",  # torch looks for ninja there
     }
     command = [sys.executable, "-W", "ignore", "-c", code]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, encoding="utf-8")
     if finished.returncode != 0:
         raise SystemExit(finished.stderr)
     load_alone, after_torch = finished.stdout.split("seconds:")[1].split()

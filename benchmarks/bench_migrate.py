@@ -24,14 +24,14 @@ CORPUS = Path(__file__).parents[1] / "tests" / "migrate"  # which an installed p
 def of_torch(folder: Path, lines: int) -> int:
     """Copy torch's files, those that mention CUDA first, until there are enough lines."""
     sources = sorted(Path(torch.__file__).parent.rglob("*.py"))
-    texts = [source.read_text(errors="replace") for source in sources]
+    texts = [source.read_text(errors="replace", encoding="utf-8") for source in sources]
     texts.sort(key=lambda text: "cuda" not in text)
     return copied(folder, texts, lines)
 
 
 def of_corpus(folder: Path, lines: int) -> int:
     """Copy the tests' corpus as often as it takes."""
-    texts = [file.read_text() for file in sorted(CORPUS.rglob("before.txt"))]
+    texts = [file.read_text(encoding="utf-8") for file in sorted(CORPUS.rglob("before.txt"))]
     return copied(folder, texts * (1 + lines // sum(text.count("\n") for text in texts)), lines)
 
 
@@ -40,7 +40,7 @@ def copied(folder: Path, texts: list[str], lines: int) -> int:
     for number, text in enumerate(texts):
         if count >= lines:
             break
-        (folder / f"file{number}.py").write_text(text)
+        (folder / f"file{number}.py").write_text(text, encoding="utf-8")
         count += text.count("\n")
     return count
 

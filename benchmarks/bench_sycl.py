@@ -27,7 +27,9 @@ ROUNDS = 5
 def seconds(cache: Path) -> float:
     """Return how long a load and a first call take in a new process."""
     environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(cache), "SYCL_CACHE_DIR": str(cache / "sycl")}
-    shown = subprocess.run([sys.executable, "-c", LOAD], env=environment, capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", LOAD], env=environment, capture_output=True, text=True, check=True, encoding="utf-8"
+    )
     return float(shown.stdout)
 
 

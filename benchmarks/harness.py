@@ -64,7 +64,7 @@ def show(topic: str, title: str, columns: list[str], rows: list[list[str]]) -> N
     Console(width=160).print(table)
     RESULTS.mkdir(exist_ok=True)
     content = {"title": title, "machine": machine(), "rows": [dict(zip(columns, row, strict=True)) for row in rows]}
-    (RESULTS / f"{topic}.json").write_text(json.dumps(content, indent=1) + "\n")
+    (RESULTS / f"{topic}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def keep_memory() -> None:

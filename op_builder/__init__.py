@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 from .all_ops import BUILDERS, add_finder, builder_class, find_builder, load_op
 from .builder import OpBuilder
 from .cpu.builder import CPUOpBuilder
-from .engine.errors import BuildError, CacheError, NoKernelError, OpError, OpLoadError, SettingError, ToolchainError
+from .engine.errors import (
+    BuildError,
+    BuildStoppedError,
+    BuildTimeoutError,
+    CacheError,
+    NoKernelError,
+    OpError,
+    OpLoadError,
+    SettingError,
+    TemporaryDirectoryError,
+    ToolchainError,
+)
 
 if TYPE_CHECKING:
     from .cuda.builder import CUDAOpBuilder
@@ -20,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BUILDERS",
     "BuildError",
+    "BuildStoppedError",
+    "BuildTimeoutError",
     "CPUOpBuilder",
     "CUDAOpBuilder",
     "CacheError",
@@ -29,6 +42,7 @@ __all__ = [
     "OpLoadError",
     "SYCLOpBuilder",
     "SettingError",
+    "TemporaryDirectoryError",
     "ToolchainError",
     "add_finder",
     "builder_class",

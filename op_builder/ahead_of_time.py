@@ -6,6 +6,7 @@ import logging
 import platform
 import shutil
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -116,25 +117,28 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
 def build_orders(wanted: Sequence[Order]) -> Iterator[Outcome]:
     """Build what is not in the cache, as many orders at once as cores and memory allow, and yield each in its turn.
 
+    When the caller is interrupted, or takes no more, running compilers are ended and nothing new is begun.
+
     Raises:
         BuildError: when a compiler fails.
     """
     cache = open_cache(environment.cache_dir())
     workers = min(environment.build_jobs() or default_jobs(), max(1, len(wanted)))
-    with ThreadPoolExecutor(workers) as pool:
-        pending = [pool.submit(_follow, order, cache, None if len(wanted) == 1 else 1) for order in wanted]
-        try:
-            for future in pending:
-                yield future.result()
-        finally:
-            for future in pending:
-                future.cancel()
+    stop = threading.Event()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        pending = [pool.submit(_follow, order, cache, None if len(wanted) == 1 else 1, stop) for order in wanted]
+        for future in pending:
+            yield future.result()
+    finally:  # Ctrl-C, a failure, or a caller that wants no more: what runs in the threads ends
+        stop.set()
+        pool.shutdown(cancel_futures=True)
 
 
-def _follow(order: Order, cache: Cache, jobs: int | None) -> Outcome:
+def _follow(order: Order, cache: Cache, jobs: int | None, stop: threading.Event) -> Outcome:
     started = time.perf_counter()
     found = find_built(order.recipe, cache)
-    entry = found or ensure_built(order.recipe, cache, jobs or environment.build_jobs())
+    entry = found or ensure_built(order.recipe, cache, jobs or environment.build_jobs(), stop)
     return Outcome(order, entry, found is None, time.perf_counter() - started)
 
 

@@ -55,6 +55,7 @@ class OpBuilder(OpDeclaration, abc.ABC):
             self.require_torch()
             if self.prebuilt(Trace(f"the op '{self.name}'")) is None and self.find_built() is None:
                 environment.build_jobs()
+                environment.build_timeout()
         except (OpError, OSError) as error:
             return str(error)
         return ""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import tempfile
-from pathlib import Path
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING
 
@@ -13,11 +11,13 @@ from . import environment
 from .engine.cache import open_cache
 from .engine.errors import OpError
 from .engine.fingerprint import cpu_flags
+from .engine.scratch import in_scratch_folder
 from .engine.toolchains.cxx import choose_cxx
 from .engine.toolchains.probe import run_quietly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 __all__ = ["DeepSpeedNames"]
 
@@ -91,13 +91,16 @@ class DeepSpeedNames:
         memory = open_cache(environment.cache_dir()).root
         compiler = choose_cxx(environment.cxx(), environment.search_path(), memory)
         flags = [f"-L{folder}" for folder in library_dirs or ()] + [f"-l{library}" for library in libraries]
-        with tempfile.TemporaryDirectory(prefix="anyaccel-") as folder:
-            source = Path(folder) / "trial.cpp"
-            source.write_text(f'extern "C" void {funcname}();\nint main() {{ {funcname}(); }}\n')
-            try:
-                run_quietly([*compiler.command, str(source), *flags, "-o", str(Path(folder) / "trial")], memory)
-            except (OSError, SubprocessError) as error:
-                if verbose:
-                    self.warning(f"{funcname} cannot be linked: {error}")
-                return False
+
+        def link(folder: Path) -> None:
+            source = folder / "trial.cpp"
+            source.write_text(f'extern "C" void {funcname}();\nint main() {{ {funcname}(); }}\n', encoding="utf-8")
+            run_quietly([*compiler.command, str(source), *flags, "-o", str(folder / "trial")], memory, folder)
+
+        try:
+            in_scratch_folder(memory, f"trying to link {funcname}", link)
+        except (OSError, SubprocessError) as error:
+            if verbose:
+                self.warning(f"{funcname} cannot be linked: {error}")
+            return False
         return True

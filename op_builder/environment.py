@@ -3,6 +3,7 @@
 ==========================  ============================================================================
 ANYACCEL_CACHE_DIR          where built ops are kept; the user's cache directory otherwise
 ANYACCEL_BUILD_JOBS         how many compiler processes run at once; from cores and memory otherwise
+ANYACCEL_BUILD_TIMEOUT      how many seconds one compiler may run before it is ended; no limit otherwise
 CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
 CPATH, LIBRARY_PATH, …      what compilers take as flags besides: it decides a build (``_COMPILER_VARIABLES``)
@@ -16,7 +17,9 @@ ZIG_GLOBAL_CACHE_DIR        where ziglang keeps what it builds for itself; insid
 
 from __future__ import annotations
 
+import functools
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "LIFELINE_FOR_COMMANDS",
     "PYTHON_FOR_COMMANDS",
     "announce_sycl",
     "build_jobs",
+    "build_timeout",
     "cache_dir",
     "compiler_environment",
     "compiler_variables",
@@ -36,6 +41,8 @@ __all__ = [
     "cuda_home",
     "cxx",
     "header_folders",
+    "home_problem",
+    "inherited_environment",
     "search_path",
     "zig_cache",
 ]
@@ -53,17 +60,29 @@ _NEUTRAL = {"HOME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHLVL", "TMPDIR", "USER
 PYTHON_FOR_COMMANDS = "ANYACCEL_PYTHON"
 """Set for ninja only: the interpreter that starts its commands."""
 
+LIFELINE_FOR_COMMANDS = "ANYACCEL_LIFELINE"
+"""Set for ninja only: the descriptor that tells its commands when to end."""
+
 
 def cache_dir() -> Path | None:
     """Return the directory that ``ANYACCEL_CACHE_DIR`` names, or None."""
     value = os.environ.get("ANYACCEL_CACHE_DIR")
-    if not value:
-        return None
-    try:
-        return Path(value).expanduser().absolute()
-    except RuntimeError as error:
-        msg = f"reading ANYACCEL_CACHE_DIR failed: got {value!r} ({error}); expected a directory. Fix: correct it."
-        raise SettingError(msg) from None
+    return _directory("ANYACCEL_CACHE_DIR", value) if value else None
+
+
+def home_problem() -> str:
+    """Return why the user has no home directory to keep a cache in; empty when there is one."""
+    cache_home = os.environ.get("XDG_CACHE_HOME", "").strip()
+    if os.path.isabs(cache_home):
+        return ""
+    if cache_home:
+        return f"XDG_CACHE_HOME is {cache_home!r}, which is not an absolute path"
+    if "HOME" in os.environ:
+        home = os.environ["HOME"]
+        return "" if os.path.isabs(home) else f"HOME is {home!r}, which is not an absolute path"
+    if os.path.isabs(os.path.expanduser("~")):
+        return ""
+    return "HOME is not set, and the system knows no home directory of this user"
 
 
 def build_jobs() -> int | None:
@@ -77,15 +96,60 @@ def build_jobs() -> int | None:
     return int(value)
 
 
+def build_timeout() -> float | None:
+    """Return how many seconds ``ANYACCEL_BUILD_TIMEOUT`` gives one compiler, or None."""
+    value = os.environ.get("ANYACCEL_BUILD_TIMEOUT")
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        msg = (
+            f"reading ANYACCEL_BUILD_TIMEOUT failed: got {value!r}; expected a number of seconds above 0. "
+            f"Fix: unset or correct it."
+        )
+        raise SettingError(msg)
+    return seconds
+
+
 def cxx() -> str | None:
-    """Return the compiler command in ``CXX``, or None."""
-    return os.environ.get("CXX") or None
+    """Return the compiler command in ``CXX``, or None; compilers run elsewhere, so relative paths in it are made absolute."""
+    value = os.environ.get("CXX")
+    if not value:
+        return None
+    if Path(value).is_file():  # a path, which may have spaces
+        return os.path.abspath(value) if os.sep in value else value
+    try:
+        words = shlex.split(value)
+    except ValueError:  # an unclosed quotation, which whoever takes the command reports
+        return value
+    if not any(map(_is_relative_file, words)):
+        return value
+    return shlex.join(os.path.abspath(word) if _is_relative_file(word) else word for word in words)
+
+
+def _is_relative_file(word: str) -> bool:
+    return os.sep in word and not os.path.isabs(word) and not word.startswith("-") and os.path.exists(word)
 
 
 def cuda_home() -> Path | None:
     """Return the CUDA toolkit that ``CUDA_HOME`` or ``CUDA_PATH`` names, or None."""
-    value = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    return Path(value).expanduser().absolute() if value else None
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        value = os.environ.get(name)
+        if value:
+            return _directory(name, value)
+    return None
+
+
+@functools.cache  # a program that changes its working directory keeps its cache
+def _directory(name: str, value: str) -> Path:
+    try:
+        return Path(value).expanduser().absolute()
+    except (OSError, RuntimeError) as error:  # OSError: the working directory is gone
+        msg = f"reading {name} failed: got {value!r} ({error}); expected a directory. Fix: set it to an absolute path."
+        raise SettingError(msg) from None
 
 
 def cuda_arch_list() -> str | None:
@@ -94,8 +158,22 @@ def cuda_arch_list() -> str | None:
 
 
 def search_path() -> str:
-    """Return ``PATH``."""
-    return os.environ.get("PATH", os.defpath)
+    """Return ``PATH``, its relative entries made absolute: compilers run in other directories."""
+    value = os.environ.get("PATH", os.defpath)
+    if not value:
+        return value
+    entries = value.split(os.pathsep)
+    if all(map(os.path.isabs, entries)):
+        return value
+    try:
+        return os.pathsep.join(entry if os.path.isabs(entry) else os.path.abspath(entry) for entry in entries)
+    except FileNotFoundError:  # the working directory is gone, and what is in it
+        return os.pathsep.join(filter(os.path.isabs, entries))
+
+
+def inherited_environment() -> dict[str, str]:
+    """Return this process's environment for a program that may run in another directory."""
+    return {**os.environ, "PATH": search_path()}
 
 
 def compiler_environment(cache: Path, temporary: Path | None = None) -> dict[str, str]:
@@ -105,7 +183,7 @@ def compiler_environment(cache: Path, temporary: Path | None = None) -> dict[str
         cache: ziglang keeps what it builds for itself in here, unless the user says where.
         temporary: where their temporary files go, which a killed compiler leaves behind.
     """
-    given = dict(os.environ)
+    given = inherited_environment()
     if temporary is not None:
         given["TMPDIR"] = str(temporary)
     return {"ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"), **given}

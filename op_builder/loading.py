@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import importlib.machinery
 import importlib.util
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
     from .engine.entry import Entry
     from .engine.trace import Trace
 
-__all__ = ["folder_of", "importable", "library_of", "load_python_module", "load_torch_library", "once"]
+__all__ = [
+    "folder_of",
+    "importable",
+    "library_of",
+    "load_c_library",
+    "load_python_module",
+    "load_torch_library",
+    "once",
+]
 
 
 @dataclass
@@ -99,7 +108,7 @@ def require_same_build(op: str, loaded: Path, found: Entry | None) -> None:
 
 def claimed_namespaces(sources: Sequence[Path]) -> list[str]:
     """Return the namespaces that sources define with ``STABLE_TORCH_LIBRARY``, which a process allows once each."""
-    texts = (source.read_text(errors="replace") for source in sources)
+    texts = (source.read_text(errors="replace", encoding="utf-8") for source in sources)
     return [stable or other for text in texts for stable, other in _CLAIM.findall(text)]
 
 
@@ -211,9 +220,34 @@ def folder_of(builder: type) -> Path:
         return Path.cwd()
 
 
+def load_c_library(op: str, binary: Path) -> ctypes.CDLL:
+    """Load a library whose functions are called by ctypes.
+
+    Raises:
+        OpLoadError: when it cannot be loaded.
+    """
+    try:
+        return ctypes.CDLL(str(binary))
+    except OSError as error:
+        raise _refusal(op, binary, error) from error
+
+
+def _is_mounted_noexec(binary: Path) -> bool:
+    try:
+        return bool(os.statvfs(binary).f_flag & os.ST_NOEXEC)
+    except OSError:
+        return False
+
+
 def _refusal(op: str, binary: Path, error: Exception) -> OpLoadError:
     text = f"{error}{f' ({error.__cause__})' if error.__cause__ else ''}"
     fix = "correct what the sources do when they are loaded"
+    if _is_mounted_noexec(binary) and isinstance(error, (OSError, ImportError)):
+        msg = (
+            f"loading the op '{op}' failed: got {text}, as {binary.parent} is on a file system that is mounted noexec; expected "
+            f"one that programs and libraries may be run from. Fix: set ANYACCEL_CACHE_DIR to a directory on another one."
+        )
+        return OpLoadError(msg)
     if "undefined symbol" in text:
         fix = "add the source that defines it to sources(), or its library to libraries_args(); c++filt tells its name in C++"
     elif "module export function" in text:

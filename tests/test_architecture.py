@@ -136,3 +136,60 @@ def test_packages_are_listed_for_the_wheel() -> None:
     native = {f"anyaccel.csrc.{folder.name}" for folder in (ROOT / "csrc").iterdir() if folder.is_dir()}
     mapped = {"anyaccel.benchmarks", "anyaccel.csrc", "anyaccel.kernels", "anyaccel.kernels.sycl"}
     assert listed == on_disk | native | mapped
+
+
+_TEXT_CALLS = {"open": 1, "fdopen": 1, "read_text": 0, "write_text": 1, "NamedTemporaryFile": 0, "TemporaryFile": 0}
+"""What opens a file as text, and which of its positional arguments is its mode, or for ``*_text`` the encoding."""
+_BINARY_WITHOUT_MODE = ("NamedTemporaryFile", "TemporaryFile")
+
+
+def _forgets_encoding(call: ast.Call) -> bool:
+    """Return whether a call reads or writes text in the locale's encoding."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    given = {keyword.arg for keyword in call.keywords}
+    if "encoding" in given or None in given:
+        return False
+    if name in ("run", "Popen", "check_output", "check_call", "call"):
+        return bool({"text", "universal_newlines"} & given)
+    if name not in _TEXT_CALLS:
+        return False
+    owner = ast.unparse(call.func).rpartition(".")[0]
+    if name == "read_text" and owner == "package":  # importlib.metadata's, which reads UTF-8
+        return False
+    if name.endswith("_text"):
+        return len(call.args) <= _TEXT_CALLS[name]
+    if name == "open" and owner in ("os", "webbrowser", "tarfile", "zipfile"):
+        return False
+    position = 0 if name == "open" and owner not in ("", "io", "gzip") else _TEXT_CALLS[name]
+    modes = [keyword.value for keyword in call.keywords if keyword.arg == "mode"] or call.args[position : position + 1]
+    mode = ast.literal_eval(modes[0]) if modes and isinstance(modes[0], ast.Constant) else None
+    if mode is None:
+        return name not in _BINARY_WITHOUT_MODE
+    return "b" not in str(mode)
+
+
+def test_text_is_never_in_the_locales_encoding() -> None:
+    """A compiler prints UTF-8 in every locale, and a source may be read where it was not written."""
+    offending = [
+        f"{_relative(file)}:{node.lineno}: {ast.unparse(node)[:80]}"
+        for file in [*SOURCES, ROOT / "setup.py", *sorted((ROOT / "benchmarks").glob("*.py"))]
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and _forgets_encoding(node)
+    ]
+    assert not offending, "\n".join(offending)
+
+
+@pytest.mark.parametrize(
+    ("code", "forgets"),
+    [
+        ("open(file)", True), ("open(file, 'rb')", False), ("file.open()", True), ("file.open('wb')", False),
+        ("file.read_text()", True), ("file.read_text('utf-8')", False), ("file.write_text(text, encoding='utf-8')", False),
+        ("os.fdopen(number, 'w')", True), ("os.open(file, flags)", False), ("subprocess.run(words, text=True)", True),
+        ("subprocess.run(words, text=True, encoding='utf-8')", False), ("tempfile.NamedTemporaryFile('w')", True),
+        ("tempfile.NamedTemporaryFile(dir=folder)", False),
+    ],
+)  # fmt: skip
+def test_what_forgets_an_encoding_is_known(code: str, forgets: bool) -> None:
+    call = ast.parse(code, mode="eval").body
+    assert isinstance(call, ast.Call)
+    assert _forgets_encoding(call) is forgets

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import logging
+import sys
 from typing import Annotated
 
 import typer
@@ -52,8 +55,25 @@ def _configure(
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", handlers=[handler])
 
 
+_SHOWN_ANYWAY = "anyaccel.shown_anyway"
+
+
+def _show_anyway(error: UnicodeError) -> tuple[bytes, int]:
+    """Return what to print for characters that the locale does not have: a path as it is on disk, others escaped."""
+    assert isinstance(error, UnicodeEncodeError)  # noqa: S101  # it is set for output only
+    shown = bytearray()
+    for character in error.object[error.start : error.end]:
+        is_of_path = "\udc80" <= character <= "\udcff"
+        shown += bytes([ord(character) - 0xDC00]) if is_of_path else character.encode("ascii", "backslashreplace")
+    return bytes(shown), error.end
+
+
 def main() -> None:
     """Run the command line; an error of ours is one readable message and exit code 1."""
+    codecs.register_error(_SHOWN_ANYWAY, _show_anyway)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_SHOWN_ANYWAY)
     try:
         app()
     except AnyaccelError as error:

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from rich.table import Column, Table
 
 from ..accelerator.errors import AnyaccelError
 from ..benchmarks.suite import SUITE
+from ..op_builder.engine.interpreter import find_python
 from .page import Bar, Page, require_writable, write
 
 if TYPE_CHECKING:
@@ -132,10 +132,10 @@ def _run(benchmark: Benchmark, folder: Path) -> Outcome:
     written = folder / f"{benchmark.topic}.json"
     written.unlink(missing_ok=True)
     began = time.perf_counter()
-    command = [sys.executable, str(script), "--results", str(folder.resolve())]
+    command = [find_python(), str(script), "--results", str(folder.resolve())]
     code, said = _finished(command)
     if code == 0 and written.exists():
-        results = {**json.loads(written.read_text()), "seconds": time.perf_counter() - began}
+        results = {**json.loads(written.read_text(encoding="utf-8")), "seconds": time.perf_counter() - began}
         return Outcome(benchmark, results) if results["rows"] else Outcome(benchmark, None, "measured nothing")
     return Outcome(benchmark, None, f"failed with exit code {code}: {said}")
 
@@ -143,7 +143,7 @@ def _run(benchmark: Benchmark, folder: Path) -> Outcome:
 def _finished(command: list[str]) -> tuple[int, str]:
     """Run a program to its end, or end it and all that it has started; return its exit code and its last line."""
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)  # noqa: S603
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, encoding="utf-8")  # noqa: S603
     try:
         printed, complained = process.communicate()
     finally:

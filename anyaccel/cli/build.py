@@ -47,6 +47,8 @@ def command(
         got = "both --all and --op" if everything else "neither --all nor --op"
         msg = f"got {got}; expected one of them. Fix: anyaccel build --all"
         raise typer.BadParameter(msg)
+    if output is None:
+        _wanted_cache()  # where there is none, this is said before anything is built
     console = Console()
     builders = every_builder() if everything else named_builders(op or [])
     wanted = target or ((wheel_targets() if output else all_targets()) if everything else [NATIVE])
@@ -75,13 +77,17 @@ def _require_kept(outcome: Outcome) -> None:
     Raises:
         CacheError: when the user's cache could not take it, and a temporary one did.
     """
-    wanted = environment.cache_dir() or Cache.default_root()
+    wanted = _wanted_cache()
     if not outcome.entry.binary.is_relative_to(wanted):
         msg = (
             f"building ahead of time failed: got a cache at {wanted} that takes no build; expected one that keeps it. "
             f"Fix: set ANYACCEL_CACHE_DIR to a directory with room that can be written."
         )
         raise CacheError(msg)
+
+
+def _wanted_cache() -> Path:
+    return environment.cache_dir() or Cache.default_root()
 
 
 def _title() -> str:

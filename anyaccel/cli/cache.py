@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -15,6 +16,7 @@ from rich.table import Table
 
 from ..op_builder import environment
 from ..op_builder.engine.cache import Cache
+from ..op_builder.engine.clearing import clear as clear_cache
 from ..op_builder.engine.errors import CacheError
 
 __all__ = ["app"]
@@ -43,7 +45,7 @@ def _cache() -> Cache:
 @app.command("path", epilog="Example: [bold]anyaccel cache path[/]")
 def show_path() -> None:
     """Print the directory that holds the built ops."""
-    typer.echo(_cache().root)
+    sys.stdout.write(f"{_cache().root}\n")  # typer.echo replaces letters that the locale does not have
 
 
 @app.command("list", epilog="Example: [bold]anyaccel cache list[/]")
@@ -83,7 +85,7 @@ def clear(
     oldest = time.time() - _duration(older_than).total_seconds()
     cache = _cache()
     try:
-        removed = cache.clear(oldest)
+        removed = clear_cache(cache, oldest)
     except OSError as error:
         msg = f"clearing the cache failed: got {error}; expected {cache.root} to be writable. Fix: make it so."
         raise CacheError(msg) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +13,7 @@ from rich.console import Console
 
 from ..accelerator import get_accelerator
 from ..demo.outcome import require_matplotlib, summarize
+from ..op_builder.engine.interpreter import find_python
 from .report import show
 from .report_data import gather
 
@@ -46,7 +46,7 @@ def command(
     arguments = ["--out", str(out), "--steps", str(steps)]
     if text is not None:
         arguments += ["--text", str(text)]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    launcher = [find_python(), "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     _prepare(text, out)
     returncode = _run([*launcher, "-m", "anyaccel.demo.train", *arguments])
     raise typer.Exit(0 if returncode == 0 and summarize(out, Console()) else 1)

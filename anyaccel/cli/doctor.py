@@ -66,10 +66,10 @@ def examine() -> list[Finding]:
 def _cache_finding() -> Finding:
     root = environment.cache_dir()
     try:
+        wanted = root or Cache.default_root()
         cache = open_cache(root)
     except CacheError as error:
         return Finding("cache", str(root or ""), False, str(error), str(error).rpartition("Fix: ")[2].rstrip("."))
-    wanted = root or Cache.default_root()
     if cache.root != wanted:
         return Finding("cache", str(wanted), False, "it cannot be written", "set ANYACCEL_CACHE_DIR to one that can")
     free_bytes = shutil.disk_usage(cache.root).free

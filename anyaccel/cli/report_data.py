@@ -129,7 +129,7 @@ def _nvidia_driver() -> str:
     from pathlib import Path
 
     try:
-        return Path("/sys/module/nvidia/version").read_text().strip()
+        return Path("/sys/module/nvidia/version").read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 

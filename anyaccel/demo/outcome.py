@@ -29,7 +29,7 @@ def require_matplotlib() -> None:
 
 def write_metrics(folder: Path, metrics: dict[str, Any]) -> None:
     """Write ``metrics.json`` and ``loss.png`` into a folder."""
-    (folder / "metrics.json").write_text(json.dumps(metrics, indent=2))
+    (folder / "metrics.json").write_text(json.dumps(metrics, indent=2), encoding="utf-8")
     plot(metrics, folder / "loss.png")
 
 
@@ -49,7 +49,7 @@ def plot(metrics: dict[str, Any], file: Path) -> None:
 
 def summarize(folder: Path, console: Console) -> bool:
     """Say what a run reached and where it lies; return whether it beat the unigram model."""
-    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     loss, unigram = metrics["validation"][-1][1], metrics["unigram_loss"]
     learned = bool(loss < unigram)
     verdict = "[green]below[/]" if learned else "[red]not below[/]"

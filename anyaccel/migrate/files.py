@@ -106,7 +106,8 @@ def _git(folder: Path, *arguments: str) -> str | None:
     git = shutil.which("git")
     if git is None:
         return None
-    done = subprocess.run([git, "-C", str(folder), *arguments], capture_output=True, text=True, check=False)  # noqa: S603
+    command = [git, "-C", str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", errors="surrogateescape")  # noqa: S603
     return done.stdout if done.returncode == 0 else None
 
 

@@ -79,7 +79,7 @@ class PtxSigmoid(torch.autograd.Function):
     @classmethod
     def use(cls, source: Path) -> None:
         """Take the kernels from a file; they are compiled when they first run, and again after an edit."""
-        text = source.read_text()
+        text = source.read_text(encoding="utf-8")
         forward = DeviceKernel(text, "sigmoid_forward", ("tensor", "tensor", "int64"), language="ptx")
         backward = DeviceKernel(text, "sigmoid_backward", ("tensor", "tensor", "tensor", "int64"), language="ptx")
         cls.kernels = forward, backward

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+from .. import loading
 from ..built_in import BuiltInOp
 from ..cpu.builder import CPUOpBuilder
 from ..engine.errors import OpLoadError
@@ -34,7 +35,7 @@ class CudaRuntime:
     number = 1
 
     def __init__(self, binary: Path) -> None:
-        self._library = ctypes.CDLL(str(binary))
+        self._library = loading.load_c_library(CudaRuntimeBuilder.NAME, binary)
         for name in ("open", "load", "unload", "kernel", "allow_shared", "launch_grid"):
             function = getattr(self._library, f"anyaccel_cuda_{name}")
             function.restype = ctypes.c_char_p

@@ -6,41 +6,34 @@ ever visible, a reader never waits for a writer, and a builder that is killed le
 
 from __future__ import annotations
 
-import json
 import logging
-import re
-import shlex
 import shutil
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..environment import compiler_environment
+from ..environment import build_timeout, compiler_environment
 from .cache import replace_full_cache
-from .errors import BuildError, OpError
+from .errors import OpError
 from .inputs import changed_since, stamp_of
 from .lock import build_lock
 from .ninja_file import default_jobs
 from .progress import Reporter
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
     from pathlib import Path
 
     from .cache import Cache
     from .entry import Entry
+    from .failure import Failure
     from .inputs import Inputs
 
-__all__ = ["COMMAND", "Recipe", "Workplace", "ensure_built", "find_built"]
+__all__ = ["Recipe", "Workplace", "ensure_built", "find_built"]
 
 _logger = logging.getLogger(__name__)
-_SHOWN_ERRORS = 5
 _ATTEMPTS = 5
-_NAMES_AN_ERROR = re.compile(r"\berror\b|\bfatal\b|undefined (reference|symbol)|cannot find|not found", re.IGNORECASE)
-_SUMMARY = re.compile(r"collect2: |make(\[\d+\])?: |clang(\+\+)?: error: linker command failed")
-COMMAND = "command: "
-"""Begins the line, before what a command prints, that names the command as JSON."""
-_NO_SPACE = "No space left on device"
 
 
 class Recipe(Protocol):
@@ -93,35 +86,20 @@ class Workplace:
         log: the file that keeps what the compiler printed when it fails.
         jobs: how many compilers run at once.
         environment: the environment to run them in.
-        tick: called from time to time with the seconds since the start.
+        tick: called from time to time with the seconds since the start, and which process runs; may raise, to give up.
+        limit_seconds: how long one command may run; None sets no limit.
     """
 
     folder: Path
     log: Path
     jobs: int
     environment: dict[str, str]
-    tick: Callable[[float], None]
+    tick: Callable[[float, str], None]
+    limit_seconds: float | None = None
 
-    def failure(self, op: str, output: str) -> Exception:
-        """Return the error to raise for what a compiler printed, and keep it all in the log."""
-        if _NO_SPACE in output:
-            return OSError(28, _NO_SPACE, str(self.folder))
-        self.log.write_text(output)
-        said: list[str] = []
-        command = failed = ""
-        for line in output.splitlines():
-            if line.startswith(COMMAND):
-                command = shlex.join(json.loads(line.removeprefix(COMMAND)))
-            elif line.startswith("FAILED:") and failed:
-                break  # one command's errors are enough
-            elif line.startswith("FAILED:"):
-                said, command = [], ""  # ninja names the failed command's output before what that printed
-            elif not line.startswith(("ninja:", 'exec "$')):
-                said.append(line.strip())
-                failed = failed or command
-        said = [line for line in said if not _SUMMARY.match(line)] or said
-        errors = [line for line in said if _NAMES_AN_ERROR.search(line)] or said[-_SHOWN_ERRORS:]
-        return BuildError(op, failed or command or "ninja", errors[:_SHOWN_ERRORS], self.log)
+    def error(self, op: str, failure: Failure) -> Exception:
+        """Return the error to raise for a command that failed, and keep what it printed in the log."""
+        return failure.error(op, self.folder, self.log)
 
 
 def find_built(recipe: Recipe, cache: Cache) -> Entry | None:
@@ -129,16 +107,19 @@ def find_built(recipe: Recipe, cache: Cache) -> Entry | None:
     return cache.find(recipe.op, recipe.fingerprint(), recipe.places())
 
 
-def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None) -> Entry:
+def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None, stop: threading.Event | None = None) -> Entry:
     """Return the finished build of a recipe, building it where it does not exist.
 
     Args:
         recipe: what to build.
         cache: where to look and to publish.
         jobs: how many compilers run at once; None decides by cores and memory.
+        stop: once it is set, by another thread, the build is given up and its compilers are ended.
 
     Raises:
         BuildError: when the compiler or linker fails. The next call tries again.
+        BuildStoppedError: when ``stop`` is set, or somebody ends the compilers.
+        BuildTimeoutError: when a compiler runs longer than ``ANYACCEL_BUILD_TIMEOUT`` allows.
         CacheError: when no disk takes the build.
         OpError: when the system allows no process, or the sources change all the time.
     """
@@ -146,13 +127,13 @@ def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None) -> Entry
     if entry is not None:
         return entry
     try:
-        return _build_settled(recipe, cache, jobs)
+        return _build_settled(recipe, cache, jobs, stop)
     except OSError as error:
         if not cache.is_refused_by(error):
             raise _cannot_build(recipe, error) from error
         fresh = replace_full_cache(cache, error)
     try:
-        return _build_settled(recipe, fresh, jobs)
+        return _build_settled(recipe, fresh, jobs, stop)
     except OSError as error:
         raise (fresh.refusal(error) if fresh.is_refused_by(error) else _cannot_build(recipe, error)) from error
 
@@ -162,12 +143,12 @@ def _cannot_build(recipe: Recipe, error: OSError) -> OpError:
     return OpError(msg)
 
 
-def _build_settled(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
+def _build_settled(recipe: Recipe, cache: Cache, jobs: int | None, stop: threading.Event | None) -> Entry:
     """Build until the sources are, after the build, what they were before it."""
     for _ in range(_ATTEMPTS):
         name = recipe.fingerprint()
-        with build_lock(cache.lock_file(recipe.op, name), recipe.op):
-            entry = cache.find(recipe.op, name, recipe.places()) or _build(recipe, name, cache, jobs)
+        with build_lock(cache.lock_file(recipe.op, name), recipe.op, stop):
+            entry = cache.find(recipe.op, name, recipe.places()) or _build(recipe, name, cache, jobs, stop)
         if entry is not None:
             return entry
         _logger.warning("the sources of the op '%s' changed while they were compiled; it is built again", recipe.op)
@@ -178,17 +159,19 @@ def _build_settled(recipe: Recipe, cache: Cache, jobs: int | None) -> Entry:
     raise OpError(msg)
 
 
-def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None) -> Entry | None:
+def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None, stop: threading.Event | None) -> Entry | None:
     target = recipe.described().get("target", "any target")
     note = f"; {recipe.note}" if recipe.note else ""
     _logger.info("building the op '%s' (%s)%s", recipe.op, target, note)
     started = time.perf_counter()
-    staging = cache.staging(recipe.op, name)
-    tick = Reporter(recipe.op, "building", recipe.note).tick
+    tick = Reporter(recipe.op, "building", recipe.note, stop).tick
     tick(0.0)
-    environment = compiler_environment(cache.root, staging)
-    workplace = Workplace(staging, cache.log_file(recipe.op, name), jobs or default_jobs(), environment, tick)
+    limit_seconds = build_timeout()
+    staging = cache.staging(recipe.op, name)
     try:
+        environment = compiler_environment(cache.root, staging)
+        log = cache.log_file(recipe.op, name)
+        workplace = Workplace(staging, log, jobs or default_jobs(), environment, tick, limit_seconds)
         began_ns = _clock_of(staging)
         before = {path: stamp_of(path) for path in recipe.covered()}
         produced = recipe.produce(workplace)

@@ -19,26 +19,22 @@ import stat
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..environment import home_problem
 from .directory import Directory
 from .entry import METADATA, UNREADABLE, Entry, named_by_content, parse_entry, sha256_of, text_of
 from .errors import CacheError
 from .inputs import Inputs
-from .lock import try_lock
+from .lock import NO_LOCKS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["Cache", "open_cache", "replace_full_cache"]
+__all__ = ["ENTRY", "LOCK", "SOURCES", "STAGING", "Cache", "open_cache", "replace_full_cache", "try_to_remove"]
 
 _logger = logging.getLogger(__name__)
-_STAGING = "staging-"
-_LOCK = ".lock"
-_BESIDE = (_LOCK, ".holder", ".log")
-_SOURCES = "sources"
-_ENTRY = re.compile(r"[A-Za-z_][A-Za-z_0-9]*-[0-9a-z]+")
-_UNPUBLISHED = re.compile(r"\.[0-9a-f]{16}")
+STAGING = "staging-"
+LOCK = ".lock"
+SOURCES = "sources"
+ENTRY = re.compile(r"[A-Za-z_][A-Za-z_0-9]*-[0-9a-z]+")
 _FIX = "set ANYACCEL_CACHE_DIR"
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT}
 
@@ -72,7 +68,7 @@ class Cache:
         return Directory(self.root)
 
     @property
-    def _directory(self) -> Directory:
+    def directory(self) -> Directory:
         """The directory, checked again each time; opened again where it was removed and made anew."""
         if not self._opened.is_current():
             self._opened = self._open()
@@ -80,9 +76,20 @@ class Cache:
 
     @staticmethod
     def default_root() -> Path:
-        """Return the user's own cache directory."""
+        """Return the user's own cache directory.
+
+        Raises:
+            CacheError: when the user has no home directory.
+        """
         import platformdirs
 
+        problem = home_problem()
+        if problem:
+            msg = (
+                f"finding the user's cache directory failed: got no home directory, as {problem}; expected one. "
+                f"Fix: {_FIX}, or HOME."
+            )
+            raise CacheError(msg)
         return Path(platformdirs.user_cache_dir("anyaccel"))
 
     def folder(self, op: str, fingerprint: str) -> Path:
@@ -91,16 +98,17 @@ class Cache:
 
     def lock_file(self, op: str, fingerprint: str) -> Path:
         """Return the lock file of an entry; what is there and no regular file makes room for it."""
-        return self._own_file(f"{op}-{fingerprint}{_LOCK}")
+        return self.own_file(f"{op}-{fingerprint}{LOCK}")
 
     def log_file(self, op: str, fingerprint: str) -> Path:
         """Return the file for what the compiler prints when the entry's build fails; an earlier one is gone."""
         name = f"{op}-{fingerprint}.log"
-        self._directory.remove(name)
+        self.directory.remove(name)
         return self.root / name
 
-    def _own_file(self, name: str) -> Path:
-        directory = self._directory
+    def own_file(self, name: str) -> Path:
+        """Return the path of a file here; a link, or what is no regular file, makes room for it."""
+        directory = self.directory
         try:
             if not stat.S_ISREG(directory.status(name).st_mode):
                 directory.remove(name)
@@ -113,11 +121,11 @@ class Cache:
 
         What an earlier builder left there when it was killed is removed, though not waited for: its compilers may still run.
         """
-        directory = self._directory
-        prefix = f"{_STAGING}{op}-{fingerprint}-"
+        directory = self.directory
+        prefix = f"{STAGING}{op}-{fingerprint}-"
         for name in directory.names():
             if name.startswith(prefix):
-                _try_to_remove(directory, name)
+                try_to_remove(directory, name)
         return Path(tempfile.mkdtemp(prefix=prefix, dir=self.root))
 
     def find(self, op: str, fingerprint: str, places: tuple[str, ...] | None = None) -> Entry | None:
@@ -130,14 +138,14 @@ class Cache:
         """
         name = f"{op}-{fingerprint}"
         try:
-            entry = self._read(name)
+            entry = self.read(name)
         except FileNotFoundError:
             return None if self._behind is None else self._behind.find(op, fingerprint, places)
         except UNREADABLE as error:
             _logger.warning("the cached op '%s' is unreadable and is built again: %s", op, error)
             return None
         if not self.is_intact(entry):
-            if self._directory.has_folder(name):  # else it has just been cleared
+            if self.directory.has_folder(name):  # else it has just been cleared
                 _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, entry.binary)
             return None
         changed = entry.inputs.changed(places)
@@ -155,19 +163,19 @@ class Cache:
     def is_intact(self, entry: Entry) -> bool:
         """Return whether an entry's binary is what was published: a regular file here, and no link to one elsewhere."""
         try:
-            content = self._directory.read(entry.binary.name, folder=entry.name)
+            content = self.directory.read(entry.binary.name, folder=entry.name)
         except OSError:
             return False
         return hashlib.sha256(content).hexdigest() == entry.sha256
 
-    def _read(self, name: str) -> Entry:
+    def read(self, name: str) -> Entry:
         """Return the entry in a folder here.
 
         Raises:
             FileNotFoundError: when there is none.
             OSError, ValueError, RecursionError: (``UNREADABLE``) when it is damaged.
         """
-        entry = parse_entry(self._directory.read(METADATA, folder=name), self.root / name)
+        entry = parse_entry(self.directory.read(METADATA, folder=name), self.root / name)
         if entry.name != name:
             msg = f"its metadata are those of {entry.name!r}"
             raise ValueError(msg)
@@ -176,16 +184,16 @@ class Cache:
     def entries(self) -> list[Entry]:
         """Return every finished entry, those with a damaged binary included, by name; unreadable ones are logged."""
         found = []
-        directory = self._directory
+        directory = self.directory
         for name in directory.names():
-            if name.startswith(_STAGING) or not directory.has_folder(name):
+            if name.startswith(STAGING) or not directory.has_folder(name):
                 continue
             try:
-                found.append(self._read(name))
+                found.append(self.read(name))
             except FileNotFoundError:
                 continue
             except UNREADABLE as error:
-                if _ENTRY.fullmatch(name):
+                if ENTRY.fullmatch(name):
                     _logger.warning("%s is unreadable: %s", self.root / name / METADATA, error)
         return found
 
@@ -200,61 +208,10 @@ class Cache:
     def verify(self) -> tuple[list[Path], list[Path]]:
         """Return the binaries that are what was published, and what differs or cannot be read."""
         entries = {entry.name: entry for entry in self.entries()}
-        names = [name for name in self._directory.names() if _ENTRY.fullmatch(name)]
+        names = [name for name in self.directory.names() if ENTRY.fullmatch(name)]
         intact = [entry.binary for entry in entries.values() if self.is_intact(entry)]
         damaged = [entries[name].binary if name in entries else self.root / name for name in names]
         return intact, [path for path in damaged if path not in intact]
-
-    def clear(self, oldest: float) -> int:
-        """Remove entries, and what builders that failed or were killed left; return how many entries were removed.
-
-        What is being built or loaded under its lock stays. Whoever has loaded an op keeps it.
-
-        Args:
-            oldest: only what was last changed before this time, in seconds since the epoch.
-
-        Raises:
-            OSError: when something cannot be removed.
-        """
-        directory = self._directory
-        names = directory.names()
-        removed = 0
-        for stem in sorted({stem for name in names if (stem := _stem(name))}):
-            own = [name for name in names if _stem(name) == stem]
-            if all(self._is_older(directory, name, oldest) for name in own if not name.endswith(_LOCK)):
-                removed += self._clear_one(directory, stem, own)
-        for name in names:
-            if _UNPUBLISHED.fullmatch(name) and directory.status(name).st_mtime <= oldest:
-                directory.remove(name)
-        if directory.has_folder(_SOURCES):
-            for name in directory.names_in(_SOURCES):
-                if (self.root / _SOURCES / name).lstat().st_mtime <= oldest:
-                    directory.remove(name, folder=_SOURCES)
-        return removed
-
-    def _is_older(self, directory: Directory, name: str, oldest: float) -> bool:
-        try:
-            status = directory.status(name)
-            if _ENTRY.fullmatch(name) and stat.S_ISDIR(status.st_mode):
-                built = self.status(self._read(name))
-                return built is None or built.st_mtime <= oldest
-        except UNREADABLE:
-            return True
-        return status.st_mtime <= oldest
-
-    def _clear_one(self, directory: Directory, stem: str, names: Iterable[str]) -> int:
-        """Remove what belongs to one entry, its metadata first, so that nobody finds half of it."""
-        with try_lock(self._own_file(f"{stem}{_LOCK}")) as is_held:
-            if not is_held:
-                return 0
-            was_entry = directory.has_folder(stem)
-            if was_entry:
-                _try_to_remove(directory, METADATA, stem)
-            for name in [*names, stem]:
-                if not name.endswith(_LOCK):
-                    directory.remove(name)
-            directory.remove(f"{stem}{_LOCK}")  # while it is held: whoever waits for it sees that it is another's
-            return int(was_entry)
 
     def keep_source(self, text: str, suffix: str) -> Path:
         """Return a file with a source that was given as text; its name is decided by its content.
@@ -264,26 +221,29 @@ class Cache:
             suffix: of the file, such as ``".cu"``.
         """
         content = text.encode()
-        directory = self._directory
-        directory.make_folder(_SOURCES)
+        directory = self.directory
+        directory.make_folder(SOURCES)
         name = f"kernel-{hashlib.sha256(content).hexdigest()[:16]}{suffix}"
         try:
-            kept = directory.read(name, folder=_SOURCES)
+            kept = directory.read(name, folder=SOURCES)
         except OSError:
             kept = b""
         if kept != content:
-            directory.write(name, content, folder=_SOURCES)
-        return self.root / _SOURCES / name
+            directory.write(name, content, folder=SOURCES)
+        return self.root / SOURCES / name
 
     def is_refused_by(self, error: OSError) -> bool:
         """Return whether an error says that this cache cannot be written, rather than that something else is wrong."""
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             return True
+        if error.errno in NO_LOCKS and str(error.filename).endswith(".lock"):
+            return True
         return error.errno in _UNWRITABLE and str(self.root) in str(error.filename)
 
     def refusal(self, error: OSError) -> CacheError:
         """Return the error to raise when this cache cannot take a build either."""
-        msg = f"writing the build failed: got {error}; expected room in {self.root}. Fix: {_FIX} to a disk with room."
+        expected = "locks" if error.errno in NO_LOCKS else "room"
+        msg = f"writing the build failed: got {error}; expected {expected} in {self.root}. Fix: {_FIX} to a disk with {expected}."
         return CacheError(msg)
 
     def publish(
@@ -294,7 +254,7 @@ class Cache:
         name = f"{op}-{fingerprint}"
         binary = named_by_content(built, digest)
         entry = Entry(op, self.root / name / binary, digest, facts, inputs or Inputs(), name)
-        directory = self._directory
+        directory = self.directory
         directory.make_folder(name)
         directory.remove(METADATA, folder=name)
         built.chmod(0o700)
@@ -302,10 +262,12 @@ class Cache:
         directory.write(METADATA, text_of(entry), folder=name)
         for other in directory.names_in(name):
             if other not in (binary, METADATA):
-                _try_to_remove(directory, other, name)
+                try_to_remove(directory, other, name)
         return entry
 
 
+_HOMELESS = Path("~")
+"""Stands for the cache of a user who has no home directory."""
 _opened: dict[Path, Cache] = {}
 _opening = threading.Lock()
 
@@ -314,18 +276,23 @@ def open_cache(directory: Path | None = None) -> Cache:
     """Return the cache in a directory, the user's own by default.
 
     A directory that cannot be written is replaced by a private temporary one, removed when this process ends; this is
-    said once.
+    said once. So is the user's own when it is not the user's alone.
 
     Raises:
-        CacheError: when the directory belongs to someone else, or others may write to it.
+        CacheError: when the directory that is asked for, or a parent, belongs to someone else, or others may write to it.
     """
-    wanted = directory or Cache.default_root()
+    problem = "" if directory else home_problem()
+    wanted = _HOMELESS if problem else directory or Cache.default_root()
     with _opening:
         if wanted not in _opened:
             try:
-                _opened[wanted] = Cache(wanted)
+                _opened[wanted] = Cache(wanted) if not problem else _temporary_cache(problem, None)
             except OSError as error:
                 _opened[wanted] = _temporary_cache(f"{wanted} cannot be written ({error.strerror})", _read_only(wanted))
+            except CacheError as error:
+                if directory is not None:
+                    raise
+                _opened[wanted] = _temporary_cache(str(error), None)
         return _opened[wanted]
 
 
@@ -369,15 +336,8 @@ def _temporary_cache(reason: str, behind: Cache | None) -> Cache:
     return Cache(folder, behind=behind)
 
 
-def _stem(name: str) -> str:
-    """Return the entry that a file or folder belongs to; empty for what is no part of one."""
-    if name.startswith(_STAGING):
-        return name.removeprefix(_STAGING).rpartition("-")[0] or name
-    stem = next((name.removesuffix(suffix) for suffix in _BESIDE if name.endswith(suffix)), name)
-    return stem if _ENTRY.fullmatch(stem) else ""
-
-
-def _try_to_remove(directory: Directory, name: str, folder: str = "") -> None:
+def try_to_remove(directory: Directory, name: str, folder: str = "") -> None:
+    """Remove something, or leave it where that fails."""
     try:
         directory.remove(name, folder)
     except OSError as error:

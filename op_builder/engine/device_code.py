@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..environment import header_folders
-from .build import COMMAND
 from .errors import OpError
+from .failure import Failure
 from .fingerprint import fingerprint
 from .inputs import Inputs
 from .scan import directives, scan
+from .spawn import ProgramTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -176,10 +176,13 @@ class DeviceCodeRecipe:
         """
         options = [*self.options, *(f"-I{folder}" for folder in self.include_dirs)]
         source = self.source.read_text(encoding="utf-8")
-        binary, symbols, log = self.compiler.compile(source, str(self.source), options, self.kernels)
+        command = (self.compiler.name.lower(), *options, str(self.source))
+        try:
+            binary, symbols, log = self.compiler.compile(source, str(self.source), options, self.kernels)
+        except ProgramTimeout as error:
+            raise workplace.error(self.op, Failure(command, "", {"timeout": error.timeout}, error.pid)) from None
         if not binary:
-            command = json.dumps([self.compiler.name.lower(), *options, str(self.source)])
-            raise workplace.failure(self.op, f"{COMMAND}{command}\n{log}")
+            raise workplace.error(self.op, Failure(command, log))
         (workplace.folder / self.output).write_bytes(binary)
         return {"symbols": symbols}
 

@@ -3,6 +3,9 @@
 OpError (RuntimeError)
 ├── ToolchainError      no usable compiler, or none for these sources
 ├── BuildError          the compiler or linker failed; carries the command, the first errors and the log's path
+├── BuildTimeoutError   a compiler ran longer than ANYACCEL_BUILD_TIMEOUT allows; carries the command and its pid
+├── BuildStoppedError   the build was ended from outside, as by Ctrl-C in another thread
+├── TemporaryDirectoryError  no directory for temporary files has room
 ├── CacheError          the cache directory is unsafe to load code from
 ├── NoKernelError       no implementation of a kernel serves here
 ├── SettingError        an environment variable has a value that means nothing (ValueError too)
@@ -19,7 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["BuildError", "CacheError", "NoKernelError", "OpError", "OpLoadError", "SettingError", "ToolchainError"]
+__all__ = [
+    "BuildError",
+    "BuildStoppedError",
+    "BuildTimeoutError",
+    "CacheError",
+    "NoKernelError",
+    "OpError",
+    "OpLoadError",
+    "SettingError",
+    "TemporaryDirectoryError",
+    "ToolchainError",
+]
 
 
 class OpError(AnyaccelError, RuntimeError):
@@ -46,6 +60,58 @@ class OpLoadError(OpError):
     """A binary exists and cannot be loaded."""
 
 
+class TemporaryDirectoryError(OpError):
+    """No directory for temporary files can be used."""
+
+
+class BuildStoppedError(OpError):
+    """A build was ended from outside.
+
+    Attributes:
+        op: the op's name.
+        command: the command that was running.
+        reason: what ended it, such as ``"SIGTERM"``.
+    """
+
+    def __init__(self, op: str, command: str, reason: str) -> None:
+        self.op = op
+        self.command = command
+        self.reason = reason
+        super().__init__(
+            f"building the op '{op}' failed: it was stopped by {reason} while it ran\n  {command}\nFix: call it again."
+        )
+
+    def __reduce__(self) -> tuple[type[BuildStoppedError], tuple[str, str, str]]:
+        return type(self), (self.op, self.command, self.reason)
+
+
+class BuildTimeoutError(OpError):
+    """A compiler did not end in time.
+
+    Attributes:
+        op: the op's name.
+        command: the command that was running.
+        pid: its process, which has been ended.
+        seconds: how long it was allowed to run.
+        log: the file that holds everything it printed.
+    """
+
+    def __init__(self, op: str, command: str, pid: int, seconds: float, log: Path) -> None:
+        self.op = op
+        self.command = command
+        self.pid = pid
+        self.seconds = seconds
+        self.log = log
+        super().__init__(
+            f"building the op '{op}' failed: got process {pid}, which was still running after {seconds:g} s:\n  {command}\n"
+            f"expected it to end within ANYACCEL_BUILD_TIMEOUT. The process was ended; what it printed is in {log}. "
+            f"Fix: raise or unset ANYACCEL_BUILD_TIMEOUT, or set CXX to another compiler."
+        )
+
+    def __reduce__(self) -> tuple[type[BuildTimeoutError], tuple[str, str, int, float, Path]]:
+        return type(self), (self.op, self.command, self.pid, self.seconds, self.log)
+
+
 class BuildError(OpError):
     """A compiler or linker failed.
 
@@ -54,18 +120,20 @@ class BuildError(OpError):
         command: the command that failed.
         errors: the first lines in which the compiler names an error.
         log: the file that holds everything it printed.
+        ending: how the command ended, such as ``"exit status 1"``; empty where it was no process.
     """
 
-    def __init__(self, op: str, command: str, errors: Sequence[str], log: Path) -> None:
+    def __init__(self, op: str, command: str, errors: Sequence[str], log: Path, ending: str = "") -> None:
         self.op = op
         self.command = command
         self.errors = list(errors)
         self.log = log
+        self.ending = ending
         listed = "\n  ".join(self.errors) or "(it printed no line with 'error')"
         super().__init__(
-            f"building the op '{op}' failed: got\n  {listed}\nfrom the command\n  {command}\n"
+            f"building the op '{op}' failed: got\n  {listed}\nfrom the command{f' ({ending})' if ending else ''}\n  {command}\n"
             f"expected it to succeed. Fix: correct the first error above; the full log is {log}"
         )
 
-    def __reduce__(self) -> tuple[type[BuildError], tuple[str, str, list[str], Path]]:
-        return type(self), (self.op, self.command, self.errors, self.log)
+    def __reduce__(self) -> tuple[type[BuildError], tuple[str, str, list[str], Path, str]]:
+        return type(self), (self.op, self.command, self.errors, self.log, self.ending)

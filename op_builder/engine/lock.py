@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import platform
@@ -11,31 +12,40 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
+from .directory import read_regular
 from .progress import Reporter
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["build_lock", "try_lock"]
+__all__ = ["NO_LOCKS", "build_lock", "try_lock"]
 
 _logger = logging.getLogger(__name__)
 _SAY_AFTER_SECONDS = 1.0
+NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
+"""What a file system that has no locks answers."""
 
 
 @contextlib.contextmanager
-def build_lock(file: Path, op: str) -> Iterator[None]:
+def build_lock(file: Path, op: str, stop: threading.Event | None = None) -> Iterator[None]:
     """Hold the lock on a file; after a second of waiting, say for whom.
 
     Args:
         file: the lock file. It stays, and holds the name of the last holder; only the OS lock on it counts.
         op: the op's name, for the message.
+        stop: once it is set, waiting is given up.
+
+    Raises:
+        OSError: with an errno of ``NO_LOCKS`` and the file's name, when the file system has no locks.
+        BuildStoppedError: when ``stop`` is set.
     """
     holder = file.with_suffix(".holder")
-    lock = FileLock(file, mode=0o600)
-    _acquire(lock, holder, op)
+    lock = _lock(file)
+    _acquire(lock, file, op, stop)
     try:
-        holder.write_text(f"process {os.getpid()} on {platform.node()}")
+        _name_holder(holder)
         yield
     finally:
         lock.release()
@@ -43,12 +53,17 @@ def build_lock(file: Path, op: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def try_lock(file: Path) -> Iterator[bool]:
-    """Hold the lock on a file, where nobody else does; yield whether it is held."""
-    lock = FileLock(file, mode=0o600)
+    """Hold the lock on a file, where nobody else does; yield whether it is held. Nobody can where there are no locks."""
+    lock = _lock(file)
     try:
         lock.acquire(timeout=0)
     except Timeout:
         yield False
+        return
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        yield True
         return
     try:
         yield True
@@ -56,24 +71,42 @@ def try_lock(file: Path) -> Iterator[bool]:
         lock.release()
 
 
-def _acquire(lock: FileLock, holder: Path, op: str) -> None:
-    reporter: Reporter | None = None
+def _lock(file: Path) -> FileLock:
+    # A lock by a file's existence, the library's replacement for a missing flock, outlives a holder that is killed.
+    return FileLock(file, mode=0o600, fallback_to_soft=False)
+
+
+def _acquire(lock: FileLock, file: Path, op: str, stop: threading.Event | None) -> None:
     began = time.monotonic()
+    reporter: Reporter | None = None
     while True:
         try:
             lock.acquire(timeout=_SAY_AFTER_SECONDS, poll_interval=0.02)
         except Timeout:
-            whom = _read(holder)
+            whom = _read(file.with_suffix(".holder"))
             if reporter is None:
                 _logger.warning("waiting for %s, which is building the op '%s'", whom, op)
-                reporter = Reporter(op, "waiting for", f"{whom} is building it")
+                reporter = Reporter(op, "waiting for", f"{whom} is building it", stop)
             reporter.tick(time.monotonic() - began)
+        except OSError as error:
+            if error.errno in NO_LOCKS:
+                raise OSError(error.errno, f"its file system has no locks: {error.strerror}", str(file)) from error
+            raise
         else:
             return
 
 
+def _name_holder(holder: Path) -> None:
+    """Write down who holds the lock, for the messages of others; a link in the file's place is not followed."""
+    with contextlib.suppress(OSError):
+        holder.unlink(missing_ok=True)
+        descriptor = os.open(holder, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"process {os.getpid()} on {platform.node()}")
+
+
 def _read(holder: Path) -> str:
     try:
-        return holder.read_text()
+        return read_regular(holder).decode(errors="replace")
     except OSError:
         return "another process"

@@ -160,12 +160,13 @@ class NativeRecipe:
             commands = [self._compile(number, source) for number, source in enumerate(self.sources)]
             objects = tuple(command.output for command in commands)
             link = (*self.linker, "-shared", *objects, *self.link_paths, *self.link_flags, *lists, "-o", self.output)
-            write_ninja([*commands, Command(link, self.output, objects)], workplace.folder)
-            finished = run_ninja(workplace.folder, workplace.jobs, workplace.environment, workplace.tick)
-            if finished.returncode == 0 or "dependency-file" not in finished.stdout:
+            commands.append(Command(link, self.output, objects))
+            write_ninja(commands, workplace.folder, workplace.limit_seconds)
+            failure = run_ninja(commands, workplace.folder, workplace.jobs, workplace.environment, workplace.tick)
+            if failure is None or "dependency-file" not in failure.said:
                 break
-        if finished.returncode != 0 or not (workplace.folder / self.output).is_file():
-            raise workplace.failure(self.op, finished.stdout)
+        if failure is not None:
+            raise workplace.error(self.op, failure)
         return {}
 
     def _compile(self, number: int, source: Path) -> Command:

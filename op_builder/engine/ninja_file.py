@@ -1,33 +1,34 @@
 """Writes a build.ninja for the commands of one library, and runs it.
 
-ninja schedules; it never sees a name that a user chose. Outputs are numbered, and a command is a number in
-``commands.json``, which ``run_command.py`` starts without a shell.
+ninja schedules; it never sees a name that a user chose. Outputs are numbered, and so are commands, which
+``run_command.py`` starts without a shell.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ninja
 
 from ...accelerator import host
-from ..environment import PYTHON_FOR_COMMANDS
-from .spawn import start
+from ..environment import LIFELINE_FOR_COMMANDS, PYTHON_FOR_COMMANDS
+from .failure import Failure
+from .interpreter import find_python
+from .spawn import RUNNER, started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .spawn import Message
+
 __all__ = ["Command", "default_jobs", "run_ninja", "write_ninja"]
 
 _BYTES_PER_JOB = 2 << 30  # what a compiler process may take on a file with torch's headers
-_TICK_SECONDS = 0.5
-_RUNNER = Path(__file__).with_name("run_command.py")
 
 
 @dataclass(frozen=True)
@@ -45,52 +46,91 @@ class Command:
     needs: tuple[str, ...] = ()
 
 
-def write_ninja(commands: Sequence[Command], folder: Path) -> Path:
-    """Write ``build.ninja`` and what it needs into a folder, and return the file."""
-    (folder / "commands.json").write_text(json.dumps([list(command.words) for command in commands]))
-    (folder / _RUNNER.name).write_bytes(_RUNNER.read_bytes())
+def write_ninja(commands: Sequence[Command], folder: Path, limit_seconds: float | None = None) -> Path:
+    """Write ``build.ninja`` and what it needs into a folder, and return the file.
+
+    Args:
+        commands: what to run.
+        folder: where.
+        limit_seconds: how long each command may run; None sets no limit.
+    """
+    (folder / RUNNER.name).write_bytes(RUNNER.read_bytes())
+    limit = limit_seconds or 0
     lines = [
         "ninja_required_version = 1.5",
         "rule run",
-        f'  command = exec "$${PYTHON_FOR_COMMANDS}" -I -S {_RUNNER.name} $number',
+        f'  command = exec "$${PYTHON_FOR_COMMANDS}" -I -S {RUNNER.name} "$${LIFELINE_FOR_COMMANDS}" $number {limit}',
     ]
     for number, command in enumerate(commands):
+        (folder / f"{number}.command").write_bytes(b"\0".join(map(os.fsencode, command.words)))
         lines += [f"build {command.output}: run {' '.join(command.needs)}".rstrip(), f"  number = {number}"]
     file = folder / "build.ninja"
-    file.write_text("\n".join([*lines, ""]))
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
     return file
 
 
 def run_ninja(
-    folder: Path, jobs: int, environment: dict[str, str], tick: Callable[[float], None]
-) -> subprocess.CompletedProcess[str]:
-    """Run the build in a folder; the result holds everything the commands printed.
+    commands: Sequence[Command],
+    folder: Path,
+    jobs: int,
+    environment: dict[str, str],
+    tick: Callable[[float, str], None],
+) -> Failure | None:
+    """Run the commands that ``build.ninja`` in a folder was written for, and return the first failure, if any.
 
     Args:
+        commands: those that ``build.ninja`` was written for.
         folder: where ``build.ninja`` is.
         jobs: how many commands run at once.
         environment: the commands' environment.
-        tick: called about twice a second with the seconds since the start.
+        tick: called about twice a second with the seconds since the start, and which process has been running longest.
     """
     program = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(folder), "-j", str(jobs), "--quiet"]
-    started = time.monotonic()
-    with start(
-        program,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**environment, PYTHON_FOR_COMMANDS: sys.executable},
-    ) as process:
-        try:
-            while True:
-                try:
-                    output, _ = process.communicate(timeout=_TICK_SECONDS)
-                    return subprocess.CompletedProcess(program, process.returncode, output)
-                except subprocess.TimeoutExpired:
-                    tick(time.monotonic() - started)
-        except BaseException:
-            process.terminate()  # ninja ends its commands too
-            raise
+    began = time.monotonic()
+    work = _Work(commands)
+    with started(
+        lambda _: program, {**environment, PYTHON_FOR_COMMANDS: find_python()}, work.hear,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as running:  # fmt: skip
+        output, _ = running.wait(lambda: tick(time.monotonic() - began, work.longest_running()))
+    status = running.process.returncode
+    if work.failed and status >= 0:
+        return work.failure(work.failed[0])
+    if status != 0:
+        ended = {"exit": status} if status > 0 else {"signal": -status}
+        return Failure(tuple(program), output.decode("utf-8", errors="replace"), ended)
+    missing = [number for number, command in enumerate(commands) if not (folder / command.output).is_file()]
+    return work.failure(missing[0]) if missing else None
+
+
+class _Work:
+    """What the runners of commands have said so far."""
+
+    def __init__(self, commands: Sequence[Command]) -> None:
+        self._commands = commands
+        self._said = [bytearray() for _ in commands]
+        self._ended: dict[int, dict[str, Any]] = {}
+        self._pids: dict[int, int] = {}
+        self.failed: list[int] = []
+
+    def hear(self, message: Message) -> None:
+        number = message.head["number"]
+        if "pid" in message.head:
+            self._pids[number] = message.head["pid"]
+        elif "said" in message.head:
+            self._said[number] += message.content
+        else:
+            self._ended[number] = message.head["ended"]
+            if message.head["ended"] != {"exit": 0}:
+                self.failed.append(number)
+
+    def longest_running(self) -> str:
+        number = next((number for number in self._pids if number not in self._ended), None)
+        return "" if number is None else f"{Path(self._commands[number].words[0]).name} is process {self._pids[number]}"
+
+    def failure(self, number: int) -> Failure:
+        said = self._said[number].decode("utf-8", errors="replace")
+        return Failure(self._commands[number].words, said, self._ended.get(number, {}), self._pids.get(number, 0))
 
 
 def default_jobs() -> int:

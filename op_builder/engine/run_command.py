@@ -1,26 +1,143 @@
-"""Runs one command of ``commands.json`` without a shell; ninja starts this file as a program, once a command.
+"""Runs one command, and ends it with all its children when the process that wants it is gone.
 
-ninja hands every command to ``/bin/sh``. What it hands over here is this file and a number, never a name that a user chose.
+ninja and ``spawn.py`` start this file as a program. It never uses a shell: ninja hands over a number, never a name that a user
+chose. What the command prints and how it ends go through the lifeline, a socket that only the wanting process holds the
+other end of, so that nothing a compiler prints can be mistaken for a message of ours, and no disk has to have room for it.
+
+Usage: ``run_command.py LIFELINE NUMBER SECONDS`` or ``run_command.py LIFELINE -- COMMAND ARGUMENT ...``.
 """
 
+import contextlib
 import json
 import os
+import select
 import signal
 import sys
+import time
+
+_GRACE_SECONDS = 0.5
+_CHUNK_BYTES = 1 << 15  # a message has to fit into the socket's buffer
+_DRAINED_CHUNKS = 4  # what a pipe holds when the command has ended; its background children may print without end
+_WATCHED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores these, and programs inherit that
+
+
+class _Runner:
+    """One command and the lifeline that it hangs on."""
+
+    def __init__(self, lifeline: int, number: int, limit_seconds: float) -> None:
+        self._number = number
+        self._limit_seconds = limit_seconds
+        self._received: list[int] = []
+        self._lifeline = lifeline
+        os.set_inheritable(self._lifeline, False)
+        self._events = select.poll()
+        self._events.register(self._lifeline, select.POLLIN)
+        self._wake, wakes = os.pipe()
+        for end in (self._wake, wakes):
+            os.set_blocking(end, False)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever wants the command may have blocked SIGCHLD
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        self._events.register(self._wake, select.POLLIN)
+        for each in _WATCHED_SIGNALS:
+            if signal.getsignal(each) != signal.SIG_IGN:  # as under nohup
+                signal.signal(each, lambda received, _: self._received.append(received))
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # which only wakes poll
+
+    def run(self, command: list[bytes], *, forwards: bool) -> dict[str, object]:
+        """Run a command to its end, and return how it ended; ``forwards`` sends what it prints through the lifeline."""
+        output, given = os.pipe() if forwards else (-1, -1)
+        actions = [(os.POSIX_SPAWN_DUP2, given, 1), (os.POSIX_SPAWN_DUP2, given, 2)] if forwards else []
+        try:
+            pid = os.posix_spawnp(
+                command[0], command, os.environb, file_actions=actions, setpgroup=0, setsigdef=_RESET_SIGNALS
+            )
+        except OSError as error:
+            return {"errno": error.errno}
+        if forwards:
+            os.close(given)
+            os.set_blocking(output, False)
+            self._events.register(output, select.POLLIN)
+        self.send({"pid": pid})
+        stopped = self._wait(pid, output)
+        for _ in range(_DRAINED_CHUNKS):
+            self._forward(output)
+        _, status = os.waitpid(pid, 0)
+        if stopped:
+            return stopped
+        return {"signal": os.WTERMSIG(status)} if os.WIFSIGNALED(status) else {"exit": os.WEXITSTATUS(status)}
+
+    def send(self, message: dict[str, object], content: bytes = b"") -> bool:
+        """Send a message to the process that wants the command, and return whether it still listens."""
+        head = json.dumps({"number": self._number, **message}).encode()
+        try:
+            os.write(self._lifeline, head + b"\n" + content)
+        except OSError:
+            return False
+        return True
+
+    def _wait(self, pid: int, output: int) -> dict[str, object]:
+        """Wait for the end of a command, or end it; return what made that necessary. It stays a zombie, which keeps its pid."""
+        began = time.monotonic()
+        while True:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return {}
+            remaining = began + self._limit_seconds - time.monotonic() if self._limit_seconds else None
+            reason: dict[str, object] = {}
+            if remaining is not None and remaining <= 0:
+                reason = {"timeout": self._limit_seconds}
+            elif self._received:
+                reason = {"stopped": signal.Signals(self._received[0]).name}
+            else:
+                ready = {file for file, _ in self._events.poll(None if remaining is None else remaining * 1000 + 1)}
+                if self._wake in ready:
+                    os.read(self._wake, 512)
+                if output in ready and not self._forward(output):
+                    self._events.unregister(output)
+                    output = -1
+                if self._lifeline in ready:  # nobody ever writes to it: its other end is closed
+                    reason = {"stopped": "the end of the process that wanted it"}
+            if reason:
+                _end(pid)
+                return reason
+
+    def _forward(self, output: int) -> bool:
+        """Send on the next part of what a command has printed, and return whether more may come."""
+        if output < 0:
+            return False
+        try:
+            content = os.read(output, _CHUNK_BYTES)
+        except BlockingIOError:
+            return True
+        if content:
+            self.send({"said": True}, content)
+        return bool(content)
+
+
+def _end(pid: int) -> None:
+    """End a command and the children that it left in its process group, of which some may not want to."""
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def main() -> int:
-    """Run the command with the given number, and return its exit status."""
-    with open("commands.json", encoding="utf-8") as file:
-        command = json.load(file)[int(sys.argv[1])]
-    print("command:", json.dumps(command), flush=True)
-    status = os.spawnv(os.P_WAIT, command[0], command)
-    if status < 0:
-        name = signal.Signals(-status).name
-        print(f"error: {command[0]} was ended by {name}; where memory is short, ANYACCEL_BUILD_JOBS=1 helps")
-    elif status == 127:
-        print(f"error: {command[0]} cannot be run")
-    return 1 if status else 0
+    """Run a command, and return its exit status."""
+    lifeline, number, *rest = sys.argv[1:]
+    if number == "--":
+        runner = _Runner(int(lifeline), 0, 0)
+        ended = runner.run([os.fsencode(word) for word in rest], forwards=False)
+    else:
+        runner = _Runner(int(lifeline), int(number), float(rest[0]))
+        with open(f"{number}.command", "rb") as file:
+            command = file.read()
+        ended = runner.run(command.split(b"\0"), forwards=True)
+    runner.send({"ended": ended})
+    return 0 if ended == {"exit": 0} else 1
 
 
 if __name__ == "__main__":

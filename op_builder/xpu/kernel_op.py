@@ -97,7 +97,7 @@ class OnXpu(_BySycl):
 
         runtime = XpuSyclRuntime(library)
         source = SYCL_SOURCES / self.SYCL_SOURCE
-        text, symbols = with_kernels(source.read_text(), self.KERNELS)
+        text, symbols = with_kernels(source.read_text(encoding="utf-8"), self.KERNELS)
         options = [*device_options(choose_dpcpp().version), *(f"-I{folder}" for folder in include_dirs())]
         for device in range(XPU_Accelerator().device_count()):
             kernels = runtime.kernels(self.name, device, text, options, symbols)

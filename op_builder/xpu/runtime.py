@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .. import environment
+from .. import environment, loading
 from ..built_in import CSRC, BuiltInOp
 from ..cpu.builder import CPUOpBuilder
 from ..engine.cache import open_cache
@@ -79,7 +79,7 @@ class SyclRuntimeBuilder(BuiltInOp, CPUOpBuilder):
 
     def _load_library(self, binary: Path) -> ctypes.CDLL:
         environment.announce_sycl(choose_dpcpp().libsycl.parent, open_cache(environment.cache_dir()).root)
-        library = ctypes.CDLL(str(binary))
+        library = loading.load_c_library(self.name, binary)
         for runtime in ("sycl", "xpu"):
             for name in ("describe", "compile", "load", "kernel", "launch_grid"):
                 function = getattr(library, f"anyaccel_{runtime}_{name}", None)

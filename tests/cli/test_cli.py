@@ -105,3 +105,29 @@ def test_conformance_of_what_is_not_there(tmp_path: Path, target: str) -> None:
     finished = _run("conformance", target, cwd=tmp_path)
     assert finished.returncode == 2
     assert "Fix: name an accelerator class" in finished.stderr
+
+
+def test_a_locale_without_letters_shows_them_anyway(tmp_path: Path) -> None:
+    given = {"LC_ALL": "C", "PYTHONUTF8": "0", "ANYACCEL_CACHE_DIR": str(tmp_path / "cäche")}
+    assert _run("report", cwd=tmp_path, **given).returncode == 0
+    assert _run("cache", "path", cwd=tmp_path, **given).stdout == f"{tmp_path / 'cäche'}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["cache", "path"], ["cache", "list"], ["cache", "verify"], ["cache", "clear"], ["build", "--op", "lion"]],
+)
+def test_a_relative_home_is_an_error_with_a_fix(tmp_path: Path, command: list[str]) -> None:
+    done = _run(*command, cwd=tmp_path, HOME="nowhere", XDG_CACHE_HOME="", ANYACCEL_CACHE_DIR="")
+    assert done.returncode == 1
+    assert "finding the user's cache directory failed: got no home directory, as HOME is 'nowhere'" in done.stderr
+    assert "Fix: set ANYACCEL_CACHE_DIR" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_doctor_says_that_there_is_no_home(tmp_path: Path) -> None:
+    done = _run("doctor", "--json", cwd=tmp_path, HOME="", XDG_CACHE_HOME="", ANYACCEL_CACHE_DIR="")
+    assert done.returncode == 1
+    assert "HOME is '', which is not an absolute path" in done.stdout
+    assert "Traceback" not in done.stderr

@@ -8,12 +8,12 @@ import os
 import shlex
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import ToolchainError
+from ..errors import TemporaryDirectoryError, ToolchainError
+from ..scratch import TEMPORARY_FIX, in_scratch_folder
 from .identity import Identity
 from .probe import Memory, Probe, run_quietly, said_version
 
@@ -76,7 +76,12 @@ def probe_cxx(requested: str | None, path: str, memory: Path) -> list[Probe[CxxC
         path: the directories to search, as in ``PATH``.
         memory: the directory that remembers what compilers said of themselves.
     """
-    return list(_probes(requested, path, memory))
+    found: list[Probe[CxxCompiler]] = []
+    try:
+        found.extend(_probes(requested, path, memory))
+    except TemporaryDirectoryError as error:
+        found.append(Probe("C++", "temporary files", None, str(error), TEMPORARY_FIX))
+    return found
 
 
 def _probes(requested: str | None, path: str, memory: Path) -> Iterator[Probe[CxxCompiler]]:
@@ -99,6 +104,7 @@ def choose_cxx(requested: str | None, path: str, memory: Path, *, for_torch_head
 
     Raises:
         ToolchainError: when all are rejected, with each reason.
+        TemporaryDirectoryError: when there is no room to try one out.
     """
     rejections = []
     for probe in _probes(requested, path, memory):
@@ -152,11 +158,15 @@ def _try_out(command: tuple[str, ...], memory: Path) -> str:
     version = said_version(command, memory).splitlines()[0]
     if is_zig(command):
         return version  # complete in itself, and slow the first time
-    with tempfile.TemporaryDirectory(prefix="anyaccel-") as folder:
-        (Path(folder) / "trial.cpp").write_text(_TRIAL)
-        build = [*command, "-std=c++20", "-shared", "-fPIC", "-Wl,-z,defs", "trial.cpp", "-o", "trial.so"]
-        run_quietly(build, memory, cwd=Path(folder))
-        if not (Path(folder) / "trial.so").is_file():
+
+    def build(folder: Path) -> None:
+        (folder / "trial.cpp").write_text(_TRIAL, encoding="utf-8")
+        run_quietly(
+            [*command, "-std=c++20", "-shared", "-fPIC", "-Wl,-z,defs", "trial.cpp", "-o", "trial.so"], memory, folder
+        )
+        if not (folder / "trial.so").is_file():
             msg = "it builds nothing"
             raise OSError(msg)
+
+    in_scratch_folder(memory, f"trying out {shlex.join(command)}", build)
     return version

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from ..spawn import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
 __all__ = ["Identity", "identify", "namesakes"]
 
@@ -56,7 +56,11 @@ class Identity:
 
 
 def identify(
-    command: Sequence[str], environment: Mapping[str, str], asked: Sequence[Sequence[str]], further: Iterable[str] = ()
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    asked: Sequence[Sequence[str]],
+    further: Iterable[str],
+    folder: Path,
 ) -> Identity:
     """Return what a command is made of; starts processes.
 
@@ -65,6 +69,7 @@ def identify(
         environment: the environment to ask it in.
         asked: arguments with which it tells the programs that it would start.
         further: other files that belong to it.
+        folder: an empty folder to ask it in: some tools start to work all the same, and write a file.
     """
     path = environment.get("PATH", os.defpath)
     programs: dict[str, None] = {}
@@ -91,7 +96,7 @@ def identify(
             add(os.path.abspath(found))
             for other in namesakes(found, path):
                 add(other)
-    for word in _told(command, environment, asked):
+    for word in _told(command, environment, asked, folder):
         found = shutil.which(word, path=path)
         if found is not None:
             add(os.path.abspath(found))
@@ -122,14 +127,15 @@ def _script(program: str) -> str | None:
     return begins.decode(errors="replace") if begins.startswith(b"#!") else None
 
 
-def _told(command: Sequence[str], environment: Mapping[str, str], asked: Sequence[Sequence[str]]) -> list[str]:
+def _told(
+    command: Sequence[str], environment: Mapping[str, str], asked: Sequence[Sequence[str]], folder: Path
+) -> list[str]:
     """Return the programs that a driver says it would start."""
     words = []
-    with tempfile.TemporaryDirectory(prefix="anyaccel-") as folder:  # some start all the same, and write a file
-        for arguments in asked:
-            told = run([*command, *arguments], timeout=_TIMEOUT_SECONDS, env=dict(environment), cwd=folder)
-            words += [_first_word(line) for line in told.stderr.splitlines() if line.startswith((" ", '"'))]
-            words += [*_DRIVER.findall(told.stderr), told.stdout.strip()]
+    for arguments in asked:
+        told = run([*command, *arguments], timeout=_TIMEOUT_SECONDS, env=environment, cwd=folder)
+        words += [_first_word(line) for line in told.stderr.splitlines() if line.startswith((" ", '"'))]
+        words += [*_DRIVER.findall(told.stderr), told.stdout.strip()]
     return [word for word in words if word]
 
 

@@ -9,12 +9,12 @@ import importlib.util
 import re
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import ToolchainError
+from ..errors import TemporaryDirectoryError, ToolchainError
+from ..scratch import TEMPORARY_FIX, in_scratch_folder
 from .identity import Identity
 from .probe import Memory, Probe, run_quietly, said_version
 
@@ -64,7 +64,12 @@ def probe_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | None
         memory: the directory that remembers what tools said of themselves.
         host: the C++ compiler for the host's side, a program; None leaves the choice to nvcc.
     """
-    return list(_probes(cuda_home, path, memory, host))
+    found: list[Probe[CudaToolkit]] = []
+    try:
+        found.extend(_probes(cuda_home, path, memory, host))
+    except TemporaryDirectoryError as error:
+        found.append(Probe("nvcc", "temporary files", None, str(error), TEMPORARY_FIX))
+    return found
 
 
 def _probes(cuda_home: Path | None, path: str, memory: Path, host: str | None) -> Iterator[Probe[CudaToolkit]]:
@@ -82,6 +87,7 @@ def choose_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | Non
 
     Raises:
         ToolchainError: when all are rejected, with each reason and the first fix that was found.
+        TemporaryDirectoryError: when there is no room to try one out.
     """
     probes = []
     for probe in _probes(cuda_home, path, memory, host):
@@ -126,7 +132,9 @@ def _probe(name: str, home: Path | None, memory: Path, host: str | None) -> Prob
 def _headers_release(include_dirs: Sequence[Path]) -> str | None:
     for folder in include_dirs:
         header = folder / "cuda_runtime_api.h"
-        found = _CUDART_VERSION.search(header.read_text(errors="replace")) if header.is_file() else None
+        found = (
+            _CUDART_VERSION.search(header.read_text(errors="replace", encoding="utf-8")) if header.is_file() else None
+        )
         if found is not None:
             return f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}"
     return None
@@ -136,9 +144,12 @@ def _try_out(command: Sequence[str], include_dirs: Sequence[Path], memory: Path)
     """Return what nvcc says of itself, once it has compiled a kernel: pip installs its parts in versions that may not fit."""
     said = said_version(command[:1], memory)
     places = [word for folder in include_dirs for word in ("-isystem", str(folder))]
-    with tempfile.TemporaryDirectory(prefix="anyaccel-") as folder:
-        (Path(folder) / "trial.cu").write_text(_TRIAL)
-        run_quietly([*command, *places, "-c", "trial.cu", "-o", "trial.o"], memory, cwd=Path(folder))
+
+    def build(folder: Path) -> None:
+        (folder / "trial.cu").write_text(_TRIAL, encoding="utf-8")
+        run_quietly([*command, *places, "-c", "trial.cu", "-o", "trial.o"], memory, folder)
+
+    in_scratch_folder(memory, f"trying out {command[0]}", build)
     return said
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...environment import compiler_environment, compiler_variables
+from ...environment import build_timeout, compiler_environment, compiler_variables
 from ..directory import Directory, read_regular
 from ..errors import CacheError
 from ..inputs import stamp_of
+from ..scratch import in_scratch_folder, lack_of_room
 from ..spawn import run
 from .identity import Identity, identify, namesakes, stamps_of
 
@@ -88,7 +90,11 @@ class Memory:
         if known is not None:
             return known
         said = ask()
-        identity = identify(command, environment, asked, further())
+        identity = in_scratch_folder(
+            self.folder,
+            f"asking {shlex.join(command)} for its programs",
+            lambda folder: identify(command, environment, asked, further(), folder),
+        )
         value = {
             "said": said,
             "digest": identity.digest,
@@ -152,8 +158,12 @@ def run_quietly(command: Sequence[str], memory: Path, cwd: Path | None = None) -
     Raises:
         OSError: when it cannot be run or fails, with the last thing it said.
     """
-    finished = run(command, timeout=_TIMEOUT_SECONDS, env=compiler_environment(memory), cwd=cwd)
+    limit_seconds = min(build_timeout() or _TIMEOUT_SECONDS, _TIMEOUT_SECONDS)
+    finished = run(command, limit_seconds, compiler_environment(memory, cwd), cwd)
     if finished.returncode != 0:
+        no_room = lack_of_room(finished.stderr + finished.stdout)
+        if no_room is not None:
+            raise no_room
         said = (finished.stderr.strip() or finished.stdout.strip() or "it says nothing").splitlines()
         first_error = next((line for line in said if "error" in line), said[-1])
         msg = f"exit status {finished.returncode}: {first_error}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...environment import build_timeout
 from ..errors import ToolchainError
+from ..scratch import in_scratch_folder, lack_of_room
 from ..spawn import run
 
 if TYPE_CHECKING:
@@ -37,12 +38,18 @@ class Ptxas:
         self, source: str, name: str, options: Sequence[str], kernels: Sequence[str]
     ) -> tuple[bytes, dict[str, str], str]:
         """Return the machine code, the kernels' symbols, which are their names, and the log; as ``DeviceCompiler``."""
-        with tempfile.TemporaryDirectory() as folder:
-            given, made = Path(folder) / Path(name).name, Path(folder) / "out.cubin"
-            given.write_text(source)
-            ran = run([self.command, *options, given, "-o", made])
-            log = (ran.stderr + ran.stdout).replace(str(given), name)
-            binary = made.read_bytes() if ran.returncode == 0 else b""
+
+        def assemble(folder: Path) -> tuple[bytes, str]:
+            given, made = folder / Path(name).name, folder / "out.cubin"
+            given.write_text(source, encoding="utf-8")
+            ran = run([self.command, *options, given, "-o", made], build_timeout())
+            said = ran.stderr + ran.stdout
+            no_room = lack_of_room(said) if ran.returncode else None
+            if no_room is not None:
+                raise no_room
+            return made.read_bytes() if ran.returncode == 0 else b"", said.replace(str(given), name)
+
+        binary, log = in_scratch_folder(None, f"assembling {name}", assemble)
         return binary, {kernel: kernel for kernel in kernels}, log
 
 
@@ -60,6 +67,6 @@ def choose_ptxas(cuda_home: Path | None, path: str) -> Ptxas:
     if found is None:
         msg = "assembling PTX failed: got no ptxas; expected CUDA's assembler. Fix: pip install 'anyaccel[nvcc]'"
         raise ToolchainError(msg)
-    said = run([found, "--version"]).stdout
+    said = run([found, "--version"], build_timeout()).stdout
     version = _VERSION.search(said)
     return Ptxas(version.group(1) if version else "unknown", Path(found))

@@ -1,0 +1,90 @@
+"""Clearing the cache: what was built, and what builders that failed or were killed left, but nothing that is in use."""
+
+from __future__ import annotations
+
+import re
+import stat
+import time
+from typing import TYPE_CHECKING
+
+from .cache import ENTRY, LOCK, SOURCES, STAGING, try_to_remove
+from .entry import METADATA, UNREADABLE
+from .lock import try_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .cache import Cache
+
+__all__ = ["clear"]
+
+_BESIDE = (LOCK, ".holder", ".log")
+_TRIAL = f"{STAGING}trial-"
+_LONGEST_TRIAL_SECONDS = 3600.0
+_UNPUBLISHED = re.compile(r"\.[0-9a-f]{16}")
+"""What a writer that was killed has not yet given its name."""
+
+
+def clear(cache: Cache, oldest: float) -> int:
+    """Remove entries, and what builders that failed or were killed left; return how many entries were removed.
+
+    What is being built or loaded under its lock stays. Whoever has loaded an op keeps it.
+
+    Args:
+        cache: where to remove them.
+        oldest: only what was last changed before this time, in seconds since the epoch.
+
+    Raises:
+        OSError: when something cannot be removed.
+    """
+    directory = cache.directory
+    longest_ago = min(oldest, time.time() - _LONGEST_TRIAL_SECONDS)  # trying a compiler out holds no lock
+    names = [name for name in directory.names() if not name.startswith(_TRIAL) or _is_older(cache, name, longest_ago)]
+    removed = 0
+    for stem in sorted({stem for name in names if (stem := _stem(name))}):
+        own = [name for name in names if _stem(name) == stem]
+        if all(_is_older(cache, name, oldest) for name in own if not name.endswith(LOCK)):
+            removed += _clear_one(cache, stem, own)
+    for name in names:
+        if _UNPUBLISHED.fullmatch(name) and directory.status(name).st_mtime <= oldest:
+            directory.remove(name)
+    if directory.has_folder(SOURCES):
+        for name in directory.names_in(SOURCES):
+            if (cache.root / SOURCES / name).lstat().st_mtime <= oldest:
+                directory.remove(name, folder=SOURCES)
+    return removed
+
+
+def _is_older(cache: Cache, name: str, oldest: float) -> bool:
+    try:
+        status = cache.directory.status(name)
+        if ENTRY.fullmatch(name) and stat.S_ISDIR(status.st_mode):
+            built = cache.status(cache.read(name))
+            return built is None or built.st_mtime <= oldest
+    except UNREADABLE:
+        return True
+    return status.st_mtime <= oldest
+
+
+def _clear_one(cache: Cache, stem: str, names: Iterable[str]) -> int:
+    """Remove what belongs to one entry, its metadata first, so that nobody finds half of it."""
+    directory = cache.directory
+    with try_lock(cache.own_file(f"{stem}{LOCK}")) as is_held:
+        if not is_held:
+            return 0
+        was_entry = directory.has_folder(stem)
+        if was_entry:
+            try_to_remove(directory, METADATA, stem)
+        for name in [*names, stem]:
+            if not name.endswith(LOCK):
+                directory.remove(name)
+        directory.remove(f"{stem}{LOCK}")  # while it is held: whoever waits for it sees that it is another's
+        return int(was_entry)
+
+
+def _stem(name: str) -> str:
+    """Return the entry that a file or folder belongs to; empty for what is no part of one."""
+    if name.startswith(STAGING):
+        return name.removeprefix(STAGING).rpartition("-")[0] or name
+    stem = next((name.removesuffix(suffix) for suffix in _BESIDE if name.endswith(suffix)), name)
+    return stem if ENTRY.fullmatch(stem) else ""

@@ -1,0 +1,98 @@
+"""What became of a command that did not succeed, and the error that this is."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .errors import BuildError, BuildStoppedError, BuildTimeoutError
+from .scratch import lack_of_room
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Failure"]
+
+_SHOWN_ERRORS = 5
+_NAMES_AN_ERROR = re.compile(r"\berror\b|\bfatal\b|undefined (reference|symbol)|cannot find|not found", re.IGNORECASE)
+_SUMMARY = re.compile(r"collect2: |make(\[\d+\])?: |clang(\+\+)?: error: linker command failed")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A command that failed.
+
+    Attributes:
+        command: its words.
+        said: everything that it printed.
+        ended: how it ended: ``exit``, ``signal``, ``errno``, ``stopped`` or ``timeout``, as ``run_command.py`` tells it.
+        pid: of its process.
+    """
+
+    command: tuple[str, ...]
+    said: str
+    ended: dict[str, Any] = field(default_factory=dict)
+    pid: int = 0
+
+    def error(self, op: str, folder: Path, log: Path) -> Exception:
+        """Return the error to raise, and keep what was printed in the log.
+
+        Args:
+            op: the op's name.
+            folder: where it was built.
+            log: the file to keep it in.
+        """
+        no_room = lack_of_room(self.said)
+        if no_room is not None:
+            return OSError(no_room.errno, no_room.strerror, str(folder))
+        command = shlex.join(self.command)
+        ending = self._ending()
+        content = f"{command}\n{self.said}\n{ending}\n"
+        log.write_text(content, encoding="utf-8", errors="surrogateescape")
+        if "timeout" in self.ended:
+            return BuildTimeoutError(op, command, self.pid, self.ended["timeout"], log)
+        if "stopped" in self.ended:
+            return BuildStoppedError(op, command, self.ended["stopped"])
+        return BuildError(op, command, self._errors(), log, ending)
+
+    def _ending(self) -> str:
+        match self.ended:
+            case {"exit": 0}:
+                return "it made no file"
+            case {"exit": int(status)}:
+                return f"exit status {status}"
+            case {"signal": int(number)}:
+                return f"it was ended by {_signal_name(number)}"
+            case {"errno": int(number)}:
+                return f"it cannot be run: {os.strerror(number)}"
+            case {"timeout": float(seconds)}:
+                return f"process {self.pid} was ended after {seconds:g} s"
+            case {"stopped": str(reason)}:
+                return f"it was ended by {reason}"
+        return ""
+
+    def _errors(self) -> list[str]:
+        """Return the first lines in which an error is named, those of the engine included."""
+        said = [line.strip() for line in self.said.splitlines()]
+        said = [line for line in said if not _SUMMARY.match(line)] or said
+        errors = [line for line in said if _NAMES_AN_ERROR.search(line)] or said[-_SHOWN_ERRORS:]
+        if "signal" in self.ended:
+            hint = (
+                "; where memory is short, ANYACCEL_BUILD_JOBS=1 helps" if self.ended["signal"] == signal.SIGKILL else ""
+            )
+            ending = f"error: {self.command[0]} was ended by {_signal_name(self.ended['signal'])}{hint}"
+            errors = [ending, *errors]
+        elif "errno" in self.ended:
+            errors = [f"error: {self.command[0]} cannot be run: {os.strerror(self.ended['errno'])}"]
+        return errors[:_SHOWN_ERRORS]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
