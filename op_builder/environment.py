@@ -7,6 +7,7 @@ ANYACCEL_BUILD_TIMEOUT      how many seconds one compiler may run before it is e
 CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
 CPATH, LIBRARY_PATH, …      what compilers take as flags besides: it decides a build (``_COMPILER_VARIABLES``)
+HOME, XDG_CACHE_HOME        where the user's cache directory is; a temporary one serves where they are not absolute
 OCL_ICD_FILENAMES           the OpenCL drivers; set to pip's CPU driver before SYCL is loaded, where it is unset
 PATH                        where compilers are looked for
 SYCL_CACHE_PERSISTENT       DPC++'s own cache, and its place SYCL_CACHE_DIR; switched on where they are unset
