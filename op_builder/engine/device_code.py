@@ -28,7 +28,6 @@ _INCLUDED = re.compile(r"(?:--pre-include|-include)=?(.*)")
 _DEFINED = re.compile(r"(?:-D|--define-macro=?)(.*)")
 _UNTRACKED = re.compile(r"@|--options-file|-imacros|-fmodule|-fplugin|-specs|--config")
 _HEADER_MACRO = re.compile(rb'#[ \t]*define[ \t]+(\w+)[ \t]+(?:"([^"\n]+)"|<([^>\n]+)>)')
-_INCLUDED_MACRO = re.compile(r"(?:include_next|include|import|embed)\s*(\w+)\s*(\(?)")
 
 
 class DeviceCompiler(Protocol):
@@ -107,9 +106,8 @@ class DeviceCodeRecipe:
         known |= {macro.encode() for macro, _ in self._macros()}
         for file in files:
             for asked in directives(file.content):
-                by_macro = None if asked.name else self._macro(file.content, asked.text)
-                if by_macro is not None and by_macro.encode() not in known:
-                    raise self._untracked(f"'{asked.text.strip()} {by_macro}' in {file.path}", "name the header itself")
+                if asked.macro and asked.macro.encode() not in known:
+                    raise self._untracked(f"a header named by the macro {asked.macro} in {file.path}", "name it itself")
         return [file.path for file in files]
 
     def places(self) -> tuple[str, ...]:
@@ -153,18 +151,10 @@ class DeviceCodeRecipe:
                 if value[:1] in ('"', "<"):
                     yield macro, value[1:-1]
 
-    @staticmethod
-    def _macro(content: bytes, directive: str) -> str:
-        """Return the macro that a directive without a name includes by, as the text after it tells."""
-        text = content.decode(errors="replace")
-        after = text[text.find(directive) :].partition("\n")[0]
-        found = _INCLUDED_MACRO.search(after)
-        return "" if found is None or found[2] else found[1]
-
     def _untracked(self, got: str, fix: str) -> OpError:
         msg = (
-            f"compiling the op '{self.op}' failed: got {got}, whose headers {self.compiler.name} does not list, so that a change "
-            f"of them would go unseen; expected headers that are named. Fix: {fix}."
+            f"compiling the op '{self.op}' failed: got {got}; {self.compiler.name} does not list what it reads, so that a change "
+            f"would go unseen; expected headers that are named. Fix: {fix}."
         )
         return OpError(msg)
 

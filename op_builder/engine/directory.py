@@ -244,12 +244,12 @@ def _is_open_to_own_group(status: os.stat_result) -> bool:
 
     Many systems give each user such a group, and make directories writable for it.
     """
-    import grp
-    import pwd
-
     try:
+        import grp
+        import pwd
+
         user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(status.st_gid)
-    except KeyError:
+    except (ImportError, KeyError):
         return False
     is_own = status.st_gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
     return is_own and not status.st_mode & stat.S_IWOTH

@@ -18,11 +18,11 @@ __all__ = ["Directive", "ScannedFile", "directives", "scan"]
 
 _SPACE = rb"(?:[ \t\f\v]|/\*(?:[^*]|\*(?!/))*\*/)*"
 _WORDS = rb"(?:include_next|include|import|embed)\b"
-_NAME = rb'(?:"([^"\n]+)"|<([^>\n]+)>)?'
+_NAME = rb'(?:"([^"\n]+)"|<([^>\n]+)>|([A-Za-z_]\w*[ \t]*\(?))?'
 _HAS = rb"__has_(?:include(?:_next)?|embed)[ \t]*\([ \t]*" + _NAME
 _HASH = re.compile(rb"#" + _SPACE + _WORDS + _SPACE + _NAME + rb"|" + _HAS)
 _ANY_HASH = re.compile(rb"(?:#|%:|\?\?=)" + _SPACE + _WORDS + _SPACE + _NAME + rb"|" + _HAS)
-_NEXT = re.compile(rb"include_next|has_embed|\bembed\b")
+_PLACED = re.compile(rb"include_next|embed")
 
 
 class Directive(NamedTuple):
@@ -31,12 +31,14 @@ class Directive(NamedTuple):
     Attributes:
         name: the header; empty where a macro names it.
         is_quoted: looked for beside the file itself first.
-        text: the directive, as it is written.
+        macro: what names it instead; ends with ``(`` where it takes arguments.
+        is_placed: what it finds depends on where the file is.
     """
 
     name: str
     is_quoted: bool
-    text: str
+    macro: str
+    is_placed: bool
 
 
 class ScannedFile(NamedTuple):
@@ -60,9 +62,10 @@ def directives(content: bytes) -> list[Directive]:
     pattern = _ANY_HASH if b"%:" in content or b"??=" in content else _HASH
     found = []
     for match in pattern.finditer(content):
-        first, second, third, fourth = match.groups()
-        name = first or second or third or fourth or b""
-        found.append(Directive(os.fsdecode(name), bool(first or third), os.fsdecode(match[0])))
+        quoted, bracketed, macro, has_quoted, has_bracketed, has_macro = match.groups()
+        name = os.fsdecode(quoted or has_quoted or bracketed or has_bracketed or b"")
+        by = os.fsdecode(macro or has_macro or b"")
+        found.append(Directive(name, bool(quoted or has_quoted), by, not name or bool(_PLACED.search(match[0]))))
     return found
 
 
@@ -107,7 +110,7 @@ def scan(
         with open(file, "rb") as opened:
             content = opened.read()
         asked = directives(content)
-        yield ScannedFile(file, content, any(not one.name or _NEXT.search(one.text.encode()) for one in asked))
+        yield ScannedFile(file, content, any(one.is_placed for one in asked))
         for one in asked:
             if one.name:
                 look(one.name, [os.path.dirname(file), *folders] if one.is_quoted else folders)

@@ -96,6 +96,68 @@ def test_a_header_and_an_option_are_seen(cache: Cache, recipe: DeviceCodeRecipe,
     assert len({first.binary, second.binary, third.binary, cache.folder("twice", newer.fingerprint())}) == 4
 
 
+Setup = tuple[str, dict[str, str], tuple[str, ...]]
+BY_MACRO = '#define WHICH "cfg.h"\n#include WHICH\n'
+HEADERS: dict[str, Setup] = {  # the beginning of the source, the headers, the options
+    "by a macro": (BY_MACRO, {"cfg.h": "VALUE"}, ()),
+    "by a macro of another header": (
+        '#include "names.h"\n#include WHICH\n',
+        {"names.h": BY_MACRO[:22], "cfg.h": "VALUE"},
+        (),
+    ),
+    "by a macro of an option": ("#include WHICH\n", {"cfg.h": "VALUE"}, ('-DWHICH="cfg.h"',)),
+    "with a comment between": ('#include/**/"cfg.h"\n', {"cfg.h": "VALUE"}, ()),
+    "in a folder of -I": ("#include <cfg.h>\n", {"other/cfg.h": "VALUE"}, ("-I{folder}/other",)),
+    "in a folder of -I, apart": ("#include <cfg.h>\n", {"other/cfg.h": "VALUE"}, ("-I", "{folder}/other")),
+    "in a folder of --include-path": (
+        "#include <cfg.h>\n",
+        {"other/cfg.h": "VALUE"},
+        ("--include-path={folder}/other",),
+    ),
+    "by --pre-include": ("", {"cfg.h": "VALUE"}, ("--pre-include=cfg.h",)),
+    "by -include, of a folder of -I": ("", {"other/cfg.h": "VALUE"}, ("-I{folder}/other", "-include=cfg.h")),
+    "of a header that an option includes": (
+        "",
+        {"cfg.h": '#include "deep.h"', "deep.h": "VALUE"},
+        ("--pre-include=cfg.h",),
+    ),
+}
+
+
+@pytest.mark.parametrize("setup", HEADERS.values(), ids=HEADERS)
+def test_every_way_to_a_header_is_seen(cache: Cache, recipe: DeviceCodeRecipe, tmp_path: Path, setup: Setup) -> None:
+    begin, headers, options = setup
+    recipe.source.write_text(begin + 'extern "C" __global__ void kernel(int* x) { *x = kAnswer; }\n')
+    given = tuple(option.format(folder=tmp_path) for option in options)
+    changed = dataclasses.replace(recipe, options=(*recipe.options, *given))
+    texts = []
+    for value in (12345, 54321):
+        for name, content in headers.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(content.replace("VALUE", f"#define kAnswer {value}") + "\n")
+        texts.append(ensure_built(changed, cache).binary.read_text())
+    assert "12345" in texts[0]
+    assert "54321" in texts[1]
+
+
+@pytest.mark.parametrize(
+    ("begin", "options", "named"),
+    [
+        ("#define HEADER(x) <x.h>\n#include HEADER(cfg)\n", (), "HEADER"),
+        ("#include WHERE\n", (), "WHERE"),
+        ("", ("@flags.rsp",), "'@flags.rsp'"),
+        ("", ("--options-file", "flags"), "'--options-file'"),
+    ],
+)
+def test_a_header_that_cannot_be_known_is_refused_by_name(
+    cache: Cache, recipe: DeviceCodeRecipe, begin: str, options: tuple[str, ...], named: str
+) -> None:
+    recipe.source.write_text(begin + 'extern "C" __global__ void kernel(int* x) {}\n')
+    with pytest.raises(OpError, match=rf"compiling the op 'twice' failed: got .*{named}.*would go unseen"):
+        ensure_built(dataclasses.replace(recipe, options=(*recipe.options, *options)), cache)
+    assert not cache.entries()
+
+
 def test_an_architecture_that_nvrtc_does_not_know_is_its_error(cache: Cache, recipe: DeviceCodeRecipe) -> None:
     with pytest.raises(BuildError, match="invalid value for --gpu-architecture"):
         ensure_built(dataclasses.replace(recipe, options=("-arch=sm_11",)), cache)

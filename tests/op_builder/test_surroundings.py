@@ -20,7 +20,7 @@ from anyaccel.op_builder import CacheError, SettingError, ToolchainError, enviro
 from anyaccel.op_builder.engine import cache as cache_module
 from anyaccel.op_builder.engine.cache import Cache, open_cache
 from anyaccel.op_builder.engine.interpreter import find_python
-from anyaccel.op_builder.engine.lock import build_lock, is_locked
+from anyaccel.op_builder.engine.lock import build_lock, try_lock
 from anyaccel.op_builder.engine.toolchains.cxx import choose_cxx
 
 if TYPE_CHECKING:
@@ -35,6 +35,12 @@ LOAD = textwrap.dedent("""
         NAME, STABLE_ABI, SOURCES = "answer", True, (sys.argv[1],)
     print(Builder().build().binary, Builder().build().binary)
 """)
+
+
+def is_locked(file: Path) -> bool:
+    """Return whether somebody else holds a lock."""
+    with try_lock(file) as is_held:
+        return not is_held
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +96,7 @@ except CacheError as error:
 """
     place = tmp_path / "tmp"
     place.mkdir()
-    place.chmod(0o777)
+    place.chmod(0o1777)
     for parent in (tmp_path, *list(tmp_path.parents)[:3]):
         if parent.name.startswith(("pytest-", "popen-")) or parent == tmp_path:
             parent.chmod(0o755)
@@ -290,7 +296,8 @@ def test_a_lock_that_a_child_was_forked_with_is_still_held_by_its_parent(tmp_pat
     holder = threading.Thread(target=hold)
     holder.start()
     is_held.wait()
-    code = "import sys, pathlib; from anyaccel.op_builder.engine.lock import *; print(is_locked(pathlib.Path(sys.argv[1])))"
+    code = "import sys, pathlib; from anyaccel.op_builder.engine.lock import *\n"
+    code += "with try_lock(pathlib.Path(sys.argv[1])) as is_held: print(not is_held)"
     shown = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "op.lock")], capture_output=True, text=True, check=True
     )
