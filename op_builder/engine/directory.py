@@ -63,12 +63,13 @@ class Directory:
             CacheError: when somebody else may change it by now.
         """
         try:
-            if os.path.realpath(self.path) != self._real or _identity(self._real) != self._identity:
+            found = os.stat(self.path)
+            if (found.st_dev, found.st_ino) != self._identity:
                 return False
-            _check_chain(self._real)
+            _check_chain(self._real)  # first, so that nobody can change what is compared next
+            return _identity(self._real) == self._identity
         except OSError:
             return False
-        return True
 
     def names(self) -> list[str]:
         """Return the names of everything in it, in order."""

@@ -67,6 +67,7 @@ def parse_entry(content: bytes, folder: Path) -> Entry:
     Raises:
         ValueError, RecursionError: (``UNREADABLE``) when they are no metadata.
     """
+    _require(b"\\u0000" not in content, "it has a NUL")
     described = json.loads(content.decode())
     _require(isinstance(described, dict) and set(described) == _KEYS, "it has other members than an entry's")
     op, binary, digest, facts = (described[member] for member in ("op", "binary", "sha256", "facts"))

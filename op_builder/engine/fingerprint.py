@@ -47,7 +47,7 @@ def fingerprint(
 def cpu_flags() -> frozenset[str]:
     """Return what this machine's CPU can do, in the kernel's words, such as ``avx2``; empty where that is not known."""
     try:
-        with Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as lines:
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
             line = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     except OSError:
         line = ""

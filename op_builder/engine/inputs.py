@@ -19,16 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Inputs", "Lookups", "changed_since", "digest_of", "stamp_of"]
 
-Stamp = list[int]
 
-
-def stamp_of(path: str) -> Stamp | None:
-    """Return what changes when a file or directory does; None when there is none."""
+def stamp_of(path: str) -> str:
+    """Return what changes when a file or directory does; empty when there is none."""
     try:
         status = os.stat(path)
     except OSError:
-        return None
-    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+        return ""
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 def digest_of(path: str) -> str:
@@ -93,7 +91,7 @@ class Lookups:
     folders: tuple[str, ...] = ()
     names: Mapping[str, int] = field(default_factory=dict)
     beside: Mapping[str, list[str]] = field(default_factory=dict)
-    stamps: Mapping[str, Stamp | None] = field(default_factory=dict)
+    stamps: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, folders: Iterable[str], names: Mapping[str, int], beside: Mapping[str, Iterable[str]]) -> Lookups:
@@ -107,7 +105,7 @@ class Lookups:
 
     def appeared(self) -> str:
         """Return a file that is now found earlier than the one that was; empty when there is none."""
-        if all(stamp_of(place) == stamp for place, stamp in self.stamps.items()):
+        if all(stamp_of(place) == stamp for place, stamp in self.stamps.items()):  # a list, as a generator is slower
             return ""
         candidates = [f"{folder}/{name}" for name, before in self.names.items() for folder in self.folders[:before]]
         candidates += [f"{folder}/{name}" for folder, missing in self.beside.items() for name in missing]
@@ -126,21 +124,24 @@ class Inputs:
     """What decided a build besides its fingerprint.
 
     Attributes:
-        files: the digest and the stamp of each file, by its path as the tool spelled it.
+        files: the digest of each file, by its path as the tool spelled it.
+        stamps: their stamps.
         lookups: where the tools looked first.
         bound_to: the sources and include directories of the build, where a file was found relative to them: a checkout
             elsewhere may have another; empty where no file was.
     """
 
-    files: Mapping[str, tuple[str, Stamp | None]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    stamps: Mapping[str, str] = field(default_factory=dict)
     lookups: Lookups = field(default_factory=Lookups)
     bound_to: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, files: Iterable[str], lookups: Lookups | None = None, bound_to: Iterable[str] = ()) -> Inputs:
         """Return files with their digests and stamps as they are now."""
-        described = {path: (digest_of(path), stamp_of(path)) for path in sorted(set(files))}
-        return cls(described, lookups or Lookups(), tuple(bound_to))
+        paths = sorted(set(files))
+        stamps = {path: stamp_of(path) for path in paths}
+        return cls({path: digest_of(path) for path in paths}, stamps, lookups or Lookups(), tuple(bound_to))
 
     def changed(self, places: Iterable[str] | None = None, *, may_be_gone: bool = False) -> str:
         """Return what is no longer as it was when this was built; empty when all is.
@@ -151,9 +152,9 @@ class Inputs:
         """
         if self.bound_to and places is not None and tuple(places) != self.bound_to:
             return f"the sources, which were those at {self.bound_to[0]}"
-        for path, (digest, stamp) in self.files.items():
+        for path, stamp in self.stamps.items():
             now = stamp_of(path)
-            if now != stamp and not (now is None and may_be_gone) and digest_of(path) != digest:
+            if now != stamp and (now or not may_be_gone) and digest_of(path) != self.files[path]:
                 return path
         return self.lookups.appeared()
 
@@ -161,11 +162,12 @@ class Inputs:
         """Return this as JSON values."""
         found = self.lookups
         return {
-            "files": {path: [digest, stamp] for path, (digest, stamp) in self.files.items()},
+            "files": dict(self.files),
+            "stamps": dict(self.stamps),
             "folders": list(found.folders),
             "names": dict(found.names),
             "beside": dict(found.beside),
-            "stamps": dict(found.stamps),
+            "watched": dict(found.stamps),
             "bound_to": list(self.bound_to),
         }
 
@@ -176,32 +178,22 @@ class Inputs:
         Raises:
             ValueError: when it is something else.
         """
-        members = {"files": dict, "folders": list, "names": dict, "beside": dict, "stamps": dict, "bound_to": list}
-        if not isinstance(described, dict) or {name: type(one) for name, one in described.items()} != members:
+        if not isinstance(described, dict) or {name: type(one) for name, one in described.items()} != _MEMBERS:
             msg = "'inputs' has other members than it should"
             raise ValueError(msg)
-        paths = [
-            *described["files"], *described["folders"], *described["names"], *described["beside"], *described["stamps"],
-            *described["bound_to"], *(name for names in described["beside"].values() for name in _listed(names)),
-        ]  # fmt: skip
-        values = described["files"].values()
-        is_sound = (
-            all(isinstance(path, str) and "\0" not in path for path in paths)
-            and all(type(before) is int and before >= 0 for before in described["names"].values())
-            and all(map(_is_stamp, described["stamps"].values()))
-            and all(type(one) is list and len(one) == 2 and type(one[0]) is str and _is_stamp(one[1]) for one in values)
-        )
-        if not is_sound:
+        files, stamps, names, beside = (described[name] for name in ("files", "stamps", "names", "beside"))
+        texts = [*files.values(), *stamps.values(), *described["watched"].values()]
+        texts += [*described["folders"], *described["bound_to"]]
+        is_sound = set(map(type, beside.values())) <= {list}
+        texts += [name for listed in beside.values() for name in listed] if is_sound else []
+        is_sound &= set(map(type, texts)) <= {str} and set(map(type, names.values())) <= {int}
+        if not is_sound or files.keys() != stamps.keys() or any(before < 0 for before in names.values()):
             msg = "'inputs' has values of other types than it should"
             raise ValueError(msg)
-        lookups = Lookups(tuple(described["folders"]), described["names"], described["beside"], described["stamps"])
-        files = {path: (digest, stamp) for path, (digest, stamp) in described["files"].items()}
-        return cls(files, lookups, tuple(described["bound_to"]))
+        lookups = Lookups(tuple(described["folders"]), names, beside, described["watched"])
+        return cls(files, stamps, lookups, tuple(described["bound_to"]))
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if type(value) is list else [None]
-
-
-def _is_stamp(value: Any) -> bool:
-    return value is None or (type(value) is list and len(value) == 4 and all(type(one) is int for one in value))
+_MEMBERS = {
+    "files": dict, "stamps": dict, "folders": list, "names": dict, "beside": dict, "watched": dict, "bound_to": list
+}  # fmt: skip

@@ -116,7 +116,7 @@ def namesakes(program: str, path: str) -> list[str]:
     return [place for place in dict.fromkeys(places) if os.access(place, os.X_OK) and os.path.isfile(place)]
 
 
-def stamps_of(programs: Iterable[str]) -> dict[str, list[int] | None]:
+def stamps_of(programs: Iterable[str]) -> dict[str, str]:
     """Return the stamps by which a program that was replaced is noticed."""
     return {program: stamp_of(program) for program in programs}
 

@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...environment import build_timeout, compiler_environment, compiler_variables
+from ...environment import build_timeout, compiler_environment, compiler_variables, search_path
 from ..directory import Directory, read_regular
 from ..errors import CacheError
 from ..inputs import stamp_of
@@ -83,13 +83,13 @@ class Memory:
             asked: arguments with which the tool tells what programs it starts.
             further: gives other files that belong to it.
         """
-        environment = compiler_environment(self.folder)
         key = json.dumps([list(command), compiler_variables()], sort_keys=True)
         remembered = self._read()
-        known = _still_true(remembered.get(key), command, environment)
+        known = _still_true(remembered.get(key), command)
         if known is not None:
             return known
         said = ask()
+        environment = compiler_environment(self.folder)
         identity = in_scratch_folder(
             self.folder,
             f"asking {shlex.join(command)} for its programs",
@@ -99,7 +99,8 @@ class Memory:
             "said": said,
             "digest": identity.digest,
             "programs": stamps_of(identity.programs),
-            "variables": {name: environment.get(name) for name in identity.variables},
+            "variables": list(identity.variables),
+            "values": compiler_variables(identity.variables),
         }
         self._write({**remembered, key: value})
         return Remembered(said, identity)
@@ -118,21 +119,21 @@ class Memory:
             _logger.debug("what the tools said of themselves is not remembered: %s", error)
 
 
-def _still_true(value: Any, command: Sequence[str], environment: dict[str, str]) -> Remembered | None:
+def _still_true(value: Any, command: Sequence[str]) -> Remembered | None:
     """Return what was remembered, where it has the right form and every program is what it was; else None."""
-    if not isinstance(value, dict) or set(value) != {"said", "digest", "programs", "variables"}:
+    if not isinstance(value, dict) or set(value) != {"said", "digest", "programs", "variables", "values"}:
         return None
     programs, variables = value["programs"], value["variables"]
-    if not (isinstance(programs, dict) and isinstance(variables, dict)):
+    if not (isinstance(programs, dict) and isinstance(variables, list) and set(map(type, variables)) <= {str}):
         return None
     if not (isinstance(value["said"], str) and isinstance(value["digest"], str)):
         return None
-    path = environment.get("PATH", "")
+    path = search_path()
     present = [other for word in command if os.path.isabs(word) for other in namesakes(word, path)]
     is_same = (
         all(place in programs for place in present)
         and all("\0" not in place and stamp_of(place) == stamp for place, stamp in programs.items())
-        and all(environment.get(name) == before for name, before in variables.items())
+        and compiler_variables(variables) == value["values"]
     )
     return Remembered(value["said"], Identity(value["digest"], tuple(programs), tuple(variables))) if is_same else None
 
