@@ -235,7 +235,7 @@ class OpBuilder(OpDeclaration, abc.ABC):
                 *self.strip_empty_entries(self.extra_ldflags()),
             ),
             link_paths=self.link_paths(),
-            include_dirs=tuple(self.include_dirs()),
+            include_dirs=next(iter(compilers.values())).include_dirs,
             facts=torch_libraries.facts(self.STABLE_ABI, target),
             output="op.so",
             is_portable=target != NATIVE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import ClassVar
@@ -94,10 +95,11 @@ class OpDeclaration(DeepSpeedNames):
 
     def _located(self, path: str, what: str) -> Path:
         root = self.source_root()
-        places = [folder / path for folder in (root, root.parent, Path.cwd())]
+        places = [os.path.join(folder, path) for folder in (root, root.parent, os.curdir)]
+        is_there = os.path.isfile if what == "source" else os.path.isdir
         for place in places:
-            if place.is_file() if what == "source" else place.is_dir():
-                return place.resolve()
-        tried = ", ".join(map(str, dict.fromkeys(places)))
+            if is_there(place):
+                return Path(os.path.realpath(place))
+        tried = ", ".join(map(os.path.abspath, dict.fromkeys(places)))
         msg = f"finding a {what} of the op '{self.name}' failed: got {path!r}; expected one of {tried}. Fix: correct the path."
         raise OpError(msg)

@@ -112,7 +112,15 @@ def inputs_of(recipe: NativeRecipe, folder: Path, environment: Mapping[str, str]
     tracked |= _embedded_data(recipe, used.values(), {path for path in opened if not outside.covers(path)} | covered)
     linked, earlier = _linked(recipe, folder, environment, outside)
     lookups.beside.update(earlier)
-    return Inputs.of(tracked | linked, lookups.found(), recipe.places() if is_bound else ())
+    inputs = Inputs.of(tracked | linked, lookups.found(), recipe.places() if is_bound else ())
+    for name in (*inputs.files, *inputs.lookups.names, *inputs.lookups.stamps):
+        if len(name.splitlines()) != 1 or "\t" in name:
+            msg = (
+                f"building the op '{recipe.op}' failed: got a file named {name!r}; expected names on one line, as what a build "
+                f"depends on is kept in lists. Fix: rename it."
+            )
+            raise OpError(msg)
+    return inputs
 
 
 class _Outside:
@@ -179,9 +187,7 @@ class _Lookups:
                     self._add_beside(path, asked.name)
         before: dict[str, int] = {}
         listed: dict[str, list[str]] = {}
-        for name in sorted(names - {""}):
-            if os.path.isabs(name):
-                continue
+        for name in sorted(name for name in names if name and not os.path.isabs(name)):
             top = name.partition("/")[0]
             for number, place in enumerate(search_path):
                 if place not in listed:
