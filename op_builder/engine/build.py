@@ -180,7 +180,7 @@ def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None, stop: thre
         inputs = recipe.inputs(workplace)
         if recipe.fingerprint() != name or any(stamp_of(path) != stamp for path, stamp in before.items()):
             return None
-        if changed_since(inputs.files, began_ns):
+        if changed_since(inputs.paths(), began_ns):
             return None
         entry = cache.publish(recipe.op, name, built, {**recipe.described(), **produced}, inputs)
     finally:

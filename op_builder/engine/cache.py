@@ -148,7 +148,7 @@ class Cache:
             if self.directory.has_folder(name):  # else it has just been cleared
                 _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, entry.binary)
             return None
-        changed = entry.inputs.changed(places)
+        changed = _changed(entry, places)
         if changed:
             _logger.info("the cached op '%s' was built with another %s and is built again", op, changed)
             return None
@@ -157,7 +157,7 @@ class Cache:
     def find_key(self, op: str, key: str, places: tuple[str, ...]) -> Entry | None:
         """Return a finished entry of an op that is what ``key`` names, whichever compiler built it; None when there is none."""
         named = (entry for entry in self.entries() if entry.op == op and entry.facts.get("key") == key)
-        fitting = (entry for entry in named if not entry.inputs.changed(places, may_be_gone=True))
+        fitting = (entry for entry in named if not _changed(entry, places, may_be_gone=True))
         return next((entry for entry in fitting if self.is_intact(entry)), None)
 
     def is_intact(self, entry: Entry) -> bool:
@@ -334,6 +334,14 @@ def _temporary_cache(reason: str, behind: Cache | None) -> Cache:
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
     _logger.warning("%s; building in %s for this process only. Fix: %s.", reason, folder, _FIX)
     return Cache(folder, behind=behind)
+
+
+def _changed(entry: Entry, places: tuple[str, ...] | None, *, may_be_gone: bool = False) -> str:
+    """Return what is no longer as it was when an entry was built; empty when all is."""
+    try:
+        return entry.inputs.changed(places, may_be_gone=may_be_gone)
+    except ValueError:
+        return "list of inputs, which is damaged,"
 
 
 def try_to_remove(directory: Directory, name: str, folder: str = "") -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .directory import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["Inputs", "Lookups", "changed_since", "digest_of", "stamp_of"]
 
@@ -83,31 +83,43 @@ class Lookups:
 
     Attributes:
         folders: the directories that are searched for every name, in order.
-        names: for each name, in how many of the first of these folders it is not.
+        names: for each name, in how many of the first of these folders it is not; lines of number and name.
         beside: for further directories, the names that are looked for there first and that are not there.
-        stamps: of every directory in which one of these files would appear.
+        watched: every directory in which one of these files would appear; lines of stamp and path.
     """
 
     folders: tuple[str, ...] = ()
-    names: Mapping[str, int] = field(default_factory=dict)
+    names: str = ""
     beside: Mapping[str, list[str]] = field(default_factory=dict)
-    stamps: Mapping[str, str] = field(default_factory=dict)
+    watched: str = ""
 
     @classmethod
-    def of(cls, folders: Iterable[str], names: Mapping[str, int], beside: Mapping[str, Iterable[str]]) -> Lookups:
+    def of(cls, folders: Sequence[str], names: Mapping[str, int], beside: Mapping[str, Iterable[str]]) -> Lookups:
         """Return the lookups, with the stamps as they are now."""
-        searched = tuple(folders)
         aside = {folder: sorted(set(missing)) for folder, missing in beside.items() if missing}
-        places = {os.path.dirname(f"{folder}/{name}") for name, before in names.items() for folder in searched[:before]}
+        places = {os.path.dirname(f"{folder}/{name}") for name, before in names.items() for folder in folders[:before]}
         places |= {os.path.dirname(f"{folder}/{name}") for folder, missing in aside.items() for name in missing}
-        watched = {_existing(place) for place in places}
-        return cls(searched, dict(names), aside, {place: stamp_of(place) for place in sorted(watched)})
+        watched = sorted({_existing(place) for place in places})
+        return cls(
+            tuple(folders),
+            _lines((before, name) for name, before in sorted(names.items())),
+            aside,
+            _lines((stamp_of(place), place) for place in watched),
+        )
 
     def appeared(self) -> str:
-        """Return a file that is now found earlier than the one that was; empty when there is none."""
-        if all(stamp_of(place) == stamp for place, stamp in self.stamps.items()):  # a list, as a generator is slower
+        """Return a file that is now found earlier than the one that was; empty when there is none.
+
+        Raises:
+            ValueError: when these are no lookups.
+        """
+        watched = [line.split("\t", 1) for line in self.watched.splitlines()]
+        if all(stamp_of(place) == stamp for stamp, place in watched):  # a list, as a generator is slower
             return ""
-        candidates = [f"{folder}/{name}" for name, before in self.names.items() for folder in self.folders[:before]]
+        candidates = []
+        for line in self.names.splitlines():
+            before, name = line.split("\t", 1)
+            candidates += [f"{folder}/{name}" for folder in self.folders[: int(before)]]
         candidates += [f"{folder}/{name}" for folder, missing in self.beside.items() for name in missing]
         return next((path for path in candidates if os.path.isfile(path)), "")
 
@@ -123,25 +135,32 @@ def _existing(place: str) -> str:
 class Inputs:
     """What decided a build besides its fingerprint.
 
+    What is long is kept as text, which is read from metadata much faster than a list, and looked into line by line.
+
     Attributes:
-        files: the digest of each file, by its path as the tool spelled it.
-        stamps: their stamps.
+        files: the digest, the stamp and the path of each file, as the tool spelled it; one on each line.
         lookups: where the tools looked first.
         bound_to: the sources and include directories of the build, where a file was found relative to them: a checkout
             elsewhere may have another; empty where no file was.
     """
 
-    files: Mapping[str, str] = field(default_factory=dict)
-    stamps: Mapping[str, str] = field(default_factory=dict)
+    files: str = ""
     lookups: Lookups = field(default_factory=Lookups)
     bound_to: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, files: Iterable[str], lookups: Lookups | None = None, bound_to: Iterable[str] = ()) -> Inputs:
-        """Return files with their digests and stamps as they are now."""
-        paths = sorted(set(files))
-        stamps = {path: stamp_of(path) for path in paths}
-        return cls({path: digest_of(path) for path in paths}, stamps, lookups or Lookups(), tuple(bound_to))
+        """Return files with their digests and stamps as they are now.
+
+        Raises:
+            ValueError: when a path has an end of line.
+        """
+        rows = ((digest_of(path), stamp_of(path), path) for path in sorted(set(files)))
+        return cls(_lines(rows), lookups or Lookups(), tuple(bound_to))
+
+    def paths(self) -> list[str]:
+        """Return the files' paths."""
+        return [line.split("\t", 2)[2] for line in self.files.splitlines()]
 
     def changed(self, places: Iterable[str] | None = None, *, may_be_gone: bool = False) -> str:
         """Return what is no longer as it was when this was built; empty when all is.
@@ -149,24 +168,28 @@ class Inputs:
         Args:
             places: the sources and include directories of who asks; None when they are not known.
             may_be_gone: a file that is missing does not count: without a compiler its headers are often missing too.
+
+        Raises:
+            ValueError: when these are no inputs.
         """
         if self.bound_to and places is not None and tuple(places) != self.bound_to:
             return f"the sources, which were those at {self.bound_to[0]}"
-        for path, stamp in self.stamps.items():
+        for line in self.files.splitlines():
+            digest, stamp, path = line.split("\t", 2)
             now = stamp_of(path)
-            if now != stamp and (now or not may_be_gone) and digest_of(path) != self.files[path]:
+            if now != stamp and (now or not may_be_gone) and digest_of(path) != digest:
                 return path
         return self.lookups.appeared()
 
     def described(self) -> dict[str, Any]:
-        """Return this as JSON values; what is long as one text, as a text of lines is read much faster than a list."""
+        """Return this as JSON values."""
         found = self.lookups
         return {
-            "files": _lines((digest, self.stamps[path], path) for path, digest in self.files.items()),
+            "files": self.files,
             "folders": list(found.folders),
-            "names": _lines((before, name) for name, before in found.names.items()),
-            "beside": {folder: list(names) for folder, names in found.beside.items()},
-            "watched": _lines((stamp, place) for place, stamp in found.stamps.items()),
+            "names": found.names,
+            "beside": dict(found.beside),
+            "watched": found.watched,
             "bound_to": list(self.bound_to),
         }
 
@@ -186,17 +209,8 @@ class Inputs:
         if not set(map(type, listed)) <= {str}:
             msg = "'inputs' has values of other types than it should"
             raise ValueError(msg)
-        rows = [line.split("\t", 2) for line in described["files"].splitlines()]
-        files = {path: digest for digest, _, path in rows}  # raises ValueError where a line has fewer parts
-        watched = [line.split("\t", 1) for line in described["watched"].splitlines()]
-        names = [line.split("\t", 1) for line in described["names"].splitlines()]
-        lookups = Lookups(
-            tuple(described["folders"]),
-            {name: abs(int(before)) for before, name in names},
-            described["beside"],
-            {place: stamp for stamp, place in watched},
-        )
-        return cls(files, {path: stamp for _, stamp, path in rows}, lookups, tuple(described["bound_to"]))
+        lookups = Lookups(tuple(described["folders"]), described["names"], described["beside"], described["watched"])
+        return cls(described["files"], lookups, tuple(described["bound_to"]))
 
 
 _MEMBERS = {"files": str, "folders": list, "names": str, "beside": dict, "watched": str, "bound_to": list}

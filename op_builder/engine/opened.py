@@ -112,15 +112,11 @@ def inputs_of(recipe: NativeRecipe, folder: Path, environment: Mapping[str, str]
     tracked |= _embedded_data(recipe, used.values(), {path for path in opened if not outside.covers(path)} | covered)
     linked, earlier = _linked(recipe, folder, environment, outside)
     lookups.beside.update(earlier)
-    inputs = Inputs.of(tracked | linked, lookups.found(), recipe.places() if is_bound else ())
-    for name in (*inputs.files, *inputs.lookups.names, *inputs.lookups.stamps):
-        if len(name.splitlines()) != 1 or "\t" in name:
-            msg = (
-                f"building the op '{recipe.op}' failed: got a file named {name!r}; expected names on one line, as what a build "
-                f"depends on is kept in lists. Fix: rename it."
-            )
-            raise OpError(msg)
-    return inputs
+    try:
+        return Inputs.of(tracked | linked, lookups.found(), recipe.places() if is_bound else ())
+    except ValueError as error:
+        msg = f"building the op '{recipe.op}' failed: {error}, as what a build depends on is kept in lists. Fix: rename it."
+        raise OpError(msg) from error
 
 
 class _Outside:
