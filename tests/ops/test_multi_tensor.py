@@ -119,3 +119,11 @@ def test_opcheck(op: Any) -> None:
     opcheck(space.multi_tensor_l2norm.default, ([x, x.half()],))
     opcheck(space.multi_tensor_scale.default, ([x], [x.clone()], 2.0, None, flag))
     opcheck(space.multi_tensor_axpby.default, ([x], [x.clone()], [x.clone()], 2.0, 3.0, None))
+
+
+def test_a_factor_without_elements_is_refused(op: Any) -> None:
+    x = torch.ones(3, device=op.device)
+    for count in (0, 2):
+        with pytest.raises(RuntimeError, match=rf"got factor of shape \({count}\); expected one number"):
+            op.functions.scale([x], [x], torch.ones(count, device=op.device))
+    assert (x == 1).all()
