@@ -80,6 +80,7 @@ void run(const std::vector<AdamTensor>& tensors, AdamDirection direction) {
 // Runs tensors whose layouts differ on contiguous copies, and copies the results back.
 void run_on_copies(const std::array<Tensor, kRoles>& originals, std::size_t index, const AdamCoefficients& coefficients,
                    AdamDirection direction) {
+  const NoGradient scope;
   std::vector<Tensor> copies;
   std::array<TensorView, kRoles> views{};
   for (std::size_t role = 0; role < kRoles; ++role) {

@@ -66,6 +66,7 @@ void rotary_embedding_in_place(Tensor x, Tensor cosine, Tensor sine, bool interl
     turn(arguments, x, x, cosine, sine, interleaved, inverse);
     return;
   }
+  const NoGradient scope;
   const Tensor copy = torch::stable::contiguous(x);
   turn(arguments, copy, copy, cosine, sine, interleaved, inverse);
   torch::stable::copy_(x, copy);

@@ -81,6 +81,7 @@ class TensorLists {
 
   // Copies results back to tensors that had to be made dense.
   void finish() {
+    const NoGradient scope;
     for (const auto& [index, role] : copied_) {
       if (roles_[role].is_written) {
         torch::stable::copy_(originals_[role][index], dense_[role][index]);

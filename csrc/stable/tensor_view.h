@@ -96,6 +96,19 @@ class PythonLock {
   int state_;
 };
 
+// While one lives, this thread's operations are not recorded: copying a result to a leaf would fail otherwise,
+// half-way.
+class NoGradient {
+ public:
+  NoGradient() : before_(aoti_torch_grad_mode_is_enabled()) { aoti_torch_grad_mode_set_enabled(false); }
+  ~NoGradient() { aoti_torch_grad_mode_set_enabled(before_); }
+  NoGradient(const NoGradient&) = delete;
+  NoGradient& operator=(const NoGradient&) = delete;
+
+ private:
+  bool before_;
+};
+
 // Takes over a list argument of a boxed kernel, and owns its tensors until it is destroyed.
 class TensorList {
  public:

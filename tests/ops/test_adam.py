@@ -365,3 +365,13 @@ def test_a_negated_view_is_refused_before_the_writing(op: Any) -> None:
             with pytest.raises(RuntimeError, match="adam failed: got a tensor that is negated"):
                 function(*given, 1, **options, bias_correction=True)
         assert all((one == 1).all() for one in tensors)
+
+
+def test_a_leaf_of_another_layout_is_written_whole(op: Any) -> None:
+    """Copying a result to a leaf failed, after the parameter had been written."""
+    options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8, "decoupled": True}
+    param = torch.ones(2, 3).t()
+    moments = [torch.zeros(3, 2, requires_grad=True) for _ in range(2)]
+    torch.ops.anyaccel.adam_update(param, torch.ones(3, 2), *moments, 1, **options, bias_correction=True)
+    torch.testing.assert_close(param, torch.full((3, 2), 0.9))
+    torch.testing.assert_close(moments[0].detach(), torch.full((3, 2), 0.1))
