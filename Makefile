@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo docs test test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-sanitizers test-soak test-arm test-gpu bench bench-gpu lint clean
+.PHONY: demo docs test test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-sanitizers fuzz test-soak test-arm test-gpu bench bench-gpu lint clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
@@ -75,8 +75,17 @@ test-sanitizers: $(VENV)/.installed-test
 	  $(VENV)/bin/python -m pytest -p no:cacheprovider -k "not sycl and not compile and not triton" \
 	  --deselect tests/ops/test_device_kernel.py tests/ops
 
-# 10 000 random operations of four ranks on shm against gloo, and its C++ core under sanitizers, both longer than in `make test`.
+# CALLS random calls of every op, and a tenth as many of every public function, under the same sanitizers, in memory between guard
+# pages; see tests/fuzz. An op of one's own that is in the table of builders is among them.
+CALLS ?= 20000
 SEED ?= 0
+fuzz: $(VENV)/.installed-test
+	ANYACCEL_CACHE_DIR="$(CURDIR)/$(VENV)/cache-fuzz" CXX="$(CURDIR)/tests/fuzz/sanitized-g++" \
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=2048 \
+	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" \
+	  $(VENV)/bin/python -m tests.fuzz --calls $(CALLS) --seed $(SEED)
+
+# 10 000 random operations of four ranks on shm against gloo, and its C++ core under sanitizers, both longer than in `make test`.
 test-soak: $(VENV)/.installed-test
 	$(VENV)/bin/python -W ignore -m tests.distributed.soak --operations 10000 --ranks 4 --seed $(SEED)
 	ANYACCEL_STRESS="4 500 $(SEED)" $(VENV)/bin/python -m pytest -k sanitizers tests/distributed

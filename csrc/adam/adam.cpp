@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -79,6 +80,7 @@ void run(const std::vector<AdamTensor>& tensors, AdamDirection direction) {
 // Runs tensors whose layouts differ on contiguous copies, and copies the results back.
 void run_on_copies(const std::array<Tensor, kRoles>& originals, std::size_t index, const AdamCoefficients& coefficients,
                    AdamDirection direction) {
+  const NoGradient scope;
   std::vector<Tensor> copies;
   std::array<TensorView, kRoles> views{};
   for (std::size_t role = 0; role < kRoles; ++role) {
@@ -123,6 +125,7 @@ void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList
     quadruples[i] = checked({lists[kParam][i], lists[kGrad][i], lists[kExpAvg][i], lists[kExpAvgSq][i]}, i);
     counters[i] = StepCounter(state_steps[i], i);
   });
+  check_apart(quadruples, counters);
   std::vector<AdamTensor> tensors = with_coefficients(quadruples, counters, options);
   for (std::size_t i = 0; i < count; ++i) {
     if (!quadruples[i].shares_layout()) {
@@ -160,6 +163,7 @@ void adam_once_cpu(Tensor param, Tensor grad, Tensor exp_avg, Tensor exp_avg_sq,
   const AdamCoefficients coefficients = adam_coefficients(options, static_cast<double>(step));
   const Quadruple quadruple =
       checked({view_of(param.get()), view_of(grad.get()), view_of(exp_avg.get()), view_of(exp_avg_sq.get())}, 0);
+  check_apart({quadruple}, {});
   if (quadruple.shares_layout()) {
     run({arrays(quadruple, coefficients)}, Direction);
   } else {
@@ -167,8 +171,39 @@ void adam_once_cpu(Tensor param, Tensor grad, Tensor exp_avg, Tensor exp_avg_sq,
   }
 }
 
+// torch would materialise a negated or conjugated view, call the op, and then fail: after the writing.
+[[noreturn]] void refuse_flagged() {
+  throw std::invalid_argument(
+      "adam failed: got a tensor that is negated, conjugated or zero by a flag; expected its values in memory, as the "
+      "op "
+      "writes. Fix: call clone() on it.");
+}
+
+void adam_step_flagged(StableIValue* stack, std::uint64_t, std::uint64_t) {
+  for (std::size_t list = 0; list <= kRoles; ++list) {
+    const TensorList released(stack[list]);
+  }
+  refuse_flagged();
+}
+
+void adam_once_flagged(Tensor, Tensor, Tensor, Tensor, std::int64_t, double, double, double, double, double, bool,
+                       bool) {
+  refuse_flagged();
+}
+
 }  // namespace
 }  // namespace anyaccel
+
+#define ANYACCEL_REFUSE_FLAGGED(key)                                                            \
+  STABLE_TORCH_LIBRARY_IMPL(anyaccel, key, library) {                                           \
+    library.impl("adam_step", &anyaccel::guarded<&anyaccel::adam_step_flagged>);                \
+    library.impl("adam_update", &anyaccel::guarded<TORCH_BOX(&anyaccel::adam_once_flagged)>);   \
+    library.impl("adam_rollback", &anyaccel::guarded<TORCH_BOX(&anyaccel::adam_once_flagged)>); \
+  }
+
+ANYACCEL_REFUSE_FLAGGED(Negative)
+ANYACCEL_REFUSE_FLAGGED(Conjugate)
+ANYACCEL_REFUSE_FLAGGED(ZeroTensor)
 
 STABLE_TORCH_LIBRARY_FRAGMENT(anyaccel, library) {
   library.def(

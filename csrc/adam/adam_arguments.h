@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "adam_cpu.h"
+#include "memory.h"
 #include "tensor_view.h"
 
 namespace anyaccel {
@@ -39,6 +41,8 @@ inline Precision precision_of(std::int32_t dtype, std::size_t role, std::size_t 
   return Precision::Half;
 }
 
+inline std::size_t bytes_of(Precision precision) { return precision == Precision::Float ? 4 : 2; }
+
 // The four tensors of one parameter, checked.
 struct Quadruple {
   std::array<TensorView, kRoles> views;
@@ -64,6 +68,9 @@ inline Quadruple checked(const std::array<TensorView, kRoles>& views, std::size_
     STD_TORCH_CHECK(role == kGrad || !overlaps_itself(views[role]), "adam failed: got ", place(role, index),
                     ", whose elements share memory; expected one place for each. Fix: clone it.");
     quadruple.precisions[role] = precision_of(views[role].dtype, role, index);
+    STD_TORCH_CHECK(is_aligned(views[role].data, bytes_of(quadruple.precisions[role])), "adam failed: got ",
+                    place(role, index), " at an odd address; expected a multiple of the bytes of an element. ",
+                    "Fix: clone it.");
   }
   const auto [param, grad, exp_avg, exp_avg_sq] = quadruple.precisions;
   STD_TORCH_CHECK(exp_avg == exp_avg_sq && (exp_avg == Precision::Float || exp_avg == param), "adam failed: got ",
@@ -78,6 +85,8 @@ class StepCounter {
   StepCounter() = default;
   StepCounter(const TensorView& view, std::size_t index)
       : data_(view.data), is_double_(view.dtype == aoti_torch_dtype_float64()) {
+    STD_TORCH_CHECK(is_aligned(data_, bytes()), "adam failed: got state_steps[", index,
+                    "] at an odd address; expected a multiple of the bytes of an element. Fix: clone it.");
     STD_TORCH_CHECK(view.is_cpu && view.numel == 1 && (is_double_ || view.dtype == aoti_torch_dtype_float32()),
                     "adam failed: got state_steps[", index, "] with ", view.numel,
                     " elements; expected one, a float32 or float64 on the cpu. Fix: pass the optimizer's step.");
@@ -93,7 +102,14 @@ class StepCounter {
     }
   }
 
+  Span span(std::size_t number) const {
+    const auto begin = reinterpret_cast<std::uintptr_t>(data_);
+    return {begin, begin + bytes(), static_cast<std::uint32_t>(number), true};
+  }
+
  private:
+  std::size_t bytes() const { return is_double_ ? 8 : 4; }
+
   void* data_ = nullptr;
   bool is_double_ = false;
 };
@@ -118,6 +134,43 @@ void each_checked(std::size_t count, const Check& check) {
   for (std::size_t i = 0; has_failed && i < count; ++i) {
     check(i);
   }
+}
+
+// Refuses tensors of a call that share memory. A gradient alone may be the very tensor that is written in its place.
+inline void check_apart(const std::vector<Quadruple>& quadruples, const std::vector<StepCounter>& counters) {
+  constexpr std::size_t kStep = kRoles;
+  std::vector<Span> spans;
+  spans.reserve(quadruples.size() * (kRoles + 1));
+  for (std::size_t i = 0; i < quadruples.size(); ++i) {
+    for (std::size_t role = 0; role < kRoles; ++role) {
+      if (const TensorView& view = quadruples[i].views[role]; view.numel > 0) {
+        const std::size_t bytes = bytes_of(quadruples[i].precisions[role]);
+        spans.push_back(span_of(view, bytes, i * (kRoles + 1) + role, role != kGrad));
+      }
+    }
+    if (!counters.empty()) {
+      spans.push_back(counters[i].span(i * (kRoles + 1) + kStep));
+    }
+  }
+  const auto role_of = [](std::uint32_t number) { return number % (kRoles + 1); };
+  const auto index_of = [](std::uint32_t number) { return number / (kRoles + 1); };
+  const auto may_overlap = [&](std::uint32_t left, std::uint32_t right) {
+    if (role_of(left) == kStep || role_of(right) == kStep) {
+      return false;
+    }
+    const TensorView& one = quadruples[index_of(left)].views[role_of(left)];
+    const TensorView& other = quadruples[index_of(right)].views[role_of(right)];
+    const bool is_one_place =
+        index_of(left) == index_of(right) && (role_of(left) == kGrad) != (role_of(right) == kGrad);
+    return (is_one_place && is_same_view(one, other)) || lie_apart(one, other);
+  };
+  const auto name = [&](std::uint32_t number) {
+    const auto index = index_of(number);
+    return role_of(number) == kStep ? "state_steps[" + std::to_string(index) + "]" : place(role_of(number), index);
+  };
+  const auto found = find_overlap(spans, may_overlap);
+  STD_TORCH_CHECK(!found, "adam failed: got ", name(found->first), ", which shares memory with ", name(found->second),
+                  "; expected memory of its own, as one of them is written. Fix: clone one of them.");
 }
 
 }  // namespace anyaccel

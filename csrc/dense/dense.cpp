@@ -21,7 +21,14 @@ using torch::stable::new_empty;
 using torch::stable::reshape;
 using torch::stable::transpose;
 
+std::vector<std::int64_t> with_columns(const Tensor& x, std::int64_t columns) {
+  std::vector<std::int64_t> sizes(x.sizes().begin(), x.sizes().end());
+  sizes.back() = columns;
+  return sizes;
+}
+
 void check(const Arguments& arguments, const Tensor& x, const Tensor& weight) {
+  arguments.with_floating(x, "x", [](auto) {});
   arguments.at_least_dimensions(x, "x", 1);
   arguments.at_least_dimensions(weight, "weight", 2);
   arguments.shape(weight, "weight", {weight.size(0), columns_of(x)}, x, "x");
@@ -33,13 +40,14 @@ void check_bias(const Arguments& arguments, const Tensor& bias, const Tensor& we
   arguments.dtype(bias, "bias", weight.scalar_type());
 }
 
-Tensor as_matrix(const Tensor& x) { return contiguous(reshape(x, {rows_of(x), columns_of(x)})); }
-
-std::vector<std::int64_t> with_columns(const Tensor& x, std::int64_t columns) {
-  std::vector<std::int64_t> sizes(x.sizes().begin(), x.sizes().end());
-  sizes.back() = columns;
-  return sizes;
+// A gradient of the layer's result, or that result.
+void check_result(const Arguments& arguments, const Tensor& tensor, const char* name, const Tensor& x,
+                  const Tensor& weight) {
+  arguments.shape(tensor, name, with_columns(x, weight.size(0)), x, "x and weight");
+  arguments.dtype(tensor, name, x.scalar_type());
 }
+
+Tensor as_matrix(const Tensor& x) { return contiguous(reshape(x, {rows_of(x), columns_of(x)})); }
 
 Tensor dense(Tensor x, Tensor weight, std::optional<Tensor> bias) {
   const Arguments arguments{"dense"};
@@ -64,7 +72,8 @@ std::tuple<Tensor, Tensor> products(const Tensor& grad_z, const Tensor& x, const
 std::tuple<Tensor, Tensor, Tensor> dense_backward(Tensor grad, Tensor y, Tensor x, Tensor weight) {
   const Arguments arguments{"dense_backward"};
   check(arguments, x, weight);
-  arguments.alike(grad, "grad", y, "y");
+  check_result(arguments, y, "y", x, weight);
+  check_result(arguments, grad, "grad", x, weight);
   const Tensor d = as_matrix(grad);
   const Tensor value = as_matrix(y);
   const Work work = Work::of_rows(rows_of(d), columns_of(d));
@@ -92,7 +101,9 @@ Tensor dense_linear(Tensor x, Tensor weight, std::optional<Tensor> bias) {
 }
 
 std::tuple<Tensor, Tensor> dense_linear_backward(Tensor grad, Tensor x, Tensor weight) {
-  check({"dense_linear_backward"}, x, weight);
+  const Arguments arguments{"dense_linear_backward"};
+  check(arguments, x, weight);
+  check_result(arguments, grad, "grad", x, weight);
   return products(as_matrix(grad), x, weight);
 }
 

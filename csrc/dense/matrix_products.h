@@ -27,15 +27,27 @@ inline OneDnnLinear one_dnn_linear() {
   return found;
 }
 
+// Whether rows or columns lie one after the other, as libraries of matrix products take them. oneDNN reads past the end
+// of what is expanded: it takes a stride of 0 for another.
+inline bool is_plain_matrix(const torch::stable::Tensor& matrix) {
+  const auto lies = [&](int inner, int outer) {
+    return matrix.stride(inner) == 1 && matrix.stride(outer) >= matrix.size(inner);
+  };
+  return lies(1, 0) || lies(0, 1);
+}
+
 // x @ weight^T + bias, of matrices; `weight` may be a transposed view.
 inline torch::stable::Tensor linear(const torch::stable::Tensor& x, const torch::stable::Tensor& weight,
                                     const std::optional<torch::stable::Tensor>& bias = std::nullopt) {
   using torch::headeronly::ScalarType;
   const bool suits = x.is_cpu() && x.scalar_type() == ScalarType::Float && x.numel() > 0 && weight.numel() > 0;
   if (suits && one_dnn_linear() != nullptr) {
-    AtenTensorHandle added = bias ? bias->get() : nullptr, result = nullptr;
+    const torch::stable::Tensor plain = is_plain_matrix(weight) ? weight : torch::stable::contiguous(weight);
+    std::optional<torch::stable::Tensor> row;
+    if (bias) row = torch::stable::contiguous(*bias);
+    AtenTensorHandle added = row ? row->get() : nullptr, result = nullptr;
     STABLE_TORCH_ERROR_CODE_CHECK(
-        one_dnn_linear()(x.get(), weight.get(), bias ? &added : nullptr, "none", nullptr, 0, nullptr, &result));
+        one_dnn_linear()(x.get(), plain.get(), row ? &added : nullptr, "none", nullptr, 0, nullptr, &result));
     return torch::stable::Tensor(result);
   }
   StableIValue stack[] = {torch::stable::detail::from(x), torch::stable::detail::from(weight),

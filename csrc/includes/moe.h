@@ -15,6 +15,12 @@ namespace anyaccel {
 
 inline constexpr int kMostExpertsAToken = 16;
 
+// On the CPU the host refuses an index out of range. On a device the host does not wait to look at it, so that every
+// kernel asks before it uses one: what is out of range reads nothing and counts as zero.
+inline bool is_within(std::int64_t index, std::int64_t count) {
+  return static_cast<std::uint64_t>(index) < static_cast<std::uint64_t>(count);
+}
+
 // Softmax over all experts, then the k largest, ties to the lower number.
 template <typename T>
 struct TopkGating {
@@ -91,8 +97,10 @@ struct TopkGatingBackward {
       if (is_normalised) {
         sum = 0;
         for (std::int32_t choice = 0; choice < k; ++choice) {
-          sum += p[taken[choice]];
-          mean += p[taken[choice]] * of_taken[choice];
+          if (is_within(taken[choice], experts)) {
+            sum += p[taken[choice]];
+            mean += p[taken[choice]] * of_taken[choice];
+          }
         }
         mean /= sum;
       }
@@ -113,23 +121,29 @@ struct TopkGatingBackward {
 // Row r of the result is row `source[r] / divisor` of x, times `weights[source[r]]` where there are weights.
 template <typename T>
 struct GatherRows {
-  const T* x;
+  const T* x;                  // (x_rows, columns)
   const std::int64_t* source;  // (rows)
   const Compute<T>* weights;   // null when there are none
   T* y;                        // (rows, columns)
   std::int64_t rows;
   std::int64_t columns;
   std::int64_t divisor;
+  std::int64_t x_rows;
 
   template <typename Group>
   void operator()(const Group& group) const {
     group.rows(rows, [&](std::int64_t row) {
-      const T* from = x + source[row] / divisor * columns;
       T* to = y + row * columns;
+      const std::int64_t entry = source[row];
+      if (entry < 0 || entry / divisor >= x_rows || (weights != nullptr && entry >= rows)) {
+        group.each(columns, [=](std::int64_t i) { store(Compute<T>(0), to[i]); });
+        return;
+      }
+      const T* from = x + entry / divisor * columns;
       if (weights == nullptr) {
         group.each(columns, [=](std::int64_t i) { to[i] = from[i]; });
       } else {
-        const Compute<T> weight = weights[source[row]];
+        const Compute<T> weight = weights[entry];
         group.each(columns, [=](std::int64_t i) { store(to_float(from[i]) * weight, to[i]); });
       }
     });
@@ -139,13 +153,14 @@ struct GatherRows {
 // Token t of the result is the sum of rows `places[t, j]` of x, by `weights[t, j]` where there are weights.
 template <typename T>
 struct CombineRows {
-  const T* x;
+  const T* x;                  // (x_rows, columns), a row at least
   const std::int64_t* places;  // (tokens, k)
   const Compute<T>* weights;   // (tokens, k); null when there are none
   T* y;                        // (tokens, columns)
   std::int64_t tokens;
   std::int64_t columns;
   std::int32_t k;
+  std::int64_t x_rows;
 
   template <typename Group>
   void operator()(const Group& group) const {
@@ -154,11 +169,13 @@ struct CombineRows {
       const Compute<T>* weight = weights == nullptr ? nullptr : weights + token * k;
       T* to = y + token * columns;
       const T* from = x;
-      group.each(columns, [=, count = k, width = columns](std::int64_t i) {
+      group.each(columns, [=, count = k, width = columns, most = x_rows](std::int64_t i) {
         Compute<T> total = 0;
         for (std::int32_t choice = 0; choice < count; ++choice) {
-          const Compute<T> value = to_float(from[place[choice] * width + i]);
-          total += weight == nullptr ? value : value * weight[choice];
+          const bool is_there = is_within(place[choice], most);
+          const Compute<T> value = to_float(from[(is_there ? place[choice] : 0) * width + i]);
+          const Compute<T> term = weight == nullptr ? value : value * weight[choice];
+          total += is_there ? term : 0;
         }
         store(total, to[i]);
       });
@@ -176,14 +193,16 @@ struct CombineWeightsBackward {
   std::int64_t tokens;
   std::int64_t columns;
   std::int32_t k;
+  std::int64_t x_rows;
 
   template <typename Group>
   void operator()(const Group& group) const {
     group.rows(tokens * k, [&](std::int64_t entry) {
+      const bool is_there = is_within(places[entry], x_rows);
       const T* g = grad + entry / k * columns;
-      const T* from = x + places[entry] * columns;
+      const T* from = x + (is_there ? places[entry] * columns : 0);
       const Compute<T> product = group.template sum<Compute<T>>(
-          columns, [=](std::int64_t i) { return Compute<T>(to_float(g[i]) * to_float(from[i])); });
+          is_there ? columns : 0, [=](std::int64_t i) { return Compute<T>(to_float(g[i]) * to_float(from[i])); });
       if (group.is_first()) {
         grad_weights[entry] = product;
       }

@@ -2,6 +2,8 @@
 
 #include "moe.h"
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <tuple>
 
@@ -15,6 +17,24 @@ namespace {
 using torch::stable::contiguous;
 using torch::stable::empty_like;
 using torch::stable::new_empty;
+
+constexpr std::int64_t kMostChoices = std::numeric_limits<std::int32_t>::max();
+
+// Refuses indices out of range on the CPU. Elsewhere looking at them would wait for the device, and the kernels pass
+// over those out of range.
+void check_range(const Arguments& arguments, const Tensor& contiguous_index, const char* name, std::int64_t count) {
+  if (!contiguous_index.is_cpu()) {
+    return;
+  }
+  const std::int64_t* const begin = read<std::int64_t>(contiguous_index);
+  const std::int64_t* const end = begin + contiguous_index.numel();
+  const std::int64_t* const wrong =
+      std::find_if(begin, end, [=](std::int64_t index) { return !is_within(index, count); });
+  if (wrong != end) {
+    arguments.refuse(name, "with the index " + std::to_string(*wrong), "0 to " + std::to_string(count - 1),
+                     "pass the indices that route() returned for this tensor");
+  }
+}
 
 std::tuple<Tensor, Tensor, Tensor> topk_gating(Tensor logits, std::int64_t k, bool normalise) {
   const Arguments arguments{"topk_gating"};
@@ -49,7 +69,10 @@ std::tuple<Tensor, Tensor, Tensor> topk_gating(Tensor logits, std::int64_t k, bo
 Tensor topk_gating_backward(Tensor grad_weights, Tensor grad_probabilities, Tensor probabilities, Tensor taken,
                             bool normalise, ScalarType dtype) {
   const Arguments arguments{"topk_gating_backward"};
-  arguments.at_least_dimensions(taken, "taken", 2);
+  if (taken.dim() != 2 || probabilities.dim() != 2 || taken.size(1) > kMostChoices) {
+    arguments.refuse("taken", "of shape " + text_of(taken) + " and probabilities of shape " + text_of(probabilities),
+                     "(tokens, k) and (tokens, experts)", "reshape them");
+  }
   arguments.dtype(taken, "taken", ScalarType::Long);
   arguments.shape(probabilities, "probabilities", {taken.size(0), probabilities.size(1)}, taken, "taken");
   arguments.alike(grad_probabilities, "grad_probabilities", probabilities, "probabilities");
@@ -59,6 +82,7 @@ Tensor topk_gating_backward(Tensor grad_weights, Tensor grad_probabilities, Tens
   const Tensor of_probabilities = contiguous(grad_probabilities);
   const Tensor p = contiguous(probabilities);
   const Tensor chosen = contiguous(taken);
+  check_range(arguments, chosen, "taken", p.size(1));
   Tensor grad_logits = new_empty(p, {p.size(0), p.size(1)}, dtype);
   arguments.with_floating(grad_logits, "dtype", [&](auto t) {
     using T = decltype(t);
@@ -83,16 +107,25 @@ void check_rows(const Arguments& arguments, const Tensor& x) {
   }
 }
 
-// Indices are trusted to be within x: they come from a sort, and looking at them would wait for the device.
 void check_index(const Arguments& arguments, const Tensor& index, const char* name, const Tensor& x) {
   arguments.same_device(index, name, x, "x");
   arguments.dtype(index, name, ScalarType::Long);
+}
+
+void check_places(const Arguments& arguments, const Tensor& places, const Tensor& x) {
+  check_index(arguments, places, "places", x);
+  if (places.dim() != 2 || places.size(1) > kMostChoices) {
+    arguments.refuse("places", "of shape " + text_of(places), "(tokens, k)", "reshape it");
+  }
 }
 
 Tensor gather_rows(Tensor x, Tensor source, std::optional<Tensor> weights, std::int64_t divisor) {
   const Arguments arguments{"gather_rows"};
   check_rows(arguments, x);
   check_index(arguments, source, "source", x);
+  if (divisor < 1) {
+    arguments.refuse("divisor", std::to_string(divisor), "1 or more", "pass the number of choices of a token");
+  }
   if (weights.has_value()) {
     arguments.shape(*weights, "weights", {source.numel()}, source, "source");
     arguments.dtype(*weights, "weights", compute_dtype(x));
@@ -100,12 +133,20 @@ Tensor gather_rows(Tensor x, Tensor source, std::optional<Tensor> weights, std::
   const Tensor from = contiguous(x);
   const Tensor index = contiguous(source);
   const Optional factors(weights);
+  const bool fits = x.size(0) <= std::numeric_limits<std::int64_t>::max() / divisor;
+  const std::int64_t entries = fits ? x.size(0) * divisor : std::numeric_limits<std::int64_t>::max();
+  check_range(arguments, index, "source", weights.has_value() ? std::min(entries, source.numel()) : entries);
   Tensor y = new_empty(from, {source.numel(), x.size(1)});
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
-    const GatherRows<T> kernel{
-        read<T>(from), read<std::int64_t>(index), factors.data<Compute<T>>(), written<T>(y), source.numel(), x.size(1),
-        divisor};
+    const GatherRows<T> kernel{read<T>(from),
+                               read<std::int64_t>(index),
+                               factors.data<Compute<T>>(),
+                               written<T>(y),
+                               source.numel(),
+                               x.size(1),
+                               divisor,
+                               x.size(0)};
     launch(from, kernel, Work::of_rows(source.numel(), x.size(1)));
   });
   return y;
@@ -114,8 +155,7 @@ Tensor gather_rows(Tensor x, Tensor source, std::optional<Tensor> weights, std::
 Tensor combine_rows(Tensor x, Tensor places, std::optional<Tensor> weights) {
   const Arguments arguments{"combine_rows"};
   check_rows(arguments, x);
-  check_index(arguments, places, "places", x);
-  arguments.at_least_dimensions(places, "places", 2);
+  check_places(arguments, places, x);
   if (weights.has_value()) {
     arguments.same_device(*weights, "weights", x, "x");
     arguments.same_shape(*weights, "weights", places, "places");
@@ -124,7 +164,12 @@ Tensor combine_rows(Tensor x, Tensor places, std::optional<Tensor> weights) {
   const Tensor from = contiguous(x);
   const Tensor index = contiguous(places);
   const Optional factors(weights);
+  check_range(arguments, index, "places", x.size(0));
   Tensor y = new_empty(from, {places.size(0), x.size(1)});
+  if (x.size(0) == 0) {  // no row that an index could name
+    torch::stable::zero_(y);
+    return y;
+  }
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
     const CombineRows<T> kernel{read<T>(from),
@@ -133,7 +178,8 @@ Tensor combine_rows(Tensor x, Tensor places, std::optional<Tensor> weights) {
                                 written<T>(y),
                                 places.size(0),
                                 x.size(1),
-                                static_cast<std::int32_t>(places.size(1))};
+                                static_cast<std::int32_t>(places.size(1)),
+                                x.size(0)};
     launch(from, kernel, Work::of_rows(places.size(0), x.size(1)));
   });
   return y;
@@ -142,13 +188,13 @@ Tensor combine_rows(Tensor x, Tensor places, std::optional<Tensor> weights) {
 Tensor combine_weights_backward(Tensor grad, Tensor x, Tensor places) {
   const Arguments arguments{"combine_weights_backward"};
   check_rows(arguments, x);
-  check_index(arguments, places, "places", x);
-  arguments.at_least_dimensions(places, "places", 2);
+  check_places(arguments, places, x);
   arguments.shape(grad, "grad", {places.size(0), x.size(1)}, x, "x");
   arguments.dtype(grad, "grad", x.scalar_type());
   const Tensor g = contiguous(grad);
   const Tensor from = contiguous(x);
   const Tensor index = contiguous(places);
+  check_range(arguments, index, "places", x.size(0));
   Tensor grad_weights = new_empty(from, {places.size(0), places.size(1)}, compute_dtype(x));
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
@@ -158,7 +204,8 @@ Tensor combine_weights_backward(Tensor grad, Tensor x, Tensor places) {
                                            written<Compute<T>>(grad_weights),
                                            places.size(0),
                                            x.size(1),
-                                           static_cast<std::int32_t>(places.size(1))};
+                                           static_cast<std::int32_t>(places.size(1)),
+                                           x.size(0)};
     launch(from, kernel, Work::of_rows(places.numel(), x.size(1)));
   });
   return grad_weights;

@@ -19,9 +19,7 @@ std::int32_t* overflow_of(const Arguments& arguments, const std::optional<Tensor
   }
   arguments.same_device(*flag, "noop_flag", as, "the tensors");
   arguments.dtype(*flag, "noop_flag", ScalarType::Int);
-  if (flag->numel() != 1) {
-    arguments.refuse("noop_flag", "of shape " + text_of(*flag), "one number", "make it one");
-  }
+  arguments.one_number(*flag, "noop_flag");
   return written<std::int32_t>(*flag);
 }
 
@@ -60,6 +58,7 @@ void scale(std::vector<Tensor> inputs, std::vector<Tensor> outputs, double facto
   if (device_factor.has_value()) {
     arguments.same_device(*device_factor, "factor", inputs[0], "the tensors");
     arguments.dtype(*device_factor, "factor", ScalarType::Float);
+    arguments.one_number(*device_factor, "factor");
     by = read<float>(*device_factor);
   }
   const std::int64_t elements = largest(inputs);

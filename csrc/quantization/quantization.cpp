@@ -2,6 +2,7 @@
 
 #include "quantization.h"
 
+#include <limits>
 #include <tuple>
 
 #include "arguments.h"
@@ -30,10 +31,13 @@ std::int64_t columns_in(const Arguments& arguments, const Tensor& x, std::int64_
   return numel / groups;
 }
 
+constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max() / 2;
+
 std::vector<std::int64_t> sizes_with_last(const Tensor& tensor, std::int64_t numerator, std::int64_t denominator) {
   std::vector<std::int64_t> sizes(tensor.sizes().begin(), tensor.sizes().end());
   if (!sizes.empty()) {
-    sizes.back() = sizes.back() * numerator / denominator;
+    sizes.back() =
+        numerator > denominator ? sizes.back() * (numerator / denominator) : sizes.back() / (denominator / numerator);
   }
   return sizes;
 }
@@ -63,7 +67,11 @@ Tensor dequantize(Tensor q, Tensor params, std::int64_t groups, std::int64_t bit
   arguments.dtype(q, "q", ScalarType::Char);
   arguments.dtype(params, "params", ScalarType::Float);
   arguments.shape(params, "params", {groups, symmetric ? 1 : 2}, q, "q");
-  const std::int64_t numel = q.numel() * 8 / bits;
+  if (bits == 4 && (q.dim() == 0 || q.numel() > kMostBytes || columns_of(q) > kMostBytes)) {
+    arguments.refuse("q", "of shape " + text_of(q), "bytes of two elements each, in one dimension or more",
+                     "reshape it");
+  }
+  const std::int64_t numel = q.numel() * (8 / bits);
   if (groups < 1 || numel % groups != 0 || (bits == 4 && numel / groups % 2 != 0)) {
     arguments.refuse("groups", std::to_string(groups) + " for " + std::to_string(numel) + " elements",
                      "a number that divides them evenly", "pass what they were quantized with");

@@ -13,7 +13,7 @@ void check(const Arguments& arguments, const Tensor& x, const Tensor& cosine, co
   if (x.dim() != 4) {
     arguments.refuse("x", "of shape " + text_of(x), "(batch, positions, heads, head_dim)", "reshape it");
   }
-  if (cosine.dim() != 2 || cosine.size(0) != x.size(1) || 2 * cosine.size(1) > x.size(3)) {
+  if (cosine.dim() != 2 || cosine.size(0) != x.size(1) || cosine.size(1) > x.size(3) / 2) {
     arguments.refuse("cos", "of shape " + text_of(cosine),
                      "(" + std::to_string(x.size(1)) + ", pairs), with 2 pairs at most x's " +
                          std::to_string(x.size(3)) + " columns",
@@ -62,15 +62,11 @@ Tensor rotary_embedding(Tensor x, Tensor cosine, Tensor sine, bool interleaved, 
 void rotary_embedding_in_place(Tensor x, Tensor cosine, Tensor sine, bool interleaved, bool inverse) {
   const Arguments arguments{"rotary_embedding_"};
   check(arguments, x, cosine, sine);
-  for (std::int64_t i = 0; i < 4; ++i) {
-    if (x.size(i) > 1 && x.stride(i) == 0) {
-      arguments.refuse("x", "whose elements share memory", "one place for each", "clone it");
-    }
-  }
   if (x.stride(3) == 1 || x.size(3) == 1) {
     turn(arguments, x, x, cosine, sine, interleaved, inverse);
     return;
   }
+  const NoGradient scope;
   const Tensor copy = torch::stable::contiguous(x);
   turn(arguments, copy, copy, cosine, sine, interleaved, inverse);
   torch::stable::copy_(x, copy);

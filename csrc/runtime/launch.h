@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 
@@ -39,10 +40,15 @@ class SyclOnHost {
 inline Place place_of(const torch::stable::Tensor& tensor) {
   static const std::int32_t kCpu = aoti_torch_device_type_cpu();
   static const std::int32_t kCuda = aoti_torch_device_type_cuda();
+  static const std::int32_t kXpu = aoti_torch_device_type_xpu();
   std::int32_t type = 0;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &type));
   if (type == kCpu) {
     return {SyclOnHost::is_asked() ? Runtime::SyclOnHost : Runtime::Cpu, 0};
+  }
+  if (type != kCuda && type != kXpu) {
+    throw std::invalid_argument("choosing a kernel failed: got a tensor on a device of torch's type " +
+                                std::to_string(type) + "; expected cpu, cuda or xpu. Fix: move it to one of them.");
   }
   return {type == kCuda ? Runtime::Cuda : Runtime::Xpu, tensor.get_device_index()};
 }

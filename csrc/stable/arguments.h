@@ -52,6 +52,16 @@ inline const char* text_of(ScalarType dtype) {
       return "int8";
     case ScalarType::Byte:
       return "uint8";
+    case ScalarType::Short:
+      return "int16";
+    case ScalarType::ComplexFloat:
+      return "complex64";
+    case ScalarType::ComplexDouble:
+      return "complex128";
+    case ScalarType::Float8_e4m3fn:
+      return "float8_e4m3fn";
+    case ScalarType::Float8_e5m2:
+      return "float8_e5m2";
     default:
       return "another dtype";
   }
@@ -102,6 +112,12 @@ struct Arguments {
     if (!std::ranges::equal(tensor.sizes(), sizes)) {
       refuse(name, std::string("of shape ").append(text_of(tensor)),
              text_of(sizes).append(", to go with ").append(as_name), "reshape it");
+    }
+  }
+
+  void one_number(const Tensor& tensor, const char* name) const {
+    if (tensor.numel() != 1) {
+      refuse(name, "of shape " + text_of(tensor), "one number", "make it one");
     }
   }
 

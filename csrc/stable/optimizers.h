@@ -29,9 +29,7 @@ inline StepControl step_control(const Arguments& arguments, const std::optional<
   if (grad_scale.has_value()) {
     arguments.same_device(*grad_scale, "grad_scale", params[0], "params[0]");
     arguments.dtype(*grad_scale, "grad_scale", ScalarType::Float);
-    if (grad_scale->numel() != 1) {
-      arguments.refuse("grad_scale", "of shape " + text_of(*grad_scale), "one number", "make it one");
-    }
+    arguments.one_number(*grad_scale, "grad_scale");
     control.grad_scale = static_cast<const float*>(grad_scale->const_data_ptr());
   }
   return control;

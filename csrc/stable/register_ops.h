@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "checked_call.h"
 #include "guarded.h"
 #include "launch.h"
 
@@ -16,6 +17,7 @@ struct Registration {
   const char* schema;
   BoxedKernel function;
   BoxedKernel on_sycl;
+  BoxedKernel on_flagged;  // null where torch may pass materialised tensors instead
 };
 
 template <BoxedKernel Function>
@@ -24,9 +26,12 @@ void on_sycl_host(StableIValue* stack, std::uint64_t inputs, std::uint64_t outpu
   Function(stack, inputs, outputs);
 }
 
-template <BoxedKernel Function>
+template <Text Schema, auto Function>
 constexpr Registration registration(const char* schema) {
-  return {schema, &guarded<Function>, &guarded<&on_sycl_host<Function>>};
+  constexpr BoxedKernel kChecked = TORCH_BOX((&CheckedCall<Schema, Function>::call));
+  constexpr BoxedKernel kRefused = TORCH_BOX((&RefusedCall<Schema, Function>::call));
+  return {schema, &guarded<kChecked>, &guarded<&on_sycl_host<kChecked>>,
+          Schema.writes() ? &guarded<kRefused> : nullptr};
 }
 
 inline std::string name_in(const char* schema) {
@@ -36,14 +41,21 @@ inline std::string name_in(const char* schema) {
 
 }  // namespace anyaccel
 
-#define ANYACCEL_OP(function, schema) anyaccel::registration<TORCH_BOX(&function)>(schema)
+#define ANYACCEL_OP(function, schema) anyaccel::registration<schema, &function>(schema)
 
-#define ANYACCEL_IMPLEMENT(space, key, registrations, which)          \
-  STABLE_TORCH_LIBRARY_IMPL(space, key, library) {                    \
-    for (const anyaccel::Registration& one : registrations) {         \
-      library.impl(anyaccel::name_in(one.schema).c_str(), one.which); \
-    }                                                                 \
+#define ANYACCEL_IMPLEMENT(space, key, registrations, which)            \
+  STABLE_TORCH_LIBRARY_IMPL(space, key, library) {                      \
+    for (const anyaccel::Registration& one : registrations) {           \
+      if (one.which != nullptr) {                                       \
+        library.impl(anyaccel::name_in(one.schema).c_str(), one.which); \
+      }                                                                 \
+    }                                                                   \
   }
+
+#define ANYACCEL_REFUSE_FLAGGED(space, registrations)             \
+  ANYACCEL_IMPLEMENT(space, Negative, registrations, on_flagged)  \
+  ANYACCEL_IMPLEMENT(space, Conjugate, registrations, on_flagged) \
+  ANYACCEL_IMPLEMENT(space, ZeroTensor, registrations, on_flagged)
 
 #define ANYACCEL_DEFINE(space, registrations)                 \
   STABLE_TORCH_LIBRARY_FRAGMENT(space, library) {             \
@@ -58,4 +70,6 @@ inline std::string name_in(const char* schema) {
   ANYACCEL_IMPLEMENT(anyaccel, CPU, registrations, function)  \
   ANYACCEL_IMPLEMENT(anyaccel, CUDA, registrations, function) \
   ANYACCEL_IMPLEMENT(anyaccel, XPU, registrations, function)  \
+  ANYACCEL_REFUSE_FLAGGED(anyaccel, registrations)            \
+  ANYACCEL_REFUSE_FLAGGED(anyaccel_sycl, registrations)       \
   ANYACCEL_IMPLEMENT(anyaccel_sycl, CPU, registrations, on_sycl)

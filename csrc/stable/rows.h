@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "arguments.h"
 
@@ -30,14 +31,14 @@ class Rows {
     if (tensor_.stride(last) != 1 && tensor_.size(last) != 1) {
       return false;
     }
-    std::int64_t expected = 0;
+    std::optional<std::int64_t> expected;  // absent before the first dimension of rows: 0 is a stride too
     for (std::int64_t i = last - 1; i >= 0; --i) {
       if (tensor_.size(i) == 1) {
         continue;
       }
-      if (expected == 0) {
+      if (!expected.has_value()) {
         stride_ = tensor_.stride(i);
-      } else if (tensor_.stride(i) != expected) {
+      } else if (tensor_.stride(i) != *expected) {
         return false;
       }
       expected = tensor_.stride(i) * tensor_.size(i);

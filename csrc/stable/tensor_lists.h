@@ -81,6 +81,7 @@ class TensorLists {
 
   // Copies results back to tensors that had to be made dense.
   void finish() {
+    const NoGradient scope;
     for (const auto& [index, role] : copied_) {
       if (roles_[role].is_written) {
         torch::stable::copy_(originals_[role][index], dense_[role][index]);
@@ -102,22 +103,19 @@ class TensorLists {
       const ScalarType dtype = tensor.scalar_type();
       const bool is_known = dtype == ScalarType::Float ||
                             (!roles_[role].is_float32 && (dtype == ScalarType::BFloat16 || dtype == ScalarType::Half));
-      if (!fits || !is_known || (roles_[role].is_written && overlaps_itself(view_of(tensor.get())))) {
-        refuse(index, role, is_known);
+      if (!fits || !is_known) {
+        refuse(index, role);
       }
     }
   }
 
-  [[noreturn]] void refuse(std::size_t index, int role, bool is_known) const {
+  [[noreturn]] void refuse(std::size_t index, int role) const {
     const Tensor& tensor = originals_[role][index];
     const std::string name = place(index, role);
     arguments_.same_device(tensor, name.c_str(), originals_[0][index], place(index, 0).c_str());
     arguments_.same_shape(tensor, name.c_str(), originals_[0][index], place(index, 0).c_str());
-    if (!is_known) {
-      arguments_.refuse(name.c_str(), std::string("of ") + text_of(tensor.scalar_type()),
-                        roles_[role].is_float32 ? "float32" : "float32, bfloat16 or float16", "convert it");
-    }
-    arguments_.refuse(name.c_str(), "whose elements share memory", "one place for each", "clone it");
+    arguments_.refuse(name.c_str(), std::string("of ") + text_of(tensor.scalar_type()),
+                      roles_[role].is_float32 ? "float32" : "float32, bfloat16 or float16", "convert it");
   }
 
   // Elementwise work over memory is right when all tensors fill it in the same order.

@@ -61,16 +61,6 @@ inline bool same_layout(const TensorView& left, const TensorView& right) {
          std::equal(left.strides, left.strides + left.dim, right.strides, right.strides + right.dim);
 }
 
-// Whether the tensor is an expanded one.
-inline bool overlaps_itself(const TensorView& view) {
-  for (std::int64_t i = 0; i < view.dim; ++i) {
-    if (view.sizes[i] > 1 && view.strides[i] == 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // Whether the elements fill memory without gaps or overlap, in whatever order of dimensions.
 inline bool is_dense(const TensorView& view) {
   if (view.is_contiguous) {
@@ -104,6 +94,19 @@ class PythonLock {
 
  private:
   int state_;
+};
+
+// While one lives, this thread's operations are not recorded: copying a result to a leaf would fail otherwise,
+// half-way.
+class NoGradient {
+ public:
+  NoGradient() : before_(aoti_torch_grad_mode_is_enabled()) { aoti_torch_grad_mode_set_enabled(false); }
+  ~NoGradient() { aoti_torch_grad_mode_set_enabled(before_); }
+  NoGradient(const NoGradient&) = delete;
+  NoGradient& operator=(const NoGradient&) = delete;
+
+ private:
+  bool before_;
 };
 
 // Takes over a list argument of a boxed kernel, and owns its tensors until it is destroyed.

@@ -194,11 +194,12 @@ void moe() {
                             kColumns, 2, true},
       kRows);
   write(y);
-  run(GatherRows<T>{logits.data(), places.data(), weights.data(), y.data(), kRows, kColumns, 2}, kRows);
+  run(GatherRows<T>{logits.data(), places.data(), weights.data(), y.data(), kRows, kColumns, 2, kRows}, kRows);
   write(y);
-  run(CombineRows<T>{logits.data(), places.data(), weights.data(), y.data(), kRows, kColumns, 2}, kRows);
+  run(CombineRows<T>{logits.data(), places.data(), weights.data(), y.data(), kRows, kColumns, 2, kRows}, kRows);
   write(y);
-  run(CombineWeightsBackward<T>{y.data(), logits.data(), places.data(), weights.data(), kRows, kColumns, 2}, 2 * kRows);
+  run(CombineWeightsBackward<T>{y.data(), logits.data(), places.data(), weights.data(), kRows, kColumns, 2, kRows},
+      2 * kRows);
   write(weights);
 }
 

@@ -137,3 +137,14 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
     torch.testing.assert_close(y, op.functions.swiglu(gate, up))
     y.sum().backward()
     assert gate.grad is not None
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8), (5, 1000, 257)])
+def test_rows_of_stride_zero_are_read_where_they_lie(op: Any, shape: tuple[int, ...]) -> None:
+    gate = torch.full(shape, 20.0, device=op.device)
+    up = torch.zeros(shape[0], 1, shape[2], device=op.device).expand(shape)
+    assert (op.functions.swiglu(gate, up) == 0).all()
+    numbers = normal(shape[0], 1, shape[2], dtype=torch.float32, device=op.device).expand(shape)
+    close(op.functions.geglu(numbers, gate), gelu(numbers.double(), "none") * 20)
+    everywhere = normal(1, 1, shape[2], dtype=torch.float32, device=op.device).expand(shape)
+    close(op.functions.swiglu(everywhere, gate), silu(everywhere.double()) * 20)

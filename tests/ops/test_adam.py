@@ -308,3 +308,70 @@ def test_compiles_without_graph_break(op: Any) -> None:
     assert torch.equal(take(*eager), torch.compile(take, fullgraph=True, backend="aot_eager")(*compiled))
     for ours, wanted in itertools.zip_longest(compiled, eager):
         assert torch.equal(ours, wanted)
+
+
+def test_shared_memory_is_refused_and_nothing_is_written(op: Any) -> None:
+    memory, step = torch.ones(8), torch.zeros(2)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"params": [memory[:4]], "exp_avgs": [memory[3:7]]}, r"params\[0\], which shares memory with exp_avgs\[0\]"),
+        ({"exp_avgs": [memory[:4]], "exp_avg_sqs": [memory[:4]]}, r"exp_avg\w+\[0\], which shares memory"),
+        ({"grads": [memory[1:5]], "params": [memory[:4]]}, r"params\[0\], which shares memory with grads\[0\]"),
+        ({"exp_avgs": [memory[:4]], "state_steps": [memory[2:3]]}, "which shares memory with"),
+    ]
+    for replaced, said in cases:
+        arguments = _arguments(**replaced)
+        with pytest.raises(RuntimeError, match=said):
+            op.adam_step(*arguments, lr=1e-3)
+    for steps in ([step[0], step[0]], [step[1:], step[1]]):
+        arguments = [[first[0], torch.ones(4)] for first in _arguments()]
+        arguments[4] = steps
+        with pytest.raises(RuntimeError, match=r"state_steps\[\d\], which shares memory with state_steps"):
+            op.adam_step(*arguments, lr=1e-3)
+    assert (memory == 1).all()
+    assert (step == 0).all()
+
+
+def test_a_sliding_window_is_not_written(op: Any) -> None:
+    window = torch.ones(8).as_strided((2, 4), (2, 1))
+    with pytest.raises(RuntimeError, match=r"params\[0\], whose elements share memory"):
+        op.adam_step([window], [torch.ones(2, 4)], *_states([torch.ones(2, 4)]), lr=1e-3)
+
+
+def test_parts_of_one_buffer_and_columns_of_one_matrix_are_taken(op: Any) -> None:
+    memory, matrix = torch.ones(4, 4), torch.ones(4, 2)
+    op.adam_step(*[[part] for part in memory], [torch.zeros(())], lr=1e-3)
+    assert (memory[0] != 1).all()
+    assert (memory[1] == 1).all()
+    states = _states([matrix[:, 0], matrix[:, 1]])
+    op.adam_step([matrix[:, 0], matrix[:, 1]], [torch.ones(4)] * 2, *states, lr=1e-3)
+    assert torch.equal(matrix[:, 0], matrix[:, 1])
+
+
+def test_misaligned_tensors_are_refused(op: Any) -> None:
+    shifted = torch.frombuffer(bytearray(20), dtype=torch.float32, count=4, offset=1)
+    with pytest.raises(RuntimeError, match=r"got exp_avgs\[0\] at an odd address"):
+        op.adam_step(*_arguments(exp_avgs=[shifted]), lr=1e-3)
+    with pytest.raises(RuntimeError, match=r"got state_steps\[0\] at an odd address"):
+        op.adam_step(*_arguments(state_steps=[shifted[0]]), lr=1e-3)
+
+
+def test_a_negated_view_is_refused_before_the_writing(op: Any) -> None:
+    """Torch's own fallback would call the op with a copy, and fail afterwards."""
+    options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8, "decoupled": True}
+    for role in (0, 2, 3):
+        tensors = [torch.ones(3) for _ in range(4)]
+        given = [torch._neg_view(one) if at == role else one for at, one in enumerate(tensors)]
+        for function in (torch.ops.anyaccel.adam_update, torch.ops.anyaccel.adam_rollback):
+            with pytest.raises(RuntimeError, match="adam failed: got a tensor that is negated"):
+                function(*given, 1, **options, bias_correction=True)
+        assert all((one == 1).all() for one in tensors)
+
+
+def test_a_leaf_of_another_layout_is_written_whole(op: Any) -> None:
+    """Copying a result to a leaf failed, after the parameter had been written."""
+    options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8, "decoupled": True}
+    param = torch.ones(2, 3).t()
+    moments = [torch.zeros(3, 2, requires_grad=True) for _ in range(2)]
+    torch.ops.anyaccel.adam_update(param, torch.ones(3, 2), *moments, 1, **options, bias_correction=True)
+    torch.testing.assert_close(param, torch.full((3, 2), 0.9))
+    torch.testing.assert_close(moments[0].detach(), torch.full((3, 2), 0.1))

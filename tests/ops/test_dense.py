@@ -143,3 +143,31 @@ def test_the_ptx_assembles_for_every_generation(tmp_path: Path) -> None:
         pytest.skip("no ptxas")
     for architecture in ("sm_80", "sm_90", "sm_100", "sm_120"):
         subprocess.run([ptxas, f"-arch={architecture}", PTX, "-o", tmp_path / "out"], check=True)
+
+
+def test_gradients_that_do_not_go_with_the_layer_are_refused(op: Any) -> None:
+    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    x, weight, y = (torch.ones(*shape, device=op.device) for shape in ((64, 32), (48, 32), (64, 48)))
+    for grad, result, said in (
+        (y.bfloat16(), y.bfloat16(), "got y of bfloat16; expected float32"),
+        (y.double(), y, "got grad of float64; expected float32"),
+        (y[:2], y[:2], r"got y of shape \(2, 48\); expected \(64, 48\)"),
+        (y[:, :2], y, r"got grad of shape \(64, 2\); expected \(64, 48\)"),
+    ):
+        with pytest.raises(RuntimeError, match="dense_backward failed: " + said):
+            space.dense_backward(grad, result, x, weight)
+        if result is y:
+            with pytest.raises(RuntimeError, match="dense_linear_backward failed: " + said):
+                space.dense_linear_backward(grad, x, weight)
+
+
+def test_expanded_parameters_are_read_where_they_lie(op: Any) -> None:
+    """A library of matrix products read a bias of stride 0 as one of stride 1, past its end."""
+    x = normal(5, 64, dtype=torch.float32, device=op.device)
+    bias = torch.full((1,), 3.0, device=op.device).expand(48)
+    row = normal(1, 64, dtype=torch.float32, device=op.device, seed=1)
+    memory = normal(48 + 63, dtype=torch.float32, device=op.device, seed=2)
+    for weight in (row.expand(48, 64), row.t()[:48].expand(48, 64), memory.as_strided((48, 64), (1, 1))):
+        exact = x.double() @ weight.double().t() + 3
+        close(op.functions.linear(x, weight, bias), exact, 4)
+        close(op.functions.dense(x, weight, bias), torch.sigmoid(exact), 4)

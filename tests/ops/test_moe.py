@@ -129,3 +129,41 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
     y.sum().backward()
     assert x.grad is not None
     assert logits.grad is not None
+
+
+@pytest.mark.parametrize("wrong", [-1, 4, 2**62, -(2**63)])
+def test_indices_out_of_range_touch_no_other_memory(op: Any, wrong: int) -> None:
+    """Refused where the host can look at them; on a device what they name counts as zero."""
+    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    x, weights = (torch.ones(*shape, device=op.device) for shape in ((4, 3), (2, 2)))
+    places = torch.tensor([[0, 1], [wrong, 2]], device=op.device)
+    calls: list[tuple[str, Any, Any]] = [
+        ("gather_rows", lambda: space.gather_rows(x, places, None, 1), [3.0, 3.0, 0.0, 3.0]),
+        ("combine_rows", lambda: space.combine_rows(x, places, weights), [6.0, 3.0]),
+        ("combine_weights_backward", lambda: space.combine_weights_backward(x[:2], x, places), [6.0, 3.0]),
+        ("topk_gating_backward", lambda: space.topk_gating_backward(
+            weights, torch.ones(2, 4, device=op.device), torch.full((2, 4), 0.25, device=op.device), places, True,
+            torch.float32), [0.0, 0.0]),
+    ]  # fmt: skip
+    for name, call, sums in calls:
+        if op.device == "cpu":
+            with pytest.raises(RuntimeError, match=rf"{name} failed: got \w+ with the index {wrong}; expected 0 to 3"):
+                call()
+        else:
+            torch.testing.assert_close(call().sum(1).cpu(), torch.tensor(sums), rtol=0, atol=1e-6)
+
+
+def test_choices_that_do_not_go_with_the_rows_are_refused(op: Any) -> None:
+    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    x, places = torch.ones(4, 3, device=op.device), torch.zeros(2, 2, dtype=torch.long, device=op.device)
+    for divisor in (0, -1, -(2**63)):
+        with pytest.raises(RuntimeError, match=f"gather_rows failed: got divisor {divisor}; expected 1 or more"):
+            space.gather_rows(x, places, None, divisor)
+    with pytest.raises(RuntimeError, match="got source with the index 3; expected 0 to 1"):  # of two weights
+        space.gather_rows(x.cpu(), torch.tensor([0, 3]), torch.ones(2), 1)
+    with pytest.raises(RuntimeError, match=r"combine_rows failed: got places of shape \(2, 2, 1\)"):
+        space.combine_rows(x, places[..., None], None)
+    with pytest.raises(RuntimeError, match="combine_rows failed: got places with the index 0"):
+        space.combine_rows(x.cpu()[:0], places.cpu(), None)
+    none = torch.zeros(3, 0, dtype=torch.long, device=op.device)
+    assert torch.equal(space.combine_rows(x[:0], none, None).cpu(), torch.zeros(3, 3))

@@ -119,3 +119,18 @@ def test_opcheck(op: Any) -> None:
     opcheck(space.multi_tensor_l2norm.default, ([x, x.half()],))
     opcheck(space.multi_tensor_scale.default, ([x], [x.clone()], 2.0, None, flag))
     opcheck(space.multi_tensor_axpby.default, ([x], [x.clone()], [x.clone()], 2.0, 3.0, None))
+
+
+def test_a_factor_without_elements_is_refused(op: Any) -> None:
+    x = torch.ones(3, device=op.device)
+    for count in (0, 2):
+        with pytest.raises(RuntimeError, match=rf"got factor of shape \({count}\); expected one number"):
+            op.functions.scale([x], [x], torch.ones(count, device=op.device))
+    assert (x == 1).all()
+
+
+def test_a_leaf_of_another_layout_is_written_whole(op: Any) -> None:
+    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    plain, leaf = torch.ones(2, 3, device=op.device), torch.ones(3, 2, device=op.device, requires_grad=True)
+    space.multi_tensor_scale([plain, plain], [plain.clone(), leaf.t()], 2.0, None, None)
+    assert (leaf == 2).all()

@@ -164,3 +164,11 @@ def test_opcheck_and_compile(op: Any) -> None:
         lambda x: op.functions.dequantize(*op.functions.quantize(x, 4)), fullgraph=True, backend="aot_eager"
     )
     assert torch.equal(compiled(x), op.functions.dequantize(*op.functions.quantize(x, 4)))
+
+
+def test_a_byte_without_dimensions_is_not_two_elements(op: Any) -> None:
+    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    q, params = torch.ones((), dtype=torch.int8, device=op.device), torch.ones(1, 1, device=op.device)
+    with pytest.raises(RuntimeError, match=r"dequantize failed: got q of shape \(\); expected bytes of two elements"):
+        space.dequantize(q, params, 1, 4, True, torch.float32)
+    assert space.dequantize(q, params, 1, 8, True, torch.float32).item() == 1

@@ -1,0 +1,156 @@
+// Where the elements of tensors lie, and proofs that they lie apart.
+//
+// A proof is a condition that is enough, not one that is necessary: what cannot be proven is taken for an overlap.
+
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tensor_view.h"
+
+namespace anyaccel {
+
+inline std::int64_t item_bytes(const TensorView& view) {
+  return static_cast<std::int64_t>(aoti_torch_dtype_element_size(view.dtype));
+}
+
+inline bool is_aligned(const void* data, std::size_t item_bytes) {
+  return item_bytes == 0 || reinterpret_cast<std::uintptr_t>(data) % item_bytes == 0;
+}
+
+// The dimensions of more than one element, by stride. Ordinary tensors have few.
+class Dimensions {
+ public:
+  struct One {
+    std::int64_t stride;
+    std::int64_t size;
+  };
+
+  explicit Dimensions(const TensorView& view) {
+    for (std::int64_t i = 0; i < view.dim; ++i) {
+      if (view.sizes[i] != 1) {
+        are_known_ = are_known_ && count_ < kMost;
+        if (!are_known_) {
+          return;
+        }
+        ones_[count_++] = {view.strides[i], view.sizes[i]};
+      }
+    }
+    std::sort(begin(), end(), [](const One& left, const One& right) { return left.stride < right.stride; });
+  }
+
+  // Whether each dimension steps over all of the smaller ones, which proves that no two elements share memory.
+  bool are_nested() const {
+    std::int64_t reach = 0;
+    return are_known_ && std::all_of(begin(), end(), [&](const One& one) {
+             const bool steps_over = one.stride > reach;
+             reach += one.stride * (one.size - 1);
+             return steps_over;
+           });
+  }
+
+  std::size_t count() const { return count_; }
+  One operator[](std::size_t index) const { return ones_[index]; }
+  One* begin() { return ones_.data(); }
+  One* end() { return ones_.data() + count_; }
+  const One* begin() const { return ones_.data(); }
+  const One* end() const { return ones_.data() + count_; }
+
+ private:
+  static constexpr std::size_t kMost = 16;
+
+  std::array<One, kMost> ones_;
+  std::size_t count_ = 0;
+  bool are_known_ = true;
+};
+
+// Whether two elements may share memory, as in an expanded tensor or a sliding window.
+inline bool overlaps_itself(const TensorView& view) {
+  return !view.is_contiguous && view.numel > 1 && !Dimensions(view).are_nested();
+}
+
+// The bytes from a tensor's first element to its last.
+struct Span {
+  std::uintptr_t begin;
+  std::uintptr_t end;
+  std::uint32_t number;  // the caller's, of the tensor
+  bool is_written;
+};
+
+inline Span span_of(const TensorView& view, std::size_t item_bytes, std::size_t number, bool is_written) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(view.data);
+  std::int64_t last = view.numel - 1;
+  if (!view.is_contiguous && view.numel > 0) {
+    last = 0;
+    for (std::int64_t i = 0; i < view.dim; ++i) {
+      last += view.strides[i] * (view.sizes[i] - 1);
+    }
+  }
+  return {begin, begin + static_cast<std::uintptr_t>(last + 1) * item_bytes, static_cast<std::uint32_t>(number),
+          is_written};
+}
+
+// Whether some elements of nested dimensions are `distance` apart, looking at dimensions below `count`.
+inline bool can_be_apart(const Dimensions& left, const Dimensions& right, std::size_t count, std::int64_t distance) {
+  if (count == 0) {
+    return distance == 0;
+  }
+  const auto [stride, size] = left[count - 1];
+  const std::int64_t steps = distance / stride;
+  for (std::int64_t step = steps - 1; step <= steps + 1; ++step) {
+    const std::int64_t rest = distance - step * stride;
+    if (step > -right[count - 1].size && step < size && rest > -stride && rest < stride &&
+        can_be_apart(left, right, count - 1, rest)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Whether it is proven that tensors whose spans overlap share no element, as columns of one matrix do not.
+inline bool lie_apart(const TensorView& left, const TensorView& right) {
+  const Dimensions of_left(left), of_right(right);
+  const std::int64_t bytes = item_bytes(left);
+  const std::int64_t distance = static_cast<const char*>(right.data) - static_cast<const char*>(left.data);
+  const bool is_comparable = bytes == item_bytes(right) && distance % bytes == 0 && of_left.are_nested() &&
+                             of_right.are_nested() && of_left.count() == of_right.count() &&
+                             std::equal(of_left.begin(), of_left.end(), of_right.begin(),
+                                        [](const auto& one, const auto& other) { return one.stride == other.stride; });
+  return is_comparable && !can_be_apart(of_left, of_right, of_left.count(), distance / bytes);
+}
+
+inline bool is_same_view(const TensorView& left, const TensorView& right) {
+  return left.data == right.data && left.dtype == right.dtype && same_shape(left, right) && same_layout(left, right);
+}
+
+// Finds two spans that overlap, one of them written, for which `may_overlap(number, number)` is false.
+template <typename MayOverlap>
+std::optional<std::pair<std::uint32_t, std::uint32_t>> find_overlap(std::vector<Span>& spans,
+                                                                    const MayOverlap& may_overlap) {
+  std::sort(spans.begin(), spans.end(), [](const Span& left, const Span& right) { return left.begin < right.begin; });
+  std::uintptr_t end_of_written = 0;
+  std::uintptr_t end_of_any = 0;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const Span& span = spans[i];
+    if (span.begin < (span.is_written ? end_of_any : end_of_written)) {
+      for (std::size_t k = i; k-- > 0;) {
+        const Span& before = spans[k];
+        if (before.end > span.begin && (before.is_written || span.is_written) &&
+            !may_overlap(before.number, span.number)) {
+          return std::pair(before.number, span.number);
+        }
+      }
+    }
+    end_of_any = std::max(end_of_any, span.end);
+    end_of_written = span.is_written ? std::max(end_of_written, span.end) : end_of_written;
+  }
+  return std::nullopt;
+}
+
+}  // namespace anyaccel

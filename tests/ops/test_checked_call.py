@@ -1,0 +1,99 @@
+"""What holds for the arguments of every op, shown on one that writes a tensor and on one that writes lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from .conftest import Implementation, load
+
+BUILDER = "RotaryEmbeddingBuilder"
+
+
+def _at_byte(byte: int, *shape: int) -> torch.Tensor:
+    """Return float32 zeros on the CPU whose address is a byte off a multiple of four."""
+    count = torch.Size(shape).numel()
+    memory = bytearray(4 * count + 4)
+    return torch.frombuffer(memory, dtype=torch.float32, count=count, offset=byte).view(shape)
+
+
+@pytest.fixture(params=["cpu", "sycl"])
+def multi(request: pytest.FixtureRequest) -> Implementation:
+    return load(request.param, "MultiTensorBuilder")
+
+
+def _tables(op: Any) -> list[torch.Tensor]:
+    return [torch.zeros(3, 2, device=op.device) for _ in range(2)]
+
+
+def test_a_misaligned_tensor_is_refused(op: Any) -> None:
+    if op.device != "cpu":
+        pytest.skip("only the CPU's memory can be taken at any byte")
+    x = _at_byte(1, 1, 3, 2, 4)
+    with pytest.raises(RuntimeError, match="got x at an odd address; expected a multiple of the 4 bytes of an element"):
+        op.functions.rotary_embedding(x, *_tables(op))
+    with pytest.raises(RuntimeError, match="got x at an odd address"):
+        op.functions.rotary_embedding(x, *_tables(op), inplace=True)
+    assert op.functions.rotary_embedding(x.clone(), *_tables(op)).shape == x.shape
+
+
+def test_a_sliding_window_is_not_written(op: Any) -> None:
+    memory = torch.ones(64, device=op.device)
+    window = memory.as_strided((1, 3, 2, 4), (24, 4, 2, 1))
+    with pytest.raises(RuntimeError, match="got x whose elements share memory; expected one place for each"):
+        op.functions.rotary_embedding(window, *_tables(op), inplace=True)
+    assert (memory == 1).all()
+    assert op.functions.rotary_embedding(window, *_tables(op)).shape == window.shape
+
+
+def test_what_is_written_is_no_part_of_another_argument(op: Any) -> None:
+    memory = torch.ones(64, device=op.device)
+    x, cos, sin = memory[:24].view(1, 3, 2, 4), memory[20:26].view(3, 2), torch.ones(3, 2, device=op.device)
+    with pytest.raises(RuntimeError, match="got x which shares memory with cos; expected memory of its own"):
+        op.functions.rotary_embedding(x, cos, sin, inplace=True)
+    assert (memory == 1).all()
+    op.functions.rotary_embedding(x, memory[24:30].view(3, 2), sin, inplace=True)
+
+
+def test_a_written_tensor_that_a_flag_negates_is_refused_before_the_writing(op: Any) -> None:
+    """Torch's own fallback calls the op with a copy, and fails afterwards."""
+    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    memory = torch.ones(1, 3, 2, 4, device=op.device)
+    for wrong in (torch._neg_view(memory), torch._efficientzerotensor((1, 3, 2, 4), device=op.device)):
+        with pytest.raises(RuntimeError, match="rotary_embedding_ failed: got a tensor that is negated"):
+            space.rotary_embedding_(wrong, *_tables(op), False, False)
+    assert (memory == 1).all()
+    negated = op.functions.rotary_embedding(torch._neg_view(memory), *[table + 1 for table in _tables(op)])
+    assert torch.equal(negated[..., 2:], torch.full((1, 3, 2, 2), -2.0, device=op.device))
+
+
+def test_lists_may_share_a_tensor_only_at_one_place(multi: Any) -> None:
+    a, b = torch.ones(5, device=multi.device), torch.ones(5, device=multi.device)
+    multi.functions.scale([a, b], [a, b], 2.0)
+    assert a.tolist() == b.tolist() == [2.0] * 5
+    for inputs, outputs in (([a, b], [b, a]), ([a, a], [b, b]), ([a[:4]], [a[1:]]), ([a[::2]], [a[:3]])):
+        with pytest.raises(RuntimeError, match="which shares memory with"):
+            multi.functions.scale(inputs, outputs, 3.0)
+    assert a.tolist() == b.tolist() == [2.0] * 5
+
+
+def test_columns_of_one_matrix_share_no_memory(multi: Any) -> None:
+    matrix = torch.ones(4, 6, device=multi.device)
+    left, right = matrix.chunk(2, 1)
+    multi.functions.scale([left, right], [left, right], 2.0)
+    assert (matrix == 2).all()
+    columns = [matrix[:, column] for column in range(6)]
+    multi.functions.scale(columns[::2], columns[1::2], 3.0)
+    assert matrix.tolist() == [[2.0, 6.0] * 3] * 4
+    with pytest.raises(RuntimeError, match="which shares memory with"):
+        multi.functions.scale([matrix[:, 0:3]], [matrix[:, 2:5]], 1.0)
+
+
+@pytest.mark.parametrize("make", [lambda x: x.to_sparse(), lambda x: x.to_mkldnn(), lambda x: x.cfloat().conj()])
+def test_tensors_without_plain_memory_are_refused(op: Any, make: Any) -> None:
+    if op.device != "cpu":
+        pytest.skip("torch has these on the CPU")
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        op.functions.rotary_embedding(make(torch.ones(1, 3, 2, 4)), *_tables(op))
