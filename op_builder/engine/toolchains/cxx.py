@@ -24,7 +24,7 @@ __all__ = ["TELL_PROGRAMS", "CxxCompiler", "choose_cxx", "is_zig", "probe_cxx"]
 
 _logger = logging.getLogger(__name__)
 TELL_PROGRAMS = (
-    ("-###", "-x", "c++", "-c", os.devnull, "-o", os.devnull),
+    ("-###", "-c", "trial.cpp", "-o", "trial.o"),
     ("-###", "-shared", "trial.o", "-o", "trial.so"),
     ("-print-prog-name=as",),
     ("-print-prog-name=ld",),

@@ -25,6 +25,7 @@ __all__ = ["CudaToolkit", "choose_nvcc", "pip_home", "probe_nvcc"]
 
 _FIX = "pip install 'anyaccel[nvcc]'"
 _MATCHING = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
+_PROGRAMS = ("cicc", "cudafe++", "fatbinary", "nvcc.profile", "nvlink", "ptxas")
 _TRIAL = "#include <cuda_fp16.h>\n#include <nv/target>\n__global__ void trial(__half* x) { *x = __float2half(1.0f); }\n"
 _CUDART_VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
 _RELEASE = re.compile(r"release (\d+)\.(\d+), V([\d.]+)")
@@ -154,8 +155,9 @@ def _try_out(command: Sequence[str], include_dirs: Sequence[Path], memory: Path)
 
 
 def _parts(home: Path) -> list[str]:
-    """Return the programs and the device library that nvcc compiles with."""
-    found = [*(home / "bin").glob("*"), *(home / "nvvm").glob("bin/*"), *(home / "nvvm").glob("libdevice/*")]
+    """Return the programs and the device library that nvcc compiles with; a whole toolkit holds many more."""
+    found = [home / "bin" / name for name in _PROGRAMS]
+    found += [*(home / "nvvm").glob("bin/*"), *(home / "nvvm").glob("libdevice/*"), *(home / "bin").glob("crt/*")]
     return [str(file) for file in found if file.is_file()]
 
 
