@@ -163,7 +163,7 @@ class Cache:
     def is_intact(self, entry: Entry) -> bool:
         """Return whether an entry's binary is what was published: a regular file here, and no link to one elsewhere."""
         try:
-            content = self.directory.read(entry.binary.name, folder=entry.name)
+            content = self._opened.read(entry.binary.name, folder=entry.name)
         except OSError:
             return False
         return hashlib.sha256(content).hexdigest() == entry.sha256

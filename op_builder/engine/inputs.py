@@ -23,10 +23,18 @@ __all__ = ["Inputs", "Lookups", "changed_since", "digest_of", "stamp_of"]
 def stamp_of(path: str) -> str:
     """Return what changes when a file or directory does; empty when there is none."""
     try:
-        status = os.stat(path)
+        one = os.stat(path)
     except OSError:
         return ""
-    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+    return f"{one.st_ino} {one.st_size} {one.st_mtime_ns} {one.st_ctime_ns}"
+
+
+def _stamps_of(paths: list[str]) -> list[str]:
+    """Return the stamps of files that exist, faster than one by one; fewer where one does not."""
+    try:
+        return [f"{one.st_ino} {one.st_size} {one.st_mtime_ns} {one.st_ctime_ns}" for one in map(os.stat, paths)]
+    except OSError:
+        return []
 
 
 def digest_of(path: str) -> str:
@@ -174,11 +182,12 @@ class Inputs:
         """
         if self.bound_to and places is not None and tuple(places) != self.bound_to:
             return f"the sources, which were those at {self.bound_to[0]}"
-        for line in self.files.splitlines():
-            digest, stamp, path = line.split("\t", 2)
-            now = stamp_of(path)
-            if now != stamp and (now or not may_be_gone) and digest_of(path) != digest:
-                return path
+        rows = [line.split("\t", 2) for line in self.files.splitlines()]
+        if rows and _stamps_of([path for _, _, path in rows]) != [stamp for _, stamp, _ in rows]:
+            for digest, stamp, path in rows:
+                now = stamp_of(path)
+                if now != stamp and (now or not may_be_gone) and digest_of(path) != digest:
+                    return path
         return self.lookups.appeared()
 
     def described(self) -> dict[str, Any]:
