@@ -58,11 +58,12 @@ def main() -> None:
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
+            request = json.loads(line)
             try:
-                told = answer(json.loads(line))
+                told = answer(request)
             except BaseException as error:
                 told = {"error": f"{type(error).__name__}: {error}"}
-            print(json.dumps(told), flush=True)
+            print(json.dumps({**told, "number": request["number"]}), flush=True)
             os._exit(0)
         os.waitpid(child, 0)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
-ZIG_SECONDS = 240
+ZIG_SECONDS = 480
 ZIG_CACHE = Path(os.environ.get("ANYACCEL_CACHE_DIR") or platformdirs.user_cache_dir("anyaccel")) / "zig"
 """Kept from run to run: what ziglang builds for itself the first time takes about a minute."""
 
