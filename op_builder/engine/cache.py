@@ -307,10 +307,8 @@ def replace_full_cache(cache: Cache, error: OSError) -> Cache:
 
 
 def _read_only(root: Path) -> Cache | None:
-    try:
-        return (
-            Cache(root, writable=False) if os.path.isdir(root) else None
-        )  # Path.is_dir raises where root is out of reach
+    try:  # Path.is_dir raises where root is out of reach
+        return Cache(root, writable=False) if os.path.isdir(root) else None
     except OSError:
         return None
 
