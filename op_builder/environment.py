@@ -44,6 +44,7 @@ __all__ = [
     "header_folders",
     "home_problem",
     "inherited_environment",
+    "program_search",
     "search_path",
     "zig_cache",
 ]
@@ -55,7 +56,9 @@ _COMPILER_VARIABLES = (
     "SDKROOT", "SOURCE_DATE_EPOCH", "ZIG_LIB_DIR",
 )  # fmt: skip
 
-_NEUTRAL = {"HOME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHLVL", "TMPDIR", "USER", "ZIG_GLOBAL_CACHE_DIR"}
+_NEUTRAL = {
+    "COLUMNS", "HOME", "LINES", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "USER", "ZIG_GLOBAL_CACHE_DIR"
+}  # fmt: skip
 """What scripts read too, and what differs from one shell to the next; programs found by PATH count themselves."""
 
 PYTHON_FOR_COMMANDS = "ANYACCEL_PYTHON"
@@ -170,6 +173,11 @@ def search_path() -> str:
         return os.pathsep.join(entry if os.path.isabs(entry) else os.path.abspath(entry) for entry in entries)
     except FileNotFoundError:  # the working directory is gone, and what is in it
         return os.pathsep.join(filter(os.path.isabs, entries))
+
+
+def program_search() -> dict[str, str]:
+    """Return the variables by which drivers look for programs."""
+    return {"PATH": search_path(), "COMPILER_PATH": os.environ.get("COMPILER_PATH", "")}
 
 
 def inherited_environment() -> dict[str, str]:

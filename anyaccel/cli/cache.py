@@ -93,7 +93,10 @@ def clear(
 
 
 def _built(timestamp: float) -> str:
-    return datetime.fromtimestamp(timestamp).astimezone().isoformat(" ", "minutes")
+    try:
+        return datetime.fromtimestamp(timestamp).astimezone().isoformat(" ", "minutes")
+    except (OverflowError, ValueError, OSError):  # a file may claim any year
+        return "?"
 
 
 def _duration(text: str) -> timedelta:
@@ -101,4 +104,7 @@ def _duration(text: str) -> timedelta:
     if match is None:
         msg = f"got {text!r}; expected a number and a unit, such as 30d. Fix: use s, m, h, d or w."
         raise typer.BadParameter(msg, param_hint="--older-than")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError:
+        return timedelta.max

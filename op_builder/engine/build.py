@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..environment import build_timeout, compiler_environment
 from .cache import replace_full_cache
 from .errors import OpError
-from .inputs import changed_since, stamp_of
+from .inputs import ChangedMeanwhile, changed_since, stamp_of
 from .lock import build_lock
 from .ninja_file import default_jobs
 from .progress import Reporter
@@ -88,6 +88,7 @@ class Workplace:
         environment: the environment to run them in.
         tick: called from time to time with the seconds since the start, and which process runs; may raise, to give up.
         limit_seconds: how long one command may run; None sets no limit.
+        began_ns: when the build began, by the clock of its disk.
     """
 
     folder: Path
@@ -96,6 +97,7 @@ class Workplace:
     environment: dict[str, str]
     tick: Callable[[float, str], None]
     limit_seconds: float | None = None
+    began_ns: int = 0
 
     def error(self, op: str, failure: Failure) -> Exception:
         """Return the error to raise for a command that failed, and keep what it printed in the log."""
@@ -171,8 +173,8 @@ def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None, stop: thre
     try:
         environment = compiler_environment(cache.root, staging)
         log = cache.log_file(recipe.op, name)
-        workplace = Workplace(staging, log, jobs or default_jobs(), environment, tick, limit_seconds)
         began_ns = _clock_of(staging)
+        workplace = Workplace(staging, log, jobs or default_jobs(), environment, tick, limit_seconds, began_ns)
         before = {path: stamp_of(path) for path in recipe.covered()}
         produced = recipe.produce(workplace)
         built = staging / recipe.output
@@ -180,9 +182,12 @@ def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None, stop: thre
         inputs = recipe.inputs(workplace)
         if recipe.fingerprint() != name or any(stamp_of(path) != stamp for path, stamp in before.items()):
             return None
-        if changed_since(inputs.paths(), began_ns):
+        if changed_since([*inputs.paths(), *before], began_ns):
             return None
         entry = cache.publish(recipe.op, name, built, {**recipe.described(), **produced}, inputs)
+    except ChangedMeanwhile as changed:
+        _logger.debug("%s changed while the op '%s' was built", changed, recipe.op)
+        return None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     _logger.info("built the op '%s' in %.1f s", recipe.op, time.perf_counter() - started)

@@ -34,7 +34,7 @@ _logger = logging.getLogger(__name__)
 STAGING = "staging-"
 LOCK = ".lock"
 SOURCES = "sources"
-ENTRY = re.compile(r"[A-Za-z_][A-Za-z_0-9]*-[0-9a-z]+")
+ENTRY = re.compile(r"[A-Za-z_][A-Za-z_0-9]*-[0-9a-f]{32}")
 _FIX = "set ANYACCEL_CACHE_DIR"
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT}
 
@@ -65,7 +65,7 @@ class Cache:
             for folder in (*reversed(self.root.parents), self.root):  # Path.mkdir leaves the parents to the umask
                 if not folder.exists():
                     folder.mkdir(mode=0o700, exist_ok=True)
-        return Directory(self.root)
+        return Directory(self.root, is_shared=not self._writable)
 
     @property
     def directory(self) -> Directory:
@@ -290,9 +290,10 @@ def open_cache(directory: Path | None = None) -> Cache:
             except OSError as error:
                 _opened[wanted] = _temporary_cache(f"{wanted} cannot be written ({error.strerror})", _read_only(wanted))
             except CacheError as error:
-                if directory is not None:
+                shared = _read_only(wanted)
+                if directory is not None and shared is None:
                     raise
-                _opened[wanted] = _temporary_cache(str(error), None)
+                _opened[wanted] = _temporary_cache(str(error), shared)
         return _opened[wanted]
 
 
@@ -309,7 +310,7 @@ def replace_full_cache(cache: Cache, error: OSError) -> Cache:
 def _read_only(root: Path) -> Cache | None:
     try:  # Path.is_dir raises where root is out of reach
         return Cache(root, writable=False) if os.path.isdir(root) else None
-    except OSError:
+    except (OSError, CacheError):
         return None
 
 

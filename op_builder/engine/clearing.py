@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import stat
 import time
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["clear"]
 
 _BESIDE = (LOCK, ".holder", ".log")
-_TRIAL = f"{STAGING}trial-"
-_LONGEST_TRIAL_SECONDS = 3600.0
+_TRIAL = re.compile(rf"{STAGING}trial-\w{{8}}")
+_STAGED = re.compile(rf"{STAGING}({ENTRY.pattern})-\w{{8}}")
+_LONGEST_SECONDS = 3600.0
+_KERNEL = re.compile(r"kernel-[0-9a-f]{16}\.\w+")
 _UNPUBLISHED = re.compile(r"\.[0-9a-f]{16}")
 """What a writer that was killed has not yet given its name."""
 
@@ -38,20 +41,23 @@ def clear(cache: Cache, oldest: float) -> int:
         OSError: when something cannot be removed.
     """
     directory = cache.directory
-    longest_ago = min(oldest, time.time() - _LONGEST_TRIAL_SECONDS)  # trying a compiler out holds no lock
-    names = [name for name in directory.names() if not name.startswith(_TRIAL) or _is_older(cache, name, longest_ago)]
+    longest_ago = min(oldest, time.time() - _LONGEST_SECONDS)  # trying a compiler out and reading a source hold no lock
+    stems: dict[str, list[str]] = {}
+    for name in directory.names():
+        if _TRIAL.fullmatch(name) or _UNPUBLISHED.fullmatch(name):
+            if _is_older(cache, name, longest_ago):
+                directory.remove(name)
+        elif stem := _stem(name):
+            stems.setdefault(stem, []).append(name)
     removed = 0
-    for stem in sorted({stem for name in names if (stem := _stem(name))}):
-        own = [name for name in names if _stem(name) == stem]
+    for stem, own in stems.items():
         if all(_is_older(cache, name, oldest) for name in own if not name.endswith(LOCK)):
             removed += _clear_one(cache, stem, own)
-    for name in names:
-        if _UNPUBLISHED.fullmatch(name) and directory.status(name).st_mtime <= oldest:
-            directory.remove(name)
-    if directory.has_folder(SOURCES):
-        for name in directory.names_in(SOURCES):
-            if (cache.root / SOURCES / name).lstat().st_mtime <= oldest:
-                directory.remove(name, folder=SOURCES)
+    for name in directory.names_in(SOURCES) if directory.has_folder(SOURCES) else ():
+        if _KERNEL.fullmatch(name):
+            with contextlib.suppress(FileNotFoundError):
+                if (cache.root / SOURCES / name).lstat().st_mtime <= longest_ago:
+                    directory.remove(name, folder=SOURCES)
     return removed
 
 
@@ -83,8 +89,9 @@ def _clear_one(cache: Cache, stem: str, names: Iterable[str]) -> int:
 
 
 def _stem(name: str) -> str:
-    """Return the entry that a file or folder belongs to; empty for what is no part of one."""
-    if name.startswith(STAGING):
-        return name.removeprefix(STAGING).rpartition("-")[0] or name
+    """Return the entry that a file or folder belongs to; empty for what anyaccel has not made: it may be the user's."""
+    staged = _STAGED.fullmatch(name)
+    if staged is not None:
+        return staged[1]
     stem = next((name.removesuffix(suffix) for suffix in _BESIDE if name.endswith(suffix)), name)
     return stem if ENTRY.fullmatch(stem) else ""

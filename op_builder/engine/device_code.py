@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .build import Workplace
+    from .scan import ScannedFile
 
 __all__ = ["DeviceCodeRecipe", "DeviceCompiler"]
 
@@ -102,13 +104,20 @@ class DeviceCodeRecipe:
         """
         folders, named = self._told()
         files = list(scan([self.source], folders, named))
-        known = {macro for file in files for macro, *_ in _HEADER_MACRO.findall(file.content)}
-        known |= {macro.encode() for macro, _ in self._macros()}
+        literal = Counter(macro for file in files for macro, *_ in _HEADER_MACRO.findall(file.content))
+        known = {macro.encode() for macro, _ in self._macros()}
+        known |= {macro for macro in literal if self._definitions(files, macro) == literal[macro]}
         for file in files:
             for asked in directives(file.content):
                 if asked.macro and asked.macro.encode() not in known:
                     raise self._untracked(f"a header named by the macro {asked.macro} in {file.path}", "name it itself")
         return [file.path for file in files]
+
+    @staticmethod
+    def _definitions(files: list[ScannedFile], macro: bytes) -> int:
+        """Return how often a macro is defined, in whatever way."""
+        pattern = re.compile(rb"define\s+" + re.escape(macro) + rb"\b")
+        return sum(len(pattern.findall(file.content)) for file in files)
 
     def places(self) -> tuple[str, ...]:
         """Return where the source and its headers are."""

@@ -32,16 +32,18 @@ class Directory:
 
     Args:
         path: the directory; links on the way to it are followed once, and what they lead to is checked.
+        is_shared: it may be root's, as in an image that was built by root, and is only read.
 
     Raises:
         CacheError: when somebody else owns it or a parent, or may write to one of them.
         OSError: when it does not exist or cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_shared: bool = False) -> None:
         self.path = path
         self._real = os.path.realpath(path)
-        _check_chain(self._real)
+        self._is_shared = is_shared
+        _check_chain(self._real, is_shared)
         self._descriptor = os.open(self._real, _OPEN_DIRECTORY)
         opened = os.fstat(self._descriptor)
         self._identity = opened.st_dev, opened.st_ino
@@ -66,7 +68,7 @@ class Directory:
             found = os.stat(self.path)
             if (found.st_dev, found.st_ino) != self._identity:
                 return False
-            _check_chain(self._real)  # first, so that nobody can change what is compared next
+            _check_chain(self._real, self._is_shared)  # first, so that nobody can change what is compared next
             return _identity(self._real) == self._identity
         except OSError:
             return False
@@ -154,7 +156,8 @@ class Directory:
         descriptor = os.open(folder, _OPEN_DIRECTORY, dir_fd=self._descriptor)
         try:
             status = os.fstat(descriptor)
-            if _is_open_to_others(status) or status.st_uid != os.getuid():
+            owners = {os.getuid(), *([0] if self._is_shared else [])}
+            if _is_open_to_others(status) or status.st_uid not in owners:
                 msg = f"it belongs to user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}"
                 raise PermissionError(1, msg, folder)
             yield descriptor
@@ -205,7 +208,7 @@ def _identity(path: str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _check_chain(path: str) -> None:
+def _check_chain(path: str, is_shared: bool) -> None:
     """Check a directory, given without links, and all of its parents.
 
     Raises:
@@ -221,9 +224,9 @@ def _check_chain(path: str) -> None:
         place = path[:end]
         status = os.lstat(place)
         is_last = end == len(path)
-        owners = {user} if is_last else {user, *system}
+        owners = {user} if is_last and not is_shared else {user, *system}
         is_open = _is_open_to_others(status) and (
-            is_last or not (status.st_mode & stat.S_ISVTX or _is_open_to_own_group(status))
+            is_last or not (status.st_mode & stat.S_ISVTX or _is_open_to_own_group(place, status))
         )
         if status.st_uid in owners and not is_open:
             continue
@@ -240,7 +243,7 @@ def _is_open_to_others(status: os.stat_result) -> bool:
     return bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
-def _is_open_to_own_group(status: os.stat_result) -> bool:
+def _is_open_to_own_group(place: str, status: os.stat_result) -> bool:
     """Return whether besides its owner only the user's own group may write, and the group has no other member.
 
     Many systems give each user such a group, and make directories writable for it.
@@ -250,7 +253,16 @@ def _is_open_to_own_group(status: os.stat_result) -> bool:
         import pwd
 
         user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(status.st_gid)
+        is_own = status.st_gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+        is_own &= all(other.pw_gid != status.st_gid or other.pw_uid == user.pw_uid for other in pwd.getpwall())
     except (ImportError, KeyError):
         return False
-    is_own = status.st_gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
-    return is_own and not status.st_mode & stat.S_IWOTH
+    return is_own and not status.st_mode & stat.S_IWOTH and not _has_access_list(place)
+
+
+def _has_access_list(place: str) -> bool:
+    """Return whether a list names further users, whose rights look like the group's."""
+    try:
+        return bool(os.getxattr(place, "system.posix_acl_access"))
+    except OSError:
+        return False

@@ -6,7 +6,6 @@ of an inode cannot be set back, and a build is thrown away when a file changed w
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from .directory import read_regular
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Inputs", "Lookups", "changed_since", "digest_of", "stamp_of"]
+__all__ = ["ChangedMeanwhile", "Inputs", "Lookups", "changed_since", "digest_of", "has_changed_since", "stamp_of"]
 
 
 def stamp_of(path: str) -> str:
@@ -45,18 +44,43 @@ def digest_of(path: str) -> str:
         return ""
 
 
-def changed_since(paths: Iterable[str], began_ns: int) -> str:
-    """Return a file that was changed or put in its place since a time of the files' disk, links on the way included.
+class ChangedMeanwhile(Exception):  # noqa: N818  # no fault: the build starts again
+    """A file that a build read is no longer what it read."""
 
-    An edit that was taken back, and an older file that was moved here, change the inode's time too.
+
+def changed_since(paths: Iterable[str], began_ns: int) -> str:
+    """Return a file that was changed or put in its place since a time of the files' disk, links and folders included.
+
+    An edit that was taken back, and an older file or folder that was moved here, change an inode's time too.
     """
+    folders: set[str] = set()
     for path in paths:
         for place in _links_of(path):
-            with contextlib.suppress(OSError):  # a file that is gone is found by its content
-                status = os.lstat(place)
-                if max(status.st_mtime_ns, status.st_ctime_ns) >= began_ns:
+            if has_changed_since(place, began_ns):
+                return path
+            while (place := os.path.dirname(place)) not in folders and place != "/":
+                folders.add(place)
+                if _was_moved_since(place, began_ns):
                     return path
     return ""
+
+
+def has_changed_since(place: str, began_ns: int) -> bool:
+    """Return whether a file, or a link itself, was changed since a time; what is gone was."""
+    try:
+        status = os.lstat(place)
+    except OSError:
+        return True
+    return max(status.st_mtime_ns, status.st_ctime_ns) >= began_ns
+
+
+def _was_moved_since(folder: str, began_ns: int) -> bool:
+    """Return whether a folder was put in its place since a time: what only gets and loses files changes both of its times."""
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return True
+    return status.st_ctime_ns >= began_ns > status.st_mtime_ns
 
 
 def _links_of(path: str) -> list[str]:

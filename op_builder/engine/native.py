@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ..environment import compiler_variables
 from .errors import OpError
 from .fingerprint import fingerprint
+from .flag_files import refuse_untracked_flags
+from .linked import LINK_LIST
 from .ninja_file import Command, run_ninja, write_ninja
-from .opened import LINK_LIST, inputs_of, refuse_untracked_flags
+from .opened import inputs_of
 from .scan import scan
 from .toolchains.identity import Identity
 
@@ -71,7 +73,13 @@ class Compiler:
         """Return the command that tells, on its standard error, where headers of a kind of source are looked for."""
         if self.is_nvcc:
             return (*self._begin(), "-E", "-Xcompiler", "-v", "-x", "cu", os.devnull)
-        return (*self._begin(), "-E", "-v", "-x", "c" if suffix == ".c" else "c++", os.devnull)
+        is_c = suffix == ".c" and "++" not in os.path.basename(self.command[-1])
+        return (*self._begin(), "-E", "-v", "-x", "c" if is_c else "c++", os.devnull)
+
+    def asking_bare_for_search_path(self) -> tuple[str, ...]:
+        """Return the command that tells where headers are looked for without the op's and the user's flags."""
+        program = self.command[:2] if Path(self.command[0]).name == "zig" else self.command[:1]
+        return (*program, *(("-E", "-Xcompiler") if self.is_nvcc else ("-E",)), "-v", "-x", "c++", os.devnull)
 
     def _begin(self) -> tuple[str, ...]:
         own = [word for folder in self.include_dirs for word in ("-I", str(folder))]
@@ -187,7 +195,7 @@ class NativeRecipe:
         Raises:
             OpError: when one cannot be known.
         """
-        return inputs_of(self, workplace.folder, workplace.environment, set(self.covered()))
+        return inputs_of(self, workplace, set(self.covered()))
 
     def verify(self, built: Path) -> None:
         """Refuse a file that is no whole shared library, such as one that a full disk cut short: loading it would be fatal.

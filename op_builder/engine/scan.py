@@ -19,10 +19,13 @@ __all__ = ["Directive", "ScannedFile", "directives", "scan"]
 _SPACE = rb"(?:[ \t\f\v]|/\*(?:[^*]|\*(?!/))*\*/)*"
 _WORDS = rb"(?:include_next|include|import|embed)\b"
 _NAME = rb'(?:"([^"\n]+)"|<([^>\n]+)>|([A-Za-z_]\w*[ \t]*\(?))?'
-_HAS = rb"__has_(?:include(?:_next)?|embed)[ \t]*\([ \t]*" + _NAME
+_HAS = rb"__has_(?:include(?:_next)?|embed)" + _SPACE + rb"\(" + _SPACE + _NAME
 _HASH = re.compile(rb"#" + _SPACE + _WORDS + _SPACE + _NAME + rb"|" + _HAS)
 _ANY_HASH = re.compile(rb"(?:#|%:|\?\?=)" + _SPACE + _WORDS + _SPACE + _NAME + rb"|" + _HAS)
 _PLACED = re.compile(rb"include_next|embed")
+_CONDITION = re.compile(rb"#" + _SPACE + rb"(?:if|elif|define)\b[^\n]*")
+_HEADER = re.compile(rb'(["<])([\w./+-]+\.(?:h|hh|hpp|hxx|cuh|inc|inl|ipp|tcc|def))[">]')
+"""What a condition or a macro may ask for by a macro that stands for ``__has_include`` or for a header's name."""
 
 
 class Directive(NamedTuple):
@@ -66,6 +69,9 @@ def directives(content: bytes) -> list[Directive]:
         name = os.fsdecode(quoted or has_quoted or bracketed or has_bracketed or b"")
         by = os.fsdecode(macro or has_macro or b"")
         found.append(Directive(name, bool(quoted or has_quoted), by, not name or bool(_PLACED.search(match[0]))))
+    for line in _CONDITION.findall(content):
+        if b">" in line or b'"' in line:
+            found += [Directive(os.fsdecode(name), mark == b'"', "", False) for mark, name in _HEADER.findall(line)]
     return found
 
 
@@ -94,10 +100,13 @@ def scan(
         """Return whether a folder has an entry that a header's name begins with; for most of the system's it has none."""
         first = name.partition("/")[0]
         if folder not in entries:
-            entries[folder] = {"", ".", "..", *(os.listdir(folder) if os.path.isdir(folder) else ())}
+            entries[folder] = {"", ".", "..", *_names_in(folder, first)}
         return first in entries[folder]
 
     def look(name: str, places: list[str]) -> None:
+        if os.path.isabs(name):
+            pending.extend([os.path.realpath(name)] if os.path.isfile(name) else [])
+            return
         found = (os.path.normpath(f"{place}/{name}") for place in places if may_hold(place, name))
         pending.extend([candidate for candidate in found if os.path.isfile(candidate)][:1])
 
@@ -114,3 +123,13 @@ def scan(
         for one in asked:
             if one.name:
                 look(one.name, [os.path.dirname(file), *folders] if one.is_quoted else folders)
+
+
+def _names_in(folder: str, first: str) -> list[str]:
+    """Return what is in a folder; of one that may be searched and not listed, what is looked for."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError:
+        return [first]

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 ANYACCEL = Path(sys.executable).parent / "anyaccel"
 HOUR_SECONDS = 3600
+C, D, E = "c" * 32, "d" * 32, "e" * 32
 
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
     cache = Cache(tmp_path / "cache")
-    for op, fingerprint, age_hours in (("old_op", "aa", 48), ("new_op", "bb", 0)):
+    for op, fingerprint, age_hours in (("old_op", "a" * 32, 48), ("new_op", "b" * 32, 0)):
         built = tmp_path / f"{op}.so"
         built.write_bytes(b"binary of " + op.encode())
         entry = cache.publish(op, fingerprint, built, {"target": "here", "compiler_version": "c++ 1"})
@@ -77,14 +78,18 @@ def test_clear_by_age_and_all(cache: Cache, run: Callable[..., subprocess.Comple
 def test_clear_removes_what_killed_and_failed_builders_left_but_not_what_is_being_built(
     cache: Cache, run: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    for name in ("failed-cc.log", "failed-cc.lock", "failed-cc.holder", "busy-dd.lock"):
+    for name in (f"failed-{C}.log", f"failed-{C}.lock", f"failed-{C}.holder", f"busy-{D}.lock"):
         (cache.root / name).write_text("")
-    for name in ("staging-killed-ee-x1", "staging-busy-dd-x2"):
+    for name in (f"staging-killed-{E}-aaaaaaaa", f"staging-busy-{D}-bbbbbbbb"):
         (cache.root / name).mkdir()
         (cache.root / name / "metadata.json").write_text("{}")
-    with build_lock(cache.lock_file("busy", "dd"), "busy"):
+    with build_lock(cache.lock_file("busy", D), "busy"):
         assert "removed 2 of" in run("clear").stdout
-        assert {file.name for file in cache.root.iterdir()} == {"staging-busy-dd-x2", "busy-dd.lock", "busy-dd.holder"}
+        assert {file.name for file in cache.root.iterdir()} == {
+            f"staging-busy-{D}-bbbbbbbb",
+            f"busy-{D}.lock",
+            f"busy-{D}.holder",
+        }
     run("clear")
     assert not list(cache.root.iterdir())
 
@@ -97,3 +102,30 @@ def test_a_duration_that_is_none_is_refused(
     assert finished.returncode == 2
     assert "expected a number and a unit" in finished.stderr
     assert len(cache.entries()) == 2
+
+
+def test_clear_leaves_what_is_not_anyaccels(tmp_path: Path) -> None:
+    """Formerly folders named like an entry, logs, locks and everything in a folder named sources were removed."""
+    home = tmp_path / "home"
+    mine = [
+        "sources/thesis/a.tex",
+        "deep-learning/a.py",
+        "my_project-v2/b.py",
+        "notes-2024.log",
+        "staging-area/c",
+        "a.lock",
+    ]
+    for name in mine:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("mine")
+    home.chmod(0o700)
+    environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(home)}
+    for command in (["clear"], ["clear", "--older-than", "0s"], ["verify"], ["list"]):
+        subprocess.run([ANYACCEL, "cache", *command], check=True, capture_output=True, env=environment)
+    assert [name for name in mine if not (home / name).is_file()] == []
+
+
+def test_any_age_and_any_year_is_taken(cache: Cache, run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    assert run("clear", "--older-than", "99999999999d").returncode == 0
+    os.utime(cache.entries()[0].binary, (10**12, 10**12))
+    assert run("list").returncode == 0

@@ -431,3 +431,137 @@ def _(site: Site, value: int) -> None:
         'extern "C" __attribute__((visibility("default"))) int answer() { return (int)((long)&kPlace & 0xff); }\n'
     )
     site.ldflags = [site.write("place.ld", f"HIDDEN(kPlace = ABSOLUTE({value}));\n"), "-Wl,--no-relax"]
+
+
+HIDDEN = 'extern "C" __attribute__((visibility("hidden"))) const int kData;'
+
+
+@_row("an assembler that appears earlier in PATH")
+def _(site: Site, value: int) -> None:
+    site.main(DATA.replace('extern "C" const int kData;', HIDDEN))
+    for number in (1, 2):
+        site.program(f"tools{number}/as", f'exec {shutil.which("as")} --defsym VALUE={number} "$@"')
+    site.environment["PATH"] = f"{site.folder}/tools{value}:{os.environ['PATH']}"
+
+
+@_row("a program that a wrapper finds elsewhere in PATH")
+def _(site: Site, value: int) -> None:
+    site.main(FUNCTION)
+    for number in (1, 2):
+        site.program(f"tools{number}/mycc", f'exec c++ -DkAnswer={number} "$@"')
+    site.environment["CXX"] = site.program("bin/wrapper", 'exec mycc "$@"')
+    site.environment["PATH"] = f"{site.folder}/tools{value}:{os.environ['PATH']}"
+
+
+@_row("a file that a compiler's script reads")
+def _(site: Site, value: int) -> None:
+    site.main(FUNCTION)
+    flags = site.write("flags.txt", f"-DkAnswer={value}")
+    site.environment["CXX"] = site.program("bin/wrapper", f'exec c++ $(cat "{flags}") "$@"')
+
+
+@_row("a module that a compiler's script in Python imports")
+def _(site: Site, value: int) -> None:
+    site.main(FUNCTION)
+    site.write("bin/conf.py", f"VALUE = {value}\n")
+    script = site.program("bin/wrapper", "")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write("#!/usr/bin/env python3\nimport os, sys, conf\n")
+        file.write("os.execvp('c++', ['c++', f'-DkAnswer={conf.VALUE}', *sys.argv[1:]])\n")
+    site.environment["CXX"] = script
+    site.environment["PYTHONDONTWRITEBYTECODE"] = "1"
+
+
+@_row("a variable that a compiler's script reads without a dollar")
+def _(site: Site, value: int) -> None:
+    site.main(FUNCTION)
+    site.environment["CXX"] = site.program("bin/wrapper", 'exec c++ -DkAnswer="$(printenv MY_ANSWER)" "$@"')
+    site.environment["MY_ANSWER"] = str(value)
+
+
+@_row("a script that an assembler of -B starts, by a response file")
+def _(site: Site, value: int) -> None:
+    site.main(DATA.replace('extern "C" const int kData;', HIDDEN))
+    inner = site.program("inner/as", f'exec {shutil.which("as")} --defsym VALUE={value} "$@"')
+    site.program("tools/as", f'exec "{inner}" "$@"')
+    flags = site.write("flags.rsp", f'"-B{site.folder}/tools"')
+    site.cxx_args = [f"@{flags}"]
+
+
+@_row("a header named by a macro that appears beside the source")
+def _(site: Site, value: int) -> None:
+    site.main('#define WHICH "cfg.h"\n#include WHICH\n' + FUNCTION)
+    site.write("late/cfg.h", _header(1))
+    site.cxx_args = ["-isystem", str(site.folder / "late")]
+    if value == 2:
+        site.write("src/cfg.h", _header(2))
+
+
+OPTIONAL = "const int kAnswer = 2;\n#else\nconst int kAnswer = 1;\n#endif\n" + FUNCTION
+for _name, _condition in {
+    "a macro": "#define OPT <opt.h>\n#if __has_include(OPT)\n",
+    "a macro with an argument": "#define HAS(x) __has_include(x)\n#if HAS(<opt.h>)\n",
+    "a comment between": "#if __has_include/**/(<opt.h>)\n",
+    "an absolute path": '#if __has_include("{folder}/told/opt.h")\n',
+}.items():
+
+    @_row(f"a header that __has_include finds, by {_name}")
+    def _(site: Site, value: int, condition: str = _condition) -> None:
+        site.main(condition.format(folder=site.folder) + OPTIONAL)
+        (site.folder / "told").mkdir(exist_ok=True)
+        site.environment["CPATH"] = str(site.folder / "told")
+        if value == 2:
+            site.write("told/opt.h", "")
+
+
+for _folder in ("a folder\u3000of headers", "lib/ziglang/include", "toolchain/include/c++/20"):
+
+    @_row(f"a header in {_folder!r}")
+    def _(site: Site, value: int, folder: str = _folder) -> None:
+        site.main("#include <cfg.h>\n" + FUNCTION)
+        site.write(f"{folder}/cfg.h", _header(value))
+        site.environment["CXX"] = site.program("toolchain/bin/wrapper", 'exec c++ "$@"')
+        site.cxx_args = ["-isystem", str(site.folder / folder)]
+
+
+@_row("a precompiled header that appears beside a header")
+def _(site: Site, value: int) -> None:
+    site.main('#include "cfg.h"\n' + FUNCTION)
+    header = site.write("told/cfg.h", _header(2))
+    site.cxx_args = ["-I", str(site.folder / "told")]
+    flags = ["-O0", "-std=c++20", "-fPIC", "-DTORCH_TARGET_VERSION=0x020a000000000000", "-fvisibility=hidden"]
+    if value == 2:
+        subprocess.run(["c++", *flags, "-x", "c++-header", header, "-o", f"{header}.gch"], check=True)
+    site.write("told/cfg.h", _header(1))
+
+
+@_row("a static library that appears where a shared one is")
+def _(site: Site, value: int) -> None:
+    site.main(LINKED)
+    (site.folder / "early").mkdir(exist_ok=True)
+    (site.folder / "early" / "libpart.so").write_bytes(b"")
+    site.archive("late/libpart.a", 1)
+    site.ldflags = ["-Wl,-Bstatic", "-lpart", "-Wl,-Bdynamic", f"-L{site.folder}/early", f"-L{site.folder}/late"]
+    if value == 2:
+        site.archive("early/libpart.a", 2)
+
+
+@_row("a library that the linker itself is told of")
+def _(site: Site, value: int) -> None:
+    site.main(LINKED)
+    (site.folder / "early").mkdir(exist_ok=True)
+    site.archive("late/libpart.a", 1)
+    site.ldflags = ["-Wl,-lpart", f"-L{site.folder}/early", f"-L{site.folder}/late"]
+    if value == 2:
+        site.archive("early/libpart.a", 2)
+
+
+@_row("a library of a linker script that appears earlier")
+def _(site: Site, value: int) -> None:
+    site.main(LINKED)
+    (site.folder / "early").mkdir(exist_ok=True)
+    site.archive("late/libpart.a", 1)
+    script = site.write("inputs.ld", "INPUT(-lpart)\n")
+    site.ldflags = [script, f"-L{site.folder}/early", f"-L{site.folder}/late"]
+    if value == 2:
+        site.archive("early/libpart.a", 2)

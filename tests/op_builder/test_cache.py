@@ -19,6 +19,8 @@ from anyaccel.op_builder.engine.directory import Directory
 if TYPE_CHECKING:
     from pathlib import Path
 
+NAME = "0123456789abcdef" * 2
+
 
 def test_is_made_private(tmp_path: Path) -> None:
     before = os.umask(0)
@@ -60,7 +62,7 @@ def test_what_a_cache_that_cannot_be_written_holds_is_still_used(
 ) -> None:
     built = tmp_path / "op.so"
     built.write_bytes(b"binary")
-    Cache(tmp_path / "cache").publish("op", "f", built, {})
+    Cache(tmp_path / "cache").publish("op", NAME, built, {})
 
     def refuse(directory: Directory) -> None:
         if directory.path == tmp_path / "cache":
@@ -69,9 +71,9 @@ def test_what_a_cache_that_cannot_be_written_holds_is_still_used(
     monkeypatch.setattr(Directory, "require_writable", refuse)
     cache = open_cache(tmp_path / "cache")
     assert cache.root != tmp_path / "cache"
-    entry = cache.find("op", "f")
+    entry = cache.find("op", NAME)
     assert entry is not None
-    assert entry.binary.parent == tmp_path / "cache" / "op-f"
+    assert entry.binary.parent == tmp_path / "cache" / f"op-{NAME}"
     assert cache.find("op", "another") is None
     assert "Read-only file system" in caplog.text
     cache_module._opened.clear()
@@ -85,14 +87,14 @@ def test_publishes_the_metadata_last(tmp_path: Path, monkeypatch: pytest.MonkeyP
     real = os.replace
 
     def watch(source: str, target: str, **folders: int) -> None:
-        assert cache.find("op", "f") is None, "visible before it was complete"
+        assert cache.find("op", NAME) is None, "visible before it was complete"
         moved.append(os.path.basename(target))
         real(source, target, **folders)
 
     monkeypatch.setattr(os, "replace", watch)
-    cache.publish("op", "f", built, {"target": "any"})
+    cache.publish("op", NAME, built, {"target": "any"})
     assert moved == [f"op-{hashlib.sha256(b'binary').hexdigest()[:8]}.so", "metadata.json"]
-    entry = cache.find("op", "f")
+    entry = cache.find("op", NAME)
     assert entry is not None
     assert entry.binary.read_bytes() == b"binary"
     assert entry.facts == {"target": "any"}
@@ -105,7 +107,9 @@ def test_a_source_given_as_text_is_kept_by_its_content_and_cleared(tmp_path: Pat
     assert first.read_text() == "one"
     first.write_text("damaged")
     assert cache.keep_source("one", ".cu").read_text() == "one"
-    clear(cache, time.time() - 1000)
-    assert first.is_file()
+    clear(cache, time.time() + 1)
+    assert first.is_file(), "what may just be read is not removed"
+    for file in first.parent.iterdir():
+        os.utime(file, (time.time() - 7200,) * 2)
     clear(cache, time.time() + 1)
     assert not list(first.parent.iterdir())

@@ -48,7 +48,7 @@ class WrittenRecipe:
         return f"binary of {self.op}".encode()
 
     def fingerprint(self) -> str:
-        return f"{self.op:0>32}"[-32:].replace("_", "0")
+        return self.op.encode().hex().zfill(32)
 
     def key(self) -> str:
         return self.fingerprint()
@@ -219,7 +219,7 @@ def test_a_damaged_cache_is_built_again_and_touches_nothing_outside(place: Place
     runner = CliRunner()
     for _ in range(ROUNDS // 4):
         place.build()
-        for leftover in ("gone-0a.log", "one-0b.holder", "staging-two-0c-x"):
+        for leftover in (f"gone-{'a' * 32}.log", f"one-{'b' * 32}.holder", f"staging-two-{'c' * 32}-abcdefgh"):
             (place.root / leftover).mkdir(exist_ok=True) if "staging" in leftover else (place.root / leftover).touch()
         everything = [file for file in place.root.rglob("*") if not file.is_symlink()]
         file = choice.choice(everything)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 OTHER_USER = 54321
 
+NAME = "0123456789abcdef" * 2
+
 
 @pytest.fixture(autouse=True)
 def forget_caches() -> Iterator[None]:
@@ -38,14 +40,14 @@ def parent(tmp_path: Path) -> Path:
 def _published(cache: Cache, folder: Path) -> None:
     built = folder / "op.so"
     built.write_bytes(b"binary")
-    cache.publish("op", "f", built, {})
+    cache.publish("op", NAME, built, {})
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
 def test_a_parent_that_others_may_write_to_is_refused_with_the_fix(
     parent: Path, mode: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directory_module, "_is_open_to_own_group", lambda status: False)
+    monkeypatch.setattr(directory_module, "_is_open_to_own_group", lambda place, status: False)
     (parent / "home").mkdir(mode=0o700)
     parent.chmod(mode)
     with pytest.raises(CacheError, match=rf"got the parent .*/parent, .*mode {mode:o}.*Fix: chmod go-w '.*/parent'"):
@@ -78,7 +80,7 @@ def test_a_parent_for_the_users_own_group_serves_and_the_cache_itself_does_not(
     parent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many systems give every user a group, and a umask that lets it write."""
-    monkeypatch.setattr(directory_module, "_is_open_to_own_group", lambda status: True)
+    monkeypatch.setattr(directory_module, "_is_open_to_own_group", lambda place, status: True)
     parent.chmod(0o775)
     assert open_cache(parent / "cache").root == parent / "cache"
     (parent / "other").mkdir()
@@ -90,10 +92,10 @@ def test_a_parent_for_the_users_own_group_serves_and_the_cache_itself_does_not(
 def test_a_parent_that_is_opened_to_others_later_is_refused_at_the_next_load(parent: Path) -> None:
     cache = open_cache(parent / "cache")
     _published(cache, parent)
-    assert cache.find("op", "f") is not None
+    assert cache.find("op", NAME) is not None
     parent.chmod(0o777)
     with pytest.raises(CacheError, match="got the parent"):
-        cache.find("op", "f")
+        cache.find("op", NAME)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
@@ -106,7 +108,7 @@ def test_a_cache_that_another_user_put_in_the_place_of_ours_is_refused(parent: P
     _published(Cache(parent / "cache"), parent)
     os.chown(parent / "cache", OTHER_USER, -1)
     with pytest.raises(CacheError, match=rf"owned by user {OTHER_USER}"):
-        cache.find("op", "f")
+        cache.find("op", NAME)
 
 
 def test_a_link_on_the_way_is_followed_and_what_it_leads_to_is_checked(parent: Path) -> None:
@@ -114,19 +116,19 @@ def test_a_link_on_the_way_is_followed_and_what_it_leads_to_is_checked(parent: P
     (parent / "link").symlink_to(parent / "real")
     cache = open_cache(parent / "link" / "cache")
     _published(cache, parent)
-    assert cache.find("op", "f") is not None
+    assert cache.find("op", NAME) is not None
     (parent / "real" / "cache").chmod(0o777)
     with pytest.raises(CacheError, match="nobody else may write to"):
-        cache.find("op", "f")
+        cache.find("op", NAME)
 
 
 def test_a_cache_that_was_removed_is_made_anew(parent: Path) -> None:
     cache = open_cache(parent / "cache")
     _published(cache, parent)
     subprocess.run(["rm", "-rf", parent / "cache"], check=True)
-    assert cache.find("op", "f") is None
+    assert cache.find("op", NAME) is None
     _published(cache, parent)
-    assert cache.find("op", "f") is not None
+    assert cache.find("op", NAME) is not None
 
 
 def test_the_users_own_cache_that_is_not_safe_is_replaced_and_said_once(
@@ -190,9 +192,9 @@ def test_a_load_that_meets_clearing_calls_nothing_damaged(
     real: Callable[..., bool] = Cache.is_intact
 
     def cleared_meanwhile(self: Cache, entry: object) -> bool:
-        subprocess.run(["rm", "-rf", tmp_path / "cache" / "op-f"], check=True)
+        subprocess.run(["rm", "-rf", tmp_path / "cache" / f"op-{NAME}"], check=True)
         return real(self, entry)
 
     monkeypatch.setattr(Cache, "is_intact", cleared_meanwhile)
-    assert cache.find("op", "f") is None
+    assert cache.find("op", NAME) is None
     assert "differs from its metadata" not in caplog.text

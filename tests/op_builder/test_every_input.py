@@ -176,6 +176,55 @@ def test_a_link_that_is_switched_and_switched_back_while_it_compiles(site: Site,
     assert ask(site).get("value") == 1
 
 
+MEANWHILE: dict[str, str] = {  # what happens around the compilation; the answer is what a new build would give
+    "a header that appears earlier": "COMPILE\necho 'const int kAnswer = 2;' > early/cfg.h",
+    "a header that exists only meanwhile": "echo 'const int kAnswer = 9;' > early/cfg.h\nCOMPILE\nrm early/cfg.h",
+    "a folder that is replaced": "COMPILE\nmv late late1; mv other late",
+    "a folder that is swapped and swapped back": "mv late late1; mv other late\nCOMPILE\nmv late other; mv late1 late",
+}
+
+
+@pytest.mark.parametrize(("what", "commands"), MEANWHILE.items(), ids=MEANWHILE)
+@pytest.mark.parametrize("is_own", [False, True], ids=["of others", "own"])
+def test_what_happens_while_it_compiles_does_not_last(
+    site: Site, ask: Ask, what: str, commands: str, is_own: bool
+) -> None:
+    site.main("#include <cfg.h>\n" + FUNCTION)
+    for folder, value in (("late", 1), ("other", 2)):
+        site.write(f"{folder}/cfg.h", f"const int kAnswer = {value};\n")
+    (site.folder / "early").mkdir()
+    folders = [str(site.folder / "early"), str(site.folder / "late")]
+    site.include_dirs = folders if is_own else []
+    site.cxx_args = [] if is_own else [word for folder in folders for word in ("-isystem", folder)]
+    _while_compiling(
+        site,
+        f"cd '{site.folder}'\n" + commands.replace("COMPILE", "cd - > /dev/null\nCOMPILE\n" + f"cd '{site.folder}'"),
+    )
+    expected = 2 if what in ("a header that appears earlier", "a folder that is replaced") else 1
+    assert [ask(site).get("value"), ask(site).get("value")] == [expected, expected]
+
+
+def test_a_thin_archive_is_refused_by_name(site: Site, ask: Ask) -> None:
+    site.main(LINKED)
+    site.archive("objects/part.o", 1)
+    archive = site.folder / "libpart.a"
+    subprocess.run(["ar", "rcsT", archive, site.folder / "objects" / "part.o"], check=True)
+    site.ldflags = [str(archive)]
+    assert f"got the thin archive {archive}" in ask(site).get("error", "")
+
+
+def test_two_checkouts_that_include_one_absolute_header_take_no_turns(tmp_path: Path, ask: Ask) -> None:
+    shared = tmp_path / "shared.h"
+    shared.write_text("const int kAnswer = 1;\n")
+    sites = []
+    for number in (1, 2):
+        site = Site(tmp_path / f"checkout {number}")
+        site.main(f'#include "{shared}"\n{FUNCTION}')
+        sites.append(site)
+    ask(sites[0])
+    assert [ask(site)["was_built"] for site in (*sites, *sites)] == [False] * 4
+
+
 @pytest.mark.parametrize("flag", ["-fprofile-use=/tmp", "-fprofile-use", "-fauto-profile", "-fmodules-ts"])
 def test_what_cannot_be_tracked_is_refused_by_name(site: Site, ask: Ask, flag: str) -> None:
     site.main(FUNCTION)
@@ -202,7 +251,7 @@ def test_data_that_a_compiler_does_not_list_is_refused_by_name(site: Site, ask: 
     error = ask(site).get("error", "")
     assert f"got .incbin in {site.source}" in error
     site.cxx_args = []
-    site.main(text.replace("FILE", f'"\\"{data}\\""'))
+    site.main(text.replace('" FILE "', f'\\"{data}\\"'))
     assert ask(site).get("value") == 1
     site.write("data.bin", "2")
     assert ask(site).get("value") == 2

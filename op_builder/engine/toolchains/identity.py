@@ -12,23 +12,26 @@ import os
 import re
 import shlex
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..inputs import digest_of, stamp_of
+from ..inputs import digest_of
 from ..spawn import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Identity", "identify", "namesakes"]
+__all__ = ["Identity", "digest_of_programs", "find", "identify", "namesakes", "started_by"]
 
 _SCRIPT_BYTES = 1 << 16
 _WORD = re.compile(r"[\w./+~-]+")
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_QUOTED = re.compile(r"""["']([^"'$\n]+)["']""")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)|\b([A-Z][A-Z0-9_]{2,})\b")
 _DRIVER = re.compile(r"^(?:COLLECT_GCC|COLLECT_LTO_WRAPPER)=(.+)$", re.MULTILINE)
+_A_COMPILER = re.compile(r"gcc|g\+\+|clang|c\+\+|cc1|icpx|zig|nvcc|collect2|lto-wrapper|(^|-)(as|ld)\b")
 _DEEPEST_SCRIPT = 4
+_MOST_NEIGHBOURS = 64
 _TIMEOUT_SECONDS = 60.0
 
 
@@ -39,12 +42,14 @@ class Identity:
     Attributes:
         digest: of the content of all of its programs.
         programs: their paths.
-        variables: the environment variables that its scripts read.
+        variables: the environment variables that its scripts may read.
+        lookups: for each name that was looked for in PATH, what was found.
     """
 
     digest: str = ""
     programs: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    lookups: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def is_gcc(self) -> bool:
         """Return whether GCC compiles, behind whatever wrappers."""
@@ -53,6 +58,45 @@ class Identity:
     def has_gnu_assembler(self) -> bool:
         """Return whether GNU as assembles, which can list the data that it embeds."""
         return any(re.fullmatch(r"(.+-)?as", os.path.basename(program)) for program in self.programs)
+
+
+class _Collector:
+    """Gathers the programs that one leads to."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._path = environment.get("PATH", os.defpath)
+        self.programs: set[str] = set()
+        self.variables: set[str] = set()
+        self.lookups: dict[str, str] = {}
+
+    def add_word(self, word: str, depth: int = 0) -> None:
+        """Add what a word leads to, where it is a program's name or a file's path."""
+        found = "" if word.startswith("-") else find(word, self._environment)
+        if found:
+            if not os.path.isabs(word):
+                self.lookups[word] = found
+            self.add(found, depth)
+            if _stands_in(found):
+                for other in namesakes(found, self._path):
+                    self.add(other, depth)
+        elif os.path.isabs(word):
+            self.add(word, depth)
+
+    def add(self, file: str, depth: int = 0) -> None:
+        if file in self.programs or not os.path.isfile(file):
+            return
+        self.programs.add(file)
+        text = _script(file)
+        if text is None or depth >= _DEEPEST_SCRIPT:
+            return
+        self.variables.update(name for match in _VARIABLE.findall(text) for name in match if name)
+        for word in _words(text):
+            self.add_word(word, depth + 1)
+        if "python" in text.partition("\n")[0]:  # whose imports are looked for beside it
+            neighbours = [other.path for other in os.scandir(os.path.dirname(file)) if other.name.endswith(".py")]
+            for other in neighbours[:_MOST_NEIGHBOURS]:
+                self.add(other, depth + 1)
 
 
 def identify(
@@ -71,42 +115,38 @@ def identify(
         further: other files that belong to it.
         folder: an empty folder to ask it in: some tools start to work all the same, and write a file.
     """
-    path = environment.get("PATH", os.defpath)
-    programs: dict[str, None] = {}
-    variables: set[str] = set()
-
-    def add(program: str, depth: int = 0) -> None:
-        if program in programs or not os.path.isfile(program):
-            return
-        programs[program] = None
-        text = _script(program)
-        if text is None or depth >= _DEEPEST_SCRIPT:
-            return
-        variables.update(_VARIABLE.findall(text))
-        for word in _words(text):
-            found = shutil.which(word, path=path) if not word.startswith("-") else None
-            if found is not None:
-                add(os.path.abspath(found), depth + 1)
-                for other in namesakes(found, path):
-                    add(other, depth + 1)
-
-    for word in command:
-        found = shutil.which(word, path=path) if not word.startswith("-") else None
-        if found is not None:
-            add(os.path.abspath(found))
-            for other in namesakes(found, path):
-                add(other)
-    for word in _told(command, environment, asked, folder):
-        found = shutil.which(word, path=path)
-        if found is not None:
-            add(os.path.abspath(found))
+    collector = _Collector(environment)
+    for word in (*command, *_told(command, environment, asked, folder)):
+        collector.add_word(word)
     for file in further:
-        add(file)
-    ordered = sorted(programs)
-    content = "\n".join(f"{os.path.basename(program)} {digest_of(program)}" for program in ordered)
-    return Identity(
-        hashlib.sha256(content.encode(errors="surrogateescape")).hexdigest(), tuple(ordered), tuple(sorted(variables))
-    )
+        collector.add(file)
+    ordered = sorted(collector.programs)
+    variables = tuple(sorted(collector.variables))
+    return Identity(digest_of_programs(ordered), tuple(ordered), variables, collector.lookups)
+
+
+def started_by(
+    command: Sequence[str], environment: Mapping[str, str], asked: Sequence[Sequence[str]], folder: Path
+) -> set[str]:
+    """Return the programs, and the files that their scripts name, that a command starts with certain arguments."""
+    collector = _Collector(environment)
+    for word in _told(command, environment, asked, folder):
+        collector.add_word(word)
+    return collector.programs
+
+
+def digest_of_programs(programs: Iterable[str]) -> str:
+    """Return one digest of the content of programs, wherever they are."""
+    content = "\n".join(f"{os.path.basename(program)} {digest_of(program)}" for program in sorted(programs))
+    return hashlib.sha256(content.encode(errors="surrogateescape")).hexdigest()
+
+
+def find(word: str, environment: Mapping[str, str]) -> str:
+    """Return the path of a program as a compiler's driver finds it; empty when there is none."""
+    told = environment.get("COMPILER_PATH", "")
+    path = environment.get("PATH", os.defpath)
+    found = shutil.which(word, path=f"{told}{os.pathsep}{path}" if told else path)
+    return "" if found is None else os.path.abspath(found)
 
 
 def namesakes(program: str, path: str) -> list[str]:
@@ -116,14 +156,17 @@ def namesakes(program: str, path: str) -> list[str]:
     return [place for place in dict.fromkeys(places) if os.access(place, os.X_OK) and os.path.isfile(place)]
 
 
-def stamps_of(programs: Iterable[str]) -> dict[str, str]:
-    """Return the stamps by which a program that was replaced is noticed."""
-    return {program: stamp_of(program) for program in programs}
+def _stands_in(program: str) -> bool:
+    """Return whether a program may start another of its name, as ccache does and a script may."""
+    return _A_COMPILER.search(os.path.basename(os.path.realpath(program))) is None or _script(program) is not None
 
 
 def _script(program: str) -> str | None:
-    with open(program, "rb") as file:
-        begins = file.read(_SCRIPT_BYTES)
+    try:
+        with open(program, "rb") as file:
+            begins = file.read(_SCRIPT_BYTES)
+    except OSError:
+        return None
     return begins.decode(errors="replace") if begins.startswith(b"#!") else None
 
 
@@ -138,12 +181,12 @@ def _told(
         told = run([*command, *arguments], timeout=_TIMEOUT_SECONDS, env=environment, cwd=folder)
         words += [_first_word(line) for line in told.stderr.splitlines() if line.startswith((" ", '"'))]
         words += [*_DRIVER.findall(told.stderr), told.stdout.strip()]
-    return [word for word in words if word]
+    return [word for word in words if word and "\n" not in word]
 
 
 def _words(script: str) -> list[str]:
     """Return what may name a program in a script, quoted words with spaces among them."""
-    found = set(_WORD.findall(script))
+    found = set(_WORD.findall(script)) | set(_QUOTED.findall(script))
     for line in script.splitlines():
         with contextlib.suppress(ValueError):
             found.update(shlex.split(line, comments=True))

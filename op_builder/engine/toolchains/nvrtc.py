@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from dataclasses import dataclass
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ToolchainError
@@ -82,7 +83,20 @@ def probe_nvrtc() -> Probe[Nvrtc]:
         major, minor = _checked(_bindings().nvrtcVersion())
     except Exception as error:  # noqa: BLE001  # its loader raises types of its own, and a probe raises nothing
         return Probe("NVRTC", name, None, f"libnvrtc cannot be loaded: {str(error).strip().splitlines()[0]}", _FIX)
-    return Probe("NVRTC", name, Nvrtc(f"{major}.{minor}"), f"{major}.{minor}")
+    version = _installed_version(f"{major}.{minor}")
+    return Probe("NVRTC", name, Nvrtc(version), version)
+
+
+def _installed_version(release: str) -> str:
+    """Return the version with its patch, where pip has installed it: NVRTC itself tells major and minor only."""
+    for package in ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{release.partition('.')[0]}"):
+        try:
+            installed = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+        if installed.startswith(f"{release}."):
+            return installed
+    return release
 
 
 def choose_nvrtc() -> Nvrtc:

@@ -9,13 +9,13 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...environment import build_timeout, compiler_environment, compiler_variables, search_path
+from ...environment import build_timeout, compiler_environment, compiler_variables, program_search
 from ..directory import Directory, read_regular
 from ..errors import CacheError
 from ..inputs import stamp_of
 from ..scratch import in_scratch_folder, lack_of_room
 from ..spawn import run
-from .identity import Identity, identify, namesakes, stamps_of
+from .identity import Identity, digest_of_programs, find, identify
 
 if TYPE_CHECKING:
     import subprocess
@@ -85,9 +85,14 @@ class Memory:
         """
         key = json.dumps([list(command), compiler_variables()], sort_keys=True)
         remembered = self._read()
-        known = _still_true(remembered.get(key), command)
-        if known is not None:
-            return known
+        known = _known(remembered.get(key))
+        if known is not None and _is_same(known.identity, remembered[key]["values"]):
+            stamps = remembered[key]["programs"]
+            if all(stamp_of(program) == stamp for program, stamp in stamps.items()):
+                return known
+            if digest_of_programs(stamps) == known.identity.digest:  # touched, or seen from another machine
+                self._write({**remembered, key: _described(known.said, known.identity)})
+                return known
         said = ask()
         environment = compiler_environment(self.folder)
         identity = in_scratch_folder(
@@ -95,14 +100,7 @@ class Memory:
             f"asking {shlex.join(command)} for its programs",
             lambda folder: identify(command, environment, asked, further(), folder),
         )
-        value = {
-            "said": said,
-            "digest": identity.digest,
-            "programs": stamps_of(identity.programs),
-            "variables": list(identity.variables),
-            "values": compiler_variables(identity.variables),
-        }
-        self._write({**remembered, key: value})
+        self._write({**remembered, key: _described(said, identity)})
         return Remembered(said, identity)
 
     def _read(self) -> dict[str, Any]:
@@ -119,23 +117,47 @@ class Memory:
             _logger.debug("what the tools said of themselves is not remembered: %s", error)
 
 
-def _still_true(value: Any, command: Sequence[str]) -> Remembered | None:
-    """Return what was remembered, where it has the right form and every program is what it was; else None."""
-    if not isinstance(value, dict) or set(value) != {"said", "digest", "programs", "variables", "values"}:
+def _described(said: str, identity: Identity) -> dict[str, Any]:
+    return {
+        "said": said,
+        "digest": identity.digest,
+        "programs": {program: stamp_of(program) for program in identity.programs},
+        "lookups": dict(identity.lookups),
+        "values": compiler_variables(identity.variables),
+        "variables": list(identity.variables),
+    }
+
+
+def _known(value: Any) -> Remembered | None:
+    """Return what was remembered, where it has the right form; else None."""
+    members = {"said": str, "digest": str, "programs": dict, "lookups": dict, "values": dict, "variables": list}
+    if not isinstance(value, dict) or {name: type(one) for name, one in value.items()} != members:
         return None
-    programs, variables = value["programs"], value["variables"]
-    if not (isinstance(programs, dict) and isinstance(variables, list) and set(map(type, variables)) <= {str}):
+    texts = [*value["programs"], *value["programs"].values(), *value["lookups"], *value["lookups"].values()]
+    texts += [*value["variables"], *value["values"], *value["values"].values()]
+    if not all(isinstance(text, str) and _is_sound(text) for text in texts):
         return None
-    if not (isinstance(value["said"], str) and isinstance(value["digest"], str)):
-        return None
-    path = search_path()
-    present = [other for word in command if os.path.isabs(word) for other in namesakes(word, path)]
-    is_same = (
-        all(place in programs for place in present)
-        and all("\0" not in place and stamp_of(place) == stamp for place, stamp in programs.items())
-        and compiler_variables(variables) == value["values"]
+    return Remembered(
+        value["said"],
+        Identity(value["digest"], tuple(value["programs"]), tuple(value["variables"]), value["lookups"]),
     )
-    return Remembered(value["said"], Identity(value["digest"], tuple(programs), tuple(variables))) if is_same else None
+
+
+def _is_sound(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except ValueError:  # half a character
+        return False
+
+
+def _is_same(identity: Identity, values: dict[str, str]) -> bool:
+    """Return whether a tool's names still lead to the same programs, and its scripts read the same variables."""
+    if compiler_variables(identity.variables) != values:
+        return False
+    if not identity.lookups:
+        return True
+    environment = program_search()
+    return all(find(word, environment) == found for word, found in identity.lookups.items())
 
 
 def said_version(command: Sequence[str], memory: Path) -> str:

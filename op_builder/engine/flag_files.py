@@ -1,0 +1,72 @@
+"""The files that a compiler's and a linker's flags name, and the flags by which files are read that nothing names."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import OpError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["expanded", "files_named_by", "refuse_untracked_flags"]
+
+_UNTRACKED = re.compile(r"-f(profile-use|profile-instr-use|auto-profile|modules?\b|modules-|module-)")
+_SPECS = re.compile(r"-{1,2}specs=(.+)")
+
+
+def refuse_untracked_flags(op: str, flags: Iterable[str]) -> None:
+    """Refuse flags that let a compiler read files which it names nowhere.
+
+    Raises:
+        OpError: naming the flag.
+    """
+    for flag in expanded(flags):
+        specs = _SPECS.fullmatch(flag)
+        is_unknown = _UNTRACKED.match(flag) and not os.path.isfile(flag.partition("=")[2])
+        if is_unknown or (specs is not None and _includes(specs[1])):
+            msg = (
+                f"building the op '{op}' failed: got the flag {flag!r}, by which the compiler reads files that it does not "
+                f"list, so that a change of them would go unseen; expected flags that name files. Fix: remove it, or name "
+                f"the file itself."
+            )
+            raise OpError(msg)
+
+
+def _includes(specs: str) -> bool:
+    """Return whether a file of specs includes others; one that is GCC's own does not count."""
+    return os.path.isfile(specs) and "%include" in Path(specs).read_text(encoding="utf-8", errors="replace")
+
+
+def expanded(flags: Iterable[str]) -> list[str]:
+    """Return flags with the words of response files in their place."""
+    words = []
+    for flag in flags:
+        words += expanded(_words_of(flag[1:])) if flag.startswith("@") and os.path.isfile(flag[1:]) else [flag]
+    return words
+
+
+def files_named_by(flags: Iterable[str]) -> set[str]:
+    """Return the files that flags name by absolute paths, in response files too."""
+    found: set[str] = set()
+    pending = list(flags)
+    while pending:
+        flag = pending.pop()
+        for piece in (flag, *re.split(r"[,=]", flag)):
+            path = piece[piece.find("/") :] if "/" in piece else ""
+            if path and path not in found and os.path.isfile(path):
+                found.add(path)
+                if f"@{path}" in flag:
+                    pending += _words_of(path)
+    return found
+
+
+def _words_of(response_file: str) -> list[str]:
+    try:
+        return shlex.split(Path(response_file).read_text(encoding="utf-8", errors="surrogateescape"))
+    except ValueError:
+        return []

@@ -1,0 +1,182 @@
+"""Where headers were looked for before they were found, or in vain."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from typing import TYPE_CHECKING
+
+from .errors import OpError
+from .inputs import ChangedMeanwhile, Lookups, has_changed_since
+from .scan import directives
+from .spawn import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from .native import Compiler, NativeRecipe
+
+__all__ = ["HeaderLookups", "Outside", "lies_in", "search_path_of"]
+
+_SEARCH = re.compile(
+    r'^#include "\.\.\." search starts here:\n(.*?)^#include <\.\.\.> .*?:\n(.*?)^End of search',
+    re.MULTILINE | re.DOTALL,
+)
+_OWN_HEADERS = re.compile(r"/include/(.+/)?c\+\+/\d|/lib(64|exec)?/(gcc|gcc-cross|clang)/")
+_OTHERS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
+_PROGRAMS = {"as", "cc1", "cc1plus", "collect2", "ld", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "lto-wrapper", "specs"}
+_TIMEOUT_SECONDS = 60.0
+
+
+def search_path_of(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> list[str]:
+    """Return the directories in which a compiler looks for headers, in order; quoted ones first; empty when it does not tell.
+
+    Raises:
+        OpError: when one has a name that is not UTF-8.
+    """
+    asked = run(command, timeout=_TIMEOUT_SECONDS, env=environment, cwd=folder)
+    found = _SEARCH.search(asked.stderr.replace("\r", ""))
+    if found is None:
+        return []
+    lines = [line.strip(" ").removesuffix(" (framework directory)") for line in (found[1] + found[2]).split("\n")]
+    if "\ufffd" in found[0]:
+        msg = f"asking {command[0]} for its search path failed: got {lines}; expected names in UTF-8. Fix: rename them."
+        raise OpError(msg)
+    return [os.path.abspath(os.path.join(folder, line)) for line in lines if line]
+
+
+class Outside:
+    """Where the tools' own files lie, for which their identities and versions stand."""
+
+    def __init__(self, recipe: NativeRecipe, compilers: Iterable[Compiler], bare: Iterable[str]) -> None:
+        """Take the directories that a recipe calls others', and of those that compilers search without being told, their own."""
+        theirs = {str(place) for one in compilers for place in one.system_include_dirs}
+        theirs |= {flag[2:] for flag in recipe.link_paths if flag.startswith("-L")}
+        zigs = {os.path.dirname(one.command[0]) for one in compilers if os.path.basename(one.command[0]) == "zig"}
+        theirs |= {place for place in bare if _OWN_HEADERS.search(place) or lies_in(place, zigs)}
+        self._places = {os.path.normpath(place) for place in theirs} | {os.path.realpath(place) for place in theirs}
+        self._known: dict[str, bool] = {}
+
+    def covers(self, path: str) -> bool:
+        """Return whether a file is one of theirs."""
+        place = os.path.dirname(path)
+        if place not in self._known:
+            self._known[place] = lies_in(path, self._places)
+        return self._known[place]
+
+    def has(self, place: str) -> bool:
+        """Return whether a directory is one of theirs."""
+        return self.covers(f"{place}/x")
+
+
+def lies_in(path: str, places: Iterable[str]) -> bool:
+    """Return whether a file lies below one of some directories, as it is spelled or behind its links."""
+    spelled = {os.path.normpath(path), os.path.realpath(path)}
+    return any(one.startswith(f"{place}/") for place in places for one in spelled)
+
+
+def without_others(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which a compiler searches only what it does by itself."""
+    return {name: value for name, value in environment.items() if name not in _OTHERS}
+
+
+class HeaderLookups:
+    """Collects the names and the places.
+
+    Args:
+        outside: the tools' own files.
+        opened: every file that the compilers opened, as they spelled it.
+        began_ns: when the build began.
+    """
+
+    def __init__(self, outside: Outside, opened: Iterable[str], began_ns: int) -> None:
+        self._outside = outside
+        self._opened = set(opened)
+        self._real = {os.path.realpath(path) for path in self._opened}
+        self._began_ns = began_ns
+        self._searches: list[tuple[list[str], dict[str, int]]] = []
+        self.beside: dict[str, set[str]] = {}
+
+    def add_folders_of_programs(self, flags: Sequence[str]) -> None:
+        """Add the folders that -B names, in which a driver looks for programs first."""
+        apart = [following for flag, following in itertools.pairwise(flags) if flag == "-B"]
+        for place in (*(flag[2:] for flag in flags if flag.startswith("-B")), *apart):
+            missing = {program for program in _PROGRAMS if not os.path.isfile(f"{place}/{program}")}
+            if os.path.isdir(place):
+                self.beside.setdefault(place, set()).update(missing)
+
+    def add_headers(self, search_path: Sequence[str]) -> None:
+        """Add one compiler's headers, and its search path.
+
+        Raises:
+            ChangedMeanwhile: when a header appeared while it compiled.
+        """
+        names: set[str] = set()
+        by_macro: set[str] = set()
+        for path in self._opened:
+            names |= {os.path.relpath(path, place) for place in search_path if path.startswith(f"{place}/")}
+            if not self._outside.covers(path):
+                self._add_beside(path, f"{os.path.basename(path)}.gch")  # which GCC takes in place of the header
+            for asked in directives(_content(path)):
+                if asked.name and not os.path.isabs(asked.name):
+                    names.add(asked.name)
+                if asked.name and (asked.is_quoted or os.path.isabs(asked.name)):
+                    self._add_beside(path, asked.name)
+                if asked.macro:
+                    by_macro.add(path)
+        for path, name in itertools.product(
+            by_macro, {*names, *map(os.path.basename, self._opened)} if by_macro else ()
+        ):
+            self._add_beside(path, name)
+        self._searches.append((list(search_path), {name: self._before(name, search_path) for name in sorted(names)}))
+
+    def _before(self, name: str, search_path: Sequence[str]) -> int:
+        """Return in how many of the first directories a name is not found."""
+        for number, place in enumerate(search_path):
+            if os.path.isfile(f"{place}/{name}"):
+                self._require_old(f"{place}/{name}")
+                return number
+        return len(search_path)
+
+    def _add_beside(self, path: str, name: str) -> None:
+        """Add a name that is looked for first in the folder of the file that asks for it, where it is not there."""
+        found = os.path.join(os.path.dirname(path), name)
+        if os.path.isfile(found):
+            self._require_old(found)
+        elif not self._outside.covers(path):
+            self.beside.setdefault(os.path.dirname(found), set()).add(os.path.basename(found))
+
+    def _require_old(self, path: str) -> None:
+        """Check that a file which the compiler would have opened now was there when it looked, where it did not open it."""
+        if (
+            path not in self._opened
+            and os.path.realpath(path) not in self._real
+            and has_changed_since(path, self._began_ns)
+        ):
+            raise ChangedMeanwhile(path)
+
+    def found(self) -> Lookups:
+        """Return the lookups; a tool's own folders are left out, as nobody else puts headers there."""
+        folders: list[str] = []
+        names: dict[str, int] = {}
+        for search_path, before in self._searches:
+            open_to_others = [place for place in search_path if not self._outside.has(place)]
+            folders = folders or open_to_others
+            for name, number in before.items():
+                earlier = [place for place in search_path[:number] if place in open_to_others]
+                if folders == open_to_others:
+                    names[name] = max(names.get(name, 0), len(earlier))
+                else:  # another compiler with another path
+                    for place in earlier:
+                        self.beside.setdefault(place, set()).add(name)
+        return Lookups.of(folders, {name: count for name, count in names.items() if count}, self.beside)
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""

@@ -1,0 +1,114 @@
+"""What the linker read on the user's demand, and where it looked for libraries first."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from .errors import OpError
+from .flag_files import expanded, files_named_by
+from .headers import lies_in
+from .spawn import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from .headers import Outside
+    from .native import NativeRecipe
+
+__all__ = ["LINK_LIST", "SYSTEM_LIBRARIES", "linked_files"]
+
+LINK_LIST = "link.d"
+"""The linker's list of what it read, in the folder that is built in."""
+
+SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/lib32")
+_LIBRARY = re.compile(r"lib(.+)\.(so|a)")
+_TIMEOUT_SECONDS = 60.0
+
+
+def linked_files(
+    recipe: NativeRecipe, folder: Path, environment: Mapping[str, str], outside: Outside
+) -> tuple[set[str], dict[str, set[str]]]:
+    """Return what was linked on demand, and by folder the names of libraries that were looked for there in vain.
+
+    Raises:
+        OpError: when a library keeps its content elsewhere.
+    """
+    flags = expanded((*recipe.linker[1:], *recipe.link_flags, *recipe.link_paths))
+    listed = _listed(folder / LINK_LIST)
+    found = {path for path in listed if not outside.covers(path) and not lies_in(path, SYSTEM_LIBRARIES)}
+    names = [
+        *_libraries(flags),
+        *(f":{os.path.basename(path)}" for path in found if _LIBRARY.fullmatch(os.path.basename(path))),
+    ]
+    used = {os.path.realpath(path) for path in listed}
+    earlier: dict[str, set[str]] = {}
+    places = _library_path(recipe, folder, environment, flags)
+    for name, place in itertools.product(dict.fromkeys(names), places):
+        for choice in _choices(name):
+            path = f"{place}/{choice}"
+            if not os.path.isfile(path):
+                earlier.setdefault(place, set()).add(choice)
+            elif os.path.realpath(path) in used or not used:
+                found.add(path)
+    found = {path for path in found if not outside.covers(path)}
+    _refuse_thin_archives(recipe.op, found)
+    missing = {place: choices for place, choices in earlier.items() if not outside.has(place)}
+    return found | files_named_by((*recipe.linker[1:], *recipe.link_flags)), missing
+
+
+def _choices(name: str) -> list[str]:
+    """Return the files that a library's name stands for, shared or not, whichever the linker wants at that point."""
+    library = _LIBRARY.fullmatch(name[1:]) if name.startswith(":") else None
+    if name.startswith(":") and library is None:
+        return [name[1:]]
+    stem = library[1] if library else name
+    return [f"lib{stem}.so", f"lib{stem}.a"]
+
+
+def _refuse_thin_archives(op: str, files: set[str]) -> None:
+    for path in sorted(files):
+        with open(path, "rb") as file:
+            is_thin = file.read(7) == b"!<thin>"
+        if is_thin:
+            msg = (
+                f"building the op '{op}' failed: got the thin archive {path}, whose members lie elsewhere, so that a change of "
+                f"them would go unseen; expected one that holds them. Fix: ar rcs without T."
+            )
+            raise OpError(msg)
+
+
+def _listed(file: Path) -> set[str]:
+    """Return the files in the linker's list, which has one on each line and escapes nothing."""
+    if not file.is_file():
+        return set()
+    first, _, _ = os.fsdecode(file.read_bytes()).partition("\n\n")
+    paths = [line.strip(" ").removesuffix("\\").strip(" ") for line in first.partition(":")[2].split("\n")]
+    return {path for path in paths if os.path.isabs(path) and not path.startswith(f"{file.parent}/")}
+
+
+def _libraries(words: Sequence[str]) -> list[str]:
+    """Return the names that -l gives, to the linker itself too."""
+    pieces = [piece for word in words for piece in (word.split(",")[1:] if word.startswith("-Wl,") else [word])]
+    apart = [following for word, following in itertools.pairwise(pieces) if word == "-l"]
+    return [*(word[2:] for word in pieces if word.startswith("-l") and len(word) > 2), *apart]
+
+
+def _library_path(
+    recipe: NativeRecipe, folder: Path, environment: Mapping[str, str], flags: Sequence[str]
+) -> list[str]:
+    """Return the directories in which the linker looks for libraries, in order, as the driver tells."""
+    command = [recipe.linker[0], "-###", "-shared", *flags, "-o", recipe.output]
+    asked = run(command, timeout=_TIMEOUT_SECONDS, env=environment, cwd=folder)
+    lines = [line for line in asked.stderr.splitlines() if " -L" in line and line.startswith((" ", '"'))]
+    try:
+        words = shlex.split(lines[-1]) if lines else list(flags)
+    except ValueError:
+        words = list(flags)
+    places = [word[2:] for word in words if word.startswith("-L")]
+    places += environment.get("LIBRARY_PATH", "").split(os.pathsep) if not lines else []
+    return list(dict.fromkeys(os.path.normpath(place) for place in places if os.path.isabs(place)))
