@@ -84,7 +84,7 @@ class InferenceCore:
         elif act_type == _SIGLU:
             output.copy_(self._activations.swiglu(gate, up))
         elif act_type == _REGLU:
-            torch.mul(gate.relu_(), up, out=output)
+            output.copy_(gate.relu_() * up)  # out= would resize an output of another shape, over what lies behind it
         else:
             raise _unknown("gated_activation", act_type, [_GEGLU, _REGLU, _SIGLU])
 

@@ -43,10 +43,16 @@ class RotaryEmbedding:
             A tensor like x.
 
         Raises:
-            RuntimeError: naming the argument whose shape, dtype or device does not fit.
+            RuntimeError: naming the argument whose shape, dtype or device does not fit, or when cos or sin requires a gradient.
 
         Source: Su et al., arXiv:2104.09864; tests/ops/rotary_embedding_reference.py
         """
+        if torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad):
+            msg = (
+                "rotary_embedding failed: got cos or sin that requires a gradient; expected angles that are not learned. "
+                "Fix: detach them."
+            )
+            raise RuntimeError(msg)
         computed = torch.float64 if x.dtype == torch.float64 else torch.float32
         cos, sin = cos.to(computed), sin.to(computed)
         if inplace and torch.compiler.is_compiling():  # which loses the gradient of what a Function marks as dirty

@@ -36,6 +36,7 @@ class Drawing:
         is_exact: every float is finite and of ordinary size, so that results can be compared.
         is_tame: besides, no option makes the result sensitive to rounding, as an epsilon of 0 does.
         is_ordinary: every tensor has its values in plain memory on the CPU.
+        shares_memory: an argument lies in the memory of another.
     """
 
     pool: list[Arena]
@@ -46,6 +47,7 @@ class Drawing:
     is_exact: bool = True
     is_tame: bool = True
     is_ordinary: bool = True
+    shares_memory: bool = False
 
     def draw(self, spec: Spec, arguments: list[Argument], seed: int) -> None:
         """Fill ``arguments``, the same for the same spec and seed."""
@@ -101,7 +103,8 @@ class Drawing:
         return size
 
     def _tensor(self, spec: Spec, argument: Argument, index: str) -> torch.Tensor:
-        shape = [self._size(size, index) for size in spec["shape"]]
+        shape = [min(self._size(size, index), ARENA_BYTES) for size in spec["shape"]]  # beside a 0 any size would fit
+        shape = [min(size, 64) if 0 in shape else size for size in shape]
         dtype = DTYPES[spec["dtype"]]
         for most in (4, 1):
             for at in range(len(shape)):
@@ -125,12 +128,12 @@ class Drawing:
         arena = self._arena()
         byte = rng.choice([0, ARENA_BYTES - bytes_, ARENA_BYTES - bytes_, rng.randrange(ARENA_BYTES - bytes_ + 1)])
         byte -= byte % dtype.itemsize
-        if self._is_hostile and self.laid and rng.random() < 0.3:
+        if self._is_hostile and self.laid and argument.is_written is not None and rng.random() < 0.3:
             other = rng.choice(self.laid)
             if other.arena is not None and other.place is not None:
                 shift = rng.choice([0, 0, 1, 2, -1, 4]) * dtype.itemsize
                 byte, arena = other.place.byte + shift, other.arena
-                self.is_ordinary = self.is_ordinary and argument.is_written is not None  # who knows what is written
+                self.shares_memory = True
                 if rng.random() < 0.3 and (other.place.shape, other.place.dtype) == (tuple(shape), dtype):
                     byte, strides = other.place.byte, list(other.place.strides)
         elif self._is_hostile and rng.random() < 0.1:

@@ -210,3 +210,11 @@ def test_colossals_inference_ops() -> None:
     )
     ops.rotary_embedding(query, key, angles.cos(), angles.sin())
     torch.testing.assert_close(query, expected)
+
+
+def test_an_output_of_another_shape_is_refused_and_nothing_behind_it_is_written() -> None:
+    """``out=`` would resize it, over the memory that follows."""
+    memory = torch.zeros(64)
+    with pytest.raises(RuntimeError):
+        _load("InferenceCoreBuilder").gated_activation(memory[:2], torch.ones(4, 8), None, 4)
+    assert not memory.any()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from .compare import DTYPES, close, normal, opcheck
+from .conftest import load
 from .rotary_embedding_reference import rotary_embedding
 
 BUILDER = "RotaryEmbeddingBuilder"
@@ -116,3 +117,10 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
         torch.testing.assert_close(y, op.functions.rotary_embedding(x, cos, sin))
         y.sum().backward()
         assert x.grad is not None
+
+
+def test_angles_that_require_a_gradient_are_refused() -> None:
+    """They would get none, without a word."""
+    x, cos, sin = torch.ones(1, 2, 1, 4), torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="got cos or sin that requires a gradient"):
+        load("cpu", BUILDER).functions.rotary_embedding(x, cos, sin)
