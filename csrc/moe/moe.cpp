@@ -227,7 +227,8 @@ Tensor moe_combine(Tensor rows, Tensor weights, Tensor source, Tensor places) {
   check_rows(arguments, rows);
   check_index(arguments, source, "source", rows);
   if (source.numel() != places.numel() || source.numel() != rows.size(0)) {
-    arguments.refuse("rows", "of shape " + text_of(rows), std::to_string(places.numel()) + " rows, one for each choice",
+    arguments.refuse("rows", "of shape " + text_of(rows),
+                     text_of(std::vector<std::int64_t>{places.numel(), rows.size(1)}) + ", a row for each choice",
                      "pass the rows in the order of experts");
   }
   return combine_rows(rows, places, weights);

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from ..environment import home_problem
-from .directory import Directory
+from .directory import Directory, try_to_remove
 from .entry import METADATA, UNREADABLE, Entry, named_by_content, parse_entry, sha256_of, text_of
 from .errors import CacheError
 from .inputs import Inputs
 from .lock import NO_LOCKS
 
-__all__ = ["ENTRY", "LOCK", "SOURCES", "STAGING", "Cache", "open_cache", "replace_full_cache", "try_to_remove"]
+__all__ = ["ENTRY", "LOCK", "SOURCES", "STAGING", "Cache", "open_cache", "replace_full_cache"]
 
 _logger = logging.getLogger(__name__)
 STAGING = "staging-"
@@ -341,11 +341,3 @@ def _changed(entry: Entry, places: tuple[str, ...] | None, *, may_be_gone: bool 
         return entry.inputs.changed(places, may_be_gone=may_be_gone)
     except ValueError:
         return "list of inputs, which is damaged,"
-
-
-def try_to_remove(directory: Directory, name: str, folder: str = "") -> None:
-    """Remove something, or leave it where that fails."""
-    try:
-        directory.remove(name, folder)
-    except OSError as error:
-        _logger.debug("%s is left in the cache: %s", name, error)

@@ -8,7 +8,8 @@ import stat
 import time
 from typing import TYPE_CHECKING
 
-from .cache import ENTRY, LOCK, SOURCES, STAGING, try_to_remove
+from .cache import ENTRY, LOCK, SOURCES, STAGING
+from .directory import try_to_remove
 from .entry import METADATA, UNREADABLE
 from .lock import try_lock
 

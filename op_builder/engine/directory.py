@@ -8,6 +8,7 @@ or the system's, and nobody else may write to it, as sshd's StrictModes asks of 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import stat
 import tempfile
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Directory", "read_regular", "remove"]
+__all__ = ["Directory", "read_regular", "remove", "try_to_remove"]
 
+_logger = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 30
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not make the reader wait
@@ -194,6 +196,14 @@ def remove(name: str, directory: int) -> None:
         finally:
             os.close(below)
         os.rmdir(name, dir_fd=directory)
+
+
+def try_to_remove(directory: Directory, name: str, folder: str = "") -> None:
+    """Remove something, or leave it where that fails."""
+    try:
+        directory.remove(name, folder)
+    except OSError as error:
+        _logger.debug("%s is left in the cache: %s", name, error)
 
 
 def _is_folder(name: str, directory: int) -> bool:

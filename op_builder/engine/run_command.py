@@ -115,14 +115,43 @@ class _Runner:
 
 
 def _end(pid: int) -> None:
-    """End a command and the children that it left in its process group, of which some may not want to."""
-    with contextlib.suppress(OSError):
-        os.killpg(pid, signal.SIGTERM)
+    """End a command and its children, of which some may not want to, or lead a group of their own as ``timeout`` does.
+
+    What has made itself a session of its own, such as a compiler cache's server, is left alone.
+    """
+    below = _descendants(pid)
+    _kill(pid, below, signal.SIGTERM)
     deadline = time.monotonic() + _GRACE_SECONDS
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and time.monotonic() < deadline:
         time.sleep(0.01)
+    _kill(pid, below | _descendants(pid), signal.SIGKILL)
+
+
+def _kill(group: int, processes: set[int], number: signal.Signals) -> None:
     with contextlib.suppress(OSError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(group, number)
+    for process in processes:
+        with contextlib.suppress(OSError):
+            os.kill(process, number)
+
+
+def _descendants(pid: int) -> set[int]:
+    """Return the processes that a process and its children have started, and that are of its session."""
+    parents: dict[int, tuple[int, int]] = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{int(name)}/stat", "rb") as file:
+                _, parent, _, session, *_ = file.read().rpartition(b")")[2].split()
+            parents[int(name)] = int(parent), int(session)
+    own_session = parents.get(pid, (0, -1))[1]
+    found: set[int] = set()
+    pending = [pid]
+    while pending:
+        parent = pending.pop()
+        below = [one for one, (its, session) in parents.items() if its == parent and session == own_session]
+        found.update(below)
+        pending += below
+    return found
 
 
 def main() -> int:

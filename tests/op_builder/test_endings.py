@@ -119,6 +119,20 @@ def test_nothing_outlives_the_process_that_builds(
         assert not list((tmp_path / "cache").glob("staging-*"))
 
 
+@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_a_compiler_in_a_group_of_its_own_ends_too(
+    start: Callable[..., subprocess.Popen[str]], endless: Path, tmp_path: Path, sent: str
+) -> None:
+    """``timeout`` makes a process group for what it starts, which a signal to the compiler's group does not reach."""
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text('#!/bin/sh\ntimeout 600 c++ "$@"\n')
+    wrapper.chmod(0o755)
+    process = start(BUILD, endless, CXX=str(wrapper))
+    _wait_for_compiler(process, tmp_path)
+    process.send_signal(getattr(signal, sent))
+    _wait_for(lambda: not _programs(tmp_path))
+
+
 def test_a_compiler_that_ignores_sigterm_ends_too(
     start: Callable[..., subprocess.Popen[str]], endless: Path, tmp_path: Path
 ) -> None:
