@@ -141,8 +141,8 @@ def _descendants(pid: int) -> set[int]:
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{int(name)}/stat", "rb") as file:
-                _, parent, _, session, *_ = file.read().rpartition(b")")[2].split()
-            parents[int(name)] = int(parent), int(session)
+                _, above, _, session, *_ = file.read().rpartition(b")")[2].split()
+            parents[int(name)] = int(above), int(session)
     own_session = parents.get(pid, (0, -1))[1]
     found: set[int] = set()
     pending = [pid]
