@@ -81,6 +81,8 @@ struct Span {
   std::uintptr_t end;
   std::uint32_t number;  // the caller's, of the tensor
   bool is_written;
+
+  bool operator==(const Span&) const = default;
 };
 
 inline Span span_of(const TensorView& view, std::size_t item_bytes, std::size_t number, bool is_written) {
@@ -130,15 +132,25 @@ inline bool is_same_view(const TensorView& left, const TensorView& right) {
 }
 
 // Finds two spans that overlap, one of them written, for which `may_overlap(number, number)` is false.
+//
+// An optimizer's steps come with the same tensors again and again: spans that lay apart in this thread's last call are
+// not sorted again.
 template <typename MayOverlap>
 std::optional<std::pair<std::uint32_t, std::uint32_t>> find_overlap(std::vector<Span>& spans,
                                                                     const MayOverlap& may_overlap) {
+  static thread_local std::vector<Span> known_apart;
+  if (spans == known_apart) {
+    return std::nullopt;
+  }
+  std::vector<Span> given = spans;
   std::sort(spans.begin(), spans.end(), [](const Span& left, const Span& right) { return left.begin < right.begin; });
   std::uintptr_t end_of_written = 0;
   std::uintptr_t end_of_any = 0;
+  bool are_apart = true;
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const Span& span = spans[i];
     if (span.begin < (span.is_written ? end_of_any : end_of_written)) {
+      are_apart = false;  // what is told of their elements is not told by their spans
       for (std::size_t k = i; k-- > 0;) {
         const Span& before = spans[k];
         if (before.end > span.begin && (before.is_written || span.is_written) &&
@@ -149,6 +161,9 @@ std::optional<std::pair<std::uint32_t, std::uint32_t>> find_overlap(std::vector<
     }
     end_of_any = std::max(end_of_any, span.end);
     end_of_written = span.is_written ? std::max(end_of_written, span.end) : end_of_written;
+  }
+  if (are_apart) {
+    known_apart = std::move(given);
   }
   return std::nullopt;
 }
