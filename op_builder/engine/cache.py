@@ -9,6 +9,7 @@ one.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import hashlib
 import logging
@@ -28,12 +29,13 @@ from .errors import CacheError
 from .inputs import Inputs
 from .lock import NO_LOCKS
 
-__all__ = ["ENTRY", "LOCK", "SOURCES", "STAGING", "Cache", "open_cache", "replace_full_cache"]
+__all__ = ["ENTRY", "LOCK", "SOURCES", "STAGING", "TOOLS", "Cache", "open_cache", "replace_full_cache"]
 
 _logger = logging.getLogger(__name__)
 STAGING = "staging-"
 LOCK = ".lock"
 SOURCES = "sources"
+TOOLS = "toolchains.json"
 ENTRY = re.compile(r"[A-Za-z_][A-Za-z_0-9]*-[0-9a-f]{32}")
 _FIX = "set ANYACCEL_CACHE_DIR"
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT}
@@ -332,7 +334,11 @@ def _temporary_cache(reason: str, behind: Cache | None) -> Cache:
     owner = os.getpid()
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
     _logger.warning("%s; building in %s for this process only. Fix: %s.", reason, folder, _FIX)
-    return Cache(folder, behind=behind)
+    cache = Cache(folder, behind=behind)
+    if behind is not None:  # what tools said of themselves, so that they need not be asked
+        with contextlib.suppress(OSError):
+            cache.directory.write(TOOLS, behind.directory.read(TOOLS))
+    return cache
 
 
 def _changed(entry: Entry, places: tuple[str, ...] | None, *, may_be_gone: bool = False) -> str:

@@ -63,6 +63,7 @@ def test_what_a_cache_that_cannot_be_written_holds_is_still_used(
     built = tmp_path / "op.so"
     built.write_bytes(b"binary")
     Cache(tmp_path / "cache").publish("op", NAME, built, {})
+    (tmp_path / "cache" / "toolchains.json").write_text("{}")
 
     def refuse(directory: Directory) -> None:
         if directory.path == tmp_path / "cache":
@@ -75,6 +76,7 @@ def test_what_a_cache_that_cannot_be_written_holds_is_still_used(
     assert entry is not None
     assert entry.binary.parent == tmp_path / "cache" / f"op-{NAME}"
     assert cache.find("op", "another") is None
+    assert (cache.root / "toolchains.json").read_text() == "{}", "no tool is asked again"
     assert "Read-only file system" in caplog.text
     cache_module._opened.clear()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...environment import build_timeout, compiler_environment, compiler_variables, program_search
+from ..cache import TOOLS
 from ..directory import Directory, read_regular
 from ..errors import CacheError
 from ..inputs import stamp_of
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Memory", "Probe", "Remembered", "run_quietly", "said_version"]
 
 _logger = logging.getLogger(__name__)
-_FILE = "toolchains.json"
 _TIMEOUT_SECONDS = 300  # ziglang's first use builds its own C++ library
 
 T = TypeVar("T")
@@ -105,14 +105,14 @@ class Memory:
 
     def _read(self) -> dict[str, Any]:
         try:
-            content = json.loads(read_regular(self.folder / _FILE))
+            content = json.loads(read_regular(self.folder / TOOLS))
         except (OSError, ValueError, RecursionError):
             return {}
         return content if isinstance(content, dict) else {}
 
     def _write(self, answers: dict[str, Any]) -> None:
         try:
-            Directory(self.folder).write(_FILE, json.dumps(answers).encode())
+            Directory(self.folder).write(TOOLS, json.dumps(answers).encode())
         except (OSError, CacheError) as error:
             _logger.debug("what the tools said of themselves is not remembered: %s", error)
 
