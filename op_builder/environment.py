@@ -6,7 +6,9 @@ ANYACCEL_BUILD_JOBS         how many compiler processes run at once; from cores 
 ANYACCEL_BUILD_TIMEOUT      how many seconds one compiler may run before it is ended; no limit otherwise
 CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
-CPATH, LIBRARY_PATH, …      what compilers take as flags besides: it decides a build (``_COMPILER_VARIABLES``)
+CPATH, CPLUS_INCLUDE_PATH   where compilers look for headers besides; they decide a build
+COMPILER_PATH               where compilers look for their programs first; it decides a build
+LIBRARY_PATH, …             what compilers and linkers take as flags besides: it decides a build (``_COMPILER_VARIABLES``)
 HOME, XDG_CACHE_HOME        where the user's cache directory is; a temporary one serves where they are not absolute
 OCL_ICD_FILENAMES           the OpenCL drivers; set to pip's CPU driver before SYCL is loaded, where it is unset
 PATH                        where compilers are looked for

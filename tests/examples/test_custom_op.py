@@ -133,7 +133,7 @@ def test_its_cuda_source_compiles_with_nvcc(
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
     _nvcc_is_here(cuda_builder)
     nvcc = cuda_builder.compilers(cuda_builder.cxx())[".cu"]
-    words = nvcc.words("scale.d", EXAMPLE / "anyaccel_scale" / "csrc" / "scale_cuda.cu", "scale.o")
+    words = nvcc.words(0, EXAMPLE / "anyaccel_scale" / "csrc" / "scale_cuda.cu", "scale.o")
     subprocess.run([*words, "-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE"], cwd=tmp_path, check=True)
     assert b"scale_kernel" in (tmp_path / "scale.o").read_bytes()
-    assert "scale.h" in (tmp_path / "scale.d").read_text()
+    assert "scale.h" in (tmp_path / "0.d").read_text()

@@ -218,14 +218,12 @@ def test_a_header_that_only_the_compiler_sees_is_watched(
     cache: Cache, make_builder: Callable[..., CPUOpBuilder], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its name is a macro, so that only the list of what the compiler read can tell."""
-    source = (
-        '#include "answer.h"\n#define WHICH "hidden.h"\n#include WHICH\nextern "C" int answer() { return kHidden; }'
-    )
+    source = '#include "answer.h"\n#define WHICH(x) #x\n#include WHICH(hidden.h)\nextern "C" int answer() { return kHidden; }'
     builder = make_builder(source=source)
     hidden = tmp_path / "sources" / "hidden.h"
     hidden.write_text("const int kHidden = 1;")
     first = builder.build()
-    assert first.facts["headers"].keys() == {str(hidden)}
+    assert str(hidden) in first.inputs.paths()
     assert make_builder(source=source).is_built()
     hidden.write_text("const int kHidden = 2;")
     assert not make_builder(source=source).is_built()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SHOWN = 'extern "C" __attribute__((visibility("default")))'
 BY_MACRO = f'#define WHICH "answer.h"\n#include WHICH\n{SHOWN} int answer() {{ return kAnswer; }}'
+BY_ARGUMENT = f"#define WHICH(x) #x\n#include WHICH(answer.h)\n{SHOWN} int answer() {{ return kAnswer; }}"
 FROM_OUTSIDE = f"#include <outside.h>\n{SHOWN} int answer() {{ return kOutside; }}"
 
 
@@ -95,8 +96,8 @@ def test_a_library_that_is_linked_counts(
 
 def test_a_rebuild_has_a_path_of_its_own(cache: Cache, make_builder: Callable[..., CPUOpBuilder]) -> None:
     """A process loads the same path only once."""
-    first = make_builder(source=BY_MACRO).build()
-    second = make_builder(source=BY_MACRO, header="const int kAnswer = 43;").build()
+    first = make_builder(source=BY_ARGUMENT).build()
+    second = make_builder(source=BY_ARGUMENT, header="const int kAnswer = 43;").build()
     assert second.binary.parent == first.binary.parent
     assert second.binary != first.binary
     assert not first.binary.exists()
