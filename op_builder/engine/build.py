@@ -141,7 +141,10 @@ def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None, stop: th
 
 
 def _cannot_build(recipe: Recipe, error: OSError) -> OpError:
-    msg = f"building the op '{recipe.op}' failed: got {error}; expected the system to allow it. Fix: see to that, and call again."
+    msg = (
+        f"building the op '{recipe.op}' failed: got {error}; expected the system to allow it. "
+        f"Fix: correct what the message names, and call again."
+    )
     return OpError(msg)
 
 

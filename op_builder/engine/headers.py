@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .errors import OpError
 from .inputs import ChangedMeanwhile, Lookups, has_changed_since
-from .scan import directives
+from .scan import content_of, directives
 from .spawn import run
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class HeaderLookups:
             names |= {os.path.relpath(path, place) for place in search_path if path.startswith(f"{place}/")}
             if not self._outside.covers(path):
                 self._add_beside(path, f"{os.path.basename(path)}.gch")  # which GCC takes in place of the header
-            for asked in directives(_content(path)):
+            for asked in directives(content_of(path)):
                 if asked.name and not os.path.isabs(asked.name):
                     names.add(asked.name)
                 if asked.name and (asked.is_quoted or os.path.isabs(asked.name)):
@@ -172,11 +172,3 @@ class HeaderLookups:
                     for place in earlier:
                         self.beside.setdefault(place, set()).add(name)
         return Lookups.of(folders, {name: count for name, count in names.items() if count}, self.beside)
-
-
-def _content(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""

@@ -15,7 +15,7 @@ from .flag_files import expanded, files_named_by
 from .headers import HeaderLookups, Outside, lies_in, search_path_of, without_others
 from .inputs import ChangedMeanwhile, Inputs
 from .linked import LINK_LIST, SYSTEM_LIBRARIES, linked_files
-from .scan import directives
+from .scan import content_of, directives
 from .toolchains.identity import started_by
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _is_own(path: str, recipe: NativeRecipe) -> bool:
 
 def _absolutely_named(opened: Iterable[str]) -> set[str]:
     """Return the headers that are included by absolute names, which are the same for every checkout."""
-    return {asked.name for path in opened for asked in directives(_content(path)) if os.path.isabs(asked.name)}
+    return {asked.name for path in opened for asked in directives(content_of(path)) if os.path.isabs(asked.name)}
 
 
 def _programs(
@@ -129,7 +129,7 @@ def _embedded_data(recipe: NativeRecipe, compilers: Iterable[Compiler], read: se
     if all(one.lists_data for one in compilers):
         return found
     for path in sorted(read):
-        content = _content(path)
+        content = content_of(path)
         named = [os.fsdecode(name) for name in _EMBEDDED.findall(content)]
         if content.count(b".incbin") > len(named) or not all(map(os.path.isfile, named)):
             msg = (
@@ -139,11 +139,3 @@ def _embedded_data(recipe: NativeRecipe, compilers: Iterable[Compiler], read: se
             raise OpError(msg)
         found |= set(named)
     return found
-
-
-def _content(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""

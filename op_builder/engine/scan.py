@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Directive", "ScannedFile", "directives", "scan"]
+__all__ = ["Directive", "ScannedFile", "content_of", "directives", "scan"]
 
 _SPACE = rb"(?:[ \t\f\v]|/\*(?:[^*]|\*(?!/))*\*/)*"
 _WORDS = rb"(?:include_next|include|import|embed)\b"
@@ -56,6 +56,15 @@ class ScannedFile(NamedTuple):
     path: str
     content: bytes
     depends_on_place: bool
+
+
+def content_of(path: str) -> bytes:
+    """Return the content of a file; empty when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def directives(content: bytes) -> list[Directive]:
