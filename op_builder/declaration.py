@@ -94,12 +94,12 @@ class OpDeclaration(DeepSpeedNames):
         ]
 
     def _located(self, path: str, what: str) -> Path:
-        root = self.source_root()
-        places = [os.path.join(folder, path) for folder in (root, root.parent, os.curdir)]
+        root = str(self.source_root())
+        places = [os.path.join(folder, path) for folder in (root, os.path.dirname(root), os.curdir)]
         is_there = os.path.isfile if what == "source" else os.path.isdir
         for place in places:
             if is_there(place):
-                return Path(os.path.realpath(place))
+                return Path(os.path.abspath(place))  # links stay: where one leads is asked whenever it counts
         tried = ", ".join(map(os.path.abspath, dict.fromkeys(places)))
         msg = f"finding a {what} of the op '{self.name}' failed: got {path!r}; expected one of {tried}. Fix: correct the path."
         raise OpError(msg)

@@ -34,8 +34,6 @@ class CPUAdam:
     def __init__(self) -> None:
         _register_fakes()
         self._step: Callable[..., None] = torch.ops.anyaccel.adam_step.default
-        self._update: Callable[..., None] = torch.ops.anyaccel.adam_update.default
-        self._rollback: Callable[..., None] = torch.ops.anyaccel.adam_rollback.default
 
     def adam_step(
         self,
@@ -104,7 +102,7 @@ class CPUAdam:
     ) -> int:  # fmt: skip
         """Take step number ``step`` (counted from 1) of one parameter, in place."""
         _call(
-            self._update, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
+            torch.ops.anyaccel.adam_update.default, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
             weight_decay=weight_decay, eps=eps, decoupled=self._mode(optimizer_id),
             bias_correction=bool(bias_correction),
         )  # fmt: skip
@@ -117,7 +115,7 @@ class CPUAdam:
     ) -> int:  # fmt: skip
         """Take step number ``step`` of one parameter back, given the gradient that it was taken with."""
         _call(
-            self._rollback, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
+            torch.ops.anyaccel.adam_rollback.default, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
             weight_decay=weight_decay, eps=eps, decoupled=self._mode(optimizer_id),
             bias_correction=bool(bias_correction),
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """Where built ops are kept: private to the user, each binary checked against its metadata before it is loaded.
 
-An entry is a folder ``<op>-<fingerprint>`` with the binary and ``metadata.json``; the metadata is published last, so an
+An entry is a folder ``<op>-<fingerprint>`` with the binary and ``metadata.jsonl``; the metadata is published last, so an
 entry without it does not exist yet. Nothing that is read here is trusted before it has been checked, and nothing outside is
 ever opened for writing or removed. A directory that cannot be written is replaced, for this process, by a private temporary
 one.
@@ -24,9 +24,9 @@ from typing import Any
 
 from ..environment import home_problem
 from .directory import Directory, try_to_remove
-from .entry import METADATA, UNREADABLE, Entry, named_by_content, parse_entry, sha256_of, text_of
+from .entry import METADATA, UNREADABLE, Entry, named_by_content, parse_entry, text_of
 from .errors import CacheError
-from .inputs import Inputs
+from .inputs import Inputs, digest_of
 from .lock import NO_LOCKS
 
 __all__ = ["ENTRY", "LOCK", "SOURCES", "STAGING", "TOOLS", "Cache", "open_cache", "replace_full_cache"]
@@ -63,7 +63,7 @@ class Cache:
             self._opened.require_writable()
 
     def _open(self) -> Directory:
-        if self._writable:
+        if self._writable and not os.path.isdir(self.root):
             for folder in (*reversed(self.root.parents), self.root):  # Path.mkdir leaves the parents to the umask
                 if not folder.exists():
                     folder.mkdir(mode=0o700, exist_ok=True)
@@ -165,10 +165,9 @@ class Cache:
     def is_intact(self, entry: Entry) -> bool:
         """Return whether an entry's binary is what was published: a regular file here, and no link to one elsewhere."""
         try:
-            content = self._opened.read(entry.binary.name, folder=entry.name)
+            return self._opened.digest(entry.binary.name, folder=entry.name) == entry.sha256
         except OSError:
             return False
-        return hashlib.sha256(content).hexdigest() == entry.sha256
 
     def read(self, name: str) -> Entry:
         """Return the entry in a folder here.
@@ -252,7 +251,7 @@ class Cache:
         self, op: str, fingerprint: str, built: Path, facts: dict[str, Any], inputs: Inputs | None = None
     ) -> Entry:
         """Move a built binary into its entry, the metadata last, and return the entry."""
-        digest = sha256_of(built)
+        digest = digest_of(os.fspath(built))
         name = f"{op}-{fingerprint}"
         binary = named_by_content(built, digest)
         entry = Entry(op, self.root / name / binary, digest, facts, inputs or Inputs(), name)

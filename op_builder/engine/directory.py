@@ -8,10 +8,11 @@ or the system's, and nobody else may write to it, as sshd's StrictModes asks of 
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import logging
 import os
 import stat
-import tempfile
 from typing import TYPE_CHECKING
 
 from .errors import CacheError
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Directory", "read_regular", "remove", "try_to_remove"]
+__all__ = ["Directory", "digest_of_regular", "read_regular", "remove", "try_to_remove"]
 
 _logger = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 30
+_PART_BYTES = 1 << 16
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not make the reader wait
 _FIX = "set ANYACCEL_CACHE_DIR to a directory below one that is yours"
@@ -101,6 +103,11 @@ class Directory:
         with self._opened(folder) as descriptor:
             return read_regular(name, descriptor)
 
+    def digest(self, name: str, folder: str) -> str:
+        """Return the SHA-256 of a regular file in a folder here; raises as :meth:`read` does."""
+        with self._opened(folder) as descriptor:
+            return digest_of_regular(name, descriptor)
+
     def write(self, name: str, content: bytes, folder: str = "") -> None:
         """Put a file of mode 0600 in the place of whatever has its name; a reader sees the old one or the new one."""
         with self._opened(folder) if folder else contextlib.nullcontext(self._descriptor) as descriptor:
@@ -145,13 +152,14 @@ class Directory:
             remove(name, self._descriptor)
 
     def require_writable(self) -> None:
-        """Check that files can be made here.
+        """Check that files may be made here; a full disk is found when something is built.
 
         Raises:
-            OSError: when they cannot.
+            OSError: when they may not.
         """
-        with tempfile.TemporaryFile(dir=self.path):
-            pass
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            number = errno.EROFS if os.statvfs(self.path).f_flag & os.ST_RDONLY else errno.EACCES
+            raise OSError(number, os.strerror(number), os.fspath(self.path))
 
     @contextlib.contextmanager
     def _opened(self, folder: str) -> Iterator[int]:
@@ -173,12 +181,27 @@ def read_regular(name: str | os.PathLike[str], directory: int | None = None, *, 
     Raises:
         OSError: when it is missing, or none.
     """
+    return b"".join(_parts_of(name, directory, follow_link))
+
+
+def digest_of_regular(name: str | os.PathLike[str], directory: int | None = None, *, follow_link: bool = False) -> str:
+    """Return the SHA-256 of a regular file, in hexadecimal digits; as :func:`read_regular`, but holds little of it at once."""
+    digest = hashlib.sha256()
+    for part in _parts_of(name, directory, follow_link):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _parts_of(name: str | os.PathLike[str], directory: int | None, follow_link: bool) -> Iterator[bytes]:
     descriptor = os.open(name, _OPEN_FILE & ~os.O_NOFOLLOW if follow_link else _OPEN_FILE, dir_fd=directory)
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             raise OSError(22, "not a regular file of at most 1 GiB", os.fspath(name))
-        return file.read()
+        while part := os.read(descriptor, _PART_BYTES):
+            yield part
+    finally:
+        os.close(descriptor)
 
 
 def remove(name: str, directory: int) -> None:

@@ -6,22 +6,20 @@ Nothing is taken from metadata before it has been checked: they may be damaged, 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .directory import read_regular
-from .inputs import Inputs
+from .inputs import Inputs, digest_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["METADATA", "UNREADABLE", "Entry", "parse_entry", "read_entry", "sha256_of", "text_of", "write_entry"]
+__all__ = ["METADATA", "UNREADABLE", "Entry", "parse_entry", "read_entry", "text_of", "write_entry"]
 
-METADATA = "metadata.json"
+METADATA = "metadata.jsonl"
 UNREADABLE = (OSError, ValueError, RecursionError)
 """What reading a damaged entry raises."""
 
@@ -54,7 +52,7 @@ class Entry:
 
     def is_intact(self) -> bool:
         """Return whether the binary is what was published."""
-        return sha256_of(self.binary) == self.sha256
+        return digest_of(os.fspath(self.binary)) == self.sha256
 
 
 def parse_entry(content: bytes, folder: Path) -> Entry:
@@ -67,8 +65,9 @@ def parse_entry(content: bytes, folder: Path) -> Entry:
     Raises:
         ValueError, RecursionError: (``UNREADABLE``) when they are no metadata.
     """
-    _require(b"\\u0000" not in content, "it has a NUL")
-    described = json.loads(content.decode())
+    described_in, _, missing = content.partition(b"\n")
+    _require(b"\\u0000" not in described_in, "it has a NUL")
+    described = json.loads(described_in.decode())
     _require(isinstance(described, dict) and set(described) == _KEYS, "it has other members than an entry's")
     op, binary, digest, facts = (described[member] for member in ("op", "binary", "sha256", "facts"))
     _require(isinstance(op, str) and _NAME.fullmatch(op), "'op' is no name")
@@ -80,7 +79,8 @@ def parse_entry(content: bytes, folder: Path) -> Entry:
     _require(all(isinstance(facts.get(name, ""), str) for name in _TEXTS), "a fact is no text")
     symbols = facts.get("symbols", {})
     _require(isinstance(symbols, dict) and all(isinstance(one, str) for one in symbols.values()), "'symbols' is none")
-    return Entry(op, folder / binary, digest, facts, Inputs.parse(described["inputs"]), described["name"])
+    inputs = Inputs.parse(described["inputs"], missing.decode().removesuffix("\n"))
+    return Entry(op, folder / binary, digest, facts, inputs, described["name"])
 
 
 def _require(is_so: object, problem: str) -> None:
@@ -98,7 +98,7 @@ def read_entry(folder: Path) -> Entry:
 
 
 def text_of(entry: Entry) -> bytes:
-    """Return an entry's metadata as they are written."""
+    """Return an entry's metadata as they are written: a line of JSON, and one with what is seldom looked into."""
     described = {
         "op": entry.op,
         "name": entry.name,
@@ -107,7 +107,8 @@ def text_of(entry: Entry) -> bytes:
         "facts": entry.facts,
         "inputs": entry.inputs.described(),
     }
-    return json.dumps(described, separators=(",", ":"), sort_keys=True).encode()
+    line = json.dumps(described, separators=(",", ":"), sort_keys=True)
+    return f"{line}\n{entry.inputs.lookups.missing}\n".encode()
 
 
 def write_entry(folder: Path, entry: Entry, built: Path) -> Entry:
@@ -129,11 +130,3 @@ def write_entry(folder: Path, entry: Entry, built: Path) -> Entry:
 def named_by_content(built: Path, digest: str) -> str:
     """Return the name to publish a binary under: a process may hold an earlier one, and loads the same path only once."""
     return f"{built.stem}-{digest[:8]}{built.suffix}"
-
-
-def sha256_of(file: Path) -> str:
-    """Return a regular file's digest; empty when it cannot be read."""
-    try:
-        return hashlib.sha256(read_regular(file, follow_link=True)).hexdigest()
-    except OSError:
-        return ""

@@ -6,14 +6,15 @@ import hashlib
 import json
 import os
 import platform
+import re
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .scan import scan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 __all__ = ["cpu_flags", "fingerprint", "host_isa"]
 
@@ -43,19 +44,30 @@ def fingerprint(
     return digest.hexdigest()[:32]
 
 
+_FLAGS = re.compile(rb"^(?:flags|Features)\s*:(.*)\n", re.MULTILINE)
+
+
 @cache
 def cpu_flags() -> frozenset[str]:
     """Return what this machine's CPU can do, in the kernel's words, such as ``avx2``; empty where that is not known."""
+    return frozenset(_told_flags().decode().split())
+
+
+@cache
+def _told_flags() -> bytes:
     try:
-        with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
-            line = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:  # whose first CPU is enough, and each takes time to tell
+            content = b""
+            while not _FLAGS.search(content) and (part := file.read(4096)):
+                content += part
     except OSError:
-        line = ""
-    return frozenset(line.partition(":")[2].split())
+        content = b""
+    found = _FLAGS.search(content)
+    return found[1] if found else b""
 
 
 @cache
 def host_isa() -> str:
     """Return the instruction set of this machine's CPU: its architecture, and a digest of its feature flags."""
-    features = " ".join(sorted(cpu_flags())) or platform.processor()
-    return f"{platform.machine()}-{hashlib.sha256(features.encode()).hexdigest()[:12]}"
+    features = _told_flags() or platform.processor().encode()
+    return f"{os.uname().machine}-{hashlib.sha256(features).hexdigest()[:12]}"

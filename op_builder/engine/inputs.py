@@ -7,11 +7,12 @@ of an inode cannot be set back, and a build is thrown away when a file changed w
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .directory import read_regular
+from .directory import digest_of_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +40,7 @@ def _stamps_of(paths: list[str]) -> list[str]:
 def digest_of(path: str) -> str:
     """Return the digest of a file's content; empty for what is no regular file or cannot be read."""
     try:
-        return hashlib.sha256(read_regular(path, follow_link=True)).hexdigest()
+        return digest_of_regular(path, follow_link=True)
     except OSError:
         return ""
 
@@ -115,29 +116,25 @@ class Lookups:
 
     Attributes:
         folders: the directories that are searched for every name, in order.
-        names: for each name, in how many of the first of these folders it is not; lines of number and name.
-        beside: for further directories, the names that are looked for there first and that are not there.
         watched: every directory in which one of these files would appear; lines of stamp and path.
+        missing: JSON that is only looked into when a directory has changed: for each name, in how many of the first of these
+            folders it is not; and the paths of other files that are not there.
+        digest: of ``missing``.
     """
 
     folders: tuple[str, ...] = ()
-    names: str = ""
-    beside: Mapping[str, list[str]] = field(default_factory=dict)
     watched: str = ""
+    missing: str = "[{},[]]"
+    digest: str = ""
 
     @classmethod
     def of(cls, folders: Sequence[str], names: Mapping[str, int], beside: Mapping[str, Iterable[str]]) -> Lookups:
         """Return the lookups, with the stamps as they are now."""
-        aside = {folder: sorted(set(missing)) for folder, missing in beside.items() if missing}
-        places = {os.path.dirname(f"{folder}/{name}") for name, before in names.items() for folder in folders[:before]}
-        places |= {os.path.dirname(f"{folder}/{name}") for folder, missing in aside.items() for name in missing}
-        watched = sorted({_existing(place) for place in places})
-        return cls(
-            tuple(folders),
-            _lines((before, name) for name, before in sorted(names.items())),
-            aside,
-            _lines((stamp_of(place), place) for place in watched),
-        )
+        aside = sorted({f"{folder}/{name}" for folder, missing in beside.items() for name in missing})
+        searched = {f"{folder}/{name}" for name, before in names.items() for folder in folders[:before]}
+        watched = sorted({_existing(os.path.dirname(path)) for path in (*searched, *aside)})
+        missing = json.dumps([dict(sorted(names.items())), aside], separators=(",", ":"))
+        return cls(tuple(folders), _lines((stamp_of(place), place) for place in watched), missing, _digest(missing))
 
     def appeared(self) -> str:
         """Return a file that is now found earlier than the one that was; empty when there is none.
@@ -148,12 +145,16 @@ class Lookups:
         watched = [line.split("\t", 1) for line in self.watched.splitlines()]
         if all(stamp_of(place) == stamp for stamp, place in watched):  # a list, as a generator is slower
             return ""
-        candidates = []
-        for line in self.names.splitlines():
-            before, name = line.split("\t", 1)
-            candidates += [f"{folder}/{name}" for folder in self.folders[: int(before)]]
-        candidates += [f"{folder}/{name}" for folder, missing in self.beside.items() for name in missing]
-        return next((path for path in candidates if os.path.isfile(path)), "")
+        if _digest(self.missing) != self.digest:
+            msg = "the names that were looked for are damaged"
+            raise ValueError(msg)
+        names, aside = json.loads(self.missing)
+        earlier = (f"{folder}/{name}" for name, before in names.items() for folder in self.folders[:before])
+        return next((path for path in (*earlier, *aside) if os.path.isfile(path)), "")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _existing(place: str) -> str:
@@ -215,20 +216,19 @@ class Inputs:
         return self.lookups.appeared()
 
     def described(self) -> dict[str, Any]:
-        """Return this as JSON values."""
+        """Return this as JSON values, without ``lookups.missing``, which is long and seldom looked into."""
         found = self.lookups
         return {
             "files": self.files,
             "folders": list(found.folders),
-            "names": found.names,
-            "beside": dict(found.beside),
             "watched": found.watched,
+            "missing": found.digest,
             "bound_to": list(self.bound_to),
         }
 
     @classmethod
-    def parse(cls, described: Any) -> Inputs:
-        """Return what ``described`` gave.
+    def parse(cls, described: Any, missing: str) -> Inputs:
+        """Return what ``described`` gave, and ``lookups.missing``.
 
         Raises:
             ValueError: when it is something else.
@@ -236,17 +236,14 @@ class Inputs:
         if not isinstance(described, dict) or {name: type(one) for name, one in described.items()} != _MEMBERS:
             msg = "'inputs' has other members than it should"
             raise ValueError(msg)
-        listed = [*described["folders"], *described["bound_to"]]
-        for names in described["beside"].values():
-            listed += names if type(names) is list else [None]
-        if not set(map(type, listed)) <= {str}:
+        if not set(map(type, [*described["folders"], *described["bound_to"]])) <= {str}:
             msg = "'inputs' has values of other types than it should"
             raise ValueError(msg)
-        lookups = Lookups(tuple(described["folders"]), described["names"], described["beside"], described["watched"])
+        lookups = Lookups(tuple(described["folders"]), described["watched"], missing, described["missing"])
         return cls(described["files"], lookups, tuple(described["bound_to"]))
 
 
-_MEMBERS = {"files": str, "folders": list, "names": str, "beside": dict, "watched": str, "bound_to": list}
+_MEMBERS = {"files": str, "folders": list, "watched": str, "missing": str, "bound_to": list}
 
 
 def _lines(rows: Iterable[tuple[object, ...]]) -> str:

@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Directive", "ScannedFile", "content_of", "directives", "scan"]
 
-_SPACE = rb"(?:[ \t\f\v]|/\*(?:[^*]|\*(?!/))*\*/)*"
-_WORDS = rb"(?:include_next|include|import|embed)\b"
+_SPACE = rb"[ \t\f\v]*(?:/\*(?:[^*]|\*(?!/))*\*/[ \t\f\v]*)*"
 _NAME = rb'(?:"([^"\n]+)"|<([^>\n]+)>|([A-Za-z_]\w*[ \t]*\(?))?'
-_HAS = rb"__has_(?:include(?:_next)?|embed)" + _SPACE + rb"\(" + _SPACE + _NAME
-_HASH = re.compile(rb"#" + _SPACE + _WORDS + _SPACE + _NAME + rb"|" + _HAS)
-_ANY_HASH = re.compile(rb"(?:#|%:|\?\?=)" + _SPACE + _WORDS + _SPACE + _NAME + rb"|" + _HAS)
-_PLACED = re.compile(rb"include_next|embed")
-_CONDITION = re.compile(rb"#" + _SPACE + rb"(?:if|elif|define)\b[^\n]*")
+_DIRECTIVE = _SPACE + rb"(?:(include_next|include|import|embed)\b" + _SPACE + _NAME + rb"|(?:if|elif|define)\b([^\n]*))"
+_HASH = re.compile(rb"#" + _DIRECTIVE)  # one literal to look for, which is what makes a warm load fast
+_ANY_HASH = re.compile(rb"(?:#|%:|\?\?=)" + _DIRECTIVE)
+_HAS = re.compile(rb"__has_(include_next|include|embed)" + _SPACE + rb"\(" + _SPACE + _NAME)
 _HEADER = re.compile(rb'(["<])([\w./+-]+\.(?:h|hh|hpp|hxx|cuh|inc|inl|ipp|tcc|def))[">]')
 """What a condition or a macro may ask for by a macro that stands for ``__has_include`` or for a header's name."""
 
@@ -69,19 +67,28 @@ def content_of(path: str) -> bytes:
 
 def directives(content: bytes) -> list[Directive]:
     """Return what a file includes, imports, embeds, or asks for by ``__has_include``."""
-    if b"\\\n" in content or b"\\\r\n" in content:  # a line that goes on in the next may be cut within a word
+    if b"\\" in content:  # a line that goes on in the next may be cut within a word
         content = content.replace(b"\\\r\n", b"").replace(b"\\\n", b"")
-    pattern = _ANY_HASH if b"%:" in content or b"??=" in content else _HASH
+    is_plain = (b"%" not in content or b"%:" not in content) and (b"?" not in content or b"??=" not in content)
+    pattern = _HASH if is_plain else _ANY_HASH  # looking for one byte first is ten times as fast
     found = []
-    for match in pattern.finditer(content):
-        quoted, bracketed, macro, has_quoted, has_bracketed, has_macro = match.groups()
-        name = os.fsdecode(quoted or has_quoted or bracketed or has_bracketed or b"")
-        by = os.fsdecode(macro or has_macro or b"")
-        found.append(Directive(name, bool(quoted or has_quoted), by, not name or bool(_PLACED.search(match[0]))))
-    for line in _CONDITION.findall(content):
-        if b">" in line or b'"' in line:
-            found += [Directive(os.fsdecode(name), mark == b'"', "", False) for mark, name in _HEADER.findall(line)]
+    for word, quoted, bracketed, macro, condition in pattern.findall(content):
+        if word:
+            found.append(_asked(word, quoted, bracketed, macro))
+        elif b">" in condition or b'"' in condition:
+            found += [
+                Directive(name.decode(errors="surrogateescape"), mark == b'"', "", False)
+                for mark, name in _HEADER.findall(condition)
+            ]
+    if b"__has_" in content:
+        found += [_asked(*match) for match in _HAS.findall(content)]
     return found
+
+
+def _asked(word: bytes, quoted: bytes, bracketed: bytes, macro: bytes) -> Directive:
+    name = quoted or bracketed
+    is_placed = not name or word in (b"include_next", b"embed")
+    return Directive(name.decode(errors="surrogateescape"), bool(quoted), macro.decode(), is_placed)
 
 
 def scan(
@@ -103,6 +110,7 @@ def scan(
     pending = [os.path.realpath(source) for source in sources]  # as strings: this is most of what a warm load does
     folders = [os.path.realpath(folder) for folder in include_dirs]
     seen = set()
+    looked: set[tuple[str, str]] = set()
     entries: dict[str, set[str]] = {}
 
     def may_hold(folder: str, name: str) -> bool:
@@ -125,13 +133,15 @@ def scan(
         if file in seen:
             continue
         seen.add(file)
-        with open(file, "rb") as opened:
-            content = opened.read()
+        with open(file, "rb", buffering=0) as opened:
+            content = opened.readall()
         asked = directives(content)
         yield ScannedFile(file, content, any(one.is_placed for one in asked))
-        for one in asked:
-            if one.name:
-                look(one.name, [os.path.dirname(file), *folders] if one.is_quoted else folders)
+        beside = os.path.dirname(file)
+        names = {(one.name, beside if one.is_quoted else "") for one in asked if one.name} - looked
+        looked |= names
+        for name, place in sorted(names):
+            look(name, [place, *folders] if place else folders)
 
 
 def _names_in(folder: str, first: str) -> list[str]:

@@ -82,7 +82,7 @@ def test_clear_removes_what_killed_and_failed_builders_left_but_not_what_is_bein
         (cache.root / name).write_text("")
     for name in (f"staging-killed-{E}-aaaaaaaa", f"staging-busy-{D}-bbbbbbbb"):
         (cache.root / name).mkdir()
-        (cache.root / name / "metadata.json").write_text("{}")
+        (cache.root / name / "metadata.jsonl").write_text("{}")
     with build_lock(cache.lock_file("busy", D), "busy"):
         assert "removed 2 of" in run("clear").stdout
         assert {file.name for file in cache.root.iterdir()} == {

@@ -122,9 +122,9 @@ def test_device_code_that_was_carried_is_found_and_a_changed_one_is_not(
     code = builder.device_code((9, 0))
     assert code.binary.parent == folder
     assert set(code.facts["symbols"]) == {f"run<{kernel}>" for kernel in builder.KERNELS}
-    metadata = json.loads((folder / "metadata.json").read_text())
+    metadata = json.loads((folder / "metadata.jsonl").read_text().splitlines()[0])
     metadata["facts"]["key"] = "another"
-    (folder / "metadata.json").write_text(json.dumps(metadata))
+    (folder / "metadata.jsonl").write_text(json.dumps(metadata))
     assert builder.device_code((9, 0)).binary.parent.parent == cache.root
 
 
@@ -141,7 +141,7 @@ def test_what_does_not_fit_is_built_here_and_the_log_says_why(
     carried: Path, defect: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    metadata = carried / "metadata.json"
+    metadata = carried / "metadata.jsonl"
     if defect == "flipped":
         (binary,) = carried.glob("op-*.so")
         content = bytearray(binary.read_bytes())
@@ -152,7 +152,7 @@ def test_what_does_not_fit_is_built_here_and_the_log_says_why(
         metadata.unlink()
         reason = "its metadata cannot be read"
     elif defect == "other sources":
-        content = json.loads(metadata.read_text())
+        content = json.loads(metadata.read_text().splitlines()[0])
         content["facts"]["key"] = "another"
         metadata.write_text(json.dumps(content))
         reason = "its sources, flags or ABI are not those of this installation"

@@ -95,7 +95,7 @@ def test_publishes_the_metadata_last(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "replace", watch)
     cache.publish("op", NAME, built, {"target": "any"})
-    assert moved == [f"op-{hashlib.sha256(b'binary').hexdigest()[:8]}.so", "metadata.json"]
+    assert moved == [f"op-{hashlib.sha256(b'binary').hexdigest()[:8]}.so", "metadata.jsonl"]
     entry = cache.find("op", NAME)
     assert entry is not None
     assert entry.binary.read_bytes() == b"binary"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 300
 WEIRD: list[Any] = [
-    "", ".", "..", "../../outside/precious.so", "/etc/passwd", "a\0b", "[bold]x[/nothing]", "\ud800", "metadata.json",
+    "", ".", "..", "../../outside/precious.so", "/etc/passwd", "a\0b", "[bold]x[/nothing]", "\ud800", "metadata.jsonl",
     0, -1, 10**30, 1.5, True, None, [], {}, ["x"], {"x": []}, "x" * 5000,
 ]  # fmt: skip
 
@@ -241,8 +241,8 @@ def test_a_damaged_cache_is_built_again_and_touches_nothing_outside(place: Place
 def test_metadata_that_name_another_place_are_not_followed(place: Place, binary: Any) -> None:
     """Formerly the parent of what they named was removed with all that was in it."""
     (first, *_) = place.build()
-    metadata = first.with_name("metadata.json")
-    described = json.loads(metadata.read_text())
+    metadata = first.with_name("metadata.jsonl")
+    described = json.loads(metadata.read_text().splitlines()[0])
     metadata.write_text(json.dumps({**described, "binary": binary}))
     before = place.state_outside()
     assert open_cache(place.root).find("one", place.recipes[0].fingerprint()) is None
@@ -254,8 +254,8 @@ def test_metadata_that_name_another_place_are_not_followed(place: Place, binary:
 
 def test_a_missing_binary_with_an_empty_digest_is_not_intact(place: Place) -> None:
     (first, *_) = place.build()
-    metadata = first.with_name("metadata.json")
-    metadata.write_text(json.dumps({**json.loads(metadata.read_text()), "sha256": ""}))
+    metadata = first.with_name("metadata.jsonl")
+    metadata.write_text(json.dumps({**json.loads(metadata.read_text().splitlines()[0]), "sha256": ""}))
     first.unlink()
     assert CliRunner().invoke(app, ["verify"]).exit_code == 1
     place.build()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import TemporaryDirectoryError, ToolchainError
 from ..scratch import TEMPORARY_FIX, in_scratch_folder
-from .identity import Identity
+from .identity import Identity, find_program
 from .probe import Memory, Probe, run_quietly, said_version
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ TELL_PROGRAMS = (
 )
 """Makes a driver say which programs it would start, without starting them."""
 _FIX = "pip install 'anyaccel[cxx]'"
+_PLAIN = re.compile(r"[\w.+/-]+")
 _TRIAL = """#include <cstddef>
 static_assert(__cplusplus > 201703L);
 extern "C" char* trial(std::size_t bytes) { return new char[bytes]; }
@@ -126,11 +128,11 @@ def choose_cxx(requested: str | None, path: str, memory: Path, *, for_torch_head
 def _command_of(text: str, path: str) -> tuple[str, ...] | None:
     """Resolve a compiler command; a lone name may be a path with spaces, otherwise it is split as a shell would."""
     try:
-        words = [text] if Path(text).is_file() else shlex.split(text)
+        words = [text] if _PLAIN.fullmatch(text) or os.path.isfile(text) else shlex.split(text)
     except ValueError:  # an unclosed quotation
         return None
-    program = shutil.which(os.path.expanduser(words[0]), path=path) if words else None
-    return None if program is None else (program, *words[1:])
+    program = find_program(os.path.expanduser(words[0]), path) if words else ""
+    return (program, *words[1:]) if program else None
 
 
 def _zig_command() -> tuple[str, ...] | None:

@@ -16,7 +16,7 @@ from ..errors import CacheError
 from ..inputs import stamp_of
 from ..scratch import in_scratch_folder, lack_of_room
 from ..spawn import run
-from .identity import Identity, digest_of_programs, identify, leads_to
+from .identity import Identity, digest_of_programs, find, identify
 
 if TYPE_CHECKING:
     import subprocess
@@ -157,7 +157,7 @@ def _is_same(identity: Identity, values: dict[str, str]) -> bool:
     if not identity.lookups:
         return True
     environment = program_search()
-    return all(leads_to(word, found, environment) for word, found in identity.lookups.items())
+    return all(find(word, environment) == found for word, found in identity.lookups.items())
 
 
 def said_version(command: Sequence[str], memory: Path) -> str:
