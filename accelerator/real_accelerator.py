@@ -19,6 +19,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from . import environment
+from .detection import rejection
 from .errors import NotAnAcceleratorError, SelectionError
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def candidates() -> list[Candidate]:
     for name in REGISTRY:
         if name == "cpu":
             found += _other_torch_candidates({candidate.name for candidate in found})
-        found.append(Candidate(name, "built in", partial(_make_built_in, name), _rejection(name)))
+        found.append(Candidate(name, "built in", partial(_make_built_in, name), rejection(name)))
     return found
 
 
@@ -197,22 +198,6 @@ def _make_built_in(name: str) -> DeepSpeedAccelerator:
     return made
 
 
-def _rejection(name: str) -> str:
-    if name == "cpu":
-        return ""
-    import torch
-
-    if name == "xpu":
-        from .xpu_accelerator import import_ipex
-
-        import_ipex()
-    module = torch.get_device_module(name)
-    if not module._is_compiled():
-        return f"this torch ({torch.__version__}) is built without it"
-    # device_count asks the management library first; is_available would initialise the driver and break forked children
-    return "" if module.device_count() > 0 else "torch is built for it and finds no device (is the driver installed?)"
-
-
 def _other_torch_candidates(known: set[str]) -> list[Candidate]:
     import torch
 
@@ -229,8 +214,8 @@ def _other_torch_candidates(known: set[str]) -> list[Candidate]:
         available = TorchAccelerator(name).is_available()
     except (SelectionError, NotImplementedError, RuntimeError) as error:
         return [Candidate(name, "torch", partial(TorchAccelerator, name), str(error))]
-    rejection = "" if available else "torch is built for it and finds no device"
-    return [Candidate(name, "torch", partial(TorchAccelerator, name), rejection)]
+    problem = "" if available else "torch is built for it and finds no device"
+    return [Candidate(name, "torch", partial(TorchAccelerator, name), problem)]
 
 
 def _plug_in_candidates(requested: str | None) -> list[Candidate]:
@@ -244,10 +229,10 @@ def _plug_in_candidates(requested: str | None) -> list[Candidate]:
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
         package = entry_point.dist.name if entry_point.dist is not None else entry_point.value
         if requested in (None, entry_point.name):
-            made, rejection = _make_plug_in(entry_point)
+            made, problem = _make_plug_in(entry_point)
         else:
-            made, rejection = None, f"not asked: DS_ACCELERATOR={requested}"
-        found.append(Candidate(entry_point.name, f"entry point of {package}", partial(_made, made), rejection))
+            made, problem = None, f"not asked: DS_ACCELERATOR={requested}"
+        found.append(Candidate(entry_point.name, f"entry point of {package}", partial(_made, made), problem))
     return found
 
 

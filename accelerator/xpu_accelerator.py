@@ -6,6 +6,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from .communication import is_oneccl_importable
+from .detection import import_ipex
 from .torch_accelerator import TorchAccelerator, calls
 
 if TYPE_CHECKING:
@@ -14,30 +15,7 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["XPU_Accelerator", "import_ipex"]
-
-_LAST_IPEX = (2, 8)
-
-
-def import_ipex() -> bool:
-    """Import IPEX where it is installed and this torch is one that it serves.
-
-    IPEX replaces parts of ``torch.xpu`` when it is imported, so this comes before anything that touches that module.
-
-    Returns:
-        Whether IPEX is in use.
-    """
-    import torch
-
-    if importlib.util.find_spec("intel_extension_for_pytorch") is None:
-        return False
-    from packaging.version import Version
-
-    if Version(torch.__version__).release[:2] > _LAST_IPEX:
-        return False
-    import intel_extension_for_pytorch  # noqa: F401
-
-    return True
+__all__ = ["XPU_Accelerator"]
 
 
 class XPU_Accelerator(TorchAccelerator):

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from harness import show
 
-from anyaccel.op_builder import environment
-from anyaccel.op_builder.cpu.kernels import RMSNormBuilder
+from anyaccel.op_builder.cpu import RMSNormBuilder
+from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.build import ensure_built
 from anyaccel.op_builder.engine.cache import Cache
 from anyaccel.op_builder.engine.toolchains.nvcc import probe_nvcc

@@ -6,26 +6,25 @@ if __name__ != "anyaccel.op_builder":
     msg = f"importing '{__name__}' failed: got a bare import; expected the full name. Fix: import anyaccel.op_builder."
     raise ImportError(msg)
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from .all_ops import BUILDERS, add_finder, builder_class, find_builder, load_op
-from .builder import OpBuilder
-from .cpu.builder import CPUOpBuilder
-from .engine.errors import (
-    BuildError,
-    BuildStoppedError,
-    BuildTimeoutError,
-    CacheError,
-    NoKernelError,
-    OpError,
-    OpLoadError,
-    SettingError,
-    TemporaryDirectoryError,
-    ToolchainError,
-)
-
 if TYPE_CHECKING:
+    from .all_ops import BUILDERS, add_finder, builder_class, find_builder, load_op
+    from .builder import CPUOpBuilder, OpBuilder
     from .cuda.builder import CUDAOpBuilder
+    from .engine.errors import (
+        BuildError,
+        BuildStoppedError,
+        BuildTimeoutError,
+        CacheError,
+        NoKernelError,
+        OpError,
+        OpLoadError,
+        SettingError,
+        TemporaryDirectoryError,
+        ToolchainError,
+    )
     from .xpu.builder import SYCLOpBuilder
 
 __all__ = [
@@ -51,15 +50,19 @@ __all__ = [
 ]
 
 
+_MODULES = {
+    **dict.fromkeys(("BUILDERS", "add_finder", "builder_class", "find_builder", "load_op"), "all_ops"),
+    **dict.fromkeys(("CPUOpBuilder", "OpBuilder"), "builder"),
+    "CUDAOpBuilder": "cuda.builder",
+    "SYCLOpBuilder": "xpu.builder",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Return the builders of devices that a program may never use."""
-    if name == "CUDAOpBuilder":
-        from .cuda.builder import CUDAOpBuilder
-
-        return CUDAOpBuilder
-    if name == "SYCLOpBuilder":
-        from .xpu.builder import SYCLOpBuilder
-
-        return SYCLOpBuilder
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+    """Return what this package offers, imported when it is first asked for."""
+    if name not in __all__:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    found = getattr(importlib.import_module(f".{_MODULES.get(name, 'engine.errors')}", __name__), name)
+    globals()[name] = found
+    return found

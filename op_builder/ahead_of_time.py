@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import environment
 from .all_ops import every_builder
+from .engine import environment
 from .engine.build import ensure_built, find_built
 from .engine.cache import open_cache
 from .engine.entry import write_entry

@@ -1,20 +1,24 @@
-"""The one table of builders: name, and the class for each device."""
+"""Builders by name and device, derived from the table of ops and from deepspeed's names."""
 
 from __future__ import annotations
 
-import importlib
+import functools
 from typing import TYPE_CHECKING, Any
 
+from .deepspeed.names import DEEPSPEED_NAMES
 from .engine.errors import OpError
+from .op import ON_HOST, resolve
+from .table import OPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .builder import OpBuilder
+    from .op import Op
 
 __all__ = [
     "BUILDERS",
-    "ON_HOST",
+    "SYCL_ON_HOST",
     "add_finder",
     "attributes",
     "builder_class",
@@ -23,57 +27,70 @@ __all__ = [
     "load_op",
 ]
 
-ON_HOST = "host"
-"""Serves every device: a host-side op runs on the CPU wherever the model lives."""
+SYCL_ON_HOST = "sycl"
+"""SYCL's kernels on the CPU, which no accelerator's ``create_op_builder`` returns."""
 
-_GPUS = ("cuda", "xpu")  # anyaccel: ignore[device-name]
-_DEVICES = ("cpu", *_GPUS)
-_DEEPSPEEDS = (
-    "FPQuantizerBuilder", "FusedLambBuilder", "FusedLionBuilder", "InferenceCoreBuilder", "QuantizerBuilder",
-)  # fmt: skip
-_KERNELS = (
-    "ActivationsBuilder", "AdagradBuilder", "DenseBuilder", "LambBuilder", "LayerNormBuilder", "LionBuilder", "MoeBuilder",
-    "MultiTensorAdamBuilder", "MultiTensorBuilder", "QuantizationBuilder", "RMSNormBuilder", "RotaryEmbeddingBuilder",
-    "SGDBuilder", "SoftmaxBuilder",
-)  # fmt: skip
+_OPS = {op.builder: op for op in OPS}
+_DEVICE_CLASSES = {
+    "cuda": "cuda.device:CudaDevice", "xpu": "xpu.device:XpuDevice", SYCL_ON_HOST: "xpu.device:SyclOnHost",
+}  # fmt: skip  # anyaccel: ignore[device-name]
 
-
-def _on(devices: tuple[str, ...], target: str) -> dict[str, str]:
-    """Return where a builder is for each device."""
-    return {device: f"{device}.{target}" for device in devices}
-
-
-BUILDERS: dict[str, dict[str, str]] = {
-    "CPUAdamBuilder": {ON_HOST: "cpu.cpu_adam:CPUAdamBuilder"},
-    "FusedAdamBuilder": {"cpu": "cpu.fused_adam:FusedAdamBuilder", **_on(_GPUS, "deepspeed:FusedAdamBuilder")},
-    "CPUAdagradBuilder": {ON_HOST: "cpu.deepspeed:CPUAdagradBuilder"},
-    "CPULionBuilder": {ON_HOST: "cpu.deepspeed:CPULionBuilder"},
-    **{name: _on(_DEVICES, f"deepspeed:{name}") for name in _DEEPSPEEDS},
-    **{name: _on(_DEVICES, f"kernels:{name}") for name in _KERNELS},
-    "ShmCommBuilder": {ON_HOST: "cpu.shm_comm:ShmCommBuilder"},
-    "CudaRuntimeBuilder": {"cuda": "cuda.runtime:CudaRuntimeBuilder"},  # anyaccel: ignore[device-name]
-    "SyclRuntimeBuilder": {"xpu": "xpu.runtime:SyclRuntimeBuilder"},
+BUILDERS: dict[str, tuple[str, ...]] = {
+    **{op.builder: op.devices for op in OPS},
+    **{name: alias.devices for name, alias in DEEPSPEED_NAMES.items()},
 }
+"""The names of all builders, and the devices that each is for."""
 
 
 def every_builder() -> list[OpBuilder]:
-    """Return a builder of every class in the table, whatever device it serves."""
-    targets = dict.fromkeys(target for by_device in BUILDERS.values() for target in by_device.values())
-    return [_imported(target)() for target in targets]
+    """Return a builder of every name for every device."""
+    pairs = ((name, "cpu" if device == ON_HOST else device) for name, devices in BUILDERS.items() for device in devices)
+    return [cls() for name, device in pairs if (cls := builder_class(name, device)) is not None]
 
 
+@functools.cache
 def builder_class(class_name: str, device: str) -> type[OpBuilder] | None:
     """Return the class of a builder for a device, or None when the device has none of that name.
 
     Args:
         class_name: such as ``"CPUAdamBuilder"``.
-        device: the device's type, such as ``"cuda"``.
+        device: the device's type, such as ``"cuda"``; ``"sycl"`` for SYCL's kernels on the CPU.
     """
-    by_device = BUILDERS.get(class_name, {})
-    target = by_device.get(device) or by_device.get(ON_HOST)
-    if target is None:
+    devices = BUILDERS.get(class_name, ())
+    if ON_HOST in devices and device != "cpu":
+        return builder_class(class_name, "cpu")
+    if device not in devices and ON_HOST not in devices and not (device == SYCL_ON_HOST and "xpu" in devices):
         return None
-    return _imported(target)
+    if class_name in DEEPSPEED_NAMES:
+        return _renamed(class_name, device)
+    op = _OPS[class_name]
+    return resolve(op.own_builder) if op.own_builder else _builder_of(op, device)
+
+
+def _builder_of(op: Op, device: str) -> type[OpBuilder]:
+    if device == "cpu":
+        base: Any = resolve("host_library:HostLibrary")
+        return _derived(base, op.builder, device, op.about, OP=op, NAME=op.name, SOURCES=op.host_sources())
+    kind = resolve(_DEVICE_CLASSES[device])()
+    held = builder_class(op.builder, "cpu")
+    base = resolve("device_kernels:DeviceKernels")
+    return _derived(base, op.builder, device, f"{op.about}, on {device}", OP=op, NAME=op.name, HELD=held, DEVICE=kind)
+
+
+def _renamed(class_name: str, device: str) -> type[OpBuilder]:
+    alias = DEEPSPEED_NAMES[class_name]
+    builder, module = alias.on(device)
+    held, *also = (builder_class(name, device) for name in (builder, *alias.also))
+    about = f"Loads ``{builder}`` as deepspeed's ``{alias.name}``"
+    base: Any = resolve("deepspeed.renamed:RenamedBuilder")
+    return _derived(base, class_name, device, about, NAME=alias.name, HELD=held, ALSO=tuple(also), MODULE=module)
+
+
+def _derived(base: type[OpBuilder], name: str, device: str, about: str, **attributes: Any) -> type[OpBuilder]:
+    """Return a kind of builder with a name's data; it is an attribute of the device's package, by which it is pickled."""
+    package = "xpu" if device == SYCL_ON_HOST else device
+    shown = name.replace("Builder", "OnHostBuilder") if device == SYCL_ON_HOST else name
+    return type(shown, (base,), {"__doc__": f"{about}.", "__module__": f"{__package__}.{package}", **attributes})
 
 
 _finders: list[Callable[[str, str, Any], Any]] = []
@@ -98,28 +115,23 @@ def find_builder(class_name: str, device: str) -> Any:
     return found
 
 
-def attributes(module: str, find: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a module's ``__getattr__``, whose attributes are found when they are asked for.
+def attributes(module: str, device: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a device's package, whose attributes are its builders.
 
     Args:
-        module: its name.
-        find: returns an attribute by its name, or None when there is none.
+        module: the package's name.
+        device: the device.
     """
 
     def attribute(name: str) -> Any:
-        found = find(name)
+        on_host = name.endswith("OnHostBuilder") and device == "xpu"
+        found = builder_class(name.replace("OnHostBuilder", "Builder"), SYCL_ON_HOST if on_host else device)
         if found is None:
             msg = f"module {module!r} has no attribute {name!r}"
             raise AttributeError(msg)
         return found
 
     return attribute
-
-
-def _imported(target: str) -> type[OpBuilder]:
-    module, name = target.split(":")
-    found: type[OpBuilder] = getattr(importlib.import_module(f".{module}", __package__), name)
-    return found
 
 
 def load_op(name: str) -> Any:

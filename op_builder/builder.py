@@ -1,40 +1,133 @@
-"""What turns a builder's name into a loaded op.
+"""What an op declares, and what turns it into loaded functions.
 
-Method names are deepspeed's, so that code which drives its builders drives these, and a builder written for it builds here
-unchanged. An op of this project declares a name and sources in a few lines; see ``op_builder/cpu``.
+Method names are deepspeed's, so that code which drives its builders drives these, and a builder written for it builds here.
 """
 
 from __future__ import annotations
 
-import abc
 import logging
+import os
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import environment, loading, torch_libraries
-from .declaration import OpDeclaration
-from .engine.build import ensure_built, find_built
+from . import loading, torch_libraries
+from .engine import environment
 from .engine.cache import open_cache
 from .engine.errors import OpError, OpLoadError, ToolchainError
+from .engine.fingerprint import cpu_flags
 from .engine.native import NativeRecipe
 from .engine.toolchains.cxx import choose_cxx
 from .engine.trace import Trace
 from .targets import NATIVE, host_cpu_targets, is_cuda_target, march
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from .engine.build import Recipe
     from .engine.cache import Cache
     from .engine.entry import Entry
     from .engine.native import Compiler
     from .engine.toolchains.cxx import CxxCompiler
 
-__all__ = ["OpBuilder"]
+__all__ = ["CPU_FLAGS", "CPUOpBuilder", "OpBuilder"]
 
 _logger = logging.getLogger(__name__)
 
 
-class OpBuilder(OpDeclaration, abc.ABC):
-    """Builds and loads the op that a subclass declares; see :class:`OpDeclaration` for what there is to declare."""
+CPU_FLAGS = ("-O3", "-std=c++20", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra")
+"""For the fastest code that keeps IEEE results: no trap and no errno, hence vector square roots."""
+
+
+class OpBuilder:
+    """Builds and loads the op that a subclass declares: a name, sources, and flags.
+
+    Args:
+        name: the op's name; ``NAME`` by default.
+
+    Attributes:
+        NAME: the op's name, as in ``anyaccel report``.
+        SOURCES: its source files; relative ones are looked for beside the file of the builder's class, then one folder up.
+        STABLE_ABI: True when the sources register torch ops and include nothing of torch but ``torch/csrc/stable`` and
+            ``torch/headeronly``: one binary then serves every Python and torch. Otherwise they are a Python module
+            (``PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)``) and may include ``torch/extension.h``.
+    """
+
+    NAME: str = ""
+    SOURCES: tuple[str, ...] = ()
+    STABLE_ABI: ClassVar[bool] = False
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name or self.NAME
+        if not (self.name.isascii() and self.name.isidentifier()):
+            msg = (
+                f"making a {type(self).__name__} failed: got the name {self.name!r}; expected a name that C++ takes too, of "
+                f"letters, digits and underscores. Fix: set NAME, or pass name."
+            )
+            raise OpError(msg)
+
+    def absolute_name(self) -> str:
+        """Return the name of the module in which a prebuilt op is installed."""
+        return self.name
+
+    def sources(self) -> list[str]:
+        """Return the source files."""
+        return self.strip_empty_entries(self.SOURCES)
+
+    def include_paths(self) -> list[str]:
+        """Return the op's own include directories, absolute, or relative as sources are."""
+        return []
+
+    def cxx_args(self) -> list[str]:
+        """Return the C++ compiler's flags."""
+        return ["-O3", "-std=c++20"]
+
+    def nvcc_args(self) -> list[str]:
+        """Return nvcc's flags."""
+        return []
+
+    def extra_ldflags(self) -> list[str]:
+        """Return the linker's flags."""
+        return []
+
+    def libraries_args(self) -> list[str]:
+        """Return the libraries to link, without ``lib``."""
+        return []
+
+    def source_root(self) -> Path:
+        """Return the directory that relative paths begin at."""
+        return loading.folder_of(type(self))
+
+    def source_files(self) -> list[Path]:
+        """Return the source files, absolute.
+
+        Raises:
+            OpError: when one does not exist.
+        """
+        return [self._located(str(path), "source") for path in self.strip_empty_entries(self.sources())]
+
+    def include_dirs(self) -> list[Path]:
+        """Return the op's own include directories, absolute.
+
+        Raises:
+            OpError: when one does not exist.
+        """
+        return [
+            self._located(str(path), "include directory") for path in self.strip_empty_entries(self.include_paths())
+        ]
+
+    def _located(self, path: str, what: str) -> Path:
+        root = str(self.source_root())
+        places = [os.path.join(folder, path) for folder in (root, os.path.dirname(root), os.curdir)]
+        is_there = os.path.isfile if what == "source" else os.path.isdir
+        for place in places:
+            if is_there(place):
+                return Path(os.path.abspath(place))  # links stay: where one leads is asked whenever it counts
+        tried = ", ".join(map(os.path.abspath, dict.fromkeys(places)))
+        msg = f"finding a {what} of the op '{self.name}' failed: got {path!r}; expected one of {tried}. Fix: correct the path."
+        raise OpError(msg)
+
+    # Loading
 
     _recipe: NativeRecipe | None = None
 
@@ -89,7 +182,8 @@ class OpBuilder(OpDeclaration, abc.ABC):
         """
         cache = open_cache(environment.cache_dir())
         try:
-            return find_built(self.recipe, cache) or self._find_portable(cache)
+            found = cache.find(self.name, self.recipe.fingerprint(), self.recipe.places())
+            return found or self._find_portable(cache)
         except ToolchainError:
             known = self.recipe_for(NATIVE, any_compiler=True)
             entry = self._find_portable(cache) or cache.find_key(self.name, known.key(), known.places())
@@ -113,6 +207,8 @@ class OpBuilder(OpDeclaration, abc.ABC):
             ToolchainError: when no compiler is found.
             BuildError: when the compiler fails.
         """
+        from .engine.build import ensure_built
+
         recipe = self.recipe if target == NATIVE else self.recipe_for(target)
         return ensure_built(recipe, open_cache(environment.cache_dir()), environment.build_jobs())
 
@@ -132,41 +228,44 @@ class OpBuilder(OpDeclaration, abc.ABC):
             BuildError: when the compiler fails.
         """
         self.require_torch()
-        with loading.once(type(self), self.name) as kept:
-            if kept.functions is None:
-                found = self.prebuilt(Trace(f"the op '{self.name}'"))
-                if found is None:
-                    return self.jit_load(verbose)
-                kept.owner = type(self)
-                kept.functions = self._load_library(found) if self.STABLE_ABI else found
-            if kept.binary is None:
-                return kept.functions
-            return self.jit_load(verbose)
+        with loading.once(type(self), self.name) as loaded:
+            if loaded is not None and loaded.is_prebuilt:
+                return loaded.functions
+            found = self.prebuilt(Trace(f"the op '{self.name}'")) if loaded is None else None
+            if found is None:
+                return self.jit_load(verbose)
+            functions = self._load_library(found) if self.STABLE_ABI else found
+            binary = found if self.STABLE_ABI else Path(found.__file__)
+            return loading.keep(loading.Loaded(self.name, type(self), binary, (), True, functions))
 
     def jit_load(self, verbose: bool = True) -> Any:
         """Build the op on this machine where needed, and load it; as :meth:`load`, but never a prebuilt one."""
         self.require_torch()
-        with loading.once(type(self), self.name) as kept:
-            if self.STABLE_ABI and kept.functions is not None:
-                if kept.owner is not type(self) and kept.binary is not None:
-                    loading.require_same_build(self.name, kept.binary, self.find_built())
-                return kept.functions  # a second build would define the same torch ops again
-            binary = self._binary()  # edited sources give another file, and so another module
-            if kept.binary not in (None, binary) and self.namespaces():
-                loading.require_same_build(self.name, kept.binary, self.find_built())
-            if kept.binary != binary:
-                kept.functions = (
-                    self._load_library(binary) if self.STABLE_ABI else loading.load_python_module(self.name, binary)
-                )
-                kept.owner, kept.binary = type(self), binary
-            return kept.functions
+        with loading.once(type(self), self.name) as loaded:
+            if loaded is not None and self.STABLE_ABI:  # a second build would define the same torch ops again
+                if loaded.owner is not type(self) and not loaded.is_prebuilt:
+                    loading.require_same_build(self.name, loaded.binary, self._found_binary())
+                return loaded.functions
+            binary = (
+                self._found_binary() or self.build().binary
+            )  # edited sources give another file, and so another module
+            if loaded is not None and loaded.binary == binary:
+                return loaded.functions
+            if loaded is not None and not loaded.is_prebuilt and self.namespaces():
+                loading.require_same_build(self.name, loaded.binary, self._found_binary())
+            functions = loading.functions_of(binary)
+            if functions is None:
+                load = self._load_library if self.STABLE_ABI else partial(loading.load_python_module, self.name)
+                functions = load(binary)
+            return loading.keep(loading.Loaded(self.name, type(self), binary, functions=functions))
 
     def _load_library(self, binary: Path) -> Any:
         loading.load_torch_library(self.name, type(self), binary, self.namespaces())
         return self.functions()
 
-    def _binary(self) -> Path:
-        return (self.find_built() or self.build()).binary
+    def _found_binary(self) -> Path | None:
+        found = self.find_built()
+        return None if found is None else found.binary
 
     def namespaces(self) -> list[str]:
         """Return the namespaces of torch ops that the sources claim for themselves alone."""
@@ -283,8 +382,101 @@ class OpBuilder(OpDeclaration, abc.ABC):
         """Return the flags that say where torch's libraries lie."""
         return torch_libraries.link_paths()
 
+    # deepspeed's helpers for those who write builders
+
+    def warning(self, msg: str) -> None:
+        """Log a warning."""
+        _logger.warning("the op '%s': %s", self.name, msg)
+
+    def strip_empty_entries(self, args: Iterable[str]) -> list[str]:
+        """Return the arguments that are not empty.
+
+        Raises:
+            OpError: when they are no list, such as a lone string, whose letters would be taken for arguments.
+        """
+        if isinstance(args, str) or not hasattr(args, "__iter__"):
+            msg = (
+                f"reading what the op '{self.name}' declares failed: got {args!r}; expected a list. Fix: return a list."
+            )
+            raise OpError(msg)
+        return [arg for arg in args if arg]
+
+    def command_exists(self, cmd: str | Sequence[str]) -> bool:
+        """Return whether one of the commands is found in ``PATH``."""
+        import shutil
+
+        names = [cmd] if isinstance(cmd, str) else cmd
+        return any(shutil.which(name, path=environment.search_path()) for name in names)
+
+    def cpu_arch(self) -> str:
+        """Return the compiler's flag for this machine's CPU."""
+        return "-march=native"
+
+    def simd_width(self) -> str:
+        """Return the macro by which deepspeed's CPU sources choose their vectors."""
+        if "avx512f" in cpu_flags():
+            return "-D__AVX512__"
+        return "-D__AVX256__" if "avx2" in cpu_flags() else "-D__SCALAR__"
+
+    def version_dependent_macros(self) -> list[str]:
+        """Return the macros by which sources tell versions of torch: every one that is left is newer than all of them."""
+        return ["-DVERSION_GE_1_1", "-DVERSION_GE_1_3", "-DVERSION_GE_1_5"]
+
+    def is_rocm_pytorch(self) -> bool:
+        """Return whether torch is built for ROCm."""
+        import torch
+
+        return torch.version.hip is not None
+
+    def is_sycl_enabled(self) -> bool:
+        """Return whether torch is built for XPU."""
+        import torch
+
+        return getattr(torch.version, "xpu", None) is not None
+
+    def has_function(
+        self, funcname: str, libraries: Sequence[str], library_dirs: Sequence[str] | None = None, verbose: bool = False
+    ) -> bool:
+        """Return whether a C function can be linked.
+
+        Args:
+            funcname: the function.
+            libraries: the libraries to look in, without ``lib``.
+            library_dirs: where they are, besides the compiler's own places.
+            verbose: log what the linker says when it cannot.
+        """
+        from subprocess import SubprocessError
+
+        from .engine.scratch import in_scratch_folder
+        from .engine.toolchains.probe import run_quietly
+
+        memory = open_cache(environment.cache_dir()).root
+        compiler = choose_cxx(environment.cxx(), environment.search_path(), memory)
+        flags = [f"-L{folder}" for folder in library_dirs or ()] + [f"-l{library}" for library in libraries]
+
+        def link(folder: Path) -> None:
+            source = folder / "trial.cpp"
+            source.write_text(f'extern "C" void {funcname}();\nint main() {{ {funcname}(); }}\n', encoding="utf-8")
+            run_quietly([*compiler.command, str(source), *flags, "-o", str(folder / "trial")], memory, folder)
+
+        try:
+            in_scratch_folder(memory, f"trying to link {funcname}", link)
+        except (OSError, SubprocessError) as error:
+            if verbose:
+                self.warning(f"{funcname} cannot be linked: {error}")
+            return False
+        return True
+
 
 def _seen_from_here(source: Path) -> str:
     """Return a source as setuptools wants it: relative to the directory of ``setup.py``, where it lies below."""
     here = Path.cwd().resolve()
     return source.relative_to(here).as_posix() if source.is_relative_to(here) else str(source)
+
+
+class CPUOpBuilder(OpBuilder):
+    """Builds C++ for the CPU it runs on."""
+
+    def cxx_args(self) -> list[str]:
+        """Return flags for the fastest code that keeps IEEE results: no trap and no errno, hence vector square roots."""
+        return [*CPU_FLAGS]

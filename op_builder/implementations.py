@@ -1,176 +1,109 @@
-"""The implementations of kernels that this project brings."""
+"""The implementations of kernels that this project brings: for each op and target one, derived from the op's row."""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, ClassVar
+import platform
+from typing import TYPE_CHECKING, Any
 
-from .engine.trace import Trace
-from .kernel_extensions import CppExtension, CudaExtension, KernelExtension, SyclExtension, TritonExtension
+from .all_ops import SYCL_ON_HOST, builder_class
+from .engine.errors import OpError
+from .kernel_extensions import BuilderExtension, TritonExtension
 
 if TYPE_CHECKING:
     from .builder import OpBuilder
+    from .kernel_extensions import KernelExtension
+    from .op import Op
 
-__all__ = [
-    "CPUAdamArmExtension",
-    "CPUAdamX86Extension",
-    "DenseTritonExtension",
-    "FusedOptimizerCPUExtension",
-    "FusedOptimizerCUDAExtension",
-    "InferenceOpsExtension",
-    "RMSNormTritonExtension",
-    "SoftmaxTritonExtension",
-    "SyclOnHostExtension",
-    "implementations_of",
-]
+__all__ = ["BuiltImplementation", "TritonImplementation", "implementations_of"]
 
-_X86 = ("x86_64", "AMD64")
-_ARM = ("aarch64", "arm64")
+_MACHINES = {"x86": ("x86_64", "AMD64"), "arm": ("aarch64", "arm64")}
 
 
-class SyclOnHostExtension(SyclExtension):
-    """An implementation for the CPU by Intel's OpenCL, which is how SYCL code is tested where there is no XPU."""
-
-    priority = 0
-    support_aot = False
-
-    def is_available(self) -> bool:
-        from .engine.toolchains.sycl import probe_dpcpp
-
-        return probe_dpcpp().tool is not None
-
-
-def implementations_of(op: str, builder: str) -> list[type[KernelExtension]]:
-    """Return the implementations of an op whose kernels are written once for every device.
+class BuiltImplementation(BuilderExtension):
+    """An op as its builder for a device makes it.
 
     Args:
-        op: the op's name; with the device's it makes the names to ask for, but for ``"sycl"``.
-        builder: the name of its builders in ``cpu/kernels.py``, ``cuda/kernels.py`` and ``xpu/kernels.py``.
+        name: by which a user may ask for it.
+        builder: the builder's name.
+        device: whose builder it is.
+        priority: the highest among those that serve is chosen.
+        machines: the architectures of the CPU, as ``platform.machine()`` names them; every one by default.
+        follows_accelerator: whether it serves only where the current accelerator is the device.
     """
 
-    def made(base: Any, name: str, device: str, builder: str, **attributes: Any) -> type[KernelExtension]:
-        def build(_: KernelExtension) -> OpBuilder:
-            module = importlib.import_module(f".{device}.kernels", __package__)
-            found: OpBuilder = getattr(module, builder)()
-            return found
+    load_checks = True
 
-        content = {"name": name, "builder": build, "__doc__": f"{op} on {name}.", "__module__": __name__, **attributes}
-        return type(f"{op}_{name}", (base,), content)
+    def __init__(
+        self,
+        name: str,
+        builder: str,
+        device: str,
+        *,
+        priority: int = 1,
+        machines: tuple[str, ...] = (),
+        follows_accelerator: bool = False,
+    ) -> None:
+        self.name = name  # type: ignore[misc]
+        self.priority = priority  # type: ignore[misc]
+        self.support_aot = device != SYCL_ON_HOST  # type: ignore[misc]
+        self._builder, self._device = builder, device
+        self._machines, self._follows_accelerator = machines, follows_accelerator
 
-    return [
-        made(CudaExtension, f"{op}_cuda", "cuda", builder, priority=5),  # anyaccel: ignore[device-name]
-        made(SyclExtension, f"{op}_xpu", "xpu", builder, priority=5),
-        made(CppExtension, f"{op}_x86", "cpu", builder, machines=_X86),
-        made(CppExtension, f"{op}_arm", "cpu", builder, machines=_ARM),
-        made(SyclOnHostExtension, "sycl", "xpu", builder.replace("Builder", "OnHostBuilder")),
+    def is_available(self) -> bool:
+        if self._device == SYCL_ON_HOST:
+            from .engine.toolchains.sycl import probe_dpcpp
+
+            return probe_dpcpp().tool is not None
+        if self._follows_accelerator:
+            from ..accelerator import get_accelerator
+
+            return get_accelerator().device_name() == self._device
+        if self._device == "cpu":
+            return not self._machines or platform.machine() in self._machines
+        from ..accelerator.detection import rejection
+
+        return not rejection(self._device)
+
+    def builder(self) -> OpBuilder:
+        found = builder_class(self._builder, self._device)
+        if found is None:
+            msg = f"loading '{self.name}' failed: got no {self._builder} for {self._device}; expected one. Fix: report it."
+            raise OpError(msg)
+        return found()
+
+
+class TritonImplementation(TritonExtension):
+    """An op in Triton; below CUDA until it is measured to be faster there.
+
+    Args:
+        target: the class of its functions, ``"module:Class"`` in ``kernels/triton``.
+    """
+
+    name = "triton"
+    priority = 3
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+
+    def load(self) -> Any:
+        module, cls = self._target.split(":")
+        return getattr(importlib.import_module(f"...kernels.triton.{module}", __name__), cls)()
+
+
+def implementations_of(op: Op) -> list[KernelExtension]:
+    """Return the implementations of an op: one for each device and kind of CPU, and by SYCL and Triton where it has them."""
+    found: list[KernelExtension] = [
+        BuiltImplementation(f"{op.name}_{kind}", op.builder, "cpu", machines=machines)
+        for kind, machines in _MACHINES.items()
     ]
-
-
-class RMSNormTritonExtension(TritonExtension):
-    """RMSNorm in Triton; below CUDA until it is measured to be faster there."""
-
-    name = "triton"
-    priority = 3
-
-    def load(self) -> Any:
-        from .cuda.triton_kernels import TritonRMSNorm
-
-        return TritonRMSNorm()
-
-
-class SoftmaxTritonExtension(TritonExtension):
-    """Softmax in Triton; below CUDA until it is measured to be faster there."""
-
-    name = "triton"
-    priority = 3
-
-    def load(self) -> Any:
-        from .cuda.triton_kernels import TritonSoftmax
-
-        return TritonSoftmax()
-
-
-class DenseTritonExtension(TritonExtension):
-    """The dense layer's activation in Triton; below CUDA until it is measured to be faster there."""
-
-    name = "triton"
-    priority = 3
-
-    def load(self) -> Any:
-        from .cuda.triton_dense import TritonDense
-
-        return TritonDense()
-
-
-class InferenceOpsExtension(KernelExtension):
-    """Kernels of inference, whichever implementation of each is the best here."""
-
-    name = "inference_ops"
-    support_aot = False
-    support_jit = False
-
-    def is_available(self) -> bool:
-        return True
-
-    def assert_compatible(self) -> None:
-        from . import kernel_loader
-
-        for loader in self._loaders(kernel_loader):
-            loader.usable(Trace(type(loader).__name__))
-
-    def load(self) -> Any:
-        from . import kernel_loader
-        from .functions.inference import InferenceOps
-
-        return InferenceOps(*(loader.load() for loader in self._loaders(kernel_loader)))
-
-    def _loaders(self, loaders: Any) -> list[Any]:
-        return [loaders.RMSNormLoader(), loaders.ActivationsLoader(), loaders.RotaryEmbeddingLoader()]
-
-
-class CPUAdamX86Extension(CppExtension):
-    """Adam on x86-64 CPUs."""
-
-    name = "cpu_adam_x86"
-    machines: ClassVar = _X86
-
-    def builder(self) -> OpBuilder:
-        from .cpu.cpu_adam import CPUAdamBuilder
-
-        return CPUAdamBuilder()
-
-
-class CPUAdamArmExtension(CPUAdamX86Extension):
-    """Adam on Arm CPUs: the same sources, whose loops the compiler vectorises for either."""
-
-    name = "cpu_adam_arm"
-    machines: ClassVar = _ARM
-
-
-class FusedOptimizerCPUExtension(CppExtension):
-    """Multi-tensor optimizers for tensors on the CPU."""
-
-    name = "fused_optim_cpu"
-
-    def is_available(self) -> bool:
-        from ..accelerator import get_accelerator
-
-        return get_accelerator().device_name() == "cpu"
-
-    def builder(self) -> OpBuilder:
-        from .cpu.fused_adam import FusedAdamBuilder
-
-        return FusedAdamBuilder()
-
-
-class FusedOptimizerCUDAExtension(CudaExtension):
-    """Multi-tensor optimizers for tensors on NVIDIA's GPUs."""
-
-    name = "fused_optim_cuda"
-    priority = 5
-
-    def builder(self) -> OpBuilder:
-        from .cuda import deepspeed
-
-        builder: OpBuilder = deepspeed.FusedAdamBuilder()
-        return builder
+    if op.kernels:
+        found = [
+            BuiltImplementation(f"{op.name}_cuda", op.builder, "cuda", priority=5),  # anyaccel: ignore[device-name]
+            BuiltImplementation(f"{op.name}_xpu", op.builder, "xpu", priority=5),
+            *found,
+            BuiltImplementation("sycl", op.builder, SYCL_ON_HOST, priority=0),
+        ]
+    if op.triton:
+        found.append(TritonImplementation(op.triton))
+    return found

@@ -15,7 +15,15 @@ from .engine.errors import OpError, OpLoadError
 if TYPE_CHECKING:
     from .builder import OpBuilder
 
-__all__ = ["CppExtension", "CudaExtension", "KernelExtension", "SyclExtension", "TritonExtension", "require_package"]
+__all__ = [
+    "BuilderExtension",
+    "CppExtension",
+    "CudaExtension",
+    "KernelExtension",
+    "SyclExtension",
+    "TritonExtension",
+    "require_package",
+]
 
 
 class KernelExtension(abc.ABC):
@@ -26,12 +34,14 @@ class KernelExtension(abc.ABC):
         priority: the highest among those that serve is chosen.
         support_aot: whether it can be built ahead of time.
         support_jit: whether it can be built on the machine that uses it.
+        load_checks: whether ``load`` itself checks what ``assert_compatible`` does, before it builds anything.
     """
 
     name: ClassVar[str]
     priority: ClassVar[int] = 1
     support_aot: ClassVar[bool] = True
     support_jit: ClassVar[bool] = True
+    load_checks: ClassVar[bool] = False
 
     @abc.abstractmethod
     def is_available(self) -> bool:
@@ -68,7 +78,7 @@ class KernelExtension(abc.ABC):
         raise OpError(msg)
 
 
-class _BuilderExtension(KernelExtension):
+class BuilderExtension(KernelExtension):
     """An implementation that an op builder builds."""
 
     @abc.abstractmethod
@@ -90,7 +100,7 @@ class _BuilderExtension(KernelExtension):
         return self.builder().jit_load()
 
 
-class CppExtension(_BuilderExtension):
+class CppExtension(BuilderExtension):
     """An implementation in C++ for the CPU.
 
     Attributes:
@@ -103,22 +113,22 @@ class CppExtension(_BuilderExtension):
         return not self.machines or platform.machine() in self.machines
 
 
-class CudaExtension(_BuilderExtension):
+class CudaExtension(BuilderExtension):
     """An implementation for NVIDIA's GPUs."""
 
     def is_available(self) -> bool:
-        from ..accelerator.cuda_accelerator import CUDA_Accelerator
+        from ..accelerator.detection import rejection
 
-        return CUDA_Accelerator().is_available()
+        return not rejection("cuda")  # anyaccel: ignore[device-name]
 
 
-class SyclExtension(_BuilderExtension):
+class SyclExtension(BuilderExtension):
     """An implementation for Intel's GPUs."""
 
     def is_available(self) -> bool:
-        from ..accelerator.xpu_accelerator import XPU_Accelerator
+        from ..accelerator.detection import rejection
 
-        return XPU_Accelerator().is_available()
+        return not rejection("xpu")
 
 
 class TritonExtension(KernelExtension):
@@ -128,6 +138,10 @@ class TritonExtension(KernelExtension):
     support_jit = False
 
     def is_available(self) -> bool:
+        import torch
+
+        if torch.accelerator.current_accelerator() is None:  # built for the CPU alone
+            return False
         from ..accelerator import get_accelerator
 
         return get_accelerator().is_triton_supported()

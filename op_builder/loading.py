@@ -21,12 +21,14 @@ from .engine.errors import OpLoadError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .engine.entry import Entry
     from .engine.trace import Trace
 
 __all__ = [
+    "Loaded",
     "folder_of",
+    "functions_of",
     "importable",
+    "keep",
     "library_of",
     "load_c_library",
     "load_python_module",
@@ -35,43 +37,71 @@ __all__ = [
 ]
 
 
-@dataclass
-class _Kept:
-    """What a process keeps of an op: the first build, as a second one would define the same torch ops again."""
+@dataclass(eq=False)
+class Loaded:
+    """A binary that this process has loaded, which it cannot let go of.
 
+    Attributes:
+        op: the op's name.
+        owner: the class of the builder that loaded it; a class that is defined again, as in a notebook's cell, is the same.
+        binary: the file.
+        namespaces: of torch ops, which the binary claims for itself.
+        is_prebuilt: whether it was built ahead of time.
+        functions: what it gave; None until its builder has made them.
+        on_device: the functions by the kind of device whose kernels it has been given.
+    """
+
+    op: str
+    owner: type
+    binary: Path
+    namespaces: Sequence[str] = ()
+    is_prebuilt: bool = False
     functions: Any = None
-    binary: Path | None = None
-    owner: type | None = None
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    on_device: dict[str, Any] = field(default_factory=dict)
 
 
-_kept: dict[tuple[str, str], _Kept] = {}
-_libraries: dict[str, tuple[str, Path]] = {}
-"""By an op's name, and by every namespace that it claims, the builder that loaded its torch library, and the file."""
-_CLAIM = re.compile(
-    r"^[ \t]*STABLE_TORCH_LIBRARY[ \t]*\([ \t]*(\w+)|^[ \t]*TORCH_LIBRARY[ \t]*\([ \t]*(\w+)", re.MULTILINE
-)
-_looking = threading.Lock()
+_loaded: dict[Path, Loaded] = {}
+"""What this process has loaded, by binary; the latest of an op last."""
+_locks: dict[tuple[str, str], threading.RLock] = {}
+_CLAIM = r"(?m)^[ \t]*STABLE_TORCH_LIBRARY[ \t]*\([ \t]*(\w+)|^[ \t]*TORCH_LIBRARY[ \t]*\([ \t]*(\w+)"
+_looking = threading.RLock()
 
 
 @contextlib.contextmanager
-def once(builder: type, name: str) -> Iterator[_Kept]:
-    """Hold an op's lock in this process, and yield what is kept of it; other ops load meanwhile.
-
-    A class that is defined again, as in a notebook's cell, is the builder that it was.
-    """
+def once(builder: type, name: str) -> Iterator[Loaded | None]:
+    """Hold an op's lock in this process, and yield what its builder has loaded last; other ops load meanwhile."""
+    owner = _full_name(builder)
     with _looking:
-        kept = _kept.setdefault((_full_name(builder), name), _Kept())
-    with kept.lock:
-        yield kept
+        lock = _locks.setdefault((owner, name), threading.RLock())
+    with lock:
+        yield next((one for one in _of_op(name) if _full_name(one.owner) == owner and one.functions is not None), None)
+
+
+def keep(loaded: Loaded) -> Any:
+    """Keep what was loaded, as the latest of its op, and return its functions: those that the binary gave first."""
+    with _looking:
+        known = _loaded.pop(loaded.binary, loaded)
+        known.functions = loaded.functions if known.functions is None else known.functions
+        known.owner, known.is_prebuilt = loaded.owner, loaded.is_prebuilt
+        _loaded[loaded.binary] = known
+    return known.functions
+
+
+def functions_of(binary: Path) -> Any:
+    """Return the functions of a binary that this process has loaded, or None."""
+    return _loaded[binary].functions if binary in _loaded else None
+
+
+def _of_op(name: str) -> list[Loaded]:
+    """Return what has been loaded of an op, the latest first."""
+    return [one for one in reversed([*_loaded.values()]) if one.op == name]
 
 
 def _renew_locks() -> None:
     """Free a forked child of locks whose holders, threads of its parent, it does not have."""
     global _looking
-    _looking = threading.Lock()
-    for kept in _kept.values():
-        kept.lock = threading.RLock()
+    _looking = threading.RLock()
+    _locks.clear()
 
 
 os.register_at_fork(after_in_child=_renew_locks)
@@ -83,22 +113,22 @@ def require_own_library(op: str, builder: type) -> None:
     Raises:
         OpLoadError: naming the other builder.
     """
-    other, binary = _libraries.get(op, (_full_name(builder), None))
-    if other != _full_name(builder):
+    other = next((one for one in _of_op(op) if _full_name(one.owner) != _full_name(builder)), None)
+    if other is not None:
         msg = (
             f"loading the op '{op}' failed: got a second builder, {_full_name(builder)}; expected one in a process, and "
-            f"{other} has loaded {binary}. Fix: give each a NAME of its own."
+            f"{_full_name(other.owner)} has loaded {other.binary}. Fix: give each a NAME of its own."
         )
         raise OpLoadError(msg)
 
 
-def require_same_build(op: str, loaded: Path, found: Entry | None) -> None:
+def require_same_build(op: str, loaded: Path, found: Path | None) -> None:
     """Check that a builder that was defined again is for the build that the process has loaded.
 
     Raises:
         OpLoadError: when its sources, flags or compiler are others.
     """
-    if found is None or found.binary != loaded:
+    if found != loaded:
         msg = (
             f"loading the op '{op}' failed: got other sources or flags than those of {loaded}, which this process has "
             f"loaded; expected the same, as torch keeps its ops. Fix: restart the process, or give it a NAME of its own."
@@ -109,7 +139,7 @@ def require_same_build(op: str, loaded: Path, found: Entry | None) -> None:
 def claimed_namespaces(sources: Sequence[Path]) -> list[str]:
     """Return the namespaces that sources define with ``STABLE_TORCH_LIBRARY``, which a process allows once each."""
     texts = (source.read_text(errors="replace", encoding="utf-8") for source in sources)
-    return [stable or other for text in texts for stable, other in _CLAIM.findall(text)]
+    return [stable or other for text in texts for stable, other in re.findall(_CLAIM, text)]
 
 
 def load_torch_library(op: str, builder: type, binary: Path, namespaces: Sequence[str]) -> None:
@@ -128,11 +158,13 @@ def load_torch_library(op: str, builder: type, binary: Path, namespaces: Sequenc
 
     with _looking:
         require_own_library(op, builder)
-        if op in _libraries:
+        for known in _of_op(op):
+            require_same_build(op, known.binary, binary)
             return
         for namespace in namespaces:
-            if f"namespace {namespace}" in _libraries or _is_defined(namespace):
-                owner = _libraries.get(f"namespace {namespace}", ("this process", binary))[0]
+            claims = (one for one in [*_loaded.values()] if namespace in one.namespaces)
+            if (claimed := next(claims, None)) is not None or _is_defined(namespace):
+                owner = "this process" if claimed is None else _full_name(claimed.owner)
                 msg = (
                     f"loading the op '{op}' failed: got the namespace '{namespace}', which {owner} has defined already; "
                     f"expected one of its own. Fix: STABLE_TORCH_LIBRARY_FRAGMENT, or another name."
@@ -142,13 +174,12 @@ def load_torch_library(op: str, builder: type, binary: Path, namespaces: Sequenc
             torch.ops.load_library(str(binary))
         except OSError as error:
             raise _refusal(op, binary, error) from error
-        for claim in (op, *(f"namespace {namespace}" for namespace in namespaces)):
-            _libraries[claim] = _full_name(builder), binary
+        keep(Loaded(op, builder, binary, namespaces))
 
 
-def library_of(op: str) -> Path:
+def library_of(op: str) -> Loaded:
     """Return the torch library that the process has loaded for an op."""
-    return _libraries[op][1]
+    return _of_op(op)[0]
 
 
 def torch_functions(op: str) -> Any:

@@ -10,7 +10,8 @@ from .engine.entry import UNREADABLE, read_entry
 from .targets import host_cpu_targets
 
 if TYPE_CHECKING:
-    from .built_in import BuiltInOp
+    from collections.abc import Callable
+
     from .engine.entry import Entry
     from .engine.trace import Trace
 
@@ -25,22 +26,23 @@ def folder_for(root: Path, op: str, target: str) -> Path:
     return root / f"{op}-{target}"
 
 
-def find_library(builder: BuiltInOp, trace: Trace) -> Path | None:
+def find_library(op: str, key_for: Callable[[str], str], trace: Trace) -> Path | None:
     """Return the best prebuilt library of an op that fits this machine and these sources, or None.
 
     Args:
-        builder: the op's builder.
+        op: the op's name.
+        key_for: returns the key of the op's recipe for a target.
         trace: says of every library that does not fit why not.
     """
     if not PREBUILT.is_dir():
         trace.reject("prebuilt", "this installation brings none", logging.DEBUG)
         return None
-    brought = sorted(folder.name for folder in PREBUILT.glob(f"{builder.name}-*"))
+    brought = sorted(folder.name for folder in PREBUILT.glob(f"{op}-*"))
     for target in host_cpu_targets():
-        folder = folder_for(PREBUILT, builder.name, target)
+        folder = folder_for(PREBUILT, op, target)
         if folder.name not in brought:
             continue
-        problem = _problem(folder, builder.recipe_for(target, any_compiler=True).key())
+        problem = _problem(folder, key_for(target))
         if not problem:
             trace.accept(f"prebuilt {target}", str(folder))
             return read_entry(folder).binary
@@ -51,13 +53,13 @@ def find_library(builder: BuiltInOp, trace: Trace) -> Path | None:
     return None
 
 
-def find_device_code(builder: BuiltInOp, target: str, trace: Trace) -> Entry | None:
+def find_device_code(op: str, target: str, key: Callable[[], str], trace: Trace) -> Entry | None:
     """Return the prebuilt device code of an op for a target, or None; the trace says why not."""
-    folder = folder_for(PREBUILT, builder.name, target)
+    folder = folder_for(PREBUILT, op, target)
     if not folder.is_dir():
         trace.reject(f"prebuilt {target}", "this installation brings none", logging.DEBUG)
         return None
-    problem = _problem(folder, builder.device_code_recipe(target, any_compiler=True).key())
+    problem = _problem(folder, key())
     if problem:
         trace.reject(f"prebuilt {target}", f"{problem}; it is compiled here instead", logging.WARNING)
         return None

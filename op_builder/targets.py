@@ -35,7 +35,7 @@ CPU_TARGETS: dict[str, dict[str, tuple[str, ...]]] = {
 CUDA_TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
 """What a wheel serves: machine code for four generations of GPUs, and PTX of the newest for those to come."""
 
-_CUDA = re.compile(r"(sm|compute)_(\d{2,3})[af]?")
+_CUDA = r"(sm|compute)_(\d{2,3})[af]?"
 
 
 def host_cpu_targets() -> list[str]:
@@ -60,7 +60,7 @@ def cuda_targets_for(major: int, minor: int) -> list[str]:
 
 def is_cuda_target(target: str) -> bool:
     """Return whether a target is a GPU architecture of NVIDIA's."""
-    return _CUDA.fullmatch(target) is not None
+    return re.fullmatch(_CUDA, target) is not None
 
 
 def march(target: str) -> str:

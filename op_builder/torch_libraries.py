@@ -7,10 +7,10 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .engine.environment import compiler_variables, zig_cache
 from .engine.fingerprint import host_isa
 from .engine.native import Compiler
 from .engine.toolchains.cxx import CxxCompiler
-from .environment import compiler_variables, zig_cache
 from .targets import NATIVE
 
 if TYPE_CHECKING:

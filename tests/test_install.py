@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 LOADS_AN_OP = """
 import torch, anyaccel
-from anyaccel.op_builder.built_in import CSRC
+from anyaccel.op_builder.op import CSRC
 assert (CSRC / "adam" / "adam.cpp").is_file(), CSRC
 param, state = torch.ones(3), [torch.zeros(3), torch.zeros(3), torch.zeros(())]
 op = anyaccel.get_accelerator().create_op_builder("CPUAdamBuilder").load()

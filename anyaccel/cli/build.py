@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..op_builder import environment
 from ..op_builder.ahead_of_time import all_targets, build_orders, copy_entry, named_builders, orders, wheel_targets
 from ..op_builder.all_ops import every_builder
+from ..op_builder.engine import environment
 from ..op_builder.engine.cache import Cache, open_cache
 from ..op_builder.engine.errors import CacheError
 from ..op_builder.engine.progress import watch

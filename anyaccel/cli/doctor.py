@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..op_builder import environment
+from ..op_builder.engine import environment
 from ..op_builder.engine.cache import Cache, open_cache
 from ..op_builder.engine.errors import CacheError
 from ..op_builder.engine.toolchains.survey import PURPOSES, survey

@@ -12,11 +12,11 @@ from ..accelerator import environment as accelerator_environment
 from ..accelerator import host
 from ..accelerator.real_accelerator import candidates, get_accelerator
 from ..op_builder import BUILDERS, builder_class
-from ..op_builder import environment as op_environment
+from ..op_builder.engine import environment as op_environment
 from ..op_builder.engine.cache import open_cache
 from ..op_builder.engine.toolchains.survey import survey
 from ..op_builder.engine.trace import Trace
-from ..op_builder.kernel_loader import LOADERS
+from ..op_builder.kernel_loader import loader_class, loader_names
 
 if TYPE_CHECKING:
     from ..op_builder.kernel_loader import KernelLoader
@@ -105,7 +105,7 @@ def gather() -> Report:
         toolchains=toolchains,
         cache_dir=str(cache.root),
         ops=[_op(name, accelerator.device_name()) for name in BUILDERS],
-        kernels=[kernel for loader in LOADERS for kernel in _kernels(loader)],
+        kernels=[kernel for loader in map(loader_class, loader_names()) for kernel in _kernels(loader)],
     )
 
 

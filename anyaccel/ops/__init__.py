@@ -1,35 +1,58 @@
 """Python fronts of the kernels, in the manner of ``torch.nn`` and ``torch.optim``."""
 
-from .adam import CPUAdam
-from .dense import Dense
-from .device_kernel import DeviceKernel
-from .functional import (
-    add_layer_norm,
-    add_rms_norm,
-    bias_gelu,
-    clip_grad_norm_,
-    combine,
-    dequantize,
-    dequantize_float8,
-    dispatch,
-    geglu,
-    layer_norm,
-    quantize,
-    quantize_float8,
-    rms_norm,
-    rotary_embedding,
-    route,
-    scaled_masked_softmax,
-    scaled_upper_triang_masked_softmax,
-    swiglu,
-    topk_gating,
-)
-from .norms import LayerNorm, RMSNorm
-from .optimizers import CPUAdagrad, CPULion, FusedAdam, FusedLamb, FusedLion, FusedSGD
+from __future__ import annotations
 
-__all__ = [
-    "CPUAdagrad", "CPUAdam", "CPULion", "Dense", "DeviceKernel", "FusedAdam", "FusedLamb", "FusedLion", "FusedSGD", "LayerNorm",
-    "RMSNorm", "add_layer_norm", "add_rms_norm", "bias_gelu", "clip_grad_norm_", "combine", "dequantize",
-    "dequantize_float8", "dispatch", "geglu", "layer_norm", "quantize", "quantize_float8", "rms_norm",
-    "rotary_embedding", "route", "scaled_masked_softmax", "scaled_upper_triang_masked_softmax", "swiglu", "topk_gating",
-]  # fmt: skip
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .adam import CPUAdam as CPUAdam
+    from .dense import Dense as Dense
+    from .device_kernel import DeviceKernel as DeviceKernel
+    from .functional import *  # noqa: F403
+    from .norms import LayerNorm as LayerNorm
+    from .norms import RMSNorm as RMSNorm
+    from .optimizers import CPUAdagrad as CPUAdagrad
+    from .optimizers import CPULion as CPULion
+    from .optimizers import FusedAdam as FusedAdam
+    from .optimizers import FusedLamb as FusedLamb
+    from .optimizers import FusedLion as FusedLion
+    from .optimizers import FusedSGD as FusedSGD
+
+_MODULES = {
+    **dict.fromkeys(("CPUAdagrad", "CPULion"), "host_optimizers"),
+    **dict.fromkeys(("FusedAdam", "FusedLamb", "FusedLion", "FusedSGD"), "fused_optimizers"),
+    **dict.fromkeys(("LayerNorm", "RMSNorm"), "norms"),
+    **dict.fromkeys(("add_layer_norm", "add_rms_norm", "layer_norm", "rms_norm"), "normalization"),
+    **dict.fromkeys(("bias_gelu", "geglu", "swiglu"), "activations"),
+    **dict.fromkeys(("combine", "dispatch", "route", "topk_gating"), "moe"),
+    **dict.fromkeys(("dequantize", "dequantize_float8", "quantize", "quantize_float8"), "quantization"),
+    **dict.fromkeys(("scaled_masked_softmax", "scaled_upper_triang_masked_softmax"), "softmax"),
+    "clip_grad_norm_": "gradients",
+    "rotary_embedding": "rotary",
+    "CPUAdam": "adam",
+    "Dense": "dense",
+    "DeviceKernel": "device_kernel",
+}
+"""Where each is; a function that is not listed is in ``functional``."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return what this package offers, imported when it is first asked for: most programs use a few."""
+    if name == "__all__":
+        from . import functional
+
+        return sorted({*_MODULES, *functional.__all__})
+    if name.startswith("__"):
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    module = importlib.import_module(f".{_MODULES.get(name, 'functional')}", __name__)
+    if not hasattr(module, name):
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    globals()[name] = getattr(module, name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__getattr__("__all__")]

@@ -22,31 +22,42 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class CPUAdam(Optimizer):
-    """Adam with decoupled weight decay, for CPU parameters.
+    """AdamW (or Adam) for parameters in host memory, all of a group stepped in one pass of a compiled kernel.
 
-    Takes the arguments of ``torch.optim.AdamW`` and keeps its ``state_dict`` layout: a state dict of either loads into the
-    other. The kernel is compiled on first use.
+    With ``m = beta1 * m + (1 - beta1) * grad`` and ``v = beta2 * v + (1 - beta2) * grad ** 2``, both divided by
+    ``1 - beta ** step`` where they are used, a step is ``param -= lr * (weight_decay * param + m / (sqrt(v) + eps))``. It takes
+    the arguments of ``torch.optim.AdamW`` and keeps its state dict's layout: a state dict of either loads into the other. The
+    kernel is compiled on first use.
 
     Args:
-        params: parameters or groups of them; float32, bfloat16 or float16, on the CPU.
-        lr: the learning rate.
-        betas: the decays of the first and the second moment.
-        eps: added to the root of the second moment.
-        weight_decay: the decay of the parameters.
+        params: parameters or groups of them, as for any torch optimizer; float32, bfloat16 or float16, of any shape and
+            strides, on the CPU, with dense gradients. ``DTensor`` shards work too.
+        lr: the learning rate, 0 or more; a number or a tensor of one.
+        betas: the decay rates of the first and the second moment, each in ``[0, 1)``.
+        eps: added to the root of the second moment, 0 or more.
+        weight_decay: the decay of the parameters, 0 or more.
         amsgrad: must be False.
         maximize: step along the gradient instead of against it.
-        foreach: None or False; there is one implementation, a fused one.
+        foreach: None or False.
         capturable: must be False.
         differentiable: must be False.
-        fused: any value.
-        adamw_mode: decay the parameters themselves (AdamW); otherwise add the decay to the gradients (Adam).
-        bias_correction: correct the moments for their start at zero.
+        fused: any value; it changes nothing.
+        adamw_mode: decay the parameters themselves (AdamW); otherwise add ``weight_decay * param`` to the gradients (Adam).
+        bias_correction: divide the moments by ``1 - beta ** step``, which corrects for their start at zero.
         fp32_optimizer_states: keep float32 moments whatever the parameters' dtype; otherwise the parameters' dtype.
 
     Raises:
-        ValueError: for a hyperparameter out of its range or a feature that is not supported.
+        ValueError: if an option is out of its range or not supported, or, from ``step``, a parameter is not on the CPU.
+        RuntimeError: from ``step``, if a dtype is not supported or a gradient is sparse.
+        OpError: from the first ``step``, if the kernel cannot be built or loaded on this machine.
 
     Source: Loshchilov & Hutter, arXiv:1711.05101; tests/ops/adam_reference.py
+
+    Example:
+        >>> parameter = torch.nn.Parameter(torch.ones(2))
+        >>> optimizer, parameter.grad = CPUAdam([parameter], lr=0.5, weight_decay=0.0), torch.tensor([1.0, -1.0])
+        >>> optimizer.step(), parameter.tolist()
+        (None, [0.5, 1.5])
     """
 
     def __init__(
@@ -87,8 +98,11 @@ class CPUAdam(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters.
 
+        Args:
+            param_group: ``params`` and the options that differ from the defaults.
+
         Raises:
-            ValueError: for a hyperparameter out of its range or a feature that is not supported.
+            ValueError: if an option is out of its range or not supported.
         """
         _check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
@@ -104,11 +118,15 @@ class CPUAdam(Optimizer):
                 group.setdefault(key, value)
             _check_options(group)
         for kept in self.state.values():
-            # copied: the optimizer that it came from goes on counting its own
+            # a copy, as the optimizer that it came from keeps counting with its own
             kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32).clone()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state dict of this class, ``torch.optim.AdamW`` or deepspeed's ``DeepSpeedCPUAdam``."""
+        """Load a state dict of this class, of ``torch.optim.AdamW`` or of deepspeed's ``DeepSpeedCPUAdam``.
+
+        Args:
+            state_dict: what ``state_dict()`` of one of them returned; its tensors are copied.
+        """
         super().load_state_dict(state_dict)
         saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
         params = chain.from_iterable(group["params"] for group in self.param_groups)
@@ -122,13 +140,17 @@ class CPUAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step.
+        """Take one step. Parameters without a gradient are skipped.
 
         Args:
             closure: evaluates the model again and returns the loss.
 
         Returns:
             What the closure returned, or None.
+
+        Raises:
+            ValueError: if a parameter is not on the CPU.
+            RuntimeError: if a dtype is not supported or a gradient is sparse.
         """
         loss = None
         if closure is not None:

@@ -15,23 +15,35 @@ __all__ = ["Dense"]
 
 
 class Dense(torch.nn.Linear):
-    """``sigmoid(x @ weight.T + bias)``; weights are ``torch.nn.Linear``'s, whatever the mode.
+    """A linear layer with a sigmoid, ``sigmoid(x @ weight.T + bias)``, with a choice of how it is computed.
+
+    Parameters, their initial values and the state dict are those of ``torch.nn.Linear``, whatever the mode. Matrix products are
+    torch's (oneDNN's for float32 on the CPU). Gradients and second derivatives are supported.
 
     Args:
-        in_features: of x's last dimension.
-        out_features: of the result's.
-        bias: whether there is one.
-        mode: how it is computed; None is the fastest for the tensors' device. ``"py"``: an autograd function in Python.
-            ``"cpp"``: the linear part in C++, the sigmoid in Python. ``"cuda"``: bias and sigmoid in one CUDA kernel, called
-            from C++. ``"sycl"``: the same in SYCL, on XPUs and on the CPU. ``"triton"``: the same in Triton. ``"ptx"``: the
-            sigmoid in PTX, by hand.
-        device: of the parameters.
-        dtype: of the parameters.
+        in_features: the size of x's last dimension.
+        out_features: the size of the result's last dimension.
+        bias: whether to add a learned bias ``(out_features,)``.
+        mode: how it is computed; None is the fastest that serves here. ``"py"``: an autograd function in Python. ``"cpp"``: the
+            linear part in C++, the sigmoid by torch. ``"cuda"``: bias and sigmoid in one CUDA kernel, called from C++.
+            ``"sycl"``: the same in SYCL, for XPUs and the CPU. ``"triton"``: the same in Triton. ``"ptx"``: the sigmoid in
+            hand-written PTX, only float32 on an NVIDIA GPU.
+        device: of the parameters; None is torch's default device.
+        dtype: of the parameters; float32, bfloat16 or float16, on the CPU also float64, but not in mode ``"sycl"``. None is
+            torch's default dtype.
 
     Raises:
-        ValueError: for a mode that there is not.
+        ValueError: if the mode is not one of these.
+        RuntimeError: from a call, if x does not fit the parameters or the mode.
+        OpError: from a call, if this machine lacks what the mode needs.
 
     Source: tests/ops/dense_reference.py
+
+    Example:
+        >>> dense = Dense(3, 2)
+        >>> y = dense(torch.ones(4, 3))
+        >>> y.shape, torch.allclose(y, torch.sigmoid(torch.ones(4, 3) @ dense.weight.T + dense.bias))
+        (torch.Size([4, 2]), True)
     """
 
     def __init__(
@@ -49,17 +61,17 @@ class Dense(torch.nn.Linear):
         self.mode = mode
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the layer's output.
+        """Apply the layer.
 
         Args:
-            x: ``(..., in_features)``, of the weight's dtype and device.
+            x: ``(..., in_features)``, at least one dimension, of the weight's dtype and device.
 
         Returns:
-            A tensor ``(..., out_features)``.
+            A tensor ``(..., out_features)`` of x's dtype.
 
         Raises:
-            OpError: when this machine lacks what the mode needs.
-            RuntimeError: when x does not fit.
+            RuntimeError: if x does not fit the parameters or the mode.
+            OpError: if this machine lacks what the mode needs.
         """
         return implementation(self.mode, x.device.type)(x, self.weight, self.bias)
 

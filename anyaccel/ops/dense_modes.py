@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
-from ..op_builder.built_in import CSRC
-from ..op_builder.cpu.kernels import DenseBuilder
-from ..op_builder.kernel_loader import DenseLoader
+from ..op_builder.kernel_loader import loader_class
+from ..op_builder.op import CSRC
 from .device_kernel import DeviceKernel
-from .loading import declare, loaded
+from .loading import declare, load_on_host, loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +29,7 @@ PTX = CSRC / "dense" / "sigmoid.ptx"
 
 _THREADS = 256
 
-declare("dense_cpp", lambda: DenseBuilder().load())
+declare("dense_cpp", partial(load_on_host, "DenseBuilder"))
 
 
 class PyDense(torch.autograd.Function):
@@ -154,7 +153,7 @@ def _load(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
         "triton": "triton",
         None: None,
     }  # anyaccel: ignore[device-name]
-    dense: Callable[..., torch.Tensor] = DenseLoader().load(names[mode]).dense
+    dense: Callable[..., torch.Tensor] = loader_class("DenseLoader")().load(names[mode]).dense
     return dense
 
 

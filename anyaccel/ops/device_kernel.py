@@ -1,4 +1,4 @@
-"""``DeviceKernel``: a kernel of one's own, from source text to a launch on tensors."""
+"""``DeviceKernel``: a kernel of your own, from source text to a launch on tensors."""
 
 # anyaccel: ignore-file[device-name]  "cuda" is a language here
 from __future__ import annotations
@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from ..op_builder import environment
-from ..op_builder.engine.build import ensure_built
-from ..op_builder.engine.cache import open_cache
 from ..op_builder.functions.registration import mark_changed
 from .kernel_launchers import CudaLauncher, HostSyclLauncher, PtxLauncher, XpuLauncher
+from .kernel_source import KernelSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..op_builder.engine.device_code import DeviceCodeRecipe
     from ..op_builder.engine.entry import Entry
     from .kernel_launchers import Launcher
 
@@ -39,26 +36,39 @@ _SUFFIXES = {"cuda": ".cu", "ptx": ".ptx", "sycl": ".sycl"}
 
 
 class DeviceKernel:
-    """A kernel compiled at run time from source, and launched on tensors.
+    """A kernel of your own, compiled at run time from source text and launched on tensors: ``kernel(*values, grid=, block=)``.
 
-    CUDA source is compiled by NVRTC for the tensors' GPU and runs on torch's current stream, within a graph's capture too.
-    SYCL source is compiled by DPC++ and runs on torch's current queue for XPU tensors, and on Intel's OpenCL CPU device for
-    CPU tensors. Results are kept in anyaccel's cache.
+    CUDA source is compiled by NVRTC for the tensors' GPU and runs on torch's current stream, also while a graph is captured; PTX
+    is compiled by the driver. SYCL source is compiled by DPC++ and runs on torch's current queue for XPU tensors, and on Intel's
+    OpenCL CPU device for CPU tensors. It is compiled at the first launch and kept in anyaccel's cache. There is no gradient.
 
     Args:
-        source: CUDA C++, PTX, or SYCL.
-        name: the kernel's: of CUDA a ``__global__`` function or an instance of a template such as ``scale<float>``; of PTX an
-            entry; of SYCL an ``extern "C"`` free-function kernel of one dimension.
-        args: the kernel's parameters in order: ``"tensor"`` for a pointer, or ``"bool"``, ``"int32"``, ``"int64"``,
-            ``"uint32"``, ``"uint64"``, ``"float32"``, ``"float64"``.
+        source: the text of the source: CUDA C++, PTX, or SYCL.
+        name: the kernel's name: for CUDA a ``__global__`` function or an instance of a template such as ``scale<float>``; for
+            PTX an entry; for SYCL an ``extern "C"`` free-function kernel of one dimension.
+        args: the type of each parameter, in order: ``"tensor"`` for a pointer to a contiguous tensor's elements, or ``"bool"``,
+            ``"int32"``, ``"int64"``, ``"uint32"``, ``"uint64"``, ``"float32"``, ``"float64"``.
         language: ``"cuda"``, ``"ptx"`` or ``"sycl"``.
-        options: further options of the compiler, such as ``-DROWS=4``.
-        include_dirs: where the source's own headers are.
+        options: more options for the compiler, such as ``-DROWS=4``.
+        include_dirs: where the headers are that the source includes. Only CUDA and SYCL have them.
 
     Raises:
-        ValueError: for a language or parameter that there is not.
+        ValueError: if ``language`` or an entry of ``args`` is not one of these, or, from a launch, if a tensor is strided or on
+            the wrong device, an integer is out of its type's range, or ``grid`` or ``block`` does not fit.
+        TypeError: from a launch, if the number or the type of the values does not fit ``args``.
+        OpError: from a launch, if there is no compiler (ToolchainError), it refuses the source (BuildError), or the device
+            refuses the launch (OpLoadError).
 
     Source: docs/device-kernels.md
+
+    Example:
+        >>> text = '''
+        ...   #include <sycl/sycl.hpp>
+        ...   extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>))
+        ...   void twice(float* x) { x[sycl::ext::oneapi::this_work_item::get_nd_item<1>().get_global_linear_id()] *= 2; }'''
+        >>> twice, x = DeviceKernel(text, "twice", args=("tensor",), language="sycl"), torch.tensor([1.0, 2.0, 3.0, 4.0])
+        >>> twice(x, grid=1, block=4), x
+        (None, tensor([2., 4., 6., 8.]))
     """
 
     def __init__(
@@ -77,31 +87,32 @@ class DeviceKernel:
         if unknown:
             choices = ", ".join(["tensor", *_SCALARS])
             raise _refusal(name, f"args {unknown}", f"some of {choices}", "name each parameter's type")
-        self.source = source
+        folders = tuple(Path(folder).absolute() for folder in include_dirs)
+        self.source = KernelSource(source, name, _SUFFIXES[language], tuple(options), folders)
         self.name = name
         self.args = tuple(args)
         self.language = language
-        self.options = tuple(options)
-        self.include_dirs = tuple(Path(folder).absolute() for folder in include_dirs)
         self._launchers: dict[torch.device, Launcher] = {}
         self._lock = threading.Lock()
 
     def __call__(
         self, *values: Any, grid: int | tuple[int, ...], block: int | tuple[int, ...], shared_bytes: int = 0
     ) -> None:
-        """Start the kernel; on the CPU it has ended when this returns.
+        """Start the kernel. On the CPU it has ended when this returns; on a GPU it is queued.
 
         Args:
-            *values: one for each parameter: contiguous tensors, all on one device, and numbers.
-            grid: blocks (work-groups), of up to three dimensions; SYCL takes one.
-            block: threads of a block (work-items), likewise.
-            shared_bytes: dynamic shared memory of a block, on CUDA.
+            *values: one for each entry of ``args``: contiguous tensors, all on one device, and numbers.
+            grid: how many blocks (work-groups): an int or up to three of them; SYCL takes one. A 0 launches nothing.
+            block: how many threads (work-items) a block has, likewise; 1 or more.
+            shared_bytes: bytes of dynamic shared memory of a block, only for CUDA and PTX.
 
         Raises:
-            TypeError: when a value does not fit its parameter.
-            ValueError: when tensors, grid or block do not fit.
-            BuildError: with the compiler's first errors, when it refuses the source.
-            OpLoadError: when the device refuses the launch.
+            TypeError: if the number or the type of the values does not fit ``args``.
+            ValueError: if a tensor is strided or on the wrong device, an integer is out of its type's range, or ``grid``,
+                ``block`` or ``shared_bytes`` does not fit.
+            ToolchainError: if there is no compiler for the language.
+            BuildError: with the compiler's first errors, if it refuses the source.
+            OpLoadError: if the device refuses the launch.
         """
         passed = self._passed(values)
         device = self._device(values)
@@ -115,28 +126,23 @@ class DeviceKernel:
         mark_changed([tensor for tensor in tensors if not tensor.is_inference()])
 
     def compile(self, target: str) -> Entry:
-        """Compile CUDA, or assemble PTX, for a GPU that need not be here, into the cache.
+        """Compile CUDA, or assemble PTX, into the cache, without a GPU.
 
         Args:
-            target: such as ``sm_90``, or ``compute_120`` for CUDA as PTX.
+            target: the GPU's architecture, such as ``sm_90``; or ``compute_120``, which compiles CUDA to PTX.
+
+        Returns:
+            The entry in the cache; ``entry.binary`` is the path of the result.
 
         Raises:
-            ValueError: when the source is SYCL.
-            ToolchainError: when there is no NVRTC, or for PTX no ptxas.
-            BuildError: with its first errors, when it refuses the source.
+            ValueError: if the source is SYCL.
+            ToolchainError: if there is no NVRTC, or for PTX no ptxas.
+            BuildError: with the compiler's first errors, if it refuses the source.
         """
         if self.language == "sycl":
             raise _refusal(self.name, "language 'sycl'", "'cuda' or 'ptx'", "launch it: it is compiled then")
         launcher = CudaLauncher if self.language == "cuda" else PtxLauncher
-        return self.build(launcher.recipe(self, target))
-
-    def build(self, recipe: DeviceCodeRecipe) -> Entry:
-        """Follow a recipe where its result is not in the cache."""
-        return ensure_built(recipe, open_cache(environment.cache_dir()), environment.build_jobs())
-
-    def source_file(self) -> Path:
-        """Return a file with the source, whose name its content decides."""
-        return open_cache(environment.cache_dir()).keep_source(self.source, _SUFFIXES[self.language])
+        return self.source.build(launcher.recipe(self.source, target))
 
     def _launcher(self, device: torch.device) -> Launcher:
         with self._lock:
@@ -147,7 +153,7 @@ class DeviceKernel:
                     raise _refusal(
                         self.name, f"tensors on {device}", f"{served} tensors for {self.language}", "move them"
                     )
-                self._launchers[device] = launcher(self, device)
+                self._launchers[device] = launcher(self.source, device)
             return self._launchers[device]
 
     def _passed(self, values: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from ..op_builder.engine.device_code import DeviceCodeRecipe
 if TYPE_CHECKING:
     import torch
 
-    from .device_kernel import DeviceKernel
+    from .kernel_source import KernelSource
 
 __all__ = ["CudaLauncher", "HostSyclLauncher", "Launcher", "PtxLauncher", "XpuLauncher"]
 
@@ -19,7 +19,7 @@ Sizes = tuple[int, int, int]
 class Launcher(Protocol):
     """A kernel on a device."""
 
-    def __init__(self, kernel: DeviceKernel, device: torch.device) -> None: ...
+    def __init__(self, kernel: KernelSource, device: torch.device) -> None: ...
 
     def launch(self, device: torch.device, grid: Sizes, block: Sizes, shared_bytes: int, values: list[Any]) -> None:
         """Start the kernel with ctypes values, one for each parameter."""
@@ -28,7 +28,7 @@ class Launcher(Protocol):
 class PtxLauncher:
     """PTX, compiled by the driver."""
 
-    def __init__(self, kernel: DeviceKernel, device: torch.device) -> None:
+    def __init__(self, kernel: KernelSource, device: torch.device) -> None:
         from ..op_builder.cuda.runtime import CudaRuntimeBuilder
 
         self._name = kernel.name
@@ -36,20 +36,20 @@ class PtxLauncher:
         image, symbol = self.image(kernel, device)
         self._kernel = self._runtime.kernel(kernel.name, self._runtime.load(kernel.name, image), symbol)
 
-    def image(self, kernel: DeviceKernel, device: torch.device) -> tuple[bytes, str]:
+    def image(self, kernel: KernelSource, device: torch.device) -> tuple[bytes, str]:
         """Return what the driver loads, and the kernel's symbol in it."""
-        return kernel.source.encode(), kernel.name
+        return kernel.text.encode(), kernel.name
 
     @staticmethod
-    def recipe(kernel: DeviceKernel, target: str) -> DeviceCodeRecipe:
+    def recipe(kernel: KernelSource, target: str) -> DeviceCodeRecipe:
         """Return everything that decides the machine code for an architecture."""
-        from ..op_builder import environment
+        from ..op_builder.engine import environment
         from ..op_builder.engine.device_code import DeviceCodeRecipe
         from ..op_builder.engine.toolchains.ptxas import choose_ptxas
 
         return DeviceCodeRecipe(
             op="device_kernel",
-            source=kernel.source_file(),
+            source=kernel.file(),
             include_dirs=(),
             target=target,
             compiler=choose_ptxas(environment.cuda_home(), environment.search_path()),
@@ -65,7 +65,7 @@ class PtxLauncher:
 class CudaLauncher(PtxLauncher):
     """CUDA C++, compiled by NVRTC for the device's architecture."""
 
-    def image(self, kernel: DeviceKernel, device: torch.device) -> tuple[bytes, str]:
+    def image(self, kernel: KernelSource, device: torch.device) -> tuple[bytes, str]:
         from ..accelerator.cuda_accelerator import CUDA_Accelerator
 
         capability = CUDA_Accelerator().get_device_capability(device.index)
@@ -73,13 +73,13 @@ class CudaLauncher(PtxLauncher):
         return entry.binary.read_bytes(), entry.facts["symbols"][kernel.name]
 
     @staticmethod
-    def recipe(kernel: DeviceKernel, target: str) -> DeviceCodeRecipe:
+    def recipe(kernel: KernelSource, target: str) -> DeviceCodeRecipe:
         """Return everything that decides the machine code or PTX for an architecture."""
         from ..op_builder.engine.toolchains.nvrtc import choose_nvrtc
 
         return DeviceCodeRecipe(
             op="device_kernel",
-            source=kernel.source_file(),
+            source=kernel.file(),
             include_dirs=kernel.include_dirs,
             target=target,
             compiler=choose_nvrtc(),
@@ -92,7 +92,7 @@ class CudaLauncher(PtxLauncher):
 class HostSyclLauncher:
     """SYCL for CPU tensors, by Intel's OpenCL."""
 
-    def __init__(self, kernel: DeviceKernel, device: torch.device) -> None:
+    def __init__(self, kernel: KernelSource, device: torch.device) -> None:
         from ..op_builder.engine.toolchains.sycl import choose_dpcpp
         from ..op_builder.xpu.runtime import HostSyclRuntime, SyclRuntimeBuilder, device_options
 
@@ -101,7 +101,7 @@ class HostSyclLauncher:
         entry = kernel.build(
             DeviceCodeRecipe(
                 op="device_kernel",
-                source=kernel.source_file(),
+                source=kernel.file(),
                 include_dirs=kernel.include_dirs,
                 target="opencl-cpu",
                 compiler=self._runtime.compiler(),
@@ -119,7 +119,7 @@ class HostSyclLauncher:
 class XpuLauncher:
     """SYCL for XPU tensors, on torch's current queue."""
 
-    def __init__(self, kernel: DeviceKernel, device: torch.device) -> None:
+    def __init__(self, kernel: KernelSource, device: torch.device) -> None:
         from ..op_builder.engine.toolchains.sycl import choose_dpcpp
         from ..op_builder.xpu.runtime import SyclRuntimeBuilder, XpuSyclRuntime, device_options
 
@@ -128,7 +128,7 @@ class XpuLauncher:
         folders = [f"-I{folder}" for folder in kernel.include_dirs]
         options = [*device_options(choose_dpcpp().version), *kernel.options, *folders]
         symbols = {kernel.name: kernel.name}
-        found = self._runtime.kernels(kernel.name, device.index or 0, kernel.source, options, symbols)
+        found = self._runtime.kernels(kernel.name, device.index or 0, kernel.text, options, symbols)
         self._kernel = found[kernel.name]
 
     def launch(self, device: torch.device, grid: Sizes, block: Sizes, shared_bytes: int, values: list[Any]) -> None:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..op_builder import kernel_loader, load_op
+from ..op_builder.all_ops import builder_class
+from ..op_builder.kernel_loader import loader_class, loader_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-__all__ = ["declare", "loaded"]
+__all__ = ["declare", "load_on_host", "loaded"]
 
 
 class _Held:
@@ -64,11 +65,21 @@ def _load(key: Hashable) -> bool:
 _load._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as torch.compiler.assume_constant_result does
 
 
+def load_on_host(builder: str) -> Any:
+    """Return the functions of an op's host library, which serve CPU tensors.
+
+    Args:
+        builder: the builder's name.
+    """
+    found = builder_class(builder, "cpu")
+    assert found is not None  # noqa: S101  # every op of the table has a host library
+    return found().load()
+
+
 def _chosen_by(loader: str) -> Any:
-    return getattr(kernel_loader, loader)().load()
+    return loader_class(loader)().load()
 
 
-declare("cpu_adam", partial(load_op, "cpu_adam"))
-for _name in dir(kernel_loader):
-    if _name.endswith("Loader"):
-        declare(_name, partial(_chosen_by, _name))
+declare("cpu_adam", partial(load_on_host, "CPUAdamBuilder"))
+for _name in loader_names():
+    declare(_name, partial(_chosen_by, _name))

@@ -4,7 +4,6 @@
 
 #include <tuple>
 
-#include "column_sum.h"
 #include "launch.h"
 #include "register_ops.h"
 #include "rows.h"

@@ -8,21 +8,13 @@
 namespace anyaccel {
 namespace {
 
-constexpr std::array<ListRole, 3> kRoles = {{{"params", true, false}, {"grads", false, false}, {"sums", true, true}}};
-
 void adagrad_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector<Tensor> sums,
                   std::optional<Tensor> noop_flag, std::optional<Tensor> grad_scale, double lr, double weight_decay,
                   double eps, bool maximize) {
-  const Arguments arguments{"adagrad_step"};
-  const StepControl control = step_control(arguments, noop_flag, grad_scale, params);
-  TensorLists<3> lists(arguments, kRoles, {std::move(params), std::move(grads), std::move(sums)});
   const AdagradCoefficients coefficients{static_cast<float>(lr), static_cast<float>(eps),
                                          static_cast<float>(weight_decay), maximize ? -1.0f : 1.0f};
-  lists.each_launch([&](auto param, auto grad, const TensorTable<3>& table, std::size_t index) {
-    const TensorStep<Adagrad, decltype(param), decltype(grad)> kernel{table, coefficients, control};
-    launch(lists.tensor(index, 0), kernel, work_of(table));
-  });
-  lists.finish();
+  take_step<Adagrad>({"adagrad_step"}, "sums", std::move(params), std::move(grads), std::move(sums), noop_flag,
+                     grad_scale, coefficients);
 }
 
 constexpr Registration kOps[] = {

@@ -13,13 +13,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "adam_arguments.h"
 #include "adam_cpu.h"
 #include "guarded.h"
+#include "registration.h"
 #include "tensor_view.h"
 
 namespace anyaccel {
@@ -113,11 +114,13 @@ std::vector<AdamTensor> with_coefficients(const std::vector<Quadruple>& quadrupl
 void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList& state_steps,
                    const AdamOptions& options) {
   const std::size_t count = lists[kParam].size();
-  for (const TensorList& list : lists) {
-    STD_TORCH_CHECK(list.size() == count && state_steps.size() == count, "adam failed: got lists of ", count,
-                    " params, ", lists[kGrad].size(), " grads, ", lists[kExpAvg].size(), " exp_avgs, ",
-                    lists[kExpAvgSq].size(), " exp_avg_sqs and ", state_steps.size(),
-                    " state_steps; expected as many of each. Fix: pass one of each a parameter.");
+  const bool agree = std::ranges::all_of(lists, [&](const TensorList& list) { return list.size() == count; });
+  if (!agree || state_steps.size() != count) {
+    const auto size = [&](Role role) { return std::to_string(lists[role].size()); };
+    kArguments.refuse("lists",
+                      "of " + size(kParam) + " params, " + size(kGrad) + " grads, " + size(kExpAvg) + " exp_avgs, " +
+                          size(kExpAvgSq) + " exp_avg_sqs and " + std::to_string(state_steps.size()) + " state_steps",
+                      "as many of each", "pass one of each a parameter");
   }
   std::vector<Quadruple> quadruples(count);
   std::vector<StepCounter> counters(count);
@@ -125,7 +128,7 @@ void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList
     quadruples[i] = checked({lists[kParam][i], lists[kGrad][i], lists[kExpAvg][i], lists[kExpAvgSq][i]}, i);
     counters[i] = StepCounter(state_steps[i], i);
   });
-  check_apart(quadruples, counters);
+  check_memory(quadruples, counters);
   std::vector<AdamTensor> tensors = with_coefficients(quadruples, counters, options);
   for (std::size_t i = 0; i < count; ++i) {
     if (!quadruples[i].shares_layout()) {
@@ -158,12 +161,14 @@ void adam_step_boxed(StableIValue* stack, std::uint64_t, std::uint64_t) {
 template <AdamDirection Direction>
 void adam_once_cpu(Tensor param, Tensor grad, Tensor exp_avg, Tensor exp_avg_sq, std::int64_t step, double lr,
                    double beta1, double beta2, double weight_decay, double eps, bool decoupled, bool bias_correction) {
-  STD_TORCH_CHECK(step >= 1, "adam failed: got step ", step, "; expected 1 or more. Fix: count steps from 1.");
+  if (step < 1) {
+    kArguments.refuse("step", std::to_string(step), "1 or more", "count steps from 1");
+  }
   const AdamOptions options{lr, beta1, beta2, weight_decay, eps, decoupled, bias_correction, /*maximize=*/false};
   const AdamCoefficients coefficients = adam_coefficients(options, static_cast<double>(step));
   const Quadruple quadruple =
       checked({view_of(param.get()), view_of(grad.get()), view_of(exp_avg.get()), view_of(exp_avg_sq.get())}, 0);
-  check_apart({quadruple}, {});
+  check_memory({quadruple}, {});
   if (quadruple.shares_layout()) {
     run({arrays(quadruple, coefficients)}, Direction);
   } else {
@@ -173,10 +178,8 @@ void adam_once_cpu(Tensor param, Tensor grad, Tensor exp_avg, Tensor exp_avg_sq,
 
 // torch would materialise a negated or conjugated view, call the op, and then fail: after the writing.
 [[noreturn]] void refuse_flagged() {
-  throw std::invalid_argument(
-      "adam failed: got a tensor that is negated, conjugated or zero by a flag; expected its values in memory, as the "
-      "op "
-      "writes. Fix: call clone() on it.");
+  kArguments.refuse("a tensor", "that is negated, conjugated or zero by a flag",
+                    "its values in memory, as the op writes", "call clone() on it");
 }
 
 void adam_step_flagged(StableIValue* stack, std::uint64_t, std::uint64_t) {
@@ -191,36 +194,29 @@ void adam_once_flagged(Tensor, Tensor, Tensor, Tensor, std::int64_t, double, dou
   refuse_flagged();
 }
 
+template <AdamDirection Direction>
+constexpr Registration once(const char* schema) {
+  return {schema, &guarded<TORCH_BOX(&adam_once_cpu<Direction>)>, nullptr, &guarded<TORCH_BOX(&adam_once_flagged)>};
+}
+
+constexpr Registration kOps[] = {
+    {"adam_step(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
+     "Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, "
+     "bool decoupled, bool bias_correction, bool maximize) -> ()",
+     &guarded<&adam_step_boxed>, nullptr, &guarded<&adam_step_flagged>},
+    once<AdamDirection::Step>(
+        "adam_update(Tensor(a!) param, Tensor grad, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, int step, *, "
+        "float lr, float beta1, float beta2, float weight_decay, float eps, bool decoupled, bool bias_correction) "
+        "-> ()"),
+    once<AdamDirection::Rollback>(
+        "adam_rollback(Tensor(a!) param, Tensor grad, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, int step, *, "
+        "float lr, float beta1, float beta2, float weight_decay, float eps, bool decoupled, bool bias_correction) "
+        "-> ()"),
+};
+
 }  // namespace
 }  // namespace anyaccel
 
-#define ANYACCEL_REFUSE_FLAGGED(key)                                                            \
-  STABLE_TORCH_LIBRARY_IMPL(anyaccel, key, library) {                                           \
-    library.impl("adam_step", &anyaccel::guarded<&anyaccel::adam_step_flagged>);                \
-    library.impl("adam_update", &anyaccel::guarded<TORCH_BOX(&anyaccel::adam_once_flagged)>);   \
-    library.impl("adam_rollback", &anyaccel::guarded<TORCH_BOX(&anyaccel::adam_once_flagged)>); \
-  }
-
-ANYACCEL_REFUSE_FLAGGED(Negative)
-ANYACCEL_REFUSE_FLAGGED(Conjugate)
-ANYACCEL_REFUSE_FLAGGED(ZeroTensor)
-
-STABLE_TORCH_LIBRARY_FRAGMENT(anyaccel, library) {
-  library.def(
-      "adam_step(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
-      "Tensor(d!)[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, "
-      "bool decoupled, bool bias_correction, bool maximize) -> ()");
-  library.def(
-      "adam_update(Tensor(a!) param, Tensor grad, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, int step, *, float lr, "
-      "float beta1, float beta2, float weight_decay, float eps, bool decoupled, bool bias_correction) -> ()");
-  library.def(
-      "adam_rollback(Tensor(a!) param, Tensor grad, Tensor(b!) exp_avg, Tensor(c!) exp_avg_sq, int step, *, float lr, "
-      "float beta1, float beta2, float weight_decay, float eps, bool decoupled, bool bias_correction) -> ()");
-}
-
-STABLE_TORCH_LIBRARY_IMPL(anyaccel, CPU, library) {
-  using namespace anyaccel;
-  library.impl("adam_step", &guarded<&adam_step_boxed>);
-  library.impl("adam_update", &guarded<TORCH_BOX(&adam_once_cpu<AdamDirection::Step>)>);
-  library.impl("adam_rollback", &guarded<TORCH_BOX(&adam_once_cpu<AdamDirection::Rollback>)>);
-}
+ANYACCEL_DEFINE(anyaccel, anyaccel::kOps)
+ANYACCEL_IMPLEMENT(anyaccel, CPU, anyaccel::kOps, function)
+ANYACCEL_REFUSE_FLAGGED(anyaccel, anyaccel::kOps)

@@ -14,16 +14,26 @@
 #include <vector>
 
 #include "adam_cpu.h"
-#include "memory.h"
+#include "arguments.h"
+#include "memory_check.h"
+#include "schema_names.h"
 #include "tensor_view.h"
 
 namespace anyaccel {
 
-enum Role : std::size_t { kParam, kGrad, kExpAvg, kExpAvgSq, kRoles };
-inline constexpr std::array<const char*, kRoles> kRoleNames = {"params", "grads", "exp_avgs", "exp_avg_sqs"};
+enum Role : std::uint16_t { kParam, kGrad, kExpAvg, kExpAvgSq, kRoles, kStep = kRoles };
+inline constexpr Arguments kArguments{"adam"};
+
+// Messages call the three ops `adam`, and a tensor that comes alone is the first of its list.
+inline const SchemaNames& argument_names() {
+  static const SchemaNames one(
+      "adam(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
+      "Tensor(d!)[] state_steps)");
+  return one;
+}
 
 inline std::string place(std::size_t role, std::size_t index) {
-  return std::string(kRoleNames[role]) + "[" + std::to_string(index) + "]";
+  return argument_names().name(role) + "[" + std::to_string(index) + "]";
 }
 
 inline Precision precision_of(std::int32_t dtype, std::size_t role, std::size_t index) {
@@ -36,8 +46,10 @@ inline Precision precision_of(std::int32_t dtype, std::size_t role, std::size_t 
   if (dtype == kBFloat16) {
     return Precision::BFloat16;
   }
-  STD_TORCH_CHECK(dtype == kHalf, "adam failed: got ", place(role, index),
-                  " of a dtype it does not know; expected float32, bfloat16 or float16. Fix: convert it.");
+  if (dtype != kHalf) {
+    kArguments.refuse(place(role, index).c_str(), "of a dtype it does not know", "float32, bfloat16 or float16",
+                      "convert it");
+  }
   return Precision::Half;
 }
 
@@ -59,23 +71,24 @@ struct Quadruple {
 inline Quadruple checked(const std::array<TensorView, kRoles>& views, std::size_t index) {
   Quadruple quadruple{views, {}};
   for (std::size_t role = 0; role < kRoles; ++role) {
-    STD_TORCH_CHECK(views[role].is_cpu, "adam failed: got ", place(role, index),
-                    " on another device; expected the cpu. Fix: move it there.");
-    STD_TORCH_CHECK(same_shape(views[role], views[kParam]), "adam failed: got ", place(role, index),
-                    " of another shape than ", place(kParam, index), " (", views[role].numel, " against ",
-                    views[kParam].numel,
-                    " elements); expected the same shape. Fix: pass what belongs to the parameter.");
-    STD_TORCH_CHECK(role == kGrad || !overlaps_itself(views[role]), "adam failed: got ", place(role, index),
-                    ", whose elements share memory; expected one place for each. Fix: clone it.");
-    quadruple.precisions[role] = precision_of(views[role].dtype, role, index);
-    STD_TORCH_CHECK(is_aligned(views[role].data, bytes_of(quadruple.precisions[role])), "adam failed: got ",
-                    place(role, index), " at an odd address; expected a multiple of the bytes of an element. ",
-                    "Fix: clone it.");
+    const TensorView& view = views[role];
+    if (!view.is_cpu) {
+      kArguments.refuse(place(role, index).c_str(), "on another device", "the cpu", "move it there");
+    }
+    if (!same_shape(view, views[kParam])) {
+      kArguments.refuse(place(role, index).c_str(),
+                        "of another shape than " + place(kParam, index) + " (" + std::to_string(view.numel) +
+                            " against " + std::to_string(views[kParam].numel) + " elements)",
+                        "the same shape", "pass what belongs to the parameter");
+    }
+    quadruple.precisions[role] = precision_of(view.dtype, role, index);
   }
   const auto [param, grad, exp_avg, exp_avg_sq] = quadruple.precisions;
-  STD_TORCH_CHECK(exp_avg == exp_avg_sq && (exp_avg == Precision::Float || exp_avg == param), "adam failed: got ",
-                  place(kExpAvg, index), " and ", place(kExpAvgSq, index), " of dtypes that do not go with ",
-                  place(kParam, index), "; expected both float32, or both the parameter's. Fix: convert the states.");
+  if (exp_avg != exp_avg_sq || (exp_avg != Precision::Float && exp_avg != param)) {
+    kArguments.refuse((place(kExpAvg, index) + " and " + place(kExpAvgSq, index)).c_str(),
+                      "of dtypes that do not go with " + place(kParam, index), "both float32, or both the parameter's",
+                      "convert the states");
+  }
   return quadruple;
 }
 
@@ -84,12 +97,11 @@ class StepCounter {
  public:
   StepCounter() = default;
   StepCounter(const TensorView& view, std::size_t index)
-      : data_(view.data), is_double_(view.dtype == aoti_torch_dtype_float64()) {
-    STD_TORCH_CHECK(is_aligned(data_, bytes()), "adam failed: got state_steps[", index,
-                    "] at an odd address; expected a multiple of the bytes of an element. Fix: clone it.");
-    STD_TORCH_CHECK(view.is_cpu && view.numel == 1 && (is_double_ || view.dtype == aoti_torch_dtype_float32()),
-                    "adam failed: got state_steps[", index, "] with ", view.numel,
-                    " elements; expected one, a float32 or float64 on the cpu. Fix: pass the optimizer's step.");
+      : tensor_(view.tensor), data_(view.data), is_double_(view.dtype == aoti_torch_dtype_float64()) {
+    if (!view.is_cpu || view.numel != 1 || (!is_double_ && view.dtype != aoti_torch_dtype_float32())) {
+      kArguments.refuse(place(kStep, index).c_str(), "with " + std::to_string(view.numel) + " elements",
+                        "one, a float32 or float64 on the cpu", "pass the optimizer's step");
+    }
   }
 
   double next() const { return 1.0 + (is_double_ ? *static_cast<double*>(data_) : *static_cast<float*>(data_)); }
@@ -102,14 +114,20 @@ class StepCounter {
     }
   }
 
-  Span span(std::size_t number) const {
-    const auto begin = reinterpret_cast<std::uintptr_t>(data_);
-    return {begin, begin + bytes(), static_cast<std::uint32_t>(number), true};
+  // Not kept: a view is large, and a call may have thousands of these.
+  TensorView view() const {
+    TensorView view{};
+    view.tensor = tensor_;
+    view.data = data_;
+    view.numel = 1;
+    view.is_contiguous = true;
+    return view;
   }
 
- private:
   std::size_t bytes() const { return is_double_ ? 8 : 4; }
 
+ private:
+  AtenTensorHandle tensor_ = nullptr;
   void* data_ = nullptr;
   bool is_double_ = false;
 };
@@ -136,41 +154,23 @@ void each_checked(std::size_t count, const Check& check) {
   }
 }
 
-// Refuses tensors of a call that share memory. A gradient alone may be the very tensor that is written in its place.
-inline void check_apart(const std::vector<Quadruple>& quadruples, const std::vector<StepCounter>& counters) {
-  constexpr std::size_t kStep = kRoles;
-  std::vector<Span> spans;
-  spans.reserve(quadruples.size() * (kRoles + 1));
-  for (std::size_t i = 0; i < quadruples.size(); ++i) {
-    for (std::size_t role = 0; role < kRoles; ++role) {
-      if (const TensorView& view = quadruples[i].views[role]; view.numel > 0) {
-        const std::size_t bytes = bytes_of(quadruples[i].precisions[role]);
-        spans.push_back(span_of(view, bytes, i * (kRoles + 1) + role, role != kGrad));
-      }
+// Refuses tensors that share memory. A gradient alone may be the very tensor that is written in its place.
+inline void check_memory(const std::vector<Quadruple>& quadruples, const std::vector<StepCounter>& counters) {
+  MemoryCheck memory(argument_names());
+  memory.reserve(quadruples.size() * (kRoles + 1));
+  for (std::uint32_t i = 0; i < quadruples.size(); ++i) {
+    for (std::uint16_t role = 0; role < kRoles; ++role) {
+      const TensorView& view = quadruples[i].views[role];
+      memory.look({view.tensor, i, role, role != kGrad}, view, bytes_of(quadruples[i].precisions[role]));
     }
     if (!counters.empty()) {
-      spans.push_back(counters[i].span(i * (kRoles + 1) + kStep));
+      const TensorView view = counters[i].view();
+      memory.look({view.tensor, i, kStep, true}, view, counters[i].bytes());
     }
   }
-  const auto role_of = [](std::uint32_t number) { return number % (kRoles + 1); };
-  const auto index_of = [](std::uint32_t number) { return number / (kRoles + 1); };
-  const auto may_overlap = [&](std::uint32_t left, std::uint32_t right) {
-    if (role_of(left) == kStep || role_of(right) == kStep) {
-      return false;
-    }
-    const TensorView& one = quadruples[index_of(left)].views[role_of(left)];
-    const TensorView& other = quadruples[index_of(right)].views[role_of(right)];
-    const bool is_one_place =
-        index_of(left) == index_of(right) && (role_of(left) == kGrad) != (role_of(right) == kGrad);
-    return (is_one_place && is_same_view(one, other)) || lie_apart(one, other);
-  };
-  const auto name = [&](std::uint32_t number) {
-    const auto index = index_of(number);
-    return role_of(number) == kStep ? "state_steps[" + std::to_string(index) + "]" : place(role_of(number), index);
-  };
-  const auto found = find_overlap(spans, may_overlap);
-  STD_TORCH_CHECK(!found, "adam failed: got ", name(found->first), ", which shares memory with ", name(found->second),
-                  "; expected memory of its own, as one of them is written. Fix: clone one of them.");
+  if (const auto shared = memory.find_shared()) {
+    memory.refuse_shared(*shared);
+  }
 }
 
 }  // namespace anyaccel

@@ -7,8 +7,10 @@
 namespace anyaccel {
 namespace {
 
+// A function for each loop: all of them in one are more than GCC inlines into, and then it calls the formula for every
+// element in place of vectorising it.
 template <AdamDirection Direction, bool HasL2, typename Param, typename Grad, typename State>
-void run(const AdamTensor& tensor, std::int64_t begin, std::int64_t end) {
+[[gnu::noinline]] void run(const AdamTensor& tensor, std::int64_t begin, std::int64_t end) {
   Param* __restrict param = static_cast<Param*>(tensor.param);
   const Grad* __restrict grad = static_cast<const Grad*>(tensor.grad);
   State* __restrict exp_avg = static_cast<State*>(tensor.exp_avg);

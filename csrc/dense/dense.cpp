@@ -5,7 +5,6 @@
 #include <optional>
 #include <tuple>
 
-#include "column_sum.h"
 #include "launch.h"
 #include "matrix_products.h"
 #include "register_ops.h"

@@ -78,8 +78,9 @@ inline void adam_rollback(float& param, float grad, float& exp_avg, float& exp_a
     grad += c.l2 * param;
   }
   exp_avg = (exp_avg - c.one_minus_beta1 * grad) / c.beta1;
-  // what rounding leaves below zero would make the next square root NaN
-  exp_avg_sq = std::fmax(0.0f, (exp_avg_sq - c.one_minus_beta2 * grad * grad) / c.beta2);
+  // what rounding leaves below zero would make the next square root NaN; fmax would be a call
+  const float rest = (exp_avg_sq - c.one_minus_beta2 * grad * grad) / c.beta2;
+  exp_avg_sq = rest > 0.0f ? rest : 0.0f;
 }
 
 }  // namespace anyaccel

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "elementary.h"
+#include "multi_tensor.h"
 #include "precision.h"
 #include "tensor_table.h"
 

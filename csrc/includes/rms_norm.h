@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "column_sum.h"
 #include "elementary.h"
 #include "precision.h"
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <tuple>
 
-#include "column_sum.h"
 #include "launch.h"
 #include "norm_arguments.h"
 #include "register_ops.h"

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "cpu_group.h"
 #include "device_kernels.h"
@@ -37,6 +38,19 @@ class SyclOnHost {
   bool before_;
 };
 
+// torch's name for a type of device. Its stable ABI has no function for it, and knows the numbers of these alone.
+inline std::string name_of_device(std::int32_t type) {
+  const std::pair<std::int32_t, const char*> names[] = {{aoti_torch_device_type_meta(), "meta"},
+                                                        {aoti_torch_device_type_mps(), "mps"},
+                                                        {aoti_torch_device_type_privateuse1(), "privateuseone"}};
+  for (const auto& [known, name] : names) {
+    if (type == known) {
+      return name;
+    }
+  }
+  return "a device of torch's type " + std::to_string(type);
+}
+
 inline Place place_of(const torch::stable::Tensor& tensor) {
   static const std::int32_t kCpu = aoti_torch_device_type_cpu();
   static const std::int32_t kCuda = aoti_torch_device_type_cuda();
@@ -47,8 +61,8 @@ inline Place place_of(const torch::stable::Tensor& tensor) {
     return {SyclOnHost::is_asked() ? Runtime::SyclOnHost : Runtime::Cpu, 0};
   }
   if (type != kCuda && type != kXpu) {
-    throw std::invalid_argument("choosing a kernel failed: got a tensor on a device of torch's type " +
-                                std::to_string(type) + "; expected cpu, cuda or xpu. Fix: move it to one of them.");
+    throw std::invalid_argument("choosing a kernel failed: got a tensor on " + name_of_device(type) +
+                                "; expected cpu, cuda or xpu. Fix: move it to one of them.");
   }
   return {type == kCuda ? Runtime::Cuda : Runtime::Xpu, tensor.get_device_index()};
 }

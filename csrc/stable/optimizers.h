@@ -2,10 +2,13 @@
 
 #pragma once
 
+#include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tensor_lists.h"
+#include "tensor_step.h"
 
 namespace anyaccel {
 
@@ -33,6 +36,21 @@ inline StepControl step_control(const Arguments& arguments, const std::optional<
     control.grad_scale = static_cast<const float*>(grad_scale->const_data_ptr());
   }
   return control;
+}
+
+// A whole step of an optimizer that keeps one state beside each parameter; `states_name` is the schema's for them.
+template <typename Formula>
+void take_step(const Arguments& arguments, const char* states_name, std::vector<Tensor> params,
+               std::vector<Tensor> grads, std::vector<Tensor> states, const std::optional<Tensor>& noop_flag,
+               const std::optional<Tensor>& grad_scale, const typename Formula::Coefficients& coefficients) {
+  const StepControl control = step_control(arguments, noop_flag, grad_scale, params);
+  TensorLists<3> lists(arguments, {{{"params", true, false}, {"grads", false, false}, {states_name, true, true}}},
+                       {std::move(params), std::move(grads), std::move(states)});
+  lists.each_launch([&](auto param, auto grad, const TensorTable<3>& table, std::size_t index) {
+    const TensorStep<Formula, decltype(param), decltype(grad)> kernel{table, coefficients, control};
+    launch(lists.tensor(index, 0), kernel, work_of(table));
+  });
+  lists.finish();
 }
 
 }  // namespace anyaccel

@@ -5,20 +5,14 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include <string>
+#include <cstdint>
 
 #include "checked_call.h"
 #include "guarded.h"
 #include "launch.h"
+#include "registration.h"
 
 namespace anyaccel {
-
-struct Registration {
-  const char* schema;
-  BoxedKernel function;
-  BoxedKernel on_sycl;
-  BoxedKernel on_flagged;  // null where torch may pass materialised tensors instead
-};
 
 template <BoxedKernel Function>
 void on_sycl_host(StableIValue* stack, std::uint64_t inputs, std::uint64_t outputs) {
@@ -34,35 +28,9 @@ constexpr Registration registration(const char* schema) {
           Schema.writes() ? &guarded<kRefused> : nullptr};
 }
 
-inline std::string name_in(const char* schema) {
-  const std::string text = schema;
-  return text.substr(0, text.find('('));
-}
-
 }  // namespace anyaccel
 
 #define ANYACCEL_OP(function, schema) anyaccel::registration<schema, &function>(schema)
-
-#define ANYACCEL_IMPLEMENT(space, key, registrations, which)            \
-  STABLE_TORCH_LIBRARY_IMPL(space, key, library) {                      \
-    for (const anyaccel::Registration& one : registrations) {           \
-      if (one.which != nullptr) {                                       \
-        library.impl(anyaccel::name_in(one.schema).c_str(), one.which); \
-      }                                                                 \
-    }                                                                   \
-  }
-
-#define ANYACCEL_REFUSE_FLAGGED(space, registrations)             \
-  ANYACCEL_IMPLEMENT(space, Negative, registrations, on_flagged)  \
-  ANYACCEL_IMPLEMENT(space, Conjugate, registrations, on_flagged) \
-  ANYACCEL_IMPLEMENT(space, ZeroTensor, registrations, on_flagged)
-
-#define ANYACCEL_DEFINE(space, registrations)                 \
-  STABLE_TORCH_LIBRARY_FRAGMENT(space, library) {             \
-    for (const anyaccel::Registration& one : registrations) { \
-      library.def(one.schema);                                \
-    }                                                         \
-  }
 
 #define ANYACCEL_REGISTER(registrations)                      \
   ANYACCEL_DEFINE(anyaccel, registrations)                    \

@@ -22,6 +22,7 @@ namespace anyaccel {
 
 // Valid as long as the tensor lives; `sizes` and `strides` have `dim` entries.
 struct TensorView {
+  AtenTensorHandle tensor;
   void* data;
   std::int64_t numel;
   std::int64_t dim;
@@ -35,6 +36,7 @@ struct TensorView {
 inline TensorView view_of(AtenTensorHandle tensor) {
   static const std::int32_t kCpu = aoti_torch_device_type_cpu();
   TensorView view{};
+  view.tensor = tensor;
   std::int64_t* sizes = nullptr;
   std::int64_t* strides = nullptr;
   std::int32_t device_type = 0;
@@ -77,6 +79,13 @@ inline bool is_dense(const TensorView& view) {
   return std::all_of(strides_and_sizes.begin(), strides_and_sizes.end(), [&](const auto& dimension) {
     return dimension.first == std::exchange(expected, expected * dimension.second);
   });
+}
+
+// Another reference to a tensor.
+inline torch::stable::Tensor tensor_of(AtenTensorHandle handle) {
+  AtenTensorHandle reference = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(handle, &reference));
+  return torch::stable::Tensor(reference);
 }
 
 // Holds Python's lock where there is Python. Releasing a tensor that Python also holds takes that lock (torch counts
@@ -139,12 +148,7 @@ class TensorList {
 
   TensorView operator[](std::size_t index) const { return view_of(handles_[index]); }
 
-  // Another reference to a tensor.
-  torch::stable::Tensor tensor(std::size_t index) const {
-    AtenTensorHandle handle = nullptr;
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(handles_[index], &handle));
-    return torch::stable::Tensor(handle);
-  }
+  torch::stable::Tensor tensor(std::size_t index) const { return tensor_of(handles_[index]); }
 
  private:
   std::vector<AtenTensorHandle> handles_;

@@ -5,10 +5,9 @@ Every builder that serves the device is an attribute, imported when it is asked 
 
 from __future__ import annotations
 
-from ..all_ops import attributes, builder_class
-from .builder import CPUOpBuilder
+from ..all_ops import attributes
+from ..builder import CPUOpBuilder
 
 __all__ = ["CPUOpBuilder"]
 
-
-__getattr__ = attributes(__name__, lambda name: builder_class(name, "cpu"))
+__getattr__ = attributes(__name__, "cpu")

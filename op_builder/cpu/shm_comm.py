@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..built_in import CSRC
+from ..builder import CPUOpBuilder
+from ..op import CSRC
 from ..targets import NATIVE
-from .builder import CPUOpBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path

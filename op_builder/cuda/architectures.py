@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .. import environment
+from ..engine import environment
 from ..engine.errors import OpError
 
 __all__ = ["architecture_flags", "named_architectures"]

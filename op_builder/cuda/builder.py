@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from .. import environment, torch_libraries
+from .. import torch_libraries
 from ..builder import OpBuilder
+from ..engine import environment
 from ..engine.cache import open_cache
 from ..engine.errors import OpLoadError, ToolchainError
 from ..engine.native import Compiler

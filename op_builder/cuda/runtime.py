@@ -6,9 +6,8 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from .. import loading
-from ..built_in import BuiltInOp
-from ..cpu.builder import CPUOpBuilder
 from ..engine.errors import OpLoadError
+from ..host_library import HostLibrary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["CudaRuntime", "CudaRuntimeBuilder"]
 
 
-class CudaRuntimeBuilder(BuiltInOp, CPUOpBuilder):
+class CudaRuntimeBuilder(HostLibrary):
     """Builds the runtime; it needs no CUDA header and no GPU to build."""
 
     NAME = "cuda_runtime"
@@ -24,9 +23,6 @@ class CudaRuntimeBuilder(BuiltInOp, CPUOpBuilder):
 
     def _load_library(self, binary: Path) -> CudaRuntime:
         return CudaRuntime(binary)
-
-    def functions(self) -> Any:
-        raise NotImplementedError(self.name)
 
 
 class CudaRuntime:

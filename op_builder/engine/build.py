@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..environment import build_timeout, compiler_environment
 from .cache import replace_full_cache
+from .environment import build_timeout, compiler_environment
 from .errors import OpError
 from .inputs import ChangedMeanwhile, changed_since, stamp_of
 from .lock import build_lock

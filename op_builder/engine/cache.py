@@ -22,12 +22,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ..environment import home_problem
-from .directory import Directory, try_to_remove
+from .directory import NO_LOCKS, Directory, try_to_remove
 from .entry import METADATA, UNREADABLE, Entry, named_by_content, parse_entry, text_of
+from .environment import home_problem
 from .errors import CacheError
 from .inputs import Inputs, digest_of
-from .lock import NO_LOCKS
 
 __all__ = ["ENTRY", "LOCK", "SOURCES", "STAGING", "TOOLS", "Cache", "open_cache", "replace_full_cache"]
 

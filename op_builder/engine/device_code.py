@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..environment import header_folders
+from .environment import header_folders
 from .errors import OpError
 from .failure import Failure
 from .fingerprint import fingerprint

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Directory", "digest_of_regular", "read_regular", "remove", "try_to_remove"]
+__all__ = ["NO_LOCKS", "Directory", "digest_of_regular", "read_regular", "remove", "try_to_remove"]
+
+NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
+"""What a file system that has no locks answers."""
 
 _logger = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 30

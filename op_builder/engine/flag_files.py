@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["expanded", "files_named_by", "refuse_untracked_flags"]
 
-_UNTRACKED = re.compile(r"-f(profile-use|profile-instr-use|auto-profile|modules?\b|modules-|module-)")
-_SPECS = re.compile(r"-{1,2}specs=(.+)")
+_UNTRACKED = r"-f(profile-use|profile-instr-use|auto-profile|modules?\b|modules-|module-)"
+_SPECS = r"-{1,2}specs=(.+)"
 
 
 def refuse_untracked_flags(op: str, flags: Iterable[str]) -> None:
@@ -26,8 +26,8 @@ def refuse_untracked_flags(op: str, flags: Iterable[str]) -> None:
         OpError: naming the flag.
     """
     for flag in expanded(flags):
-        specs = _SPECS.fullmatch(flag)
-        is_unknown = _UNTRACKED.match(flag) and not os.path.isfile(flag.partition("=")[2])
+        specs = re.fullmatch(_SPECS, flag)
+        is_unknown = re.match(_UNTRACKED, flag) and not os.path.isfile(flag.partition("=")[2])
         if is_unknown or (specs is not None and _includes(specs[1])):
             msg = (
                 f"building the op '{op}' failed: got the flag {flag!r}, by which the compiler reads files that it does not "

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from .native import Compiler, NativeRecipe
+    from .native_facts import Compiler, NativeFacts
 
 __all__ = ["HeaderLookups", "Outside", "lies_in", "search_path_of"]
 
@@ -50,7 +50,7 @@ def search_path_of(command: Sequence[str], environment: Mapping[str, str], folde
 class Outside:
     """Where the tools' own files lie, for which their identities and versions stand."""
 
-    def __init__(self, recipe: NativeRecipe, compilers: Iterable[Compiler], bare: Iterable[str]) -> None:
+    def __init__(self, recipe: NativeFacts, compilers: Iterable[Compiler], bare: Iterable[str]) -> None:
         """Take the directories that a recipe calls others', and of those that compilers search without being told, their own."""
         theirs = {str(place) for one in compilers for place in one.system_include_dirs}
         theirs |= {flag[2:] for flag in recipe.link_paths if flag.startswith("-L")}

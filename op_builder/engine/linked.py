@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .headers import Outside
-    from .native import NativeRecipe
+    from .native_facts import NativeFacts
 
 __all__ = ["LINK_LIST", "SYSTEM_LIBRARIES", "linked_files"]
 
@@ -31,7 +31,7 @@ _TIMEOUT_SECONDS = 60.0
 
 
 def linked_files(
-    recipe: NativeRecipe, folder: Path, environment: Mapping[str, str], outside: Outside
+    recipe: NativeFacts, folder: Path, environment: Mapping[str, str], outside: Outside
 ) -> tuple[set[str], dict[str, set[str]]]:
     """Return what was linked on demand, and by folder the names of libraries that were looked for there in vain.
 
@@ -98,9 +98,7 @@ def _libraries(words: Sequence[str]) -> list[str]:
     return [*(word[2:] for word in pieces if word.startswith("-l") and len(word) > 2), *apart]
 
 
-def _library_path(
-    recipe: NativeRecipe, folder: Path, environment: Mapping[str, str], flags: Sequence[str]
-) -> list[str]:
+def _library_path(recipe: NativeFacts, folder: Path, environment: Mapping[str, str], flags: Sequence[str]) -> list[str]:
     """Return the directories in which the linker looks for libraries, in order, as the driver tells."""
     command = [recipe.linker[0], "-###", "-shared", *flags, "-o", recipe.output]
     asked = run(command, timeout=_TIMEOUT_SECONDS, env=environment, cwd=folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import platform
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from .directory import read_regular
+from .directory import NO_LOCKS, read_regular
 from .progress import Reporter
 
 if TYPE_CHECKING:
@@ -20,12 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["NO_LOCKS", "build_lock", "try_lock"]
+__all__ = ["build_lock", "try_lock"]
 
 _logger = logging.getLogger(__name__)
 _SAY_AFTER_SECONDS = 1.0
-NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
-"""What a file system that has no locks answers."""
 
 
 @contextlib.contextmanager

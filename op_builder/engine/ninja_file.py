@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import ninja
 
 from ...accelerator import host
-from ..environment import LIFELINE_FOR_COMMANDS, PYTHON_FOR_COMMANDS
+from .environment import LIFELINE_FOR_COMMANDS, PYTHON_FOR_COMMANDS
 from .failure import Failure
 from .interpreter import find_python
 from .spawn import RUNNER, started

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .build import Workplace
-    from .native import Compiler, NativeRecipe
+    from .native_facts import Compiler, NativeFacts
 
 __all__ = ["inputs_of"]
 
@@ -31,7 +31,7 @@ _SYSTEM = ("/usr/include", *SYSTEM_LIBRARIES)
 _EMBEDDED = re.compile(rb'\.incbin[\s\\]*"([^"\\]+)\\?"')
 
 
-def inputs_of(recipe: NativeRecipe, workplace: Workplace, covered: set[str]) -> Inputs:
+def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> Inputs:
     """Return the files that decided a library, after it was built.
 
     Args:
@@ -79,7 +79,7 @@ def inputs_of(recipe: NativeRecipe, workplace: Workplace, covered: set[str]) -> 
         raise OpError(msg) from error
 
 
-def _is_own(path: str, recipe: NativeRecipe) -> bool:
+def _is_own(path: str, recipe: NativeFacts) -> bool:
     """Return whether a file was found relative to this checkout."""
     own = {str(place) for place in (*recipe.include_dirs, *(file.parent for file in recipe.sources))}
     return any(path.startswith(f"{place}/") for place in own)
@@ -91,7 +91,7 @@ def _absolutely_named(opened: Iterable[str]) -> set[str]:
 
 
 def _programs(
-    recipe: NativeRecipe, compilers: Iterable[Compiler], environment: Mapping[str, str], folder: Path
+    recipe: NativeFacts, compilers: Iterable[Compiler], environment: Mapping[str, str], folder: Path
 ) -> set[str]:
     """Return the programs that are started because of the recipe's flags, such as what -B and -fuse-ld choose."""
     found: set[str] = set()
@@ -119,7 +119,7 @@ def _listed(file: Path) -> set[str]:
     return {word for word in words if os.path.isabs(word) and not word.startswith(f"{file.parent}/")}
 
 
-def _embedded_data(recipe: NativeRecipe, compilers: Iterable[Compiler], read: set[str]) -> set[str]:
+def _embedded_data(recipe: NativeFacts, compilers: Iterable[Compiler], read: set[str]) -> set[str]:
     """Return the files that the assembler embeds, where it does not list them itself.
 
     Raises:

@@ -20,9 +20,10 @@ _SPACE = rb"[ \t\f\v]*(?:/\*(?:[^*]|\*(?!/))*\*/[ \t\f\v]*)*"
 _NAME = rb'(?:"([^"\n]+)"|<([^>\n]+)>|([A-Za-z_]\w*[ \t]*\(?))?'
 _DIRECTIVE = _SPACE + rb"(?:(include_next|include|import|embed)\b" + _SPACE + _NAME + rb"|(?:if|elif|define)\b([^\n]*))"
 _HASH = re.compile(rb"#" + _DIRECTIVE)  # one literal to look for, which is what makes a warm load fast
-_ANY_HASH = re.compile(rb"(?:#|%:|\?\?=)" + _DIRECTIVE)
-_HAS = re.compile(rb"__has_(include_next|include|embed)" + _SPACE + rb"\(" + _SPACE + _NAME)
-_HEADER = re.compile(rb'(["<])([\w./+-]+\.(?:h|hh|hpp|hxx|cuh|inc|inl|ipp|tcc|def))[">]')
+_ANY_HASH = rb"(?:#|%:|\?\?=)" + _DIRECTIVE
+_HAS = rb"__has_(include_next|include|embed)" + _SPACE + rb"\(" + _SPACE + _NAME
+_PLACED = (b"include_next", b"embed")
+_HEADER = rb'(["<])([\w./+-]+\.(?:h|hh|hpp|hxx|cuh|inc|inl|ipp|tcc|def))[">]'
 """What a condition or a macro may ask for by a macro that stands for ``__has_include`` or for a header's name."""
 
 
@@ -70,25 +71,22 @@ def directives(content: bytes) -> list[Directive]:
     if b"\\" in content:  # a line that goes on in the next may be cut within a word
         content = content.replace(b"\\\r\n", b"").replace(b"\\\n", b"")
     is_plain = (b"%" not in content or b"%:" not in content) and (b"?" not in content or b"??=" not in content)
-    pattern = _HASH if is_plain else _ANY_HASH  # looking for one byte first is ten times as fast
+    pattern = _HASH if is_plain else re.compile(_ANY_HASH)  # looking for one byte first is ten times as fast
     found = []
     for word, quoted, bracketed, macro, condition in pattern.findall(content):
-        if word:
-            found.append(_asked(word, quoted, bracketed, macro))
+        if word:  # without a function for each: a warm load meets hundreds
+            name = quoted or bracketed
+            is_placed = not name or word in _PLACED
+            found.append(Directive(name.decode(errors="surrogateescape"), bool(quoted), macro.decode(), is_placed))
         elif b">" in condition or b'"' in condition:
-            found += [
-                Directive(name.decode(errors="surrogateescape"), mark == b'"', "", False)
-                for mark, name in _HEADER.findall(condition)
-            ]
+            for mark, name in re.findall(_HEADER, condition):
+                found.append(Directive(name.decode(errors="surrogateescape"), mark == b'"', "", False))
     if b"__has_" in content:
-        found += [_asked(*match) for match in _HAS.findall(content)]
+        for word, quoted, bracketed, macro in re.findall(_HAS, content):
+            name = quoted or bracketed
+            is_placed = not name or word in _PLACED
+            found.append(Directive(name.decode(errors="surrogateescape"), bool(quoted), macro.decode(), is_placed))
     return found
-
-
-def _asked(word: bytes, quoted: bytes, bracketed: bytes, macro: bytes) -> Directive:
-    name = quoted or bracketed
-    is_placed = not name or word in (b"include_next", b"embed")
-    return Directive(name.decode(errors="surrogateescape"), bool(quoted), macro.decode(), is_placed)
 
 
 def scan(
@@ -109,39 +107,47 @@ def scan(
     """
     pending = [os.path.realpath(source) for source in sources]  # as strings: this is most of what a warm load does
     folders = [os.path.realpath(folder) for folder in include_dirs]
+    finder = _Finder()
+    finder.look([(name, os.getcwd()) for name in further], folders, pending)
     seen = set()
     looked: set[tuple[str, str]] = set()
-    entries: dict[str, set[str]] = {}
-
-    def may_hold(folder: str, name: str) -> bool:
-        """Return whether a folder has an entry that a header's name begins with; for most of the system's it has none."""
-        first = name.partition("/")[0]
-        if folder not in entries:
-            entries[folder] = {"", ".", "..", *_names_in(folder, first)}
-        return first in entries[folder]
-
-    def look(name: str, places: list[str]) -> None:
-        if os.path.isabs(name):
-            pending.extend([os.path.realpath(name)] if os.path.isfile(name) else [])
-            return
-        found = (os.path.normpath(f"{place}/{name}") for place in places if may_hold(place, name))
-        pending.extend([candidate for candidate in found if os.path.isfile(candidate)][:1])
-
-    for name in further:
-        look(name, [os.getcwd(), *folders])
     for file in pending:  # which grows while it is gone through
         if file in seen:
             continue
         seen.add(file)
         with open(file, "rb", buffering=0) as opened:
             content = opened.readall()
-        asked = directives(content)
-        yield ScannedFile(file, content, any(one.is_placed for one in asked))
         beside = os.path.dirname(file)
-        names = {(one.name, beside if one.is_quoted else "") for one in asked if one.name} - looked
+        names, is_placed = set(), False
+        for one in directives(content):
+            is_placed = is_placed or one.is_placed
+            if one.name:
+                names.add((one.name, beside if one.is_quoted else ""))
+        yield ScannedFile(file, content, is_placed)
+        finder.look(sorted(names - looked), folders, pending)
         looked |= names
-        for name, place in sorted(names):
-            look(name, [place, *folders] if place else folders)
+
+
+class _Finder:
+    """Finds headers, and remembers what folders hold: most of the system's headers are in none of them."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, set[str]] = {}
+
+    def look(self, names: Iterable[tuple[str, str]], folders: Sequence[str], found: list[str]) -> None:
+        """Add the first place of each header, which is looked for beside its includer first where that is given."""
+        for name, beside in names:
+            if os.path.isabs(name):
+                found.extend([os.path.realpath(name)] if os.path.isfile(name) else [])
+                continue
+            first = name.partition("/")[0]
+            for folder in (beside, *folders) if beside else folders:
+                held = self._entries.get(folder)
+                if held is None:
+                    held = self._entries[folder] = {"", ".", "..", *_names_in(folder, first)}
+                if first in held and os.path.isfile(candidate := os.path.normpath(f"{folder}/{name}")):
+                    found.append(candidate)
+                    break
 
 
 def _names_in(folder: str, first: str) -> list[str]:

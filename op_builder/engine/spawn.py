@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..environment import LIFELINE_FOR_COMMANDS, inherited_environment
+from .environment import LIFELINE_FOR_COMMANDS, inherited_environment
 from .interpreter import find_python
 
 if TYPE_CHECKING:

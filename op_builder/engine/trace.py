@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 __all__ = ["Decision", "Trace"]
 
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """What became of one candidate."""
 
     candidate: str

@@ -2,68 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from .registration import empty_contiguous, ops_of, register
+from .registration import OpFunctions, empty_contiguous
 
-__all__ = ["Dense"]
-
-
-class Dense:
-    """A linear layer with a sigmoid behind it, and the linear layer alone.
-
-    All take float32, bfloat16 or float16 (float64 on the CPU). Matrix products are torch's; on the CPU in float32 oneDNN's.
-
-    Args:
-        namespace: of the torch ops to call.
-    """
-
-    def __init__(self, namespace: str) -> None:
-        ops = ops_of(namespace)
-        backward, linear_backward = ops.dense_backward.default, ops.dense_linear_backward.default
-        register(f"{namespace}::dense", _fake, (partial(_backward, backward), _keep))
-        register(f"{namespace}::dense_backward", _backward_fake, None)
-        register(f"{namespace}::dense_linear", _fake, (partial(_linear_backward, linear_backward), _linear_keep))
-        register(f"{namespace}::dense_linear_backward", _linear_backward_fake, None)
-        self._dense = ops.dense.default
-        self._linear = ops.dense_linear.default
-        self._linear_backward = linear_backward
-
-    def dense(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        """Return ``sigmoid(x @ weight.T + bias)``, with bias and sigmoid in one pass.
-
-        Args:
-            x: ``(..., in_features)``.
-            weight: ``(out_features, in_features)``, of x's dtype.
-            bias: ``(out_features,)``, of x's dtype.
-
-        Returns:
-            A tensor ``(..., out_features)``.
-
-        Raises:
-            RuntimeError: naming the argument whose shape, dtype or device does not fit.
-
-        Source: tests/ops/dense_reference.py
-        """
-        y: torch.Tensor = self._dense(x, weight, bias)
-        return y
-
-    def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        """Return ``x @ weight.T + bias``; arguments as of :meth:`dense`."""
-        z: torch.Tensor = self._linear(x, weight, bias)
-        return z
-
-    def linear_backward(
-        self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the gradients of x and weight, given that of :meth:`linear`'s result."""
-        if torch.is_grad_enabled():  # a second derivative: torch's own operations have one
-            return _products(grad, x, weight)
-        grads: tuple[torch.Tensor, torch.Tensor] = self._linear_backward(grad, x, weight)
-        return grads
+__all__ = ["DenseFunctions"]
 
 
 def _fake(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -88,23 +33,72 @@ def _linear_keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> Non
     ctx.has_bias = inputs[2] is not None
 
 
-def _backward(backward: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+def _backward(ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     y, x, weight = ctx.saved_tensors
     if torch.is_grad_enabled():  # a second derivative: torch's own operations have one
         grad_z = grad * y * (1 - y)
         grad_x, grad_weight = _products(grad_z, x, weight)
         grad_bias = grad_z.reshape(-1, grad_z.shape[-1]).sum(0)
     else:
-        grad_x, grad_weight, grad_bias = backward(grad, y, x, weight)
+        grad_x, grad_weight, grad_bias = ops.dense_backward.default(grad, y, x, weight)
     return grad_x, grad_weight, grad_bias if ctx.has_bias else None
 
 
-def _linear_backward(backward: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+def _linear_backward(ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     x, weight = ctx.saved_tensors
-    products = _products(grad, x, weight) if torch.is_grad_enabled() else backward(grad, x, weight)
+    product = _products if torch.is_grad_enabled() else ops.dense_linear_backward.default
+    products = product(grad, x, weight)
     return *products, grad.reshape(-1, grad.shape[-1]).sum(0) if ctx.has_bias else None
 
 
 def _products(grad_z: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     rows = grad_z.reshape(-1, grad_z.shape[-1])
     return grad_z @ weight, rows.t() @ x.reshape(-1, x.shape[-1])
+
+
+class DenseFunctions(OpFunctions):
+    """A linear layer with a sigmoid behind it, and the linear layer alone.
+
+    All take float32, bfloat16 or float16 (float64 on the CPU). Matrix products are torch's; on the CPU in float32 oneDNN's.
+
+    """
+
+    OPS: ClassVar = {
+        "dense": (_fake, _backward, _keep),
+        "dense_backward": (_backward_fake,),
+        "dense_linear": (_fake, _linear_backward, _linear_keep),
+        "dense_linear_backward": (_linear_backward_fake,),
+    }
+
+    def dense(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        """Return ``sigmoid(x @ weight.T + bias)``, with bias and sigmoid in one pass.
+
+        Args:
+            x: ``(..., in_features)``.
+            weight: ``(out_features, in_features)``, of x's dtype.
+            bias: ``(out_features,)``, of x's dtype.
+
+        Returns:
+            A tensor ``(..., out_features)``.
+
+        Raises:
+            RuntimeError: naming the argument whose shape, dtype or device does not fit.
+
+        Source: tests/ops/dense_reference.py
+        """
+        y: torch.Tensor = self._dense(x, weight, bias)
+        return y
+
+    def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        """Return ``x @ weight.T + bias``; arguments as of :meth:`dense`."""
+        z: torch.Tensor = self._dense_linear(x, weight, bias)
+        return z
+
+    def linear_backward(
+        self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the gradients of x and weight, given that of :meth:`linear`'s result."""
+        if torch.is_grad_enabled():  # a second derivative: torch's own operations have one
+            return _products(grad, x, weight)
+        grads: tuple[torch.Tensor, torch.Tensor] = self._dense_linear_backward(grad, x, weight)
+        return grads

@@ -2,76 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from .registration import empty_contiguous, ops_of, register, row_statistics
+from .registration import OpFunctions, empty_contiguous, row_statistics
 
-__all__ = ["LayerNorm"]
-
-
-class LayerNorm:
-    """Layer normalisation over the last dimension.
-
-    Args:
-        namespace: of the torch ops to call.
-    """
-
-    def __init__(self, namespace: str) -> None:
-        ops = ops_of(namespace)
-        register(
-            f"{namespace}::layer_norm", _forward_fake, (partial(_backward, ops.layer_norm_backward.default), _keep)
-        )
-        register(
-            f"{namespace}::add_layer_norm",
-            _add_forward_fake,
-            (partial(_add_backward, ops.layer_norm_backward.default), _add_keep),
-        )
-        register(f"{namespace}::layer_norm_backward", _backward_fake, None)
-        self._layer_norm = ops.layer_norm.default
-        self._add_layer_norm = ops.add_layer_norm.default
-
-    def layer_norm(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
-        """Return ``(x - mean) / sqrt(variance + eps) * weight + bias``, over the last dimension.
-
-        Args:
-            x: ``(..., columns)``; float32, bfloat16 or float16 (float64 on the CPU), computed in float32.
-            weight: ``(columns,)``, of x's dtype or float32.
-            bias: like weight.
-            eps: added to the biased variance.
-
-        Returns:
-            A tensor like x.
-
-        Raises:
-            RuntimeError: naming the argument whose shape, dtype or device does not fit.
-
-        Source: Ba et al., arXiv:1607.06450; tests/ops/layer_norm_reference.py
-        """
-        y: torch.Tensor = self._layer_norm(x, weight, bias, eps)[0]
-        return y
-
-    def add_layer_norm(
-        self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add a residual, and normalise the sum, in one pass.
-
-        Args:
-            x: as for :meth:`layer_norm`.
-            residual: like x.
-            weight: ``(columns,)``.
-            bias: ``(columns,)``.
-            eps: added to the biased variance.
-
-        Returns:
-            The normalised sum, and the sum.
-
-        Source: tests/ops/layer_norm_reference.py
-        """
-        y, total, _, _ = self._add_layer_norm(x, residual, weight, bias, eps)
-        return y, total
+__all__ = ["LayerNormFunctions"]
 
 
 def _forward_fake(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
@@ -99,10 +36,10 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -
     ctx.set_materialize_grads(False)  # none for the statistics
 
 
-def _backward(backward: Any, ctx: Any, grad: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor | None, ...]:
+def _backward(ops: Any, ctx: Any, grad: torch.Tensor | None, *_: Any) -> tuple[torch.Tensor | None, ...]:
     if grad is None:
         return (None,) * 4
-    return (*backward(grad, None, *ctx.saved_tensors), None)
+    return (*ops.layer_norm_backward.default(grad, None, *ctx.saved_tensors), None)
 
 
 def _add_keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
@@ -113,10 +50,32 @@ def _add_keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...
 
 
 def _add_backward(
-    backward: Any, ctx: Any, grad: torch.Tensor | None, grad_sum: torch.Tensor | None, *_: Any
+    ops: Any, ctx: Any, grad: torch.Tensor | None, grad_sum: torch.Tensor | None, *_: Any
 ) -> tuple[torch.Tensor | None, ...]:
     if grad is None and grad_sum is None:
         return (None,) * 5
     given = torch.zeros_like(ctx.saved_tensors[0]) if grad is None else grad
-    grad_x, grad_weight, grad_bias = backward(given, grad_sum, *ctx.saved_tensors)
+    grad_x, grad_weight, grad_bias = ops.layer_norm_backward.default(given, grad_sum, *ctx.saved_tensors)
     return grad_x, grad_x.clone(), grad_weight, grad_bias, None
+
+
+class LayerNormFunctions(OpFunctions):
+    """Layer normalisation over the last dimension."""
+
+    OPS: ClassVar = {
+        "layer_norm": (_forward_fake, _backward, _keep),
+        "add_layer_norm": (_add_forward_fake, _add_backward, _add_keep),
+        "layer_norm_backward": (_backward_fake,),
+    }
+
+    def layer_norm(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+        """See :func:`anyaccel.ops.layer_norm`."""
+        y: torch.Tensor = self._layer_norm(x, weight, bias, eps)[0]
+        return y
+
+    def add_layer_norm(
+        self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See :func:`anyaccel.ops.add_layer_norm`."""
+        y, total, _, _ = self._add_layer_norm(x, residual, weight, bias, eps)
+        return y, total

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from .registration import empty_contiguous, ops_of, register
+from .registration import OpFunctions, empty_contiguous
 
-__all__ = ["Moe", "Routing"]
+__all__ = ["MoeFunctions", "Routing"]
 
 
 @dataclass(frozen=True)
@@ -26,93 +25,6 @@ class Routing:
     source: torch.Tensor
     places: torch.Tensor
     counts: torch.Tensor
-
-
-class Moe:
-    """Gating, dispatch and combination of mixtures of experts, without capacity limits and without a host synchronisation.
-
-    Args:
-        namespace: of the torch ops to call.
-    """
-
-    def __init__(self, namespace: str) -> None:
-        ops = ops_of(namespace)
-        register(f"{namespace}::topk_gating", _gating_fake, (partial(_gating_backward, ops), _gating_keep))
-        register(f"{namespace}::topk_gating_backward", _gating_backward_fake, None)
-        register(f"{namespace}::moe_dispatch", _dispatch_fake, (partial(_dispatch_backward, ops), _dispatch_keep))
-        register(f"{namespace}::moe_combine", _moe_combine_fake, (partial(_combine_backward, ops), _combine_keep))
-        register(f"{namespace}::gather_rows", _gather_fake, None)
-        register(f"{namespace}::combine_rows", _combine_fake, None)
-        register(f"{namespace}::combine_weights_backward", _weights_backward_fake, None)
-        self._ops = ops
-
-    def topk_gating(
-        self, logits: torch.Tensor, k: int, *, normalise: bool = False
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Choose each token's best experts.
-
-        Args:
-            logits: ``(tokens, experts)``; float32, bfloat16 or float16 (float64 on the CPU), computed in float32.
-            k: experts a token, 16 at most.
-            normalise: let a token's weights add up to 1.
-
-        Returns:
-            The weights ``(tokens, k)``: probabilities, largest first, ties to the lower expert; the experts' numbers, int64
-            ``(tokens, k)``; and all probabilities ``(tokens, experts)``. Both floats carry gradients.
-
-        Raises:
-            RuntimeError: naming the argument that does not fit.
-
-        Source: tests/ops/moe_reference.py
-        """
-        weights, taken, probabilities = self._ops.topk_gating(logits, k, normalise)
-        return weights, taken, probabilities
-
-    def route(self, taken: torch.Tensor, experts: int) -> Routing:
-        """Order the choices by expert, tokens in their order within each.
-
-        Args:
-            taken: int64 ``(tokens, k)``, from :meth:`topk_gating`.
-            experts: how many there are.
-        """
-        flat = taken.flatten()
-        ordered, source = torch.sort(flat, stable=True)
-        places = torch.empty_like(source)
-        places[source] = torch.arange(source.numel(), device=source.device)
-        numbers = torch.arange(experts + 1, device=taken.device)
-        ends = torch.searchsorted(ordered, numbers)
-        return Routing(source, places.view_as(taken), ends[1:] - ends[:-1])
-
-    def dispatch(self, x: torch.Tensor, routing: Routing) -> torch.Tensor:
-        """Copy tokens into the order of experts.
-
-        Args:
-            x: ``(tokens, columns)``.
-            routing: from :meth:`route`.
-
-        Returns:
-            ``(tokens * k, columns)``.
-
-        Source: tests/ops/moe_reference.py
-        """
-        rows: torch.Tensor = self._ops.moe_dispatch(x, routing.source, routing.places)
-        return rows
-
-    def combine(self, rows: torch.Tensor, weights: torch.Tensor, routing: Routing) -> torch.Tensor:
-        """Add up each token's rows by their weights.
-
-        Args:
-            rows: ``(tokens * k, columns)``, in the order of experts.
-            weights: ``(tokens, k)``, from :meth:`topk_gating`.
-            routing: from :meth:`route`.
-
-        Returns:
-            ``(tokens, columns)``.
-
-        Source: tests/ops/moe_reference.py
-        """
-        combined: torch.Tensor = self._ops.moe_combine(rows, weights, routing.source, routing.places)
-        return combined
 
 
 def _computed(dtype: torch.dtype) -> torch.dtype:
@@ -188,3 +100,44 @@ def _combine_fake(x: torch.Tensor, places: torch.Tensor, weights: torch.Tensor |
 
 def _weights_backward_fake(grad: torch.Tensor, x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     return x.new_empty(places.shape, dtype=_computed(x.dtype))
+
+
+class MoeFunctions(OpFunctions):
+    """Gating, dispatch and combination of mixtures of experts, without capacity limits and without a host synchronisation."""
+
+    OPS: ClassVar = {
+        "topk_gating": (_gating_fake, _gating_backward, _gating_keep),
+        "topk_gating_backward": (_gating_backward_fake,),
+        "moe_dispatch": (_dispatch_fake, _dispatch_backward, _dispatch_keep),
+        "moe_combine": (_moe_combine_fake, _combine_backward, _combine_keep),
+        "gather_rows": (_gather_fake,),
+        "combine_rows": (_combine_fake,),
+        "combine_weights_backward": (_weights_backward_fake,),
+    }
+
+    def topk_gating(
+        self, logits: torch.Tensor, k: int, *, normalise: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See :func:`anyaccel.ops.topk_gating`."""
+        weights, taken, probabilities = self._topk_gating(logits, k, normalise)
+        return weights, taken, probabilities
+
+    def route(self, taken: torch.Tensor, experts: int) -> Routing:
+        """See :func:`anyaccel.ops.route`."""
+        flat = taken.flatten()
+        ordered, source = torch.sort(flat, stable=True)
+        places = torch.empty_like(source)
+        places[source] = torch.arange(source.numel(), device=source.device)
+        numbers = torch.arange(experts + 1, device=taken.device)
+        ends = torch.searchsorted(ordered, numbers)
+        return Routing(source, places.view_as(taken), ends[1:] - ends[:-1])
+
+    def dispatch(self, x: torch.Tensor, routing: Routing) -> torch.Tensor:
+        """See :func:`anyaccel.ops.dispatch`."""
+        rows: torch.Tensor = self._moe_dispatch(x, routing.source, routing.places)
+        return rows
+
+    def combine(self, rows: torch.Tensor, weights: torch.Tensor, routing: Routing) -> torch.Tensor:
+        """See :func:`anyaccel.ops.combine`."""
+        combined: torch.Tensor = self._moe_combine(rows, weights, routing.source, routing.places)
+        return combined

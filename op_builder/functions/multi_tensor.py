@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from .registration import mark_changed, ops_of, register
+from .registration import OpFunctions, mark_changed, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["MultiTensor"]
+__all__ = ["MultiTensorFunctions"]
 
 
-class MultiTensor:
+def _norm_fake(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    like = tensors[0]
+    return like.new_empty(1, dtype=torch.float32), like.new_empty(len(tensors), dtype=torch.float32)
+
+
+class MultiTensorFunctions(OpFunctions):
     """Norms, scaling and sums of many tensors in a few launches, without a host synchronisation.
 
     Tensors are float32, bfloat16 or float16, on one device. A ``noop_flag`` is one int32 there, which becomes 1 when
     anything that was read is not finite.
 
-    Args:
-        namespace: of the torch ops to call.
     """
 
-    def __init__(self, namespace: str) -> None:
-        ops = ops_of(namespace)
-        register(f"{namespace}::multi_tensor_l2norm", _norm_fake, None)
-        register(f"{namespace}::multi_tensor_scale", _nothing, None)
-        register(f"{namespace}::multi_tensor_axpby", _nothing, None)
-        self._norm = ops.multi_tensor_l2norm.default
-        self._scale = ops.multi_tensor_scale.default
-        self._add = ops.multi_tensor_axpby.default
+    OPS: ClassVar = {
+        "multi_tensor_l2norm": (_norm_fake,),
+        "multi_tensor_scale": (nothing,),
+        "multi_tensor_axpby": (nothing,),
+    }
 
     def l2norm(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the norm of all tensors together, float32 ``(1,)``, and of each, float32 ``(tensors,)``.
@@ -41,7 +41,7 @@ class MultiTensor:
 
         Source: tests/ops/test_multi_tensor.py
         """
-        total, norms = self._norm(tensors)
+        total, norms = self._multi_tensor_l2norm(tensors)
         return total, norms
 
     def scale(
@@ -60,7 +60,9 @@ class MultiTensor:
             RuntimeError: naming the argument, before anything is written.
         """
         on_device = factor if isinstance(factor, torch.Tensor) else None
-        self._scale(inputs, outputs, 1.0 if isinstance(factor, torch.Tensor) else factor, on_device, noop_flag)
+        self._multi_tensor_scale(
+            inputs, outputs, 1.0 if isinstance(factor, torch.Tensor) else factor, on_device, noop_flag
+        )
         mark_changed(outputs)
 
     def axpby(
@@ -72,14 +74,5 @@ class MultiTensor:
         Raises:
             RuntimeError: naming the argument, before anything is written.
         """
-        self._add(x, y, outputs, a, b, noop_flag)
+        self._multi_tensor_axpby(x, y, outputs, a, b, noop_flag)
         mark_changed(outputs)
-
-
-def _norm_fake(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    like = tensors[0]
-    return like.new_empty(1, dtype=torch.float32), like.new_empty(len(tensors), dtype=torch.float32)
-
-
-def _nothing(*_: Any) -> None:
-    return None

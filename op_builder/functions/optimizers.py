@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from .registration import mark_changed, ops_of, register
+from .registration import OpFunctions, mark_changed, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SGD", "Adagrad", "Lamb", "Lion", "MultiTensorAdam"]
+__all__ = ["AdagradFunctions", "LambFunctions", "LionFunctions", "MultiTensorAdamFunctions", "SGDFunctions"]
 
 
-class _Optimizer:
-    """Calls one torch op.
+class _OptimizerFunctions(OpFunctions):
+    """One torch op, called with the parameters first."""
 
-    Args:
-        namespace: of the torch ops to call.
-    """
-
-    op: str
-
-    def __init__(self, namespace: str) -> None:
-        register(f"{namespace}::{self.op}", self._fake, None)
-        self._step = getattr(ops_of(namespace), self.op).default
-
-    @staticmethod
-    def _fake(*_: Any, **__: Any) -> Any:
-        return None
+    OP: ClassVar[str]
 
     def _run(self, params: Sequence[torch.Tensor], *arguments: Any, **options: Any) -> Any:
         if not params:
             return None  # without a tensor the dispatcher could not choose a device
-        result = self._step(params, *arguments, **options)
+        result = getattr(self, f"_{self.OP}")(params, *arguments, **options)
         mark_changed(params)
         return result
 
 
-class MultiTensorAdam(_Optimizer):
+class MultiTensorAdamFunctions(_OptimizerFunctions):
     """Adam and AdamW."""
 
-    op = "multi_tensor_adam_step"
+    OP = "multi_tensor_adam_step"
+    OPS: ClassVar = {OP: (nothing,)}
 
     def multi_tensor_adam_step(
         self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], exp_avgs: Sequence[torch.Tensor],
@@ -82,17 +71,18 @@ class MultiTensorAdam(_Optimizer):
         )  # fmt: skip
 
 
-class Lion(_Optimizer):
+class LionFunctions(_OptimizerFunctions):
     """Lion."""
 
-    op = "lion_step"
+    OP = "lion_step"
+    OPS: ClassVar = {OP: (nothing,)}
 
     def lion_step(
         self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], exp_avgs: Sequence[torch.Tensor], *,
         lr: float, beta1: float = 0.9, beta2: float = 0.99, weight_decay: float = 0.0, maximize: bool = False,
         noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Take one step of every parameter; arguments as of :meth:`MultiTensorAdam.multi_tensor_adam_step`.
+        """Take one step of every parameter; arguments as of :meth:`MultiTensorAdamFunctions.multi_tensor_adam_step`.
 
         Source: Chen et al., arXiv:2302.06675; tests/ops/optimizers_reference.py
         """
@@ -102,10 +92,11 @@ class Lion(_Optimizer):
         )  # fmt: skip
 
 
-class Adagrad(_Optimizer):
+class AdagradFunctions(_OptimizerFunctions):
     """Adagrad."""
 
-    op = "adagrad_step"
+    OP = "adagrad_step"
+    OPS: ClassVar = {OP: (nothing,)}
 
     def adagrad_step(
         self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], sums: Sequence[torch.Tensor], *,
@@ -122,10 +113,11 @@ class Adagrad(_Optimizer):
         )  # fmt: skip
 
 
-class SGD(_Optimizer):
+class SGDFunctions(_OptimizerFunctions):
     """Stochastic gradient descent with momentum."""
 
-    op = "sgd_step"
+    OP = "sgd_step"
+    OPS: ClassVar = {OP: (nothing,)}
 
     def sgd_step(
         self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor],
@@ -144,14 +136,15 @@ class SGD(_Optimizer):
         )  # fmt: skip
 
 
-class Lamb(_Optimizer):
+def _ratios_fake(params: Sequence[torch.Tensor], *_: Any, **__: Any) -> torch.Tensor:
+    return params[0].new_empty(len(params), dtype=torch.float32)
+
+
+class LambFunctions(_OptimizerFunctions):
     """LAMB."""
 
-    op = "lamb_step"
-
-    @staticmethod
-    def _fake(params: Sequence[torch.Tensor], *_: Any, **__: Any) -> Any:
-        return params[0].new_empty(len(params), dtype=torch.float32)
+    OP = "lamb_step"
+    OPS: ClassVar = {OP: (_ratios_fake,)}
 
     def lamb_step(
         self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], exp_avgs: Sequence[torch.Tensor],

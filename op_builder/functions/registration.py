@@ -4,37 +4,48 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["empty_contiguous", "mark_changed", "ops_of", "register", "row_statistics"]
-
-_registered: dict[str, torch.library.Library] = {}
+__all__ = ["OpFunctions", "empty_contiguous", "mark_changed", "nothing", "row_statistics"]
 
 
-def register(
-    name: str, fake: Callable[..., Any], derivative: tuple[Callable[..., Any], Callable[..., Any]] | None
-) -> None:
-    """Tell torch an op's results and its derivative, once a process.
+class OpFunctions:
+    """Functions over the torch ops of a namespace, each of which is an attribute: ``rms_norm`` is ``_rms_norm``.
 
     Args:
-        name: such as ``"anyaccel::rms_norm"``.
-        fake: returns empty tensors like the op's results.
-        derivative: ``backward`` and ``setup_context`` of ``torch.library.register_autograd``; None when it has none.
+        namespace: of the torch ops, whose library is loaded.
+
+    Attributes:
+        OPS: for each op what returns empty tensors like its results, and where it has a derivative ``backward``, called with
+            the torch ops first, and ``setup_context``, both as of ``torch.library.register_autograd``.
     """
-    if name in _registered:
-        return
-    library = torch.library.Library(name.split("::", maxsplit=1)[0], "FRAGMENT")
-    # as a kernel of the device "meta": register_fake searches every loaded module for its caller's file, which takes 4 ms
-    library.impl(name.split("::")[1], _on_one_device(name, fake), "Meta")
-    if derivative is not None:
-        backward, setup_context = derivative
-        torch.library.register_autograd(name, backward, setup_context=setup_context, lib=library)
-    _registered[name] = library
+
+    OPS: ClassVar[dict[str, tuple[Callable[..., Any], ...]]]
+
+    def __init__(self, namespace: str) -> None:
+        self._ops = getattr(torch.ops, namespace)
+        self._library = torch.library.Library(namespace, "FRAGMENT")  # what it registers ends with it
+        for name, (fake, *derivative) in self.OPS.items():
+            # as a kernel of the device "meta": register_fake searches every loaded module for its caller's file, for 4 ms
+            self._library.impl(name, _on_one_device(f"{namespace}::{name}", fake), "Meta")
+            if derivative:
+                backward, setup_context = derivative
+                torch.library.register_autograd(
+                    f"{namespace}::{name}",
+                    functools.partial(backward, self._ops),
+                    setup_context=setup_context,
+                    lib=self._library,
+                )
+            setattr(self, f"_{name}", getattr(self._ops, name).default)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
 def _on_one_device(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,9 +72,8 @@ def _on_one_device(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def ops_of(namespace: str) -> Any:
-    """Return the torch ops of a namespace."""
-    return getattr(torch.ops, namespace)
+def nothing(*_: Any, **__: Any) -> None:
+    """Return nothing, as an op does that only writes."""
 
 
 def empty_contiguous(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,72 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from .registration import empty_contiguous, ops_of, register, row_statistics
+from .registration import OpFunctions, empty_contiguous, row_statistics
 
-__all__ = ["RMSNorm"]
-
-
-class RMSNorm:
-    """Root-mean-square normalisation over the last dimension.
-
-    Args:
-        namespace: of the torch ops to call.
-    """
-
-    def __init__(self, namespace: str) -> None:
-        ops = ops_of(namespace)
-        register(f"{namespace}::rms_norm", _forward_fake, (partial(_backward, ops.rms_norm_backward.default), _keep))
-        register(
-            f"{namespace}::add_rms_norm",
-            _add_forward_fake,
-            (partial(_add_backward, ops.rms_norm_backward.default), _add_keep),
-        )
-        register(f"{namespace}::rms_norm_backward", _backward_fake, None)
-        self._rms_norm = ops.rms_norm.default
-        self._add_rms_norm = ops.add_rms_norm.default
-
-    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-        """Return ``x / sqrt(mean(x ** 2) + eps) * weight``, over the last dimension.
-
-        Args:
-            x: ``(..., columns)``; float32, bfloat16 or float16 (float64 on the CPU), computed in float32.
-            weight: ``(columns,)``, of x's dtype or float32.
-            eps: added to the mean square.
-
-        Returns:
-            A tensor like x.
-
-        Raises:
-            RuntimeError: naming the argument whose shape, dtype or device does not fit.
-
-        Source: Zhang & Sennrich, arXiv:1910.07467; tests/ops/rms_norm_reference.py
-        """
-        y: torch.Tensor = self._rms_norm(x, weight, eps)[0]
-        return y
-
-    def add_rms_norm(
-        self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add a residual, and normalise the sum, in one pass.
-
-        Args:
-            x: as for :meth:`rms_norm`.
-            residual: like x.
-            weight: ``(columns,)``.
-            eps: added to the mean square.
-
-        Returns:
-            The normalised sum, and the sum.
-
-        Source: tests/ops/rms_norm_reference.py
-        """
-        y, total, _ = self._add_rms_norm(x, residual, weight, eps)
-        return y, total
+__all__ = ["RMSNormFunctions"]
 
 
 def _forward_fake(x: torch.Tensor, weight: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
@@ -94,10 +35,10 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -
     ctx.set_materialize_grads(False)  # none for the statistics
 
 
-def _backward(backward: Any, ctx: Any, grad: torch.Tensor | None, _: Any) -> tuple[torch.Tensor | None, ...]:
+def _backward(ops: Any, ctx: Any, grad: torch.Tensor | None, _: Any) -> tuple[torch.Tensor | None, ...]:
     if grad is None:
         return (None,) * 3
-    return (*backward(grad, None, *ctx.saved_tensors), None)
+    return (*ops.rms_norm_backward.default(grad, None, *ctx.saved_tensors), None)
 
 
 def _add_keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
@@ -108,10 +49,32 @@ def _add_keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...
 
 
 def _add_backward(
-    backward: Any, ctx: Any, grad: torch.Tensor | None, grad_sum: torch.Tensor | None, _: Any
+    ops: Any, ctx: Any, grad: torch.Tensor | None, grad_sum: torch.Tensor | None, _: Any
 ) -> tuple[torch.Tensor | None, ...]:
     if grad is None and grad_sum is None:
         return (None,) * 4
     given = torch.zeros_like(ctx.saved_tensors[0]) if grad is None else grad
-    grad_x, grad_weight = backward(given, grad_sum, *ctx.saved_tensors)
+    grad_x, grad_weight = ops.rms_norm_backward.default(given, grad_sum, *ctx.saved_tensors)
     return grad_x, grad_x.clone(), grad_weight, None
+
+
+class RMSNormFunctions(OpFunctions):
+    """Root-mean-square normalisation over the last dimension."""
+
+    OPS: ClassVar = {
+        "rms_norm": (_forward_fake, _backward, _keep),
+        "add_rms_norm": (_add_forward_fake, _add_backward, _add_keep),
+        "rms_norm_backward": (_backward_fake,),
+    }
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+        """See :func:`anyaccel.ops.rms_norm`."""
+        y: torch.Tensor = self._rms_norm(x, weight, eps)[0]
+        return y
+
+    def add_rms_norm(
+        self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See :func:`anyaccel.ops.add_rms_norm`."""
+        y, total, _ = self._add_rms_norm(x, residual, weight, eps)
+        return y, total

@@ -5,10 +5,9 @@ Every builder that serves the device is an attribute, imported when it is asked 
 
 from __future__ import annotations
 
-from ..all_ops import attributes, builder_class
+from ..all_ops import attributes
 from .builder import SYCLOpBuilder
 
 __all__ = ["SYCLOpBuilder"]
 
-
-__getattr__ = attributes(__name__, lambda name: builder_class(name, "xpu"))
+__getattr__ = attributes(__name__, "xpu")

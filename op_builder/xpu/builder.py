@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import environment
 from ..builder import OpBuilder
+from ..engine import environment
 from ..engine.cache import open_cache
 from ..engine.errors import OpLoadError
 from ..engine.toolchains.sycl import choose_icpx

@@ -7,14 +7,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .. import environment, loading
-from ..built_in import CSRC, BuiltInOp
-from ..cpu.builder import CPUOpBuilder
+from .. import loading
+from ..engine import environment
 from ..engine.cache import open_cache
 from ..engine.errors import OpLoadError
 from ..engine.fingerprint import host_isa
 from ..engine.toolchains.cxx import choose_cxx
 from ..engine.toolchains.sycl import choose_dpcpp
+from ..host_library import HostLibrary
+from ..op import CSRC
 from ..targets import NATIVE
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _IN_MEMORY = re.compile(r"\brtc_\d+\.cpp")
 """What DPC++ calls a source that it was given as text."""
 
 
-class SyclRuntimeBuilder(BuiltInOp, CPUOpBuilder):
+class SyclRuntimeBuilder(HostLibrary):
     """Builds the runtime with a C++ compiler that uses the system's C++ library, as DPC++'s libraries do."""
 
     NAME = "sycl_runtime"
@@ -87,9 +88,6 @@ class SyclRuntimeBuilder(BuiltInOp, CPUOpBuilder):
                     function.restype = ctypes.c_char_p
         library.anyaccel_sycl_free.restype = None
         return library
-
-    def functions(self) -> Any:
-        raise NotImplementedError(self.name)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from anyaccel import CPU_Accelerator, CUDA_Accelerator, DeepSpeedAccelerator, To
 from anyaccel.accelerator import environment as accelerator_environment
 from anyaccel.distributed import environment as distributed_environment
 from anyaccel.migrate.targets import TARGETS
-from anyaccel.op_builder import environment as op_environment
+from anyaccel.op_builder.engine import environment as op_environment
 
 from . import rules
 

@@ -1,7 +1,8 @@
 """Pulls code from tested files into docs/ladder: ``python -m tests.docs.ladder --write``.
 
 A comment ``<!-- code: FILE BEGIN -->`` says what the fenced block after it holds: of FILE what begins at the line that starts
-with BEGIN, up to the end of that class, function or braces; ``all`` is the whole file. A comment
+with BEGIN, up to the end of that class, function or braces; ``all`` is the whole file, and
+``row NAME`` an op's row of the table. A comment
 ``<!-- diff: FILE BEGIN -> FILE BEGIN -->`` stands before the difference of two such pieces.
 """
 
@@ -11,6 +12,7 @@ import argparse
 import ast
 import difflib
 import re
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +26,8 @@ def piece(file: str, begin: str) -> str:
     text = (ROOT / file).read_text()
     if begin == "all":
         return text
+    if begin.startswith("row "):
+        return _row(text, begin.removeprefix("row "))
     if file.endswith(".py"):
         name = begin.rsplit(maxsplit=1)[-1]
         (node,) = [one for one in ast.parse(text).body if getattr(one, "name", "") == name]
@@ -34,6 +38,13 @@ def piece(file: str, begin: str) -> str:
     if lines[first - 1].startswith("template"):
         first -= 1
     return "\n".join(lines[first : last + 1]) + "\n"
+
+
+def _row(text: str, name: str) -> str:
+    """Return an op's row of the table."""
+    rows = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Op")
+    (row,) = [row for row in rows if any(ast.unparse(keyword) == f"name={name!r}" for keyword in row.keywords)]
+    return textwrap.dedent("\n".join(text.splitlines()[row.lineno - 1 : row.end_lineno])).rstrip(",") + "\n"
 
 
 def difference(before: str, after: str) -> str:

@@ -18,5 +18,5 @@ def test_code_is_as_its_file_has_it(page: Path) -> None:
 def test_there_are_five_chapters_with_code() -> None:
     chapters = [page for page in PAGES if page.name[0].isdigit()]
     assert len(chapters) == 5
-    assert all("<!-- code: " in page.read_text() for page in chapters)
+    assert all("<!-- code: " in page.read_text() or "<!-- diff: " in page.read_text() for page in chapters)
     assert sum("```diff\n" in page.read_text() for page in chapters) == 3

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from anyaccel.op_builder.built_in import CSRC
 from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
+from anyaccel.op_builder.op import CSRC
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dense"
 HAS_GPU = torch.get_device_module("cuda").is_available()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anyaccel.op_builder.all_ops import BUILDERS, ON_HOST, builder_class
+from anyaccel.op_builder.all_ops import BUILDERS, builder_class
 
 from .specs import Argument
 
@@ -49,8 +49,8 @@ def load_every_op(only: list[str]) -> dict[str, Any]:
         only: names of ops; all when there is none.
     """
     loaded: dict[str, Any] = {}
-    for name, by_device in BUILDERS.items():
-        cls = builder_class(name, "cpu") if {"cpu", ON_HOST} & by_device.keys() else None
+    for name in BUILDERS:
+        cls = builder_class(name, "cpu")
         if cls is None or name == "ShmCommBuilder":  # a process group, and no op
             continue
         if not only or cls.NAME in only:

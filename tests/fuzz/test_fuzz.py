@@ -49,7 +49,7 @@ def _fuzz(folder: Path, *options: str, environment: dict[str, str] | None = None
 
 def test_what_is_planted_is_found_and_can_be_repeated(tmp_path: Path) -> None:
     PlantedBuilder().load()
-    planted = ["--library", str(library_of("planted")), "--namespace", "planted"]
+    planted = ["--library", str(library_of("planted").binary), "--namespace", "planted"]
     results, output = _fuzz(tmp_path, *planted, "--calls", "150")
     assert "Segmentation fault" in output or "AddressSanitizer" in output
     said = {

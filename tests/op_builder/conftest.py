@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anyaccel.op_builder import CPUOpBuilder, environment
+from anyaccel.op_builder import CPUOpBuilder
 from anyaccel.op_builder.engine import cache as cache_module
+from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.cache import Cache
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import pytest
 from anyaccel.op_builder import OpError, ToolchainError, prebuilt, targets
 from anyaccel.op_builder.ahead_of_time import build_orders, copy_entry, named_builders, orders, wheel_targets
 from anyaccel.op_builder.cpu import CPUAdamBuilder
-from anyaccel.op_builder.cuda.kernels import LionBuilder as CudaLionBuilder
+from anyaccel.op_builder.cuda import LionBuilder as CudaLionBuilder
+from anyaccel.op_builder.cuda.device import device_code
 from anyaccel.op_builder.engine.fingerprint import cpu_flags
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
 from anyaccel.op_builder.engine.trace import Trace
@@ -118,14 +119,14 @@ def test_device_code_that_was_carried_is_found_and_a_changed_one_is_not(
     root.mkdir()
     folder = copy_entry(outcome, root)
     monkeypatch.setattr(prebuilt, "PREBUILT", root)
-    builder = CudaLionBuilder()
-    code = builder.device_code((9, 0))
+    op = CudaLionBuilder.OP
+    code = device_code(op, (9, 0))
     assert code.binary.parent == folder
-    assert set(code.facts["symbols"]) == {f"run<{kernel}>" for kernel in builder.KERNELS}
+    assert set(code.facts["symbols"]) == {f"run<{kernel}>" for kernel in op.kernels}
     metadata = json.loads((folder / "metadata.jsonl").read_text().splitlines()[0])
     metadata["facts"]["key"] = "another"
     (folder / "metadata.jsonl").write_text(json.dumps(metadata))
-    assert builder.device_code((9, 0)).binary.parent.parent == cache.root
+    assert device_code(op, (9, 0)).binary.parent.parent == cache.root
 
 
 def test_a_build_for_this_machine_only_is_not_carried(cache: Cache, tmp_path: Path) -> None:

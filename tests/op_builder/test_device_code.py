@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anyaccel.op_builder import BuildError, OpError, ToolchainError, environment
-from anyaccel.op_builder.all_ops import every_builder
+from anyaccel.op_builder import BuildError, OpError, ToolchainError
+from anyaccel.op_builder.cuda.device_code import device_code_recipe
+from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.build import ensure_built, find_built
 from anyaccel.op_builder.engine.cache import open_cache
 from anyaccel.op_builder.engine.device_code import DeviceCodeRecipe
 from anyaccel.op_builder.engine.toolchains import nvrtc
 from anyaccel.op_builder.engine.toolchains.nvrtc import choose_nvrtc, probe_nvrtc
-from anyaccel.op_builder.kernel_op import KernelOp
+from anyaccel.op_builder.table import OPS
 from anyaccel.op_builder.targets import CUDA_TARGETS, cuda_targets_for
 
 if TYPE_CHECKING:
@@ -23,26 +24,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from anyaccel.op_builder.engine.cache import Cache
+    from anyaccel.op_builder.op import Op
 
 pytestmark = pytest.mark.skipif(probe_nvrtc().tool is None, reason=f"no NVRTC: {probe_nvrtc().detail}")
 
-OPS = [
-    builder
-    for builder in every_builder()
-    if isinstance(builder, KernelOp) and type(builder).__module__.endswith("cpu.kernels")
-]
 
-
-@pytest.mark.parametrize("builder", OPS, ids=lambda builder: builder.NAME)
-def test_every_kernel_compiles_for_every_generation(builder: KernelOp) -> None:
+@pytest.mark.parametrize("op", [op for op in OPS if op.kernels], ids=lambda op: op.name)
+def test_every_kernel_compiles_for_every_generation(op: Op) -> None:
     """Into the cache that other tests use too: the wheel's takes them from there."""
     cache = open_cache(environment.cache_dir())
-    assert builder.KERNELS
     for target in CUDA_TARGETS:
-        entry = ensure_built(builder.device_code_recipe(target), cache)
+        entry = ensure_built(device_code_recipe(op, target), cache)
         content = entry.binary.read_bytes()
-        assert find_built(builder.device_code_recipe(target), cache) == entry
-        assert set(entry.facts["symbols"]) == {f"run<{kernel}>" for kernel in builder.KERNELS}
+        assert find_built(device_code_recipe(op, target), cache) == entry
+        assert set(entry.facts["symbols"]) == {f"run<{kernel}>" for kernel in op.kernels}
         for symbol in entry.facts["symbols"].values():
             assert symbol.encode() in content
         if target.startswith("sm_"):
@@ -175,7 +170,7 @@ def test_no_nvrtc_is_a_rejection_with_the_fix(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(nvrtc, "_bindings", broken)
     assert probe_nvrtc().detail == "libnvrtc cannot be loaded: libnvrtc.so.13: cannot open shared object file"
     with pytest.raises(ToolchainError, match=r"choosing NVRTC failed: .*Fix: pip install 'anyaccel\[cuda\]'"):
-        OPS[0].device_code_recipe("sm_90")
+        device_code_recipe(OPS[0], "sm_90")
 
 
 def test_what_is_not_device_code_is_refused(recipe: DeviceCodeRecipe, tmp_path: Path) -> None:

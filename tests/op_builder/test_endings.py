@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anyaccel.op_builder import BuildError, BuildStoppedError, BuildTimeoutError, environment
+from anyaccel.op_builder import BuildError, BuildStoppedError, BuildTimeoutError
+from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.progress import Progress, watch
 
 if TYPE_CHECKING:

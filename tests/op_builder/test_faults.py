@@ -348,7 +348,7 @@ def test_a_fork_while_a_thread_decides_what_to_build(
     run_python(
         """
 import os, threading, time
-from anyaccel.op_builder.cpu.cpu_adam import CPUAdamBuilder
+from anyaccel.op_builder.cpu import CPUAdamBuilder
 
 decided = CPUAdamBuilder.recipe_for
 is_deciding = threading.Event()

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from anyaccel.op_builder import NoKernelError, OpLoadError
+from anyaccel.op_builder.implementations import BuiltImplementation
 from anyaccel.op_builder.kernel_extensions import (
     CppExtension,
     CudaExtension,
@@ -107,6 +108,16 @@ def test_the_highest_priority_that_serves_is_chosen() -> None:
     assert _loader(Slow, Fast, Elsewhere).load() == "fast"
 
 
+def test_those_after_the_best_are_not_asked() -> None:
+    class Asked(Slow):
+        name, priority = "asked", -1
+
+        def is_available(self) -> bool:
+            pytest.fail("a better one was loaded")
+
+    assert _loader(Slow, Fast, Asked).load() == "fast"
+
+
 def test_one_bad_implementation_never_stops_the_others(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     assert _loader(Slow, Broken, Crashing, FailsToLoad, Incompatible, Elsewhere, Fast).load() == "fast"
@@ -190,12 +201,11 @@ def test_adam_for_another_machine_is_not_available(monkeypatch: pytest.MonkeyPat
 
 
 def test_build_aot_gives_an_extension_for_setuptools() -> None:
-    from anyaccel.op_builder.implementations import CPUAdamX86Extension
-
-    extension = CPUAdamX86Extension().build_aot()
+    implementation = BuiltImplementation("cpu_adam_here", "CPUAdamBuilder", "cpu")
+    extension = implementation.build_aot()
     assert extension.name == "anyaccel._C.cpu_adam"
     assert any(source.endswith("adam.cpp") for source in extension.sources)
-    assert CPUAdamX86Extension().build_jit() is CPUAdamX86Extension().load()
+    assert implementation.build_jit() is implementation.load()
 
 
 def test_the_fused_optimizer_serves_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +245,7 @@ def test_the_flash_attention_package_is_preferred_where_it_is(monkeypatch: pytes
     package.flash_attn_func = flash_attn_func  # type: ignore[attr-defined]
     package.__spec__ = types.SimpleNamespace(name="flash_attn")  # type: ignore[assignment]
     monkeypatch.setitem(sys.modules, "flash_attn", package)
-    from anyaccel.op_builder.attention import FlashAttentionPackageExtension
+    from anyaccel.op_builder.colossalai.attention import FlashAttentionPackageExtension
 
     monkeypatch.setattr(FlashAttentionPackageExtension, "is_available", lambda _: True)
     attention = FlashAttentionLoader().load()

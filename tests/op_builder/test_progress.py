@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anyaccel.accelerator import host
-from anyaccel.op_builder import environment
+from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.ninja_file import default_jobs
 from anyaccel.op_builder.engine.progress import Progress, Reporter, watch
 

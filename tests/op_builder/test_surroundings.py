@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anyaccel.op_builder import CacheError, SettingError, ToolchainError, environment
+from anyaccel.op_builder import CacheError, SettingError, ToolchainError
 from anyaccel.op_builder.engine import cache as cache_module
+from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.cache import Cache, open_cache
 from anyaccel.op_builder.engine.interpreter import find_python
 from anyaccel.op_builder.engine.lock import build_lock, try_lock
@@ -160,7 +161,8 @@ def test_a_working_directory_that_is_gone_does_no_harm(
 ) -> None:
     code = """
 import os, tempfile
-from anyaccel.op_builder import SettingError, environment
+from anyaccel.op_builder import SettingError
+from anyaccel.op_builder.engine import environment
 os.chdir(tempfile.mkdtemp())
 os.rmdir(os.getcwd())
 assert environment.search_path() == "/usr/bin"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from anyaccel.op_builder.all_ops import builder_class
 from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
 
 if TYPE_CHECKING:
@@ -25,21 +26,11 @@ class Implementation:
 
 def load(kind: str, builder: str) -> Implementation:
     """Return an op as the CPU, SYCL on the CPU, or a device runs it."""
-    if kind == "cpu":
-        from anyaccel.op_builder.cpu import kernels
-
-        return Implementation(kind, getattr(kernels, builder)().load(), "cpu")
-    if kind == "sycl":
-        if probe_dpcpp().tool is None:
-            pytest.skip(f"no DPC++: {probe_dpcpp().detail}")
-        from anyaccel.op_builder.xpu import kernels as by_sycl
-
-        name = builder.replace("Builder", "OnHostBuilder")
-        return Implementation(kind, getattr(by_sycl, name)().load(), "cpu")
-    import importlib
-
-    on_device = importlib.import_module(f"anyaccel.op_builder.{kind}.kernels")
-    return Implementation(kind, getattr(on_device, builder)().load(), kind)
+    if kind == "sycl" and probe_dpcpp().tool is None:
+        pytest.skip(f"no DPC++: {probe_dpcpp().detail}")
+    found = builder_class(builder, kind)
+    assert found is not None, f"the table has no {builder} for {kind}"
+    return Implementation(kind, found().load(), "cpu" if kind == "sycl" else kind)
 
 
 PRESENT = [kind for kind in ("cuda", "xpu") if torch.get_device_module(kind).is_available()]

@@ -222,7 +222,7 @@ def _arguments(**replaced: Any) -> list[Any]:
         ({"state_steps": [torch.zeros((), dtype=torch.int64)]}, r"state_steps\[0\]"),
         (
             {"grads": [torch.ones(4, device="meta")]},
-            "Tensor, torch.strided on cpu; Tensor, torch.strided on meta; expected plain",
+            "got grads on meta; expected cpu, where the others are",
         ),
     ],
 )
@@ -233,7 +233,7 @@ def test_wrong_arguments_are_named_and_nothing_is_written(op: Any, replaced: dic
     good = _arguments()
     together = [[*first, *second] for first, second in zip(good, arguments, strict=True)]
     for tried in (arguments, together):
-        with pytest.raises(RuntimeError, match=message if tried is arguments else "adam failed: got"):
+        with pytest.raises(RuntimeError, match=message if tried is arguments else r"adam(_step)? failed: got"):
             op.adam_step(*tried, lr=1e-3)
     for tensors, saved in zip(arguments, before, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(tensors, saved, strict=True) if not a.is_meta)

@@ -42,7 +42,7 @@ def test_a_misaligned_tensor_is_refused(op: Any) -> None:
 def test_a_sliding_window_is_not_written(op: Any) -> None:
     memory = torch.ones(64, device=op.device)
     window = memory.as_strided((1, 3, 2, 4), (24, 4, 2, 1))
-    with pytest.raises(RuntimeError, match="got x whose elements share memory; expected one place for each"):
+    with pytest.raises(RuntimeError, match="got x, whose elements share memory; expected one place for each"):
         op.functions.rotary_embedding(window, *_tables(op), inplace=True)
     assert (memory == 1).all()
     assert op.functions.rotary_embedding(window, *_tables(op)).shape == window.shape
@@ -51,7 +51,7 @@ def test_a_sliding_window_is_not_written(op: Any) -> None:
 def test_what_is_written_is_no_part_of_another_argument(op: Any) -> None:
     memory = torch.ones(64, device=op.device)
     x, cos, sin = memory[:24].view(1, 3, 2, 4), memory[20:26].view(3, 2), torch.ones(3, 2, device=op.device)
-    with pytest.raises(RuntimeError, match="got x which shares memory with cos; expected memory of its own"):
+    with pytest.raises(RuntimeError, match="got x, which shares memory with cos; expected memory of its own"):
         op.functions.rotary_embedding(x, cos, sin, inplace=True)
     assert (memory == 1).all()
     op.functions.rotary_embedding(x, memory[24:30].view(3, 2), sin, inplace=True)
@@ -97,3 +97,31 @@ def test_tensors_without_plain_memory_are_refused(op: Any, make: Any) -> None:
         pytest.skip("torch has these on the CPU")
     with pytest.raises((RuntimeError, NotImplementedError)):
         op.functions.rotary_embedding(make(torch.ones(1, 3, 2, 4)), *_tables(op))
+
+
+class _Elsewhere(torch.Tensor):
+    """A tensor without memory that says it is on any device, whether torch was built for it or not."""
+
+    @classmethod
+    def __torch_dispatch__(cls, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("meta", "meta"),
+        ("mps", "mps"),
+        ("privateuseone:0", "privateuseone"),
+        ("hpu:0", "a device of torch's type 15"),  # the stable ABI has no name for it
+    ],
+)
+def test_a_device_without_kernels_is_named(device: str, name: str) -> None:
+    """The dispatcher stops such a tensor first; here it is sent on to the CPU's function, as a careless fallback would."""
+    load("cpu", "RMSNormBuilder")
+    on_cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    x = torch.Tensor._make_wrapper_subclass(_Elsewhere, (2, 3), dtype=torch.float32, device=torch.device(device))
+    with pytest.raises(
+        RuntimeError, match=rf"got a tensor on {name}; expected cpu, cuda or xpu. Fix: move it to one of"
+    ):
+        torch.ops.anyaccel.rms_norm.default.redispatch(on_cpu, x, torch.ones(3), 1e-5)

@@ -97,7 +97,7 @@ def test_in_place_is_told_to_autograd(op: Any) -> None:
     [
         (lambda f, x: f.scale([x], [x, x], 1.0), "got outputs with 2 tensors; expected 1, as inputs has"),
         (lambda f, x: f.scale([x], [x.long()], 1.0), r"got outputs\[0\] of int64"),
-        (lambda f, x: f.scale([x], [x[:1].expand(3)], 1.0), r"got outputs\[0\] whose elements share memory"),
+        (lambda f, x: f.scale([x], [x[:1].expand(3)], 1.0), r"got outputs\[0\], whose elements share memory"),
         (lambda f, x: f.scale([x], [x], x.double()[:1]), "got factor of float64"),
         (
             lambda f, x: f.scale([x], [x], 1.0, torch.zeros(1, device=x.device)),

@@ -159,7 +159,7 @@ def test_tensors_at_different_steps_are_corrected_each_by_its_own(implementation
         (lambda ls: ls[1].__setitem__(3, ls[1][3][:-1]), r"got grads\[3\] of shape \(1022\); expected \(1023\)"),
         (lambda ls: ls[2].__setitem__(1, ls[2][1].bfloat16()), r"got exp_avgs\[1\] of bfloat16; expected float32"),
         (lambda ls: ls[0].__setitem__(1, ls[0][1].double()), r"got params\[1\] of float64; expected float32, bfloat16"),
-        (lambda ls: ls[0].__setitem__(1, ls[0][1][:1].expand(7, 5)), r"got params\[1\] whose elements share memory"),
+        (lambda ls: ls[0].__setitem__(1, ls[0][1][:1].expand(7, 5)), r"got params\[1\], whose elements share memory"),
     ],
 )
 def test_wrong_lists_are_named_before_anything_is_written(implementation: str, change: Any, said: str) -> None:

@@ -32,7 +32,7 @@ TELL_PROGRAMS = (
 )
 """Makes a driver say which programs it would start, without starting them."""
 _FIX = "pip install 'anyaccel[cxx]'"
-_PLAIN = re.compile(r"[\w.+/-]+")
+_PLAIN = r"[\w.+/-]+"
 _TRIAL = """#include <cstddef>
 static_assert(__cplusplus > 201703L);
 extern "C" char* trial(std::size_t bytes) { return new char[bytes]; }
@@ -128,7 +128,7 @@ def choose_cxx(requested: str | None, path: str, memory: Path, *, for_torch_head
 def _command_of(text: str, path: str) -> tuple[str, ...] | None:
     """Resolve a compiler command; a lone name may be a path with spaces, otherwise it is split as a shell would."""
     try:
-        words = [text] if _PLAIN.fullmatch(text) or os.path.isfile(text) else shlex.split(text)
+        words = [text] if re.fullmatch(_PLAIN, text) or os.path.isfile(text) else shlex.split(text)
     except ValueError:  # an unclosed quotation
         return None
     program = find_program(os.path.expanduser(words[0]), path) if words else ""

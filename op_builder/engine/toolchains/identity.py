@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..inputs import digest_of
-from ..spawn import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["Identity", "digest_of_programs", "find", "find_program", "identify", "namesakes", "started_by"]
 
 _SCRIPT_BYTES = 1 << 16
-_WORD = re.compile(r"[\w./+~-]+")
-_QUOTED = re.compile(r"""["']([^"'$\n]+)["']""")
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)|\b([A-Z][A-Z0-9_]{2,})\b")
-_DRIVER = re.compile(r"^(?:COLLECT_GCC|COLLECT_LTO_WRAPPER)=(.+)$", re.MULTILINE)
-_A_COMPILER = re.compile(r"gcc|g\+\+|clang|c\+\+|cc1|icpx|zig|nvcc|collect2|lto-wrapper|(^|-)(as|ld)\b")
+_WORD = r"[\w./+~-]+"
+_QUOTED = r"""["']([^"'$\n]+)["']"""
+_VARIABLE = r"\$\{?([A-Za-z_]\w*)|\b([A-Z][A-Z0-9_]{2,})\b"
+_DRIVER = r"(?m)^(?:COLLECT_GCC|COLLECT_LTO_WRAPPER)=(.+)$"
+_A_COMPILER = r"gcc|g\+\+|clang|c\+\+|cc1|icpx|zig|nvcc|collect2|lto-wrapper|(^|-)(as|ld)\b"
 _DEEPEST_SCRIPT = 4
 _MOST_NEIGHBOURS = 64
 _TIMEOUT_SECONDS = 60.0
@@ -89,7 +88,7 @@ class _Collector:
         text = _script(file)
         if text is None or depth >= _DEEPEST_SCRIPT:
             return
-        self.variables.update(name for match in _VARIABLE.findall(text) for name in match if name)
+        self.variables.update(name for match in re.findall(_VARIABLE, text) for name in match if name)
         for word in _words(text):
             self.add_word(word, depth + 1)
         if "python" in text.partition("\n")[0]:  # whose imports are looked for beside it
@@ -165,7 +164,7 @@ def namesakes(program: str, path: str) -> list[str]:
 
 def _stands_in(program: str) -> bool:
     """Return whether a program may start another of its name, as ccache does and a script may."""
-    return _A_COMPILER.search(os.path.basename(os.path.realpath(program))) is None or _script(program) is not None
+    return re.search(_A_COMPILER, os.path.basename(os.path.realpath(program))) is None or _script(program) is not None
 
 
 def _script(program: str) -> str | None:
@@ -181,19 +180,21 @@ def _told(
     command: Sequence[str], environment: Mapping[str, str], asked: Sequence[Sequence[str]], folder: Path
 ) -> list[str]:
     """Return the programs that a driver says it would start."""
+    from ..spawn import run
+
     words = []
     for name in ("trial.cpp", "trial.o"):  # drivers that do not find their input tell nothing
         (folder / name).touch()
     for arguments in asked:
         told = run([*command, *arguments], timeout=_TIMEOUT_SECONDS, env=environment, cwd=folder)
         words += [_first_word(line) for line in told.stderr.splitlines() if line.startswith((" ", '"'))]
-        words += [*_DRIVER.findall(told.stderr), told.stdout.strip()]
+        words += [*re.findall(_DRIVER, told.stderr), told.stdout.strip()]
     return [word for word in words if word and "\n" not in word]
 
 
 def _words(script: str) -> list[str]:
     """Return what may name a program in a script, quoted words with spaces among them."""
-    found = set(_WORD.findall(script)) | set(_QUOTED.findall(script))
+    found = set(re.findall(_WORD, script)) | set(re.findall(_QUOTED, script))
     for line in script.splitlines():
         with contextlib.suppress(ValueError):
             found.update(shlex.split(line, comments=True))

@@ -9,13 +9,12 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...environment import build_timeout, compiler_environment, compiler_variables, program_search
 from ..cache import TOOLS
 from ..directory import Directory, read_regular
+from ..environment import build_timeout, compiler_environment, compiler_variables, program_search
 from ..errors import CacheError
 from ..inputs import stamp_of
 from ..scratch import in_scratch_folder, lack_of_room
-from ..spawn import run
 from .identity import Identity, digest_of_programs, find, identify
 
 if TYPE_CHECKING:
@@ -182,6 +181,8 @@ def run_quietly(command: Sequence[str], memory: Path, cwd: Path | None = None) -
         OSError: when it cannot be run or fails, with the last thing it said.
     """
     limit_seconds = min(build_timeout() or _TIMEOUT_SECONDS, _TIMEOUT_SECONDS)
+    from ..spawn import run
+
     finished = run(command, limit_seconds, compiler_environment(memory, cwd), cwd)
     if finished.returncode != 0:
         no_room = lack_of_room(finished.stderr + finished.stdout)

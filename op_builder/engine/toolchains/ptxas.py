@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...environment import build_timeout
+from ..environment import build_timeout
 from ..errors import ToolchainError
 from ..scratch import in_scratch_folder, lack_of_room
 from ..spawn import run

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import ninja
 
-from ... import environment
+from .. import environment
 from .cxx import probe_cxx
 from .nvcc import probe_nvcc
 from .nvrtc import probe_nvrtc

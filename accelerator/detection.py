@@ -1,0 +1,47 @@
+"""Which devices this machine has, asked without initialising a driver, which would break forked children."""
+
+from __future__ import annotations
+
+import importlib.util
+
+__all__ = ["import_ipex", "rejection"]
+
+_LAST_IPEX = (2, 8)
+
+
+def import_ipex() -> bool:
+    """Import IPEX where it is installed and this torch is one that it serves.
+
+    IPEX replaces parts of ``torch.xpu`` when it is imported, so this comes before anything that touches that module.
+
+    Returns:
+        Whether IPEX is in use.
+    """
+    import torch
+
+    if tuple(map(int, torch.__version__.split(".")[:2])) > _LAST_IPEX:
+        return False
+    if importlib.util.find_spec("intel_extension_for_pytorch") is None:
+        return False
+    import intel_extension_for_pytorch  # noqa: F401
+
+    return True
+
+
+def rejection(name: str) -> str:
+    """Return why a device cannot serve here; empty when it can. Initialises no driver.
+
+    Args:
+        name: ``"cpu"``, ``"cuda"`` or ``"xpu"``.
+    """
+    if name == "cpu":
+        return ""
+    import torch
+
+    if name == "xpu":
+        import_ipex()
+    module = torch.get_device_module(name)
+    if not module._is_compiled():
+        return f"this torch ({torch.__version__}) is built without it"
+    # device_count asks the management library first; is_available would initialise the driver and break forked children
+    return "" if module.device_count() > 0 else "torch is built for it and finds no device (is the driver installed?)"

@@ -1,0 +1,131 @@
+"""``CPULion`` and ``CPUAdagrad``: optimizers for parameters in host memory, which refuse others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .fused_optimizers import FusedLion
+from .multi_tensor_optimizer import MultiTensorOptimizer, by_value, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+    from torch.optim.optimizer import ParamsT
+
+__all__ = ["CPUAdagrad", "CPULion"]
+
+
+class CPULion(FusedLion):
+    """Lion for parameters in host memory: :class:`FusedLion`, which refuses parameters on other devices.
+
+    A step is ``param -= lr * (weight_decay * param + sign(beta1 * m + (1 - beta1) * grad))``, then
+    ``m = beta2 * m + (1 - beta2) * grad``; the sign of 0 is 0. The momentum ``m`` is float32 whatever the parameters' dtype.
+
+    Args:
+        params: parameters or groups of them, as for any torch optimizer; float32, bfloat16 or float16, of any shape and
+            strides, on the CPU, with dense gradients. ``DTensor`` shards work too.
+        lr: the learning rate, 0 or more; a number or a tensor of one. A tenth of Adam's, or less, is usual.
+        betas: the rate of the interpolation and the decay rate of the momentum, each in ``[0, 1)``.
+        weight_decay: the decay of the parameters, 0 or more; usually larger than Adam's.
+        maximize: step along the gradient instead of against it.
+
+    Raises:
+        ValueError: if an option is out of its range, or a parameter is not on the CPU.
+        RuntimeError: from ``step``, if a dtype is not supported or a gradient is sparse; the parameters of that
+            group are unchanged then.
+        OpError: from the first ``step``, if the kernel cannot be built or loaded on this machine.
+
+    Source: Chen et al., arXiv:2302.06675; tests/ops/optimizers_reference.py
+
+    Example:
+        >>> parameter = torch.nn.Parameter(torch.ones(2))
+        >>> optimizer, parameter.grad = CPULion([parameter], lr=0.5), torch.tensor([3.0, -0.1])
+        >>> optimizer.step(), parameter.tolist()
+        (None, [0.5, 1.5])
+    """
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters, all on the CPU."""
+        super().add_param_group(param_group)
+        _require_cpu(self)
+
+
+class CPUAdagrad(MultiTensorOptimizer):
+    """Adagrad for parameters in host memory, all of a group stepped by one call of a kernel.
+
+    With ``g = grad + weight_decay * param`` and ``sum += g ** 2``, step number ``t`` (from 0) is
+    ``param -= lr / (1 + t * lr_decay) * g / (sqrt(sum) + eps)``. The sums are float32 whatever the parameters' dtype. State dicts
+    load from and into ``torch.optim.Adagrad``.
+
+    Args:
+        params: parameters or groups of them, as for any torch optimizer; float32, bfloat16 or float16, of any shape and
+            strides, on the CPU, with dense gradients. ``DTensor`` shards work too.
+        lr: the learning rate, 0 or more; a number or a tensor of one.
+        lr_decay: how fast the learning rate falls, 0 or more.
+        weight_decay: the multiple of the parameters that is added to the gradients, 0 or more.
+        initial_accumulator_value: what the sums start with; 0 or more, which is not checked.
+        eps: added to the roots of the sums, 0 or more.
+        maximize: step along the gradient instead of against it.
+
+    Raises:
+        ValueError: if an option is out of its range, or a parameter is not on the CPU.
+        RuntimeError: from ``step``, if a dtype is not supported or a gradient is sparse; the parameters of that
+            group are unchanged then.
+        OpError: from the first ``step``, if the kernel cannot be built or loaded on this machine.
+
+    Source: Duchi et al., JMLR 12 (2011); tests/ops/optimizers_reference.py
+
+    Example:
+        >>> parameter = torch.nn.Parameter(torch.ones(2))
+        >>> optimizer, parameter.grad = CPUAdagrad([parameter], lr=0.5), torch.tensor([3.0, -0.1])
+        >>> optimizer.step(), parameter.tolist()
+        (None, [0.5, 1.5])
+    """
+
+    LOADER = "AdagradLoader"
+    STATES = ("sum",)
+
+    def __init__(
+        self, params: ParamsT, lr: float | torch.Tensor = 1e-2, lr_decay: float = 0.0, weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0, eps: float = 1e-10, *, maximize: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            params,
+            {
+                "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps, "maximize": maximize,
+                "initial_accumulator_value": initial_accumulator_value,
+            },
+        )  # fmt: skip
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters, all on the CPU."""
+        super().add_param_group(param_group)
+        _require_cpu(self)
+
+    def first_value(self, group: dict[str, Any]) -> float:
+        return float(group["initial_accumulator_value"])
+
+    def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
+        return by_value(steps)  # the decayed learning rate is the call's
+
+    def run(
+        self,
+        op: Any,
+        group: dict[str, Any],
+        lists: list[list[Any]],
+        steps: list[int],
+        key: Any,
+        control: dict[str, Any],
+    ) -> None:
+        taken = steps[0] - 1
+        op.adagrad_step(
+            *lists, lr=float(group["lr"]) / (1 + taken * group["lr_decay"]), weight_decay=group["weight_decay"],
+            eps=group["eps"], maximize=group["maximize"], **control,
+        )  # fmt: skip
+
+
+def _require_cpu(optimizer: MultiTensorOptimizer) -> None:
+    for param in optimizer.param_groups[-1]["params"]:
+        if param.device.type != "cpu":
+            raise refusal(optimizer, "a parameter's device", param.device, "cpu")

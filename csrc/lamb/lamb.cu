@@ -1,7 +1,0 @@
-// LAMB on CUDA devices; the kernels are instances of run<...>.
-
-#include "cuda_group.h"
-#include "lamb.h"
-#include "multi_tensor.h"
-
-using namespace anyaccel;

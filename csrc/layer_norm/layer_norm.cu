@@ -1,7 +1,0 @@
-// Layer normalisation on CUDA devices; the kernels are instances of run<...>.
-
-#include "column_sum.h"
-#include "cuda_group.h"
-#include "layer_norm.h"
-
-using namespace anyaccel;

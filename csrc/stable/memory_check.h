@@ -1,0 +1,95 @@
+// What holds for the memory of a call's tensors.
+//
+// Addresses are multiples of the elements' size. Of what is written, no two elements share memory, and none is part of
+// another argument, but for a tensor that is read and written at the same place of two lists.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+#include "memory.h"
+#include "schema_names.h"
+#include "tensor_view.h"
+
+namespace anyaccel {
+
+// A tensor of a call. Small, as a call may have thousands.
+struct Operand {
+  static constexpr std::uint32_t kNoList = ~std::uint32_t{0};
+
+  AtenTensorHandle tensor;
+  std::uint32_t index;     // in a list
+  std::uint16_t argument;  // its number in the schema
+  bool is_written;
+};
+
+class MemoryCheck {
+ public:
+  using Pair = std::pair<Operand, Operand>;
+
+  explicit MemoryCheck(const SchemaNames& names) : names_(names), arguments_{names.op().c_str()} {}
+
+  void reserve(std::size_t count) {
+    operands_.reserve(count);
+    spans_.reserve(count);
+  }
+
+  const std::vector<Operand>& operands() const { return operands_; }
+
+  std::string name(const Operand& operand) const {
+    const std::string& name = names_.name(operand.argument);
+    return operand.index == Operand::kNoList ? name : name + "[" + std::to_string(operand.index) + "]";
+  }
+
+  void check_alignment(const Operand& operand, const void* data, std::size_t bytes) const {
+    if (!is_aligned(data, bytes)) {
+      arguments_.refuse(name(operand).c_str(), "at an odd address",
+                        "a multiple of the " + std::to_string(bytes) + " bytes of an element", "clone it");
+    }
+  }
+
+  // Checks a tensor by itself, and keeps it for find_shared(); `bytes` are an element's.
+  void look(const Operand& operand, const TensorView& view, std::size_t bytes) {
+    check_alignment(operand, view.data, bytes);
+    if (operand.is_written && overlaps_itself(view)) {
+      arguments_.refuse((name(operand) + ",").c_str(), "whose elements share memory", "one place for each", "clone it");
+    }
+    if (view.numel > 0) {
+      spans_.push_back(span_of(view, bytes, operands_.size(), operand.is_written));
+      operands_.push_back(operand);
+    }
+  }
+
+  // Called once, as it sorts what it looks through.
+  std::optional<Pair> find_shared() {
+    const auto found = find_overlap(spans_, [&](std::uint32_t left, std::uint32_t right) {
+      const Operand& one = operands_[left];
+      const Operand& other = operands_[right];
+      const TensorView view = view_of(one.tensor);
+      const TensorView other_view = view_of(other.tensor);
+      const bool is_one_place =
+          one.index != Operand::kNoList && one.index == other.index && one.is_written != other.is_written;
+      return (is_one_place && is_same_view(view, other_view)) || lie_apart(view, other_view);
+    });
+    return found ? std::optional(Pair(operands_[found->first], operands_[found->second])) : std::nullopt;
+  }
+
+  [[noreturn]] void refuse_shared(const Pair& shared) const {
+    arguments_.refuse((name(shared.first) + ",").c_str(), "which shares memory with " + name(shared.second),
+                      "memory of its own, as one of them is written", "clone one of them");
+  }
+
+ private:
+  const SchemaNames& names_;
+  Arguments arguments_;
+  std::vector<Operand> operands_;
+  std::vector<Span> spans_;
+};
+
+}  // namespace anyaccel

@@ -1,0 +1,159 @@
+"""The choice among the implementations of a kernel, by hardware and priority: the best is tried first, the rest not asked."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .engine.errors import NoKernelError, OpError
+from .engine.trace import Trace
+from .kernel_extensions import KernelExtension
+
+__all__ = ["KernelLoader", "best_of"]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+class KernelLoader:
+    """Chooses among the implementations of one kernel, and loads it.
+
+    Attributes:
+        REGISTRY: the implementations, or their classes; every loader has a list of its own.
+    """
+
+    REGISTRY: ClassVar[list[KernelExtension | type[KernelExtension]]] = []
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.REGISTRY = [*map(_require_extension, cls.__dict__.get("REGISTRY", ()))]
+
+    @classmethod
+    def register_extension(cls, extension: Any) -> None:
+        """Add an implementation; one of the same name is replaced.
+
+        Args:
+            extension: its class, a subclass of ``KernelExtension``.
+
+        Raises:
+            TypeError: when it is not one, lacks a method, or its name or priority is none.
+        """
+        _require_extension(extension)
+        cls.REGISTRY[:] = [known for known in cls.REGISTRY if known.name != extension.name]
+        cls.REGISTRY.append(extension)
+
+    def load(self, ext_name: str | None = None) -> Any:
+        """Load an implementation.
+
+        Args:
+            ext_name: its name; by default the one of highest priority among those that serve here, and when that cannot
+                be loaded the next, which the log tells.
+
+        Returns:
+            The kernel's functions.
+
+        Raises:
+            NoKernelError: when there is none, or none of that name, saying of each why not.
+            OpError: when the one that was named cannot be loaded.
+        """
+        if ext_name is not None:
+            extension = self._named(ext_name)
+            if not extension.is_available():
+                name = type(self).__name__
+                msg = f"{name} failed: got {ext_name!r}; expected one for this machine. Fix: {name}().load() chooses."
+                raise NoKernelError(msg)
+            extension.assert_compatible()
+            return extension.load()
+        trace = Trace(type(self).__name__)
+        functions = best_of(self.REGISTRY, trace)
+        if functions is None:
+            raise self._none_of(trace)
+        return functions
+
+    def usable(self, trace: Trace) -> list[KernelExtension]:
+        """Return the implementations that serve here, best first; builds nothing.
+
+        Args:
+            trace: says of every other one why not.
+        """
+        return list(_usable(self.REGISTRY, trace))
+
+    def _named(self, ext_name: str) -> KernelExtension:
+        for known in self.REGISTRY:
+            if known.name == ext_name:
+                return known() if isinstance(known, type) else known
+        choices = ", ".join(known.name for known in self.REGISTRY) or "none"
+        msg = f"{type(self).__name__} failed: got {ext_name!r}; expected one of: {choices}. Fix: correct the name."
+        raise NoKernelError(msg)
+
+    def _none_of(self, trace: Trace) -> NoKernelError:
+        name = type(self).__name__
+        if not self.REGISTRY:
+            msg = (
+                f"{name} failed: got no implementation; expected one. Fix: {name}.register_extension(one of your own)."
+            )
+            return NoKernelError(msg)
+        msg = (
+            f"{name} failed: got {trace}; expected one that serves here. Fix: the first that is meant for this machine."
+        )
+        return NoKernelError(msg)
+
+
+def _require_extension(extension: Any) -> type[KernelExtension]:
+    """Return an implementation's class, when it is whole.
+
+    Raises:
+        TypeError: saying what is missing.
+    """
+    problem = ""
+    if not (isinstance(extension, type) and issubclass(extension, KernelExtension)):
+        problem = "expected a subclass of KernelExtension. Fix: pass the class"
+    elif extension.__abstractmethods__:
+        problem = f"expected one with {', '.join(sorted(extension.__abstractmethods__))}. Fix: define them"
+    elif not isinstance(getattr(extension, "name", None), str):
+        problem = "expected one with a name. Fix: name = '...'"
+    elif not isinstance(getattr(extension, "priority", None), int):
+        problem = "expected a priority that is a whole number. Fix: priority = 1"
+    if problem:
+        msg = f"registering an implementation of a kernel failed: got {extension!r}; {problem}."
+        raise TypeError(msg)
+    found: type[KernelExtension] = extension
+    return found
+
+
+def best_of(implementations: Sequence[KernelExtension | type[KernelExtension]], trace: Trace | None = None) -> Any:
+    """Load the best implementation that serves here; the next where it cannot be loaded, and None where none can.
+
+    Args:
+        implementations: those to choose among, or their classes.
+        trace: says of every one before the one that was loaded why not.
+    """
+    trace = trace or Trace("the best implementation")
+    for extension in _usable(implementations, trace, is_loaded_next=True):
+        try:
+            functions = extension.load()
+        except Exception as error:  # noqa: BLE001  # one implementation's fault is not another's
+            reason = str(error) if isinstance(error, OpError) else f"{type(error).__name__}: {error}"
+            trace.reject(extension.name, f"it serves here, but {reason}", logging.WARNING)
+        else:
+            trace.accept(extension.name, f"priority {extension.priority}, the highest that serves here")
+            return functions
+    return None
+
+
+def _usable(implementations: Sequence[Any], trace: Trace, *, is_loaded_next: bool = False) -> Iterator[KernelExtension]:
+    """Yield the implementations that serve here, best first; those after the one that is taken are not asked."""
+    for known in sorted(implementations, key=lambda one: -one.priority):
+        try:
+            extension = known() if isinstance(known, type) else known
+            if not extension.is_available():
+                trace.reject(known.name, "this machine has not what it is for")
+                continue
+            if not (is_loaded_next and extension.load_checks):
+                extension.assert_compatible()
+        except OpError as error:
+            trace.reject(known.name, str(error))
+        except Exception as error:  # noqa: BLE001  # one implementation's fault is not another's
+            trace.reject(known.name, f"{type(error).__name__}: {error}", logging.WARNING)
+        else:
+            yield extension

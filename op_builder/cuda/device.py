@@ -1,0 +1,100 @@
+"""CUDA as a device of this project's ops: kernels compiled by NVRTC for the GPUs that are there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import prebuilt
+from ..device_kernels import register_kernels
+from ..engine import environment
+from ..engine.build import ensure_built
+from ..engine.cache import open_cache
+from ..engine.errors import OpError, OpLoadError
+from ..engine.toolchains.nvrtc import choose_nvrtc
+from ..engine.trace import Trace
+from ..targets import cuda_targets_for
+from .device_code import device_code_recipe
+from .runtime import CudaRuntimeBuilder
+
+if TYPE_CHECKING:
+    from ..engine.entry import Entry
+    from ..op import Op
+
+__all__ = ["CudaDevice", "device_code"]
+
+
+class CudaDevice:
+    """NVIDIA's GPUs."""
+
+    kind = "cuda"
+    namespace = "anyaccel"
+
+    def require(self, op: str) -> None:
+        from ...accelerator.detection import rejection
+
+        if rejection(self.kind):
+            msg = (
+                f"loading the op '{op}' failed: got no CUDA device that torch can use; expected one. "
+                f"Fix: use the CPU's builder, or install a CUDA build of torch and NVIDIA's driver."
+            )
+            raise OpLoadError(msg)
+
+    def code_problem(self, op: Op) -> str:
+        return "; ".join(filter(None, (_code_problem(op, capability) for capability in dict.fromkeys(_capabilities()))))
+
+    def load_runtime(self) -> None:
+        CudaRuntimeBuilder().load()
+
+    def register(self, op: Op) -> None:
+        runtime = CudaRuntimeBuilder().load()
+        kernels: dict[tuple[int, int], dict[str, int]] = {}
+        for device, capability in enumerate(_capabilities()):
+            if capability not in kernels:
+                entry = device_code(op, capability)
+                library = runtime.load(op.name, entry.binary.read_bytes())
+                symbols = entry.facts["symbols"]
+                kernels[capability] = {
+                    name: runtime.kernel(op.name, library, symbols[f"run<{name}>"]) for name in op.kernels
+                }
+            register_kernels(op.name, runtime, device, kernels[capability])
+
+
+def device_code(op: Op, capability: tuple[int, int]) -> Entry:
+    """Return the device code for a GPU: prebuilt, cached, or compiled now.
+
+    Raises:
+        ToolchainError: when there is none yet, and no NVRTC.
+        BuildError: when NVRTC refuses the source.
+    """
+    found = _prebuilt(op, capability)
+    if found is not None:
+        return found
+    recipe = device_code_recipe(op, "sm_{}{}".format(*capability))
+    return ensure_built(recipe, open_cache(environment.cache_dir()), environment.build_jobs())
+
+
+def _prebuilt(op: Op, capability: tuple[int, int]) -> Entry | None:
+    trace = Trace(f"the device code of '{op.name}'")
+    for target in cuda_targets_for(*capability):
+        recipe = device_code_recipe(op, target, any_compiler=True)
+        found = prebuilt.find_device_code(op.name, target, recipe.key, trace)
+        if found is not None:
+            return found
+    return None
+
+
+def _code_problem(op: Op, capability: tuple[int, int]) -> str:
+    if _prebuilt(op, capability) is not None:
+        return ""
+    try:
+        choose_nvrtc()
+    except OpError as error:
+        return str(error)
+    return ""
+
+
+def _capabilities() -> list[tuple[int, int]]:
+    from ...accelerator.cuda_accelerator import CUDA_Accelerator
+
+    cuda = CUDA_Accelerator()
+    return [cuda.get_device_capability(device) for device in range(cuda.device_count())]

@@ -1,0 +1,58 @@
+"""deepspeed's builders: the op that each has here, and the module that it makes of the op's functions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..op import DEVICES, GPUS, ON_HOST
+
+__all__ = ["DEEPSPEED_NAMES", "Alias"]
+
+
+class Alias(NamedTuple):
+    """A builder of deepspeed's.
+
+    Attributes:
+        name: the op's name at deepspeed.
+        builder: the builder here.
+        module: the class of the module that deepspeed's builder loads, ``"module:Class"`` in this folder, which takes the
+            functions of the op, and of those of ``also``.
+        devices: that have it.
+        also: further builders whose functions the module takes.
+        on_cpu: the builder and the module on the CPU, where they are others.
+    """
+
+    name: str
+    builder: str
+    module: str
+    devices: tuple[str, ...] = DEVICES
+    also: tuple[str, ...] = ()
+    on_cpu: tuple[str, str] | None = None
+
+    def on(self, device: str) -> tuple[str, str]:
+        """Return the builder and the module on a device."""
+        return self.on_cpu if device == "cpu" and self.on_cpu else (self.builder, self.module)
+
+
+DEEPSPEED_NAMES = {
+    "FusedAdamBuilder": Alias(
+        "fused_adam",
+        "MultiTensorAdamBuilder",
+        "optimizers:FusedAdamModule",
+        ("cpu", *GPUS),
+        on_cpu=("CPUAdamBuilder", "fused_adam_cpu:FusedAdamOnCpuModule"),
+    ),
+    "CPUAdagradBuilder": Alias("cpu_adagrad", "AdagradBuilder", "optimizers:CPUAdagradModule", (ON_HOST,)),
+    "CPULionBuilder": Alias("cpu_lion", "LionBuilder", "optimizers:CPULionModule", (ON_HOST,)),
+    "FPQuantizerBuilder": Alias("fp_quantizer", "QuantizationBuilder", "quantizers:FPQuantizerModule"),
+    "FusedLambBuilder": Alias("fused_lamb", "LambBuilder", "optimizers:FusedLambModule"),
+    "FusedLionBuilder": Alias("fused_lion", "LionBuilder", "optimizers:FusedLionModule"),
+    "InferenceCoreBuilder": Alias(
+        "inference_core_ops",
+        "RMSNormBuilder",
+        "inference:InferenceCoreModule",
+        also=("LayerNormBuilder", "ActivationsBuilder"),
+    ),
+    "QuantizerBuilder": Alias("quantizer", "QuantizationBuilder", "quantizers:QuantizerModule"),
+}
+"""By the builder's name at deepspeed."""

@@ -1,0 +1,217 @@
+"""deepspeed 0.19.8's optimizer modules, by their function names and arguments, on this project's kernels."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..functions.optimizers import AdagradFunctions, LambFunctions, LionFunctions, MultiTensorAdamFunctions
+
+__all__ = ["CPUAdagradModule", "CPULionModule", "FusedAdamModule", "FusedLambModule", "FusedLionModule"]
+
+
+class FusedAdamModule:
+    """The module ``fused_adam``."""
+
+    def __init__(self, op: MultiTensorAdamFunctions) -> None:
+        self._op = op
+
+    def multi_tensor_adam(
+        self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]], lr: float,
+        beta1: float, beta2: float, epsilon: float, step: int, mode: int, bias_correction: Any, weight_decay: float,
+    ) -> None:  # fmt: skip
+        """Take step number ``step`` (counted from 1) of every parameter, in place, without waiting for the device.
+
+        Args:
+            chunk_size: accepted for deepspeed's sake; the work is cut evenly.
+            noop_flag: one integer on the device; nothing is done where it is not zero, as after an overflow.
+            tensor_lists: gradients, parameters, first and second moments, as many of each.
+            lr: the learning rate.
+            beta1: the decay of the first moment.
+            beta2: the decay of the second moment.
+            epsilon: added to the root of the second moment.
+            step: the number of this step.
+            mode: 0 adds the decay to the gradient (Adam), 1 decays the parameter itself (AdamW).
+            bias_correction: correct the moments for their start at zero.
+            weight_decay: the decay of the parameter.
+
+        Raises:
+            ValueError: when there are not four lists, or the mode is none.
+            RuntimeError: naming the argument, before anything is written, when shapes, dtypes or devices do not fit.
+        """
+        _check("multi_tensor_adam", tensor_lists, 4, mode=mode)
+        grads, params, *states = tensor_lists
+        with _in_float32(*states) as (exp_avgs, exp_avg_sqs):
+            self._op.multi_tensor_adam_step(
+                params, grads, exp_avgs, exp_avg_sqs, [step] * len(params), lr=lr, beta1=beta1, beta2=beta2, eps=epsilon,
+                weight_decay=weight_decay, adamw_mode=mode == 1, bias_correction=bool(bias_correction),
+                noop_flag=noop_flag,
+            )  # fmt: skip
+
+
+class FusedLionModule:
+    """The module ``fused_lion``; where the interpolated momentum is 0 the parameter stays, as in the paper."""
+
+    def __init__(self, op: LionFunctions) -> None:
+        self._op = op
+
+    def multi_tensor_lion(
+        self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]], lr: float,
+        beta1: float, beta2: float, step: int, weight_decay: float,
+    ) -> None:  # fmt: skip
+        """Take a step of every parameter, in place; ``chunk_size`` and ``step`` change nothing.
+
+        Args:
+            chunk_size: accepted for deepspeed's sake.
+            noop_flag: one integer on the device; nothing is done where it is not zero.
+            tensor_lists: gradients, parameters, momenta, as many of each.
+            lr: the learning rate.
+            beta1: of the interpolation.
+            beta2: the decay of the momentum.
+            step: accepted for deepspeed's sake.
+            weight_decay: the decay of the parameter.
+
+        Raises:
+            ValueError: when there are not three lists.
+            RuntimeError: naming the argument, before anything is written.
+        """
+        _check("multi_tensor_lion", tensor_lists, 3)
+        grads, params, states = tensor_lists
+        with _in_float32(states) as (exp_avgs,):
+            self._op.lion_step(
+                params, grads, exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, noop_flag=noop_flag
+            )
+
+
+class CPULionModule:
+    """The module ``cpu_lion``."""
+
+    def __init__(self, op: LionFunctions) -> None:
+        self._op = op
+
+    def create_lion(
+        self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, weight_decay: float = 0.0,
+        should_log: bool = False,
+    ) -> int:  # fmt: skip
+        """Open an optimizer; there is nothing to keep, as every update brings its options."""
+        return 0
+
+    def destroy_lion(self, optimizer_id: int) -> int:
+        """Close an optimizer."""
+        return 0
+
+    def lion_update(
+        self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, weight_decay: float,
+        param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor,
+    ) -> int:  # fmt: skip
+        """Take a step of one parameter, in place."""
+        with _in_float32([exp_avg]) as (exp_avgs,):
+            self._op.lion_step([param], [grad], exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+        return 0
+
+
+class CPUAdagradModule:
+    """The module ``cpu_adagrad``."""
+
+    def __init__(self, op: AdagradFunctions) -> None:
+        self._op = op
+
+    def create_adagrad(
+        self,
+        optimizer_id: int,
+        lr: float = 1e-2,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        should_log: bool = False,
+    ) -> int:
+        """Open an optimizer; there is nothing to keep, as every update brings its options."""
+        return 0
+
+    def destroy_adagrad(self, optimizer_id: int) -> int:
+        """Close an optimizer."""
+        return 0
+
+    def adagrad_update(
+        self, optimizer_id: int, step: int, lr: float, eps: float, weight_decay: float, param: torch.Tensor,
+        grad: torch.Tensor, exp_avg_sq: torch.Tensor,
+    ) -> int:  # fmt: skip
+        """Take a step of one parameter, in place; the gradient stays what it is."""
+        with _in_float32([exp_avg_sq]) as (exp_avg_sqs,):
+            self._op.adagrad_step([param], [grad], exp_avg_sqs, lr=lr, eps=eps, weight_decay=weight_decay)
+        return 0
+
+
+class FusedLambModule:
+    """The module ``fused_lamb``."""
+
+    def __init__(self, op: LambFunctions) -> None:
+        self._op = op
+
+    def lamb(
+        self, param: torch.Tensor, param_copy: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
+        grad: torch.Tensor, lr: float, beta1: float, beta2: float, max_coeff: float, min_coeff: float, eps: float,
+        grad_scale: float, step: int, mode: int, bias_correction: Any, weight_decay: float,
+    ) -> torch.Tensor:  # fmt: skip
+        """Take step number ``step`` of one parameter, in place, and return its ratio of norms, ``(1,)``.
+
+        Args:
+            param: the parameter.
+            param_copy: receives a copy of it, of its own dtype, unless it is empty.
+            exp_avg: the first moment.
+            exp_avg_sq: the second moment.
+            grad: the gradient.
+            lr: the learning rate.
+            beta1: the decay of the first moment.
+            beta2: the decay of the second moment.
+            max_coeff: the largest ratio.
+            min_coeff: the smallest.
+            eps: added inside the root where mode is 0, else to the root.
+            grad_scale: what the gradient is divided by.
+            step: the number of this step, from 1.
+            mode: see eps.
+            bias_correction: correct the moments for their start at zero.
+            weight_decay: the decay of the parameter.
+
+        Raises:
+            ValueError: when the mode is none.
+            RuntimeError: naming the argument, before anything is written.
+        """
+        _check("lamb", (), 0, mode=mode)
+        scale = torch.full((1,), grad_scale, dtype=torch.float32, device=param.device)
+        with _in_float32([exp_avg], [exp_avg_sq]) as (exp_avgs, exp_avg_sqs):
+            ratio = self._op.lamb_step(
+                [param], [grad], exp_avgs, exp_avg_sqs, step, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
+                eps=eps, min_coeff=min_coeff, max_coeff=max_coeff, bias_correction=bool(bias_correction),
+                eps_inside_sqrt=mode == 0, grad_scale=scale,
+            )  # fmt: skip
+        if param_copy.numel() > 0:
+            param_copy.copy_(param)
+        return ratio
+
+
+@contextlib.contextmanager
+def _in_float32(*lists: Sequence[torch.Tensor]) -> Iterator[list[list[torch.Tensor]]]:
+    """Give lists of states as the kernels take them; deepspeed keeps them in the parameters' dtype in places.
+
+    What is not float32 is copied, and after the step, where that went well, rounded back.
+    """
+    given = [[state if state.dtype == torch.float32 else state.float() for state in states] for states in lists]
+    yield given
+    for states, computed in zip(lists, given, strict=True):
+        for state, result in zip(states, computed, strict=True):
+            if state is not result:
+                state.copy_(result)
+
+
+def _check(function: str, lists: Sequence[Any], expected: int, mode: int = 0) -> None:
+    if len(lists) != expected or mode not in (0, 1):
+        msg = (
+            f"{function} failed: got {len(lists)} lists and mode {mode}; expected {expected} lists and mode 0 or 1. "
+            f"Fix: correct the call."
+        )
+        raise ValueError(msg)

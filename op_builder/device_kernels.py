@@ -1,0 +1,137 @@
+"""Ops on devices: an op's host library, and kernels that are compiled for the device from the same formulas."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from . import loading
+from .engine.errors import OpError, OpLoadError
+from .holding import HoldingBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .op import Op
+
+__all__ = ["Device", "DeviceKernels", "DeviceRuntime", "register_kernels"]
+
+
+class Device(Protocol):
+    """A kind of device that kernels are compiled for.
+
+    Attributes:
+        kind: such as ``"cuda"``.
+        namespace: of the torch ops that run there.
+    """
+
+    kind: str
+    namespace: str
+
+    def require(self, op: str) -> None:
+        """Check that such a device can be used here.
+
+        Raises:
+            OpError: when none can.
+        """
+
+    def code_problem(self, op: Op) -> str:
+        """Return why an op's kernels cannot be compiled here; empty when they can."""
+
+    def load_runtime(self) -> None:
+        """Load what starts kernels, building it where needed."""
+
+    def register(self, op: Op) -> None:
+        """Compile an op's kernels for every such device, and give them to its host library, which is loaded."""
+
+
+class DeviceKernels(HoldingBuilder):
+    """Loads an op for a kind of device: the host library, and the kernels that it launches there.
+
+    Attributes:
+        OP: the op's row in the table.
+        DEVICE: the kind of device.
+    """
+
+    OP: ClassVar[Op]
+    DEVICE: ClassVar[Device]
+
+    def require_torch(self) -> None:
+        super().require_torch()
+        self.DEVICE.require(self.name)
+
+    def incompatibility(self) -> str:
+        return super().incompatibility() or self.DEVICE.code_problem(self.OP)
+
+    def load(self, verbose: bool = False) -> Any:
+        return self._with_kernels(lambda: self.held.load(verbose))
+
+    def jit_load(self, verbose: bool = True) -> Any:
+        return self._with_kernels(lambda: self.held.jit_load(verbose))
+
+    def _with_kernels(self, load_host: Callable[[], Any]) -> Any:
+        self.require_torch()
+        kind, namespace = self.DEVICE.kind, self.DEVICE.namespace
+        with loading.once(type(self), self.name):
+            problem = self.DEVICE.code_problem(self.OP)
+            if problem:
+                raise OpLoadError(problem)
+            functions = self._beside_the_runtime(load_host)
+            library = loading.library_of(self.name)
+            if kind not in library.on_device:
+                self.DEVICE.register(self.OP)
+                is_hosts = namespace == "anyaccel"
+                library.on_device[kind] = functions if is_hosts else self.OP.functions_class()(namespace)
+            return library.on_device[kind]
+
+    def _beside_the_runtime(self, load_host: Callable[[], Any]) -> Any:
+        """Load the host library and the runtime, which a first time are built side by side."""
+        if self.is_built():
+            self.DEVICE.load_runtime()
+            return load_host()
+        failed: list[OpError] = []
+
+        def load_runtime() -> None:
+            try:
+                self.DEVICE.load_runtime()
+            except OpError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=load_runtime)
+        thread.start()
+        try:
+            functions = load_host()
+        finally:
+            thread.join()
+        if failed:
+            raise failed[0]
+        return functions
+
+
+class DeviceRuntime(Protocol):
+    """What loads device code and starts its kernels.
+
+    Attributes:
+        number: of ``Runtime`` in ``csrc/runtime/device_kernels.h``.
+        launch: the address of its ``LaunchFunction``.
+    """
+
+    number: int
+    launch: int
+
+
+def register_kernels(op: str, runtime: DeviceRuntime, device: int, kernels: dict[str, int]) -> None:
+    """Give an op's library, which is loaded, the kernels of a device.
+
+    Args:
+        op: the op's name.
+        runtime: what starts them.
+        device: the device's index.
+        kernels: the address of each, by its instance's name.
+    """
+    add = ctypes.CDLL(str(loading.library_of(op).binary)).anyaccel_add_kernel
+    add.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
+    add.restype = None
+    for name, kernel in kernels.items():
+        add(runtime.number, device, name.encode(), runtime.launch, kernel)

@@ -1,0 +1,235 @@
+"""The environment variables that this package reads, each named here and nowhere else.
+
+==========================  ============================================================================
+ANYACCEL_CACHE_DIR          where built ops are kept; the user's cache directory otherwise
+ANYACCEL_BUILD_JOBS         how many compiler processes run at once; from cores and memory otherwise
+ANYACCEL_BUILD_TIMEOUT      how many seconds one compiler may run before it is ended; no limit otherwise
+CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
+CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
+CPATH, CPLUS_INCLUDE_PATH   where compilers look for headers besides; they decide a build
+COMPILER_PATH               where compilers look for their programs first; it decides a build
+LIBRARY_PATH, …             what compilers and linkers take as flags besides: it decides a build (``_COMPILER_VARIABLES``)
+HOME, XDG_CACHE_HOME        where the user's cache directory is; a temporary one serves where they are not absolute
+OCL_ICD_FILENAMES           the OpenCL drivers; set to pip's CPU driver before SYCL is loaded, where it is unset
+PATH                        where compilers are looked for
+SYCL_CACHE_PERSISTENT       DPC++'s own cache, and its place SYCL_CACHE_DIR; switched on where they are unset
+TORCH_CUDA_ARCH_LIST        the GPU architectures for nvcc, as torch reads it (``8.0;9.0+PTX``)
+ZIG_GLOBAL_CACHE_DIR        where ziglang keeps what it builds for itself; inside the cache otherwise
+==========================  ============================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "LIFELINE_FOR_COMMANDS",
+    "PYTHON_FOR_COMMANDS",
+    "announce_sycl",
+    "build_jobs",
+    "build_timeout",
+    "cache_dir",
+    "compiler_environment",
+    "compiler_variables",
+    "cuda_arch_list",
+    "cuda_home",
+    "cxx",
+    "header_folders",
+    "home_problem",
+    "inherited_environment",
+    "program_search",
+    "search_path",
+    "zig_cache",
+]
+
+_COMPILER_VARIABLES = (
+    "CCC_ADD_ARGS", "CCC_OVERRIDE_OPTIONS", "CCACHE_COMPILER", "CCACHE_PATH", "CCACHE_PREFIX", "COMPILER_PATH", "CPATH",
+    "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LDEMULATION", "LD_RUN_PATH", "LIBRARY_PATH",
+    "NIX_CFLAGS_COMPILE", "NIX_LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "SCCACHE_C_CUSTOM_CACHE_BUSTER",
+    "SDKROOT", "SOURCE_DATE_EPOCH", "ZIG_LIB_DIR",
+)  # fmt: skip
+
+_NEUTRAL = {
+    "COLUMNS", "HOME", "LINES", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "USER", "ZIG_GLOBAL_CACHE_DIR"
+}  # fmt: skip
+"""What scripts read too, and what differs from one shell to the next; programs found by PATH count themselves."""
+
+PYTHON_FOR_COMMANDS = "ANYACCEL_PYTHON"
+"""Set for ninja only: the interpreter that starts its commands."""
+
+LIFELINE_FOR_COMMANDS = "ANYACCEL_LIFELINE"
+"""Set for ninja only: the descriptor that tells its commands when to end."""
+
+
+def cache_dir() -> Path | None:
+    """Return the directory that ``ANYACCEL_CACHE_DIR`` names, or None."""
+    value = os.environ.get("ANYACCEL_CACHE_DIR")
+    return _directory("ANYACCEL_CACHE_DIR", value) if value else None
+
+
+def home_problem() -> str:
+    """Return why the user has no home directory to keep a cache in; empty when there is one."""
+    cache_home = os.environ.get("XDG_CACHE_HOME", "").strip()
+    if os.path.isabs(cache_home):
+        return ""
+    if cache_home:
+        return f"XDG_CACHE_HOME is {cache_home!r}, which is not an absolute path"
+    if "HOME" in os.environ:
+        home = os.environ["HOME"]
+        return "" if os.path.isabs(home) else f"HOME is {home!r}, which is not an absolute path"
+    if os.path.isabs(os.path.expanduser("~")):
+        return ""
+    return "HOME is not set, and the system knows no home directory of this user"
+
+
+def build_jobs() -> int | None:
+    """Return the number of compiler processes that ``ANYACCEL_BUILD_JOBS`` asks for, or None."""
+    value = os.environ.get("ANYACCEL_BUILD_JOBS")
+    if not value:
+        return None
+    if not value.isdecimal() or int(value) == 0:
+        msg = f"reading ANYACCEL_BUILD_JOBS failed: got {value!r}; expected a number of 1 or more. Fix: unset or correct it."
+        raise SettingError(msg)
+    return int(value)
+
+
+def build_timeout() -> float | None:
+    """Return how many seconds ``ANYACCEL_BUILD_TIMEOUT`` gives one compiler, or None."""
+    value = os.environ.get("ANYACCEL_BUILD_TIMEOUT")
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        msg = (
+            f"reading ANYACCEL_BUILD_TIMEOUT failed: got {value!r}; expected a number of seconds above 0. "
+            f"Fix: unset or correct it."
+        )
+        raise SettingError(msg)
+    return seconds
+
+
+def cxx() -> str | None:
+    """Return the compiler command in ``CXX``, or None; compilers run elsewhere, so relative paths in it are made absolute."""
+    value = os.environ.get("CXX")
+    if not value:
+        return None
+    if Path(value).is_file():  # a path, which may have spaces
+        return os.path.abspath(value) if os.sep in value else value
+    try:
+        words = shlex.split(value)
+    except ValueError:  # an unclosed quotation, which whoever takes the command reports
+        return value
+    if not any(map(_is_relative_file, words)):
+        return value
+    return shlex.join(os.path.abspath(word) if _is_relative_file(word) else word for word in words)
+
+
+def _is_relative_file(word: str) -> bool:
+    return os.sep in word and not os.path.isabs(word) and not word.startswith("-") and os.path.exists(word)
+
+
+def cuda_home() -> Path | None:
+    """Return the CUDA toolkit that ``CUDA_HOME`` or ``CUDA_PATH`` names, or None."""
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        value = os.environ.get(name)
+        if value:
+            return _directory(name, value)
+    return None
+
+
+@functools.cache  # a program that changes its working directory keeps its cache
+def _directory(name: str, value: str) -> Path:
+    try:
+        return Path(value).expanduser().absolute()
+    except (OSError, RuntimeError) as error:  # OSError: the working directory is gone
+        msg = f"reading {name} failed: got {value!r} ({error}); expected a directory. Fix: set it to an absolute path."
+        raise SettingError(msg) from None
+
+
+def cuda_arch_list() -> str | None:
+    """Return the value of ``TORCH_CUDA_ARCH_LIST``, or None."""
+    return os.environ.get("TORCH_CUDA_ARCH_LIST") or None
+
+
+def search_path() -> str:
+    """Return ``PATH``, its relative entries made absolute: compilers run in other directories."""
+    value = os.environ.get("PATH", os.defpath)
+    if not value:
+        return value
+    entries = value.split(os.pathsep)
+    if all(map(os.path.isabs, entries)):
+        return value
+    try:
+        return os.pathsep.join(entry if os.path.isabs(entry) else os.path.abspath(entry) for entry in entries)
+    except FileNotFoundError:  # the working directory is gone, and what is in it
+        return os.pathsep.join(filter(os.path.isabs, entries))
+
+
+def program_search() -> dict[str, str]:
+    """Return the variables by which drivers look for programs."""
+    return {"PATH": search_path(), "COMPILER_PATH": os.environ.get("COMPILER_PATH", "")}
+
+
+def inherited_environment() -> dict[str, str]:
+    """Return this process's environment for a program that may run in another directory."""
+    return {**os.environ, "PATH": search_path()}
+
+
+def compiler_environment(cache: Path, temporary: Path | None = None) -> dict[str, str]:
+    """Return the environment to run compilers in: this process's, with their own files where they can be written.
+
+    Args:
+        cache: ziglang keeps what it builds for itself in here, unless the user says where.
+        temporary: where their temporary files go, which a killed compiler leaves behind.
+    """
+    given = inherited_environment()
+    if temporary is not None:
+        given["TMPDIR"] = str(temporary)
+    return {"ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"), **given}
+
+
+def compiler_variables(further: Iterable[str] = ()) -> dict[str, str]:
+    """Return those variables by which compilers are told of flags and directories, and which therefore decide a build.
+
+    Args:
+        further: names that a compiler reads besides, such as a wrapper script.
+    """
+    names = dict.fromkeys((*_COMPILER_VARIABLES, *further))
+    return {name: value for name in names if (value := os.environ.get(name)) is not None and name not in _NEUTRAL}
+
+
+def header_folders() -> list[str]:
+    """Return the directories in which run-time compilers look for headers besides those that they are given."""
+    listed = os.environ.get("CPATH", "").split(os.pathsep) + os.environ.get("CPLUS_INCLUDE_PATH", "").split(os.pathsep)
+    return [*filter(None, listed), "/usr/local/include"]
+
+
+def zig_cache(cache: Path) -> Path:
+    """Return where ziglang keeps what it builds for itself."""
+    return Path(compiler_environment(cache)["ZIG_GLOBAL_CACHE_DIR"])
+
+
+def announce_sycl(libraries: Path, cache: Path) -> None:
+    """Tell DPC++'s libraries, before they are loaded, what they take from the environment only.
+
+    Args:
+        libraries: where pip's ``dpcpp-cpp-rt`` has put them; the OpenCL driver of the CPU is among them.
+        cache: DPC++ keeps what it compiles in here.
+    """
+    driver = libraries / "libintelocl.so"
+    if driver.is_file():
+        os.environ.setdefault("OCL_ICD_FILENAMES", str(driver))
+    os.environ.setdefault("SYCL_CACHE_PERSISTENT", "1")
+    os.environ.setdefault("SYCL_CACHE_DIR", str(cache / "sycl"))

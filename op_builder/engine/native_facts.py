@@ -1,0 +1,158 @@
+"""What decides a shared library: each kind of source with its own compiler, linked by the first."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .environment import compiler_variables
+from .errors import OpError
+from .fingerprint import fingerprint
+from .flag_files import refuse_untracked_flags
+from .scan import scan
+from .toolchains.identity import Identity
+
+__all__ = ["Compiler", "NativeFacts"]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """How one kind of source becomes an object file.
+
+    Attributes:
+        command: the compiler's command.
+        version: what it says of itself.
+        flags: the flags, which decide the result.
+        include_dirs: where the op's own headers lie; their content counts, not their place.
+        system_include_dirs: where others' headers lie, which their versions cover.
+        other: further flags that do not decide the result.
+        names_headers: the flags that make it list the headers it read, before the list's file name.
+        identity: the programs that it is made of.
+    """
+
+    command: tuple[str, ...]
+    version: str
+    flags: tuple[str, ...]
+    include_dirs: tuple[Path, ...] = ()
+    system_include_dirs: tuple[Path, ...] = ()
+    other: tuple[str, ...] = ()
+    names_headers: tuple[str, ...] = ("-MD", "-MF")
+    identity: Identity = field(default_factory=Identity)
+
+    @property
+    def is_nvcc(self) -> bool:
+        """Whether it hands its flags to another compiler."""
+        return Path(self.command[0]).name == "nvcc"
+
+    @property
+    def lists_data(self) -> bool:
+        """Whether its assembler lists the files that a source embeds."""
+        return self.identity.has_gnu_assembler() and not self.is_nvcc
+
+    def words(self, number: int, source: Path, output: str) -> tuple[str, ...]:
+        """Return the command that compiles a source, and lists the headers that it read and the data that it embeds."""
+        lists = [*self.names_headers, f"{number}.d"]
+        if self.identity.is_gcc() and not self.is_nvcc:
+            lists.append("-fno-canonical-system-headers")  # else a link that led to a header is not in the list
+        if self.lists_data:
+            lists.append(f"-Wa,--MD,{number}.data.d")
+        return (*self._begin(), *lists, "-c", str(source), "-o", output)
+
+    def asking_for_search_path(self, suffix: str) -> tuple[str, ...]:
+        """Return the command that tells, on its standard error, where headers of a kind of source are looked for."""
+        if self.is_nvcc:
+            return (*self._begin(), "-E", "-Xcompiler", "-v", "-x", "cu", os.devnull)
+        is_c = suffix == ".c" and "++" not in os.path.basename(self.command[-1])
+        return (*self._begin(), "-E", "-v", "-x", "c" if is_c else "c++", os.devnull)
+
+    def asking_bare_for_search_path(self) -> tuple[str, ...]:
+        """Return the command that tells where headers are looked for without the op's and the user's flags."""
+        program = self.command[:2] if Path(self.command[0]).name == "zig" else self.command[:1]
+        return (*program, *(("-E", "-Xcompiler") if self.is_nvcc else ("-E",)), "-v", "-x", "c++", os.devnull)
+
+    def _begin(self) -> tuple[str, ...]:
+        own = [word for folder in self.include_dirs for word in ("-I", str(folder))]
+        others = [word for folder in self.system_include_dirs for word in ("-isystem", str(folder))]
+        return (*self.command, *self.flags, *self.other, *own, *others)
+
+
+@dataclass(frozen=True)
+class NativeFacts:
+    """Everything that decides a shared library.
+
+    Attributes:
+        op: the op's name.
+        sources: the source files.
+        compilers: for each suffix of the sources, such as ``".cpp"``.
+        linker: the command that links, a C++ compiler's.
+        link_flags: the linker's flags, which decide the result.
+        link_paths: flags that only say where libraries lie.
+        include_dirs: the op's own include directories, whose headers count in the fingerprint.
+        facts: further facts for the fingerprint: the target, the ABI.
+        output: the library's file name, of plain letters.
+        is_portable: for other machines: which compiler built it does not count, as they may have none.
+        note: what makes a build slow, where that is known.
+    """
+
+    op: str
+    sources: tuple[Path, ...]
+    compilers: dict[str, Compiler]
+    linker: tuple[str, ...]
+    link_flags: tuple[str, ...]
+    link_paths: tuple[str, ...]
+    include_dirs: tuple[Path, ...]
+    facts: dict[str, Any]
+    output: str
+    is_portable: bool = False
+    note: str = ""
+    tools: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        missing = {source.suffix for source in self.sources} - set(self.compilers)
+        if missing or not self.sources:
+            msg = (
+                f"building the op '{self.op}' failed: got {sorted(missing) or 'no'} sources; "
+                f"expected some of {sorted(self.compilers)}. Fix: correct sources()."
+            )
+            raise OpError(msg)
+        used = {suffix: self.compilers[suffix] for suffix in sorted({source.suffix for source in self.sources})}
+        tools = {suffix: [list(one.command), one.version, one.identity.digest] for suffix, one in used.items()}
+        refuse_untracked_flags(self.op, [*(flag for one in used.values() for flag in one.flags), *self.link_flags])
+        read = compiler_variables(name for one in used.values() for name in one.identity.variables)
+        known = {"compiler_version": next(iter(used.values())).version, "tools": tools, "variables": read}
+        object.__setattr__(self, "tools", known)
+
+    def all_facts(self) -> dict[str, Any]:
+        """Return everything that decides the result, besides the contents of files."""
+        return {**self._portable_facts(), **({} if self.is_portable else self.tools)}
+
+    def described(self) -> dict[str, Any]:
+        """Return what the metadata of a build keep."""
+        return {**self._portable_facts(), **self.tools, "key": self.key()}
+
+    def fingerprint(self) -> str:
+        """Return the name of the result."""
+        return fingerprint(self.sources, self.include_dirs, self.all_facts())
+
+    def key(self) -> str:
+        """Return the name that the result has whichever compiler builds it."""
+        return fingerprint(self.sources, self.include_dirs, self._portable_facts())
+
+    def _portable_facts(self) -> dict[str, Any]:
+        return {
+            **self.facts,
+            "op": self.op,
+            "flags": {suffix: list(self.compilers[suffix].flags) for suffix in {file.suffix for file in self.sources}},
+            "link_flags": list(self.link_flags),
+            "output": self.output,
+        }
+
+    def covered(self) -> list[str]:
+        """Return the files whose content is in the fingerprint."""
+        return [file.path for file in scan(self.sources, self.include_dirs)]
+
+    def places(self) -> tuple[str, ...]:
+        """Return where this checkout's sources and headers are."""
+        return (*map(str, self.sources), *map(str, self.include_dirs))

@@ -1,0 +1,138 @@
+"""The functions of the op ``cpu_adam``: a multi-tensor step, and deepspeed 0.19.8's functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .registration import OpFunctions, mark_changed, nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["CPUAdamFunctions"]
+
+
+def _call(op: Callable[..., None], arguments: tuple[Any, ...], **options: Any) -> None:
+    """Call an op, and say readably what the dispatcher has no kernel for."""
+    try:
+        op(*arguments, **options)
+    except NotImplementedError:
+        raise _refusal(_tensors(arguments)) from None
+
+
+def _tensors(arguments: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+
+
+def _refusal(tensors: Sequence[torch.Tensor]) -> RuntimeError:
+    kinds = sorted({f"{type(tensor).__name__}, {tensor.layout} on {tensor.device}" for tensor in tensors})
+    return RuntimeError(
+        f"adam failed: got tensors that are {'; '.join(kinds)}; expected plain ones, torch.strided on cpu. "
+        f"Fix: move them there; for sparse gradients use torch.optim.SparseAdam."
+    )
+
+
+class CPUAdamFunctions(OpFunctions):
+    """The functions of the loaded op; tensors are float32, bfloat16 or float16, states float32 or of the parameter's dtype."""
+
+    OPS: ClassVar = {"adam_step": (nothing,), "adam_update": (nothing,), "adam_rollback": (nothing,)}
+    _decoupled: dict[int, bool] = {}  # noqa: RUF012  # deepspeed's optimizers share one table of ids a process
+
+    def adam_step(
+        self,
+        params: Sequence[torch.Tensor],
+        grads: Sequence[torch.Tensor],
+        exp_avgs: Sequence[torch.Tensor],
+        exp_avg_sqs: Sequence[torch.Tensor],
+        state_steps: Sequence[torch.Tensor],
+        *,
+        lr: float,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        weight_decay: float = 0.0,
+        eps: float = 1e-8,
+        adamw_mode: bool = True,
+        bias_correction: bool = True,
+        maximize: bool = False,
+    ) -> None:
+        """Take one step of every parameter, in place.
+
+        Args:
+            params: the parameters, any shapes.
+            grads: their gradients, of the same shapes.
+            exp_avgs: the first moments; with ``exp_avg_sqs`` float32, or of the parameter's dtype.
+            exp_avg_sqs: the second moments.
+            state_steps: one-element float tensors, the steps taken so far; each is increased by one.
+            lr: the learning rate.
+            beta1: the decay of the first moment.
+            beta2: the decay of the second moment.
+            weight_decay: the decay of the parameter.
+            eps: added to the root of the second moment.
+            adamw_mode: decay the parameter itself (AdamW) rather than add to the gradient (Adam).
+            bias_correction: correct the moments for their start at zero.
+            maximize: step along the gradient instead of against it.
+
+        Raises:
+            RuntimeError: naming the argument, before anything is written, when shapes, dtypes or devices do not fit.
+
+        Source: tests/ops/adam_reference.py
+        """
+        if not (params or grads or exp_avgs or exp_avg_sqs or state_steps):
+            return  # without a tensor the dispatcher could not choose a device
+        _call(
+            self._adam_step, (params, grads, exp_avgs, exp_avg_sqs, state_steps), lr=lr, beta1=beta1, beta2=beta2,
+            weight_decay=weight_decay, eps=eps, decoupled=adamw_mode, bias_correction=bias_correction,
+            maximize=maximize,
+        )  # fmt: skip
+        mark_changed(params)
+
+    def create_adam(
+        self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
+        weight_decay: float = 0.0, adamw_mode: bool = True, should_log: bool = False,
+    ) -> int:  # fmt: skip
+        """Open an optimizer for :meth:`adam_update`; only ``adamw_mode`` is kept, the rest comes with each update."""
+        self._decoupled[optimizer_id] = bool(adamw_mode)
+        return 0
+
+    def destroy_adam(self, optimizer_id: int) -> int:
+        """Close an optimizer."""
+        self._decoupled.pop(optimizer_id, None)
+        return 0
+
+    def adam_update(
+        self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, eps: float, weight_decay: float,
+        bias_correction: bool, param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
+    ) -> int:  # fmt: skip
+        """Take step number ``step`` (counted from 1) of one parameter, in place."""
+        _call(
+            self._adam_update, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
+            weight_decay=weight_decay, eps=eps, decoupled=self._mode(optimizer_id),
+            bias_correction=bool(bias_correction),
+        )  # fmt: skip
+        mark_changed([param])
+        return 0
+
+    def adam_rollback(
+        self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, eps: float, weight_decay: float,
+        bias_correction: bool, param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
+    ) -> int:  # fmt: skip
+        """Take step number ``step`` of one parameter back, given the gradient that it was taken with."""
+        _call(
+            self._adam_rollback, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
+            weight_decay=weight_decay, eps=eps, decoupled=self._mode(optimizer_id),
+            bias_correction=bool(bias_correction),
+        )  # fmt: skip
+        mark_changed([param])
+        return 0
+
+    def _mode(self, optimizer_id: int) -> bool:
+        if optimizer_id not in self._decoupled:
+            msg = (
+                f"adam_update failed: got optimizer {optimizer_id}; expected one of {sorted(self._decoupled)}. "
+                f"Fix: call create_adam({optimizer_id}, …) first."
+            )
+            raise KeyError(msg)
+        return self._decoupled[optimizer_id]

@@ -1,0 +1,53 @@
+"""Builders that load what another builder builds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .builder import OpBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .engine.build import Recipe
+    from .engine.native import NativeRecipe
+    from .engine.trace import Trace
+
+__all__ = ["HoldingBuilder"]
+
+
+class HoldingBuilder(OpBuilder):
+    """Loads the op of the builder that it holds, and makes other functions of it.
+
+    Attributes:
+        HELD: the class of that builder.
+        held: that builder.
+    """
+
+    STABLE_ABI = True
+    HELD: ClassVar[type[OpBuilder]]
+
+    def __init__(self) -> None:
+        self.held = self.HELD()
+        super().__init__(self.held.name)
+
+    def require_torch(self) -> None:
+        self.held.require_torch()
+
+    def prebuilt(self, trace: Trace) -> Any:
+        return self.held.prebuilt(trace)
+
+    def recipe_for(self, target: str, *, any_compiler: bool = False) -> NativeRecipe:
+        return self.held.recipe_for(target, any_compiler=any_compiler)
+
+    def recipes(self, target: str) -> list[Recipe]:
+        return self.held.recipes(target)
+
+    def sources(self) -> list[str]:
+        return self.held.sources()
+
+    def source_root(self) -> Path:
+        return self.held.source_root()
+
+    def builder(self) -> Any:
+        return self.held.builder()

@@ -1,0 +1,88 @@
+"""SYCL's devices of this project's ops: Intel's GPUs, and the CPU by Intel's OpenCL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..device_kernels import register_kernels
+from ..engine import environment
+from ..engine.build import ensure_built
+from ..engine.cache import open_cache
+from ..engine.device_code import DeviceCodeRecipe
+from ..engine.errors import OpLoadError
+from ..engine.toolchains.sycl import choose_dpcpp
+from .runtime import HostSyclRuntime, SyclRuntimeBuilder, XpuSyclRuntime, device_options, include_dirs, with_kernels
+
+if TYPE_CHECKING:
+    from ..op import Op
+
+__all__ = ["SYCL_SOURCE", "SyclOnHost", "XpuDevice"]
+
+SYCL_SOURCE = Path(__file__).resolve().parents[2] / "kernels" / "sycl" / "kernels.sycl"
+"""The SYCL source, beside this package in a checkout and inside it in a wheel."""
+
+
+class XpuDevice:
+    """Intel's GPUs."""
+
+    kind = "xpu"
+    namespace = "anyaccel"
+
+    def require(self, op: str) -> None:
+        from ...accelerator.detection import rejection
+
+        if rejection(self.kind):
+            msg = (
+                f"loading the op '{op}' failed: got no XPU that torch can use; expected one. "
+                f"Fix: use the CPU's builder, or install an XPU build of torch and Intel's driver."
+            )
+            raise OpLoadError(msg)
+
+    def code_problem(self, op: Op) -> str:
+        return SyclRuntimeBuilder().incompatibility()
+
+    def load_runtime(self) -> None:
+        SyclRuntimeBuilder().load()
+
+    def register(self, op: Op) -> None:
+        from ...accelerator.xpu_accelerator import XPU_Accelerator
+
+        runtime = XpuSyclRuntime(SyclRuntimeBuilder().load())
+        text, symbols = with_kernels(SYCL_SOURCE.read_text(encoding="utf-8"), op.kernels)
+        version = choose_dpcpp().version
+        options = [*device_options(version), op.header_macro(), *(f"-I{folder}" for folder in include_dirs())]
+        for device in range(XPU_Accelerator().device_count()):
+            register_kernels(op.name, runtime, device, runtime.kernels(op.name, device, text, options, symbols))
+
+
+class SyclOnHost:
+    """The CPU by Intel's OpenCL: how the SYCL code is tested where there is no XPU."""
+
+    kind = "sycl"
+    namespace = "anyaccel_sycl"
+
+    def require(self, op: str) -> None:
+        choose_dpcpp()
+
+    def code_problem(self, op: Op) -> str:
+        return SyclRuntimeBuilder().incompatibility()
+
+    def load_runtime(self) -> None:
+        SyclRuntimeBuilder().load()
+
+    def register(self, op: Op) -> None:
+        runtime = HostSyclRuntime(SyclRuntimeBuilder().load())
+        recipe = DeviceCodeRecipe(
+            op=f"{op.name}_sycl",
+            source=SYCL_SOURCE,
+            include_dirs=include_dirs(),
+            target="opencl-cpu",
+            compiler=runtime.compiler(),
+            options=(*device_options(choose_dpcpp().version), op.header_macro()),
+            output=f"{op.name}_sycl.bin",
+            kernels=op.kernels,
+        )
+        entry = ensure_built(recipe, open_cache(environment.cache_dir()), environment.build_jobs())
+        kernels = runtime.kernels(op.name, entry.binary.read_bytes(), entry.facts["symbols"])
+        register_kernels(op.name, runtime, 0, kernels)
