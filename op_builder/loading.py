@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,6 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False)
 class Loaded:
     """A binary that this process has loaded, which it cannot let go of.
 
@@ -51,13 +49,22 @@ class Loaded:
         on_device: the functions by the kind of device whose kernels it has been given.
     """
 
-    op: str
-    owner: type
-    binary: Path
-    namespaces: Sequence[str] = ()
-    is_prebuilt: bool = False
-    functions: Any = None
-    on_device: dict[str, Any] = field(default_factory=dict)
+    def __init__(
+        self,
+        op: str,
+        owner: type,
+        binary: Path,
+        namespaces: Sequence[str] = (),
+        is_prebuilt: bool = False,
+        functions: Any = None,
+    ) -> None:
+        self.op = op
+        self.owner = owner
+        self.binary = binary
+        self.namespaces = namespaces
+        self.is_prebuilt = is_prebuilt
+        self.functions = functions
+        self.on_device: dict[str, Any] = {}
 
 
 _loaded: dict[Path, Loaded] = {}

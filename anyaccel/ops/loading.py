@@ -19,9 +19,8 @@ __all__ = ["declare", "load_on_host", "loaded"]
 class _Held:
     """What is loaded when it is first asked for; a trace guards on the attribute, and reads no loader's code."""
 
-    def __init__(self, load: Callable[[], Any]) -> None:
-        self.load = load
-        self.value: Any = None
+    load: Callable[[], Any]
+    value: Any = None
 
 
 _held: dict[Hashable, _Held] = {}
@@ -34,7 +33,8 @@ def declare(key: Hashable, load: Callable[[], Any]) -> None:
         key: its name, or a tuple of names.
         load: returns it, and never None.
     """
-    _held[key] = _Held(load)
+    _held[key] = _Held()
+    _held[key].load = load
 
 
 def loaded(key: Hashable) -> Any:
@@ -81,5 +81,6 @@ def _chosen_by(loader: str) -> Any:
 
 
 declare("cpu_adam", partial(load_on_host, "CPUAdamBuilder"))
-for _name in loader_names():
-    declare(_name, partial(_chosen_by, _name))
+for _name in loader_names():  # as `declare` does, for the import of every program
+    _held[_name] = _Held()
+    _held[_name].load = partial(_chosen_by, _name)

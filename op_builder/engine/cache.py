@@ -35,7 +35,7 @@ STAGING = "staging-"
 LOCK = ".lock"
 SOURCES = "sources"
 TOOLS = "toolchains.json"
-ENTRY = re.compile(r"[A-Za-z_][A-Za-z_0-9]*-[0-9a-f]{32}")
+ENTRY = r"[A-Za-z_][A-Za-z_0-9]*-[0-9a-f]{32}"
 _FIX = "set ANYACCEL_CACHE_DIR"
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENOENT}
 
@@ -193,7 +193,7 @@ class Cache:
             except FileNotFoundError:
                 continue
             except UNREADABLE as error:
-                if ENTRY.fullmatch(name):
+                if re.fullmatch(ENTRY, name):
                     _logger.warning("%s is unreadable: %s", self.root / name / METADATA, error)
         return found
 
@@ -208,7 +208,7 @@ class Cache:
     def verify(self) -> tuple[list[Path], list[Path]]:
         """Return the binaries that are what was published, and what differs or cannot be read."""
         entries = {entry.name: entry for entry in self.entries()}
-        names = [name for name in self.directory.names() if ENTRY.fullmatch(name)]
+        names = [name for name in self.directory.names() if re.fullmatch(ENTRY, name)]
         intact = [entry.binary for entry in entries.values() if self.is_intact(entry)]
         damaged = [entries[name].binary if name in entries else self.root / name for name in names]
         return intact, [path for path in damaged if path not in intact]

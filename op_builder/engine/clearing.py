@@ -22,7 +22,7 @@ __all__ = ["clear"]
 
 _BESIDE = (LOCK, ".holder", ".log")
 _TRIAL = re.compile(rf"{STAGING}trial-\w{{8}}")
-_STAGED = re.compile(rf"{STAGING}({ENTRY.pattern})-\w{{8}}")
+_STAGED = re.compile(rf"{STAGING}({ENTRY})-\w{{8}}")
 _LONGEST_SECONDS = 3600.0
 _KERNEL = re.compile(r"kernel-[0-9a-f]{16}\.\w+")
 _UNPUBLISHED = re.compile(r"\.[0-9a-f]{16}")
@@ -65,7 +65,7 @@ def clear(cache: Cache, oldest: float) -> int:
 def _is_older(cache: Cache, name: str, oldest: float) -> bool:
     try:
         status = cache.directory.status(name)
-        if ENTRY.fullmatch(name) and stat.S_ISDIR(status.st_mode):
+        if re.fullmatch(ENTRY, name) and stat.S_ISDIR(status.st_mode):
             built = cache.status(cache.read(name))
             return built is None or built.st_mtime <= oldest
     except UNREADABLE:
@@ -95,4 +95,4 @@ def _stem(name: str) -> str:
     if staged is not None:
         return staged[1]
     stem = next((name.removesuffix(suffix) for suffix in _BESIDE if name.endswith(suffix)), name)
-    return stem if ENTRY.fullmatch(stem) else ""
+    return stem if re.fullmatch(ENTRY, stem) else ""

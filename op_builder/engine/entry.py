@@ -9,8 +9,7 @@ import contextlib
 import json
 import os
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .inputs import Inputs, digest_of
 
@@ -23,15 +22,14 @@ METADATA = "metadata.jsonl"
 UNREADABLE = (OSError, ValueError, RecursionError)
 """What reading a damaged entry raises."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_BINARY = re.compile(r"[A-Za-z_0-9][A-Za-z_0-9.-]{0,200}")
+_NAME = r"[A-Za-z_][A-Za-z_0-9]*"
+_DIGEST = r"[0-9a-f]{64}"
+_BINARY = r"[A-Za-z_0-9][A-Za-z_0-9.-]{0,200}"
 _TEXTS = ("target", "compiler_version", "key")
 _KEYS = {"op", "name", "binary", "sha256", "facts", "inputs"}
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A finished build.
 
     Attributes:
@@ -47,7 +45,7 @@ class Entry:
     binary: Path
     sha256: str
     facts: dict[str, Any]
-    inputs: Inputs = field(default_factory=Inputs)
+    inputs: Inputs = Inputs()
     name: str = ""
 
     def is_intact(self) -> bool:
@@ -70,11 +68,11 @@ def parse_entry(content: bytes, folder: Path) -> Entry:
     described = json.loads(described_in.decode())
     _require(isinstance(described, dict) and set(described) == _KEYS, "it has other members than an entry's")
     op, binary, digest, facts = (described[member] for member in ("op", "binary", "sha256", "facts"))
-    _require(isinstance(op, str) and _NAME.fullmatch(op), "'op' is no name")
+    _require(isinstance(op, str) and re.fullmatch(_NAME, op), "'op' is no name")
     _require(isinstance(described["name"], str), "'name' is no text")
-    _require(isinstance(binary, str) and _BINARY.fullmatch(binary), "'binary' is no file's name")
+    _require(isinstance(binary, str) and re.fullmatch(_BINARY, binary), "'binary' is no file's name")
     _require(binary != METADATA, "'binary' is the metadata")
-    _require(isinstance(digest, str) and _DIGEST.fullmatch(digest), "'sha256' is no digest")
+    _require(isinstance(digest, str) and re.fullmatch(_DIGEST, digest), "'sha256' is no digest")
     _require(isinstance(facts, dict), "'facts' is no object")
     _require(all(isinstance(facts.get(name, ""), str) for name in _TEXTS), "a fact is no text")
     symbols = facts.get("symbols", {})

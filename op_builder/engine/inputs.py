@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .directory import digest_of_regular
 
@@ -110,8 +109,7 @@ def _first_link(path: str) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Lookups:
+class Lookups(NamedTuple):
     """Where files would be found before those that were.
 
     Attributes:
@@ -164,8 +162,7 @@ def _existing(place: str) -> str:
     return place or "/"
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     """What decided a build besides its fingerprint.
 
     What is long is kept as text, which is read from metadata much faster than a list, and looked into line by line.
@@ -178,7 +175,7 @@ class Inputs:
     """
 
     files: str = ""
-    lookups: Lookups = field(default_factory=Lookups)
+    lookups: Lookups = Lookups()
     bound_to: tuple[str, ...] = ()
 
     @classmethod

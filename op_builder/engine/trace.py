@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 __all__ = ["Decision", "Trace"]
@@ -22,7 +21,6 @@ class Decision(NamedTuple):
         return f"{self.candidate}: {'accepted' if self.accepted else 'rejected'}, {self.reason}"
 
 
-@dataclass
 class Trace:
     """The decisions of one choice, in order; each is logged when it falls.
 
@@ -31,8 +29,9 @@ class Trace:
         decisions: what became of each candidate.
     """
 
-    subject: str
-    decisions: list[Decision] = field(default_factory=list)
+    def __init__(self, subject: str) -> None:
+        self.subject = subject
+        self.decisions: list[Decision] = []
 
     def accept(self, candidate: str, reason: str) -> None:
         """Note that a candidate is taken."""

@@ -9,9 +9,8 @@ import re
 import shlex
 import shutil
 import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import TemporaryDirectoryError, ToolchainError
 from ..scratch import TEMPORARY_FIX, in_scratch_folder
@@ -40,8 +39,7 @@ extern "C" char* trial(std::size_t bytes) { return new char[bytes]; }
 """Needs the C++ library, which gcc does not link, and little time: an empty cache waits for it."""
 
 
-@dataclass(frozen=True)
-class CxxCompiler:
+class CxxCompiler(NamedTuple):
     """A C++ compiler.
 
     Attributes:
@@ -52,7 +50,7 @@ class CxxCompiler:
 
     command: tuple[str, ...]
     version: str
-    identity: Identity = field(default_factory=Identity)
+    identity: Identity = Identity()
 
     @property
     def program(self) -> str:

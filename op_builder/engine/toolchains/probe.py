@@ -7,7 +7,7 @@ import logging
 import os
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ..cache import TOOLS
 from ..directory import Directory, read_regular
@@ -49,8 +49,7 @@ class Probe(Generic[T]):
     fix: str = ""
 
 
-@dataclass(frozen=True)
-class Remembered:
+class Remembered(NamedTuple):
     """What a tool said of itself, and what it is made of."""
 
     said: str
@@ -134,19 +133,16 @@ def _known(value: Any) -> Remembered | None:
         return None
     texts = [*value["programs"], *value["programs"].values(), *value["lookups"], *value["lookups"].values()]
     texts += [*value["variables"], *value["values"], *value["values"].values()]
-    if not all(isinstance(text, str) and _is_sound(text) for text in texts):
+    try:
+        is_sound = b"\0" not in os.fsencode("".join(texts))
+    except (TypeError, ValueError):  # something that is no text, or half a character
+        is_sound = False
+    if not is_sound:
         return None
     return Remembered(
         value["said"],
         Identity(value["digest"], tuple(value["programs"]), tuple(value["variables"]), value["lookups"]),
     )
-
-
-def _is_sound(text: str) -> bool:
-    try:
-        return b"\0" not in os.fsencode(text)
-    except ValueError:  # half a character
-        return False
 
 
 def _is_same(identity: Identity, values: dict[str, str]) -> bool:
