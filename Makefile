@@ -11,15 +11,22 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo docs test test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-sanitizers fuzz test-soak test-arm test-gpu bench bench-gpu lint clean
+.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-sanitizers fuzz test-soak test-arm test-gpu bench bench-gpu lint clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
 
 # Everything is built first, on all cores: several tests need all of it. Two workers: most tests wait for a process that imports torch.
+# Files in their order: by the number of tests, as is the default, those with a few long ones would come last.
+PYTEST_ON_TWO := -n 2 --dist loadfile --no-loadscope-reorder --durations=25
 test: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all
-	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest -n 2 --dist loadfile --durations=25
+	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_ON_TWO)
+
+# The slow cases besides, which hold nothing that `make test` does not.
+test-all: $(VENV)/.installed-test
+	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all
+	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_ON_TWO) -m "slow or not slow"
 
 # A CUDA build of torch on a host without a GPU: about 5 GB of disk, hence not part of `make test`.
 test-cuda-torch:

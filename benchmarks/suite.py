@@ -34,6 +34,7 @@ SUITE = (
         "calls", "calls through get_accelerator()", 10, ("member",), ("ours ns", "direct ns", "deepspeed ns"),
         ("deepspeed",),
     ),
+    Benchmark("first_call", "the first ops.rms_norm of a process", 120, ("what",), ("ours ms", "torch.compile ms")),
     Benchmark(
         "load", "CPUAdam from an empty and from a warm cache", 420, ("what",),
         ("ours s", "cpp_extension.load s", "deepspeed s"), ("deepspeed",),

@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     from .engine.cache import Cache
     from .engine.entry import Entry
 
-__all__ = ["Order", "Outcome", "all_targets", "build_orders", "copy_entry", "named_builders", "orders", "wheel_targets"]
+__all__ = [
+    "BuildOutcome",
+    "Order",
+    "all_targets",
+    "build_orders",
+    "copy_entry",
+    "named_builders",
+    "orders",
+    "wheel_targets",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -47,7 +56,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BuildOutcome:
     """What became of an order; ``was_built`` is False when the cache had it already."""
 
     order: Order
@@ -114,7 +123,7 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
     return list(found.values())
 
 
-def build_orders(wanted: Sequence[Order]) -> Iterator[Outcome]:
+def build_orders(wanted: Sequence[Order]) -> Iterator[BuildOutcome]:
     """Build what is not in the cache, as many orders at once as cores and memory allow, and yield each in its turn.
 
     When the caller is interrupted, or takes no more, running compilers are ended and nothing new is begun.
@@ -135,14 +144,14 @@ def build_orders(wanted: Sequence[Order]) -> Iterator[Outcome]:
         pool.shutdown(cancel_futures=True)
 
 
-def _follow(order: Order, cache: Cache, jobs: int | None, stop: threading.Event) -> Outcome:
+def _follow(order: Order, cache: Cache, jobs: int | None, stop: threading.Event) -> BuildOutcome:
     started = time.perf_counter()
     found = find_built(order.recipe, cache)
     entry = found or ensure_built(order.recipe, cache, jobs or environment.build_jobs(), stop)
-    return Outcome(order, entry, found is None, time.perf_counter() - started)
+    return BuildOutcome(order, entry, found is None, time.perf_counter() - started)
 
 
-def copy_entry(outcome: Outcome, root: Path) -> Path:
+def copy_entry(outcome: BuildOutcome, root: Path) -> Path:
     """Copy what was built to where a wheel carries it, and return the folder.
 
     Raises:

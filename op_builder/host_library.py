@@ -30,6 +30,11 @@ class HostLibrary(OpBuilder):
     STABLE_ABI = True
     OP: ClassVar[Op | None] = None
 
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        if self.OP is not None:
+            self.OP.functions_class()  # imported with the builder, not in a load
+
     def absolute_name(self) -> str:
         return f"anyaccel._C.{self.name}"
 

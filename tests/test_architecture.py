@@ -233,3 +233,20 @@ def test_what_forgets_an_encoding_is_known(code: str, forgets: bool) -> None:
     call = ast.parse(code, mode="eval").body
     assert isinstance(call, ast.Call)
     assert _forgets_encoding(call) is forgets
+
+
+def test_a_class_name_means_one_class() -> None:
+    files: dict[str, list[str]] = {}
+    for file in SOURCES:
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, []).append(_relative(file))
+    files.pop("RMSNorm")  # the package `kernels` finds a layer by the name of the one that it replaces
+    assert not {name: found for name, found in files.items() if len(found) > 1}
+
+
+def test_a_builder_has_four_classes_at_most() -> None:
+    from anyaccel.op_builder.all_ops import every_builder
+
+    for builder in every_builder():
+        assert len(type(builder).__mro__) - 1 <= 4, type(builder).__mro__

@@ -38,7 +38,7 @@ class BenchmarkError(AnyaccelError, ValueError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BenchOutcome:
     """What came of a benchmark: its results, or why there are none."""
 
     benchmark: Benchmark
@@ -100,13 +100,13 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def _run_all(chosen: list[Benchmark], missing: dict[str, str], folder: Path, console: Console) -> list[Outcome]:
+def _run_all(chosen: list[Benchmark], missing: dict[str, str], folder: Path, console: Console) -> list[BenchOutcome]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         msg = f"keeping the results failed: got {error}; expected a folder. Fix: choose another one for --results."
         raise BenchmarkError(msg) from error
-    outcomes: list[Outcome] = []
+    outcomes: list[BenchOutcome] = []
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(chosen))
@@ -114,7 +114,7 @@ def _run_all(chosen: list[Benchmark], missing: dict[str, str], folder: Path, con
             progress.update(task, description=f"{benchmark.topic}, about {benchmark.seconds} s")
             why = missing.get(benchmark.topic, "")
             try:
-                outcome = Outcome(benchmark, None, why) if why else _run(benchmark, folder)
+                outcome = BenchOutcome(benchmark, None, why) if why else _run(benchmark, folder)
             except KeyboardInterrupt:
                 console.print(f"ended during {benchmark.topic}")
                 break
@@ -124,7 +124,7 @@ def _run_all(chosen: list[Benchmark], missing: dict[str, str], folder: Path, con
     return outcomes
 
 
-def _run(benchmark: Benchmark, folder: Path) -> Outcome:
+def _run(benchmark: Benchmark, folder: Path) -> BenchOutcome:
     found = importlib.util.find_spec("anyaccel.benchmarks")
     assert found is not None  # noqa: S101  # its table has been imported
     assert found.submodule_search_locations  # noqa: S101  # it is a package
@@ -136,8 +136,10 @@ def _run(benchmark: Benchmark, folder: Path) -> Outcome:
     code, said = _finished(command)
     if code == 0 and written.exists():
         results = {**json.loads(written.read_text(encoding="utf-8")), "seconds": time.perf_counter() - began}
-        return Outcome(benchmark, results) if results["rows"] else Outcome(benchmark, None, "measured nothing")
-    return Outcome(benchmark, None, f"failed with exit code {code}: {said}")
+        return (
+            BenchOutcome(benchmark, results) if results["rows"] else BenchOutcome(benchmark, None, "measured nothing")
+        )
+    return BenchOutcome(benchmark, None, f"failed with exit code {code}: {said}")
 
 
 def _finished(command: list[str]) -> tuple[int, str]:
@@ -160,7 +162,7 @@ def _listed(chosen: list[Benchmark]) -> Table:
     return table
 
 
-def _table(outcome: Outcome) -> Table | str:
+def _table(outcome: BenchOutcome) -> Table | str:
     if outcome.results is None:
         return f"[bold]{outcome.benchmark.topic}[/]: [yellow]{escape(outcome.why)}[/]\n"
     rows: list[dict[str, str]] = outcome.results["rows"]
@@ -172,7 +174,7 @@ def _table(outcome: Outcome) -> Table | str:
     return table
 
 
-def _page(outcomes: list[Outcome]) -> Page:
+def _page(outcomes: list[BenchOutcome]) -> Page:
     machine: dict[str, str] = next((outcome.results["machine"] for outcome in outcomes if outcome.results), {})
     day = time.strftime("%Y-%m-%d")
     page = Page("anyaccel bench", " · ".join([day, *(f"{name} {value}" for name, value in machine.items())]))
@@ -181,7 +183,7 @@ def _page(outcomes: list[Outcome]) -> Page:
     return page
 
 
-def _add_section(page: Page, outcome: Outcome) -> None:
+def _add_section(page: Page, outcome: BenchOutcome) -> None:
     benchmark, results = outcome.benchmark, outcome.results
     if results is None:
         page.section(benchmark.topic, f"{benchmark.about}: {outcome.why}")

@@ -20,7 +20,7 @@ from ..op_builder.engine.toolchains.nvrtc import probe_nvrtc
 from ..op_builder.targets import NATIVE
 
 if TYPE_CHECKING:
-    from ..op_builder.ahead_of_time import Outcome
+    from ..op_builder.ahead_of_time import BuildOutcome
     from ..op_builder.engine.progress import Progress
 
 __all__ = ["EPILOG", "command"]
@@ -71,7 +71,7 @@ def command(
         console.print(f"No CUDA device code: {escape(nvrtc.detail)}. Fix: {escape(nvrtc.fix)}", soft_wrap=True)
 
 
-def _require_kept(outcome: Outcome) -> None:
+def _require_kept(outcome: BuildOutcome) -> None:
     """Check that what was built is still there tomorrow.
 
     Raises:
@@ -94,11 +94,11 @@ def _title() -> str:
     return f"Built ahead of time (cache: {open_cache(environment.cache_dir()).root})"
 
 
-def _add(table: Table, outcome: Outcome) -> None:
+def _add(table: Table, outcome: BuildOutcome) -> None:
     kibibytes = outcome.entry.binary.stat().st_size / 1024
     order = outcome.order
     table.add_row(order.op, order.target, _state(outcome), f"{outcome.seconds:.1f}", f"{kibibytes:.0f}")
 
 
-def _state(outcome: Outcome) -> str:
+def _state(outcome: BuildOutcome) -> str:
     return "built" if outcome.was_built else "was there"

@@ -21,7 +21,7 @@ from ..op_builder.engine.toolchains.survey import PURPOSES, survey
 from ..op_builder.torch_libraries import missing_python_headers
 from .report import verdict_of
 
-__all__ = ["EPILOG", "Finding", "command", "examine"]
+__all__ = ["EPILOG", "Diagnosis", "command", "examine"]
 
 EPILOG = "Example: [bold]anyaccel doctor --json[/]"
 
@@ -29,7 +29,7 @@ _LITTLE_SPACE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """What was looked at, whether it serves, why, and the one command that mends it."""
 
     what: str
@@ -52,40 +52,40 @@ def command(
     raise typer.Exit(0 if all(needed) else 1)
 
 
-def examine() -> list[Finding]:
+def examine() -> list[Diagnosis]:
     """Look at everything that building ops needs; nothing is built for keeps and no device context is created."""
     findings = [_cache_finding()]
     memory = open_cache(environment.cache_dir()).root if findings[0].accepted else Path("/nonexistent")
     findings += [
-        Finding(probe.toolchain, probe.name, probe.tool is not None, probe.detail, probe.fix)
+        Diagnosis(probe.toolchain, probe.name, probe.tool is not None, probe.detail, probe.fix)
         for probe in survey(memory)
     ]
     return [*findings, _python_headers()]
 
 
-def _cache_finding() -> Finding:
+def _cache_finding() -> Diagnosis:
     root = environment.cache_dir()
     try:
         wanted = root or Cache.default_root()
         cache = open_cache(root)
     except CacheError as error:
-        return Finding("cache", str(root or ""), False, str(error), str(error).rpartition("Fix: ")[2].rstrip("."))
+        return Diagnosis("cache", str(root or ""), False, str(error), str(error).rpartition("Fix: ")[2].rstrip("."))
     if cache.root != wanted:
-        return Finding("cache", str(wanted), False, "it cannot be written", "set ANYACCEL_CACHE_DIR to one that can")
+        return Diagnosis("cache", str(wanted), False, "it cannot be written", "set ANYACCEL_CACHE_DIR to one that can")
     free_bytes = shutil.disk_usage(cache.root).free
     detail = f"private, {free_bytes / 2**30:.1f} GiB free"
     if free_bytes < _LITTLE_SPACE_BYTES:
-        return Finding("cache", str(cache.root), False, detail, "anyaccel cache clear --older-than 30d")
-    return Finding("cache", str(cache.root), True, detail, "")
+        return Diagnosis("cache", str(cache.root), False, detail, "anyaccel cache clear --older-than 30d")
+    return Diagnosis("cache", str(cache.root), True, detail, "")
 
 
-def _python_headers() -> Finding:
+def _python_headers() -> Diagnosis:
     missing = missing_python_headers()
     detail = f"{missing}; only third parties' pybind ops need it" if missing else sysconfig.get_path("include")
-    return Finding("Python.h", "headers", not missing, detail, "apt-get install python3-dev" if missing else "")
+    return Diagnosis("Python.h", "headers", not missing, detail, "apt-get install python3-dev" if missing else "")
 
 
-def _show(findings: list[Finding], console: Console) -> None:
+def _show(findings: list[Diagnosis], console: Console) -> None:
     table = Table("for", "tool", "", "detail", "fix", title="What building ops needs", title_justify="left")
     for column in table.columns[3:]:
         column.overflow = "fold"

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from ..migrate.site import MigrateError, Outcome
+from ..migrate.site import MigrateError, SiteOutcome
 
 if TYPE_CHECKING:
     from ..migrate.files import FileResult
@@ -101,7 +101,9 @@ def _show_diff(console: Console, result: FileResult) -> None:
 
 
 def _report(console: Console, results: list[FileResult]) -> None:
-    reported = [(result.path, site) for result in results for site in result.sites if site.outcome is Outcome.REPORTED]
+    reported = [
+        (result.path, site) for result in results for site in result.sites if site.outcome is SiteOutcome.REPORTED
+    ]
     if reported:
         console.print(Text("\nFor a person:", style="bold"))
     for path, site in reported:
@@ -110,13 +112,13 @@ def _report(console: Console, results: list[FileResult]) -> None:
         console.print(Text.assemble((f"{where}: ", "cyan"), (f"{site.rule}: ", "yellow"), f"{first}: {site.reason}"))
     counts = Counter((site.rule, site.outcome) for result in results for site in result.sites)
     if counts:
-        table = Table("rule", *(each.value for each in Outcome), title="Sites", title_justify="left")
+        table = Table("rule", *(each.value for each in SiteOutcome), title="Sites", title_justify="left")
         for rule in sorted({rule for rule, _ in counts}):
-            table.add_row(rule, *(str(counts[rule, each] or "") for each in Outcome))
+            table.add_row(rule, *(str(counts[rule, each] or "") for each in SiteOutcome))
         console.print(table)
 
 
-def _summary(total: Counter[Outcome], files: int, *, is_written: bool) -> str:
-    rewritten, reported, left = (total[each] for each in Outcome)
+def _summary(total: Counter[SiteOutcome], files: int, *, is_written: bool) -> str:
+    rewritten, reported, left = (total[each] for each in SiteOutcome)
     found = f"{rewritten} rewritten in {files} files, {reported} for a person, {left} left"
     return found if is_written or not files else f"{found}; nothing is written yet: --write does"

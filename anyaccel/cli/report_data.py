@@ -25,11 +25,11 @@ _X86_FLAGS = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "av
 _ARM_FLAGS = ("asimd", "sve", "sve2", "bf16")
 _ISA_FLAGS = _X86_FLAGS + _ARM_FLAGS
 
-__all__ = ["Device", "Kernel", "Op", "Report", "Toolchain", "gather"]
+__all__ = ["DeviceChoice", "Kernel", "OpState", "Report", "Toolchain", "gather"]
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceChoice:
     """An accelerator that could serve: its name, where it comes from, and why it was chosen or rejected."""
 
     name: str
@@ -50,7 +50,7 @@ class Toolchain:
 
 
 @dataclass(frozen=True)
-class Op:
+class OpState:
     """An op: ``built``, ``buildable``, or ``not buildable`` and why."""
 
     name: str
@@ -74,13 +74,13 @@ class Report:
     """Everything, in the order in which it is shown; memory is in bytes."""
 
     versions: dict[str, str]
-    devices: list[Device]
+    devices: list[DeviceChoice]
     memory: dict[str, int]
     cpu: dict[str, Any]
     communication_backends: dict[str, bool]
     toolchains: list[Toolchain]
     cache_dir: str
-    ops: list[Op]
+    ops: list[OpState]
     kernels: list[Kernel]
 
     def as_dict(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _nvidia_driver() -> str:
         return ""
 
 
-def _devices(current: str) -> list[Device]:
+def _devices(current: str) -> list[DeviceChoice]:
     requested = accelerator_environment.requested_accelerator()
     devices = []
     for candidate in candidates():
@@ -142,9 +142,9 @@ def _devices(current: str) -> list[Device]:
         reason = candidate.rejection or "available; one before it was chosen"
         if chosen:
             reason = f"DS_ACCELERATOR={requested}" if requested else "the first that is available"
-        devices.append(Device(candidate.name, candidate.source, chosen, reason))
+        devices.append(DeviceChoice(candidate.name, candidate.source, chosen, reason))
     if not any(device.chosen for device in devices):
-        devices.insert(0, Device(current, "set_accelerator", True, "set by the program"))
+        devices.insert(0, DeviceChoice(current, "set_accelerator", True, "set by the program"))
     return devices
 
 
@@ -186,15 +186,15 @@ def _communication_backends() -> dict[str, bool]:
     }
 
 
-def _op(class_name: str, device: str) -> Op:
+def _op(class_name: str, device: str) -> OpState:
     found = builder_class(class_name, device)
     if found is None:
-        return Op("", class_name, "not buildable", f"no implementation for '{device}'")
+        return OpState("", class_name, "not buildable", f"no implementation for '{device}'")
     builder = found()
     reason = builder.incompatibility()
     if reason:
-        return Op(builder.name, class_name, "not buildable", reason)
-    return Op(builder.name, class_name, "built" if builder.is_built() else "buildable", "")
+        return OpState(builder.name, class_name, "not buildable", reason)
+    return OpState(builder.name, class_name, "built" if builder.is_built() else "buildable", "")
 
 
 def _kernels(loader: type[KernelLoader]) -> list[Kernel]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .regions import regions_of, regions_of_name
-from .site import Outcome
+from .site import SiteOutcome
 from .source_view import dotted
 
 if TYPE_CHECKING:
-    from .plan import Decision, Plan
+    from .plan import Plan, SiteDecision
     from .regions import Regions
 
 __all__ = ["settle"]
@@ -30,14 +30,16 @@ def settle(plan: Plan) -> None:
     """Report the questions on whose answer something depends that stays CUDA's, and what hangs on a comparison."""
     for decision in list(plan.decisions.values()):
         is_comparison = isinstance(decision.node, cst.Comparison | cst.Call) and decision.rule == "device-name"
-        if is_comparison and decision.outcome is Outcome.REPORTED:
+        if is_comparison and decision.outcome is SiteOutcome.REPORTED:
             line = plan.view.position(decision.node)[0]
             for one in _rewritten_in(plan, regions_of(plan.view, decision.node).all):
                 plan.reconsider(one.node, f"runs only where line {line} finds a CUDA device; decide that first")
     _keep_scripts(plan)
-    questions = [one for one in plan.decisions.values() if one.outcome is Outcome.REWRITTEN and _asked_in(plan, one)]
+    questions = [
+        one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and _asked_in(plan, one)
+    ]
     for _ in range(len(questions)):  # a question that is reported may be what another one depends on
-        open_ones = [one for one in questions if plan.decisions[one.node].outcome is Outcome.REWRITTEN]
+        open_ones = [one for one in questions if plan.decisions[one.node].outcome is SiteOutcome.REWRITTEN]
         if not [one for one in open_ones if _object(plan, one)]:
             return
 
@@ -46,7 +48,7 @@ def _keep_scripts(plan: Plan) -> None:
     """Report what TorchScript compiles: it knows no accelerator."""
     is_scripted = "torch.jit.script(" in plan.view.module.code
     for one in plan.decisions.values():
-        for around in plan.view.ancestors(one.node) if one.outcome is Outcome.REWRITTEN else ():
+        for around in plan.view.ancestors(one.node) if one.outcome is SiteOutcome.REWRITTEN else ():
             if isinstance(around, cst.FunctionDef):
                 is_decorated = any("jit.script" in plan.view.code(each.decorator) for each in around.decorators)
                 if is_decorated or (is_scripted and around.name.value == "forward"):
@@ -54,7 +56,7 @@ def _keep_scripts(plan: Plan) -> None:
                 break
 
 
-def _asked_in(plan: Plan, decision: Decision) -> cst.CSTNode | None:
+def _asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
     """Return the expression whose value is the answer; None for a decision that is about no question."""
     node = decision.node
     if decision.rule == "is-cuda":
@@ -80,7 +82,7 @@ def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     return isinstance(around, cst.If | cst.IfExp | cst.While | cst.BooleanOperation | cst.UnaryOperation | cst.Assert)
 
 
-def _object(plan: Plan, question: Decision) -> bool:
+def _object(plan: Plan, question: SiteDecision) -> bool:
     """Report a question where that is right; return whether it was."""
     asked = _asked_in(plan, question)
     assert asked is not None  # noqa: S101  # settle() has asked
@@ -101,7 +103,7 @@ def _of_what_depends(plan: Plan, found: list[Regions]) -> str:
     tainted = _functions_that_stay(plan)
     for region in (each for one in found for each in one.all):
         for one in _in_region(plan, region):
-            if one.outcome is Outcome.REPORTED or (one.outcome is Outcome.LEFT and one.rule != "env"):
+            if one.outcome is SiteOutcome.REPORTED or (one.outcome is SiteOutcome.LEFT and one.rule != "env"):
                 line = plan.view.position(one.node)[0]
                 return (
                     f"what depends on it stays CUDA's (line {line}); on another device the answer would be yes as well"
@@ -144,7 +146,9 @@ def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
 
 def _functions_that_stay(plan: Plan) -> set[str]:
     """Return the functions of this module in which something is reported, other than by this step."""
-    reported = [one for one in plan.decisions.values() if one.outcome is Outcome.REPORTED and not _asked_in(plan, one)]
+    reported = [
+        one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not _asked_in(plan, one)
+    ]
     found = set()
     for one in reported:
         for around in plan.view.ancestors(one.node):
@@ -154,7 +158,7 @@ def _functions_that_stay(plan: Plan) -> set[str]:
     return found
 
 
-def _of_test(plan: Plan, question: Decision, found: Regions) -> str:
+def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> str:
     if question.rule in ("is-cuda", "typed-tensor") and found.is_entry:
         return "guards what only CUDA can do; ask get_accelerator().on_accelerator(t) where every device can"
     if _rewritten_in(plan, found.blocks or found.operands):
@@ -168,7 +172,7 @@ def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
     return owner is None or (isinstance(owner, cst.FunctionDef) and owner.name.value in _ENTRIES)
 
 
-def _of_value(plan: Plan, question: Decision, found: Regions, named: list[Regions]) -> str:
+def _of_value(plan: Plan, question: SiteDecision, found: Regions, named: list[Regions]) -> str:
     """Object to an answer that is kept or handed on to where nobody can see what it decides."""
     blocks = [each for one in named for each in one.all]
     if blocks and (_rewritten_in(plan, blocks) or all(_is_of_options(each) for each in blocks)):
@@ -204,9 +208,9 @@ def _is_kept_to_itself(plan: Plan, value: cst.CSTNode | None) -> bool:
     return isinstance(value.targets[0].target, cst.Name)
 
 
-def _in_region(plan: Plan, region: cst.CSTNode) -> list[Decision]:
+def _in_region(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:
     return [one for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
 
 
-def _rewritten_in(plan: Plan, regions: list[cst.CSTNode]) -> list[Decision]:
-    return [one for region in regions for one in _in_region(plan, region) if one.outcome is Outcome.REWRITTEN]
+def _rewritten_in(plan: Plan, regions: list[cst.CSTNode]) -> list[SiteDecision]:
+    return [one for region in regions for one in _in_region(plan, region) if one.outcome is SiteOutcome.REWRITTEN]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .rules import RULES
-from .site import Outcome
+from .site import SiteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -50,14 +50,14 @@ def findings_of(results: Iterable[FileResult]) -> list[Finding]:
         for error in result.errors:
             found.append(Finding(str(result.path), error.line, 1, _UNREADABLE, str(error)))
         for site in result.sites:
-            if site.outcome is not Outcome.LEFT:
+            if site.outcome is not SiteOutcome.LEFT:
                 found.append(Finding(str(result.path), site.line, site.column, site.rule, _message(site), site.cell))
     return found
 
 
 def _message(site: Site) -> str:
     code = site.code.splitlines()[0]
-    if site.outcome is Outcome.REPORTED:
+    if site.outcome is SiteOutcome.REPORTED:
         return f"{code}: {site.reason}"
     new = site.replacement.splitlines()[0] if site.replacement else ""
     fix = f"anyaccel migrate writes {new}" if new else "anyaccel migrate moves or removes it"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from .site import Outcome
+from .site import SiteOutcome
 from .source_view import parts
 from .targets import expression
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from .source_view import SourceView
     from .targets import Target
 
-__all__ = ["Build", "Decision", "Plan"]
+__all__ = ["Build", "Plan", "SiteDecision"]
 
 Build = Callable[[Any], cst.CSTNode]
 """Makes the new node from the old one, whose own parts are new already."""
 
 
 @dataclass(frozen=True)
-class Decision:
+class SiteDecision:
     """What becomes of one site."""
 
     node: cst.CSTNode
     rule: str
-    outcome: Outcome
+    outcome: SiteOutcome
     reason: str = ""
     build: Build | None = None
 
@@ -45,7 +45,7 @@ class Plan:
 
     def __init__(self, view: SourceView, target: Target, project: Project) -> None:
         self.view, self.target, self.project = view, target, project
-        self.decisions: dict[cst.CSTNode, Decision] = {}
+        self.decisions: dict[cst.CSTNode, SiteDecision] = {}
         self.needs_torch = False
         self._claimed: set[cst.CSTNode] = set()
         self.accelerator, self.import_line = self._how_to_reach()
@@ -74,34 +74,34 @@ class Plan:
 
     def rewrite(self, node: cst.CSTNode, rule: str, build: Build, claims: tuple[cst.CSTNode, ...] = ()) -> None:
         """Decide that a node is replaced."""
-        self._decide(Decision(node, rule, Outcome.REWRITTEN, build=build))
+        self._decide(SiteDecision(node, rule, SiteOutcome.REWRITTEN, build=build))
         self.claim(*claims)
 
     def report(self, node: cst.CSTNode, rule: str, reason: str) -> None:
         """Decide that a node needs a person; the reason says why, and what to do."""
-        self._decide(Decision(node, rule, Outcome.REPORTED, reason))
+        self._decide(SiteDecision(node, rule, SiteOutcome.REPORTED, reason))
 
     def leave(self, node: cst.CSTNode, rule: str, reason: str) -> None:
         """Decide that a node is rightly CUDA's."""
-        self._decide(Decision(node, rule, Outcome.LEFT, reason))
+        self._decide(SiteDecision(node, rule, SiteOutcome.LEFT, reason))
 
-    def _decide(self, decision: Decision) -> None:
+    def _decide(self, decision: SiteDecision) -> None:
         if not self.is_open(decision.node):
             return
         if self.view.is_ignored(decision.node, decision.rule):
-            decision = replace(decision, outcome=Outcome.LEFT, reason="a comment says to ignore it", build=None)
+            decision = replace(decision, outcome=SiteOutcome.LEFT, reason="a comment says to ignore it", build=None)
         self.decisions[decision.node] = decision
 
     def is_rewritten(self, node: cst.CSTNode) -> bool:
         """Return whether a chain of names, or the call of it, is rewritten."""
         around = self.view.parent(node)
         ones = [self.decisions.get(node), self.decisions.get(around) if around is not None else None]
-        return any(one is not None and one.outcome is Outcome.REWRITTEN for one in ones)
+        return any(one is not None and one.outcome is SiteOutcome.REWRITTEN for one in ones)
 
     def reconsider(self, node: cst.CSTNode, reason: str) -> None:
         """Report a site after all."""
         decision = self.decisions[node]
-        self.decisions[node] = replace(decision, outcome=Outcome.REPORTED, reason=reason, build=None)
+        self.decisions[node] = replace(decision, outcome=SiteOutcome.REPORTED, reason=reason, build=None)
 
     # What new code is made of
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from .site import Outcome
+from .site import SiteOutcome
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -36,7 +36,7 @@ class Rewriter(cst.CSTTransformer):
     def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
         updated_node = super().on_leave(original_node, updated_node)
         decision = self._plan.decisions.get(original_node)
-        if decision is None or decision.outcome is not Outcome.REWRITTEN or decision.build is None:
+        if decision is None or decision.outcome is not SiteOutcome.REWRITTEN or decision.build is None:
             return updated_node
         new: Any = decision.build(updated_node)
         if new is not updated_node and getattr(updated_node, "lpar", None) and hasattr(new, "lpar"):

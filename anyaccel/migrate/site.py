@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..accelerator.errors import AnyaccelError
 
-__all__ = ["MigrateError", "Outcome", "Site", "SourceError"]
+__all__ = ["MigrateError", "Site", "SiteOutcome", "SourceError"]
 
 
 class MigrateError(AnyaccelError):
@@ -22,7 +22,7 @@ class SourceError(AnyaccelError):
         self.line = line
 
 
-class Outcome(str, enum.Enum):
+class SiteOutcome(str, enum.Enum):
     """What became of a site."""
 
     REWRITTEN = "rewritten"
@@ -46,7 +46,7 @@ class Site:
     """
 
     rule: str
-    outcome: Outcome
+    outcome: SiteOutcome
     line: int
     column: int
     code: str

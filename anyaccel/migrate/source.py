@@ -22,7 +22,7 @@ from .imports import TextModule
 from .plan import Plan
 from .project import survey
 from .rewriter import Rewriter
-from .site import Outcome, Site
+from .site import Site, SiteOutcome
 from .source_view import SourceView
 from .targets import target_named
 
@@ -141,6 +141,6 @@ def _site(plan: Plan, node: cst.CSTNode, rewriter: Rewriter) -> Site:
 
 def _import_site(plan: Plan, node: cst.CSTNode, is_changed: bool) -> Site:
     line, column = plan.view.position(node)
-    outcome = Outcome.REWRITTEN if is_changed else Outcome.LEFT
+    outcome = SiteOutcome.REWRITTEN if is_changed else SiteOutcome.LEFT
     reason = "" if is_changed else "still used; importing torch.cuda works on every machine"
     return Site("imports", outcome, line, column, plan.view.code(node), "", reason)

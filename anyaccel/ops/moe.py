@@ -63,6 +63,7 @@ def route(taken: torch.Tensor, experts: int) -> Routing:
         ``counts``, ``(experts,)``: how many rows each expert has.
 
     Raises:
+        ValueError: if ``taken`` is not int64 ``(tokens, k)``, or ``experts`` is negative.
         OpError: if the kernels of this family cannot be built or loaded on this machine.
 
     Source: Shazeer et al., arXiv:1701.06538; tests/ops/moe_reference.py

@@ -64,7 +64,6 @@ def dequantize(
 
     Raises:
         RuntimeError: if ``bits`` is neither 8 nor 4, a dtype, shape or device does not fit, or the groups do not divide q.
-        IndexError: if ``params`` has fewer than 2 dimensions.
         OpError: if the kernel cannot be built or loaded on this machine.
 
     Source: tests/ops/quantization_reference.py

@@ -18,7 +18,7 @@ def rotary_embedding(
     """Rotate pairs of a head's elements by their position's angles: ``(a, b) -> (a cos - b sin, b cos + a sin)``.
 
     Computed in float32 (float64 for a float64 ``x``). ``x`` gets a gradient, ``cos`` and ``sin`` do not. Second
-    derivatives are right only if not ``inplace``.
+    derivatives are refused if ``inplace``.
 
     Args:
         x: ``(batch, positions, heads, head_dim)``, any strides; float32, bfloat16 or float16, on the CPU also float64.

@@ -107,7 +107,7 @@ def scan(
     """
     pending = [os.path.realpath(source) for source in sources]  # as strings: this is most of what a warm load does
     folders = [os.path.realpath(folder) for folder in include_dirs]
-    finder = _Finder()
+    finder = _HeaderFinder()
     finder.look([(name, os.getcwd()) for name in further], folders, pending)
     seen = set()
     looked: set[tuple[str, str]] = set()
@@ -128,7 +128,7 @@ def scan(
         looked |= names
 
 
-class _Finder:
+class _HeaderFinder:
     """Finds headers, and remembers what folders hold: most of the system's headers are in none of them."""
 
     def __init__(self) -> None:

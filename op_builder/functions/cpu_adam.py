@@ -39,6 +39,7 @@ class CPUAdamFunctions(OpFunctions):
     """The functions of the loaded op; tensors are float32, bfloat16 or float16, states float32 or of the parameter's dtype."""
 
     OPS: ClassVar = {"adam_step": (nothing,), "adam_update": (nothing,), "adam_rollback": (nothing,)}
+    LATER = ("adam_update", "adam_rollback")
     _decoupled: dict[int, bool] = {}  # noqa: RUF012  # deepspeed's optimizers share one table of ids a process
 
     def adam_step(
@@ -108,7 +109,7 @@ class CPUAdamFunctions(OpFunctions):
     ) -> int:  # fmt: skip
         """Take step number ``step`` (counted from 1) of one parameter, in place."""
         _call(
-            self._adam_update, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
+            self._ops.adam_update.default, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
             weight_decay=weight_decay, eps=eps, decoupled=self._mode(optimizer_id),
             bias_correction=bool(bias_correction),
         )  # fmt: skip
@@ -121,7 +122,7 @@ class CPUAdamFunctions(OpFunctions):
     ) -> int:  # fmt: skip
         """Take step number ``step`` of one parameter back, given the gradient that it was taken with."""
         _call(
-            self._adam_rollback, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
+            self._ops.adam_rollback.default, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
             weight_decay=weight_decay, eps=eps, decoupled=self._mode(optimizer_id),
             bias_correction=bool(bias_correction),
         )  # fmt: skip

@@ -100,5 +100,5 @@ class DenseFunctions(OpFunctions):
         """Return the gradients of x and weight, given that of :meth:`linear`'s result."""
         if torch.is_grad_enabled():  # a second derivative: torch's own operations have one
             return _products(grad, x, weight)
-        grads: tuple[torch.Tensor, torch.Tensor] = self._dense_linear_backward(grad, x, weight)
+        grads: tuple[torch.Tensor, torch.Tensor] = self._ops.dense_linear_backward.default(grad, x, weight)
         return grads

@@ -124,6 +124,12 @@ class MoeFunctions(OpFunctions):
 
     def route(self, taken: torch.Tensor, experts: int) -> Routing:
         """See :func:`anyaccel.ops.route`."""
+        if taken.dtype != torch.int64 or taken.dim() != 2 or experts < 0:
+            msg = (
+                f"route failed: got a {taken.dtype} of {taken.dim()} dimensions and {experts} experts; expected torch.int64, "
+                f"(tokens, k), and 0 or more. Fix: pass what topk_gating returned."
+            )
+            raise ValueError(msg)
         flat = taken.flatten()
         ordered, source = torch.sort(flat, stable=True)
         places = torch.empty_like(source)

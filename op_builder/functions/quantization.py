@@ -63,6 +63,12 @@ class QuantizationFunctions(OpFunctions):
         self, q: torch.Tensor, params: torch.Tensor, bits: int = 8, *, dtype: torch.dtype = torch.float32
     ) -> torch.Tensor:
         """See :func:`anyaccel.ops.dequantize`."""
+        if params.dim() != 2:
+            msg = (
+                f"dequantize failed: got params of {params.dim()} dimensions; expected (groups, 1) or (groups, 2). "
+                f"Fix: pass what quantize returned."
+            )
+            raise RuntimeError(msg)
         x: torch.Tensor = self._dequantize(q, params, params.shape[0], bits, params.shape[1] == 1, dtype)
         return x
 

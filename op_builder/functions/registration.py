@@ -23,9 +23,11 @@ class OpFunctions:
     Attributes:
         OPS: for each op what returns empty tensors like its results, and where it has a derivative ``backward``, called with
             the torch ops first, and ``setup_context``, both as of ``torch.library.register_autograd``.
+        LATER: the ops that few programs call, which are looked up in ``_ops`` when they are.
     """
 
     OPS: ClassVar[dict[str, tuple[Callable[..., Any], ...]]]
+    LATER: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, namespace: str) -> None:
         self._ops = getattr(torch.ops, namespace)
@@ -41,7 +43,8 @@ class OpFunctions:
                     setup_context=setup_context,
                     lib=self._library,
                 )
-            setattr(self, f"_{name}", getattr(self._ops, name).default)
+            if name not in self.LATER and not name.endswith("_backward"):  # each takes a quarter of a millisecond
+                setattr(self, f"_{name}", getattr(self._ops, name).default)
 
     if TYPE_CHECKING:
 

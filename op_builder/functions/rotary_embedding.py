@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from .registration import OpFunctions, empty_contiguous, nothing
 
@@ -21,6 +22,7 @@ class _InPlace(torch.autograd.Function):
         return x
 
     @staticmethod
+    @once_differentiable  # what it turns in place has no derivative of its own
     def backward(ctx: Any, *grads: Any) -> Any:
         cos, sin = ctx.saved_tensors
         grad = grads[0].clone(memory_format=torch.contiguous_format)

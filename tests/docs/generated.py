@@ -12,6 +12,7 @@ from anyaccel.accelerator import environment as accelerator_environment
 from anyaccel.distributed import environment as distributed_environment
 from anyaccel.migrate.targets import TARGETS
 from anyaccel.op_builder.engine import environment as op_environment
+from anyaccel.op_builder.kernel_loader import loader_class, loader_names
 
 from . import rules
 
@@ -55,6 +56,16 @@ def members() -> str:
     return "\n".join([*lines, "", ""])
 
 
+def loaders() -> str:
+    """Return the table of loaders: what each loads, and the implementations that it chooses among, best first."""
+    lines = ["", "| loader | what it loads | implementations, with their priorities |", "|---|---|---|"]
+    for loader in map(loader_class, loader_names()):
+        known = sorted(loader.REGISTRY, key=lambda one: -one.priority)
+        listed = ", ".join(f"`{one.name}` {one.priority}" for one in known)
+        lines.append(f"| `{loader.__name__}` | {str(loader.__doc__).rstrip('.').replace('``', '`')} | {listed} |")
+    return "\n".join([*lines, "", ""])
+
+
 def _between(begin: str, end: str, text: Callable[[], str]) -> Callable[[str], str]:
     place = re.compile(rf"(<!-- {begin}: .+? -->\n).*(<!-- {end} -->)", re.DOTALL)
     return lambda page: place.sub(lambda match: match[1] + text() + match[2], page)
@@ -64,6 +75,7 @@ WRITERS: dict[Path, Callable[[str], str]] = {
     rules.PAGE: rules.written,
     DOCS / "environment.md": _between("variables", "end of variables", variables),
     DOCS / "contract.md": _between("members", "end of members", members),
+    DOCS / "ops.md": _between("loaders", "end of loaders", loaders),
 }
 
 

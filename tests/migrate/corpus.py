@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyaccel.migrate.site import Outcome
+from anyaccel.migrate.site import SiteOutcome
 from anyaccel.migrate.source import migrate_source
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def report_of(migration: Migration) -> str:
     lines = [
         f"{site.line} {site.rule} {site.outcome.value}: {site.code.splitlines()[0]}: {site.reason}"
         for site in migration.sites
-        if site.outcome is not Outcome.REWRITTEN
+        if site.outcome is not SiteOutcome.REWRITTEN
     ]
-    rewritten = sum(site.outcome is Outcome.REWRITTEN for site in migration.sites)
+    rewritten = sum(site.outcome is SiteOutcome.REWRITTEN for site in migration.sites)
     return "\n".join([f"{rewritten} rewritten", *lines, ""])
 
 

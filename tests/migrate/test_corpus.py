@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from anyaccel.migrate.rules import RULES
-from anyaccel.migrate.site import MigrateError, Outcome, SourceError
+from anyaccel.migrate.site import MigrateError, SiteOutcome, SourceError
 from anyaccel.migrate.source import migrate_source
 from anyaccel.migrate.targets import TARGETS
 
@@ -63,7 +63,7 @@ def test_deepspeed_lacks_some_members() -> None:
     migration = migrate_source("import torch\nwith torch.cuda.device(0):\n    torch.cuda.synchronize()\n", "deepspeed")
     assert "from deepspeed.accelerator import get_accelerator\n" in migration.new
     assert "    get_accelerator().synchronize()" in migration.new
-    assert [site.reason for site in migration.sites if site.outcome is Outcome.REPORTED] == [
+    assert [site.reason for site in migration.sites if site.outcome is SiteOutcome.REPORTED] == [
         "deepspeed has no device_guard; --target anyaccel has"
     ]
 
@@ -117,7 +117,7 @@ def test_a_trap_is_reported_and_not_rewritten(trap: str) -> None:
     migration = migrate_source(source)
     assert migration.new == source
     if trap != "a camera":  # which has nothing to do with CUDA
-        assert [site for site in migration.sites if site.outcome is Outcome.REPORTED]
+        assert [site for site in migration.sites if site.outcome is SiteOutcome.REPORTED]
 
 
 @pytest.mark.parametrize("indent", ["", "    "])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anyaccel.migrate.notebooks import migrate_notebook
-from anyaccel.migrate.site import Outcome, SourceError
+from anyaccel.migrate.site import SiteOutcome, SourceError
 
 
 def notebook(*cells: str, as_list: bool = True, **extra: Any) -> str:
@@ -71,7 +71,7 @@ def test_everything_else_is_byte_identical() -> None:
 
 def test_sites_name_their_cell_and_its_line() -> None:
     done = migrate_notebook(notebook("import torch\nx = 1", "y = 2\nif y == 'cuda':\n    pass"))
-    (site,) = [site for site in done.sites if site.outcome is Outcome.REPORTED]
+    (site,) = [site for site in done.sites if site.outcome is SiteOutcome.REPORTED]
     assert (site.cell, site.line) == (3, 2)
 
 

@@ -8,7 +8,7 @@ import difflib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyaccel.migrate.site import Outcome
+from anyaccel.migrate.site import SiteOutcome
 from anyaccel.migrate.source import Migration, migrate_source
 
 IMPORTS = [
@@ -80,7 +80,7 @@ def _check_untouched(migration: Migration) -> None:
     touched = {
         line
         for site in migration.sites
-        if site.outcome is Outcome.REWRITTEN
+        if site.outcome is SiteOutcome.REWRITTEN
         for line in range(site.line, site.line + site.code.count("\n") + 1)
     }
     old = [(number, line) for number, line in enumerate(migration.old.splitlines(), 1) if line.strip()]

@@ -43,6 +43,17 @@ def op(request: pytest.FixtureRequest) -> Implementation:
     return load(request.param, request.module.BUILDER)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the option -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two of three shapes are slow cases for 16-bit numbers by SYCL: the CPU and CUDA's compiler meet the same structs."""
+    for item in items:
+        called = getattr(item, "callspec", None)
+        if called is None or called.params.get("op") != "sycl" or "shape" not in called.indices:
+            continue
+        if called.params.get("dtype", torch.float32) != torch.float32 and called.indices["shape"] % 3:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def poisoned() -> Iterator[None]:
     """Every tensor that torch does not initialise is NaN, or the largest integer."""

@@ -124,3 +124,14 @@ def test_angles_that_require_a_gradient_are_refused() -> None:
     x, cos, sin = torch.ones(1, 2, 1, 4), torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)
     with pytest.raises(RuntimeError, match="got cos or sin that requires a gradient"):
         load("cpu", BUILDER).functions.rotary_embedding(x, cos, sin)
+
+
+def test_a_second_derivative_in_place_is_refused() -> None:
+    """It was silently wrong: the gradient is turned in place, which autograd does not see."""
+    op = load("cpu", BUILDER).functions
+    x = torch.randn(1, 3, 2, 4, requires_grad=True)
+    cos, sin = _tables(3, 2, "cpu")
+    y = op.rotary_embedding(x * 1, cos, sin, inplace=True)
+    (grad,) = torch.autograd.grad((y**2).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
