@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
+import string
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .inputs import Inputs, digest_of
@@ -22,9 +22,8 @@ METADATA = "metadata.jsonl"
 UNREADABLE = (OSError, ValueError, RecursionError)
 """What reading a damaged entry raises."""
 
-_NAME = r"[A-Za-z_][A-Za-z_0-9]*"
-_DIGEST = r"[0-9a-f]{64}"
-_BINARY = r"[A-Za-z_0-9][A-Za-z_0-9.-]{0,200}"
+_HEXADECIMAL = frozenset("0123456789abcdef")
+_PLAIN = frozenset(string.ascii_letters + string.digits + "_.-")
 _TEXTS = ("target", "compiler_version", "key")
 _KEYS = {"op", "name", "binary", "sha256", "facts", "inputs"}
 
@@ -53,6 +52,10 @@ class Entry(NamedTuple):
         return digest_of(os.fspath(self.binary)) == self.sha256
 
 
+def _is_plain_name(name: str) -> bool:
+    return 0 < len(name) <= 201 and name[0] not in ".-" and _PLAIN.issuperset(name)
+
+
 def parse_entry(content: bytes, folder: Path) -> Entry:
     """Return the entry that metadata describe.
 
@@ -68,11 +71,11 @@ def parse_entry(content: bytes, folder: Path) -> Entry:
     described = json.loads(described_in.decode())
     _require(isinstance(described, dict) and set(described) == _KEYS, "it has other members than an entry's")
     op, binary, digest, facts = (described[member] for member in ("op", "binary", "sha256", "facts"))
-    _require(isinstance(op, str) and re.fullmatch(_NAME, op), "'op' is no name")
+    _require(isinstance(op, str) and op.isascii() and op.isidentifier(), "'op' is no name")
     _require(isinstance(described["name"], str), "'name' is no text")
-    _require(isinstance(binary, str) and re.fullmatch(_BINARY, binary), "'binary' is no file's name")
+    _require(isinstance(binary, str) and _is_plain_name(binary), "'binary' is no file's name")
     _require(binary != METADATA, "'binary' is the metadata")
-    _require(isinstance(digest, str) and re.fullmatch(_DIGEST, digest), "'sha256' is no digest")
+    _require(isinstance(digest, str) and len(digest) == 64 and _HEXADECIMAL.issuperset(digest), "'sha256' is no digest")
     _require(isinstance(facts, dict), "'facts' is no object")
     _require(all(isinstance(facts.get(name, ""), str) for name in _TEXTS), "a fact is no text")
     symbols = facts.get("symbols", {})

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["expanded", "files_named_by", "refuse_untracked_flags"]
 
+_SUSPECT = ("-fprofile", "-fauto-profile", "-fmodule")  # without an expression, which every warm load would compile
 _UNTRACKED = r"-f(profile-use|profile-instr-use|auto-profile|modules?\b|modules-|module-)"
 _SPECS = r"-{1,2}specs=(.+)"
 
@@ -26,8 +27,10 @@ def refuse_untracked_flags(op: str, flags: Iterable[str]) -> None:
         OpError: naming the flag.
     """
     for flag in expanded(flags):
-        specs = re.fullmatch(_SPECS, flag)
-        is_unknown = re.match(_UNTRACKED, flag) and not os.path.isfile(flag.partition("=")[2])
+        specs = re.fullmatch(_SPECS, flag) if "specs=" in flag else None
+        is_unknown = (
+            flag.startswith(_SUSPECT) and re.match(_UNTRACKED, flag) and not os.path.isfile(flag.partition("=")[2])
+        )
         if is_unknown or (specs is not None and _includes(specs[1])):
             msg = (
                 f"building the op '{op}' failed: got the flag {flag!r}, by which the compiler reads files that it does not "

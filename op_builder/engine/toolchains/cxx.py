@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import re
 import shlex
 import shutil
+import string
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,7 +31,7 @@ TELL_PROGRAMS = (
 )
 """Makes a driver say which programs it would start, without starting them."""
 _FIX = "pip install 'anyaccel[cxx]'"
-_PLAIN = r"[\w.+/-]+"
+_PLAIN = frozenset(string.ascii_letters + string.digits + "_.+/-")
 _TRIAL = """#include <cstddef>
 static_assert(__cplusplus > 201703L);
 extern "C" char* trial(std::size_t bytes) { return new char[bytes]; }
@@ -126,7 +126,7 @@ def choose_cxx(requested: str | None, path: str, memory: Path, *, for_torch_head
 def _command_of(text: str, path: str) -> tuple[str, ...] | None:
     """Resolve a compiler command; a lone name may be a path with spaces, otherwise it is split as a shell would."""
     try:
-        words = [text] if re.fullmatch(_PLAIN, text) or os.path.isfile(text) else shlex.split(text)
+        words = [text] if _PLAIN.issuperset(text) or os.path.isfile(text) else shlex.split(text)
     except ValueError:  # an unclosed quotation
         return None
     program = find_program(os.path.expanduser(words[0]), path) if words else ""
