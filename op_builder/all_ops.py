@@ -32,7 +32,8 @@ SYCL_ON_HOST = "sycl"
 
 _OPS = {op.builder: op for op in OPS}
 _DEVICE_CLASSES = {
-    "cuda": "cuda.device:CudaDevice", "xpu": "xpu.device:XpuDevice", SYCL_ON_HOST: "xpu.device:SyclOnHost",
+    "cuda": "op_builder.cuda.device:CudaDevice", "xpu": "op_builder.xpu.device:XpuDevice",
+    SYCL_ON_HOST: "op_builder.xpu.device:SyclOnHost",
 }  # fmt: skip  # anyaccel: ignore[device-name]
 
 BUILDERS: dict[str, tuple[str, ...]] = {
@@ -69,11 +70,11 @@ def builder_class(class_name: str, device: str) -> type[OpBuilder] | None:
 
 def _builder_of(op: Op, device: str) -> type[OpBuilder]:
     if device == "cpu":
-        base: Any = resolve("host_library:HostLibrary")
+        base: Any = resolve("op_builder.host_library:HostLibrary")
         return _derived(base, op.builder, device, op.about, OP=op, NAME=op.name, SOURCES=op.host_sources())
     kind = resolve(_DEVICE_CLASSES[device])()
     held = builder_class(op.builder, "cpu")
-    base = resolve("device_kernels:DeviceKernels")
+    base = resolve("op_builder.device_kernels:DeviceKernels")
     return _derived(base, op.builder, device, f"{op.about}, on {device}", OP=op, NAME=op.name, HELD=held, DEVICE=kind)
 
 
@@ -82,7 +83,7 @@ def _renamed(class_name: str, device: str) -> type[OpBuilder]:
     builder, module = alias.on(device)
     held, *also = (builder_class(name, device) for name in (builder, *alias.also))
     about = f"Loads ``{builder}`` as deepspeed's ``{alias.name}``"
-    base: Any = resolve("deepspeed.renamed:RenamedBuilder")
+    base: Any = resolve("op_builder.deepspeed.renamed:RenamedBuilder")
     return _derived(base, class_name, device, about, NAME=alias.name, HELD=held, ALSO=tuple(also), MODULE=module)
 
 

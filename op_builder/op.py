@@ -32,7 +32,7 @@ class Op(NamedTuple):
         name: the op's name; its formulas are ``csrc/includes/<name>.h``, its host side ``csrc/<name>/<name>.cpp``.
         builder: the builder's name, such as ``"RMSNormBuilder"``.
         about: what the op does, in a few words.
-        functions: the class of its functions, ``"module:Class"`` in ``op_builder/functions``.
+        functions: the class of its functions, ``"module:Class"`` in ``kernels/functions``.
         kernels: the instances of kernel templates that device code is compiled for.
         loaders: the kernel loaders that choose among its implementations, by name with what each loads.
         devices: the devices that have a builder of this name.
@@ -62,13 +62,13 @@ class Op(NamedTuple):
 
     def functions_class(self) -> Any:
         """Return the class of the op's functions, which takes the namespace of its torch ops."""
-        return resolve(f"functions.{self.functions}")
+        return resolve(f"kernels.functions.{self.functions}")
 
 
 def resolve(target: str) -> Any:
-    """Return what ``"module:Name"`` names, relative to this package."""
+    """Return what ``"module:Name"`` names, relative to ``anyaccel``."""
     module, name = target.split(":")
-    return getattr(importlib.import_module(f".{module}", __package__), name)
+    return getattr(importlib.import_module(f"..{module}", __package__), name)
 
 
 def instances(kernels: Sequence[str], *parameters: Sequence[str]) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ OPS: tuple[Op, ...] = (
         name="layer_norm",
         builder="LayerNormBuilder",
         about="Layer normalisation",
-        functions="layer_norm:LayerNormFunctions",
+        functions="normalization:LayerNormFunctions",
         kernels=(*instances(["LayerNormForward", "LayerNormBackward"], FLOATS, _WEIGHTS), *_COLUMN_SUM),
         loaders={"LayerNormLoader": "Layer normalisation: ``layer_norm``, ``add_layer_norm``"},
     ),
@@ -127,7 +127,7 @@ OPS: tuple[Op, ...] = (
         name="rms_norm",
         builder="RMSNormBuilder",
         about="Root-mean-square normalisation",
-        functions="rms_norm:RMSNormFunctions",
+        functions="normalization:RMSNormFunctions",
         kernels=(*instances(["RmsNormForward", "RmsNormBackward"], FLOATS, _WEIGHTS), *_COLUMN_SUM),
         loaders={"RMSNormLoader": "Root-mean-square normalisation: ``rms_norm``, ``add_rms_norm``"},
         triton="norms_and_softmax:TritonRMSNorm",
@@ -166,21 +166,21 @@ OPS: tuple[Op, ...] = (
         builder="ShmCommBuilder",
         about="The process-group backend ``shm``",
         devices=(ON_HOST,),
-        own_builder="cpu.shm_comm:ShmCommBuilder",
+        own_builder="op_builder.cpu.shm_comm:ShmCommBuilder",
     ),
     Op(
         name="cuda_runtime",
         builder="CudaRuntimeBuilder",
         about="Loads CUDA device code and starts its kernels",
         devices=("cuda",),  # anyaccel: ignore[device-name]
-        own_builder="cuda.runtime:CudaRuntimeBuilder",
+        own_builder="op_builder.cuda.runtime:CudaRuntimeBuilder",
     ),
     Op(
         name="sycl_runtime",
         builder="SyclRuntimeBuilder",
         about="Loads SYCL device code and starts its kernels",
         devices=("xpu",),
-        own_builder="xpu.runtime:SyclRuntimeBuilder",
+        own_builder="op_builder.xpu.runtime:SyclRuntimeBuilder",
     ),
 )
 """Every op, in the order of the report."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("accelerator", "anyaccel", "op_builder")
+PACKAGES = ("accelerator", "anyaccel", "kernels", "op_builder")
 SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
 NATIVE = sorted(
     file

@@ -16,7 +16,7 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     """Swish-gated linear unit: ``silu(gate) * up``, where ``silu(x) = x / (1 + exp(-x))``, element by element.
 
     The two halves that ``x.chunk(2, -1)`` returns are read in place, without a copy. Computed in float32 (float64 for float64
-    inputs). Both arguments get gradients; second derivatives are not supported.
+    inputs). Both arguments get gradients; a second derivative raises ``RuntimeError``.
 
     Args:
         gate: ``(..., columns)``, at least one dimension, any strides; float32, bfloat16 or float16, on the CPU also
@@ -45,7 +45,7 @@ def geglu(gate: torch.Tensor, up: torch.Tensor, approximate: Literal["none", "ta
     """GELU-gated linear unit: ``gelu(gate) * up``, element by element.
 
     The two halves that ``x.chunk(2, -1)`` returns are read in place, without a copy. Computed in float32 (float64 for float64
-    inputs). Both arguments get gradients; second derivatives are not supported.
+    inputs). Both arguments get gradients; a second derivative raises ``RuntimeError``.
 
     Args:
         gate: ``(..., columns)``, at least one dimension, any strides; float32, bfloat16 or float16, on the CPU also
@@ -75,7 +75,8 @@ def geglu(gate: torch.Tensor, up: torch.Tensor, approximate: Literal["none", "ta
 def bias_gelu(x: torch.Tensor, bias: torch.Tensor, approximate: Literal["none", "tanh"] = "tanh") -> torch.Tensor:
     """Add a bias and apply GELU, in one pass: ``gelu(x + bias)``.
 
-    Computed in float32 (float64 for a float64 ``x``). ``x`` and ``bias`` get gradients; second derivatives are not supported.
+    Computed in float32 (float64 for a float64 ``x``). ``x`` and ``bias`` get gradients; a second derivative raises
+    ``RuntimeError``.
 
     Args:
         x: ``(..., columns)``, at least one dimension, any strides; float32, bfloat16 or float16, on the CPU also float64.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from ..op_builder.functions.registration import mark_changed
+from ..kernels.functions.registration import mark_changed
 from .kernel_launchers import CudaLauncher, HostSyclLauncher, PtxLauncher, XpuLauncher
 from .kernel_source import KernelSource
 

@@ -9,7 +9,7 @@ from .loading import loaded
 if TYPE_CHECKING:
     import torch
 
-    from ..op_builder.functions.moe import Routing
+    from ..kernels.functions.moe import Routing
 
 __all__ = ["combine", "dispatch", "route", "topk_gating"]
 
@@ -20,7 +20,7 @@ def topk_gating(
     """Choose each token's k experts of the largest probability, where ``probabilities = softmax(logits)`` over the experts.
 
     Computed in float32 (float64 for float64 logits). Ties go to the lower expert. A NaN or a +inf gives its token NaN weights and
-    k times expert 0. The weights and the probabilities have gradients; second derivatives are not supported.
+    k times expert 0. The weights and the probabilities have gradients; a second derivative raises ``RuntimeError``.
 
     Args:
         logits: ``(tokens, experts)``, any strides; float32, bfloat16 or float16, on the CPU also float64.
@@ -80,7 +80,7 @@ def route(taken: torch.Tensor, experts: int) -> Routing:
 def dispatch(x: torch.Tensor, routing: Routing) -> torch.Tensor:
     """Copy tokens into the order of experts: ``rows = x[routing.source // k]``.
 
-    ``x`` gets a gradient; second derivatives are not supported.
+    ``x`` gets a gradient; a second derivative raises ``RuntimeError``.
 
     Args:
         x: ``(tokens, columns)``, any strides; float32, bfloat16 or float16, on the CPU also float64.
@@ -108,8 +108,8 @@ def dispatch(x: torch.Tensor, routing: Routing) -> torch.Tensor:
 def combine(rows: torch.Tensor, weights: torch.Tensor, routing: Routing) -> torch.Tensor:
     """Add up each token's rows by their weights: ``y[t] = sum over j of weights[t, j] * rows[routing.places[t, j]]``.
 
-    The sums are computed in float32 (float64 for float64 rows). ``rows`` and ``weights`` get gradients; second derivatives are
-    not supported.
+    The sums are computed in float32 (float64 for float64 rows). ``rows`` and ``weights`` get gradients; a second derivative
+    raises ``RuntimeError``.
 
     Args:
         rows: ``(tokens * k, columns)``, in the order of experts, any strides; float32, bfloat16 or float16, on the CPU also

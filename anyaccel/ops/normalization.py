@@ -16,7 +16,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.
     """Root-mean-square normalisation: ``x / sqrt(mean(x ** 2) + eps) * weight`` over the last dimension.
 
     The sums are computed in float32 (float64 for a float64 ``x``). A NaN affects only its own row. ``x`` and ``weight`` get
-    gradients; second derivatives are not supported.
+    gradients; a second derivative raises ``RuntimeError``.
 
     Args:
         x: ``(..., columns)``, at least one dimension, any strides; float32, bfloat16 or float16, on the CPU also float64.
@@ -46,8 +46,8 @@ def add_rms_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Add a residual and normalise the sum, in one pass: ``total = x + residual; y = rms_norm(total, weight, eps)``.
 
-    The sum is rounded to x's dtype before it is normalised. ``x``, ``residual`` and ``weight`` get gradients; second
-    derivatives are not supported.
+    The sum is rounded to x's dtype before it is normalised. ``x``, ``residual`` and ``weight`` get gradients; a second
+    derivative raises ``RuntimeError``.
 
     Args:
         x: ``(..., columns)``, at least one dimension, any strides; float32, bfloat16 or float16, on the CPU also float64.
@@ -77,7 +77,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
     """Layer normalisation: ``(x - mean) / sqrt(variance + eps) * weight + bias`` over the last dimension.
 
     The variance is the biased one (divided by ``columns``). The sums are computed in float32 (float64 for a float64 ``x``). A
-    NaN affects only its own row. ``x``, ``weight`` and ``bias`` get gradients; second derivatives are not supported.
+    NaN affects only its own row. ``x``, ``weight`` and ``bias`` get gradients; a second derivative raises ``RuntimeError``.
 
     Args:
         x: ``(..., columns)``, at least one dimension, any strides; float32, bfloat16 or float16, on the CPU also float64.
@@ -107,8 +107,8 @@ def add_layer_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Add a residual and normalise the sum, in one pass: ``total = x + residual; y = layer_norm(total, weight, bias, eps)``.
 
-    The sum is rounded to x's dtype before it is normalised. ``x``, ``residual``, ``weight`` and ``bias`` get gradients; second
-    derivatives are not supported.
+    The sum is rounded to x's dtype before it is normalised. ``x``, ``residual``, ``weight`` and ``bias`` get gradients; a
+    second derivative raises ``RuntimeError``.
 
     Args:
         x: ``(..., columns)``, at least one dimension, any strides; float32, bfloat16 or float16, on the CPU also float64.

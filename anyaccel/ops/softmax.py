@@ -17,7 +17,7 @@ def scaled_masked_softmax(x: torch.Tensor, mask: torch.Tensor | None = None, sca
 
     Hidden scores get exactly 0, even if they are NaN. A row is all 0 if the mask hides all of it or if its visible scores are
     all -inf (torch gives NaN). A visible NaN makes the visible part of its row NaN, and so does +inf. Computed in float32
-    (float64 for a float64 ``x``). ``x`` gets a gradient; second derivatives are not supported.
+    (float64 for a float64 ``x``). ``x`` gets a gradient; a second derivative raises ``RuntimeError``.
 
     Args:
         x: the scores, ``(..., columns)``, 1 to 4 dimensions, any strides; float32, bfloat16 or float16, on the CPU also
@@ -48,7 +48,7 @@ def scaled_upper_triang_masked_softmax(x: torch.Tensor, scale: float = 1.0) -> t
 
     Query ``i`` of ``queries`` sees the keys ``0`` to ``i + keys - queries``: the diagonal ends in the last column. The other
     scores get exactly 0. Infinities and NaN are treated as in :func:`scaled_masked_softmax`. Computed in float32 (float64 for a
-    float64 ``x``). ``x`` gets a gradient; second derivatives are not supported.
+    float64 ``x``). ``x`` gets a gradient; a second derivative raises ``RuntimeError``.
 
     Args:
         x: the scores, ``(..., queries, keys)`` with ``keys >= queries``, any strides; float32, bfloat16 or float16, on

@@ -6,7 +6,7 @@ import torch
 from kernel_case import Case, random
 
 from anyaccel import ops
-from anyaccel.op_builder.functions.moe import Routing
+from anyaccel.kernels.functions.moe import Routing
 
 
 def _experts(rows: int, columns: int, device: str) -> list[torch.Tensor]:

@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "allocation.h"
 #include "launch.h"
 #include "register_ops.h"
 #include "rows.h"
@@ -11,21 +12,13 @@
 namespace anyaccel {
 namespace {
 
-using torch::stable::contiguous;
-using torch::stable::empty_like;
-using torch::stable::new_empty;
-
-Tensor empty_contiguous(const Tensor& like) {
-  return new_empty(like, torch::headeronly::IntHeaderOnlyArrayRef(like.sizes().data(), like.sizes().size()));
-}
-
 template <typename Activation>
 Tensor gated(const Arguments& arguments, const Tensor& gate, const Tensor& up) {
   arguments.at_least_dimensions(gate, "gate", 1);
   arguments.alike(up, "up", gate, "gate");
   const Rows g(gate);
   const Rows u(up);
-  Tensor y = empty_contiguous(gate);
+  Tensor y = empty_of(gate);
   arguments.with_floating(gate, "gate", [&](auto t) {
     using T = decltype(t);
     const GatedForward<T, Activation> kernel{g.data<T>(), u.data<T>(),   written<T>(y),   g.stride(),
@@ -41,11 +34,11 @@ std::tuple<Tensor, Tensor> gated_backward(const Arguments& arguments, const Tens
   arguments.at_least_dimensions(gate, "gate", 1);
   arguments.alike(up, "up", gate, "gate");
   arguments.alike(grad, "grad", gate, "gate");
-  const Tensor d = contiguous(grad);
+  const Tensor d = contiguous_of(grad);
   const Rows g(gate);
   const Rows u(up);
-  Tensor grad_gate = empty_contiguous(gate);
-  Tensor grad_up = empty_contiguous(gate);
+  Tensor grad_gate = empty_of(gate);
+  Tensor grad_up = empty_of(gate);
   arguments.with_floating(gate, "gate", [&](auto t) {
     using T = decltype(t);
     const GatedBackward<T, Activation> kernel{read<T>(d),          g.data<T>(), u.data<T>(), written<T>(grad_gate),
@@ -58,9 +51,9 @@ std::tuple<Tensor, Tensor> gated_backward(const Arguments& arguments, const Tens
 
 template <typename Activation>
 Tensor biased(const Arguments& arguments, const Tensor& x, const Tensor& bias) {
-  const Tensor from = contiguous(x);
-  const Tensor b = contiguous(bias);
-  Tensor y = empty_like(from);
+  const Tensor from = contiguous_of(x);
+  const Tensor b = contiguous_of(bias);
+  Tensor y = empty_of(from);
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
     const BiasedForward<T, Activation> kernel{read<T>(from), read<T>(b), written<T>(y), rows_of(x), columns_of(x)};
@@ -72,14 +65,14 @@ Tensor biased(const Arguments& arguments, const Tensor& x, const Tensor& bias) {
 template <typename Activation>
 std::tuple<Tensor, Tensor> biased_backward(const Arguments& arguments, const Tensor& grad, const Tensor& x,
                                            const Tensor& bias) {
-  const Tensor d = contiguous(grad);
-  const Tensor from = contiguous(x);
-  const Tensor b = contiguous(bias);
+  const Tensor d = contiguous_of(grad);
+  const Tensor from = contiguous_of(x);
+  const Tensor b = contiguous_of(bias);
   const Work work = Work::of_rows(rows_of(x), columns_of(x));
   const std::int64_t groups = groups_with_partials(place_of(from), work);
-  Tensor grad_x = empty_like(from);
-  Tensor grad_bias = empty_like(b);
-  Tensor partials = new_empty(from, {groups, work.columns}, compute_dtype(x));
+  Tensor grad_x = empty_of(from);
+  Tensor grad_bias = empty_of(b);
+  Tensor partials = empty_of(from, {groups, work.columns}, compute_dtype(x));
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
     const BiasedBackward<T, Activation> kernel{

@@ -19,6 +19,7 @@
 
 #include "adam_arguments.h"
 #include "adam_cpu.h"
+#include "allocation.h"
 #include "guarded.h"
 #include "registration.h"
 #include "tensor_view.h"
@@ -85,7 +86,7 @@ void run_on_copies(const std::array<Tensor, kRoles>& originals, std::size_t inde
   std::vector<Tensor> copies;
   std::array<TensorView, kRoles> views{};
   for (std::size_t role = 0; role < kRoles; ++role) {
-    copies.push_back(torch::stable::clone(torch::stable::contiguous(originals[role])));
+    copies.push_back(torch::stable::clone(contiguous_of(originals[role])));
     views[role] = view_of(copies[role].get());
   }
   run({arrays(checked(views, index), coefficients)}, direction);

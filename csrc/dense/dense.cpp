@@ -5,6 +5,7 @@
 #include <optional>
 #include <tuple>
 
+#include "allocation.h"
 #include "launch.h"
 #include "matrix_products.h"
 #include "register_ops.h"
@@ -13,10 +14,7 @@
 namespace anyaccel {
 namespace {
 
-using torch::stable::contiguous;
-using torch::stable::empty_like;
 using torch::stable::matmul;
-using torch::stable::new_empty;
 using torch::stable::reshape;
 using torch::stable::transpose;
 
@@ -46,14 +44,14 @@ void check_result(const Arguments& arguments, const Tensor& tensor, const char* 
   arguments.dtype(tensor, name, x.scalar_type());
 }
 
-Tensor as_matrix(const Tensor& x) { return contiguous(reshape(x, {rows_of(x), columns_of(x)})); }
+Tensor as_matrix(const Tensor& x) { return contiguous_of(reshape(x, {rows_of(x), columns_of(x)})); }
 
 Tensor dense(Tensor x, Tensor weight, std::optional<Tensor> bias) {
   const Arguments arguments{"dense"};
   check(arguments, x, weight);
   if (bias) check_bias(arguments, *bias, weight);
-  const Tensor z = contiguous(linear(as_matrix(x), weight));
-  const Tensor b = bias ? contiguous(*bias) : z;
+  const Tensor z = contiguous_of(linear(as_matrix(x), weight));
+  const Tensor b = bias ? contiguous_of(*bias) : z;
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
     Tensor y = z;
@@ -77,9 +75,9 @@ std::tuple<Tensor, Tensor, Tensor> dense_backward(Tensor grad, Tensor y, Tensor 
   const Tensor value = as_matrix(y);
   const Work work = Work::of_rows(rows_of(d), columns_of(d));
   const std::int64_t groups = groups_with_partials(place_of(d), work);
-  Tensor grad_z = empty_like(d);
-  Tensor grad_bias = new_empty(d, {work.columns});
-  Tensor partials = new_empty(d, {groups, work.columns}, compute_dtype(d));
+  Tensor grad_z = empty_of(d);
+  Tensor grad_bias = empty_of(d, {work.columns});
+  Tensor partials = empty_of(d, {groups, work.columns}, compute_dtype(d));
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
     const BiasSigmoidBackward<T> kernel{read<T>(d), read<T>(value), written<T>(grad_z), written<Compute<T>>(partials),
@@ -96,7 +94,7 @@ Tensor dense_linear(Tensor x, Tensor weight, std::optional<Tensor> bias) {
   const Arguments arguments{"dense_linear"};
   check(arguments, x, weight);
   if (bias) check_bias(arguments, *bias, weight);
-  return reshape(contiguous(linear(as_matrix(x), weight, bias)), with_columns(x, weight.size(0)));
+  return reshape(contiguous_of(linear(as_matrix(x), weight, bias)), with_columns(x, weight.size(0)));
 }
 
 std::tuple<Tensor, Tensor> dense_linear_backward(Tensor grad, Tensor x, Tensor weight) {

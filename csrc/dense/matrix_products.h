@@ -12,6 +12,8 @@
 
 #include <optional>
 
+#include "allocation.h"
+
 namespace anyaccel {
 
 using OneDnnLinear = AOTITorchError (*)(AtenTensorHandle x, AtenTensorHandle weight, AtenTensorHandle* bias,
@@ -42,9 +44,9 @@ inline torch::stable::Tensor linear(const torch::stable::Tensor& x, const torch:
   using torch::headeronly::ScalarType;
   const bool suits = x.is_cpu() && x.scalar_type() == ScalarType::Float && x.numel() > 0 && weight.numel() > 0;
   if (suits && one_dnn_linear() != nullptr) {
-    const torch::stable::Tensor plain = is_plain_matrix(weight) ? weight : torch::stable::contiguous(weight);
+    const torch::stable::Tensor plain = is_plain_matrix(weight) ? weight : contiguous_of(weight);
     std::optional<torch::stable::Tensor> row;
-    if (bias) row = torch::stable::contiguous(*bias);
+    if (bias) row = contiguous_of(*bias);
     AtenTensorHandle added = row ? row->get() : nullptr, result = nullptr;
     STABLE_TORCH_ERROR_CODE_CHECK(
         one_dnn_linear()(x.get(), plain.get(), row ? &added : nullptr, "none", nullptr, 0, nullptr, &result));

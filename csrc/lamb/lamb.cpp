@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "allocation.h"
 #include "optimizers.h"
 #include "register_ops.h"
 #include "tensor_norms.h"
@@ -31,9 +32,7 @@ Tensor lamb_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vec
   const StepControl control = step_control(arguments, noop_flag, grad_scale, params);
   std::vector<Tensor> updates;
   for (const Tensor& param : params) {
-    updates.push_back(torch::stable::new_empty(
-        param, torch::headeronly::IntHeaderOnlyArrayRef(param.sizes().data(), param.sizes().size()),
-        ScalarType::Float));
+    updates.push_back(empty_of(param, ScalarType::Float));
   }
   TensorLists<5> lists(arguments, kRoles,
                        {std::move(params), std::move(grads), std::move(exp_avgs), std::move(exp_avg_sqs), updates});
@@ -52,9 +51,9 @@ Tensor lamb_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vec
                                       eps_inside_sqrt};
   const Tensor& like = lists.tensor(0, 0);
   const auto count = static_cast<std::int64_t>(lists.size());
-  const Tensor param_norms = torch::stable::new_empty(like, {count}, ScalarType::Float);
-  const Tensor update_norms = torch::stable::new_empty(like, {count}, ScalarType::Float);
-  Tensor ratios = torch::stable::new_empty(like, {count}, ScalarType::Float);
+  const Tensor param_norms = empty_of(like, {count}, ScalarType::Float);
+  const Tensor update_norms = empty_of(like, {count}, ScalarType::Float);
+  Tensor ratios = empty_of(like, {count}, ScalarType::Float);
   torch::stable::fill_(ratios, 1.0);  // an empty tensor has no thread that writes its ratio
   lists.each_launch([&](auto param, auto grad, const TensorTable<5>& table, std::size_t index) {
     const LambUpdate<decltype(param), decltype(grad)> kernel{table, coefficients, control};

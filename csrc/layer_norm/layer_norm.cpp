@@ -5,16 +5,13 @@
 #include <optional>
 #include <tuple>
 
+#include "allocation.h"
 #include "launch.h"
 #include "norm_arguments.h"
 #include "register_ops.h"
 
 namespace anyaccel {
 namespace {
-
-using torch::stable::contiguous;
-using torch::stable::empty_like;
-using torch::stable::new_empty;
 
 void check_affine(const Arguments& arguments, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   arguments.at_least_dimensions(x, "x", 1);
@@ -29,14 +26,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(const Arguments& arguments, c
   if (residual.has_value()) {
     arguments.alike(*residual, "residual", x, "x");
   }
-  const Tensor from = contiguous(x);
-  const Tensor w = contiguous(weight);
-  const Tensor b = contiguous(bias);
+  const Tensor from = contiguous_of(x);
+  const Tensor w = contiguous_of(weight);
+  const Tensor b = contiguous_of(bias);
   const Optional added(residual);
-  Tensor y = empty_like(from);
-  Tensor sum = residual.has_value() ? empty_like(from) : from;
-  Tensor mean = new_empty(from, {rows_of(x)}, compute_dtype(x));
-  Tensor inverse_deviation = empty_like(mean);
+  Tensor y = empty_of(from);
+  Tensor sum = residual.has_value() ? empty_of(from) : from;
+  Tensor mean = empty_of(from, {rows_of(x)}, compute_dtype(x));
+  Tensor inverse_deviation = empty_of(mean);
   with_norm_types(arguments, x, weight, [&](auto t, auto u) {
     using T = decltype(t);
     using W = decltype(u);
@@ -77,18 +74,18 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(Tensor grad, std::optiona
   if (grad_sum.has_value()) {
     arguments.alike(*grad_sum, "grad_sum", x, "x");
   }
-  const Tensor g = contiguous(grad);
-  const Tensor from = contiguous(x);
-  const Tensor w = contiguous(weight);
-  const Tensor center = contiguous(mean);
-  const Tensor scale = contiguous(inverse_deviation);
+  const Tensor g = contiguous_of(grad);
+  const Tensor from = contiguous_of(x);
+  const Tensor w = contiguous_of(weight);
+  const Tensor center = contiguous_of(mean);
+  const Tensor scale = contiguous_of(inverse_deviation);
   const Optional other(grad_sum);
   const Work work = Work::of_rows(rows_of(x), columns_of(x));
   const std::int64_t groups = groups_with_partials(place_of(from), work);
-  Tensor grad_x = empty_like(from);
-  Tensor grad_weight = empty_like(w);
-  Tensor grad_bias = empty_like(w);
-  Tensor partials = new_empty(from, {groups, 2, work.columns}, compute_dtype(x));
+  Tensor grad_x = empty_of(from);
+  Tensor grad_weight = empty_of(w);
+  Tensor grad_bias = empty_of(w);
+  Tensor partials = empty_of(from, {groups, 2, work.columns}, compute_dtype(x));
   with_norm_types(arguments, x, weight, [&](auto t, auto u) {
     using T = decltype(t);
     using W = decltype(u);

@@ -7,16 +7,13 @@
 #include <optional>
 #include <tuple>
 
+#include "allocation.h"
 #include "launch.h"
 #include "norm_arguments.h"
 #include "register_ops.h"
 
 namespace anyaccel {
 namespace {
-
-using torch::stable::contiguous;
-using torch::stable::empty_like;
-using torch::stable::new_empty;
 
 constexpr std::int64_t kMostChoices = std::numeric_limits<std::int32_t>::max();
 
@@ -46,11 +43,11 @@ std::tuple<Tensor, Tensor, Tensor> topk_gating(Tensor logits, std::int64_t k, bo
     arguments.refuse("k", std::to_string(k) + " of " + std::to_string(experts) + " experts",
                      "1 to " + std::to_string(std::min<std::int64_t>(experts, kMostExpertsAToken)), "choose fewer");
   }
-  const Tensor from = contiguous(logits);
+  const Tensor from = contiguous_of(logits);
   const std::int64_t tokens = logits.size(0);
-  Tensor probabilities = new_empty(from, {tokens, experts}, compute_dtype(logits));
-  Tensor weights = new_empty(from, {tokens, k}, compute_dtype(logits));
-  Tensor taken = new_empty(from, {tokens, k}, ScalarType::Long);
+  Tensor probabilities = empty_of(from, {tokens, experts}, compute_dtype(logits));
+  Tensor weights = empty_of(from, {tokens, k}, compute_dtype(logits));
+  Tensor taken = empty_of(from, {tokens, k}, ScalarType::Long);
   arguments.with_floating(logits, "logits", [&](auto t) {
     using T = decltype(t);
     const TopkGating<T> kernel{read<T>(from),
@@ -78,12 +75,12 @@ Tensor topk_gating_backward(Tensor grad_weights, Tensor grad_probabilities, Tens
   arguments.alike(grad_probabilities, "grad_probabilities", probabilities, "probabilities");
   arguments.same_shape(grad_weights, "grad_weights", taken, "taken");
   arguments.dtype(grad_weights, "grad_weights", probabilities.scalar_type());
-  const Tensor of_weights = contiguous(grad_weights);
-  const Tensor of_probabilities = contiguous(grad_probabilities);
-  const Tensor p = contiguous(probabilities);
-  const Tensor chosen = contiguous(taken);
+  const Tensor of_weights = contiguous_of(grad_weights);
+  const Tensor of_probabilities = contiguous_of(grad_probabilities);
+  const Tensor p = contiguous_of(probabilities);
+  const Tensor chosen = contiguous_of(taken);
   check_range(arguments, chosen, "taken", p.size(1));
-  Tensor grad_logits = new_empty(p, {p.size(0), p.size(1)}, dtype);
+  Tensor grad_logits = empty_of(p, {p.size(0), p.size(1)}, dtype);
   arguments.with_floating(grad_logits, "dtype", [&](auto t) {
     using T = decltype(t);
     arguments.dtype(p, "probabilities", compute_dtype(grad_logits));
@@ -130,13 +127,13 @@ Tensor gather_rows(Tensor x, Tensor source, std::optional<Tensor> weights, std::
     arguments.shape(*weights, "weights", {source.numel()}, source, "source");
     arguments.dtype(*weights, "weights", compute_dtype(x));
   }
-  const Tensor from = contiguous(x);
-  const Tensor index = contiguous(source);
+  const Tensor from = contiguous_of(x);
+  const Tensor index = contiguous_of(source);
   const Optional factors(weights);
   const bool fits = x.size(0) <= std::numeric_limits<std::int64_t>::max() / divisor;
   const std::int64_t entries = fits ? x.size(0) * divisor : std::numeric_limits<std::int64_t>::max();
   check_range(arguments, index, "source", weights.has_value() ? std::min(entries, source.numel()) : entries);
-  Tensor y = new_empty(from, {source.numel(), x.size(1)});
+  Tensor y = empty_of(from, {source.numel(), x.size(1)});
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
     const GatherRows<T> kernel{read<T>(from),
@@ -161,11 +158,11 @@ Tensor combine_rows(Tensor x, Tensor places, std::optional<Tensor> weights) {
     arguments.same_shape(*weights, "weights", places, "places");
     arguments.dtype(*weights, "weights", compute_dtype(x));
   }
-  const Tensor from = contiguous(x);
-  const Tensor index = contiguous(places);
+  const Tensor from = contiguous_of(x);
+  const Tensor index = contiguous_of(places);
   const Optional factors(weights);
   check_range(arguments, index, "places", x.size(0));
-  Tensor y = new_empty(from, {places.size(0), x.size(1)});
+  Tensor y = empty_of(from, {places.size(0), x.size(1)});
   if (x.size(0) == 0) {  // no row that an index could name
     torch::stable::zero_(y);
     return y;
@@ -191,11 +188,11 @@ Tensor combine_weights_backward(Tensor grad, Tensor x, Tensor places) {
   check_places(arguments, places, x);
   arguments.shape(grad, "grad", {places.size(0), x.size(1)}, x, "x");
   arguments.dtype(grad, "grad", x.scalar_type());
-  const Tensor g = contiguous(grad);
-  const Tensor from = contiguous(x);
-  const Tensor index = contiguous(places);
+  const Tensor g = contiguous_of(grad);
+  const Tensor from = contiguous_of(x);
+  const Tensor index = contiguous_of(places);
   check_range(arguments, index, "places", x.size(0));
-  Tensor grad_weights = new_empty(from, {places.size(0), places.size(1)}, compute_dtype(x));
+  Tensor grad_weights = empty_of(from, {places.size(0), places.size(1)}, compute_dtype(x));
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
     const CombineWeightsBackward<T> kernel{read<T>(g),

@@ -4,14 +4,13 @@
 
 #include <tuple>
 
+#include "allocation.h"
 #include "optimizers.h"
 #include "register_ops.h"
 #include "tensor_norms.h"
 
 namespace anyaccel {
 namespace {
-
-using torch::stable::new_empty;
 
 std::int32_t* overflow_of(const Arguments& arguments, const std::optional<Tensor>& flag, const Tensor& as) {
   if (!flag.has_value()) {
@@ -43,8 +42,8 @@ std::tuple<Tensor, Tensor> l2norm(std::vector<Tensor> tensors) {
   const auto count = static_cast<std::int64_t>(tensors.size());
   const TensorLists<1> lists(arguments, {{{"tensors", false, false}}}, {std::move(tensors)});
   const Tensor& like = lists.tensor(0, 0);
-  Tensor norms = new_empty(like, {count}, ScalarType::Float);
-  Tensor total = new_empty(like, {1}, ScalarType::Float);
+  Tensor norms = empty_of(like, {count}, ScalarType::Float);
+  Tensor total = empty_of(like, {1}, ScalarType::Float);
   launch_norms(lists, 0, norms, &total);
   return {total, norms};
 }

@@ -5,15 +5,13 @@
 #include <limits>
 #include <tuple>
 
+#include "allocation.h"
 #include "arguments.h"
 #include "launch.h"
 #include "register_ops.h"
 
 namespace anyaccel {
 namespace {
-
-using torch::stable::contiguous;
-using torch::stable::new_empty;
 
 std::int64_t columns_in(const Arguments& arguments, const Tensor& x, std::int64_t groups, std::int64_t bits) {
   const std::int64_t numel = x.numel();
@@ -45,9 +43,9 @@ std::vector<std::int64_t> sizes_with_last(const Tensor& tensor, std::int64_t num
 std::tuple<Tensor, Tensor> quantize(Tensor x, std::int64_t groups, std::int64_t bits, bool symmetric) {
   const Arguments arguments{"quantize"};
   const std::int64_t columns = columns_in(arguments, x, groups, bits);
-  const Tensor from = contiguous(x);
-  Tensor q = new_empty(from, sizes_with_last(x, bits, 8), ScalarType::Char);
-  Tensor params = new_empty(from, {groups, symmetric ? 1 : 2}, ScalarType::Float);
+  const Tensor from = contiguous_of(x);
+  Tensor q = empty_of(from, sizes_with_last(x, bits, 8), ScalarType::Char);
+  Tensor params = empty_of(from, {groups, symmetric ? 1 : 2}, ScalarType::Float);
   arguments.with_float32_or_less(x.scalar_type(), "x", [&](auto t) {
     using T = decltype(t);
     const auto run = [&](auto kernel) {
@@ -76,9 +74,9 @@ Tensor dequantize(Tensor q, Tensor params, std::int64_t groups, std::int64_t bit
     arguments.refuse("groups", std::to_string(groups) + " for " + std::to_string(numel) + " elements",
                      "a number that divides them evenly", "pass what they were quantized with");
   }
-  const Tensor from = contiguous(q);
-  const Tensor p = contiguous(params);
-  Tensor x = new_empty(from, sizes_with_last(q, 8, bits), dtype);
+  const Tensor from = contiguous_of(q);
+  const Tensor p = contiguous_of(params);
+  Tensor x = empty_of(from, sizes_with_last(q, 8, bits), dtype);
   arguments.with_float32_or_less(dtype, "dtype", [&](auto t) {
     using T = decltype(t);
     const auto run = [&](auto kernel) {
@@ -93,9 +91,9 @@ Tensor dequantize(Tensor q, Tensor params, std::int64_t groups, std::int64_t bit
 std::tuple<Tensor, Tensor> quantize_float8(Tensor x, std::int64_t groups, bool e5m2) {
   const Arguments arguments{"quantize_float8"};
   const std::int64_t columns = columns_in(arguments, x, groups, 8);
-  const Tensor from = contiguous(x);
-  Tensor q = new_empty(from, sizes_with_last(x, 1, 1), e5m2 ? ScalarType::Float8_e5m2 : ScalarType::Float8_e4m3fn);
-  Tensor scales = new_empty(from, {groups}, ScalarType::Float);
+  const Tensor from = contiguous_of(x);
+  Tensor q = empty_of(from, sizes_with_last(x, 1, 1), e5m2 ? ScalarType::Float8_e5m2 : ScalarType::Float8_e4m3fn);
+  Tensor scales = empty_of(from, {groups}, ScalarType::Float);
   arguments.with_float32_or_less(x.scalar_type(), "x", [&](auto t) {
     using T = decltype(t);
     const auto run = [&](auto kernel) {
@@ -120,10 +118,10 @@ Tensor dequantize_float8(Tensor q, Tensor scales, ScalarType dtype) {
     arguments.refuse("scales", "of shape " + text_of(scales) + " for " + std::to_string(q.numel()) + " elements",
                      "one for each group of equal size", "pass what they were quantized with");
   }
-  const Tensor from = contiguous(q);
-  const Tensor s = contiguous(scales);
+  const Tensor from = contiguous_of(q);
+  const Tensor s = contiguous_of(scales);
   const std::int64_t columns = q.numel() / groups;
-  Tensor x = new_empty(from, sizes_with_last(q, 1, 1), dtype);
+  Tensor x = empty_of(from, sizes_with_last(q, 1, 1), dtype);
   arguments.with_float32_or_less(dtype, "dtype", [&](auto t) {
     using T = decltype(t);
     const auto run = [&](auto kernel) {

@@ -2,6 +2,7 @@
 
 #include "rotary_embedding.h"
 
+#include "allocation.h"
 #include "arguments.h"
 #include "launch.h"
 #include "register_ops.h"
@@ -26,8 +27,8 @@ void check(const Arguments& arguments, const Tensor& x, const Tensor& cosine, co
 
 void turn(const Arguments& arguments, const Tensor& x, const Tensor& y, const Tensor& cosine, const Tensor& sine,
           bool interleaved, bool inverse) {
-  const Tensor c = torch::stable::contiguous(cosine);
-  const Tensor s = torch::stable::contiguous(sine);
+  const Tensor c = contiguous_of(cosine);
+  const Tensor s = contiguous_of(sine);
   const Work work = Work::of_rows(x.size(0) * x.size(1) * x.size(2), x.size(3));
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
@@ -53,8 +54,8 @@ void turn(const Arguments& arguments, const Tensor& x, const Tensor& y, const Te
 Tensor rotary_embedding(Tensor x, Tensor cosine, Tensor sine, bool interleaved, bool inverse) {
   const Arguments arguments{"rotary_embedding"};
   check(arguments, x, cosine, sine);
-  const Tensor from = x.stride(3) == 1 ? x : torch::stable::contiguous(x);
-  Tensor y = torch::stable::new_empty(x, {x.size(0), x.size(1), x.size(2), x.size(3)});
+  const Tensor from = x.stride(3) == 1 ? x : contiguous_of(x);
+  Tensor y = empty_of(x, {x.size(0), x.size(1), x.size(2), x.size(3)});
   turn(arguments, from, y, cosine, sine, interleaved, inverse);
   return y;
 }
@@ -67,7 +68,7 @@ void rotary_embedding_in_place(Tensor x, Tensor cosine, Tensor sine, bool interl
     return;
   }
   const NoGradient scope;
-  const Tensor copy = torch::stable::contiguous(x);
+  const Tensor copy = contiguous_of(x);
   turn(arguments, copy, copy, cosine, sine, interleaved, inverse);
   torch::stable::copy_(x, copy);
 }

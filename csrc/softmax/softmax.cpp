@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "allocation.h"
 #include "arguments.h"
 #include "launch.h"
 #include "register_ops.h"
@@ -11,13 +12,10 @@
 namespace anyaccel {
 namespace {
 
-using torch::stable::contiguous;
-using torch::stable::empty_like;
-
 Tensor forward(const Arguments& arguments, const Tensor& x, const std::optional<Tensor>& mask, double scale,
                bool is_causal) {
-  const Tensor from = contiguous(x);
-  Tensor y = empty_like(from);
+  const Tensor from = contiguous_of(x);
+  Tensor y = empty_of(from);
   SoftmaxMask hidden{nullptr, {0, 0, 0, 0}, 1, 1, is_causal};
   const std::int64_t dim = x.dim();
   hidden.queries = std::max<std::int64_t>(1, dim >= 2 ? x.size(dim - 2) : 1);
@@ -76,9 +74,9 @@ Tensor softmax_backward(Tensor grad, Tensor y, double scale) {
   const Arguments arguments{"softmax_backward"};
   arguments.at_least_dimensions(y, "y", 1);
   arguments.alike(grad, "grad", y, "y");
-  const Tensor g = contiguous(grad);
-  const Tensor p = contiguous(y);
-  Tensor grad_x = empty_like(p);
+  const Tensor g = contiguous_of(grad);
+  const Tensor p = contiguous_of(y);
+  Tensor grad_x = empty_of(p);
   arguments.with_floating(y, "y", [&](auto t) {
     using T = decltype(t);
     const SoftmaxBackward<T> kernel{read<T>(g), read<T>(p),    written<T>(grad_x),

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "allocation.h"
 #include "arguments.h"
 
 namespace anyaccel {
@@ -30,7 +31,7 @@ class Optional {
   Optional() = default;
   explicit Optional(const std::optional<Tensor>& tensor) {
     if (tensor.has_value()) {
-      tensor_ = torch::stable::contiguous(*tensor);
+      tensor_ = contiguous_of(*tensor);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "allocation.h"
 #include "arguments.h"
 
 namespace anyaccel {
@@ -13,7 +14,7 @@ class Rows {
  public:
   explicit Rows(const Tensor& tensor) : tensor_(tensor), stride_(columns_of(tensor)) {
     if (!tensor.is_contiguous() && !has_even_rows()) {
-      tensor_ = torch::stable::contiguous(tensor);
+      tensor_ = contiguous_of(tensor);
       stride_ = columns_of(tensor);
     }
   }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocation.h"
 #include "arguments.h"
 #include "launch.h"
 #include "tensor_table.h"
@@ -128,7 +129,7 @@ class TensorLists {
     for (int role = 0; !shares_layout && role < Roles; ++role) {
       const Tensor& tensor = originals_[role][index];
       if (!tensor.is_contiguous()) {
-        dense_[role][index] = torch::stable::contiguous(tensor);
+        dense_[role][index] = contiguous_of(tensor);
         copied_.emplace_back(index, role);
       }
     }

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "allocation.h"
 #include "multi_tensor.h"
 #include "tensor_lists.h"
 
@@ -17,7 +18,7 @@ void launch_norms(const TensorLists<Roles>& lists, int role, const Tensor& norms
   }
   const std::int64_t groups = groups_for_shares(place_of(like), elements);
   const auto tensors = static_cast<std::int64_t>(lists.size());
-  const Tensor partials = torch::stable::new_empty(like, {tensors, groups}, ScalarType::Float);
+  const Tensor partials = empty_of(like, {tensors, groups}, ScalarType::Float);
   lists.each_launch([&](auto param, auto grad, const TensorTable<Roles>& table, std::size_t) {
     TensorTable<1> of_role{};
     const auto start = [&](auto type) {

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...kernels.functions.outputs import write_output
+
 if TYPE_CHECKING:
     import torch
 
-    from ..functions.activations import ActivationFunctions
-    from ..functions.rms_norm import RMSNormFunctions
-    from ..functions.rotary_embedding import RotaryEmbeddingFunctions
+    from ...kernels.functions.activations import ActivationFunctions
+    from ...kernels.functions.normalization import RMSNormFunctions
+    from ...kernels.functions.rotary_embedding import RotaryEmbeddingFunctions
 
 __all__ = ["InferenceOps"]
 
@@ -30,15 +32,15 @@ class InferenceOps:
 
     def rms_layernorm(self, out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> None:
         """Write the normalised x to ``out``."""
-        out.copy_(self._rms_norm.rms_norm(x, weight, epsilon))
+        write_output("rms_layernorm", out, self._rms_norm.rms_norm(x, weight, epsilon))
 
     def fused_add_rms_layernorm(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float
     ) -> None:
         """Add x to ``residual``, in place, and write the normalised sum to ``x``."""
         normalised, total = self._rms_norm.add_rms_norm(x, residual, weight, epsilon)
-        x.copy_(normalised)
-        residual.copy_(total)
+        write_output("fused_add_rms_layernorm", x, normalised)
+        write_output("fused_add_rms_layernorm", residual, total)
 
     def rotary_embedding(
         self, query: torch.Tensor, key: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, high_precision: bool = False

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...kernels.functions.outputs import write_output
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..functions.activations import ActivationFunctions
-    from ..functions.layer_norm import LayerNormFunctions
-    from ..functions.rms_norm import RMSNormFunctions
+    from ...kernels.functions.activations import ActivationFunctions
+    from ...kernels.functions.normalization import LayerNormFunctions, RMSNormFunctions
 
 __all__ = ["InferenceCoreModule"]
 
@@ -28,7 +29,7 @@ class InferenceCoreModule:
 
     def rms_norm(self, norm_output: torch.Tensor, norm_input: torch.Tensor, gamma: torch.Tensor, eps: float) -> None:
         """Write the normalised input to ``norm_output``."""
-        _write("rms_norm", norm_output, self._rms_norm.rms_norm(norm_input, gamma, eps))
+        write_output("rms_norm", norm_output, self._rms_norm.rms_norm(norm_input, gamma, eps))
 
     def rms_pre_norm(
         self, norm_output: torch.Tensor, residual_output: torch.Tensor, norm_input: torch.Tensor,
@@ -36,14 +37,14 @@ class InferenceCoreModule:
     ) -> None:  # fmt: skip
         """Write the normalised sum of input and residual, and the sum."""
         normalised, total = self._rms_norm.add_rms_norm(norm_input, residual_input, gamma, eps)
-        _write("rms_pre_norm", norm_output, normalised)
-        _write("rms_pre_norm", residual_output, total)
+        write_output("rms_pre_norm", norm_output, normalised)
+        write_output("rms_pre_norm", residual_output, total)
 
     def layer_norm(
         self, output: torch.Tensor, norm_input: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float
     ) -> None:
         """Write the normalised input to ``output``."""
-        _write("layer_norm", output, self._layer_norm.layer_norm(norm_input, gamma, beta, eps))
+        write_output("layer_norm", output, self._layer_norm.layer_norm(norm_input, gamma, beta, eps))
 
     def pre_layer_norm(
         self, res_output: torch.Tensor, norm_output: torch.Tensor, norm_input: torch.Tensor, residual: torch.Tensor,
@@ -51,8 +52,8 @@ class InferenceCoreModule:
     ) -> None:  # fmt: skip
         """Write the sum of input and residual, and the normalised sum."""
         normalised, total = self._layer_norm.add_layer_norm(norm_input, residual, gamma, beta, eps)
-        _write("pre_layer_norm", norm_output, normalised)
-        _write("pre_layer_norm", res_output, total)
+        write_output("pre_layer_norm", norm_output, normalised)
+        write_output("pre_layer_norm", res_output, total)
 
     def post_layer_norm(
         self, output: torch.Tensor, norm_input: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor,
@@ -60,13 +61,13 @@ class InferenceCoreModule:
     ) -> None:  # fmt: skip
         """Write the normalised sum of input and residual."""
         normalised, _ = self._layer_norm.add_layer_norm(norm_input, residual, gamma, beta, eps)
-        _write("post_layer_norm", output, normalised)
+        write_output("post_layer_norm", output, normalised)
 
     def bias_activation(self, activation: torch.Tensor, bias: torch.Tensor | None, act_type: int) -> None:
         """Apply an activation to ``activation + bias``, in place: 0 GELU by tanh, 1 ReLU, 2 SiLU, 6 none."""
         if act_type == _GELU:
             given = activation.new_zeros(activation.shape[-1:]) if bias is None else bias
-            _write("bias_activation", activation, self._activations.bias_gelu(activation, given))
+            write_output("bias_activation", activation, self._activations.bias_gelu(activation, given))
             return
         functions: dict[int, Callable[[torch.Tensor], torch.Tensor]] = {
             _RELU: torch.relu,
@@ -75,7 +76,9 @@ class InferenceCoreModule:
         }
         if act_type not in functions:
             raise _unknown("bias_activation", act_type, [_GELU, *functions])
-        _write("bias_activation", activation, functions[act_type](activation if bias is None else activation + bias))
+        write_output(
+            "bias_activation", activation, functions[act_type](activation if bias is None else activation + bias)
+        )
 
     def gated_activation(
         self, output: torch.Tensor, activation: torch.Tensor, bias: torch.Tensor | None, act_type: int
@@ -91,25 +94,10 @@ class InferenceCoreModule:
             result = gate.relu() * up
         else:
             raise _unknown("gated_activation", act_type, [_GEGLU, _REGLU, _SIGLU])
-        _write("gated_activation", output, result)
+        write_output("gated_activation", output, result)
 
 
 def _unknown(function: str, act_type: int, known: list[int]) -> NotImplementedError:
     return NotImplementedError(
         f"{function} failed: got activation {act_type}; expected one of {sorted(known)}. Fix: choose another."
     )
-
-
-def _write(function: str, output: torch.Tensor, result: torch.Tensor) -> None:
-    """Write a result to a given tensor, which must be one like it: ``copy_`` would repeat or convert what does not fit.
-
-    Raises:
-        RuntimeError: when it is not.
-    """
-    if (output.shape, output.dtype, output.layout) != (result.shape, result.dtype, result.layout):
-        msg = (
-            f"{function} failed: got a {output.dtype} output of shape {tuple(output.shape)}; expected {result.dtype} of shape "
-            f"{tuple(result.shape)}. Fix: pass torch.empty_like(...) of the input."
-        )
-        raise RuntimeError(msg)
-    output.copy_(result)

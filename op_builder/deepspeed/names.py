@@ -40,7 +40,7 @@ DEEPSPEED_NAMES = {
         "MultiTensorAdamBuilder",
         "optimizers:FusedAdamModule",
         ("cpu", *GPUS),
-        on_cpu=("CPUAdamBuilder", "fused_adam_cpu:FusedAdamOnCpuModule"),
+        on_cpu=("CPUAdamBuilder", "optimizers:FusedAdamOnCpuModule"),
     ),
     "CPUAdagradBuilder": Alias("cpu_adagrad", "AdagradBuilder", "optimizers:CPUAdagradModule", (ON_HOST,)),
     "CPULionBuilder": Alias("cpu_lion", "LionBuilder", "optimizers:CPULionModule", (ON_HOST,)),

@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...kernels.functions.outputs import require_one_place_each
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..functions.optimizers import AdagradFunctions, LambFunctions, LionFunctions, MultiTensorAdamFunctions
+    from ...kernels.functions.optimizers import AdagradFunctions, LambFunctions, LionFunctions
 
-__all__ = ["CPUAdagradModule", "CPULionModule", "FusedAdamModule", "FusedLambModule", "FusedLionModule"]
+__all__ = [
+    "CPUAdagradModule",
+    "CPULionModule",
+    "FusedAdamModule",
+    "FusedAdamOnCpuModule",
+    "FusedLambModule",
+    "FusedLionModule",
+]
 
 
 class FusedAdamModule:
     """The module ``fused_adam``."""
 
-    def __init__(self, op: MultiTensorAdamFunctions) -> None:
+    def __init__(self, op: Any) -> None:
         self._op = op
 
     def multi_tensor_adam(
@@ -41,17 +50,39 @@ class FusedAdamModule:
             weight_decay: the decay of the parameter.
 
         Raises:
-            ValueError: when there are not four lists, or the mode is none.
+            ValueError: when there are not four lists, the mode is neither 0 nor 1, or the step is below 1.
             RuntimeError: naming the argument, before anything is written, when shapes, dtypes or devices do not fit.
         """
         _check("multi_tensor_adam", tensor_lists, 4, mode=mode)
+        if step < 1:
+            msg = f"multi_tensor_adam failed: got step {step}; expected 1 or more. Fix: correct the call."
+            raise ValueError(msg)
+        options = {
+            "lr": lr, "beta1": beta1, "beta2": beta2, "eps": epsilon, "weight_decay": weight_decay,
+            "adamw_mode": mode == 1, "bias_correction": bool(bias_correction),
+        }  # fmt: skip
         grads, params, *states = tensor_lists
-        with _in_float32(*states) as (exp_avgs, exp_avg_sqs):
-            self._op.multi_tensor_adam_step(
-                params, grads, exp_avgs, exp_avg_sqs, [step] * len(params), lr=lr, beta1=beta1, beta2=beta2, eps=epsilon,
-                weight_decay=weight_decay, adamw_mode=mode == 1, bias_correction=bool(bias_correction),
-                noop_flag=noop_flag,
-            )  # fmt: skip
+        self._step(params, grads, states, step, noop_flag, options)
+
+    def _step(
+        self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], states: Sequence[Sequence[torch.Tensor]],
+        step: int, noop_flag: torch.Tensor, options: dict[str, Any],
+    ) -> None:  # fmt: skip
+        steps = [step] * len(params)
+        with _in_float32(*states) as moments:
+            self._op.multi_tensor_adam_step(params, grads, *moments, steps, noop_flag=noop_flag, **options)
+
+
+class FusedAdamOnCpuModule(FusedAdamModule):
+    """The module ``fused_adam`` on the CPU, by the op ``cpu_adam``."""
+
+    def _step(
+        self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], states: Sequence[Sequence[torch.Tensor]],
+        step: int, noop_flag: torch.Tensor, options: dict[str, Any],
+    ) -> None:  # fmt: skip
+        if noop_flag.item() == 0:
+            state_steps = torch.full((len(params),), float(step - 1)).unbind()
+            self._op.adam_step(params, grads, *states, state_steps, **options)
 
 
 class FusedLionModule:
@@ -182,6 +213,7 @@ class FusedLambModule:
             RuntimeError: naming the argument, before anything is written.
         """
         _check("lamb", (), 0, mode=mode)
+        require_one_place_each("lamb", param_copy)
         scale = torch.full((1,), grad_scale, dtype=torch.float32, device=param.device)
         with _in_float32([exp_avg], [exp_avg_sq]) as (exp_avgs, exp_avg_sqs):
             ratio = self._op.lamb_step(
@@ -200,6 +232,8 @@ def _in_float32(*lists: Sequence[torch.Tensor]) -> Iterator[list[list[torch.Tens
 
     What is not float32 is copied, and after the step, where that went well, rounded back.
     """
+    for state in (state for states in lists for state in states if state.dtype != torch.float32):
+        require_one_place_each("the step", state)
     given = [[state if state.dtype == torch.float32 else state.float() for state in states] for states in lists]
     yield given
     for states, computed in zip(lists, given, strict=True):

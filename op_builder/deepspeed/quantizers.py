@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...kernels.functions.outputs import require_one_place_each, write_output
+
 if TYPE_CHECKING:
-    from ..functions.quantization import QuantizationFunctions
+    from ...kernels.functions.quantization import QuantizationFunctions
 
 __all__ = ["FPQuantizerModule", "QuantizerModule"]
 
@@ -72,6 +74,7 @@ class FPQuantizerModule:
             msg = "quantize failed: got stochastic_rounding=True; expected False. Fix: round to nearest."
             raise NotImplementedError(msg)
         dtype = _float8(q_bits, q_mantisa_bits)
+        require_one_place_each("quantize", out)
         q, scales = self._op.quantize_float8(val.reshape(-1, group_size), val.numel() // group_size, dtype)
         out[:, :group_size].copy_(q.view(torch.uint8))
         out[:, group_size:].copy_(scales[:, None].view(torch.uint8))
@@ -84,7 +87,7 @@ class FPQuantizerModule:
         dtype = _float8(1 + q_mantisa_bits + q_exponent_bits, q_mantisa_bits)
         scales = val_q[:, group_size:].contiguous().view(torch.float32).flatten()
         codes = val_q[:, :group_size].contiguous().view(dtype)
-        val.copy_(self._op.dequantize_float8(codes, scales, dtype=val.dtype).view_as(val))
+        write_output("dequantize", val, self._op.dequantize_float8(codes, scales, dtype=val.dtype).view_as(val))
 
     def get_scales(self, out: torch.Tensor, num_groups: int) -> torch.Tensor:
         """Return the scales in the last 4 bytes of each row, float32 ``(groups, 1)``."""

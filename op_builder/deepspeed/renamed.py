@@ -31,4 +31,4 @@ class RenamedBuilder(HoldingBuilder):
         return self._module(self.held.jit_load(verbose))
 
     def _module(self, functions: Any) -> Any:
-        return resolve(f"deepspeed.{self.MODULE}")(functions, *(builder().load() for builder in self.ALSO))
+        return resolve(f"op_builder.deepspeed.{self.MODULE}")(functions, *(builder().load() for builder in self.ALSO))

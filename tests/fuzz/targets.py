@@ -109,7 +109,7 @@ def _of_function(name: str, function: Callable[..., Any]) -> Target:
     for parameter in inspect.signature(function).parameters.values():
         annotation = str(parameter.annotation)
         if annotation == "Routing":
-            from anyaccel.op_builder.functions.moe import Routing
+            from anyaccel.kernels.functions.moe import Routing
 
             fields = [field.name for field in dataclasses.fields(Routing)]
             target.groups[parameter.name] = (Routing, fields)

@@ -76,7 +76,7 @@ def test_the_list_names_what_is_created_and_edited() -> None:
 
 
 CREATED_IN_ORDER = [
-    "csrc/includes/square.h", "csrc/square/square.cpp", "op_builder/functions/square.py", "tests/ops/test_square.py",
+    "csrc/includes/square.h", "csrc/square/square.cpp", "kernels/functions/square.py", "tests/ops/test_square.py",
     "benchmarks/kernel_cases/square.py",
 ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+_M_PERTURB = -6
+_FREED = 0x80
+"""The byte that glibc writes to freed memory. New memory gets the complement: 3.4e38 as float32 and bfloat16, NaN as float16."""
+
+
 @pytest.fixture
 def poisoned() -> Iterator[None]:
-    """Every tensor that torch does not initialise is NaN, or the largest integer."""
+    """Every tensor that is not initialised holds NaN or a huge number, whether torch makes it or an op does."""
+    libc = ctypes.CDLL(None)
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = True
+    assert libc.mallopt(_M_PERTURB, _FREED) == 1
+    for kind in PRESENT:  # what its allocator hands out next
+        torch.full((1 << 22,), float("nan"), device=kind)
     yield
+    libc.mallopt(_M_PERTURB, 0)
     torch.use_deterministic_algorithms(False)

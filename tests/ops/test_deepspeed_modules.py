@@ -218,3 +218,25 @@ def test_an_output_of_another_shape_is_refused_and_nothing_behind_it_is_written(
     with pytest.raises(RuntimeError):
         _load("InferenceCoreBuilder").gated_activation(memory[:2], torch.ones(4, 8), None, 4)
     assert not memory.any()
+
+
+def test_an_output_whose_elements_share_memory_is_refused_before_it_is_written() -> None:
+    memory = torch.ones(5)
+    window = memory.as_strided((3, 3), (1, 1))
+    core, weight = _load("InferenceCoreBuilder"), torch.ones(3)
+    flag, state = torch.zeros(1, dtype=torch.int32), memory.bfloat16().as_strided((3, 3), (1, 1))
+    numbers = torch.ones(3, 3, dtype=torch.bfloat16)
+    calls = [
+        lambda: core.bias_activation(window, None, 1),
+        lambda: core.rms_norm(window, torch.ones(3, 3), weight, 1e-6),
+        lambda: InferenceOpsLoader().load().rms_layernorm(window, torch.ones(3, 3), weight, 1e-6),
+        lambda: _load("FusedLionBuilder").multi_tensor_lion(
+            0, flag, [[numbers], [numbers.clone()], [state]], 0.1, 0.9, 0.9, 1, 0.0
+        ),
+        lambda: _load("FPQuantizerBuilder").dequantize(window, torch.zeros(3, 7, dtype=torch.uint8), 3, 3, 4),
+    ]
+    for call in calls:
+        with pytest.raises(RuntimeError, match=r"elements share memory; expected one\s+place for each"):
+            call()
+    assert torch.equal(memory, torch.ones(5))
+    assert torch.equal(state, torch.ones(3, 3, dtype=torch.bfloat16))

@@ -63,6 +63,7 @@ class DenseFunctions(OpFunctions):
 
     """
 
+    HAS_SECOND_DERIVATIVES = True
     OPS: ClassVar = {
         "dense": (_fake, _backward, _keep),
         "dense_backward": (_backward_fake,),

@@ -49,6 +49,7 @@ def _backward(ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | No
 class RotaryEmbeddingFunctions(OpFunctions):
     """Rotary position embedding."""
 
+    HAS_SECOND_DERIVATIVES = True
     OPS: ClassVar = {
         "rotary_embedding": (_fake, _backward, _keep),
         "rotary_embedding_": (nothing,),

@@ -7,6 +7,9 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch.autograd.function import once_differentiable
+
+from .eager import DifferentiableOp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,11 +26,14 @@ class OpFunctions:
     Attributes:
         OPS: for each op what returns empty tensors like its results, and where it has a derivative ``backward``, called with
             the torch ops first, and ``setup_context``, both as of ``torch.library.register_autograd``.
-        LATER: the ops that few programs call, which are looked up in ``_ops`` when they are.
+        LATER: the ops that few programs call, which are looked up in ``_ops`` when they are; they have no derivative.
+        HAS_SECOND_DERIVATIVES: whether what ``backward`` computes can be differentiated once more; otherwise that raises
+            ``RuntimeError``.
     """
 
     OPS: ClassVar[dict[str, tuple[Callable[..., Any], ...]]]
     LATER: ClassVar[tuple[str, ...]] = ()
+    HAS_SECOND_DERIVATIVES: ClassVar[bool] = False
 
     def __init__(self, namespace: str) -> None:
         self._ops = getattr(torch.ops, namespace)
@@ -35,16 +41,16 @@ class OpFunctions:
         for name, (fake, *derivative) in self.OPS.items():
             # as a kernel of the device "meta": register_fake searches every loaded module for its caller's file, for 4 ms
             self._library.impl(name, _on_one_device(f"{namespace}::{name}", fake), "Meta")
+            if name in self.LATER or name.endswith("_backward"):  # a look-up takes a quarter of a millisecond
+                continue
+            op = getattr(self._ops, name).default
             if derivative:
                 backward, setup_context = derivative
-                torch.library.register_autograd(
-                    f"{namespace}::{name}",
-                    functools.partial(backward, self._ops),
-                    setup_context=setup_context,
-                    lib=self._library,
-                )
-            if name not in self.LATER and not name.endswith("_backward"):  # each takes a quarter of a millisecond
-                setattr(self, f"_{name}", getattr(self._ops, name).default)
+                backward = functools.partial(backward, self._ops)
+                twice = backward if self.HAS_SECOND_DERIVATIVES else once_differentiable(backward)
+                torch.library.register_autograd(op, twice, setup_context=setup_context, lib=self._library)
+                op = DifferentiableOp(op, backward, setup_context, twice)
+            setattr(self, f"_{name}", op)
 
     if TYPE_CHECKING:
 

@@ -108,32 +108,32 @@ class CPUAdamFunctions(OpFunctions):
         bias_correction: bool, param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
     ) -> int:  # fmt: skip
         """Take step number ``step`` (counted from 1) of one parameter, in place."""
-        _call(
-            self._ops.adam_update.default, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
-            weight_decay=weight_decay, eps=eps, decoupled=self._mode(optimizer_id),
-            bias_correction=bool(bias_correction),
-        )  # fmt: skip
-        mark_changed([param])
-        return 0
+        betas_and_decay = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+        return self._step_one(
+            "adam_update", optimizer_id, (param, grad, exp_avg, exp_avg_sq, step), bias_correction, betas_and_decay
+        )
 
     def adam_rollback(
         self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, eps: float, weight_decay: float,
         bias_correction: bool, param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
     ) -> int:  # fmt: skip
         """Take step number ``step`` of one parameter back, given the gradient that it was taken with."""
-        _call(
-            self._ops.adam_rollback.default, (param, grad, exp_avg, exp_avg_sq, step), lr=lr, beta1=beta1, beta2=beta2,
-            weight_decay=weight_decay, eps=eps, decoupled=self._mode(optimizer_id),
-            bias_correction=bool(bias_correction),
-        )  # fmt: skip
-        mark_changed([param])
-        return 0
+        betas_and_decay = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
+        return self._step_one(
+            "adam_rollback", optimizer_id, (param, grad, exp_avg, exp_avg_sq, step), bias_correction, betas_and_decay
+        )
 
-    def _mode(self, optimizer_id: int) -> bool:
+    def _step_one(
+        self, op: str, optimizer_id: int, arguments: tuple[Any, ...], bias_correction: bool, options: dict[str, float]
+    ) -> int:
         if optimizer_id not in self._decoupled:
             msg = (
-                f"adam_update failed: got optimizer {optimizer_id}; expected one of {sorted(self._decoupled)}. "
+                f"{op} failed: got optimizer {optimizer_id}; expected one of {sorted(self._decoupled)}. "
                 f"Fix: call create_adam({optimizer_id}, …) first."
             )
             raise KeyError(msg)
-        return self._decoupled[optimizer_id]
+        decoupled = self._decoupled[optimizer_id]
+        step = getattr(self._ops, op).default
+        _call(step, arguments, decoupled=decoupled, bias_correction=bool(bias_correction), **options)
+        mark_changed(arguments[:1])
+        return 0

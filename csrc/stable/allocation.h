@@ -1,0 +1,57 @@
+// New tensors and contiguous ones, by torch's C functions: its C++ ones look an operator up by name in every call, for
+// about a microsecond each.
+
+#pragma once
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+#include <torch/headeronly/util/HeaderOnlyArrayRef.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace anyaccel {
+
+// The tensor itself where it is contiguous, else a contiguous copy.
+inline torch::stable::Tensor contiguous_of(const torch::stable::Tensor& tensor) {
+  return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+}
+
+// An uninitialised contiguous tensor on the device of `like`; sizes and dtype are those of `like` where none are given.
+inline torch::stable::Tensor empty_of(const torch::stable::Tensor& like, torch::headeronly::IntHeaderOnlyArrayRef sizes,
+                                      torch::headeronly::ScalarType dtype) {
+  constexpr std::size_t kMostOnStack = 8;
+  std::array<std::int64_t, kMostOnStack> few{};
+  std::vector<std::int64_t> many(sizes.size() > kMostOnStack ? sizes.size() : 0);
+  std::int64_t* const strides = many.empty() ? few.data() : many.data();
+  std::int64_t step = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = step;
+    step *= sizes[i] > 1 ? sizes[i] : 1;
+  }
+  std::int32_t device_type = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
+  const auto number = torch::stable::detail::to<std::int32_t>(torch::stable::detail::from(dtype));
+  AtenTensorHandle made = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(), strides,
+                                                         number, device_type, like.get_device_index(), &made));
+  return torch::stable::Tensor(made);
+}
+
+inline torch::stable::Tensor empty_of(const torch::stable::Tensor& like,
+                                      torch::headeronly::IntHeaderOnlyArrayRef sizes) {
+  return empty_of(like, sizes, like.scalar_type());
+}
+
+inline torch::stable::Tensor empty_of(const torch::stable::Tensor& like, torch::headeronly::ScalarType dtype) {
+  const auto sizes = like.sizes();
+  return empty_of(like, torch::headeronly::IntHeaderOnlyArrayRef(sizes.data(), sizes.size()), dtype);
+}
+
+inline torch::stable::Tensor empty_of(const torch::stable::Tensor& like) { return empty_of(like, like.scalar_type()); }
+
+}  // namespace anyaccel

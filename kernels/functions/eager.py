@@ -1,0 +1,86 @@
+"""Ops with a derivative, called without the dispatcher's detour through Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd import forward_ad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["DifferentiableOp"]
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class DifferentiableOp:
+    """A torch op with a derivative.
+
+    Through the dispatcher, a derivative in Python costs a call of Python even where no gradient is wanted. Plain tensors go
+    the short way instead: below autograd where none needs a gradient, else through one ``autograd.Function``. What follows
+    or changes calls (``torch.compile``, transforms, dispatch modes, subclasses of tensors) sees the op itself.
+
+    Args:
+        op: the op's overload.
+        backward: called with the context and the gradients of the results.
+        setup_context: keeps what ``backward`` needs.
+        backward_twice: ``backward`` where its own results may be differentiated.
+    """
+
+    def __init__(
+        self,
+        op: Any,
+        backward: Callable[..., Any],
+        setup_context: Callable[..., None],
+        backward_twice: Callable[..., Any],
+    ) -> None:
+        self.op = op
+        self.call_below = op._op  # without a frame of Python
+        self.backward = backward
+        self.setup_context = setup_context
+        self.backward_twice = backward_twice
+
+    def __call__(self, *inputs: Any) -> Any:
+        if torch.compiler.is_compiling() or _is_followed():
+            return self.op(*inputs)
+        needs_gradient = False
+        for value in inputs:
+            if isinstance(value, torch.Tensor):
+                if type(value) not in _PLAIN:
+                    return self.op(*inputs)
+                needs_gradient = needs_gradient or value.requires_grad
+        if needs_gradient and torch.is_grad_enabled():
+            return _apply(self, *inputs)
+        with torch._C._AutoDispatchBelowAutograd():
+            return self.call_below(*inputs)
+
+
+def _is_followed() -> bool:
+    """Return whether something wants to see every op that is called."""
+    return (
+        torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or forward_ad._current_level >= 0
+    )
+
+
+class _Recorded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, called: DifferentiableOp, *inputs: Any) -> Any:
+        ctx.called = called
+        with torch._C._AutoDispatchBelowAutograd():
+            output = called.call_below(*inputs)
+        called.setup_context(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        called = ctx.called
+        backward = called.backward_twice if torch.is_grad_enabled() else called.backward
+        given = backward(ctx, *grads)
+        return None, *(given if isinstance(given, tuple) else (given,))
+
+
+_apply: Any = super(torch.autograd.Function, _Recorded).apply  # which looks for no transform again
