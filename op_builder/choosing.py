@@ -76,7 +76,7 @@ class KernelLoader:
         Args:
             trace: says of every other one why not.
         """
-        return list(_usable(self.REGISTRY, trace))
+        return [extension for extension in _available(self.REGISTRY, trace) if _is_compatible(extension, trace)]
 
     def _named(self, ext_name: str) -> KernelExtension:
         for known in self.REGISTRY:
@@ -94,7 +94,8 @@ class KernelLoader:
             )
             return NoKernelError(msg)
         msg = (
-            f"{name} failed: got {trace}; expected one that serves here. Fix: the first that is meant for this machine."
+            f"{name} failed: no implementation can be used here: {trace}. "
+            f"Fix: remove what stops the one that is meant for this machine."
         )
         return NoKernelError(msg)
 
@@ -129,31 +130,46 @@ def best_of(implementations: Sequence[KernelExtension | type[KernelExtension]], 
         trace: says of every one before the one that was loaded why not.
     """
     trace = trace or Trace("the best implementation")
-    for extension in _usable(implementations, trace, is_loaded_next=True):
+    for extension in _available(implementations, trace):
+        if not (extension.load_checks or _is_compatible(extension, trace)):
+            continue
         try:
             functions = extension.load()
         except Exception as error:  # noqa: BLE001  # one implementation's fault is not another's
-            reason = str(error) if isinstance(error, OpError) else f"{type(error).__name__}: {error}"
-            trace.reject(extension.name, f"it serves here, but {reason}", logging.WARNING)
+            trace.reject(extension.name, f"it serves here, but {_reason(error)}", logging.WARNING)
         else:
             trace.accept(extension.name, f"priority {extension.priority}, the highest that serves here")
             return functions
     return None
 
 
-def _usable(implementations: Sequence[Any], trace: Trace, *, is_loaded_next: bool = False) -> Iterator[KernelExtension]:
-    """Yield the implementations that serve here, best first; those after the one that is taken are not asked."""
+def _available(implementations: Sequence[Any], trace: Trace) -> Iterator[KernelExtension]:
+    """Yield the implementations whose hardware is here, best first; those after the one that is taken are not asked."""
     for known in sorted(implementations, key=lambda one: -one.priority):
         try:
             extension = known() if isinstance(known, type) else known
-            if not extension.is_available():
-                trace.reject(known.name, "this machine has not what it is for")
-                continue
-            if not (is_loaded_next and extension.load_checks):
-                extension.assert_compatible()
-        except OpError as error:
-            trace.reject(known.name, str(error))
+            is_available = extension.is_available()
         except Exception as error:  # noqa: BLE001  # one implementation's fault is not another's
-            trace.reject(known.name, f"{type(error).__name__}: {error}", logging.WARNING)
-        else:
+            _reject(trace, known.name, error)
+            continue
+        if is_available:
             yield extension
+        else:
+            trace.reject(known.name, "its hardware was not found")
+
+
+def _is_compatible(extension: KernelExtension, trace: Trace) -> bool:
+    try:
+        extension.assert_compatible()
+    except Exception as error:  # noqa: BLE001  # one implementation's fault is not another's
+        _reject(trace, extension.name, error)
+        return False
+    return True
+
+
+def _reject(trace: Trace, name: str, error: Exception) -> None:
+    trace.reject(name, _reason(error), logging.INFO if isinstance(error, OpError) else logging.WARNING)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, OpError) else f"{type(error).__name__}: {error}"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import platform
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .all_ops import SYCL_ON_HOST, builder_class
 from .engine.errors import OpError
-from .kernel_extensions import BuilderExtension, TritonExtension
+from .kernel_extensions import BuilderExtension, TritonExtension, has_device
+from .op import GPUS, resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .builder import OpBuilder
     from .kernel_extensions import KernelExtension
     from .op import Op
@@ -27,43 +30,20 @@ class BuiltImplementation(BuilderExtension):
         name: by which a user may ask for it.
         builder: the builder's name.
         device: whose builder it is.
+        serves: returns whether it serves on this machine.
         priority: the highest among those that serve is chosen.
-        machines: the architectures of the CPU, as ``platform.machine()`` names them; every one by default.
-        follows_accelerator: whether it serves only where the current accelerator is the device.
     """
 
     load_checks = True
 
-    def __init__(
-        self,
-        name: str,
-        builder: str,
-        device: str,
-        *,
-        priority: int = 1,
-        machines: tuple[str, ...] = (),
-        follows_accelerator: bool = False,
-    ) -> None:
-        self.name = name  # type: ignore[misc]
-        self.priority = priority  # type: ignore[misc]
-        self.support_aot = device != SYCL_ON_HOST  # type: ignore[misc]
-        self._builder, self._device = builder, device
-        self._machines, self._follows_accelerator = machines, follows_accelerator
+    def __init__(self, name: str, builder: str, device: str, serves: Callable[[], bool], *, priority: int = 1) -> None:
+        self.name = name
+        self.priority = priority
+        self.support_aot = device != SYCL_ON_HOST
+        self._builder, self._device, self._serves = builder, device, serves
 
     def is_available(self) -> bool:
-        if self._device == SYCL_ON_HOST:
-            from .engine.toolchains.sycl import probe_dpcpp
-
-            return probe_dpcpp().tool is not None
-        if self._follows_accelerator:
-            from ..accelerator import get_accelerator
-
-            return get_accelerator().device_name() == self._device
-        if self._device == "cpu":
-            return not self._machines or platform.machine() in self._machines
-        from ..accelerator.detection import rejection
-
-        return not rejection(self._device)
+        return self._serves()
 
     def builder(self) -> OpBuilder:
         found = builder_class(self._builder, self._device)
@@ -87,23 +67,31 @@ class TritonImplementation(TritonExtension):
         self._target = target
 
     def load(self) -> Any:
-        module, cls = self._target.split(":")
-        return getattr(importlib.import_module(f"...kernels.triton.{module}", __name__), cls)()
+        return resolve(f"kernels.triton.{self._target}")()
 
 
 def implementations_of(op: Op) -> list[KernelExtension]:
     """Return the implementations of an op: one for each device and kind of CPU, and by SYCL and Triton where it has them."""
+    on_cpu = {kind: partial(_is_machine, machines) for kind, machines in _MACHINES.items()}
     found: list[KernelExtension] = [
-        BuiltImplementation(f"{op.name}_{kind}", op.builder, "cpu", machines=machines)
-        for kind, machines in _MACHINES.items()
+        BuiltImplementation(f"{op.name}_{kind}", op.builder, "cpu", serves) for kind, serves in on_cpu.items()
     ]
     if op.kernels:
-        found = [
-            BuiltImplementation(f"{op.name}_cuda", op.builder, "cuda", priority=5),  # anyaccel: ignore[device-name]
-            BuiltImplementation(f"{op.name}_xpu", op.builder, "xpu", priority=5),
-            *found,
-            BuiltImplementation("sycl", op.builder, SYCL_ON_HOST, priority=0),
+        on_gpus = [
+            BuiltImplementation(f"{op.name}_{kind}", op.builder, kind, partial(has_device, kind), priority=5)
+            for kind in GPUS
         ]
+        found = [*on_gpus, *found, BuiltImplementation("sycl", op.builder, SYCL_ON_HOST, _has_dpcpp, priority=0)]
     if op.triton:
         found.append(TritonImplementation(op.triton))
     return found
+
+
+def _is_machine(machines: tuple[str, ...]) -> bool:
+    return platform.machine() in machines
+
+
+def _has_dpcpp() -> bool:
+    from .engine.toolchains.sycl import probe_dpcpp
+
+    return probe_dpcpp().tool is not None

@@ -22,6 +22,7 @@ __all__ = [
     "KernelExtension",
     "SyclExtension",
     "TritonExtension",
+    "has_device",
     "require_package",
 ]
 
@@ -37,10 +38,10 @@ class KernelExtension(abc.ABC):
         load_checks: whether ``load`` itself checks what ``assert_compatible`` does, before it builds anything.
     """
 
-    name: ClassVar[str]
-    priority: ClassVar[int] = 1
-    support_aot: ClassVar[bool] = True
-    support_jit: ClassVar[bool] = True
+    name: str
+    priority: int = 1
+    support_aot: bool = True
+    support_jit: bool = True
     load_checks: ClassVar[bool] = False
 
     @abc.abstractmethod
@@ -117,18 +118,14 @@ class CudaExtension(BuilderExtension):
     """An implementation for NVIDIA's GPUs."""
 
     def is_available(self) -> bool:
-        from ..accelerator.detection import rejection
-
-        return not rejection("cuda")  # anyaccel: ignore[device-name]
+        return has_device("cuda")  # anyaccel: ignore[device-name]
 
 
 class SyclExtension(BuilderExtension):
     """An implementation for Intel's GPUs."""
 
     def is_available(self) -> bool:
-        from ..accelerator.detection import rejection
-
-        return not rejection("xpu")
+        return has_device("xpu")
 
 
 class TritonExtension(KernelExtension):
@@ -150,6 +147,13 @@ class TritonExtension(KernelExtension):
         require_package(self.name, "triton", "triton")
 
 
+def has_device(kind: str) -> bool:
+    """Return whether torch can use a device of this kind, such as ``"cuda"``, without initialising its driver."""
+    from ..accelerator.detection import rejection
+
+    return not rejection(kind)
+
+
 def require_package(extension: str, module: str, package: str) -> None:
     """Check that an implementation's package is installed.
 
@@ -157,5 +161,5 @@ def require_package(extension: str, module: str, package: str) -> None:
         OpLoadError: naming it.
     """
     if importlib.util.find_spec(module) is None:
-        msg = f"loading '{extension}' failed: got no package {module}; expected one. Fix: pip install {package}"
+        msg = f"loading '{extension}' failed: the package {module} is not installed. Fix: pip install {package}"
         raise OpLoadError(msg)

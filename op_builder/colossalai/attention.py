@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..engine.errors import OpLoadError
-from ..kernel_extensions import KernelExtension, require_package
+from ..kernel_extensions import KernelExtension, has_device, require_package
 
 if TYPE_CHECKING:
     import torch
@@ -39,9 +39,7 @@ class FlashAttentionPackageExtension(KernelExtension):
     support_jit = False
 
     def is_available(self) -> bool:
-        from ...accelerator.detection import rejection
-
-        return not rejection("cuda")  # anyaccel: ignore[device-name]
+        return has_device("cuda")  # anyaccel: ignore[device-name]
 
     def assert_compatible(self) -> None:
         require_package(self.name, "flash_attn", "flash-attn")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..choosing import best_of
 from ..implementations import BuiltImplementation, implementations_of
-from ..kernel_extensions import KernelExtension
+from ..kernel_extensions import KernelExtension, has_device
 from ..op import GPUS
 from ..table import OPS
 
@@ -40,10 +41,17 @@ _INFERENCE = ("rms_norm", "activations", "rotary_embedding")
 
 
 def _fused_optimizers() -> list[KernelExtension]:
+    cuda = GPUS[0]
     return [
-        BuiltImplementation("fused_optim_cuda", "FusedAdamBuilder", GPUS[0], priority=5),
-        BuiltImplementation("fused_optim_cpu", "FusedAdamBuilder", "cpu", follows_accelerator=True),
+        BuiltImplementation("fused_optim_cuda", "FusedAdamBuilder", cuda, partial(has_device, cuda), priority=5),
+        BuiltImplementation("fused_optim_cpu", "FusedAdamBuilder", "cpu", _is_cpu_current),
     ]
+
+
+def _is_cpu_current() -> bool:
+    from ...accelerator import get_accelerator
+
+    return get_accelerator().device_name() == "cpu"
 
 
 def _attention() -> list[type[KernelExtension]]:
