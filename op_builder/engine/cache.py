@@ -149,16 +149,23 @@ class Cache:
             if self.directory.has_folder(name):  # else it has just been cleared
                 _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, entry.binary)
             return None
-        changed = _changed(entry, places)
+        if entry.inputs.is_as_stamped(places):
+            return entry
+        restamped = entry.inputs.restamped()  # before anything is read: what changes later differs from these stamps
+        changed = entry.inputs.changed(places)
         if changed:
             _logger.info("the cached op '%s' was built with another %s and is built again", op, changed)
             return None
+        if restamped is not None:
+            from .restamping import keep_stamps
+
+            keep_stamps(self.directory, self.lock_file(op, fingerprint), entry, restamped)
         return entry
 
     def find_key(self, op: str, key: str, places: tuple[str, ...]) -> Entry | None:
         """Return a finished entry of an op that is what ``key`` names, whichever compiler built it; None when there is none."""
         named = (entry for entry in self.entries() if entry.op == op and entry.facts.get("key") == key)
-        fitting = (entry for entry in named if not _changed(entry, places, may_be_gone=True))
+        fitting = (entry for entry in named if not entry.inputs.changed(places, may_be_gone=True))
         return next((entry for entry in fitting if self.is_intact(entry)), None)
 
     def is_intact(self, entry: Entry) -> bool:
@@ -337,11 +344,3 @@ def _temporary_cache(reason: str, behind: Cache | None) -> Cache:
         with contextlib.suppress(OSError):
             cache.directory.write(TOOLS, behind.directory.read(TOOLS))
     return cache
-
-
-def _changed(entry: Entry, places: tuple[str, ...] | None, *, may_be_gone: bool = False) -> str:
-    """Return what is no longer as it was when an entry was built; empty when all is."""
-    try:
-        return entry.inputs.changed(places, may_be_gone=may_be_gone)
-    except ValueError:
-        return "list of inputs, which is damaged,"

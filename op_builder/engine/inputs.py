@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .directory import digest_of_regular
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["ChangedMeanwhile", "Inputs", "Lookups", "changed_since", "digest_of", "has_changed_since", "stamp_of"]
 
 
+_SETTLED_NS = 2_000_000_000
+"""A change within a tick of the disk's clock, at most this long, may leave the times that another one left."""
+
+
 def stamp_of(path: str) -> str:
     """Return what changes when a file or directory does; empty when there is none."""
-    try:
-        one = os.stat(path)
-    except OSError:
-        return ""
-    return f"{one.st_ino} {one.st_size} {one.st_mtime_ns} {one.st_ctime_ns}"
+    return "".join(_stamps_of([path]))
 
 
 def _stamps_of(paths: list[str]) -> list[str]:
-    """Return the stamps of files that exist, faster than one by one; fewer where one does not."""
+    """Return the stamps of files and directories that exist; none where one of them does not."""
     try:
         return [f"{one.st_ino} {one.st_size} {one.st_mtime_ns} {one.st_ctime_ns}" for one in map(os.stat, paths)]
     except OSError:
@@ -140,8 +141,8 @@ class Lookups(NamedTuple):
         Raises:
             ValueError: when these are no lookups.
         """
-        watched = [line.split("\t", 1) for line in self.watched.splitlines()]
-        if all(stamp_of(place) == stamp for stamp, place in watched):  # a list, as a generator is slower
+        stamps, places = _columns(self.watched, 2)
+        if _stamps_of(places) == stamps:
             return ""
         if _digest(self.missing) != self.digest:
             msg = "the names that were looked for are damaged"
@@ -192,25 +193,47 @@ class Inputs(NamedTuple):
         """Return the files' paths."""
         return [line.split("\t", 2)[2] for line in self.files.splitlines()]
 
+    def is_as_stamped(self, places: Iterable[str] | None) -> bool:
+        """Return whether every stamp is what it was, so that nothing need be read; ``places`` as of :meth:`changed`."""
+        try:
+            _, stamps, paths = _columns(self.files, 3)
+            watched_stamps, watched = _columns(self.lookups.watched, 2)
+        except ValueError:
+            return False
+        is_here = not self.bound_to or places is None or tuple(places) == self.bound_to
+        return is_here and _stamps_of([*paths, *watched]) == [*stamps, *watched_stamps]
+
+    def restamped(self) -> Inputs | None:
+        """Return this with the stamps as they are now; None where one is so new that it may not tell the next change."""
+        try:
+            digests, _, paths = _columns(self.files, 3)
+            _, watched = _columns(self.lookups.watched, 2)
+        except ValueError:
+            return None
+        now = _stamps_of([*paths, *watched])
+        if not now or max(int(one) for stamp in now for one in stamp.split()[2:]) > time.time_ns() - _SETTLED_NS:
+            return None
+        files = _lines(zip(digests, now, paths, strict=False))
+        lookups = self.lookups._replace(watched=_lines(zip(now[len(paths) :], watched, strict=True)))
+        return self._replace(files=files, lookups=lookups)
+
     def changed(self, places: Iterable[str] | None = None, *, may_be_gone: bool = False) -> str:
         """Return what is no longer as it was when this was built; empty when all is.
 
         Args:
             places: the sources and include directories of who asks; None when they are not known.
             may_be_gone: a file that is missing does not count: without a compiler its headers are often missing too.
-
-        Raises:
-            ValueError: when these are no inputs.
         """
         if self.bound_to and places is not None and tuple(places) != self.bound_to:
             return f"the sources, which were those at {self.bound_to[0]}"
-        rows = [line.split("\t", 2) for line in self.files.splitlines()]
-        if rows and _stamps_of([path for _, _, path in rows]) != [stamp for _, stamp, _ in rows]:
-            for digest, stamp, path in rows:
+        try:
+            for digest, stamp, path in zip(*_columns(self.files, 3), strict=True):
                 now = stamp_of(path)
                 if now != stamp and (now or not may_be_gone) and digest_of(path) != digest:
                     return path
-        return self.lookups.appeared()
+            return self.lookups.appeared()
+        except ValueError:
+            return "list of inputs, which is damaged,"
 
     def described(self) -> dict[str, Any]:
         """Return this as JSON values, without ``lookups.missing``, which is long and seldom looked into."""
@@ -241,6 +264,19 @@ class Inputs(NamedTuple):
 
 
 _MEMBERS = {"files": str, "folders": list, "watched": str, "missing": str, "bound_to": list}
+
+
+def _columns(lines: str, count: int) -> list[list[str]]:
+    """Return what ``_lines`` was given, column by column.
+
+    Raises:
+        ValueError: when a line has fewer columns.
+    """
+    rows = [line.split("\t", count - 1) for line in lines.splitlines()]
+    if any(len(row) != count for row in rows):
+        msg = "a line has fewer columns than it should"
+        raise ValueError(msg)
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(count)]
 
 
 def _lines(rows: Iterable[tuple[object, ...]]) -> str:
