@@ -73,6 +73,16 @@ def test_an_overflow_sets_the_flag(op: Any, value: float, place: tuple[int, int]
     assert flag.item() == 1
 
 
+def test_several_groups_may_set_the_flag_at_once(op: Any) -> None:
+    infinite = [torch.full((40_000,), torch.inf, device=op.device)]
+    flag = torch.zeros(1, dtype=torch.int32, device=op.device)
+    op.functions.scale(infinite, infinite, 0.5, flag)
+    assert flag.item() == 1
+    flag.zero_()
+    op.functions.axpby(infinite, infinite, infinite, 1.0, 1.0, flag)
+    assert flag.item() == 1
+
+
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sums_agree(op: Any, dtype: torch.dtype) -> None:

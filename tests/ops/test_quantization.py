@@ -102,6 +102,21 @@ def test_floats_agree_with_torchs_conversion(
     torch.testing.assert_close(back.cpu(), (expected.float().view(groups, -1) * scales.cpu()[:, None]).view(shape))
 
 
+@pytest.mark.parametrize("columns", [32, 300])
+@pytest.mark.parametrize("at", [0, 5, 31])
+def test_a_nan_leaves_the_other_floats_of_its_group_as_they_were(op: Any, columns: int, at: int) -> None:
+    x = torch.arange(columns, dtype=torch.float32, device=op.device)[None]
+    x[0, at] = torch.nan
+    expected = x.clone()
+    expected[0, at] = 0
+    codes, scales = (tensor.cpu() for tensor in op.functions.quantize_float8(x, 1, torch.float8_e4m3fn))
+    others = torch.arange(columns) != at
+    wanted = (expected.cpu()[0] * (448 / expected.max().cpu())).to(torch.float8_e4m3fn).float()
+    assert torch.equal(codes.float()[0, others], wanted[others])
+    assert codes.float()[0, at].isnan()
+    assert scales.item() == pytest.approx(expected.max().item() / 448)
+
+
 @pytest.mark.parametrize("float8", [torch.float8_e4m3fn, torch.float8_e5m2])
 def test_every_code_is_decoded_as_torch_does(op: Any, float8: torch.dtype) -> None:
     codes = torch.arange(256, dtype=torch.uint8, device=op.device).view(float8)
