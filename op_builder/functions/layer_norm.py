@@ -56,7 +56,7 @@ def _add_backward(
         return (None,) * 5
     given = torch.zeros_like(ctx.saved_tensors[0]) if grad is None else grad
     grad_x, grad_weight, grad_bias = ops.layer_norm_backward.default(given, grad_sum, *ctx.saved_tensors)
-    return grad_x, grad_x.clone(), grad_weight, grad_bias, None
+    return grad_x, grad_x, grad_weight, grad_bias, None
 
 
 class LayerNormFunctions(OpFunctions):

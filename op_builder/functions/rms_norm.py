@@ -55,7 +55,7 @@ def _add_backward(
         return (None,) * 4
     given = torch.zeros_like(ctx.saved_tensors[0]) if grad is None else grad
     grad_x, grad_weight = ops.rms_norm_backward.default(given, grad_sum, *ctx.saved_tensors)
-    return grad_x, grad_x.clone(), grad_weight, None
+    return grad_x, grad_x, grad_weight, None
 
 
 class RMSNormFunctions(OpFunctions):
