@@ -110,7 +110,7 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
         assert torch.autograd.gradcheck(op.functions.layer_norm, (x, weight, bias))
         residual = torch.randn_like(x, requires_grad=True)
         assert torch.autograd.gradcheck(op.functions.add_layer_norm, (x, residual, weight, bias))
-    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    space = op.space
     arguments = _arguments(op, (3, 7), torch.float32, torch.float32)
     opcheck(space.layer_norm.default, (*arguments, EPS))
     compiled = torch.compile(op.functions.layer_norm, fullgraph=True, backend="aot_eager")

@@ -132,7 +132,7 @@ def test_float64_is_for_gradcheck_on_the_cpu(op: Any) -> None:
 
 
 def test_torch_knows_its_schema_shapes_and_derivative(op: Any) -> None:
-    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    space = op.space
     x, weight = _arguments(op, (3, 7), torch.float32, torch.float32)
     opcheck(space.rms_norm.default, (x, weight, EPS))
     opcheck(space.add_rms_norm.default, (x, x.detach().clone().requires_grad_(), weight, EPS))
