@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-sanitizers fuzz test-soak test-arm test-gpu bench bench-gpu lint clean
+.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-gpu bench bench-gpu lint clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
@@ -54,6 +54,10 @@ test-sycl:
 	  "$$python" -m pip install --quiet "dpcpp-cpp-rt==$$version" "intel-opencl-rt==$$version"; \
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-sycl-$$version/cache" "$$python" -m pytest -k sycl tests/ops tests/op_builder; \
 	done
+
+# CUDA's kernels on the CPU, in every case of tests/ops, and under ThreadSanitizer.
+test-emulator: $(VENV)/.installed-test
+	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest -m "slow or not slow" tests/emulator
 
 # deepspeed, accelerate, transformers, Fabric, kernels and safetensors, the real packages, in .venv-ecosystem. Stock deepspeed
 # compiles five ops of its own first, which takes most of the time.

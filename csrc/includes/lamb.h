@@ -80,21 +80,27 @@ struct LambApply {
     if (control.is_skipped()) {
       return;
     }
-    group.tensors(tensors, [=, this, c = coefficients](std::int32_t number) {
+    if (group.index == 0) {
+      group.each(tensors.count, [this](std::int64_t number) { ratios[tensors.first + number] = ratio_of(number); });
+    }
+    group.tensors(tensors, [=, this, step_size = coefficients.step_size](std::int32_t number) {
       Param* param = tensors.template at<Param>(number, 0);
       const float* update = tensors.template at<const float>(number, 1);
-      const float of_param = param_norms[tensors.first + number];
-      const float of_update = update_norms[tensors.first + number];
-      float ratio = 1.0f;
-      if (of_param != 0.0f && of_update != 0.0f) {
-        ratio = of_param / of_update;
-        ratio = ratio > c.most_ratio ? c.most_ratio : ratio;
-        ratio = ratio < c.least_ratio ? c.least_ratio : ratio;
-      }
-      ratios[tensors.first + number] = ratio;  // by every thread, all the same
-      const float step = c.step_size * ratio;
+      const float step = step_size * ratio_of(number);
       return [=](std::int64_t i) { store(to_float(param[i]) - step * update[i], param[i]); };
     });
+  }
+
+ private:
+  float ratio_of(std::int64_t number) const {
+    const float of_param = param_norms[tensors.first + number];
+    const float of_update = update_norms[tensors.first + number];
+    if (of_param == 0.0f || of_update == 0.0f) {
+      return 1.0f;
+    }
+    const float ratio = of_param / of_update;
+    const float at_most = ratio > coefficients.most_ratio ? coefficients.most_ratio : ratio;
+    return at_most < coefficients.least_ratio ? coefficients.least_ratio : at_most;
   }
 };
 

@@ -90,7 +90,7 @@ struct ScaleTensors {
         return value * 0.0f;
       });
       if (damage != 0.0f && overflow != nullptr && group.is_first()) {
-        *overflow = 1;
+        group.raise(overflow);
       }
     }
   }
@@ -120,7 +120,7 @@ struct AddTensors {
             return left * 0.0f + right * 0.0f;
           });
       if (damage != 0.0f && overflow != nullptr && group.is_first()) {
-        *overflow = 1;
+        group.raise(overflow);
       }
     }
   }

@@ -54,7 +54,7 @@ Tensor lamb_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vec
   const Tensor param_norms = empty_of(like, {count}, ScalarType::Float);
   const Tensor update_norms = empty_of(like, {count}, ScalarType::Float);
   Tensor ratios = empty_of(like, {count}, ScalarType::Float);
-  torch::stable::fill_(ratios, 1.0);  // an empty tensor has no thread that writes its ratio
+  torch::stable::fill_(ratios, 1.0);  // what a skipped step returns
   lists.each_launch([&](auto param, auto grad, const TensorTable<5>& table, std::size_t index) {
     const LambUpdate<decltype(param), decltype(grad)> kernel{table, coefficients, control};
     launch(lists.tensor(index, 0), kernel, work_of(table));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <limits>
 
@@ -96,7 +97,7 @@ struct CpuGroup {
     }
   }
 
-  // The maximum over a row; a NaN may be passed over.
+  // The maximum over a row; NaNs are passed over.
   template <typename Value, typename Body>
   Value max(std::int64_t count, const Body& body) const {
     Value largest = -std::numeric_limits<Value>::infinity();
@@ -113,6 +114,9 @@ struct CpuGroup {
 
   // Makes what the group's threads have written visible to one another.
   void wait() const {}
+
+  // Makes a flag 1, as other groups may at the same time.
+  void raise(std::int32_t* flag) const { std::atomic_ref(*flag).store(1, std::memory_order_relaxed); }
 };
 
 }  // namespace anyaccel

@@ -26,11 +26,14 @@ struct Driver {
   Status (*library_load)(void**, const void*, void*, void*, unsigned, void*, void*, unsigned) = nullptr;
   Status (*library_kernel)(void**, void*, const char*) = nullptr;
   Status (*library_unload)(void*) = nullptr;
+  Status (*kernel_function)(void**, void*) = nullptr;
+  Status (*function_load)(void*) = nullptr;  // null before version 12.4
   Status (*context_current)(Context*) = nullptr;
   Status (*context_push)(Context) = nullptr;
   Status (*context_pop)(Context*) = nullptr;
   Status (*device_get)(int*, int) = nullptr;
   Status (*primary_retain)(Context*, int) = nullptr;
+  Status (*primary_state)(int, unsigned*, int*) = nullptr;
   Status (*kernel_attribute)(int, int, void*, int) = nullptr;
   Status (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**,
                    void**) = nullptr;
@@ -65,11 +68,14 @@ Driver opened() {
   find(library, "cuLibraryLoadData", driver.library_load, driver.problem);
   find(library, "cuLibraryGetKernel", driver.library_kernel, driver.problem);
   find(library, "cuLibraryUnload", driver.library_unload, driver.problem);
+  find(library, "cuKernelGetFunction", driver.kernel_function, driver.problem);
+  driver.function_load = reinterpret_cast<Status (*)(void*)>(dlsym(library, "cuFuncLoad"));
   find(library, "cuCtxGetCurrent", driver.context_current, driver.problem);
   find(library, "cuCtxPushCurrent_v2", driver.context_push, driver.problem);
   find(library, "cuCtxPopCurrent_v2", driver.context_pop, driver.problem);
   find(library, "cuDeviceGet", driver.device_get, driver.problem);
   find(library, "cuDevicePrimaryCtxRetain", driver.primary_retain, driver.problem);
+  find(library, "cuDevicePrimaryCtxGetState", driver.primary_state, driver.problem);
   find(library, "cuKernelSetAttribute", driver.kernel_attribute, driver.problem);
   find(library, "cuLaunchKernel", driver.launch, driver.problem);
   if (driver.problem.empty()) {
@@ -186,6 +192,33 @@ ANYACCEL_EXPORT const char* anyaccel_cuda_unload(void* library) {
 
 ANYACCEL_EXPORT const char* anyaccel_cuda_kernel(void* library, const char* symbol, void** kernel) {
   return error_of(driver().library_kernel(kernel, library, symbol), "cuLibraryGetKernel");
+}
+
+// Whether somebody uses a device already; asking does not begin to.
+ANYACCEL_EXPORT const char* anyaccel_cuda_is_used(std::int32_t device, std::int32_t* is_used) {
+  int handle = 0;
+  unsigned flags = 0;
+  int is_active = 0;
+  if (const char* error = error_of(driver().device_get(&handle, device), "cuDeviceGet")) {
+    return error;
+  }
+  const char* const error = error_of(driver().primary_state(handle, &flags, &is_active), "cuDevicePrimaryCtxGetState");
+  *is_used = is_active;
+  return error;
+}
+
+// Loads a kernel on a device now: the driver would do so at its first launch, which may be in a graph's capture, where
+// loading is refused.
+ANYACCEL_EXPORT const char* anyaccel_cuda_prepare(void* kernel, std::int32_t device) {
+  const Current current(device);
+  if (current.error() != nullptr) {
+    return current.error();
+  }
+  void* function = nullptr;
+  if (const char* error = error_of(driver().kernel_function(&function, kernel), "cuKernelGetFunction")) {
+    return error;
+  }
+  return driver().function_load == nullptr ? nullptr : error_of(driver().function_load(function), "cuFuncLoad");
 }
 
 // Allows a kernel more shared memory than the 48 KiB that every device grants.

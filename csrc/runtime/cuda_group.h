@@ -70,7 +70,8 @@ struct CudaGroup {
   template <typename Value, typename Body>
   Value max(std::int64_t count, const Body& body) const {
     const Value lowest = -infinity<Value>();
-    const auto larger = [](Value left, Value right) { return left > right ? left : right; };
+    // Keeps `left` where `right` is NaN, so that none gets in: lanes that met one in another order would disagree.
+    const auto larger = [](Value left, Value right) { return right > left ? right : left; };
     Value largest = lowest;
 #pragma unroll 4
     for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
@@ -82,6 +83,8 @@ struct CudaGroup {
   bool is_first() const { return threadIdx.x == 0; }
 
   void wait() const { __syncthreads(); }
+
+  void raise(std::int32_t* flag) const { atomicOr(flag, 1); }
 
  private:
   // One value of all threads' in every thread: by shuffles in a warp, by shared memory among warps.

@@ -4,6 +4,7 @@
 
 // The narrow headers in place of sycl/sycl.hpp: a kernel compiles in a third of the time.
 #include <cstdint>
+#include <sycl/atomic_ref.hpp>
 #include <sycl/ext/oneapi/free_function_queries.hpp>
 #include <sycl/group_algorithm.hpp>
 #include <sycl/group_barrier.hpp>
@@ -83,6 +84,10 @@ struct SyclGroup {
   bool is_first() const { return item.get_local_linear_id() == 0; }
 
   void wait() const { sycl::group_barrier(item.get_group()); }
+
+  void raise(std::int32_t* flag) const {
+    sycl::atomic_ref<std::int32_t, sycl::memory_order::relaxed, sycl::memory_scope::device>(*flag).store(1);
+  }
 };
 
 }  // namespace anyaccel

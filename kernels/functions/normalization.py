@@ -57,7 +57,7 @@ def _add_backward(
         return (None,) * (weights + 3)
     given = torch.zeros_like(ctx.saved_tensors[0]) if grad is None else grad
     grad_x, *grads = getattr(ops, op).default(given, grad_sum, *ctx.saved_tensors)
-    return grad_x, grad_x.clone(), *grads, None
+    return grad_x, grad_x, *grads, None
 
 
 def _ops(name: str, weights: int, statistics: int) -> dict[str, tuple[Any, ...]]:

@@ -17,6 +17,7 @@ from .device_code import device_code_recipe
 from .runtime import CudaRuntimeBuilder
 
 if TYPE_CHECKING:
+    from ...accelerator.cuda_accelerator import CUDA_Accelerator
     from ..engine.entry import Entry
     from ..op import Op
 
@@ -48,6 +49,7 @@ class CudaDevice:
     def register(self, op: Op) -> None:
         runtime = CudaRuntimeBuilder().load()
         kernels: dict[tuple[int, int], dict[str, int]] = {}
+        current = _cuda().current_device()
         for device, capability in enumerate(_capabilities()):
             if capability not in kernels:
                 entry = device_code(op, capability)
@@ -56,6 +58,9 @@ class CudaDevice:
                 kernels[capability] = {
                     name: runtime.kernel(op.name, library, symbols[f"run<{name}>"]) for name in op.kernels
                 }
+            if device == current or runtime.is_used(op.name, device):  # on any other, it would take memory for nothing
+                for kernel in kernels[capability].values():
+                    runtime.prepare(op.name, kernel, device)
             register_kernels(op.name, runtime, device, kernels[capability])
 
 
@@ -93,8 +98,12 @@ def _code_problem(op: Op, capability: tuple[int, int]) -> str:
     return ""
 
 
-def _capabilities() -> list[tuple[int, int]]:
+def _cuda() -> CUDA_Accelerator:
     from ...accelerator.cuda_accelerator import CUDA_Accelerator
 
-    cuda = CUDA_Accelerator()
+    return CUDA_Accelerator()
+
+
+def _capabilities() -> list[tuple[int, int]]:
+    cuda = _cuda()
     return [cuda.get_device_capability(device) for device in range(cuda.device_count())]

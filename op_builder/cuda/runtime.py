@@ -32,7 +32,7 @@ class CudaRuntime:
 
     def __init__(self, binary: Path) -> None:
         self._library = loading.load_c_library(CudaRuntimeBuilder.NAME, binary)
-        for name in ("open", "load", "unload", "kernel", "allow_shared", "launch_grid"):
+        for name in ("open", "load", "unload", "kernel", "is_used", "prepare", "allow_shared", "launch_grid"):
             function = getattr(self._library, f"anyaccel_cuda_{name}")
             function.restype = ctypes.c_char_p
         self.launch = ctypes.cast(self._library.anyaccel_cuda_launch, ctypes.c_void_p).value or 0
@@ -61,6 +61,24 @@ class CudaRuntime:
         called = self._library.anyaccel_cuda_kernel(ctypes.c_void_p(library), symbol.encode(), ctypes.byref(handle))
         self._check(what, called)
         return handle.value or 0
+
+    def is_used(self, what: str, device: int) -> bool:
+        """Return whether somebody uses a device already, without beginning to.
+
+        Raises:
+            OpLoadError: when the driver refuses.
+        """
+        used = ctypes.c_int32()
+        self._check(what, self._library.anyaccel_cuda_is_used(device, ctypes.byref(used)))
+        return bool(used.value)
+
+    def prepare(self, what: str, kernel: int, device: int) -> None:
+        """Load a kernel on a device, so that its first launch may be in a graph's capture.
+
+        Raises:
+            OpLoadError: when the driver refuses.
+        """
+        self._check(what, self._library.anyaccel_cuda_prepare(ctypes.c_void_p(kernel), device))
 
     def launch_grid(
         self, what: str, kernel: int, device: int, grid: tuple[int, int, int], block: tuple[int, int, int],

@@ -15,6 +15,7 @@ import torch
 
 from anyaccel.op_builder import OpLoadError
 from anyaccel.op_builder.cuda.runtime import CudaRuntimeBuilder
+from anyaccel.op_builder.table import OPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,24 @@ for call in (lambda: runtime.load("scale", b"bad"), lambda: runtime.kernel("scal
         call()
     except OpLoadError as error:
         print(error)
+"""
+
+REGISTERS = """
+import sys
+from types import SimpleNamespace
+from anyaccel.op_builder.cuda import device
+from anyaccel.op_builder.all_ops import builder_class
+from anyaccel.op_builder.table import OPS
+op = next(op for op in OPS if op.name == "softmax")
+device._cuda = lambda: SimpleNamespace(
+    device_count=lambda: 3, current_device=lambda: 0, get_device_capability=lambda number: (9, 0)
+)
+symbols = {f"run<{kernel}>": kernel for kernel in op.kernels}
+device.device_code = lambda *_: SimpleNamespace(
+    binary=SimpleNamespace(read_bytes=lambda: b"image"), facts={"symbols": symbols}
+)
+builder_class("SoftmaxBuilder", "cpu")().load()
+device.CudaDevice().register(op)
 """
 
 
@@ -68,6 +87,17 @@ def test_launches_are_on_torchs_stream_in_the_devices_context(
         "expected success. Fix: an NVIDIA driver of version 12.0 or newer, and code for this GPU.",
         "loading or starting 'scale' failed: got cuLibraryGetKernel: CUDA_ERROR_NOT_FOUND, named symbol not found; "
         "expected success. Fix: an NVIDIA driver of version 12.0 or newer, and code for this GPU.",
+    ]
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="torch has brought its own libtorch_cuda.so")
+def test_kernels_are_loaded_when_they_are_registered_where_a_device_is_used(
+    stand_ins: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    op = next(op for op in OPS if op.name == "softmax")
+    shown = run_python(REGISTERS, LD_LIBRARY_PATH=str(stand_ins)).stdout.splitlines()
+    assert shown == [
+        line for device in (0, 2) for kernel in op.kernels for line in (f"push {100 + device}", f"load {kernel}", "pop")
     ]
 
 

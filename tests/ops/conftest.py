@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import json
+import math
+import os
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +16,17 @@ import torch
 
 from anyaccel.op_builder.all_ops import builder_class
 from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
+from anyaccel.op_builder.table import OPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+PRESENT = [kind for kind in ("cuda", "xpu") if torch.get_device_module(kind).is_available()]
+"""Devices besides the CPU; ``test_devices.py`` skips with the reason where there is none."""
+IS_EMULATED = "ANYACCEL_TEST_EMULATED" in os.environ
+KINDS = ["emulated"] if IS_EMULATED else ["cpu", "sycl", *PRESENT]
+"""What runs the ops here: in a process of tests/emulator, CUDA's kernels on an emulated device."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +37,26 @@ class Implementation:
     functions: Any
     device: str
 
+    @property
+    def space(self) -> Any:
+        """The torch ops that it calls."""
+        return torch.ops.anyaccel_sycl if self.name in ("sycl", "emulated") else torch.ops.anyaccel
+
+
+@cache
+def _emulated(builder: str) -> Implementation:
+    from ..emulator.library import register
+
+    builder_class(builder, "cpu")().load()
+    op = next(op for op in OPS if op.builder == builder)
+    register(op)
+    return Implementation("emulated", op.functions_class()("anyaccel_sycl"), "cpu")
+
 
 def load(kind: str, builder: str) -> Implementation:
-    """Return an op as the CPU, SYCL on the CPU, or a device runs it."""
+    """Return an op as the CPU, SYCL on the CPU, a device or an emulated one runs it."""
+    if kind == "emulated":
+        return _emulated(builder)
     if kind == "sycl" and probe_dpcpp().tool is None:
         pytest.skip(f"no DPC++: {probe_dpcpp().detail}")
     found = builder_class(builder, kind)
@@ -34,24 +64,38 @@ def load(kind: str, builder: str) -> Implementation:
     return Implementation(kind, found().load(), "cpu" if kind == "sycl" else kind)
 
 
-PRESENT = [kind for kind in ("cuda", "xpu") if torch.get_device_module(kind).is_available()]
-"""Devices besides the CPU; ``test_devices.py`` skips with the reason where there is none."""
-
-
-@pytest.fixture(params=["cpu", "sycl", *PRESENT])
+@pytest.fixture(params=KINDS)
 def op(request: pytest.FixtureRequest) -> Implementation:
     """The op whose builder the test file names as ``BUILDER``."""
     return load(request.param, request.module.BUILDER)
 
 
+def _is_slow_by_sycl(called: Any) -> bool:
+    """Two of three shapes with 16-bit numbers: the CPU and CUDA's compiler meet the same structs."""
+    has_both = "shape" in called.indices and called.params.get("dtype", torch.float32) != torch.float32
+    return has_both and called.indices["shape"] % 3 != 0
+
+
+_FOR_BLOCKS = ("agree", "extremes", "every_pair", "few_tensors", "at_once", "nan_", "misaligned_memory")
+_OF_MANY_TENSORS = ("test_a_step_agrees", "test_norms_agree", "test_scaling_agrees", "test_sums_agree")
+
+
+def _is_slow_emulated(test: str, called: Any) -> bool:
+    """All but small cases of what blocks of threads compute, which are enough to start every kernel three times."""
+    sizes = [called.params[name] for name in ("tokens", "experts") if name in called.params]
+    small = math.prod(called.params.get("shape", sizes)) <= 1500
+    return not (small and any(part in test for part in _FOR_BLOCKS)) or test.startswith(_OF_MANY_TENSORS)
+
+
 @pytest.hookimpl(tryfirst=True)  # before the option -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two of three shapes are slow cases for 16-bit numbers by SYCL: the CPU and CUDA's compiler meet the same structs."""
+    """Mark slow cases of implementations that need not meet every case."""
     for item in items:
         called = getattr(item, "callspec", None)
-        if called is None or called.params.get("op") != "sycl" or "shape" not in called.indices:
+        if called is None:
             continue
-        if called.params.get("dtype", torch.float32) != torch.float32 and called.indices["shape"] % 3:
+        is_slow_by_sycl = called.params.get("op") == "sycl" and _is_slow_by_sycl(called)
+        if is_slow_by_sycl or (IS_EMULATED and _is_slow_emulated(item.name, called)):
             item.add_marker(pytest.mark.slow)
 
 
@@ -72,3 +116,12 @@ def poisoned() -> Iterator[None]:
     yield
     libc.mallopt(_M_PERTURB, 0)
     torch.use_deterministic_algorithms(False)
+
+
+def pytest_sessionfinish() -> None:
+    """Tell tests/emulator which kernels ran, and in blocks of which sizes."""
+    if IS_EMULATED:
+        from ..emulator.library import emulator
+
+        sizes = {name: sorted(found) for name, found in emulator().started().items()}
+        Path(os.environ["ANYACCEL_TEST_EMULATED"]).write_text(json.dumps(sizes))

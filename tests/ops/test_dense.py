@@ -89,7 +89,7 @@ def test_gradients_of_the_first_and_second_order(mode: Any, bias: bool) -> None:
 
 
 def test_torch_checks_the_ops(op: Any) -> None:
-    namespace = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    namespace = op.space
     x = torch.randn(5, 4, device=op.device, requires_grad=True)
     weight, bias = (torch.randn(*shape, device=op.device, requires_grad=True) for shape in ((3, 4), (3,)))
     opcheck(namespace.dense.default, (x, weight, bias))
@@ -146,7 +146,7 @@ def test_the_ptx_assembles_for_every_generation(tmp_path: Path) -> None:
 
 
 def test_gradients_that_do_not_go_with_the_layer_are_refused(op: Any) -> None:
-    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    space = op.space
     x, weight, y = (torch.ones(*shape, device=op.device) for shape in ((64, 32), (48, 32), (64, 48)))
     for grad, result, said in (
         (y.bfloat16(), y.bfloat16(), "got y of bfloat16; expected float32"),

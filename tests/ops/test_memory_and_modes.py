@@ -9,10 +9,10 @@ import torch
 from torch.nn import functional
 
 from .compare import DTYPES, close
-from .conftest import PRESENT, load
+from .conftest import KINDS, load
 
 
-@pytest.fixture(params=["cpu", "sycl", *PRESENT])
+@pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

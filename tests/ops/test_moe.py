@@ -114,7 +114,7 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
         assert torch.autograd.gradcheck(
             lambda x, w: op.functions.combine(op.functions.dispatch(x, routing) ** 2, w, routing), (x, weights)
         )
-    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    space = op.space
     logits = torch.randn(4, 5, device=op.device, requires_grad=True)
     opcheck(space.topk_gating.default, (logits, 2, True))
 
@@ -134,7 +134,7 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
 @pytest.mark.parametrize("wrong", [-1, 4, 2**62, -(2**63)])
 def test_indices_out_of_range_touch_no_other_memory(op: Any, wrong: int) -> None:
     """Refused where the host can look at them; on a device what they name counts as zero."""
-    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    space = op.space
     x, weights = (torch.ones(*shape, device=op.device) for shape in ((4, 3), (2, 2)))
     places = torch.tensor([[0, 1], [wrong, 2]], device=op.device)
     calls: list[tuple[str, Any, Any]] = [
@@ -154,7 +154,7 @@ def test_indices_out_of_range_touch_no_other_memory(op: Any, wrong: int) -> None
 
 
 def test_choices_that_do_not_go_with_the_rows_are_refused(op: Any) -> None:
-    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    space = op.space
     x, places = torch.ones(4, 3, device=op.device), torch.zeros(2, 2, dtype=torch.long, device=op.device)
     for divisor in (0, -1, -(2**63)):
         with pytest.raises(RuntimeError, match=f"gather_rows failed: got divisor {divisor}; expected 1 or more"):

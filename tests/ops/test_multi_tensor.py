@@ -59,6 +59,25 @@ def test_scaling_agrees(op: Any, dtype: torch.dtype, out: torch.dtype, on_device
         close(mine, given.double() * 0.3)
 
 
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("out", DTYPES)
+def test_few_tensors_are_served_as_many_are(op: Any, dtype: torch.dtype, out: torch.dtype) -> None:
+    for sizes in ([1], [70, 0, 131], [33]):
+        x, y = ([normal(size, dtype=dtype, device=op.device, seed=seed) for size in sizes] for seed in range(2))
+        outputs = [torch.empty_like(tensor, dtype=out) for tensor in x]
+        op.functions.scale(x, outputs, 0.3)
+        for mine, given in zip(outputs, x, strict=True):
+            close(mine, given.double() * 0.3)
+        sums = [torch.empty_like(tensor) for tensor in x]
+        op.functions.axpby(x, y, sums, 0.5, -2.0)
+        for mine, left, right in zip(sums, x, y, strict=True):
+            close(mine, 0.5 * left.double() - 2 * right.double())
+        total, each = op.functions.l2norm(x)
+        close(total.view(()), torch.cat(x).double().norm())
+        close(each, torch.stack([tensor.double().norm() for tensor in x]))
+
+
 @pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
 @pytest.mark.parametrize("place", [(0, 0), (3, 100_002), (304, 10)])
 def test_an_overflow_sets_the_flag(op: Any, value: float, place: tuple[int, int]) -> None:
@@ -70,6 +89,16 @@ def test_an_overflow_sets_the_flag(op: Any, value: float, place: tuple[int, int]
     flag.zero_()
     others = _tensors(op, torch.float32, seed=1)
     op.functions.axpby(tensors, others, others, 1.0, 1.0, flag)
+    assert flag.item() == 1
+
+
+def test_several_groups_may_set_the_flag_at_once(op: Any) -> None:
+    infinite = [torch.full((40_000,), torch.inf, device=op.device)]
+    flag = torch.zeros(1, dtype=torch.int32, device=op.device)
+    op.functions.scale(infinite, infinite, 0.5, flag)
+    assert flag.item() == 1
+    flag.zero_()
+    op.functions.axpby(infinite, infinite, infinite, 1.0, 1.0, flag)
     assert flag.item() == 1
 
 
@@ -114,7 +143,7 @@ def test_wrong_arguments_are_named(op: Any, call: Any, said: str) -> None:
 
 
 def test_opcheck(op: Any) -> None:
-    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    space = op.space
     x, flag = torch.rand(3, device=op.device), torch.zeros(1, dtype=torch.int32, device=op.device)
     opcheck(space.multi_tensor_l2norm.default, ([x, x.half()],))
     opcheck(space.multi_tensor_scale.default, ([x], [x.clone()], 2.0, None, flag))
@@ -130,7 +159,7 @@ def test_a_factor_without_elements_is_refused(op: Any) -> None:
 
 
 def test_a_leaf_of_another_layout_is_written_whole(op: Any) -> None:
-    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    space = op.space
     plain, leaf = torch.ones(2, 3, device=op.device), torch.ones(3, 2, device=op.device, requires_grad=True)
     space.multi_tensor_scale([plain, plain], [plain.clone(), leaf.t()], 2.0, None, None)
     assert (leaf == 2).all()

@@ -10,7 +10,7 @@ import torch
 
 from . import optimizers_reference as reference
 from .compare import DTYPES, close, normal, opcheck
-from .conftest import PRESENT, Implementation, load
+from .conftest import KINDS, Implementation, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ CASES = {
 }
 
 
-@pytest.fixture(params=["cpu", "sycl", *PRESENT])
+@pytest.fixture(params=KINDS)
 def implementation(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -96,6 +96,26 @@ def test_a_step_agrees_with_the_reference(implementation: str, name: str, param:
                 close(state[i], wanted)
             if name.startswith("lamb"):
                 assert returned[i].item() == pytest.approx(expected[3].item(), rel=1e-4)
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("name", ["adam", "lion", "adagrad", "sgd", "lamb"])
+@pytest.mark.parametrize("grad", DTYPES)
+@pytest.mark.parametrize("param", DTYPES)
+def test_every_pair_of_dtypes_is_stepped(implementation: str, name: str, param: torch.dtype, grad: torch.dtype) -> None:
+    case = CASES[name]
+    op = load(implementation, case.builder)
+    dtypes = [param, grad, *[torch.float32] * case.states]
+    for shapes in ([(1,)], [(3, 5), (0,), (130,)], [(131,)]):
+        lists = [
+            [normal(*shape, dtype=dtype, device=op.device, seed=role).abs() for shape in shapes]
+            for role, dtype in enumerate(dtypes)
+        ]
+        exact = [[tensor.double().cpu() for tensor in tensors] for tensors in lists]
+        _call(op, case, lists)
+        for i in range(len(shapes)):
+            steps = [3] if case.steps else []
+            close(lists[0][i], case.formula(*(tensors[i] for tensors in exact), *steps, **case.options)[0])
 
 
 @pytest.mark.parametrize("name", ["adamw", "lion", "lamb"])
@@ -208,7 +228,7 @@ def test_torch_knows_the_schema_and_autograd_the_writing(implementation: str, na
     versions = [tensors[0]._version for tensors in lists]
     _call(op, case, lists)
     assert lists[0][0]._version > versions[0]
-    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    space = op.space
     options = {**case.options, "noop_flag": None, "grad_scale": None}
     if "adamw_mode" in options:
         options["decoupled"] = options.pop("adamw_mode")

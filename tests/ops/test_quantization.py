@@ -102,6 +102,36 @@ def test_floats_agree_with_torchs_conversion(
     torch.testing.assert_close(back.cpu(), (expected.float().view(groups, -1) * scales.cpu()[:, None]).view(shape))
 
 
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [2, 70, 300])
+def test_every_format_is_decoded_to_every_dtype_that_agrees(op: Any, dtype: torch.dtype, columns: int) -> None:
+    x = normal(3, columns, dtype=dtype, device=op.device)
+    for bits in (8, 4):
+        q, params = op.functions.quantize(x, 3, bits)
+        wide = op.functions.dequantize(q, params, bits)
+        assert torch.equal(op.functions.dequantize(q, params, bits, dtype=dtype), wide.to(dtype))
+    for float8 in (torch.float8_e4m3fn, torch.float8_e5m2):
+        q, scales = op.functions.quantize_float8(x, 3, float8)
+        wide = op.functions.dequantize_float8(q, scales)
+        assert torch.equal(op.functions.dequantize_float8(q, scales, dtype=dtype), wide.to(dtype))
+
+
+@pytest.mark.parametrize("columns", [32, 300])
+@pytest.mark.parametrize("at", [0, 5, 31])
+def test_a_nan_leaves_the_other_floats_of_its_group_as_they_were(op: Any, columns: int, at: int) -> None:
+    x = torch.arange(columns, dtype=torch.float32, device=op.device)[None]
+    x[0, at] = torch.nan
+    expected = x.clone()
+    expected[0, at] = 0
+    codes, scales = (tensor.cpu() for tensor in op.functions.quantize_float8(x, 1, torch.float8_e4m3fn))
+    others = torch.arange(columns) != at
+    wanted = (expected.cpu()[0] * (448 / expected.max().cpu())).to(torch.float8_e4m3fn).float()
+    assert torch.equal(codes.float()[0, others], wanted[others])
+    assert codes.float()[0, at].isnan()
+    assert scales.item() == pytest.approx(expected.max().item() / 448)
+
+
 @pytest.mark.parametrize("float8", [torch.float8_e4m3fn, torch.float8_e5m2])
 def test_every_code_is_decoded_as_torch_does(op: Any, float8: torch.dtype) -> None:
     codes = torch.arange(256, dtype=torch.uint8, device=op.device).view(float8)
@@ -155,7 +185,7 @@ def test_another_float8_is_refused(op: Any) -> None:
 
 
 def test_opcheck_and_compile(op: Any) -> None:
-    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    space = op.space
     x = torch.randn(4, 8, device=op.device)
     opcheck(space.quantize.default, (x, 4, 4, False))
     opcheck(space.dequantize.default, (x.char(), x[:, :1].contiguous(), 4, 8, True, torch.float16))
@@ -167,7 +197,7 @@ def test_opcheck_and_compile(op: Any) -> None:
 
 
 def test_a_byte_without_dimensions_is_not_two_elements(op: Any) -> None:
-    space = torch.ops.anyaccel_sycl if op.name == "sycl" else torch.ops.anyaccel
+    space = op.space
     q, params = torch.ones((), dtype=torch.int8, device=op.device), torch.ones(1, 1, device=op.device)
     with pytest.raises(RuntimeError, match=r"dequantize failed: got q of shape \(\); expected bytes of two elements"):
         space.dequantize(q, params, 1, 4, True, torch.float32)

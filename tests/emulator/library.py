@@ -1,0 +1,181 @@
+"""Builds the emulator, and an op's CUDA kernels for it; gives them to the op's host library as a device's."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyaccel.op_builder.device_kernels import register_kernels
+from anyaccel.op_builder.op import CSRC
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from anyaccel.op_builder.op import Op
+
+HERE = Path(__file__).parent
+SANITIZED = "ANYACCEL_EMULATOR_TSAN"
+"""Set in a process that ThreadSanitizer's library watches, in place of the emulator's own checks of accesses."""
+ENTRY = """extern "C" void emulator_run_{number}(const void* argument) {{
+  using Kernel = {instance};
+  run<Kernel>(*static_cast<const Kernel*>(argument));
+}}
+"""
+
+
+def preloaded() -> dict[str, str]:
+    """Return the environment of a process that runs kernels in the emulator."""
+    return {"LD_PRELOAD": str(built_engine(under_tsan=False))}
+
+
+def preloaded_with_tsan() -> dict[str, str]:
+    """Return the environment of a process that runs kernels in the emulator under ThreadSanitizer."""
+    library = subprocess.run(["g++", "-print-file-name=libtsan.so"], check=True, capture_output=True, text=True).stdout
+    options = (
+        "exitcode=66 report_signal_unsafe=0 ignore_interceptors_accesses=1"  # torch's threads are not compiled for it
+    )
+    return {"LD_PRELOAD": library.strip(), SANITIZED: "1", "TSAN_OPTIONS": options}
+
+
+def built_engine(*, under_tsan: bool) -> Path:
+    """Return the library that runs blocks, and unless ThreadSanitizer does, checks their accesses."""
+    checks = ("no_checks.cpp",) if under_tsan else ("accesses.cpp", "memory.cpp")
+    sources = [HERE / "block.cpp", *(HERE / name for name in checks)]
+    return _built("engine", ["-std=c++20", "-O2", "-g", *map(str, sources)], [*HERE.glob("*.h"), *sources])
+
+
+def built_kernels(name: str, instances: Sequence[str], header: str, sources: Sequence[Path] = ()) -> Path:
+    """Return a library of kernels.
+
+    Args:
+        name: of the library.
+        instances: of kernel templates.
+        header: what defines them.
+        sources: folders searched for ``kernels.cu`` and headers, before the tree's own.
+    """
+    folders = [*sources, CSRC / "runtime", CSRC / "includes"]
+    kernels = next(folder / "kernels.cu" for folder in folders if (folder / "kernels.cu").is_file())
+    entries = "".join(ENTRY.format(number=number, instance=kernel) for number, kernel in enumerate(instances))
+    rows = "".join(
+        f'{{"{kernel}", emulator_run_{number}, {_is_grid_meant(kernel, folders)}}},'
+        for number, kernel in enumerate(instances)
+    )
+    text = f'#include "{kernels}"\n{entries}extern "C" emulator::Kernel emulator_kernels[] = {{{rows}}};\n'
+    read = [file for folder in folders for file in sorted(folder.iterdir()) if file.suffix in (".h", ".cu")]
+    options = [
+        "-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-w",
+        "-U__FLT16_MANT_DIG__",  # NVRTC has no _Float16 either
+        f'-DANYACCEL_OP_HEADER="{header}"', "-include", str(HERE / "cuda_on_host.h"), "-iquote", str(HERE),
+        *(f"-I{folder}" for folder in folders), "-x", "c++",
+    ]  # fmt: skip
+    return _built(name, options, [*read, *HERE.glob("*.h")], text)
+
+
+def _is_grid_meant(kernel: str, folders: Sequence[Path]) -> str:
+    """Return, as C++ does, whether a kernel asks which block of how many it is."""
+    start = re.compile(rf"^struct {kernel.partition('<')[0]}( : \w+)? {{.*?^}};", re.MULTILINE | re.DOTALL)
+    for folder in folders:
+        for header in folder.glob("*.h"):
+            found = start.search(header.read_text())
+            if found is not None:
+                return "true" if re.search(r"group\.(index|count)|share_begin", found[0]) else "false"
+    msg = f"no struct {kernel} in {folders}"
+    raise ValueError(msg)
+
+
+def _built(name: str, options: Sequence[str], files: Sequence[Path], text: str = "") -> Path:
+    """Compile a shared library, unless it is there already; its name holds what decides it."""
+    digest = hashlib.sha256(repr((options, text)).encode())
+    for file in files:
+        digest.update(file.read_bytes())
+    folder = Path(os.environ.get("ANYACCEL_CACHE_DIR") or Path.home() / ".cache") / "emulator"
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / f"{name}-{digest.hexdigest()[:24]}.so"
+    if library.is_file():
+        return library
+    source, unlinked = library.with_suffix(f".{os.getpid()}.cpp"), library.with_suffix(f".{os.getpid()}.o")
+    if text:  # linked apart, without ThreadSanitizer's library: what is preloaded has its functions
+        source.write_text(text)
+        _compile("-c", *options, str(source), "-o", str(unlinked))
+        options = [str(unlinked)]
+    partial = library.with_suffix(f".{os.getpid()}.partial")
+    _compile("-shared", *options, "-o", str(partial))
+    partial.rename(library)
+    source.unlink(missing_ok=True)
+    unlinked.unlink(missing_ok=True)
+    return library
+
+
+def _compile(*arguments: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    subprocess.run(["g++", "-fPIC", *arguments], check=True, env=environment)
+
+
+class _Kernel(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("run", ctypes.c_void_p), ("is_grid_meant", ctypes.c_bool))
+
+
+class Emulator:
+    """Runs the kernels of ops, in place of SYCL on the CPU: the host library takes it for that device."""
+
+    number = 3
+
+    def __init__(self) -> None:
+        is_sanitized = SANITIZED in os.environ
+        path = built_engine(under_tsan=is_sanitized)
+        assert is_sanitized or os.environ.get("LD_PRELOAD") == str(path), "the emulator must be preloaded"
+        self._library = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+        self._library.emulator_started.restype = ctypes.c_char_p
+        self._library.emulator_launch.restype = ctypes.c_char_p
+        self.launch = ctypes.cast(self._library.emulator_launch, ctypes.c_void_p).value or 0
+        self._kept: list[ctypes.CDLL] = []
+
+    def load(self, library: Path, instances: Sequence[str]) -> dict[str, int]:
+        """Return the addresses of the kernels of a library."""
+        kernels = ctypes.CDLL(str(library))
+        self._kept.append(kernels)
+        table = (_Kernel * len(instances)).in_dll(kernels, "emulator_kernels")
+        self._library.emulator_add_module(ctypes.byref(table))
+        return {name: ctypes.addressof(entry) for name, entry in zip(instances, table, strict=True)}
+
+    def register(self, op: Op, library: Path, instances: Sequence[str]) -> None:
+        """Let an op, whose host library is loaded, start kernels of a library."""
+        register_kernels(op.name, self, 0, self.load(library, instances))
+
+    def start(self, kernel: int, blocks: int, argument: ctypes.Structure) -> str:
+        """Run a kernel; return what went wrong, or an empty text."""
+        problem = self._library.emulator_launch(
+            ctypes.c_void_p(kernel),
+            0,
+            ctypes.c_int64(blocks),
+            0,
+            ctypes.byref(argument),
+            ctypes.c_size_t(ctypes.sizeof(argument)),
+        )
+        return problem.decode() if problem else ""
+
+    def fix_size(self, threads: int) -> None:
+        """Set the threads of every block, and launch as many blocks as the host asks for; 0 varies both."""
+        self._library.emulator_fix_size(threads)
+
+    def started(self) -> dict[str, set[int]]:
+        """Return the sizes of blocks that each kernel was started with in this process."""
+        lines = self._library.emulator_started().decode().splitlines()
+        return {name: {int(size) for size in sizes.split()} for name, sizes in (line.split("\t") for line in lines)}
+
+
+@cache
+def emulator() -> Emulator:
+    """Return the process's emulator."""
+    return Emulator()
+
+
+def register(op: Op) -> None:
+    """Give an op's host library, which is loaded, all of its kernels."""
+    emulator().register(op, built_kernels(op.name, op.kernels, f"{op.name}.h"), op.kernels)

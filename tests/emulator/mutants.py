@@ -1,0 +1,184 @@
+"""Changes of every barrier and shuffle in the sources of CUDA's kernels, one at a time, each of which must be noticed.
+
+``python -m tests.emulator.mutants`` prints a line for each: what noticed it, or ``survived``. It runs in a process that
+has the emulator preloaded.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from anyaccel.op_builder.all_ops import builder_class
+from anyaccel.op_builder.op import CSRC
+from anyaccel.op_builder.table import OPS
+
+from .library import built_kernels, emulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["Mutant", "mutants"]
+
+KERNELS = (
+    "SoftmaxForward<float>",
+    "Quantize<float, 8>",
+    "QuantizeFloat8<float, E4M3>",
+    "LayerNormBackward<float, float>",
+    "ColumnSum<float>",
+    "TopkGating<float>",
+    "ScaleTensors<float, float>",
+)
+"""Those that notice: each uses another part of a group."""
+
+
+class Mutant(NamedTuple):
+    """A change of one place."""
+
+    file: str
+    line: int
+    name: str
+    text: str
+
+
+def _replacements(found: re.Match[str]) -> Iterator[tuple[str, str]]:
+    if "__syncthreads" in found[0] or "wait" in found[0]:
+        yield "removed", ""
+        return
+    mask, value, offset = found["mask"], found["value"], found["offset"]
+    yield "removed", value
+    for other in ("0x7fffffffu", "0xfffffffeu", "0x0000ffffu"):
+        yield f"mask {other}", found[0].replace(mask, other)
+    for other in ("1", f"({offset} > 8 ? 8 : {offset})", f"({offset} > 1 ? {offset} : 2)"):
+        yield f"offset {other}", f"{found[0][: found.start('offset') - found.start()]}{other})"
+
+
+_PLACES = re.compile(
+    r"__syncthreads\(\)|group\.wait\(\)|__shfl_\w+_sync\((?P<mask>\w+), (?P<value>\w+), (?P<offset>\w+)\)"
+)
+_OTHERS = (
+    ("right > left ? right : left", "left > right ? left : right", "a maximum that lanes disagree on"),
+    ("atomicOr(flag, 1)", "*flag = 1", "a flag that is not atomic"),
+)
+
+
+def mutants() -> list[Mutant]:
+    """Return every change, of every barrier and shuffle that the sources have."""
+    made = []
+    for file in [CSRC / "runtime" / "cuda_group.h", *sorted((CSRC / "includes").glob("*.h"))]:
+        text = file.read_text()
+        for found in _PLACES.finditer(text):
+            line = text.count("\n", 0, found.start()) + 1
+            made += [
+                Mutant(file.name, line, f"{found[0]} {name}", text[: found.start()] + new + text[found.end() :])
+                for name, new in _replacements(found)
+            ]
+        for old, new, name in _OTHERS:
+            if file.name == "cuda_group.h":
+                made.append(Mutant(file.name, text[: text.index(old)].count("\n") + 1, name, text.replace(old, new)))
+    return made
+
+
+def _softmax(op: Any) -> list[torch.Tensor]:
+    x = torch.linspace(-3, 3, 210).view(3, 70)
+    with_nan = x.index_fill(1, torch.tensor([41]), torch.nan)
+    return [op.scaled_masked_softmax(x), op.scaled_masked_softmax(with_nan)]
+
+
+def _quantization(op: Any) -> list[torch.Tensor]:
+    x = torch.linspace(-1, 2, 200).view(2, 100)
+    with_nan = x.index_fill(1, torch.tensor([99]), torch.nan)  # the last that its thread meets
+    codes, scales = op.quantize_float8(with_nan, 2, torch.float8_e4m3fn)
+    return [*op.quantize(x, 2, symmetric=True), *op.quantize(x, 2, symmetric=False), codes.float(), scales]
+
+
+def _layer_norm(op: Any) -> list[torch.Tensor]:
+    x = torch.linspace(-1, 2, 210).view(3, 70).sin()
+    statistics = x.mean(1), 1 / x.std(1)
+    return list(op._ops.layer_norm_backward.default(x.cos(), None, x, torch.ones(70), *statistics))
+
+
+def _moe(op: Any) -> list[torch.Tensor]:
+    logits = torch.linspace(0, 9, 120).view(3, 40).sin()
+    logits[1, 7] = torch.nan
+    return [tensor for k in (1, 3) for tensor in op.topk_gating(logits, k)]
+
+
+def _multi_tensor(op: Any) -> list[torch.Tensor]:
+    tensors = [torch.full((20_000,), torch.inf), torch.ones(100)]
+    flag = torch.zeros(1, dtype=torch.int32)
+    op.scale(tensors, tensors, 0.5, flag)
+    return [flag, *tensors]
+
+
+_RUN: dict[str, Callable[[Any], list[torch.Tensor]]] = {
+    "softmax": _softmax, "quantization": _quantization, "layer_norm": _layer_norm, "moe": _moe,
+    "multi_tensor": _multi_tensor,
+}  # fmt: skip
+
+
+def _functions() -> dict[str, Any]:
+    """Return the ops' functions, their host libraries loaded."""
+    rows = {op.name: op for op in OPS if op.name in _RUN}
+    for op in rows.values():
+        builder_class(op.builder, "cpu")().load()
+    return {name: op.functions_class()("anyaccel_sycl") for name, op in rows.items()}
+
+
+def _results(functions: dict[str, Any]) -> Iterator[tuple[str, list[torch.Tensor]]]:
+    """Yield what each kernel computes, with one warp and with two."""
+    for threads in (32, 64):
+        emulator().fix_size(threads)
+        for name, run in _RUN.items():
+            yield f"{name} with {threads} threads", run(functions[name])
+
+
+def _use(folders: Sequence[Path]) -> None:
+    """Register the kernels of sources, those in ``folders`` before the tree's own."""
+    library = built_kernels("mutant", KERNELS, "mutants.h", folders)
+    for op in OPS:
+        if op.name in _RUN:
+            emulator().register(op, library, KERNELS)
+
+
+def _notices(functions: dict[str, Any], expected: dict[str, list[torch.Tensor]]) -> str:
+    """Return what tells the kernels in use from those that ``expected`` is of."""
+    try:
+        for name, results in _results(functions):
+            for mine, wanted in zip(results, expected[name], strict=True):
+                if not torch.equal(mine.nan_to_num(-7.0), wanted.nan_to_num(-7.0)):
+                    return f"another result of {name}"
+    except RuntimeError as error:
+        return str(error).partition("failed: got ")[2].partition("; expected")[0]
+    return ""
+
+
+def main() -> None:
+    """Print what notices each change."""
+    functions = _functions()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file in [
+            *(CSRC / "includes").glob("*.h"),
+            *(CSRC / "runtime").glob("cuda_group.h"),
+            CSRC / "runtime/kernels.cu",
+        ]:
+            (folder / file.name).write_text(file.read_text())
+        (folder / "mutants.h").write_text("".join(f'#include "{op}.h"\n' for op in _RUN))
+        _use([folder])
+        expected = dict(_results(functions))
+        for mutant in mutants():
+            original = (folder / mutant.file).read_text()
+            (folder / mutant.file).write_text(mutant.text)
+            _use([folder])
+            noticed = _notices(functions, expected) or "survived"
+            print(f"{mutant.file}:{mutant.line}\t{mutant.name}\t{noticed}", flush=True)
+            (folder / mutant.file).write_text(original)
+
+
+if __name__ == "__main__":
+    main()

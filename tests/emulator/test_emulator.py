@@ -1,0 +1,132 @@
+"""CUDA's kernels on the CPU: all of them, in an emulator of blocks that refuses what a GPU would leave undefined.
+
+Each test starts a process, as the emulator takes the place of torch's allocator, and of SYCL on the CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anyaccel.op_builder.table import OPS
+
+from .library import preloaded, preloaded_with_tsan
+from .mutants import mutants
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(
+    platform.system() != "Linux" or shutil.which("g++") is None, reason="the emulator needs Linux and g++"
+)
+
+SAID = {
+    "Correct": r"\[64\.0, 64\.0\]",
+    "BarrierInABranch": "divergence .* thread 0 is at __syncthreads .* thread 32 at the kernel's end",
+    "TwoBarriers": "divergence .* thread 0 is at __syncthreads at .* thread 7 at __syncthreads at",
+    "ShuffleInABranch": "divergence .* thread 1 is at __shfl_xor_sync .* thread 0 at the kernel's end",
+    "ShuffleAgainstABarrier": "divergence .* thread 0 is at __shfl_sync .* thread 3 at __syncthreads",
+    "RaceInABlock": "race: 4 bytes written .* by thread 1 of block 0",
+    "RaceOfBlocks": "race: 4 bytes written .* by thread 0 of block 1",
+    "RaceOfSizes": "race: 4 bytes written .* by thread 1 of block 0",
+    "BehindTheEnd": "access out of bounds: 4 bytes written",
+    "BeforeTheBeginning": "access out of bounds: 4 bytes read",
+    "Misaligned": "misaligned access: 8 bytes written",
+    "Uninitialised": "uninitialised shared memory: 4 bytes read .* by thread 11 of block 0",
+}
+"""What is said of each kernel in faults.h."""
+
+
+def _run(*arguments: str, timeout: float = 280, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def _lines(*arguments: str) -> dict[str, str]:
+    done = _run(*arguments, **preloaded())
+    assert done.returncode == 0, done.stderr
+    return dict(line.rsplit("\t", 1) for line in done.stdout.splitlines())
+
+
+def _run_ops(ran: Path, environment: dict[str, str], *options: str, timeout: float = 280) -> dict[str, list[int]]:
+    """Run tests/ops in the emulator; return the sizes of the blocks that each kernel was started with."""
+    done = _run(
+        "pytest", "-q", "-k", "emulated", "-p", "no:cacheprovider", "-p", "no:xdist", *options, "tests/ops",
+        timeout=timeout, ANYACCEL_TEST_EMULATED=str(ran), **environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
+    started: dict[str, list[int]] = json.loads(ran.read_text())
+    return started
+
+
+def _assert_all_ran(started: dict[str, list[int]]) -> None:
+    missing = {
+        op.name: names
+        for op in OPS
+        if (names := [kernel for kernel in op.kernels if started.get(kernel) != [32, 64, 512]])
+    }
+    assert not missing, (
+        "these kernels are in the table and have not run in blocks of 32, 64 and 512 threads: add a test"
+    )
+
+
+def test_every_kernel_of_the_table_agrees_with_its_reference(tmp_path: Path) -> None:
+    _assert_all_ran(_run_ops(tmp_path / "ran.json", preloaded()))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_kernel_agrees_in_every_case(tmp_path: Path) -> None:
+    _assert_all_ran(_run_ops(tmp_path / "ran.json", preloaded(), "-m", "slow or not slow", timeout=1800))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_thread_sanitizer_finds_no_race(tmp_path: Path) -> None:
+    _assert_all_ran(_run_ops(tmp_path / "ran.json", preloaded_with_tsan(), timeout=1800))
+
+
+def test_each_fault_is_named_and_none_hangs() -> None:
+    said = _lines("tests.emulator.faults")
+    assert list(said) == list(SAID)
+    assert not {name: text for name, text in said.items() if not re.fullmatch(SAID[name] + ".*", text)}
+
+
+@pytest.mark.slow
+def test_thread_sanitizer_sees_a_block_as_threads() -> None:
+    """And says nothing of what barriers order: in the correct kernel, shared memory that other threads have written."""
+    done = _run("tests.emulator.faults", **preloaded_with_tsan())
+    assert done.returncode == 66
+    assert re.search(r"data race.*?\n.*?\n\s+#0 void RaceInABlock::operator", done.stderr)
+    assert not re.search(r"#0 void Correct::operator", done.stderr)
+
+
+def test_each_change_of_a_barrier_or_a_shuffle_is_noticed() -> None:
+    noticed = _lines("tests.emulator.mutants")
+    made = mutants()
+    assert list(noticed) == [f"{mutant.file}:{mutant.line}\t{mutant.name}" for mutant in made]
+    assert not [name for name, by in noticed.items() if by == "survived"]
+
+
+def test_no_source_synchronises_in_a_way_that_is_not_changed() -> None:
+    """What the mutants are made of is every barrier and shuffle that the sources have."""
+    places = 0
+    for file in [*(ROOT / "csrc" / "includes").glob("*.h"), ROOT / "csrc" / "runtime" / "cuda_group.h"]:
+        text = re.sub(r"//.*", "", file.read_text())
+        places += len(re.findall(r"__sync\w+|__shfl\w+|group\.wait\b", text))
+    changed = {(mutant.file, mutant.line) for mutant in mutants() if "__s" in mutant.name or "wait" in mutant.name}
+    assert len(changed) == places
