@@ -47,6 +47,8 @@ class CudaDevice:
         CudaRuntimeBuilder().load()
 
     def register(self, op: Op) -> None:
+        from ...accelerator.cuda_accelerator import CUDA_Accelerator
+
         runtime = CudaRuntimeBuilder().load()
         kernels: dict[tuple[int, int], dict[str, int]] = {}
         for device, capability in enumerate(_capabilities()):
@@ -57,7 +59,8 @@ class CudaDevice:
                 kernels[capability] = {
                     name: runtime.kernel(op.name, library, symbols[f"run<{name}>"]) for name in op.kernels
                 }
-            register_kernels(op.name, runtime, device, kernels[capability])
+            units = CUDA_Accelerator().get_device_properties(device).multi_processor_count
+            register_kernels(op.name, runtime, device, kernels[capability], units)
 
 
 def device_code(op: Op, capability: tuple[int, int]) -> Entry:
