@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .listing import Instruction, Kernel, Usage
 
-__all__ = ["TARGET", "Facts", "facts_of", "is_streaming", "missed", "worse"]
+__all__ = ["TARGET", "Facts", "facts_of", "is_streaming", "missed", "regressed", "worse"]
 
 _LOADS = ("LDG", "LD")
 _STORES = ("STG", "ST")
@@ -131,6 +131,12 @@ def worse(before: Facts, now: Facts) -> list[str]:
         if is_worse:
             names.append(name)
     return names
+
+
+def regressed(before: Facts, now: Facts) -> list[str]:
+    """Return the names of the facts that are worse than before, and not as good as the target all the same."""
+    short = missed(now)
+    return [name for name in worse(before, now) if name in short or name in _WITHOUT_TARGET]
 
 
 def _bits(instruction: Instruction) -> int:

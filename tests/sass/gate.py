@@ -18,7 +18,7 @@ from anyaccel.op_builder.engine.cache import open_cache
 from anyaccel.op_builder.engine.toolchains.nvrtc import choose_nvrtc, probe_nvrtc
 from anyaccel.op_builder.table import OPS
 
-from .facts import TARGET, Facts, facts_of, is_streaming, missed, worse
+from .facts import TARGET, Facts, facts_of, is_streaming, missed, regressed
 from .listing import parse_listing, parse_usage
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def measured(op: Op, architecture: str) -> Table:
 
 
 def compared(expected: Table, found: Table) -> list[str]:
-    """Return what is worse than expected, or not in the table, in a line each."""
+    """Return what is worse than expected and misses the target, or is not in the table, in a line each."""
     lines = []
     for (op, kernel), now in found.items():
         before = expected.get((op, kernel))
@@ -88,7 +88,7 @@ def compared(expected: Table, found: Table) -> list[str]:
             continue
         lines += [
             f"{op}: {kernel}: {name} was {getattr(before, name) or 'none'} and is {getattr(now, name)}"
-            for name in worse(before, now)
+            for name in regressed(before, now)
         ]
     return lines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .facts import TARGET, Facts, facts_of, is_streaming, missed, worse
+from .facts import TARGET, Facts, facts_of, is_streaming, missed, regressed, worse
 from .listing import Usage, parse_listing
 
 FULL = Usage(32, 0, 0)  # 2048 threads of an SM of sm_90
@@ -137,3 +137,11 @@ def test_each_fact_can_get_worse_and_better(name: str) -> None:
     assert worse(before, before) == []
     assert worse(before, before._replace(**{name: getattr(bad, name)})) == [name]
     assert worse(before, before._replace(**{name: getattr(good, name)})) == []
+
+
+def test_what_still_reaches_the_target_has_not_regressed() -> None:
+    before = TARGET._replace(load_bits=256, registers=20, in_flight_bytes=65536, barriers=1)
+    assert regressed(before, TARGET._replace(registers=64, barriers=1)) == []
+    assert regressed(before, TARGET._replace(registers=65, in_flight_bytes=21503, barriers=2)) == [
+        "registers", "in_flight_bytes", "barriers",
+    ]  # fmt: skip

@@ -69,9 +69,9 @@ def test_the_command_fails_where_a_fact_is_worse(
 ) -> None:
     op = next(op for op in gate.ops_with_kernels() if op.name == "rotary_embedding")
     found = gate.measured(op, "sm_90")
-    gate.write_table("sm_90", {key: facts._replace(registers=8, spills=1) for key, facts in found.items()}, tmp_path)
+    gate.write_table("sm_90", {key: facts._replace(load_bits=256, spills=1) for key, facts in found.items()}, tmp_path)
     monkeypatch.setattr(command, "read_table", lambda architecture: gate.read_table(architecture, tmp_path))
     assert command.main(["--op", op.name]) == 1
     printed = capsys.readouterr().out
-    assert "sm_90: rotary_embedding: RotaryEmbedding<float, false>: registers was 8 and is" in printed
+    assert "sm_90: rotary_embedding: RotaryEmbedding<float, false>: load_bits was 256 and is 32" in printed
     assert f"sm_90: {len(found)} facts are better than in the table" in printed
