@@ -46,7 +46,7 @@ def tiles(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         pytest.param(4, 4, 0, id="less than a tile of 16-bit numbers"),
     ],
 )
-def test_activations_in_tiles_give_what_the_cpu_gives(
+def test_kernels_in_tiles_give_what_the_cpu_gives(
     tiles: ctypes.CDLL, dtype: str, columns: int, stride: int, shift: int, threads: int
 ) -> None:
     assert tiles.differing_results(TYPES[dtype], columns, stride, shift, threads) == 0

@@ -1,6 +1,6 @@
 // csrc/runtime/cuda_group.h on the host: the threads of a block one after the other, which is what they may be in
-// kernels without barriers. Runs the activations in tiles and writes what they computed beside what the CPU's group
-// computed.
+// kernels without barriers. Runs the activations and the dense layer in tiles, and compares them with the CPU's
+// group.
 
 #include <cmath>
 #include <cstdint>
@@ -25,6 +25,7 @@ static Value __shfl_xor_sync(unsigned, Value, int) {
 #include "activations.h"
 #include "cpu_group.h"
 #include "cuda_group.h"
+#include "dense.h"
 
 using namespace anyaccel;
 
@@ -131,10 +132,31 @@ int compared(std::int64_t columns, std::int64_t stride, int shift, unsigned thre
   return different;
 }
 
+// The same for the dense layer's kernels, forward in place.
+template <typename T>
+int compared_dense(std::int64_t columns, int shift, unsigned threads) {
+  constexpr std::int64_t kRows = 3;
+  const std::int64_t count = kRows * columns;
+  int different = 0;
+  Row<T> bias(columns, shift, 2);
+  for (const T* const given : {static_cast<const T*>(bias.data()), static_cast<const T*>(nullptr)}) {
+    Row<T> z(count, shift, 1), expected(count, shift, 1);
+    on_blocks(BiasSigmoidForward<T>{z.data(), given, kRows, columns}, 2, threads);
+    BiasSigmoidForward<T>{expected.data(), given, kRows, columns}(CpuGroup{0, kRows, 0, 1});
+    different += differing(z, expected, count);
+  }
+  Row<T> grad(count, shift, 3), y(count, shift, 4), out(count, shift, 5), expected(count, shift, 5);
+  Row<float> parts(columns, shift, 6), expected_parts(columns, shift, 6);
+  on_blocks(BiasSigmoidBackward<T>{grad.data(), y.data(), out.data(), parts.data(), kRows, columns}, 1, threads);
+  BiasSigmoidBackward<T>{
+      grad.data(), y.data(), expected.data(), expected_parts.data(), kRows, columns}(CpuGroup{0, kRows, 0, 1});
+  return different + differing(out, expected, count) + differing(parts, expected_parts, columns);
+}
+
 template <typename T>
 int all(std::int64_t columns, std::int64_t stride, int shift, unsigned threads) {
   return compared<T, Silu>(columns, stride, shift, threads) + compared<T, Gelu>(columns, stride, shift, threads) +
-         compared<T, GeluTanh>(columns, stride, shift, threads);
+         compared<T, GeluTanh>(columns, stride, shift, threads) + compared_dense<T>(columns, shift, threads);
 }
 
 }  // namespace
