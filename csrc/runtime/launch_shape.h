@@ -14,8 +14,12 @@ enum class Runtime : std::int32_t { Cpu, Cuda, Xpu, SyclOnHost };
 struct Work {
   std::int64_t rows;
   std::int64_t columns;
+  std::int64_t of_a_thread = 4;  // elements of a row that a thread takes at once, or in a few turns
 
   static Work of_rows(std::int64_t rows, std::int64_t columns) { return {rows, columns}; }
+  static Work of_tiles(std::int64_t rows, std::int64_t columns, std::int64_t tile) {
+    return {rows, columns, std::max<std::int64_t>(tile, 4)};
+  }
   static Work of_elements(std::int64_t count) { return {-1, count}; }
 
   bool has_rows() const { return rows >= 0; }
@@ -44,12 +48,12 @@ inline std::int64_t parts_of(std::int64_t whole, std::int64_t part) { return (wh
 // A row's threads depend on its length alone: the order in which a row is added up, and so its last bit, must not
 // depend on how many rows there are. Measured for SYCL's CPU device: a work-group of one vector walks a row fastest, as
 // each vector of a larger one goes through the whole row before the next.
-inline std::int32_t threads_for_row(const Device& device, std::int64_t columns) {
+inline std::int32_t threads_for_row(const Device& device, std::int64_t columns, std::int64_t of_a_thread) {
   if (device.runtime == Runtime::SyclOnHost) {
     return 16;
   }
   std::int32_t threads = 32;
-  while (threads < 512 && threads * 4 < columns) {
+  while (threads < 512 && threads * of_a_thread < columns) {
     threads *= 2;
   }
   return threads;
@@ -84,7 +88,7 @@ inline Shape shape_for(const Device& device, const Work& work, std::int64_t grou
     return {groups > 0 ? groups : shape.groups, shape.threads};
   }
   return {groups > 0 ? groups : std::clamp<std::int64_t>(work.rows, 1, kMostGroups),
-          threads_for_row(device, work.columns)};
+          threads_for_row(device, work.columns, work.of_a_thread)};
 }
 
 // How many groups share rows when each keeps partial results of every column, which are written and read once more: two

@@ -13,6 +13,10 @@ std::int64_t shape_of(std::int32_t runtime, std::int32_t units, std::int64_t row
   return shape.groups;
 }
 
+std::int32_t threads_for_tiles(std::int32_t runtime, std::int64_t columns, std::int64_t tile) {
+  return shape_for({static_cast<Runtime>(runtime), 0}, Work::of_tiles(1, columns, tile)).threads;
+}
+
 std::int64_t with_partials(std::int32_t runtime, std::int32_t units, std::int64_t rows) {
   return device_groups_with_partials({static_cast<Runtime>(runtime), units}, rows);
 }

@@ -32,6 +32,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         function = getattr(loaded, name)
         function.restype = ctypes.c_int64
         function.argtypes = [ctypes.c_int32, ctypes.c_int32, *[ctypes.c_int64] * count]
+    loaded.threads_for_tiles.argtypes = [ctypes.c_int32, ctypes.c_int64, ctypes.c_int64]
     loaded.shape_of.argtypes = [*loaded.shape_of.argtypes, ctypes.c_void_p]
     return loaded
 
@@ -77,6 +78,23 @@ def test_a_rows_threads_depend_on_its_length_alone(shapes: ctypes.CDLL) -> None:
     for columns, threads in ((1, 32), (128, 32), (129, 64), (1024, 256), (1025, 512), (65536, 512)):
         for rows, units, groups in itertools.product((1, 7, 131, 10**6), (RTX, H200), (0, 5)):
             assert _shape(shapes, units, rows, columns, groups) == (groups or rows, threads)
+
+
+@pytest.mark.parametrize(
+    ("columns", "tile", "threads"),
+    [
+        (4096, 8, 512),
+        (2048, 8, 256),
+        (1024, 8, 128),
+        (1025, 8, 256),
+        (64, 8, 32),
+        (2048, 4, 512),
+        (65536, 8, 512),
+        (64, 2, 32),
+    ],
+)
+def test_every_thread_of_a_row_in_tiles_has_one(shapes: ctypes.CDLL, columns: int, tile: int, threads: int) -> None:
+    assert shapes.threads_for_tiles(CUDA, columns, tile) == threads
 
 
 def test_asked_groups_are_given(shapes: ctypes.CDLL) -> None:
