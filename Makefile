@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-gpu bench bench-gpu lint clean
+.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu bench bench-gpu lint clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
@@ -104,6 +104,14 @@ test-soak: $(VENV)/.installed-test
 # The CPU's loops built for Arm and run by qemu, against what this machine computes.
 test-arm: $(VENV)/.installed-test
 	$(VENV)/bin/python tests/arm/compare.py
+
+# What every kernel's machine code tells, beside the target, and whether any of it is worse than in tests/sass; no GPU is needed:
+#   make test-sass              for sm_90, which `make test` holds too
+#   make test-sass ALL=1        for every architecture of a wheel
+#   make test-sass WRITE=1      takes today's facts for the tables, and docs/benchmarks.md's figures from them
+test-sass: $(VENV)/.installed-test
+	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m tests.sass $(if $(ALL),--all) $(if $(WRITE),--write)
+	$(if $(WRITE),$(VENV)/bin/python -m tests.docs.generated --write)
 
 # On a machine with a GPU, in the environment that has torch for it; nothing is downloaded.
 test-gpu:

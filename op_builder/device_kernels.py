@@ -121,7 +121,7 @@ class DeviceRuntime(Protocol):
     launch: int
 
 
-def register_kernels(op: str, runtime: DeviceRuntime, device: int, kernels: dict[str, int]) -> None:
+def register_kernels(op: str, runtime: DeviceRuntime, device: int, kernels: dict[str, int], units: int = 0) -> None:
     """Give an op's library, which is loaded, the kernels of a device.
 
     Args:
@@ -129,9 +129,10 @@ def register_kernels(op: str, runtime: DeviceRuntime, device: int, kernels: dict
         runtime: what starts them.
         device: the device's index.
         kernels: the address of each, by its instance's name.
+        units: the device's multiprocessors, by which launches are shaped; 0 where they are not known.
     """
     add = ctypes.CDLL(str(loading.library_of(op).binary)).anyaccel_add_kernel
-    add.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
+    add.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
     add.restype = None
     for name, kernel in kernels.items():
-        add(runtime.number, device, name.encode(), runtime.launch, kernel)
+        add(runtime.number, device, units, name.encode(), runtime.launch, kernel)

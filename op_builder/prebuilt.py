@@ -53,13 +53,23 @@ def find_library(op: str, key_for: Callable[[str], str], trace: Trace) -> Path |
     return None
 
 
-def find_device_code(op: str, target: str, key: Callable[[], str], trace: Trace) -> Entry | None:
-    """Return the prebuilt device code of an op for a target, or None; the trace says why not."""
+def find_device_code(
+    op: str, target: str, key: Callable[[], str], refusal: Callable[[str], str], trace: Trace
+) -> Entry | None:
+    """Return the prebuilt device code of an op for a target, or None; the trace says why not.
+
+    Args:
+        op: the op's name.
+        target: such as ``sm_90``.
+        key: returns the key of the op's recipe for the target.
+        refusal: returns why the driver refuses the code of a compiler, such as ``NVRTC 13.0.88``; empty when it takes it.
+        trace: says why the code does not fit.
+    """
     folder = folder_for(PREBUILT, op, target)
     if not folder.is_dir():
         trace.reject(f"prebuilt {target}", "this installation brings none", logging.DEBUG)
         return None
-    problem = _problem(folder, key())
+    problem = _problem(folder, key()) or refusal(read_entry(folder).facts["compiler_version"])
     if problem:
         trace.reject(f"prebuilt {target}", f"{problem}; it is compiled here instead", logging.WARNING)
         return None

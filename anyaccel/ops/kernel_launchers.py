@@ -63,13 +63,14 @@ class PtxLauncher:
 
 
 class CudaLauncher(PtxLauncher):
-    """CUDA C++, compiled by NVRTC for the device's architecture."""
+    """CUDA C++, compiled by NVRTC for the device, as machine code or, where only the driver knows the device, as PTX."""
 
     def image(self, kernel: KernelSource, device: torch.device) -> tuple[bytes, str]:
         from ..accelerator.cuda_accelerator import CUDA_Accelerator
+        from ..op_builder.cuda.device_code import target_here
 
         capability = CUDA_Accelerator().get_device_capability(device.index)
-        entry = kernel.build(self.recipe(kernel, "sm_{}{}".format(*capability)))
+        entry = kernel.build(self.recipe(kernel, target_here(capability)))
         return entry.binary.read_bytes(), entry.facts["symbols"][kernel.name]
 
     @staticmethod

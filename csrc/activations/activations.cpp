@@ -23,7 +23,7 @@ Tensor gated(const Arguments& arguments, const Tensor& gate, const Tensor& up) {
     using T = decltype(t);
     const GatedForward<T, Activation> kernel{g.data<T>(), u.data<T>(),   written<T>(y),   g.stride(),
                                              u.stride(),  rows_of(gate), columns_of(gate)};
-    launch(gate, kernel, Work::of_rows(rows_of(gate), columns_of(gate)));
+    launch(gate, kernel, Work::of_tiles(rows_of(gate), columns_of(gate), kTileOf<T>));
   });
   return y;
 }
@@ -44,7 +44,7 @@ std::tuple<Tensor, Tensor> gated_backward(const Arguments& arguments, const Tens
     const GatedBackward<T, Activation> kernel{read<T>(d),          g.data<T>(), u.data<T>(), written<T>(grad_gate),
                                               written<T>(grad_up), g.stride(),  u.stride(),  rows_of(gate),
                                               columns_of(gate)};
-    launch(gate, kernel, Work::of_rows(rows_of(gate), columns_of(gate)));
+    launch(gate, kernel, Work::of_tiles(rows_of(gate), columns_of(gate), kTileOf<T>));
   });
   return {grad_gate, grad_up};
 }
@@ -57,7 +57,7 @@ Tensor biased(const Arguments& arguments, const Tensor& x, const Tensor& bias) {
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
     const BiasedForward<T, Activation> kernel{read<T>(from), read<T>(b), written<T>(y), rows_of(x), columns_of(x)};
-    launch(from, kernel, Work::of_rows(rows_of(x), columns_of(x)));
+    launch(from, kernel, Work::of_tiles(rows_of(x), columns_of(x), kTileOf<T>));
   });
   return y;
 }
@@ -78,7 +78,7 @@ std::tuple<Tensor, Tensor> biased_backward(const Arguments& arguments, const Ten
     const BiasedBackward<T, Activation> kernel{
         read<T>(d), read<T>(from), read<T>(b), written<T>(grad_x), written<Compute<T>>(partials),
         work.rows,  work.columns};
-    launch(from, kernel, work, groups);
+    launch(from, kernel, Work::of_tiles(work.rows, work.columns, kTileOf<T>), groups);
     const ColumnSum<T> sum{read<Compute<T>>(partials), written<T>(grad_bias), groups, work.columns, work.columns};
     launch(from, sum, Work::of_elements(work.columns));
   });

@@ -56,7 +56,7 @@ Tensor dense(Tensor x, Tensor weight, std::optional<Tensor> bias) {
     using T = decltype(t);
     Tensor y = z;
     const BiasSigmoidForward<T> kernel{written<T>(y), bias ? read<T>(b) : nullptr, rows_of(z), columns_of(z)};
-    launch(z, kernel, Work::of_rows(rows_of(z), columns_of(z)));
+    launch(z, kernel, Work::of_tiles(rows_of(z), columns_of(z), kTileOf<T>));
   });
   return reshape(z, with_columns(x, weight.size(0)));
 }
@@ -82,7 +82,7 @@ std::tuple<Tensor, Tensor, Tensor> dense_backward(Tensor grad, Tensor y, Tensor 
     using T = decltype(t);
     const BiasSigmoidBackward<T> kernel{read<T>(d), read<T>(value), written<T>(grad_z), written<Compute<T>>(partials),
                                         work.rows,  work.columns};
-    launch(d, kernel, work, groups);
+    launch(d, kernel, Work::of_tiles(work.rows, work.columns, kTileOf<T>), groups);
     const ColumnSum<T> sum{read<Compute<T>>(partials), written<T>(grad_bias), groups, work.columns, work.columns};
     launch(d, sum, Work::of_elements(work.columns));
   });

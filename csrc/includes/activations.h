@@ -11,13 +11,14 @@
 #include "column_sum.h"
 #include "elementary.h"
 #include "precision.h"
+#include "tile.h"
 
 namespace anyaccel {
 
 // The distribution function of the normal distribution. For float Abramowitz & Stegun, 7.1.26: absolute error 1e-7.
 inline float normal_distribution(float x) {
   const float magnitude = (x < 0.0f ? -x : x) * 0.70710678f;
-  const float t = 1.0f / (1.0f + 0.3275911f * magnitude);
+  const float t = reciprocal(1.0f + 0.3275911f * magnitude);
   const float polynomial =
       ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
   const float tail = 0.5f * polynomial * exponential(-magnitude * magnitude);
@@ -75,12 +76,18 @@ struct GatedForward {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(gate, up, y) && keep_aligned<T>(gate_stride, up_stride, columns);
     group.rows(rows, [&](std::int64_t row) {
       const T* g = gate + row * gate_stride;
       const T* u = up + row * up_stride;
       T* out = y + row * columns;
-      group.each(columns, [=](std::int64_t i) {
-        store(value_of<Activation>(Compute<T>(to_float(g[i]))) * to_float(u[i]), out[i]);
+      group.template tiles<T>(columns, is_aligned, [=](auto range) {
+        auto gates = load(g, range);
+        const auto ups = load(u, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          gates[i] = value_of<Activation>(gates[i]) * ups[i];
+        }
+        store(gates, out, range);
       });
     });
   }
@@ -100,19 +107,27 @@ struct GatedBackward {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned =
+        are_aligned(grad, gate, up, grad_gate, grad_up) && keep_aligned<T>(gate_stride, up_stride, columns);
     group.rows(rows, [&](std::int64_t row) {
       const T* d = grad + row * columns;
       const T* g = gate + row * gate_stride;
       const T* u = up + row * up_stride;
       T* to_gate = grad_gate + row * columns;
       T* to_up = grad_up + row * columns;
-      group.each(columns, [=](std::int64_t i) {
-        Compute<T> value = 0;
-        Compute<T> slope = 0;
-        Activation::both(Compute<T>(to_float(g[i])), value, slope);
-        const Compute<T> change = to_float(d[i]);
-        store(change * to_float(u[i]) * slope, to_gate[i]);
-        store(change * value, to_up[i]);
+      group.template tiles<T>(columns, is_aligned, [=](auto range) {
+        auto gates = load(g, range);
+        auto ups = load(u, range);
+        const auto changes = load(d, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          Compute<T> value = 0;
+          Compute<T> slope = 0;
+          Activation::both(gates[i], value, slope);
+          gates[i] = changes[i] * ups[i] * slope;
+          ups[i] = changes[i] * value;
+        }
+        store(gates, to_gate, range);
+        store(ups, to_up, range);
       });
     });
   }
@@ -128,12 +143,18 @@ struct BiasedForward {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(x, bias, y) && keep_aligned<T>(columns);
     group.rows(rows, [&](std::int64_t row) {
       const T* from = x + row * columns;
       const T* b = bias;
       T* out = y + row * columns;
-      group.each(columns, [=](std::int64_t i) {
-        store(value_of<Activation>(Compute<T>(to_float(from[i]) + to_float(b[i]))), out[i]);
+      group.template tiles<T>(columns, is_aligned, [=](auto range) {
+        auto values = load(from, range);
+        const auto biases = load(b, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          values[i] = value_of<Activation>(values[i] + biases[i]);
+        }
+        store(values, out, range);
       });
     });
   }
@@ -152,19 +173,32 @@ struct BiasedBackward {
   template <typename Group>
   void operator()(const Group& group) const {
     Compute<T>* mine = partials + group.index * columns;
-    group.each(columns, [=](std::int64_t i) { mine[i] = 0; });
+    const bool is_aligned = are_aligned(grad, x, bias, grad_x, partials) && keep_aligned<T>(columns);
+    // in the same tiles as below, so that each thread meets its own sums again and none has to wait
+    group.template tiles<T>(columns, is_aligned, [=](auto range) {
+      for (int i = 0; i < range.kCount; ++i) {
+        mine[range.first + i] = 0;
+      }
+    });
     group.rows(rows, [&](std::int64_t row) {
       const T* d = grad + row * columns;
       const T* from = x + row * columns;
       const T* b = bias;
       T* out = grad_x + row * columns;
-      group.each(columns, [=](std::int64_t i) {
-        Compute<T> value = 0;
-        Compute<T> slope = 0;
-        Activation::both(Compute<T>(to_float(from[i]) + to_float(b[i])), value, slope);
-        const Compute<T> change = to_float(d[i]) * slope;
-        store(change, out[i]);
-        mine[i] += change;
+      group.template tiles<T>(columns, is_aligned, [=](auto range) {
+        auto changes = load(d, range);
+        const auto values = load(from, range);
+        const auto biases = load(b, range);
+        auto sums = load(mine, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          Compute<T> value = 0;
+          Compute<T> slope = 0;
+          Activation::both(values[i] + biases[i], value, slope);
+          changes[i] *= slope;
+          sums[i] += changes[i];
+        }
+        store(changes, out, range);
+        store(sums, mine, range);
       });
     });
   }

@@ -9,6 +9,7 @@
 #include "column_sum.h"
 #include "elementary.h"
 #include "precision.h"
+#include "tile.h"
 
 namespace anyaccel {
 
@@ -21,14 +22,27 @@ struct BiasSigmoidForward {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(z, bias) && keep_aligned<T>(columns);
     group.rows(rows, [&](std::int64_t row) {
       T* here = z + row * columns;
       const T* b = bias;
       if (b == nullptr) {
-        group.each(columns, [=](std::int64_t i) { store(logistic(Compute<T>(to_float(here[i]))), here[i]); });
+        group.template tiles<T>(columns, is_aligned, [=](auto range) {
+          auto values = load(here, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            values[i] = logistic(values[i]);
+          }
+          store(values, here, range);
+        });
       } else {
-        group.each(columns,
-                   [=](std::int64_t i) { store(logistic(Compute<T>(to_float(here[i]) + to_float(b[i]))), here[i]); });
+        group.template tiles<T>(columns, is_aligned, [=](auto range) {
+          auto values = load(here, range);
+          const auto biases = load(b, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            values[i] = logistic(values[i] + biases[i]);
+          }
+          store(values, here, range);
+        });
       }
     });
   }
@@ -46,16 +60,27 @@ struct BiasSigmoidBackward {
   template <typename Group>
   void operator()(const Group& group) const {
     Compute<T>* mine = partials + group.index * columns;
-    group.each(columns, [=](std::int64_t i) { mine[i] = 0; });
+    const bool is_aligned = are_aligned(grad, y, grad_z, partials) && keep_aligned<T>(columns);
+    // in the same tiles as below, so that each thread meets its own sums again and none has to wait
+    group.template tiles<T>(columns, is_aligned, [=](auto range) {
+      for (int i = 0; i < range.kCount; ++i) {
+        mine[range.first + i] = 0;
+      }
+    });
     group.rows(rows, [&](std::int64_t row) {
       const T* d = grad + row * columns;
       const T* value = y + row * columns;
       T* out = grad_z + row * columns;
-      group.each(columns, [=](std::int64_t i) {
-        const Compute<T> s = to_float(value[i]);
-        const Compute<T> change = to_float(d[i]) * s * (1 - s);
-        store(change, out[i]);
-        mine[i] += change;
+      group.template tiles<T>(columns, is_aligned, [=](auto range) {
+        auto changes = load(d, range);
+        const auto values = load(value, range);
+        auto sums = load(mine, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          changes[i] = changes[i] * values[i] * (1 - values[i]);
+          sums[i] += changes[i];
+        }
+        store(changes, out, range);
+        store(sums, mine, range);
       });
     });
   }

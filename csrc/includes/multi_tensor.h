@@ -48,10 +48,12 @@ struct SquaredSums {
   }
 };
 
-// The roots of the sums of rows of partial results; of several rows at once for the norm of everything.
+// The roots of the sums of rows of partial results. The sums themselves are the partial results of the norm of
+// everything, one for each row.
 struct RootOfSums {
   const float* partials;  // (rows, columns)
   float* roots;           // (rows)
+  float* sums;            // (rows); null when nobody asks
   std::int64_t rows;
   std::int64_t columns;
 
@@ -62,6 +64,9 @@ struct RootOfSums {
       const float total = group.template sum<float>(columns, [=](std::int64_t i) { return from[i]; });
       if (group.is_first()) {
         roots[row] = square_root(total);
+        if (sums != nullptr) {
+          sums[row] = total;
+        }
       }
     });
   }

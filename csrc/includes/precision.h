@@ -2,7 +2,7 @@
 //
 // No torch, CPU-vendor or device header: the same code serves the CPU, CUDA and SYCL. The CPU's compiler vectorises
 // these loops; float16 uses the compiler's own type where it has one, which becomes the hardware's conversion
-// instructions.
+// instructions. NVRTC has none without CUDA's headers, and is told the instructions.
 
 #pragma once
 
@@ -53,14 +53,28 @@ inline void store(float value, float& target) { target = value; }
 inline void store(double value, double& target) { target = value; }
 
 // Rounds to nearest, ties to even; a NaN stays one (a quiet one), whatever its payload.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+inline void store(float value, BFloat16& target) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(target.bits) : "f"(value)); }
+#else
 inline void store(float value, BFloat16& target) {
   const std::uint32_t bits = bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
   const std::uint32_t quiet_nan = bits | 0x00400000u;
   target.bits = static_cast<std::uint16_t>((value != value ? quiet_nan : rounded) >> 16);
 }
+#endif
 
-#if defined(__ARM_FP16_FORMAT_IEEE) || defined(__FLT16_MANT_DIG__)
+#if defined(__CUDA_ARCH__)
+
+inline float to_float(Half value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+}
+
+inline void store(float value, Half& target) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(target.bits) : "f"(value)); }
+
+#elif defined(__ARM_FP16_FORMAT_IEEE) || defined(__FLT16_MANT_DIG__)
 
 #if defined(__ARM_FP16_FORMAT_IEEE)
 using NativeHalf = __fp16;  // g++ for Arm has no _Float16 before version 13

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "tile.h"
+
 namespace anyaccel {
 
 struct CpuGroup {
@@ -60,6 +62,13 @@ struct CpuGroup {
     for (std::int64_t i = 0; i < count; ++i) {
       body(i);
     }
+  }
+
+  // Calls `body(range)` for ranges that make up a row; see tile.h. Every call of a kernel for the same row length and
+  // with the same `is_aligned` gives a thread the same elements.
+  template <typename T, typename Body>
+  void tiles(std::int64_t count, bool, const Body& body) const {
+    each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
 
   // The sum over a row of what `body` returns; every thread of the group gets it. Added up block by block, as the

@@ -1,7 +1,8 @@
 // CUDA's runtime: loads device code and starts kernels through the driver's API, which is opened when it is first used.
 //
 // No CUDA header and no CUDA library is needed to build this. Kernels are loaded as context-independent libraries
-// (driver 12.0 or newer), so one handle serves every device of an architecture. The stream is torch's current one,
+// (driver 12.0 or newer), so one handle serves every device of an architecture; which code a driver takes besides is
+// decided before it is compiled, by op_builder/cuda/compatibility.py. The stream is torch's current one,
 // asked of the library that torch has already loaded; a launch inside a graph's capture is captured.
 
 #include <dlfcn.h>

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "elementary.h"
+#include "tile.h"
 
 namespace anyaccel {
 
@@ -41,6 +42,19 @@ struct CudaGroup {
 #pragma unroll 4
     for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
       body(i);
+    }
+  }
+
+  // In tiles where they are aligned; `count` is then a multiple of a tile's elements.
+  template <typename T, typename Body>
+  void tiles(std::int64_t count, bool is_aligned, const Body& body) const {
+    if (!is_aligned) {
+      each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
+      return;
+    }
+    constexpr std::int64_t kElements = kTileOf<T>;
+    for (std::int64_t i = threadIdx.x * kElements; i < count; i += blockDim.x * kElements) {
+      body(TileRange<kTileOf<T>>{i});
     }
   }
 

@@ -1,9 +1,10 @@
 #include "device_kernels.h"
 
-#include <algorithm>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 namespace anyaccel {
 namespace {
@@ -11,11 +12,13 @@ namespace {
 struct DeviceKernel {
   LaunchFunction launch;
   void* kernel;
+  std::int32_t units;
 };
 
 struct Table {
   std::mutex mutex;
   std::unordered_map<std::string, DeviceKernel> kernels;
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> units;  // by runtime and device
 };
 
 Table& table() {
@@ -39,41 +42,20 @@ DeviceKernel found(const Place& place, const std::string& kernel) {
   return entry->second;
 }
 
-// Measured for SYCL's CPU device: a work-group of one vector walks a row fastest, as each vector of a larger one goes
-// through the whole row before the next; and a loop in a kernel of single elements costs a factor of five.
-std::int32_t threads_for(const Place& place, const Work& work) {
-  constexpr std::int32_t kForElements = 256;
-  if (!work.has_rows()) {
-    return kForElements;
-  }
-  if (place.runtime == Runtime::SyclOnHost) {
-    return 16;
-  }
-  std::int32_t threads = 32;
-  while (threads < 512 && threads * 4 < work.columns) {
-    threads *= 2;
-  }
-  return threads;
-}
-
-std::int64_t groups_for(const Place& place, const Work& work, std::int32_t threads) {
-  constexpr std::int64_t kMost = 0x7fffffff;
-  if (work.has_rows()) {
-    return std::min(work.rows, kMost);
-  }
-  const std::int64_t elements_a_thread = place.runtime == Runtime::SyclOnHost ? 1 : 4;
-  const std::int64_t a_group = threads * elements_a_thread;
-  return std::clamp<std::int64_t>((work.columns + a_group - 1) / a_group, 1, kMost);
-}
-
 }  // namespace
+
+Device device_of(const Place& place) {
+  const std::lock_guard lock(table().mutex);
+  const auto known = table().units.find({static_cast<std::int32_t>(place.runtime), place.device});
+  return {place.runtime, known == table().units.end() ? 0 : known->second};
+}
 
 void launch_on_device(const Place& place, const std::string& kernel, const Work& work, std::int64_t groups,
                       const void* argument, std::size_t bytes) {
   const DeviceKernel device_kernel = found(place, kernel);
-  const std::int32_t threads = threads_for(place, work);
-  const std::int64_t count = groups > 0 ? groups : groups_for(place, work, threads);
-  const char* const error = device_kernel.launch(device_kernel.kernel, place.device, count, threads, argument, bytes);
+  const Shape shape = shape_for({place.runtime, device_kernel.units}, work, groups);
+  const char* const error =
+      device_kernel.launch(device_kernel.kernel, place.device, shape.groups, shape.threads, argument, bytes);
   if (error != nullptr) {
     throw std::runtime_error("launching " + kernel + " on device " + std::to_string(place.device) + " failed: got " +
                              error + "; expected it to start. Fix: look the error up in the device's documentation.");
@@ -82,11 +64,12 @@ void launch_on_device(const Place& place, const std::string& kernel, const Work&
 
 }  // namespace anyaccel
 
-// Called from Python, which owns the kernel and keeps it for as long as the process lives.
+// Called from Python, which owns the kernel and keeps it for as long as the process lives; `units` are the device's.
 extern "C" __attribute__((visibility("default"))) void anyaccel_add_kernel(std::int32_t runtime, std::int32_t device,
-                                                                           const char* name,
+                                                                           std::int32_t units, const char* name,
                                                                            anyaccel::LaunchFunction launch,
                                                                            void* kernel) {
   const std::lock_guard lock(anyaccel::table().mutex);
-  anyaccel::table().kernels[anyaccel::key_of(runtime, device, name)] = {launch, kernel};
+  anyaccel::table().kernels[anyaccel::key_of(runtime, device, name)] = {launch, kernel, units};
+  anyaccel::table().units[{runtime, device}] = units;
 }

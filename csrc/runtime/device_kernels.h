@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string>
 
-namespace anyaccel {
+#include "launch_shape.h"
 
-enum class Runtime : std::int32_t { Cpu, Cuda, Xpu, SyclOnHost };
+namespace anyaccel {
 
 // What a device runtime offers: starts `kernel` on the current stream of `device`, with one argument of `bytes` bytes.
 // Returns a message when it fails, else null.
@@ -21,18 +21,8 @@ struct Place {
   std::int32_t device;
 };
 
-// How much there is to do: `rows` of `columns`, a group working on a row at a time; or `columns` elements in one range.
-struct Work {
-  std::int64_t rows;
-  std::int64_t columns;
-
-  static Work of_rows(std::int64_t rows, std::int64_t columns) { return {rows, columns}; }
-  static Work of_elements(std::int64_t count) { return {-1, count}; }
-
-  bool has_rows() const { return rows >= 0; }
-  bool is_empty() const { return rows == 0 || (columns == 0 && !has_rows()); }
-  std::int64_t units() const { return has_rows() ? rows : columns; }
-};
+// What a place is to launch shapes; kernels must have been registered for it.
+Device device_of(const Place& place);
 
 // Starts a registered kernel; throws when there is none of the name, or it cannot be started.
 void launch_on_device(const Place& place, const std::string& kernel, const Work& work, std::int64_t groups,

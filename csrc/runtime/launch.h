@@ -69,8 +69,6 @@ inline Place place_of(const torch::stable::Tensor& tensor) {
 
 // Elements a CPU thread takes at least: below this, waking one costs more than it saves.
 inline constexpr std::int64_t kElementsAThread = 16384;
-// More groups than this keep no device busier, and partial results of each would cost more than they save.
-inline constexpr std::int64_t kGroupsWithPartials = 256;
 
 inline std::int64_t cpu_groups(const Work& work) {
   const std::int64_t columns = work.has_rows() ? std::max<std::int64_t>(1, work.columns) : 1;
@@ -81,14 +79,13 @@ inline std::int64_t cpu_groups(const Work& work) {
 
 // How many groups share a work of rows whose every group keeps partial results.
 inline std::int64_t groups_with_partials(const Place& place, const Work& work) {
-  return place.runtime == Runtime::Cpu ? cpu_groups(work) : std::clamp<std::int64_t>(work.rows, 1, kGroupsWithPartials);
+  return place.runtime == Runtime::Cpu ? cpu_groups(work) : device_groups_with_partials(device_of(place), work.rows);
 }
 
 // How many groups share the elements of tensors of at most this size, each taking its part of every tensor.
 inline std::int64_t groups_for_shares(const Place& place, std::int64_t elements) {
-  constexpr std::int64_t kGroupsOfADevice = 512;
   return place.runtime == Runtime::Cpu ? cpu_groups(Work::of_elements(elements))
-                                       : std::clamp<std::int64_t>(elements / 4096, 1, kGroupsOfADevice);
+                                       : device_groups_for_shares(device_of(place), elements);
 }
 
 // A kernel's name as builders write it: `RmsNormForward<float, BFloat16>`.

@@ -11,6 +11,7 @@
 #include <sycl/nd_item.hpp>
 
 #include "elementary.h"
+#include "tile.h"
 #if __has_include(<sycl/ext/oneapi/free_function_kernel_properties.hpp>)
 #include <sycl/ext/oneapi/free_function_kernel_properties.hpp>
 #else  // before 2026
@@ -53,6 +54,11 @@ struct SyclGroup {
     for (std::int64_t i = item.get_local_linear_id(); i < count; i += stride) {
       body(i);
     }
+  }
+
+  template <typename T, typename Body>
+  void tiles(std::int64_t count, bool, const Body& body) const {
+    each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
 
   template <typename Value, typename Body>

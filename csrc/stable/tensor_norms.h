@@ -41,12 +41,16 @@ void launch_norms(const TensorLists<Roles>& lists, int role, const Tensor& norms
       start(float{});
     }
   });
-  launch(like, RootOfSums{read<float>(partials), written<float>(norms), tensors, groups},
-         Work::of_rows(tensors, groups));
-  if (total != nullptr) {
-    launch(like, RootOfSums{read<float>(partials), written<float>(*total), 1, tensors * groups},
-           Work::of_rows(1, tensors * groups));
+  const Work of_each = Work::of_rows(tensors, groups);
+  if (total == nullptr) {
+    launch(like, RootOfSums{read<float>(partials), written<float>(norms), nullptr, tensors, groups}, of_each);
+    return;
   }
+  // one group adds up a number for each tensor, not one for each tensor and group
+  const Tensor sums = empty_of(like, {tensors}, ScalarType::Float);
+  launch(like, RootOfSums{read<float>(partials), written<float>(norms), written<float>(sums), tensors, groups},
+         of_each);
+  launch(like, RootOfSums{read<float>(sums), written<float>(*total), nullptr, 1, tensors}, Work::of_rows(1, tensors));
 }
 
 }  // namespace anyaccel

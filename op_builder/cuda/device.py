@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from .. import prebuilt
@@ -10,10 +11,10 @@ from ..engine import environment
 from ..engine.build import ensure_built
 from ..engine.cache import open_cache
 from ..engine.errors import OpError, OpLoadError
-from ..engine.toolchains.nvrtc import choose_nvrtc
 from ..engine.trace import Trace
 from ..targets import cuda_targets_for
-from .device_code import device_code_recipe
+from .compatibility import driver_refusal, driver_version
+from .device_code import device_code_recipe, target_here
 from .runtime import CudaRuntimeBuilder
 
 if TYPE_CHECKING:
@@ -61,20 +62,21 @@ class CudaDevice:
             if device == current or runtime.is_used(op.name, device):  # on any other, it would take memory for nothing
                 for kernel in kernels[capability].values():
                     runtime.prepare(op.name, kernel, device)
-            register_kernels(op.name, runtime, device, kernels[capability])
+            units = _cuda().get_device_properties(device).multi_processor_count
+            register_kernels(op.name, runtime, device, kernels[capability], units)
 
 
 def device_code(op: Op, capability: tuple[int, int]) -> Entry:
     """Return the device code for a GPU: prebuilt, cached, or compiled now.
 
     Raises:
-        ToolchainError: when there is none yet, and no NVRTC.
+        ToolchainError: when there is none yet, and no NVRTC, or none whose code the GPU's driver takes.
         BuildError: when NVRTC refuses the source.
     """
     found = _prebuilt(op, capability)
     if found is not None:
         return found
-    recipe = device_code_recipe(op, "sm_{}{}".format(*capability))
+    recipe = device_code_recipe(op, target_here(capability))
     return ensure_built(recipe, open_cache(environment.cache_dir()), environment.build_jobs())
 
 
@@ -82,7 +84,8 @@ def _prebuilt(op: Op, capability: tuple[int, int]) -> Entry | None:
     trace = Trace(f"the device code of '{op.name}'")
     for target in cuda_targets_for(*capability):
         recipe = device_code_recipe(op, target, any_compiler=True)
-        found = prebuilt.find_device_code(op.name, target, recipe.key, trace)
+        refusal = functools.partial(driver_refusal, target, driver=driver_version())
+        found = prebuilt.find_device_code(op.name, target, recipe.key, refusal, trace)
         if found is not None:
             return found
     return None
@@ -92,7 +95,7 @@ def _code_problem(op: Op, capability: tuple[int, int]) -> str:
     if _prebuilt(op, capability) is not None:
         return ""
     try:
-        choose_nvrtc()
+        target_here(capability)
     except OpError as error:
         return str(error)
     return ""

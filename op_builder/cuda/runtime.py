@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import loading
 from ..engine.errors import OpLoadError
 from ..host_library import HostLibrary
+from .compatibility import driver_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,8 +111,10 @@ class CudaRuntime:
 
     def _check(self, what: str, error: bytes | None) -> None:
         if error is not None:
+            driver = driver_version()
+            here = "none was found" if driver is None else "this one is of CUDA {}.{}".format(*driver)
             msg = (
                 f"loading or starting '{what}' failed: got {error.decode(errors='replace')}; expected success. "
-                f"Fix: an NVIDIA driver of version 12.0 or newer, and code for this GPU."
+                f"Fix: code for this GPU, and an NVIDIA driver of CUDA 12.0 or newer that takes it; {here}."
             )
             raise OpLoadError(msg)

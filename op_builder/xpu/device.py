@@ -52,8 +52,11 @@ class XpuDevice:
         text, symbols = with_kernels(SYCL_SOURCE.read_text(encoding="utf-8"), op.kernels)
         version = choose_dpcpp().version
         options = [*device_options(version), op.header_macro(), *(f"-I{folder}" for folder in include_dirs())]
-        for device in range(XPU_Accelerator().device_count()):
-            register_kernels(op.name, runtime, device, runtime.kernels(op.name, device, text, options, symbols))
+        xpu = XPU_Accelerator()
+        for device in range(xpu.device_count()):
+            kernels = runtime.kernels(op.name, device, text, options, symbols)
+            units = xpu.get_device_properties(device).gpu_subslice_count  # Intel's name for Xe cores
+            register_kernels(op.name, runtime, device, kernels, units)
 
 
 class SyclOnHost:

@@ -13,6 +13,7 @@ from anyaccel.distributed import environment as distributed_environment
 from anyaccel.migrate.targets import TARGETS
 from anyaccel.op_builder.engine import environment as op_environment
 from anyaccel.op_builder.kernel_loader import loader_class, loader_names
+from tests.sass import gate
 
 from . import rules
 
@@ -66,6 +67,11 @@ def loaders() -> str:
     return "\n".join([*lines, "", ""])
 
 
+def machine_code() -> str:
+    """Return what the table of machine code for sm_90 says: how many kernels reach each target, and the facts by op."""
+    return gate.summary(gate.read_table("sm_90")[1])
+
+
 def _between(begin: str, end: str, text: Callable[[], str]) -> Callable[[str], str]:
     place = re.compile(rf"(<!-- {begin}: .+? -->\n).*(<!-- {end} -->)", re.DOTALL)
     return lambda page: place.sub(lambda match: match[1] + text() + match[2], page)
@@ -75,6 +81,7 @@ WRITERS: dict[Path, Callable[[str], str]] = {
     rules.PAGE: rules.written,
     DOCS / "environment.md": _between("variables", "end of variables", variables),
     DOCS / "contract.md": _between("members", "end of members", members),
+    DOCS / "benchmarks.md": _between("machine code", "end of machine code", machine_code),
     DOCS / "ops.md": _between("loaders", "end of loaders", loaders),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,3 +56,13 @@ def make_builder(tmp_path: Path) -> Callable[..., CPUOpBuilder]:
         return AnswerBuilder()
 
     return make
+
+
+def stand_in_library(name: str, folder: Path) -> None:
+    """Build the stand-in for NVIDIA's driver as a library of a name; skips where there is no C compiler."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler for the stand-in")
+    source = Path(__file__).with_name("stand_in_driver.c")
+    command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{name}", source, "-o", folder / name]
+    subprocess.run(command, check=True)

@@ -123,6 +123,11 @@ def test_device_code_that_was_carried_is_found_and_a_changed_one_is_not(
     code = device_code(op, (9, 0))
     assert code.binary.parent == folder
     assert set(code.facts["symbols"]) == {f"run<{kernel}>" for kernel in op.kernels}
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "anyaccel.op_builder.cuda.device.driver_version", lambda: (1, 0)
+        )  # refuses every compiler's code
+        assert device_code(op, (9, 0)).binary.parent.parent == cache.root
     metadata = json.loads((folder / "metadata.jsonl").read_text().splitlines()[0])
     metadata["facts"]["key"] = "another"
     (folder / "metadata.jsonl").write_text(json.dumps(metadata))

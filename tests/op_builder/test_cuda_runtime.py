@@ -5,8 +5,6 @@ Whether kernels compute what they should is tested where there is a GPU, in test
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,10 @@ from anyaccel.op_builder import OpLoadError
 from anyaccel.op_builder.cuda.runtime import CudaRuntimeBuilder
 from anyaccel.op_builder.table import OPS
 
+from .conftest import stand_in_library
+
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
 
 CODE = """
@@ -60,13 +61,8 @@ device.CudaDevice().register(op)
 @pytest.fixture
 def stand_ins(tmp_path: Path) -> Path:
     """A folder with the two libraries."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler for the stand-in")
-    source = Path(__file__).with_name("stand_in_driver.c")
     for name in ("libcuda.so.1", "libtorch_cuda.so"):
-        command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{name}", source, "-o", tmp_path / name]
-        subprocess.run(command, check=True)
+        stand_in_library(name, tmp_path)
     return tmp_path
 
 
@@ -74,7 +70,9 @@ def stand_ins(tmp_path: Path) -> Path:
 def test_launches_are_on_torchs_stream_in_the_devices_context(
     stand_ins: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    shown = run_python(CODE, str(stand_ins), LD_LIBRARY_PATH=str(stand_ins)).stdout.splitlines()
+    shown = run_python(
+        CODE, str(stand_ins), LD_LIBRARY_PATH=str(stand_ins), STAND_IN_DRIVER="12040"
+    ).stdout.splitlines()
     assert shown == [
         "push 101",
         "launch scale_symbol grid 2 3 4 block 5 6 7 shared 0 stream 8 arguments 42 0.5",
@@ -84,9 +82,11 @@ def test_launches_are_on_torchs_stream_in_the_devices_context(
         "launch scale_symbol grid 1 1 1 block 32 1 1 shared 65536 stream 7 arguments 42 0.5",
         "pop",
         "loading or starting 'scale' failed: got cuLibraryLoadData: CUDA_ERROR_INVALID_PTX, a PTX JIT compilation failed; "
-        "expected success. Fix: an NVIDIA driver of version 12.0 or newer, and code for this GPU.",
+        "expected success. Fix: code for this GPU, and an NVIDIA driver of CUDA 12.0 or newer that takes it; "
+        "this one is of CUDA 12.4.",
         "loading or starting 'scale' failed: got cuLibraryGetKernel: CUDA_ERROR_NOT_FOUND, named symbol not found; "
-        "expected success. Fix: an NVIDIA driver of version 12.0 or newer, and code for this GPU.",
+        "expected success. Fix: code for this GPU, and an NVIDIA driver of CUDA 12.0 or newer that takes it; "
+        "this one is of CUDA 12.4.",
     ]
 
 

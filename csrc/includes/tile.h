@@ -1,0 +1,87 @@
+// Tiles: adjacent elements that a thread loads, works on and stores at once. A CUDA thread takes 16 bytes of them, in
+// one instruction; elsewhere a tile is one element, and the loop over tiles is the one that the compiler vectorises.
+
+#pragma once
+
+#include <cstdint>
+
+#include "precision.h"
+
+namespace anyaccel {
+
+inline constexpr int kTileBytes = 16;
+
+// Elements of type T in a tile of a device that has tiles.
+template <typename T>
+inline constexpr int kTileOf = kTileBytes / static_cast<int>(sizeof(T));
+
+// The elements of a tile in a row: `Count` of them from `first` on.
+template <int Count>
+struct TileRange {
+  static constexpr int kCount = Count;
+  std::int64_t first;
+};
+
+template <typename C, int Count>
+struct Tile {
+  C values[Count];
+
+  C& operator[](int i) { return values[i]; }
+  const C& operator[](int i) const { return values[i]; }
+};
+
+// As many bytes as one instruction moves.
+template <typename T, int Count>
+struct alignas(sizeof(T) * Count) Pack {
+  T values[Count];
+};
+
+template <typename T, int Count>
+inline constexpr int kPackOf = Count < kTileOf<T> ? Count : kTileOf<T>;
+
+template <typename T, int Count>
+inline Tile<Compute<T>, Count> load(const T* row, TileRange<Count> range) {
+  Tile<Compute<T>, Count> tile;
+  if constexpr (Count == 1) {
+    tile[0] = to_float(row[range.first]);
+  } else {
+    using Packed = Pack<T, kPackOf<T, Count>>;
+    for (int begin = 0; begin < Count; begin += kPackOf<T, Count>) {
+      const Packed pack = *reinterpret_cast<const Packed*>(row + range.first + begin);
+      for (int i = 0; i < kPackOf<T, Count>; ++i) {
+        tile[begin + i] = to_float(pack.values[i]);
+      }
+    }
+  }
+  return tile;
+}
+
+template <typename T, int Count>
+inline void store(const Tile<Compute<T>, Count>& tile, T* row, TileRange<Count> range) {
+  if constexpr (Count == 1) {
+    store(tile[0], row[range.first]);
+  } else {
+    using Packed = Pack<T, kPackOf<T, Count>>;
+    for (int begin = 0; begin < Count; begin += kPackOf<T, Count>) {
+      Packed pack;
+      for (int i = 0; i < kPackOf<T, Count>; ++i) {
+        store(tile[begin + i], pack.values[i]);
+      }
+      *reinterpret_cast<Packed*>(row + range.first + begin) = pack;
+    }
+  }
+}
+
+// Whether tiles may start at these addresses.
+template <typename... Pointers>
+inline bool are_aligned(const Pointers*... pointers) {
+  return (... && (reinterpret_cast<std::uintptr_t>(pointers) % kTileBytes == 0));
+}
+
+// Whether every row may be worked on in tiles whose first row may: rows of T are so far apart, or so long.
+template <typename T, typename... Distances>
+inline bool keep_aligned(Distances... distances) {
+  return (... && (distances % kTileOf<T> == 0));
+}
+
+}  // namespace anyaccel

@@ -1,0 +1,111 @@
+// How many groups share a work on a device, and how many threads each has: pure functions of the work's sizes and of
+// the device. tests/runtime holds them without a device.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace anyaccel {
+
+enum class Runtime : std::int32_t { Cpu, Cuda, Xpu, SyclOnHost };
+
+// How much there is to do: `rows` of `columns`, a group working on a row at a time; or `columns` elements in one range.
+struct Work {
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t of_a_thread = 4;  // elements of a row that a thread takes at once, or in a few turns
+
+  static Work of_rows(std::int64_t rows, std::int64_t columns) { return {rows, columns}; }
+  static Work of_tiles(std::int64_t rows, std::int64_t columns, std::int64_t tile) {
+    return {rows, columns, std::max<std::int64_t>(tile, 4)};
+  }
+  static Work of_elements(std::int64_t count) { return {-1, count}; }
+
+  bool has_rows() const { return rows >= 0; }
+  bool is_empty() const { return rows == 0 || (columns == 0 && !has_rows()); }
+  std::int64_t units() const { return has_rows() ? rows : columns; }
+};
+
+// A device that kernels are launched on; the CPU's threads are torch's business.
+struct Device {
+  Runtime runtime;
+  std::int32_t units;  // SMs of an NVIDIA GPU, Xe cores of an Intel one; 0 where it is not known
+};
+
+struct Shape {
+  std::int64_t groups;
+  std::int32_t threads;  // of a group
+};
+
+inline constexpr std::int64_t kMostGroups = 0x7fffffff;
+inline constexpr std::int32_t kUnitsOfUnknown = 128;
+
+inline std::int64_t units_of(const Device& device) { return device.units > 0 ? device.units : kUnitsOfUnknown; }
+
+inline std::int64_t parts_of(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
+
+// A row's threads depend on its length alone: the order in which a row is added up, and so its last bit, must not
+// depend on how many rows there are. Measured for SYCL's CPU device: a work-group of one vector walks a row fastest, as
+// each vector of a larger one goes through the whole row before the next.
+inline std::int32_t threads_for_row(const Device& device, std::int64_t columns, std::int64_t of_a_thread) {
+  if (device.runtime == Runtime::SyclOnHost) {
+    return 16;
+  }
+  std::int32_t threads = 32;
+  while (threads < 512 && threads * of_a_thread < columns) {
+    threads *= 2;
+  }
+  return threads;
+}
+
+// Four elements a thread where that occupies the device; else fewer, and then smaller groups, down to a warp. On SYCL's
+// CPU device a loop in a kernel of single elements costs a factor of five.
+inline Shape shape_for_elements(const Device& device, std::int64_t elements) {
+  constexpr std::int32_t kThreads = 256;
+  const auto groups = [&](std::int64_t of_a_group) {
+    return std::clamp<std::int64_t>(parts_of(elements, of_a_group), 1, kMostGroups);
+  };
+  if (device.runtime == Runtime::SyclOnHost) {
+    return {groups(kThreads), kThreads};
+  }
+  for (std::int32_t of_a_thread = 4; of_a_thread > 1; of_a_thread /= 2) {
+    if (groups(kThreads * of_a_thread) >= units_of(device)) {
+      return {groups(kThreads * of_a_thread), kThreads};
+    }
+  }
+  std::int32_t threads = kThreads;
+  while (threads > 32 && groups(threads) < units_of(device)) {
+    threads /= 2;
+  }
+  return {groups(threads), threads};
+}
+
+// The shape of a launch; `groups` of 0 leaves their number to this function.
+inline Shape shape_for(const Device& device, const Work& work, std::int64_t groups = 0) {
+  if (!work.has_rows()) {
+    const Shape shape = shape_for_elements(device, work.columns);
+    return {groups > 0 ? groups : shape.groups, shape.threads};
+  }
+  return {groups > 0 ? groups : std::clamp<std::int64_t>(work.rows, 1, kMostGroups),
+          threads_for_row(device, work.columns, work.of_a_thread)};
+}
+
+// How many groups share rows when each keeps partial results of every column, which are written and read once more: two
+// for every unit where a group then has eight rows or more, and otherwise one, so that no unit is idle.
+inline std::int64_t device_groups_with_partials(const Device& device, std::int64_t rows) {
+  constexpr std::int64_t kRowsOfAGroup = 8;
+  const std::int64_t units = units_of(device);
+  return std::clamp<std::int64_t>(std::clamp<std::int64_t>(rows / kRowsOfAGroup, units, 2 * units), 1,
+                                  std::max<std::int64_t>(rows, 1));
+}
+
+// How many groups share the elements of tensors of at most this size, each taking its part of every tensor: one for
+// each unit where that leaves a group 1024 elements, and up to four where it leaves it 4096.
+inline std::int64_t device_groups_for_shares(const Device& device, std::int64_t elements) {
+  const std::int64_t units = units_of(device);
+  const std::int64_t few = std::min(parts_of(elements, 1024), units);
+  return std::clamp<std::int64_t>(std::max(few, elements / 4096), 1, 4 * units);
+}
+
+}  // namespace anyaccel

@@ -1,0 +1,27 @@
+// csrc/runtime/launch_shape.h for ctypes.
+
+#include "launch_shape.h"
+
+using namespace anyaccel;
+
+extern "C" {
+
+std::int64_t shape_of(std::int32_t runtime, std::int32_t units, std::int64_t rows, std::int64_t columns,
+                      std::int64_t groups, std::int32_t* threads) {
+  const Shape shape = shape_for({static_cast<Runtime>(runtime), units}, {rows, columns}, groups);
+  *threads = shape.threads;
+  return shape.groups;
+}
+
+std::int32_t threads_for_tiles(std::int32_t runtime, std::int64_t columns, std::int64_t tile) {
+  return shape_for({static_cast<Runtime>(runtime), 0}, Work::of_tiles(1, columns, tile)).threads;
+}
+
+std::int64_t with_partials(std::int32_t runtime, std::int32_t units, std::int64_t rows) {
+  return device_groups_with_partials({static_cast<Runtime>(runtime), units}, rows);
+}
+
+std::int64_t for_shares(std::int32_t runtime, std::int32_t units, std::int64_t elements) {
+  return device_groups_for_shares({static_cast<Runtime>(runtime), units}, elements);
+}
+}

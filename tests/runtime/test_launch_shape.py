@@ -1,0 +1,141 @@
+"""Launch shapes are pure functions of sizes and of a device's units: no device is needed to hold them."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CUDA, XPU, SYCL_ON_HOST = 1, 2, 3  # of Runtime
+ELEMENTS = -1  # for the rows of a work that has none
+H100, H200, RTX, UNKNOWN = 114, 132, 24, 0
+SIZES = sorted({size + by for size in (1, 32, 256, 1000, 4096, 10**5, 10**7, 10**10) for by in (-1, 0, 1)} - {0})
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The functions of launch_shape.h."""
+    compiler = shutil.which("c++") or shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    library = tmp_path_factory.mktemp("launch_shape") / "launch_shape.so"
+    source = Path(__file__).with_name("launch_shape.cpp")
+    flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT / 'csrc' / 'runtime'}"]
+    subprocess.run([compiler, *flags, source, "-o", library], check=True)
+    loaded = ctypes.CDLL(str(library))
+    for name, count in (("shape_of", 3), ("with_partials", 1), ("for_shares", 1)):
+        function = getattr(loaded, name)
+        function.restype = ctypes.c_int64
+        function.argtypes = [ctypes.c_int32, ctypes.c_int32, *[ctypes.c_int64] * count]
+    loaded.threads_for_tiles.argtypes = [ctypes.c_int32, ctypes.c_int64, ctypes.c_int64]
+    loaded.shape_of.argtypes = [*loaded.shape_of.argtypes, ctypes.c_void_p]
+    return loaded
+
+
+def _shape(
+    shapes: ctypes.CDLL, units: int, rows: int, columns: int, groups: int = 0, runtime: int = CUDA
+) -> tuple[int, int]:
+    threads = ctypes.c_int32()
+    return shapes.shape_of(runtime, units, rows, columns, groups, ctypes.byref(threads)), threads.value
+
+
+@pytest.mark.parametrize(
+    ("units", "columns", "shape"),
+    [
+        pytest.param(H200, 4096, (128, 32), id="a column sum of 4096: a warp each, where it was 4 groups"),
+        pytest.param(H200, 1, (1, 32), id="one element"),
+        pytest.param(H200, 10_000, (157, 64), id="smaller groups before idle units"),
+        pytest.param(H200, 40_000, (157, 256), id="fewer elements a thread before smaller groups"),
+        pytest.param(H200, 132 * 1024, (132, 256), id="four elements a thread"),
+        pytest.param(H200, 10**7, (9766, 256), id="large"),
+        pytest.param(RTX, 4096, (32, 128), id="a small GPU"),
+        pytest.param(UNKNOWN, 4096, (128, 32), id="unknown units are 128"),
+        pytest.param(H200, 10**13, (0x7FFFFFFF, 256), id="no more than a grid may have"),
+    ],
+)
+def test_elements_occupy_the_device(shapes: ctypes.CDLL, units: int, columns: int, shape: tuple[int, int]) -> None:
+    assert _shape(shapes, units, ELEMENTS, columns) == shape
+
+
+@pytest.mark.parametrize("units", [RTX, H100, H200, 1])
+def test_every_unit_has_a_group_of_elements_and_no_group_is_without_work(shapes: ctypes.CDLL, units: int) -> None:
+    for columns in SIZES:
+        groups, threads = _shape(shapes, units, ELEMENTS, columns)
+        assert groups >= min(units, -(-columns // 32))
+        assert (groups - 1) * threads < columns
+        assert threads in (32, 64, 128, 256)
+        if groups < 0x7FFFFFFF:
+            assert groups * threads * 4 >= columns
+
+
+def test_a_rows_threads_depend_on_its_length_alone(shapes: ctypes.CDLL) -> None:
+    """So does the order in which it is added up: a row's result is the same in every batch and on every GPU."""
+    for columns, threads in ((1, 32), (128, 32), (129, 64), (1024, 256), (1025, 512), (65536, 512)):
+        for rows, units, groups in itertools.product((1, 7, 131, 10**6), (RTX, H200), (0, 5)):
+            assert _shape(shapes, units, rows, columns, groups) == (groups or rows, threads)
+
+
+@pytest.mark.parametrize(
+    ("columns", "tile", "threads"),
+    [
+        (4096, 8, 512),
+        (2048, 8, 256),
+        (1024, 8, 128),
+        (1025, 8, 256),
+        (64, 8, 32),
+        (2048, 4, 512),
+        (65536, 8, 512),
+        (64, 2, 32),
+    ],
+)
+def test_every_thread_of_a_row_in_tiles_has_one(shapes: ctypes.CDLL, columns: int, tile: int, threads: int) -> None:
+    assert shapes.threads_for_tiles(CUDA, columns, tile) == threads
+
+
+def test_asked_groups_are_given(shapes: ctypes.CDLL) -> None:
+    assert _shape(shapes, H200, ELEMENTS, 10**6, groups=3)[0] == 3
+    assert _shape(shapes, H200, 2**40, 128)[0] == 0x7FFFFFFF
+    assert _shape(shapes, H200, 0, 128)[0] == 1
+
+
+def test_sycl_on_the_cpu_has_groups_of_a_vector_for_rows(shapes: ctypes.CDLL) -> None:
+    assert _shape(shapes, UNKNOWN, 10, 4096, runtime=SYCL_ON_HOST) == (10, 16)
+    assert _shape(shapes, UNKNOWN, ELEMENTS, 4096, runtime=SYCL_ON_HOST) == (16, 256)
+
+
+@pytest.mark.parametrize(
+    ("rows", "groups"),
+    [(0, 1), (1, 1), (100, 100), (132, 132), (1000, 132), (1056, 132), (1600, 200), (2112, 264), (10**6, 264)],
+)
+def test_groups_with_partials_are_one_or_two_for_a_unit(shapes: ctypes.CDLL, rows: int, groups: int) -> None:
+    assert shapes.with_partials(CUDA, H200, rows) == groups
+
+
+@pytest.mark.parametrize(
+    ("elements", "groups"),
+    [
+        (0, 1),
+        (1, 1),
+        (1024, 1),
+        (1025, 2),
+        (100_000, 98),
+        (132 * 1024, 132),
+        (500_000, 132),
+        (10**6, 244),
+        (10**9, 528),
+    ],
+)
+def test_shares_of_tensors_occupy_the_device(shapes: ctypes.CDLL, elements: int, groups: int) -> None:
+    assert shapes.for_shares(CUDA, H200, elements) == groups
+
+
+@pytest.mark.parametrize("units", [RTX, H100, H200, 1])
+def test_partials_and_shares_leave_no_unit_idle(shapes: ctypes.CDLL, units: int) -> None:
+    for size in SIZES:
+        assert min(size, units) <= shapes.with_partials(XPU, units, size) <= min(size, 2 * units)
+        assert min(-(-size // 1024), units) <= shapes.for_shares(XPU, units, size) <= 4 * units

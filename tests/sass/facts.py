@@ -1,0 +1,213 @@
+"""What a kernel's machine code tells of its speed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from .occupancy import LIMITS, NEEDED_BYTES, threads_of_an_sm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .listing import Instruction, Kernel, Usage
+
+__all__ = ["TARGET", "Facts", "facts_of", "is_streaming", "missed", "regressed", "worse"]
+
+_LOADS = ("LDG", "LD")
+_STORES = ("STG", "ST")
+_WIDTHS = {"256": 256, "128": 128, "64": 64, "U16": 16, "S16": 16, "U8": 8, "S8": 8}
+_REGISTER = re.compile(r"(?<![A-Z])R(\d+)(\.64)?")
+_TRANSFERS = ("BRA", "EXIT", "RET", "BRX", "JMP", "BREAK")
+
+_HARDWARE = {
+    "Half": re.compile(r"F2FP?\.(\w+\.)*F16|HADD2\.F32|F2F\.F32\.F16"),
+    "BFloat16": re.compile(r"F2FP?\.(\w+\.)*BF16"),
+    "E4M3": re.compile(r"F2FP?\.(\w+\.)*E4M3"),
+    "E5M2": re.compile(r"F2FP?\.(\w+\.)*E5M2"),
+}
+"""The instructions that convert to and from a narrow type; from bfloat16 to float it is a shift by 16, and needs none."""
+_READS_BFLOAT16_ONLY = ("SquaredSums", "Quantize", "QuantizeFloat8")
+_THREADS_OF_ROWS = 512  # for rows of 2048 columns and more
+_THREADS = {
+    "ColumnSum": 256,
+    "TensorStep": 256,
+    "AdamStep": 256,
+    "LambUpdate": 256,
+    "LambApply": 256,
+    "RotaryEmbedding": 32,
+}
+"""Threads of a block in csrc/runtime/device_kernels.cpp where they are not those of wide rows: 256 for kernels over elements,
+and 32 for rows of 128 columns, the usual size of a head."""
+_NOT_STREAMING = ("RootOfSums", "TopkGating", "TopkGatingBackward")
+"""They read partial results, or rows as short as the number of experts: a few kilobytes."""
+
+
+class Facts(NamedTuple):
+    """What is held of a kernel.
+
+    Attributes:
+        load_bits: of the widest load from global memory.
+        store_bits: of the widest store to global memory.
+        spills: loads and stores of local memory.
+        stack_bytes: of a thread.
+        registers: of a thread.
+        in_flight_bytes: of global loads under way per SM, at the occupancy that the registers allow: the most bytes for
+            which a thread has issued loads before it waits for one, times the resident threads.
+        emulated: narrow types that are converted by integer instructions, joined by ``+``.
+        calls: of subroutines in innermost loops that load from global memory.
+        barriers: that are written, not executed.
+    """
+
+    load_bits: int
+    store_bits: int
+    spills: int
+    stack_bytes: int
+    registers: int
+    in_flight_bytes: int
+    emulated: str
+    calls: int
+    barriers: int
+
+
+TARGET = Facts(128, 128, 0, 0, 64, NEEDED_BYTES, "", 0, 0)
+"""What every streaming kernel is to reach; barriers are counted and have no target."""
+_MORE_IS_BETTER = ("load_bits", "store_bits", "in_flight_bytes")
+_WITHOUT_TARGET = ("barriers",)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    first: int
+    last: int
+
+
+def is_streaming(kernel: str) -> bool:
+    """Return whether an instance such as ``TensorStep<Lion, float, Half>`` moves large tensors."""
+    return kernel.partition("<")[0] not in _NOT_STREAMING
+
+
+def facts_of(instance: str, target: str, kernel: Kernel, usage: Usage) -> Facts:
+    """Return the facts of a kernel.
+
+    Args:
+        instance: its name in the table of ops, such as ``TensorStep<Lion, float, Half>``.
+        target: the architecture, such as ``sm_90``.
+        kernel: its instructions.
+        usage: its registers and memory.
+    """
+    every = [*kernel.body, *kernel.subroutines]
+    threads = _THREADS.get(instance.partition("<")[0], _THREADS_OF_ROWS)
+    resident = threads_of_an_sm(LIMITS[target], threads, usage.registers, usage.shared_bytes)
+    return Facts(
+        load_bits=max((_bits(one) for one in every if one.name in _LOADS), default=0),
+        store_bits=max((_bits(one) for one in every if one.name in _STORES), default=0),
+        spills=sum(one.name in ("STL", "LDL") for one in every),
+        stack_bytes=usage.stack_bytes,
+        registers=usage.registers,
+        in_flight_bytes=_bytes_before_a_wait(kernel.body) * resident,
+        emulated="+".join(_emulated(instance, every)),
+        calls=_calls_between_loads(kernel),
+        barriers=sum(one.name == "BAR" for one in every),
+    )
+
+
+def missed(facts: Facts) -> list[str]:
+    """Return the names of the facts that do not reach the target."""
+    return [name for name in worse(TARGET, facts) if name not in _WITHOUT_TARGET]
+
+
+def worse(before: Facts, now: Facts) -> list[str]:
+    """Return the names of the facts that are worse than before."""
+    names = []
+    for name, old, new in zip(Facts._fields, before, now, strict=True):
+        if name == "emulated":
+            is_worse = not set(filter(None, str(new).split("+"))) <= set(str(old).split("+"))
+        elif name in _MORE_IS_BETTER:
+            is_worse = new < old  # type: ignore[operator]
+        else:
+            is_worse = new > old  # type: ignore[operator]
+        if is_worse:
+            names.append(name)
+    return names
+
+
+def regressed(before: Facts, now: Facts) -> list[str]:
+    """Return the names of the facts that are worse than before, and not as good as the target all the same."""
+    short = missed(now)
+    return [name for name in worse(before, now) if name in short or name in _WITHOUT_TARGET]
+
+
+def _bits(instruction: Instruction) -> int:
+    return next((_WIDTHS[word] for word in instruction.opcode.split(".") if word in _WIDTHS), 32)
+
+
+def _bytes_before_a_wait(body: list[Instruction]) -> int:
+    """Return the most bytes of global loads that are issued before an instruction needs one of them.
+
+    The code is followed as it lies; what an unconditional jump separates does not count together. A wait for one load is
+    taken for a wait for all, as they return in about the order in which they were issued.
+    """
+    most = 0
+    waited_for: set[int] = set()  # registers that loads will fill
+    issued = 0
+    for one in body:
+        registers = list(_registers(one))
+        is_load = one.name in _LOADS and bool(registers)
+        count = max(1, _bits(one) // 32)
+        filled = range(registers[0], registers[0] + count) if is_load else range(0)
+        needed = registers[1:] if is_load else registers
+        if not waited_for.isdisjoint((*needed, *filled)):
+            waited_for, issued = set(), 0
+        if is_load:
+            waited_for |= set(filled)
+            issued += _bits(one) // 8
+            most = max(most, issued)
+        if one.name in _TRANSFERS and not one.predicate:
+            waited_for, issued = set(), 0
+    return most
+
+
+def _registers(instruction: Instruction) -> Iterator[int]:
+    for found in _REGISTER.finditer(instruction.operands):
+        yield int(found[1])
+        if found[2]:
+            yield int(found[1]) + 1
+
+
+def _emulated(instance: str, instructions: list[Instruction]) -> list[str]:
+    """Return the narrow types among a kernel's parameters for which it has no converting instruction."""
+    name, _, parameters = instance.partition("<")
+    found = []
+    for narrow in re.findall(r"\w+", parameters):
+        is_shift_only = narrow == "BFloat16" and name in _READS_BFLOAT16_ONLY
+        if narrow not in _HARDWARE or narrow in found or is_shift_only:
+            continue
+        if not any(_HARDWARE[narrow].match(one.opcode) for one in instructions):
+            found.append(narrow)
+    return found
+
+
+def _calls_between_loads(kernel: Kernel) -> int:
+    """Return how many calls of subroutines lie in innermost loops that load from global memory."""
+    loops = set(_loops(kernel))
+    innermost = [
+        loop
+        for loop in loops
+        if not any(other != loop and loop.first <= other.first and other.last <= loop.last for other in loops)
+    ]
+    calls = 0
+    for loop in innermost:
+        inside = [one for one in kernel.body if loop.first <= one.address <= loop.last]
+        if any(one.name in _LOADS for one in inside):
+            calls += sum(one.name == "CALL" for one in inside)
+    return calls
+
+
+def _loops(kernel: Kernel) -> Iterator[_Loop]:
+    """Yield what every backward jump encloses; a jump to itself, which ends every kernel, is none."""
+    for one in kernel.body:
+        label = re.search(r"\((\.L_\w+)\)", one.operands)
+        if one.name == "BRA" and label is not None and kernel.labels.get(label[1], one.address) < one.address:
+            yield _Loop(kernel.labels[label[1]], one.address)
