@@ -243,9 +243,9 @@ void optimizers() {
                        control},
       kCount);
   run(SquaredSums<T>{table_of<1>({param.data()}), partials.data()}, kCount);
-  run(RootOfSums{partials.data(), norms.data(), 1, 1}, 1);
+  run(RootOfSums{partials.data(), norms.data(), nullptr, 1, 1}, 1);
   run(SquaredSums<float>{table_of<1>({update.data()}), partials.data()}, kCount);
-  run(RootOfSums{partials.data(), norms.data() + 1, 1, 1}, 1);
+  run(RootOfSums{partials.data(), norms.data() + 1, nullptr, 1, 1}, 1);
   write(norms);
   run(LambApply<T>{table_of<2>({param.data(), update.data()}), norms.data(), norms.data() + 1, ratios.data(), lamb,
                    control},
