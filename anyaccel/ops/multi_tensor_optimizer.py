@@ -92,6 +92,10 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
 
         Returns:
             What the closure returned, or None.
+
+        Raises:
+            RuntimeError: while a graph is captured, before anything is written: a replay would repeat the learning rate and
+                the number of the step, which the host computes.
         """
         loss = None
         if closure is not None:
@@ -109,6 +113,7 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
                 f"each. Fix: another optimizer, or DistributedDataParallel in place of FSDP."
             )
             raise RuntimeError(msg)
+        _refuse_in_a_capture(self, params[0].device)
         first = self.STATES[0]
         kept = [self.state[param] for param in params]
         fresh = [not isinstance(state.get(first), torch.Tensor) for state in kept]
@@ -182,6 +187,17 @@ def refusal(optimizer: object, name: str, got: Any, expected: str) -> ValueError
     """Return the error for an option."""
     msg = f"{type(optimizer).__name__} failed: got {name}={got}; expected {expected}. Fix: correct it."
     return ValueError(msg)
+
+
+def _refuse_in_a_capture(optimizer: object, device: torch.device) -> None:
+    is_capturing = getattr(torch.get_device_module(device), "is_current_stream_capturing", None)
+    if is_capturing is not None and is_capturing():
+        msg = (
+            f"{type(optimizer).__name__} failed: got a step while {device} captures a graph; expected none, as each replay "
+            f"would repeat this step's learning rate and number. Fix: call step() after the replay, outside of the graph, or "
+            f"use an optimizer of torch.optim with capturable=True."
+        )
+        raise RuntimeError(msg)
 
 
 def _by_device(params: list[torch.Tensor]) -> list[list[torch.Tensor]]:

@@ -79,9 +79,11 @@ def _assert_all_ran(started: dict[str, list[int]]) -> None:
         for op in OPS
         if (names := [kernel for kernel in op.kernels if started.get(kernel) != [32, 64, 512]])
     }
-    assert not missing, (
-        "these kernels are in the table and have not run in blocks of 32, 64 and 512 threads: add a test"
+    said = (
+        f"in the table, and not run in blocks of 32, 64 and 512 threads: {missing}. Fix: add cases to tests/ops, with a word of "
+        f"_FOR_BLOCKS (tests/ops/conftest.py) in the test's name."
     )
+    assert not missing, said
 
 
 def test_every_kernel_of_the_table_agrees_with_its_reference(tmp_path: Path) -> None:

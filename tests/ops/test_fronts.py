@@ -49,6 +49,23 @@ def _train(model: torch.nn.Module, optimizer: Any, steps: int) -> None:
         optimizer.step()
 
 
+@pytest.mark.parametrize("optimizer_class", [ops.FusedAdam, ops.FusedLion, ops.FusedSGD, ops.FusedLamb])
+def test_a_step_in_a_graphs_capture_is_refused(optimizer_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _model()
+    optimizer = optimizer_class(model.parameters(), lr=0.1)
+    model(torch.ones(2, 5)).sum().backward()
+    before = [param.detach().clone() for param in model.parameters()]
+    is_capturing = [True]
+    monkeypatch.setattr(torch.cpu, "is_current_stream_capturing", lambda: is_capturing[0], raising=False)
+    with pytest.raises(RuntimeError, match=f"{optimizer_class.__name__} failed: got a step while cpu captures a graph"):
+        optimizer.step()
+    assert not optimizer.state
+    assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+    is_capturing[0] = False
+    optimizer.step()
+    assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_an_optimizer_trains_like_its_peer_and_their_state_dicts_are_exchangeable(name: str) -> None:
     models = [_model(), _model()]
