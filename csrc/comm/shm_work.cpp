@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "callbacks.h"
 #include "progress.h"
 
 namespace anyaccel::comm {
@@ -25,13 +24,66 @@ std::exception_ptr as_backend_error(std::exception_ptr error) {
   }
 }
 
+namespace {
+
+void complete(c10::ivalue::Future& future, const std::vector<at::Tensor>& value, const std::exception_ptr& error) {
+  if (error) {
+    future.setError(error);
+  } else {
+    future.markCompleted(c10::IValue(value));
+  }
+}
+
+}  // namespace
+
+LazyFuture::LazyFuture(const Group& group, std::vector<at::Tensor> value)
+    : lane_(&group), value_(std::move(value)), issuer_(Callbacks::running_here()) {
+  if (issuer_) ++issuer_->operations;
+}
+
+void LazyFuture::end_for_issuer() {
+  if (issuer_ && !has_ended_.exchange(true)) --issuer_->operations;
+}
+
+void LazyFuture::complete_in_turn() {
+  Callbacks::instance().add(lane_, issuer_,
+                            [future = future_, value = value_, error = error_] { complete(*future, value, error); });
+}
+
+LazyFuture::FuturePtr LazyFuture::get() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (future_) return future_;
+    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    if (!is_settled_) return future_;
+  }
+  if (Callbacks::instance().is_idle(lane_, issuer_)) {
+    complete(*future_, value_, error_);
+  } else {
+    complete_in_turn();  // after the callbacks of operations before this one
+  }
+  return future_;
+}
+
+void LazyFuture::settle(std::exception_ptr error) {
+  bool is_asked_for = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_settled_ = true;
+    error_ = error;
+    is_asked_for = future_.defined();
+  }
+  if (is_asked_for) complete_in_turn();
+  end_for_issuer();
+}
+
 ShmWork::ShmWork(GroupPtr group, int rank, c10d::OpType type, const char* title,
                  std::optional<std::vector<at::Tensor>> profiled, Staging staging, std::vector<at::Tensor> outputs)
     : Work(rank, type, title, profiled),
       group_(std::move(group)),
       operation_(std::make_shared<Operation>()),
       staging_(std::move(staging)),
-      outputs_(std::move(outputs)) {}
+      future_(*group_, std::move(outputs)) {}
 
 void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFacts& facts, Task task, bool is_async) {
   Operation& operation = *work->operation_;
@@ -89,37 +141,7 @@ void ShmWork::finish_with(std::exception_ptr error) {
   }
   staging_.release();
   finish(error);
-  c10::intrusive_ptr<c10::ivalue::Future> future;
-  {
-    const std::lock_guard lock(mutex_);
-    is_settled_ = true;
-    future = future_;
-  }
-  if (future) {
-    Callbacks::instance().add(
-        [self = c10::intrusive_ptr<ShmWork>::reclaim_copy(this), future] { self->complete(*future); });
-  }
-}
-
-c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
-  bool is_over = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (future_) return future_;
-    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    is_over = is_settled_;
-  }
-  if (is_over) complete(*future_);
-  return future_;
-}
-
-void ShmWork::complete(c10::ivalue::Future& future) const {
-  const std::exception_ptr error = exception();
-  if (error) {
-    future.setError(error);
-  } else {
-    future.markCompleted(c10::IValue(outputs_));
-  }
+  future_.settle(error);
 }
 
 CoalescedWork::CoalescedWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts)

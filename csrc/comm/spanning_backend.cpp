@@ -99,7 +99,7 @@ WorkPtr SpanningBackend::enqueue(OpType type, const char* title, const Tensors& 
   } catch (const CommError& error) {
     throw_backend_error(error.what());
   }
-  auto work = c10::make_intrusive<QueuedWork>(rank_, type, title, inputs, outputs);
+  auto work = c10::make_intrusive<QueuedWork>(group_, rank_, type, title, inputs, outputs);
   ++sequence_;
   {
     const std::lock_guard lock(queue_->mutex);
