@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <thread>
 
+#include "clock.h"
 #include "process_wide.h"
 
 namespace anyaccel::comm {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPatience{50};  // with a callback that does nothing while others wait for it
 constexpr std::chrono::seconds kLinger{2};          // of a thread with nothing to do

@@ -12,7 +12,8 @@
 namespace anyaccel::comm {
 namespace {
 
-constexpr int kSpins = 2000;  // some tens of microseconds
+constexpr milliseconds kInterrupt{100};  // between looks for signals, each of which may wait long for Python's lock
+constexpr int kSpins = 2000;             // some tens of microseconds
 constexpr int kSpinsBeforeHandingOver = 200;
 constexpr int kSpinsOversubscribed = 4;  // each yields: the core is needed by the rank that is waited for
 
@@ -52,7 +53,7 @@ Group::Group(std::shared_ptr<Segment> segment, int rank, int global_rank)
 }
 
 void Group::wait_for_all(milliseconds timeout, const std::function<void()>& interrupt) {
-  const Clock::time_point until = Clock::now() + timeout;
+  const Clock::time_point until = end_of(timeout);
   for (int rank = 0; rank < world(); ++rank) {
     while (segment_->state(rank).process.load(std::memory_order_acquire) == 0) {
       if (Clock::now() >= until) {
@@ -87,8 +88,8 @@ void Group::submit(const OperationPtr& operation) {
 
 // Advances one operation as far as it goes; true when it has ended.
 bool Group::advance(const OperationPtr& operation, Finished& finished, bool& moved) {
-  if (operation->deadline == Clock::time_point::max() && operation->timeout.count() > 0) {
-    operation->deadline = Clock::now() + operation->timeout;
+  if (!operation->is_transfer && operation->deadline == Clock::time_point::max()) {
+    operation->deadline = end_of(operation->timeout);
   }
   while (!operation->task.is_done()) {
     if (!operation->task.advance(operation->suspension)) return false;
@@ -123,6 +124,32 @@ bool Group::progress(bool waits) {
   }
   settle(finished);
   return moved;
+}
+
+bool Group::give_up(const OperationPtr& operation, const std::string& text) {
+  Finished finished;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find(transfers_.begin(), transfers_.end(), operation);
+    if (found == transfers_.end() || operation->source == nullptr || *operation->source >= 0) return false;
+    operation->task = Task();  // which withdraws it from the mailbox
+    transfers_.erase(found);
+    finished.emplace_back(operation, error_of(text));
+  }
+  settle(finished);
+  return true;
+}
+
+void Group::skip() {
+  const auto counted = [](Group& group) -> Task {
+    group.begin_collective();
+    co_return;
+  };
+  auto operation = std::make_shared<Operation>();
+  operation->name = "refused operation";
+  operation->task = counted(*this);
+  operation->timeout = milliseconds::max();
+  submit(operation);
 }
 
 void Group::end_all(const std::string& text, Finished& finished) {
@@ -172,8 +199,11 @@ bool Group::drive(const Operation& operation, Clock::time_point until, const std
     Group& group;
   } const in_foreground(*this);
 
+  auto next_interrupt = Clock::time_point::max();
   while (!spin(operation, spins_)) {
-    if (Clock::now() >= until) return false;
+    const Clock::time_point now = Clock::now();
+    if (now >= until) return false;
+    if (next_interrupt == Clock::time_point::max()) next_interrupt = now + kInterrupt;
     const std::uint32_t heard = bell().announce();
     struct Awake {
       Doorbell& bell;
@@ -181,10 +211,13 @@ bool Group::drive(const Operation& operation, Clock::time_point until, const std
     } const awake{bell()};
     if (!progress(true) && !operation.is_finished.load(std::memory_order_acquire)) {
       const auto at_most = std::min<std::chrono::nanoseconds>(kSupervision, until - Clock::now());
-      if (at_most.count() > 0) bell().sleep(heard, at_most);
+      if (at_most.count() > 0 && !bell().sleep(heard, at_most)) next_interrupt = now;
     }
     supervise();
-    if (interrupt) interrupt();
+    if (interrupt && Clock::now() >= next_interrupt) {
+      interrupt();
+      next_interrupt = Clock::now() + kInterrupt;
+    }
   }
   return true;
 }

@@ -4,20 +4,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 
+#include "clock.h"
 #include "descriptor_passing.h"
 #include "errors.h"
 
 namespace anyaccel::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::milliseconds kPatience{100};
+constexpr std::size_t kLongestHost = 1024;
+constexpr char kSocketPrefix[] = "anyaccel-";
+constexpr std::size_t kRandomText = 32;
 
 std::string hexadecimal(std::uint64_t number) {
   char text[17];
@@ -28,6 +33,44 @@ std::string hexadecimal(std::uint64_t number) {
 std::string key(const char* what, int rank) { return std::string("shm/") + what + "/" + std::to_string(rank); }
 
 std::string random_text() { return hexadecimal(random_number()) + hexadecimal(random_number()); }
+
+// What comes from the store may be anything: an older key, another program's, another version's.
+[[noreturn]] void throw_unexpected(const std::string& name, const std::string& got, const char* expected) {
+  throw CommError("shm init_process_group failed: got " + std::to_string(got.size()) + " bytes under '" + name +
+                  "' in the store that are not " + expected +
+                  ". Fix: run every rank with one anyaccel, and give each job a store of its own.");
+}
+
+std::string host_of(KeyValues& store, int rank) {
+  const std::string name = key("host", rank), host = store.get(name);
+  if (host.empty() || host.size() > kLongestHost) throw_unexpected(name, host, "the name of a host");
+  return host;
+}
+
+struct Address {
+  std::string name, secret;
+};
+
+Address address_of(KeyValues& store, int leader) {
+  const std::string name = key("socket", leader), value = store.get(name);
+  const auto is_digit = [](unsigned char one) { return std::isxdigit(one) != 0; };
+  const std::size_t prefix = std::size(kSocketPrefix) - 1, middle = prefix + kRandomText;
+  if (value.size() != middle + 1 + kRandomText || value.compare(0, prefix, kSocketPrefix) != 0 ||
+      value[middle] != ' ' || !std::all_of(value.begin() + prefix, value.begin() + middle, is_digit)) {
+    throw_unexpected(name, value, "a socket's name and a secret");
+  }
+  return {value.substr(0, middle), value.substr(middle + 1)};
+}
+
+int leader_met_by(KeyValues& store, int rank, int world) {
+  const std::string name = key("met", rank), value = store.get(name);
+  int leader = -1;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), leader);
+  if (error != std::errc() || end != value.data() + value.size() || leader < 0 || leader >= world) {
+    throw_unexpected(name, value, "the number of a rank");
+  }
+  return leader;
+}
 
 struct Deadline {
   Clock::time_point until;
@@ -63,9 +106,9 @@ Descriptor fetch(Connection& connection, const std::string& secret, int rank, in
 // The ranks that met the same leader; one that could not reach its own is alone.
 std::vector<std::vector<int>> hosts_of(KeyValues& store, int world) {
   std::vector<std::vector<int>> hosts;
-  std::map<std::string, std::size_t> known;
+  std::map<int, std::size_t> known;
   for (int rank = 0; rank < world; ++rank) {
-    const auto [entry, is_new] = known.emplace(store.get(key("met", rank)), hosts.size());
+    const auto [entry, is_new] = known.emplace(leader_met_by(store, rank, world), hosts.size());
     if (is_new) hosts.emplace_back();
     hosts[entry->second].push_back(rank);
   }
@@ -88,21 +131,21 @@ Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds t
   store.set(key("host", self.rank), self.host);
   std::vector<int> members;
   for (int rank = 0; rank < self.world; ++rank) {
-    if (store.get(key("host", rank)) == self.host) members.push_back(rank);
+    if (host_of(store, rank) == self.host) members.push_back(rank);
   }
-  const Deadline deadline{Clock::now() + timeout, interrupt};
+  const Deadline deadline{end_of(timeout), interrupt};
   const int leader = members[0];
   std::unique_ptr<Listener> listener;
   std::unique_ptr<Connection> connection;
   std::string secret = random_text();
   if (self.rank == leader) {
-    const std::string name = "anyaccel-" + random_text();
+    const std::string name = kSocketPrefix + random_text();
     listener = std::make_unique<Listener>(name);
     store.set(key("socket", leader), name + " " + secret);
   } else {
-    const std::string address = store.get(key("socket", leader));
-    connection = std::make_unique<Connection>(address.substr(0, address.find(' ')));
-    secret = address.substr(address.find(' ') + 1);
+    const Address address = address_of(store, leader);
+    connection = std::make_unique<Connection>(address.name);
+    secret = address.secret;
   }
   const bool is_alone = connection && !connection->is_open();
   store.set(key("met", self.rank), std::to_string(is_alone ? self.rank : leader));

@@ -26,7 +26,7 @@ class QueuedWork : public c10d::Work {
   }
 
   bool wait(std::chrono::milliseconds timeout) override {
-    const auto until = Clock::now() + timeout;
+    const auto until = end_of(timeout);
     std::unique_lock lock(mutex_);
     while (!cv_.wait_for(lock, kSupervision, [this] { return completed_; })) {
       lock.unlock();

@@ -30,6 +30,14 @@ std::atomic<std::uint64_t>& token() {
   return value;
 }
 
+[[noreturn]] void throw_foreign(const Layout& layout) {
+  throw CommError(
+      "shm failed: got shared memory that another user, program or version made; expected sealed memory of this user, "
+      "of version " +
+      std::to_string(kVersion) + " and " + std::to_string(layout.total) + " bytes for " + std::to_string(layout.world) +
+      " ranks. Fix: run every rank as one user, with one anyaccel.");
+}
+
 struct flock presence_of(int rank) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
@@ -74,8 +82,10 @@ Descriptor Segment::create(int world) {
   const Layout layout(world);
   Descriptor file(memfd_create("anyaccel-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (file.get() < 0) throw_errno("shm failed: memfd_create");
+  const Identity identity = layout.identity();
   if (fchmod(file.get(), 0600) != 0 || ftruncate(file.get(), static_cast<off_t>(layout.total)) != 0 ||
       fallocate(file.get(), 0, 0, static_cast<off_t>(layout.allocated_at_once)) != 0 ||
+      pwrite(file.get(), &identity, sizeof(identity), 0) != sizeof(identity) ||
       fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
     throw_errno("shm failed: making " + std::to_string(layout.allocated_at_once >> 10) + " KiB of shared memory");
   }
@@ -88,15 +98,16 @@ Segment::Segment(Descriptor file, int world) : layout(world), file_(std::move(fi
   const int seals = fcntl(file_.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals || status.st_uid != geteuid() || (status.st_mode & 077) != 0 ||
       static_cast<std::size_t>(status.st_size) != layout.total) {
-    throw CommError(
-        "shm failed: got shared memory that another user, program or version made; expected sealed memory of this "
-        "user, of " +
-        std::to_string(layout.total) + " bytes. Fix: run every rank as one user, with one anyaccel.");
+    throw_foreign(layout);
   }
   void* mapped = mmap(nullptr, layout.total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
   if (mapped == MAP_FAILED) throw_errno("shm failed: mmap");
   base_ = static_cast<unsigned char*>(mapped);
   madvise(base_, layout.total, MADV_DONTFORK);  // so that children do not keep it
+  if (!(header().identity == layout.identity())) {
+    munmap(base_, layout.total);
+    throw_foreign(layout);
+  }
 }
 
 Segment::~Segment() {

@@ -29,7 +29,7 @@ class TorchStore final : public KeyValues {
   TorchStore(c10::intrusive_ptr<c10d::Store> store, int rank, std::chrono::milliseconds timeout)
       : store_(std::move(store)),
         generation_(store_->add("shm/made/" + std::to_string(rank), 1)),
-        until_(Clock::now() + timeout) {}
+        until_(end_of(timeout)) {}
 
   // How often this rank has made a group on this store: what earlier ones left there is not for this one.
   int64_t generation() const { return generation_; }
@@ -69,6 +69,7 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
                                    const std::string& host, const py::function& make_leaders) {
   const int global_rank = global_ranks.empty() ? rank : static_cast<int>(global_ranks.at(rank));
   TORCH_CHECK(size <= kMaxWorld, "shm failed: got ", size, " ranks; expected at most ", kMaxWorld, ". Fix: use gloo.");
+  check_timeout(timeout);
   Hosts hosts{};
   int64_t generation = 0;
   GroupPtr group;

@@ -110,12 +110,19 @@ void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFact
 bool ShmWork::wait(std::chrono::milliseconds timeout) {
   if (!operation_->is_finished.load(std::memory_order_acquire)) {
     const bool is_limited = timeout.count() > 0;
-    const auto until = is_limited ? Clock::now() + timeout : Clock::time_point::max();
+    // a collective ends by itself; a message may come as late as it likes while nobody waits for it
+    const auto patience = operation_->is_transfer ? operation_->timeout : milliseconds::max();
+    const auto until = end_of(is_limited ? timeout : patience);
     bool is_over = false;
     try {
       is_over = group_->drive(*operation_, until, interrupt);
     } catch (const CommError& error) {
       throw_backend_error(error.what());
+    }
+    if (!is_over && !is_limited) {
+      const std::string text = group_->lateness_of(*operation_);
+      group_->give_up(operation_, text);
+      throw_backend_error(text);
     }
     if (!is_over) {
       throw_backend_error("shm " + operation_->title() + ": wait timed out after " + std::to_string(timeout.count()) +
@@ -163,7 +170,7 @@ std::exception_ptr CoalescedWork::exception() const {
 }
 
 bool CoalescedWork::wait(std::chrono::milliseconds timeout) {
-  const auto until = Clock::now() + timeout;
+  const auto until = end_of(timeout);
   for (const auto& part : parts_) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
     part->wait(timeout == kNoTimeout ? kNoTimeout : std::max(left, std::chrono::milliseconds(1)));

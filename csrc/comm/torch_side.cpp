@@ -4,6 +4,7 @@
 #include "shm_backend_exchange.cpp"
 #include "shm_work.cpp"
 #include "spanning_backend.cpp"
+#include "spanning_collectives.cpp"
 #include "sparse_all_reduce.cpp"
 #include "staging.cpp"
 #include "tensor_blocks.cpp"

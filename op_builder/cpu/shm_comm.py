@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ShmCommBuilder"]
 
 _CORE = (
-    "agreement", "callbacks", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox",
+    "agreement", "callbacks", "coalesced", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox",
     "progress", "reduce", "segment", "supervision",
 )  # fmt: skip
 _TORCH = ("shm_module", "torch_side")
