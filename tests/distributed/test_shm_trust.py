@@ -37,7 +37,7 @@ def test_what_the_store_holds_is_checked(scripts: Scripts, name: str) -> None:
             for name, content in values.items(): kept.set(f"shm/{{name}}/1", content)
         forger = threading.Thread(target=forge)
         forger.start()
-        say(error_of(lambda: shm._create(options)))
+        say(error_of(lambda: shm.create(options)))
         forger.join()
         """,
         1,
