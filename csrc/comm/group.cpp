@@ -95,6 +95,7 @@ bool Group::advance(const OperationPtr& operation, Finished& finished, bool& mov
     if (!operation->task.advance(operation->suspension)) return false;
     moved = true;
   }
+  if (!operation->is_transfer) segment_->state(rank_).read.store(round_, std::memory_order_release);
   finished.emplace_back(operation, operation->task.error());
   if (operation->task.error()) fail_unless_agreed(*operation);
   return true;
@@ -170,6 +171,9 @@ void Group::settle(Finished& finished) {
     operation->is_finished.store(true, std::memory_order_release);
   }
   if (!finished.empty()) bell().ring();  // other threads of this rank may wait for them
+  if (wants_sweep_.load(std::memory_order_relaxed) && wants_sweep_.exchange(false)) {
+    if (const GroupPtr self = weak_from_this().lock()) Progress::instance().sweep(self);
+  }
 }
 
 bool Group::spin_briefly(const Operation& operation) {
@@ -245,6 +249,23 @@ void Group::allocate_slots() {
   if (has_slots_) return;
   segment_->allocate(segment_->layout.slot(rank_, 0), 4 * kSlotBytes, "a slot");
   has_slots_ = true;
+  sweep_later();
+}
+
+bool Group::give_back() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !collectives_.empty()) return false;
+  if (has_left_ || has_failed()) return true;
+  bool is_read = swept_round_ == round_;
+  swept_round_ = round_;
+  for (int rank = 0; rank < world(); ++rank) {
+    is_read = is_read && segment_->state(rank).read.load(std::memory_order_acquire) >= round_;
+  }
+  if (is_read && has_slots_) {
+    segment_->release(segment_->layout.slot(rank_, 0), 4 * kSlotBytes);
+    has_slots_ = false;
+  }
+  return mailbox_.give_back() && !has_slots_;
 }
 
 }  // namespace anyaccel::comm

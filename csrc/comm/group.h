@@ -52,7 +52,7 @@ struct Operation : OperationFacts {
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
-class Group {
+class Group : public std::enable_shared_from_this<Group> {
  public:
   Group(std::shared_ptr<Segment> segment, int rank, int global_rank);
   ~Group();
@@ -85,6 +85,11 @@ class Group {
 
   // Ends a receive whose message has not come; false when it has, or when it is over.
   bool give_up(const OperationPtr& operation, const std::string& text);
+
+  // Gives memory back that was not used since the last call and that nobody reads any more; true when there is none
+  // left.
+  bool give_back();
+  void sweep_later() { wants_sweep_.store(true, std::memory_order_relaxed); }
 
   bool has_pending();
   bool is_driven_in_foreground() const { return drivers_.load(std::memory_order_acquire) > 0; }
@@ -119,6 +124,9 @@ class Group {
   // Why an operation was not over in time.
   std::string lateness_of(const Operation& operation) const;
 
+  // The ranks that have not come to the last round that this one has taken part in.
+  std::vector<int> late_ranks() const;
+
   // "rank 1 (global rank 3, pid 4711)"
   std::string name_of_rank(int rank) const;
 
@@ -143,6 +151,8 @@ class Group {
   std::uint64_t round_ = 0;
   std::uint64_t collectives_begun_ = 0;
   bool has_slots_ = false;
+  std::uint64_t swept_round_ = 0;
+  std::atomic<bool> wants_sweep_ = false;
 
   std::mutex mutex_;  // guards what follows
   std::deque<OperationPtr> collectives_;

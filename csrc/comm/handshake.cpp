@@ -1,6 +1,7 @@
 #include "handshake.h"
 
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +11,10 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "clock.h"
 #include "descriptor_passing.h"
@@ -22,6 +26,7 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{100};
 constexpr std::size_t kLongestHost = 1024;
 constexpr char kSocketPrefix[] = "anyaccel-";
+constexpr char kNoMemory[] = "none";
 constexpr std::size_t kRandomText = 32;
 
 std::string hexadecimal(std::uint64_t number) {
@@ -51,15 +56,17 @@ struct Address {
   std::string name, secret;
 };
 
-Address address_of(KeyValues& store, int leader) {
+// None where that rank could make no memory.
+std::optional<Address> address_of(KeyValues& store, int leader) {
   const std::string name = key("socket", leader), value = store.get(name);
+  if (value == kNoMemory) return std::nullopt;
   const auto is_digit = [](unsigned char one) { return std::isxdigit(one) != 0; };
   const std::size_t prefix = std::size(kSocketPrefix) - 1, middle = prefix + kRandomText;
   if (value.size() != middle + 1 + kRandomText || value.compare(0, prefix, kSocketPrefix) != 0 ||
       value[middle] != ' ' || !std::all_of(value.begin() + prefix, value.begin() + middle, is_digit)) {
     throw_unexpected(name, value, "a socket's name and a secret");
   }
-  return {value.substr(0, middle), value.substr(middle + 1)};
+  return Address{value.substr(0, middle), value.substr(middle + 1)};
 }
 
 int leader_met_by(KeyValues& store, int rank, int world) {
@@ -84,15 +91,13 @@ struct Deadline {
   }
 };
 
-Descriptor hand_out(const Listener& listener, const std::string& secret, const std::vector<int>& members,
-                    const Deadline& deadline) {
-  Descriptor memory = Segment::create(static_cast<int>(members.size()));
+void hand_out(const Descriptor& memory, const Listener& listener, const std::string& secret,
+              const std::vector<int>& members, const Deadline& deadline) {
   std::set<int> missing(members.begin() + 1, members.end());
   while (!missing.empty()) {
     missing.erase(listener.serve(memory, secret, kPatience));
     if (!missing.empty()) deadline.check(std::to_string(*missing.begin()));
   }
-  return memory;
 }
 
 Descriptor fetch(Connection& connection, const std::string& secret, int rank, int leader, const Deadline& deadline) {
@@ -100,6 +105,15 @@ Descriptor fetch(Connection& connection, const std::string& secret, int rank, in
     Descriptor memory = connection.receive(secret, rank, kPatience);
     if (memory.get() >= 0) return memory;
     deadline.check(std::to_string(leader));
+  }
+}
+
+// The memory, or why there is none: a limit, or a filter of system calls.
+std::pair<Descriptor, std::string> memory_for(int world) {
+  try {
+    return {Segment::create(world), ""};
+  } catch (const CommError& error) {
+    return {Descriptor(), error.what()};
   }
 }
 
@@ -120,10 +134,11 @@ std::vector<std::vector<int>> hosts_of(KeyValues& store, int world) {
 std::string host_identity() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  if (boot.empty()) throw_errno("shm failed: reading /proc/sys/kernel/random/boot_id");
+  utsname system = {};
+  if (boot.empty() && uname(&system) == 0) boot = system.nodename;  // masked; whether memory can be shared is tried
   struct stat network = {};
   const bool known = stat("/proc/self/ns/net", &network) == 0;
-  return boot + "/" + (known ? std::to_string(network.st_ino) : "?");
+  return boot + "/" + (known ? std::to_string(network.st_ino) : "?") + "/" + std::to_string(geteuid());
 }
 
 Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds timeout,
@@ -135,29 +150,41 @@ Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds t
   }
   const Deadline deadline{end_of(timeout), interrupt};
   const int leader = members[0];
+  Meeting meeting;
+  Descriptor memory;
   std::unique_ptr<Listener> listener;
   std::unique_ptr<Connection> connection;
   std::string secret = random_text();
-  if (self.rank == leader) {
+  if (self.rank == leader && members.size() > 1) {
+    std::tie(memory, meeting.problem) = memory_for(static_cast<int>(members.size()));
     const std::string name = kSocketPrefix + random_text();
-    listener = std::make_unique<Listener>(name);
-    store.set(key("socket", leader), name + " " + secret);
-  } else {
-    const Address address = address_of(store, leader);
-    connection = std::make_unique<Connection>(address.name);
-    secret = address.secret;
+    if (memory.get() >= 0) listener = std::make_unique<Listener>(name);
+    store.set(key("socket", leader), listener ? name + " " + secret : kNoMemory);
+  } else if (self.rank != leader) {
+    if (const auto address = address_of(store, leader)) {
+      connection = std::make_unique<Connection>(address->name);
+      secret = address->secret;
+    }
   }
-  const bool is_alone = connection && !connection->is_open();
+  const bool is_alone = !listener && !(connection && connection->is_open());
   store.set(key("met", self.rank), std::to_string(is_alone ? self.rank : leader));
 
-  Meeting meeting{hosts_of(store, self.world), nullptr};
+  meeting.hosts = hosts_of(store, self.world);
   const auto own = std::find_if(meeting.hosts.begin(), meeting.hosts.end(), [&self](const std::vector<int>& ranks) {
     return std::find(ranks.begin(), ranks.end(), self.rank) != ranks.end();
   });
-  Descriptor memory = is_alone   ? Segment::create(1)
-                      : listener ? hand_out(*listener, secret, *own, deadline)
-                                 : fetch(*connection, secret, self.rank, leader, deadline);
-  meeting.segment = std::make_unique<Segment>(std::move(memory), static_cast<int>(own->size()));
+  const int world = static_cast<int>(own->size());
+  if (world == 1) {
+    meeting.segment = Segment::alone();
+    return meeting;
+  }
+  if (listener) {
+    if (own->size() != members.size()) memory = Segment::create(world);  // some could not connect
+    hand_out(memory, *listener, secret, *own, deadline);
+  } else {
+    memory = fetch(*connection, secret, self.rank, leader, deadline);
+  }
+  meeting.segment = std::make_unique<Segment>(std::move(memory), world);
   return meeting;
 }
 

@@ -18,7 +18,7 @@
 namespace anyaccel::comm {
 
 constexpr std::uint64_t kMagic = 0x316d6873'6c656363;  // "ccelshm1"
-constexpr std::uint32_t kVersion = 2;                  // of everything that is said here
+constexpr std::uint32_t kVersion = 3;                  // of everything that is said here
 constexpr std::size_t kLine = 128;                     // two cache lines, as they are fetched in pairs
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmallBytes = 16 << 10;  // a message up to this size needs no big slot
@@ -56,6 +56,7 @@ struct Announcement {
 
 struct alignas(kLine) RankState {
   alignas(kLine) std::atomic<std::uint64_t> posted;  // rounds of collectives that this rank has taken part in
+  alignas(kLine) std::atomic<std::uint64_t> read;    // rounds of which it needs nothing any more
   alignas(kLine) Doorbell bell;
   alignas(kLine) Announcement announcements[2];  // by the parity of the round
   std::atomic<std::uint32_t> has_left;

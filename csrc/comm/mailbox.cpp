@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "group.h"
 
@@ -116,6 +117,7 @@ Task Mailbox::stream_out(int to, const unsigned char* data, std::size_t bytes) {
   if (!peer.has_stream_memory) {
     segment.allocate(segment.layout.stream(group_.rank(), to), 2 * kStreamBytes, "a stream");
     peer.has_stream_memory = true;
+    group_.sweep_later();
   }
   Link& link = segment.link(group_.rank(), to);
   auto* stream = segment.at<unsigned char>(segment.layout.stream(group_.rank(), to));
@@ -126,6 +128,24 @@ Task Mailbox::stream_out(int to, const unsigned char* data, std::size_t bytes) {
     link.pieces_sent.store(piece + 1, kRelease);
     group_.ring(to);
   }
+}
+
+bool Mailbox::give_back() {
+  Segment& segment = group_.segment();
+  bool is_all = true;
+  for (int to = 0; to < group_.world(); ++to) {
+    Peer& peer = peers_[to];
+    if (!peer.has_stream_memory) continue;
+    const Link& link = segment.link(group_.rank(), to);
+    const std::uint64_t sent = link.pieces_sent.load(kRelaxed);
+    const bool is_idle = std::exchange(peer.swept_piece, sent) == sent && peer.accepted_out == peer.streamed_out;
+    if (is_idle && link.pieces_read.load(kAcquire) == sent) {
+      segment.release(segment.layout.stream(group_.rank(), to), 2 * kStreamBytes);
+      peer.has_stream_memory = false;
+    }
+    is_all = is_all && !peer.has_stream_memory;
+  }
+  return is_all;
 }
 
 void Mailbox::collect_letters(int from) {

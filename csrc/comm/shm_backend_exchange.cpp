@@ -126,15 +126,27 @@ WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
                 [&](Group& group, int*) { return share(group, what, Block{}, Blocks{}); });
 }
 
-void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
+// The error says as gloo's does who is missing, all of them or the first, and what has happened in full.
+void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   c10d::BarrierOptions sync = options;
   sync.asyncOp = false;
-  barrier(sync)->wait(kNoTimeout);  // its error names every rank that is missing
+  try {
+    barrier(sync)->wait(kNoTimeout);
+  } catch (const c10::DistBackendError& error) {
+    std::vector<int> missing = group_->is_forked() ? std::vector<int>{} : group_->late_ranks();
+    if (missing.empty()) throw;
+    if (!wait_all_ranks) missing.resize(1);
+    const char* ranks = missing.size() > 1 ? "Ranks " : "Rank ";
+    const auto timeout = sync.timeout == c10d::kUnsetTimeout ? options_->timeout : sync.timeout;
+    throw_backend_error(c10::str("Rank ", rank_, " timed out in monitoredBarrier after ", timeout.count(), " ms. ",
+                                 ranks, c10::Join(", ", missing), " failed to pass monitoredBarrier. ",
+                                 error.what_without_backtrace()));
+  }
 }
 
 c10d::ErrorType ShmBackend::getError() {
   if (group_->is_forked() || !group_->has_failed()) return c10d::ErrorType::SUCCESS;
-  const bool is_timeout = group_->failure_text().find("timed out") != std::string::npos;
+  const bool is_timeout = group_->failure_text().find("Timed out") != std::string::npos;
   return is_timeout ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::COMM_ERROR;
 }
 

@@ -65,20 +65,29 @@ std::string Group::problem_of(const Operation& operation, const std::vector<int>
 }
 
 std::string Group::lateness_of(const Operation& operation) const {
-  return "shm " + operation.title() + " timed out after " + std::to_string(operation.timeout.count()) +
-         " ms: got nothing from " + names_of_ranks(awaited_by(operation)) + " at " + name_of_rank(rank_) +
+  return "shm " + operation.title() + " failed: Timed out waiting " + std::to_string(operation.timeout.count()) +
+         "ms: got nothing from " + names_of_ranks(awaited_by(operation)) + " at " + name_of_rank(rank_) +
          "; expected every rank to call it. Fix: see what they do instead, or raise the timeout.";
 }
 
 // Whom an operation waits for: in a collective those who have posted less than this rank.
 std::vector<int> Group::awaited_by(const Operation& operation) const {
-  std::vector<int> ranks;
-  if (operation.is_transfer && operation.peer >= 0) return {operation.peer};
+  if (!operation.is_transfer) return late_ranks();
+  if (operation.peer >= 0) return {operation.peer};
+  std::vector<int> others;
+  for (int rank = 0; rank < world(); ++rank) {
+    if (rank != rank_) others.push_back(rank);
+  }
+  return others;
+}
+
+std::vector<int> Group::late_ranks() const {
+  std::vector<int> late;
   for (int rank = 0; rank < world(); ++rank) {
     const bool is_late = segment_->state(rank).posted.load(std::memory_order_acquire) < round_;
-    if (rank != rank_ && (operation.is_transfer || is_late)) ranks.push_back(rank);
+    if (rank != rank_ && is_late) late.push_back(rank);
   }
-  return ranks;
+  return late;
 }
 
 std::vector<int> Group::gone_ranks() const {

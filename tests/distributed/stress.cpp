@@ -433,12 +433,17 @@ void refuse_forged_handshake() {
   require(waitpid(stranger, &status, 0) == stranger && status == 0, "another user got memory");
 }
 
-// More ranks than an element holds.
+// More ranks than an element holds, and sums that no element holds.
 void average_of_many() {
   std::vector<std::int8_t> ones(100, 1), result(100);
   const std::vector<const void*> inputs(256, ones.data());
   comm::reduce(Dtype::kInt8, Reduction::kAverage, result.data(), inputs.data(), 256, result.size(), nullptr);
-  require(result == std::vector<std::int8_t>(100, 0), "an average of 256 int8, whose sum wraps around to 0");
+  require(result == ones, "an average of 256 int8");
+  const std::vector<std::int64_t> large(100, -9'000'000'000'000'000'000);
+  std::vector<std::int64_t> found(100);
+  const std::vector<const void*> both(2, large.data());
+  comm::reduce(Dtype::kInt64, Reduction::kAverage, found.data(), both.data(), 2, found.size(), nullptr);
+  require(found == large, "an average of int64 whose sum is none");
 }
 
 }  // namespace

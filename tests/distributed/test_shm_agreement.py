@@ -70,7 +70,11 @@ def test_nothing_of_a_coalesced_operation_is_written_where_a_part_differs(script
     )
     for rank, output in enumerate(scripts.outputs()):
         reduced, gathered, scattered, last = output.splitlines()
-        for line, both in ((reduced, ["of 5 float32", "of 6 float32"]), (gathered, ["5 float32", "4"]), (scattered, ["5", "4"])):
+        for line, both in (
+            (reduced, ["of 5 float32", "of 6 float32"]),
+            (gathered, ["5 float32", "4"]),
+            (scattered, ["5", "4"]),
+        ):
             text, _ = line.split(" | ")
             assert "Nothing was written, and the group can go on" in text
             assert all(side in text for side in both), text
@@ -114,7 +118,7 @@ def test_a_timeout_that_is_not_positive_is_refused(scripts: Scripts) -> None:
     first, second = scripts.outputs()
     for output in (first, second):
         assert output.count("got a timeout of 0 ms; expected a positive one") == 2
-    assert "timed out after 0 ms" in first
+    assert "Timed out waiting 0ms" in first
 
 
 def test_a_timeout_may_be_longer_than_any_clock(scripts: Scripts) -> None:

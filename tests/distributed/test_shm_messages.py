@@ -49,7 +49,7 @@ def test_a_receive_that_timed_out_takes_no_later_message_and_the_group_goes_on(s
     first, last = scripts.outputs()
     one, two, after = first.splitlines()
     for text in (one, two):
-        assert "shm recv timed out after 1000 ms: got nothing from rank 1" in text
+        assert "shm recv failed: Timed out waiting 1000ms: got nothing from rank 1" in text
     assert after == "[2.0, 2.0] [7.0, 7.0, 7.0] [0.0, 0.0, 0.0]"
     assert last == "[2.0, 2.0] [0.0, 0.0, 0.0] [0.0, 0.0, 0.0]\n"
 
@@ -72,7 +72,7 @@ def test_a_send_that_timed_out_is_delivered_when_its_receive_comes(scripts: Scri
         2,
     )
     first, second = scripts.outputs()
-    assert "shm send timed out after 1000 ms" in first
+    assert "shm send failed: Timed out waiting 1000ms" in first
     assert second == "[7.0]\n[8.0]\n"
 
 
