@@ -6,6 +6,7 @@ import argparse
 import random
 import statistics
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -96,6 +97,29 @@ def others(groups: dict[str, Any]) -> Iterator[Row]:
     yield Row("send/recv 8 B, there and back", calls, 200, 1 / 6)
 
 
+def beside_a_thread(groups: dict[str, Any]) -> Row:
+    """A reduction while another thread of every rank computes in Python: it holds Python's lock, but for 5 ms at a time."""
+    x = torch.zeros(16 << 20)
+
+    def call(group: Any) -> None:
+        is_over = threading.Event()
+
+        def compute() -> None:
+            while not is_over.is_set():
+                sum(range(1000))
+
+        thread = threading.Thread(target=compute)
+        thread.start()
+        try:
+            dist.all_reduce(x, group=group)
+        finally:
+            is_over.set()
+            thread.join()
+
+    calls: dict[str, Call] = {name: partial(call, group) for name, group in groups.items()}
+    return Row("all_reduce 64 MiB beside a busy thread", calls, 3, 1)
+
+
 def data_parallel(groups: dict[str, Any]) -> Row:
     def stepper(group: Any) -> Call:
         torch.manual_seed(0)
@@ -147,7 +171,11 @@ def rank_main(rank: int, world: int, folder: str, rounds: int, sizes: dict[str, 
     limits = LimitsBuilder().load()
     lines = torch.from_file(f"{folder}/lines", shared=True, size=32, dtype=torch.int64)
     dist.barrier()
-    rest = [lambda: others(groups), lambda: [data_parallel(groups)]] if sizes is None else []
+    rest = (
+        [lambda: others(groups), lambda: [beside_a_thread(groups)], lambda: [data_parallel(groups)]]
+        if sizes is None
+        else []
+    )
     for make in (lambda: all_reduces(sizes or SIZES, groups, limits, lines), *rest):
         for row in make():
             found = timed(row, rounds)

@@ -6,9 +6,31 @@
 
 from __future__ import annotations
 
-from .ring import RingError, ring_all_reduce
-from .shm import BACKEND_NAME, monitored_barrier, register
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["BACKEND_NAME", "RingError", "monitored_barrier", "register", "ring_all_reduce"]
+from .registration import BACKEND_NAME, register
+
+if TYPE_CHECKING:
+    from .ring import RingError, ring_all_reduce
+    from .torch_functions import monitored_barrier, set_timeout
+
+__all__ = ["BACKEND_NAME", "RingError", "monitored_barrier", "register", "ring_all_reduce", "set_timeout"]
+
+_LAZY = {
+    "RingError": "ring",
+    "monitored_barrier": "torch_functions",
+    "ring_all_reduce": "ring",
+    "set_timeout": "torch_functions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        msg = f"module 'anyaccel.distributed' has no attribute {name!r}"
+        raise AttributeError(msg)
+    import importlib
+
+    return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+
 
 register()

@@ -25,6 +25,18 @@ bool fits(const Announcement& a, const Announcement& b) {
          a.exact == b.exact && a.parts == b.parts && (uses_table(a.collective) || a.count == b.count);
 }
 
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
+
+// A copy, as the rank that wrote it could change it.
+Announcement read(Group& group, int rank, int parity) {
+  const Announcement one = announcement_of(group, rank, parity);
+  if (one.collective > Collective::kBarrier || one.dtype > Dtype::kOpaque16 || one.reduction > Reduction::kNone ||
+      !is_sane(one.count, element_bytes(one.dtype)) || one.root < -1 || one.root >= group.world()) {
+    throw_corrupt("an announcement of rank " + std::to_string(rank));
+  }
+  return one;
+}
+
 std::string described(const Announcement& one) {
   std::string text = name_of(one.collective);
   if (one.collective == Collective::kBarrier) return text;
@@ -36,11 +48,35 @@ std::string described(const Announcement& one) {
   return text;
 }
 
+constexpr const char* kGoesOn = " Nothing was written, and the group can go on.";
+
 [[noreturn]] void throw_mismatch(const Announcement& own, const std::string& got) {
   throw MismatchError("shm " + std::string(name_of(own.collective)) + " #" + std::to_string(own.sequence) +
                       " failed: got " + got +
                       "; expected the same operation, dtype, sizes and root on every rank. Fix: correct the rank that "
-                      "differs. Nothing was written, and the group can go on.");
+                      "differs." +
+                      kGoesOn);
+}
+
+[[noreturn]] void throw_left_behind(const Announcement& own, const Announcement& other, const std::string& rank) {
+  throw MismatchError("shm " + std::string(name_of(own.collective)) + " #" + std::to_string(own.sequence) +
+                      " failed: got " + rank + " at " + name_of(other.collective) + " #" +
+                      std::to_string(other.sequence) +
+                      "; expected every rank at one operation. An operation before was refused there. Fix: correct "
+                      "what that rank was told when it raised." +
+                      kGoesOn);
+}
+
+void require_fitting_tables(Group& group, const Announcement& own, int parity) {
+  for (int from = 0; from < group.world(); ++from) {
+    const std::vector<std::int64_t> sends = sends_of(group, from, parity, element_bytes(own.dtype));
+    for (int to = 0; to < group.world(); ++to) {
+      const std::int64_t expected = table_of(group, to, parity).receives[from];
+      if (sends[to] == expected) continue;
+      throw_mismatch(own, group.name_of_rank(from) + " with " + std::to_string(sends[to]) + " " + name_of(own.dtype) +
+                              " for " + group.name_of_rank(to) + ", which expects " + std::to_string(expected));
+    }
+  }
 }
 
 }  // namespace
@@ -59,31 +95,41 @@ Announcement& announcement_of(Group& group, int rank, int parity) {
   return group.segment().state(rank).announcements[parity];
 }
 
-void require_agreement(Group& group) {
-  const int parity = this_parity(group);
-  const Announcement& own = announcement_of(group, group.rank(), parity);
-  const int world = group.world();
-  bool agree = true;
-  for (int rank = 0; rank < world; ++rank) agree = agree && fits(announcement_of(group, rank, parity), own);
-  if (!agree) {
-    std::string all;
-    for (int rank = 0; rank < world; ++rank) {
-      all +=
-          (all.empty() ? "" : "; ") + group.name_of_rank(rank) + ": " + described(announcement_of(group, rank, parity));
-    }
-    throw_mismatch(own, all);
+bool is_sane(std::int64_t count, std::size_t width) {
+  return count >= 0 && count <= kMostBytes / static_cast<std::int64_t>(width);
+}
+
+std::vector<std::int64_t> sends_of(Group& group, int rank, int parity, std::size_t width) {
+  const std::int64_t* sends = table_of(group, rank, parity).sends;
+  std::vector<std::int64_t> copied(sends, sends + group.world());
+  for (const std::int64_t count : copied) {
+    if (!is_sane(count, width)) throw_corrupt("sizes of rank " + std::to_string(rank));
   }
-  if (!uses_table(own.collective)) return;
-  for (int from = 0; from < world; ++from) {
-    const Table sender = table_of(group, from, parity);
-    for (int to = 0; to < world; ++to) {
-      const std::int64_t expected = table_of(group, to, parity).receives[from];
-      if (sender.sends[to] == expected) continue;
-      throw_mismatch(own, group.name_of_rank(from) + " with " + std::to_string(sender.sends[to]) + " " +
-                              name_of(own.dtype) + " for " + group.name_of_rank(to) + ", which expects " +
-                              std::to_string(expected));
-    }
+  return copied;
+}
+
+bool agree_but_for_tables(Group& group, const Announcement& own) {
+  const int parity = this_parity(group), world = group.world();
+  bool fit = true;
+  for (int rank = 0; rank < world; ++rank) {
+    const Announcement one = read(group, rank, parity);
+    if (one.sequence > own.sequence) throw_left_behind(own, one, group.name_of_rank(rank));
+    fit = fit && one.sequence == own.sequence && fits(one, own);
   }
+  if (fit) return true;
+  std::string all;
+  for (int rank = 0; rank < world; ++rank) {
+    const Announcement one = read(group, rank, parity);
+    if (one.sequence < own.sequence) return false;
+    all += (all.empty() ? "" : "; ") + group.name_of_rank(rank) + ": " + described(one);
+  }
+  throw_mismatch(own, all);
+}
+
+bool agree(Group& group, const Announcement& own) {
+  if (!agree_but_for_tables(group, own)) return false;
+  if (uses_table(own.collective)) require_fitting_tables(group, own, this_parity(group));
+  return true;
 }
 
 }  // namespace anyaccel::comm

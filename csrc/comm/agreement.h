@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "group.h"
 
@@ -20,17 +21,20 @@ struct Table {
 inline int next_parity(const Group& group) { return static_cast<int>((group.round() + 1) & 1); }
 inline int this_parity(const Group& group) { return static_cast<int>(group.round() & 1); }
 
-// The announcement of one of a coalesced operation's parts.
-template <typename List>
-Announcement part_of(Announcement one, const List& all) {
-  one.parts = static_cast<std::uint16_t>(all.size());
-  return one;
-}
-
 Table table_of(Group& group, int rank, int parity);
 Announcement& announcement_of(Group& group, int rank, int parity);
 
-// Throws MismatchError, with the same text on every rank, unless all announcements of this round fit together.
-void require_agreement(Group& group);
+// Throws MismatchError, with the same text on every rank, unless all announcements of this round fit together. A rank
+// that has refused an operation is at a later one than its peers: it throws on those, and is false on the ranks that
+// are further, which announce theirs once more.
+bool agree(Group& group, const Announcement& own);
+bool agree_but_for_tables(Group& group, const Announcement& own);
+
+// Whether a number of elements may be that of a tensor.
+bool is_sane(std::int64_t count, std::size_t width);
+
+// What a rank says that it sends to each rank. Kept in shared memory: it is checked, and copied before its place is
+// used again.
+std::vector<std::int64_t> sends_of(Group& group, int rank, int parity, std::size_t width);
 
 }  // namespace anyaccel::comm

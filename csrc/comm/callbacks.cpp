@@ -2,35 +2,113 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <thread>
 
+#include "clock.h"
 #include "process_wide.h"
 
 namespace anyaccel::comm {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{50};  // with a callback that does nothing while others wait for it
+constexpr std::chrono::seconds kLinger{2};          // of a thread with nothing to do
+
+thread_local Callbacks::RunningPtr running_on_this_thread;
+
+std::int64_t nanoseconds_of(clockid_t clock) {
+  timespec now = {};
+  clock_gettime(clock, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+// A callback that waits, but not for an operation of its own, may wait for a future behind it.
+bool is_stuck(Callbacks::Running& running) {
+  const auto now = Clock::now();
+  if (now - running.looked_at < kPatience) return running.is_overtaken;
+  running.looked_at = now;
+  const std::int64_t spent = nanoseconds_of(running.processor_time);
+  return std::exchange(running.spent, spent) == spent && running.operations == 0;
+}
+
+int depth_of(const Callbacks::RunningPtr& issuer) { return issuer ? issuer->depth + 1 : 0; }
+
+}  // namespace
+
 Callbacks& Callbacks::instance() { return process_wide<Callbacks>(); }
 
-void Callbacks::add(std::function<void()> callback) {
+const Callbacks::RunningPtr& Callbacks::running_here() { return running_on_this_thread; }
+
+void Callbacks::add(const void* group, const RunningPtr& issuer, std::function<void()> callback) {
   const std::lock_guard lock(mutex_);
-  queue_.push_back(std::move(callback));
-  if (!is_running_) {
-    is_running_ = true;
-    std::thread([this] { run(); }).detach();
-  }
+  lanes_[{group, depth_of(issuer)}].waiting.push_back(std::move(callback));
+  require_spare_thread();
   changed_.notify_one();
+}
+
+bool Callbacks::is_idle(const void* group, const RunningPtr& issuer) {
+  const std::lock_guard lock(mutex_);
+  return !lanes_.contains({group, depth_of(issuer)});
+}
+
+// While anyone waits there is a thread that runs nothing: it takes what it may, and looks for callbacks that are stuck.
+void Callbacks::require_spare_thread() {
+  if (spare_ > 0) return;
+  ++spare_;
+  std::thread([this] { run(); }).detach();
+}
+
+bool Callbacks::anyone_waits() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& entry) { return !entry.second.waiting.empty(); });
+}
+
+void Callbacks::look_for_stuck() {
+  for (auto& [key, lane] : lanes_) {
+    if (lane.running && !lane.waiting.empty()) lane.running->is_overtaken = is_stuck(*lane.running);
+  }
 }
 
 void Callbacks::run() {
   pthread_setname_np(pthread_self(), "anyaccel-future");
+  std::unique_lock lock(mutex_);
   for (;;) {
-    std::function<void()> next;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return !queue_.empty(); });
-      next = std::move(queue_.front());
-      queue_.pop_front();
+    const auto ready = std::find_if(lanes_.begin(), lanes_.end(), [](const auto& entry) {
+      const Lane& lane = entry.second;
+      return !lane.waiting.empty() && (!lane.running || lane.running->is_overtaken);
+    });
+    if (ready != lanes_.end()) {
+      run_next(ready, lock);
+    } else if (anyone_waits()) {
+      if (changed_.wait_for(lock, kPatience) == std::cv_status::timeout) look_for_stuck();
+    } else if (changed_.wait_for(lock, kLinger) == std::cv_status::timeout && !anyone_waits()) {
+      break;
     }
-    next();
   }
+  --spare_;
+}
+
+void Callbacks::run_next(Lanes::iterator lane, std::unique_lock<std::mutex>& lock) {
+  const auto key = lane->first;
+  const auto own = std::make_shared<Running>();
+  own->depth = key.second;
+  own->looked_at = Clock::now();
+  pthread_getcpuclockid(pthread_self(), &own->processor_time);
+  auto callback = std::move(lane->second.waiting.front());
+  lane->second.waiting.pop_front();
+  lane->second.running = own;
+  --spare_;
+  if (anyone_waits()) require_spare_thread();
+  lock.unlock();
+  running_on_this_thread = own;
+  callback();
+  callback = nullptr;  // outside of the lock: the last reference to a group may go with it
+  running_on_this_thread = nullptr;
+  lock.lock();
+  ++spare_;
+  const auto after = lanes_.find(key);
+  if (after == lanes_.end()) return;
+  if (after->second.running == own) after->second.running = nullptr;
+  if (!after->second.running && after->second.waiting.empty()) lanes_.erase(after);
 }
 
 }  // namespace anyaccel::comm

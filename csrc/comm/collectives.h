@@ -34,7 +34,14 @@ Task exchange(Group& group, Announcement what, Blocks inputs, Blocks outputs);
 // Every rank has a block for each other, and gets the reduction of those for it.
 Task reduce_scatter_blocks(Group& group, Announcement what, Blocks inputs, Block output);
 
-// One after the other, as one operation.
-Task in_turn(std::vector<Task> tasks);
+// One of the collectives that are one operation: what it announces, and what is sent to and received from each rank.
+struct Part {
+  Announcement what;
+  Blocks sends, receives;
+  Task task;
+};
+
+// One after the other, once the ranks agree on all of them.
+Task coalesced(Group& group, std::vector<Part> parts);
 
 }  // namespace anyaccel::comm

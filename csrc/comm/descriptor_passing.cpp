@@ -30,6 +30,10 @@ Descriptor make_socket() {
 }
 
 socklen_t address_of(const std::string& name, sockaddr_un& address) {
+  if (name.size() > sizeof(address.sun_path) - 1) {
+    throw CommError("shm failed: got a socket's name of " + std::to_string(name.size()) + " bytes; expected at most " +
+                    std::to_string(sizeof(address.sun_path) - 1) + ". Fix: run every rank with one anyaccel.");
+  }
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name.data(), name.size());  // a leading zero byte: no file
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());

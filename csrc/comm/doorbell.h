@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <climits>
 #include <cstdint>
@@ -39,9 +40,10 @@ class Doorbell {
     return heard;
   }
 
-  void sleep(std::uint32_t heard, std::chrono::nanoseconds at_most) {
+  // False when a signal ended the sleep.
+  bool sleep(std::uint32_t heard, std::chrono::nanoseconds at_most) {
     const timespec timeout = to_timespec(at_most);
-    syscall(SYS_futex, word(), FUTEX_WAIT, heard, &timeout, nullptr, 0);
+    return syscall(SYS_futex, word(), FUTEX_WAIT, heard, &timeout, nullptr, 0) == 0 || errno != EINTR;
   }
 
   void leave() { sleepers_.fetch_sub(1, std::memory_order_relaxed); }

@@ -43,8 +43,8 @@ const char* refusal(Dtype dtype, Reduction reduction);
 
 // output[i] = inputs[0][i] ∘ inputs[1][i] ∘ …, in that order. 16- and 8-bit floats are summed in float and rounded
 // once; integers wrap around; MIN and MAX hand a NaN on; a bool is summed as OR. `scales`, one an input, are for
-// kScaledSum; kAverage divides the sum by the number of inputs, for integers towards zero. Output may be one of the
-// inputs.
+// kScaledSum; kAverage divides the sum by the number of inputs, for integers, whose sum it has whole, towards zero.
+// Output may be one of the inputs.
 //
 // Memory traffic: every input is read once, the output is written once.
 void reduce(Dtype dtype, Reduction reduction, void* output, const void* const* inputs, int n_inputs, std::size_t count,

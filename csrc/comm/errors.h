@@ -21,6 +21,13 @@ struct MismatchError : CommError {
   using CommError::CommError;
 };
 
+// What a peer wrote into the shared memory makes no sense, and is not used.
+[[noreturn]] inline void throw_corrupt(const std::string& what) {
+  throw CommError("shm failed: got " + what +
+                  " in the shared memory, which no rank of this version writes; expected nobody else to write there. "
+                  "Fix: start the ranks anew, with one anyaccel.");
+}
+
 // "the shared memory: fallocate failed: No space left on device"
 [[noreturn]] void throw_errno(const std::string& what);
 

@@ -12,7 +12,8 @@
 namespace anyaccel::comm {
 namespace {
 
-constexpr int kSpins = 2000;  // some tens of microseconds
+constexpr milliseconds kInterrupt{100};  // between looks for signals, each of which may wait long for Python's lock
+constexpr int kSpins = 2000;             // some tens of microseconds
 constexpr int kSpinsBeforeHandingOver = 200;
 constexpr int kSpinsOversubscribed = 4;  // each yields: the core is needed by the rank that is waited for
 
@@ -52,7 +53,7 @@ Group::Group(std::shared_ptr<Segment> segment, int rank, int global_rank)
 }
 
 void Group::wait_for_all(milliseconds timeout, const std::function<void()>& interrupt) {
-  const Clock::time_point until = Clock::now() + timeout;
+  const Clock::time_point until = end_of(timeout);
   for (int rank = 0; rank < world(); ++rank) {
     while (segment_->state(rank).process.load(std::memory_order_acquire) == 0) {
       if (Clock::now() >= until) {
@@ -87,13 +88,14 @@ void Group::submit(const OperationPtr& operation) {
 
 // Advances one operation as far as it goes; true when it has ended.
 bool Group::advance(const OperationPtr& operation, Finished& finished, bool& moved) {
-  if (operation->deadline == Clock::time_point::max() && operation->timeout.count() > 0) {
-    operation->deadline = Clock::now() + operation->timeout;
+  if (!operation->is_transfer && operation->deadline == Clock::time_point::max()) {
+    operation->deadline = end_of(operation->timeout);
   }
   while (!operation->task.is_done()) {
     if (!operation->task.advance(operation->suspension)) return false;
     moved = true;
   }
+  if (!operation->is_transfer) segment_->state(rank_).read.store(round_, std::memory_order_release);
   finished.emplace_back(operation, operation->task.error());
   if (operation->task.error()) fail_unless_agreed(*operation);
   return true;
@@ -125,6 +127,32 @@ bool Group::progress(bool waits) {
   return moved;
 }
 
+bool Group::give_up(const OperationPtr& operation, const std::string& text) {
+  Finished finished;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find(transfers_.begin(), transfers_.end(), operation);
+    if (found == transfers_.end() || operation->source == nullptr || *operation->source >= 0) return false;
+    operation->task = Task();  // which withdraws it from the mailbox
+    transfers_.erase(found);
+    finished.emplace_back(operation, error_of(text));
+  }
+  settle(finished);
+  return true;
+}
+
+void Group::skip() {
+  const auto counted = [](Group& group) -> Task {
+    group.begin_collective();
+    co_return;
+  };
+  auto operation = std::make_shared<Operation>();
+  operation->name = "refused operation";
+  operation->task = counted(*this);
+  operation->timeout = milliseconds::max();
+  submit(operation);
+}
+
 void Group::end_all(const std::string& text, Finished& finished) {
   const auto end = [&](const OperationPtr& one) {
     one->task = Task();  // here, under the lock: a receive withdraws from the mailbox
@@ -143,6 +171,9 @@ void Group::settle(Finished& finished) {
     operation->is_finished.store(true, std::memory_order_release);
   }
   if (!finished.empty()) bell().ring();  // other threads of this rank may wait for them
+  if (wants_sweep_.load(std::memory_order_relaxed) && wants_sweep_.exchange(false)) {
+    if (const GroupPtr self = weak_from_this().lock()) Progress::instance().sweep(self);
+  }
 }
 
 bool Group::spin_briefly(const Operation& operation) {
@@ -172,8 +203,11 @@ bool Group::drive(const Operation& operation, Clock::time_point until, const std
     Group& group;
   } const in_foreground(*this);
 
+  auto next_interrupt = Clock::time_point::max();
   while (!spin(operation, spins_)) {
-    if (Clock::now() >= until) return false;
+    const Clock::time_point now = Clock::now();
+    if (now >= until) return false;
+    if (next_interrupt == Clock::time_point::max()) next_interrupt = now + kInterrupt;
     const std::uint32_t heard = bell().announce();
     struct Awake {
       Doorbell& bell;
@@ -181,10 +215,13 @@ bool Group::drive(const Operation& operation, Clock::time_point until, const std
     } const awake{bell()};
     if (!progress(true) && !operation.is_finished.load(std::memory_order_acquire)) {
       const auto at_most = std::min<std::chrono::nanoseconds>(kSupervision, until - Clock::now());
-      if (at_most.count() > 0) bell().sleep(heard, at_most);
+      if (at_most.count() > 0 && !bell().sleep(heard, at_most)) next_interrupt = now;
     }
     supervise();
-    if (interrupt) interrupt();
+    if (interrupt && Clock::now() >= next_interrupt) {
+      interrupt();
+      next_interrupt = Clock::now() + kInterrupt;
+    }
   }
   return true;
 }
@@ -212,6 +249,23 @@ void Group::allocate_slots() {
   if (has_slots_) return;
   segment_->allocate(segment_->layout.slot(rank_, 0), 4 * kSlotBytes, "a slot");
   has_slots_ = true;
+  sweep_later();
+}
+
+bool Group::give_back() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !collectives_.empty()) return false;
+  if (has_left_ || has_failed()) return true;
+  bool is_read = swept_round_ == round_;
+  swept_round_ = round_;
+  for (int rank = 0; rank < world(); ++rank) {
+    is_read = is_read && segment_->state(rank).read.load(std::memory_order_acquire) >= round_;
+  }
+  if (is_read && has_slots_) {
+    segment_->release(segment_->layout.slot(rank_, 0), 4 * kSlotBytes);
+    has_slots_ = false;
+  }
+  return mailbox_.give_back() && !has_slots_;
 }
 
 }  // namespace anyaccel::comm

@@ -18,15 +18,13 @@
 #include <string>
 #include <vector>
 
+#include "clock.h"
 #include "errors.h"
 #include "mailbox.h"
 #include "segment.h"
 #include "task.h"
 
 namespace anyaccel::comm {
-
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
 
 constexpr milliseconds kSupervision{50};  // how often a waiting rank looks whether its peers live
 
@@ -38,6 +36,7 @@ struct OperationFacts {
   bool is_transfer = false;
   bool is_eager = false;  // a transfer that is probably waited for at once
   milliseconds timeout{0};
+  const int* source = nullptr;  // of a receive: whom its message came from, -1 before
 };
 
 // An operation from issue to end. `finish` is called once, by whoever drove it, outside of the group's lock.
@@ -53,7 +52,7 @@ struct Operation : OperationFacts {
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
-class Group {
+class Group : public std::enable_shared_from_this<Group> {
  public:
   Group(std::shared_ptr<Segment> segment, int rank, int global_rank);
   ~Group();
@@ -84,6 +83,14 @@ class Group {
   // Ends operations whose time is over or whose peers are gone. Cheap unless kSupervision has passed.
   void supervise();
 
+  // Ends a receive whose message has not come; false when it has, or when it is over.
+  bool give_up(const OperationPtr& operation, const std::string& text);
+
+  // Gives memory back that was not used since the last call and that nobody reads any more; true when there is none
+  // left.
+  bool give_back();
+  void sweep_later() { wants_sweep_.store(true, std::memory_order_relaxed); }
+
   bool has_pending();
   bool is_driven_in_foreground() const { return drivers_.load(std::memory_order_acquire) > 0; }
   Doorbell& bell() { return segment_->state(rank_).bell; }
@@ -106,7 +113,19 @@ class Group {
   void post();
   bool everyone_posted() const;
   void allocate_slots();
+
+  // How many collectives have begun, or were refused: the same on every rank at the same operation.
+  std::uint64_t begin_collective() { return ++collectives_begun_; }
+  std::uint64_t collectives_begun() const { return collectives_begun_; }
+  // A collective that this rank refused, at its place in the order.
+  void skip();
   void ring(int rank) { segment_->state(rank).bell.ring(); }
+
+  // Why an operation was not over in time.
+  std::string lateness_of(const Operation& operation) const;
+
+  // The ranks that have not come to the last round that this one has taken part in.
+  std::vector<int> late_ranks() const;
 
   // "rank 1 (global rank 3, pid 4711)"
   std::string name_of_rank(int rank) const;
@@ -118,8 +137,9 @@ class Group {
   bool advance_all(Finished& finished);
   void fail_unless_agreed(const Operation& operation);
   void end_all(const std::string& text, Finished& finished);
+  void end_hopeless_transfers(const std::vector<int>& gone, Finished& finished);
   void settle(Finished& finished);
-  std::string problem_of(const Operation& operation, const std::vector<int>& gone, Clock::time_point now);
+  std::string problem_of(const Operation& operation, const std::vector<int>& gone) const;
   std::vector<int> awaited_by(const Operation& operation) const;
   std::vector<int> gone_ranks() const;
   std::string names_of_ranks(const std::vector<int>& ranks) const;
@@ -129,7 +149,10 @@ class Group {
   const int rank_;
   const std::uint64_t maker_;
   std::uint64_t round_ = 0;
+  std::uint64_t collectives_begun_ = 0;
   bool has_slots_ = false;
+  std::uint64_t swept_round_ = 0;
+  std::atomic<bool> wants_sweep_ = false;
 
   std::mutex mutex_;  // guards what follows
   std::deque<OperationPtr> collectives_;

@@ -1,23 +1,33 @@
 #include "handshake.h"
 
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
+#include <utility>
 
+#include "clock.h"
 #include "descriptor_passing.h"
 #include "errors.h"
 
 namespace anyaccel::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::milliseconds kPatience{100};
+constexpr std::size_t kLongestHost = 1024;
+constexpr char kSocketPrefix[] = "anyaccel-";
+constexpr char kNoMemory[] = "none";
+constexpr std::size_t kRandomText = 32;
 
 std::string hexadecimal(std::uint64_t number) {
   char text[17];
@@ -28,6 +38,46 @@ std::string hexadecimal(std::uint64_t number) {
 std::string key(const char* what, int rank) { return std::string("shm/") + what + "/" + std::to_string(rank); }
 
 std::string random_text() { return hexadecimal(random_number()) + hexadecimal(random_number()); }
+
+// What comes from the store may be anything: an older key, another program's, another version's.
+[[noreturn]] void throw_unexpected(const std::string& name, const std::string& got, const char* expected) {
+  throw CommError("shm init_process_group failed: got " + std::to_string(got.size()) + " bytes under '" + name +
+                  "' in the store that are not " + expected +
+                  ". Fix: run every rank with one anyaccel, and give each job a store of its own.");
+}
+
+std::string host_of(KeyValues& store, int rank) {
+  const std::string name = key("host", rank), host = store.get(name);
+  if (host.empty() || host.size() > kLongestHost) throw_unexpected(name, host, "the name of a host");
+  return host;
+}
+
+struct Address {
+  std::string name, secret;
+};
+
+// None where that rank could make no memory.
+std::optional<Address> address_of(KeyValues& store, int leader) {
+  const std::string name = key("socket", leader), value = store.get(name);
+  if (value == kNoMemory) return std::nullopt;
+  const auto is_digit = [](unsigned char one) { return std::isxdigit(one) != 0; };
+  const std::size_t prefix = std::size(kSocketPrefix) - 1, middle = prefix + kRandomText;
+  if (value.size() != middle + 1 + kRandomText || value.compare(0, prefix, kSocketPrefix) != 0 ||
+      value[middle] != ' ' || !std::all_of(value.begin() + prefix, value.begin() + middle, is_digit)) {
+    throw_unexpected(name, value, "a socket's name and a secret");
+  }
+  return Address{value.substr(0, middle), value.substr(middle + 1)};
+}
+
+int leader_met_by(KeyValues& store, int rank, int world) {
+  const std::string name = key("met", rank), value = store.get(name);
+  int leader = -1;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), leader);
+  if (error != std::errc() || end != value.data() + value.size() || leader < 0 || leader >= world) {
+    throw_unexpected(name, value, "the number of a rank");
+  }
+  return leader;
+}
 
 struct Deadline {
   Clock::time_point until;
@@ -41,15 +91,13 @@ struct Deadline {
   }
 };
 
-Descriptor hand_out(const Listener& listener, const std::string& secret, const std::vector<int>& members,
-                    const Deadline& deadline) {
-  Descriptor memory = Segment::create(static_cast<int>(members.size()));
+void hand_out(const Descriptor& memory, const Listener& listener, const std::string& secret,
+              const std::vector<int>& members, const Deadline& deadline) {
   std::set<int> missing(members.begin() + 1, members.end());
   while (!missing.empty()) {
     missing.erase(listener.serve(memory, secret, kPatience));
     if (!missing.empty()) deadline.check(std::to_string(*missing.begin()));
   }
-  return memory;
 }
 
 Descriptor fetch(Connection& connection, const std::string& secret, int rank, int leader, const Deadline& deadline) {
@@ -60,12 +108,21 @@ Descriptor fetch(Connection& connection, const std::string& secret, int rank, in
   }
 }
 
+// The memory, or why there is none: a limit, or a filter of system calls.
+std::pair<Descriptor, std::string> memory_for(int world) {
+  try {
+    return {Segment::create(world), ""};
+  } catch (const CommError& error) {
+    return {Descriptor(), error.what()};
+  }
+}
+
 // The ranks that met the same leader; one that could not reach its own is alone.
 std::vector<std::vector<int>> hosts_of(KeyValues& store, int world) {
   std::vector<std::vector<int>> hosts;
-  std::map<std::string, std::size_t> known;
+  std::map<int, std::size_t> known;
   for (int rank = 0; rank < world; ++rank) {
-    const auto [entry, is_new] = known.emplace(store.get(key("met", rank)), hosts.size());
+    const auto [entry, is_new] = known.emplace(leader_met_by(store, rank, world), hosts.size());
     if (is_new) hosts.emplace_back();
     hosts[entry->second].push_back(rank);
   }
@@ -77,10 +134,11 @@ std::vector<std::vector<int>> hosts_of(KeyValues& store, int world) {
 std::string host_identity() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  if (boot.empty()) throw_errno("shm failed: reading /proc/sys/kernel/random/boot_id");
+  utsname system = {};
+  if (boot.empty() && uname(&system) == 0) boot = system.nodename;  // masked; whether memory can be shared is tried
   struct stat network = {};
   const bool known = stat("/proc/self/ns/net", &network) == 0;
-  return boot + "/" + (known ? std::to_string(network.st_ino) : "?");
+  return boot + "/" + (known ? std::to_string(network.st_ino) : "?") + "/" + std::to_string(geteuid());
 }
 
 Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds timeout,
@@ -88,33 +146,45 @@ Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds t
   store.set(key("host", self.rank), self.host);
   std::vector<int> members;
   for (int rank = 0; rank < self.world; ++rank) {
-    if (store.get(key("host", rank)) == self.host) members.push_back(rank);
+    if (host_of(store, rank) == self.host) members.push_back(rank);
   }
-  const Deadline deadline{Clock::now() + timeout, interrupt};
+  const Deadline deadline{end_of(timeout), interrupt};
   const int leader = members[0];
+  Meeting meeting;
+  Descriptor memory;
   std::unique_ptr<Listener> listener;
   std::unique_ptr<Connection> connection;
   std::string secret = random_text();
-  if (self.rank == leader) {
-    const std::string name = "anyaccel-" + random_text();
-    listener = std::make_unique<Listener>(name);
-    store.set(key("socket", leader), name + " " + secret);
-  } else {
-    const std::string address = store.get(key("socket", leader));
-    connection = std::make_unique<Connection>(address.substr(0, address.find(' ')));
-    secret = address.substr(address.find(' ') + 1);
+  if (self.rank == leader && members.size() > 1) {
+    std::tie(memory, meeting.problem) = memory_for(static_cast<int>(members.size()));
+    const std::string name = kSocketPrefix + random_text();
+    if (memory.get() >= 0) listener = std::make_unique<Listener>(name);
+    store.set(key("socket", leader), listener ? name + " " + secret : kNoMemory);
+  } else if (self.rank != leader) {
+    if (const auto address = address_of(store, leader)) {
+      connection = std::make_unique<Connection>(address->name);
+      secret = address->secret;
+    }
   }
-  const bool is_alone = connection && !connection->is_open();
+  const bool is_alone = !listener && !(connection && connection->is_open());
   store.set(key("met", self.rank), std::to_string(is_alone ? self.rank : leader));
 
-  Meeting meeting{hosts_of(store, self.world), nullptr};
+  meeting.hosts = hosts_of(store, self.world);
   const auto own = std::find_if(meeting.hosts.begin(), meeting.hosts.end(), [&self](const std::vector<int>& ranks) {
     return std::find(ranks.begin(), ranks.end(), self.rank) != ranks.end();
   });
-  Descriptor memory = is_alone   ? Segment::create(1)
-                      : listener ? hand_out(*listener, secret, *own, deadline)
-                                 : fetch(*connection, secret, self.rank, leader, deadline);
-  meeting.segment = std::make_unique<Segment>(std::move(memory), static_cast<int>(own->size()));
+  const int world = static_cast<int>(own->size());
+  if (world == 1) {
+    meeting.segment = Segment::alone();
+    return meeting;
+  }
+  if (listener) {
+    if (own->size() != members.size()) memory = Segment::create(world);  // some could not connect
+    hand_out(memory, *listener, secret, *own, deadline);
+  } else {
+    memory = fetch(*connection, secret, self.rank, leader, deadline);
+  }
+  meeting.segment = std::make_unique<Segment>(std::move(memory), world);
   return meeting;
 }
 

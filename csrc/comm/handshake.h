@@ -29,13 +29,15 @@ struct Newcomer {
   std::string host;  // of this rank: where it is equal, memory can be shared
 };
 
-// What names this host: its boot, and the network namespace, which bounds abstract sockets.
+// What names this host: its boot, the network namespace, which bounds abstract sockets, and the user, whose alone the
+// memory is.
 std::string host_identity();
 
 // The ranks of each host that could share memory, in the order of ranks; every rank returns the same.
 struct Meeting {
   std::vector<std::vector<int>> hosts;
   std::unique_ptr<Segment> segment;  // of this rank's host
+  std::string problem;               // why this rank could make no memory for its host; empty when it could
 };
 
 Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds timeout,

@@ -18,6 +18,7 @@
 namespace anyaccel::comm {
 
 constexpr std::uint64_t kMagic = 0x316d6873'6c656363;  // "ccelshm1"
+constexpr std::uint32_t kVersion = 3;                  // of everything that is said here
 constexpr std::size_t kLine = 128;                     // two cache lines, as they are fetched in pairs
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmallBytes = 16 << 10;  // a message up to this size needs no big slot
@@ -44,17 +45,18 @@ struct Announcement {
   Collective collective;
   Dtype dtype;
   Reduction reduction;
-  bool is_small;      // its first piece is in the small slot
-  std::int32_t root;  // -1 without
-  std::uint64_t sequence;
-  std::int64_t count;  // elements
+  std::int32_t root;       // -1 without
+  std::uint64_t sequence;  // of the group's collectives, those refused included
+  std::int64_t count;      // elements
   double scale;
-  std::uint8_t exact = 0;   // torch's number of the dtype: kOpaque… are widths only
-  std::uint16_t parts = 0;  // of the coalesced operation that it is one of
+  std::uint8_t exact = 0;    // torch's number of the dtype: kOpaque… are widths only
+  std::uint16_t parts = 0;   // of the coalesced operation that it is one of
+  std::uint64_t digest = 0;  // of all these parts; 0: they have to be compared one by one
 };
 
 struct alignas(kLine) RankState {
   alignas(kLine) std::atomic<std::uint64_t> posted;  // rounds of collectives that this rank has taken part in
+  alignas(kLine) std::atomic<std::uint64_t> read;    // rounds of which it needs nothing any more
   alignas(kLine) Doorbell bell;
   alignas(kLine) Announcement announcements[2];  // by the parity of the round
   std::atomic<std::uint32_t> has_left;
@@ -97,10 +99,18 @@ struct Letters {
   Answer answers[kLetters];
 };
 
-struct alignas(kPage) Header {
+// Written by the rank that makes the memory, and compared by every rank that maps it.
+struct Identity {
   std::uint64_t magic;
   std::uint64_t bytes;
+  std::uint32_t version;
   std::int32_t world;
+
+  friend bool operator==(const Identity&, const Identity&) = default;
+};
+
+struct alignas(kPage) Header {
+  Identity identity;
   std::atomic<std::uint32_t> failure;  // 0 none, 1 being written, 2 stands
   char failure_text[2048];
 };
@@ -116,6 +126,7 @@ struct Layout {
   std::size_t link(int from, int to) const { return links + pair(from, to) * sizeof(Link); }
   std::size_t letters_of(int from, int to) const { return letters + pair(from, to) * letters_bytes; }
   std::size_t stream(int from, int to) const { return streams + pair(from, to) * 2 * kStreamBytes; }
+  Identity identity() const { return {kMagic, total, kVersion, world}; }
   std::size_t pair(int from, int to) const { return static_cast<std::size_t>(from) * world + to; }
 
   int world;

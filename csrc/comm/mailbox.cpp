@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "group.h"
 
@@ -22,6 +23,17 @@ std::string described(std::size_t bytes, Dtype dtype) {
   throw MismatchError("send/recv failed: got " + sender + " sending " + described(sent, sent_as) + " and " + receiver +
                       " receiving " + described(expected, expected_as) +
                       "; expected the same on both. Fix: give both tensors one dtype and number of elements.");
+}
+
+// Letters or answers between a reader and a writer, who can be no further ahead than the ring is long.
+std::uint64_t written(const std::atomic<std::uint64_t>& counter, std::uint64_t read) {
+  const std::uint64_t sent = counter.load(kAcquire);
+  if (sent - read > kLetters) throw_corrupt(std::to_string(sent - read) + " messages under way");
+  return sent;
+}
+
+void require_sane(Dtype dtype) {
+  if (dtype > Dtype::kOpaque16) throw_corrupt("a message of an unknown dtype");
 }
 
 template <typename T>
@@ -58,12 +70,13 @@ void Mailbox::collect_answers(int to) {
   Segment& segment = group_.segment();
   Link& link = segment.link(group_.rank(), to);
   std::uint64_t read = link.answers_read.load(kRelaxed);
-  const std::uint64_t sent = link.answers_sent.load(kAcquire);
+  const std::uint64_t sent = written(link.answers_sent, read);
   if (read == sent) return;
   Answer* ring = segment.at<Letters>(segment.layout.letters_of(group_.rank(), to))->answers;
   Peer& peer = peers_[to];
   for (; read < sent; ++read) {
-    const Answer& answer = place(ring, read);
+    const Answer answer = place(ring, read);
+    require_sane(answer.dtype);
     const bool is_streamed = answer.verdict == Verdict::kAccepted && answer.bytes > kInlineBytes;
     peer.answers.emplace(answer.letter, Answered{answer, is_streamed ? peer.accepted_out++ : 0});
   }
@@ -89,6 +102,7 @@ Task Mailbox::send(int to, int tag, Dtype dtype, const void* data, std::size_t b
     throw_mismatch(group_.name_of_rank(group_.rank()), bytes, dtype, group_.name_of_rank(to), answer.bytes,
                    answer.dtype);
   }
+  if (answer.bytes != bytes) throw_corrupt("an answer for another number of bytes");
   if (bytes > kInlineBytes) {
     const std::uint64_t own_turn = turn;
     co_await until([&peer, own_turn] { return peer.streamed_out == own_turn; });
@@ -103,6 +117,7 @@ Task Mailbox::stream_out(int to, const unsigned char* data, std::size_t bytes) {
   if (!peer.has_stream_memory) {
     segment.allocate(segment.layout.stream(group_.rank(), to), 2 * kStreamBytes, "a stream");
     peer.has_stream_memory = true;
+    group_.sweep_later();
   }
   Link& link = segment.link(group_.rank(), to);
   auto* stream = segment.at<unsigned char>(segment.layout.stream(group_.rank(), to));
@@ -115,15 +130,34 @@ Task Mailbox::stream_out(int to, const unsigned char* data, std::size_t bytes) {
   }
 }
 
+bool Mailbox::give_back() {
+  Segment& segment = group_.segment();
+  bool is_all = true;
+  for (int to = 0; to < group_.world(); ++to) {
+    Peer& peer = peers_[to];
+    if (!peer.has_stream_memory) continue;
+    const Link& link = segment.link(group_.rank(), to);
+    const std::uint64_t sent = link.pieces_sent.load(kRelaxed);
+    const bool is_idle = std::exchange(peer.swept_piece, sent) == sent && peer.accepted_out == peer.streamed_out;
+    if (is_idle && link.pieces_read.load(kAcquire) == sent) {
+      segment.release(segment.layout.stream(group_.rank(), to), 2 * kStreamBytes);
+      peer.has_stream_memory = false;
+    }
+    is_all = is_all && !peer.has_stream_memory;
+  }
+  return is_all;
+}
+
 void Mailbox::collect_letters(int from) {
   Segment& segment = group_.segment();
   Link& link = segment.link(from, group_.rank());
   std::uint64_t read = link.letters_read.load(kRelaxed);
-  const std::uint64_t sent = link.letters_sent.load(kAcquire);
+  const std::uint64_t sent = written(link.letters_sent, read);
   if (read == sent) return;
   const Letter* ring = segment.at<Letters>(segment.layout.letters_of(from, group_.rank()))->letters;
   for (; read < sent; ++read) {
     const Incoming one{read, from, place(ring, read)};
+    require_sane(one.letter.dtype);
     const auto wanting =
         std::find_if(posted_.begin(), posted_.end(), [&one](const Posted* posted) { return posted->wants(one); });
     if (wanting != posted_.end()) {

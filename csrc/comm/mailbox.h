@@ -50,6 +50,9 @@ class Mailbox {
   Task send(int to, int tag, Dtype dtype, const void* data, std::size_t bytes);
   Task receive(int from, int tag, Dtype dtype, void* data, std::size_t bytes, int* source);
 
+  // As of a group.
+  bool give_back();
+
  private:
   // What this rank keeps of its link to, and from, a peer.
   struct Peer {
@@ -59,6 +62,7 @@ class Mailbox {
     std::map<std::uint64_t, Answered> answers;  // that have come and are not looked at yet, by letter
     std::uint64_t accepted_out = 0;
     std::uint64_t streamed_out = 0;
+    std::uint64_t swept_piece = 0;
     std::uint64_t accepted_in = 0;
     std::uint64_t streamed_in = 0;
     std::deque<Incoming> letters;  // that came before their receive

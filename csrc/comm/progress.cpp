@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <thread>
+#include <utility>
 
 #include "process_wide.h"
 
@@ -14,6 +15,7 @@ namespace {
 constexpr int kSpins = 50;
 constexpr std::size_t kMostFutexes = 128;  // of one futex_waitv
 constexpr std::chrono::microseconds kWithoutWaitv{500};
+constexpr std::chrono::seconds kSweep{1};
 
 struct Waiter {  // struct futex_waitv of Linux 5.16
   std::uint64_t value;
@@ -29,32 +31,95 @@ constexpr std::uint32_t kFutex32 = 2;
 Progress& Progress::instance() { return process_wide<Progress>(); }
 
 void Progress::attend(const GroupPtr& group) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& driver : drivers_) {
+    if (driver->attends(group)) return driver->nudge();
+  }
+  for (const auto& driver : drivers_) {
+    if (driver->attend(group)) return;
+  }
+  drivers_.push_back(std::make_unique<Driver>());
+  drivers_.back()->attend(group);
+}
+
+void Progress::sweep(const GroupPtr& group) {
+  const std::lock_guard lock(mutex_);
+  if (drivers_.empty()) drivers_.push_back(std::make_unique<Driver>());
+  drivers_[0]->sweep(group);
+}
+
+void Progress::nudge() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& driver : drivers_) driver->nudge();
+}
+
+bool Progress::Driver::attends(const GroupPtr& group) {
+  const std::lock_guard lock(mutex_);
+  return std::find(attended_.begin(), attended_.end(), group) != attended_.end();
+}
+
+bool Progress::Driver::attend(const GroupPtr& group) {
   {
     const std::lock_guard lock(mutex_);
-    if (std::find(attended_.begin(), attended_.end(), group) == attended_.end()) attended_.push_back(group);
-    if (!is_running_) {
-      is_running_ = true;
-      std::thread([this] { run(); }).detach();
-    }
+    if (attended_.size() + 1 >= kMostFutexes) return false;
+    attended_.push_back(group);
+    start();
+  }
+  nudge();
+  return true;
+}
+
+void Progress::Driver::sweep(const GroupPtr& group) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (swept_.empty()) next_sweep_ = Clock::now() + kSweep;
+    swept_.push_back(group);
+    start();
   }
   nudge();
 }
 
-void Progress::nudge() { bell_.ring(); }
+bool Progress::Driver::has_to_sweep() {
+  const std::lock_guard lock(mutex_);
+  return !swept_.empty();
+}
 
-void Progress::run() {
+void Progress::Driver::start() {
+  if (!std::exchange(is_running_, true)) std::thread([this] { run(); }).detach();
+}
+
+// A group that is used between two sweeps keeps what it has.
+void Progress::Driver::sweep_all() {
+  std::vector<std::weak_ptr<Group>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    if (swept_.empty() || Clock::now() < next_sweep_) return;
+    next_sweep_ = Clock::now() + kSweep;
+    all.swap(swept_);
+  }
+  std::erase_if(all, [](const std::weak_ptr<Group>& one) {
+    const GroupPtr group = one.lock();
+    return !group || group->give_back();
+  });
+  const std::lock_guard lock(mutex_);
+  swept_.insert(swept_.end(), all.begin(), all.end());
+}
+
+void Progress::Driver::run() {
   pthread_setname_np(pthread_self(), "anyaccel-shm");
   int idle_turns = 0;
   for (;;) {
     std::vector<GroupPtr> idle;
     idle_turns = advance(idle) ? 0 : idle_turns + 1;
     idle.clear();  // the last reference to a group may go here, outside of the lock
-    if (idle_turns > kSpins) sleep();
+    if (idle_turns <= kSpins) continue;
+    sleep();
+    sweep_all();
   }
 }
 
 // Advances every group that nobody else drives, and lets go of those with nothing to do.
-bool Progress::advance(std::vector<GroupPtr>& idle) {
+bool Progress::Driver::advance(std::vector<GroupPtr>& idle) {
   {
     const std::lock_guard lock(mutex_);
     const auto is_done = [](const GroupPtr& group) { return !group->has_pending(); };
@@ -70,7 +135,7 @@ bool Progress::advance(std::vector<GroupPtr>& idle) {
   return moved;
 }
 
-void Progress::sleep() {
+void Progress::Driver::sleep() {
   struct Announced {
     Doorbell* bell;
     std::uint32_t heard;
@@ -82,7 +147,7 @@ void Progress::sleep() {
     moved = advance(idle);
   }
   for (const GroupPtr& group : driven_) {
-    if (group->is_driven_in_foreground() || bells.size() == kMostFutexes) continue;
+    if (group->is_driven_in_foreground()) continue;
     bells.push_back({&group->bell(), group->bell().announce()});
     moved |= group->progress(true);
   }
@@ -91,13 +156,11 @@ void Progress::sleep() {
     for (const Announced& one : bells) {
       waiters.push_back({one.heard, reinterpret_cast<std::uint64_t>(one.bell->word()), kFutex32, 0});
     }
-    const bool is_complete = bells.size() < kMostFutexes;
     timespec until = {};
     clock_gettime(CLOCK_MONOTONIC, &until);
-    const auto at_most = is_complete ? std::chrono::nanoseconds(kSupervision) : std::chrono::nanoseconds(kWithoutWaitv);
-    until = to_timespec(std::chrono::seconds(until.tv_sec) + std::chrono::nanoseconds(until.tv_nsec) + at_most);
+    until = to_timespec(std::chrono::seconds(until.tv_sec) + std::chrono::nanoseconds(until.tv_nsec) + kSupervision);
     if (driven_.empty()) {
-      bell_.sleep(bells[0].heard, std::chrono::hours(1));
+      bell_.sleep(bells[0].heard, has_to_sweep() ? std::chrono::seconds(kSweep) : std::chrono::hours(1));
     } else if (syscall(kSysFutexWaitv, waiters.data(), waiters.size(), 0, &until, CLOCK_MONOTONIC) < 0 &&
                errno != EAGAIN && errno != EINTR &&
                errno != ETIMEDOUT) {  // an older kernel, or a filter of system calls

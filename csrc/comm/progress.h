@@ -1,8 +1,8 @@
-// The one background thread of a process: it drives groups whose operations nobody waits for.
+// The background threads of a process: they drive groups whose operations nobody waits for, and give memory back that
+// idle groups hold. One thread serves as many groups as the kernel lets it wait for at once.
 
 #pragma once
 
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -19,17 +19,37 @@ class Progress {
   void attend(const GroupPtr& group);
   // Looks again at groups that a waiting thread has driven meanwhile.
   void nudge();
+  // Calls give_back() of a group now and then, until there is nothing left to give.
+  void sweep(const GroupPtr& group);
 
  private:
-  void run();
-  bool advance(std::vector<GroupPtr>& idle);
-  void sleep();
+  // A thread, started when it is first needed.
+  class Driver {
+   public:
+    bool attends(const GroupPtr& group);
+    bool attend(const GroupPtr& group);  // false when it has as many as it can wait for
+    void sweep(const GroupPtr& group);
+    void nudge() { bell_.ring(); }
+
+   private:
+    void start();
+    void run();
+    bool advance(std::vector<GroupPtr>& idle);
+    void sleep();
+    void sweep_all();
+    bool has_to_sweep();
+
+    std::mutex mutex_;
+    std::vector<GroupPtr> attended_;
+    std::vector<GroupPtr> driven_;  // the thread's own copy
+    std::vector<std::weak_ptr<Group>> swept_;
+    Clock::time_point next_sweep_{};
+    bool is_running_ = false;
+    Doorbell bell_{};
+  };
 
   std::mutex mutex_;
-  std::vector<GroupPtr> attended_;
-  std::vector<GroupPtr> driven_;  // the thread's own copy
-  bool is_running_ = false;
-  Doorbell bell_{};
+  std::vector<std::unique_ptr<Driver>> drivers_;
 };
 
 }  // namespace anyaccel::comm

@@ -10,10 +10,8 @@ namespace anyaccel::comm {
 
 class QueuedWork : public c10d::Work {
  public:
-  QueuedWork(int rank, OpType type, const char* title, const Tensors& inputs, Tensors outputs)
-      : Work(rank, type, title, inputs),
-        outputs_(std::move(outputs)),
-        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+  QueuedWork(GroupPtr group, int rank, OpType type, const char* title, const Tensors& inputs, Tensors outputs)
+      : Work(rank, type, title, inputs), group_(std::move(group)), future_(*group_, std::move(outputs)) {}
 
   void run(const std::function<void()>& operation) {
     std::exception_ptr error;
@@ -24,15 +22,11 @@ class QueuedWork : public c10d::Work {
       error = std::current_exception();
     }
     finish(error);
-    if (error) {
-      future_->setError(error);
-    } else {
-      future_->markCompleted(c10::IValue(outputs_));
-    }
+    future_.settle(error);
   }
 
   bool wait(std::chrono::milliseconds timeout) override {
-    const auto until = Clock::now() + timeout;
+    const auto until = end_of(timeout);
     std::unique_lock lock(mutex_);
     while (!cv_.wait_for(lock, kSupervision, [this] { return completed_; })) {
       lock.unlock();
@@ -47,12 +41,12 @@ class QueuedWork : public c10d::Work {
     return true;
   }
   void synchronize() override { wait(kNoTimeout); }
-  Tensors result() override { return outputs_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  Tensors result() override { return future_.value(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_.get(); }
 
  private:
-  const Tensors outputs_;
-  const c10::intrusive_ptr<c10::ivalue::Future> future_;
+  const GroupPtr group_;
+  LazyFuture future_;
 };
 
 }  // namespace anyaccel::comm

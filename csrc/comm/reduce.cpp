@@ -120,10 +120,6 @@ template <typename S>
 S averaged(S sum, int n) {
   if constexpr (kIsComplex<S>) {
     return sum / static_cast<typename S::value_type>(n);
-  } else if constexpr (std::is_same_v<S, std::uint64_t>) {
-    return sum / static_cast<std::uint64_t>(n);
-  } else if constexpr (std::is_integral_v<S>) {
-    return static_cast<S>(static_cast<std::int64_t>(sum) / n);  // n may be more than S holds
   } else {
     return static_cast<S>(sum / static_cast<S>(n));
   }
@@ -144,10 +140,24 @@ void two_inputs(T* output, const T* a, const T* b, std::size_t count) {
   }
 }
 
+// The sum of integers may be too large for their type, their average is not.
+template <typename T>
+void integer_averages(T* output, const T* const* inputs, int n_inputs, std::size_t count) {
+  using Wide = std::conditional_t<sizeof(T) < 8, std::int64_t, __int128>;
+  for (std::size_t i = 0; i < count; ++i) {
+    Wide sum = 0;
+    for (int input = 0; input < n_inputs; ++input) sum += inputs[input][i];
+    output[i] = static_cast<T>(sum / n_inputs);
+  }
+}
+
 template <typename T, Reduction kOp>
 void blocks(void* output, const Call& call) {
   using S = decltype(load(std::declval<const T&>()));
   const auto* const* inputs = reinterpret_cast<const T* const*>(call.inputs);
+  if constexpr (std::is_integral_v<T> && kOp == Reduction::kSum) {
+    if (call.averages) return integer_averages(static_cast<T*>(output), inputs, call.n_inputs, call.count);
+  }
   if (call.n_inputs == 2 && call.scales == nullptr && !call.averages) {
     return two_inputs<T, kOp>(static_cast<T*>(output), inputs[0], inputs[1], call.count);
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -22,13 +23,38 @@ class Descriptor {
   }
   ~Descriptor();
   int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
 };
 
+// The memory's file, opened anew by this process. Its locks belong to this opening: closing another descriptor of the
+// memory drops none, the kernel drops them when the process ends, however it ends, and forked children close theirs.
+class OwnFile {
+ public:
+  OwnFile() = default;
+  explicit OwnFile(Descriptor handed);
+  ~OwnFile();
+  OwnFile(const OwnFile&) = delete;
+  OwnFile& operator=(const OwnFile&) = delete;
+
+  int get() const { return fd_; }  // -1 when there is none, and in a forked child
+  // Locks a place of the file; without /proc for as long as the process keeps all its descriptors of it.
+  void lock(int place);
+  bool is_locked_by_another(int place) const;
+
+ private:
+  friend class OwnFilesOfProcess;
+  int fd_ = -1;
+  bool is_anew_ = false;
+};
+
 class Segment {
  public:
+  // Memory for one rank that shares it with nobody.
+  static std::unique_ptr<Segment> alone();
+
   // Makes the memory for a number of ranks; its pages read zero.
   static Descriptor create(int world);
 
@@ -41,8 +67,10 @@ class Segment {
   // Makes sure that a part has memory behind it. Without, the first store could end the process with SIGBUS.
   void allocate(std::size_t offset, std::size_t bytes, const char* what);
 
-  // Shows that this process lives: a lock that the kernel drops when it ends, however it ends, and that no child
-  // inherits.
+  // Gives the memory of a part back; it reads zero, and has to be allocated again.
+  void release(std::size_t offset, std::size_t bytes);
+
+  // Shows to the others that this process lives.
   void mark_presence(int rank);
   bool is_present(int rank) const;
 
@@ -57,7 +85,9 @@ class Segment {
   const Layout layout;
 
  private:
-  Descriptor file_;
+  Segment();
+
+  OwnFile file_;  // none when alone
   std::uint64_t maker_;
   unsigned char* base_;
 };

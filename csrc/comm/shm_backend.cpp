@@ -16,16 +16,27 @@ ShmBackend::ShmBackend(GroupPtr group, c10::intrusive_ptr<Options> options)
 
 ShmBackend::~ShmBackend() { group_->leave("shm failed: the process group was destroyed"); }
 
-WorkPtr ShmBackend::launch(Launch what, Staging staging, const std::function<Task(Group&, int*)>& make_task) {
+ShmBackend::Turn::~Turn() {
+  if (is_taken_) return;
+  try {
+    group_.skip();
+  } catch (const CommError&) {  // the group is over
+  }
+}
+
+WorkPtr ShmBackend::launch(Turn* turn, Launch what, Staging staging,
+                           const std::function<Task(Group&, int*)>& make_task) {
   auto work = c10::make_intrusive<ShmWork>(group_, rank_, what.type, what.title, what.inputs, std::move(staging),
                                            std::move(what.outputs));
   OperationFacts facts;
   facts.name = what.title + std::char_traits<char>::length(kPrefix);
-  facts.sequence = what.is_transfer ? 0 : sequence_.load();
+  facts.sequence = turn == nullptr ? 0 : turn->number;
+  facts.source = what.type == OpType::RECV || what.type == OpType::RECVANYSOURCE ? work->source() : nullptr;
   facts.peer = what.peer;
   facts.is_transfer = what.is_transfer;
   facts.is_eager = what.is_transfer && !is_coalescing_;
   facts.timeout = what.timeout == c10d::kUnsetTimeout ? options_->timeout : what.timeout;
+  if (turn != nullptr) turn->take();
   ShmWork::start(work, facts, make_task(*group_, work->source()), what.is_async || is_coalescing_);
   if (is_coalescing_) coalesced_.push_back(work);
   return work;
@@ -46,9 +57,8 @@ Announcement ShmBackend::announcement(Collective collective, const at::Tensor& l
   return {collective,
           dtype_of(like),
           Reduction::kNone,
-          false,
           static_cast<int>(root),
-          ++sequence_,
+          0,
           like.numel(),
           1,
           static_cast<std::uint8_t>(like.scalar_type())};
@@ -56,88 +66,95 @@ Announcement ShmBackend::announcement(Collective collective, const at::Tensor& l
 
 Announcement ShmBackend::reduction(Collective collective, const at::Tensor& like, const c10d::ReduceOp& op,
                                    int64_t root) {
-  const Reduction reduction = reduction_of(op);
-  const char* reason = refusal(dtype_of(like), reduction);
-  TORCH_CHECK(reason == nullptr, "shm ", name_of(collective), " failed: got ", like.scalar_type(), " with ",
-              name_of(reduction), "; ", reason, ". Fix: convert the tensor, or choose another reduction.");
+  check_reduction(name_of(collective), like, op);
   Announcement what = announcement(collective, like, root);
-  what.reduction = reduction;
+  what.reduction = reduction_of(op);
   what.scale = scale_of(op);
   return what;
 }
 
 WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  Turn turn(*this);
   const at::Tensor& tensor = only("broadcast", tensors);
   const Announcement what = announcement(Collective::kBroadcast, tensor, options.rootRank);
   Staging staging;
   const Block block = options.rootRank == rank_ ? staging.input(tensor) : staging.output(tensor);
   Blocks outputs(size_);
   outputs[what.root] = block;
-  return launch({OpType::BROADCAST, "shm:broadcast", options.timeout, options.asyncOp, tensors, tensors},
+  return launch(&turn, {OpType::BROADCAST, "shm:broadcast", options.timeout, options.asyncOp, tensors, tensors},
                 std::move(staging), [&](Group& group, int*) { return share(group, what, block, outputs); });
 }
 
 WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  if (tensors.size() == 1 && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
+  Turn turn(*this);
   const at::Tensor& tensor = only("all_reduce", tensors);
-  if (tensor.is_sparse()) return allreduce_sparse(tensors, options);
   const Announcement what = reduction(Collective::kAllReduce, tensor, options.reduceOp);
   Staging staging;
   const Block block = staging.in_out(tensor);
-  return launch({OpType::ALLREDUCE, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
+  return launch(&turn, {OpType::ALLREDUCE, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
                 std::move(staging), [&](Group& group, int*) { return all_reduce(group, what, block); });
 }
 
 WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  Turn turn(*this);
   Staging staging;
-  std::vector<Task> tasks;
+  std::vector<Part> parts;
   for (const at::Tensor& tensor : tensors) {
-    const Announcement what = reduction(Collective::kAllReduce, tensor, options.reduceOp);
-    tasks.push_back(all_reduce(*group_, part_of(what, tensors), staging.in_out(tensor)));
+    const Announcement what = one_of(reduction(Collective::kAllReduce, tensor, options.reduceOp), tensors);
+    parts.push_back({what, {}, {}, all_reduce(*group_, what, staging.in_out(tensor))});
   }
-  return launch({OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
-                std::move(staging), [&](Group&, int*) { return in_turn(std::move(tasks)); });
+  return launch(&turn,
+                {OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
+                std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
 }
 
 WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  Turn turn(*this);
   const at::Tensor& tensor = only("reduce", tensors);
   const Announcement what = reduction(Collective::kReduce, tensor, options.reduceOp, options.rootRank);
   Staging staging;
   const Block block = options.rootRank == rank_ ? staging.in_out(tensor) : staging.input(tensor);
-  return launch({OpType::REDUCE, "shm:reduce", options.timeout, options.asyncOp, tensors, tensors}, std::move(staging),
-                [&](Group& group, int*) { return all_reduce(group, what, block); });
+  return launch(&turn, {OpType::REDUCE, "shm:reduce", options.timeout, options.asyncOp, tensors, tensors},
+                std::move(staging), [&](Group& group, int*) { return all_reduce(group, what, block); });
 }
 
-Task ShmBackend::gather_all(Announcement what, const at::Tensor& input, const Tensors& outputs, Staging& staging) {
+Part ShmBackend::gather_all(Announcement what, const at::Tensor& input, const Tensors& outputs, Staging& staging) {
   check_each_rank("all_gather", outputs, size_);
   check_same_dtype("all_gather", input, outputs[0]);
   Blocks blocks;
   for (const at::Tensor& output : outputs) blocks.push_back(staging.output(output));
-  return share(*group_, what, staging.input(input), std::move(blocks));
+  const Block block = staging.input(input);
+  return {what, Blocks(size_, block), blocks, share(*group_, what, block, blocks)};
 }
 
 WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  Turn turn(*this);
   const at::Tensor& input = only("all_gather", inputs);
   const Tensors& results = only_list("all_gather", outputs);
   Staging staging;
-  Task task = gather_all(announcement(Collective::kAllGather, input), input, results, staging);
-  return launch({OpType::ALLGATHER, "shm:all_gather", options.timeout, options.asyncOp, inputs, results},
-                std::move(staging), [&](Group&, int*) { return std::move(task); });
+  Part part = gather_all(announcement(Collective::kAllGather, input), input, results, staging);
+  return launch(&turn, {OpType::ALLGATHER, "shm:all_gather", options.timeout, options.asyncOp, inputs, results},
+                std::move(staging), [&](Group&, int*) { return std::move(part.task); });
 }
 
 WorkPtr ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
+  Turn turn(*this);
   Staging staging;
-  Task task =
+  Part part =
       gather_all(announcement(Collective::kAllGather, input), input, equal_parts("all_gather", output, size_), staging);
-  return launch({OpType::_ALLGATHER_BASE, "shm:_all_gather_base", options.timeout, options.asyncOp, {input}, {output}},
-                std::move(staging), [&](Group&, int*) { return std::move(task); });
+  return launch(&turn,
+                {OpType::_ALLGATHER_BASE, "shm:_all_gather_base", options.timeout, options.asyncOp, {input}, {output}},
+                std::move(staging), [&](Group&, int*) { return std::move(part.task); });
 }
 
 WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                         const c10d::AllgatherOptions& options) {
+  Turn turn(*this);
   TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "shm all_gather failed: got ", outputs.size(),
               " lists of outputs; expected one for each of ", size_, " ranks. Fix: correct the list.");
   Staging staging;
-  std::vector<Task> tasks;
+  std::vector<Part> parts;
   Tensors results;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensors of_ranks;
@@ -145,28 +162,31 @@ WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& 
       check_as_many("all_gather", of_rank, inputs);
       of_ranks.push_back(of_rank[i]);
     }
-    tasks.push_back(
-        gather_all(part_of(announcement(Collective::kAllGather, inputs[i]), inputs), inputs[i], of_ranks, staging));
+    parts.push_back(
+        gather_all(one_of(announcement(Collective::kAllGather, inputs[i]), inputs), inputs[i], of_ranks, staging));
     results.insert(results.end(), of_ranks.begin(), of_ranks.end());
   }
-  return launch({OpType::ALLGATHER_COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, results},
-                std::move(staging), [&](Group&, int*) { return in_turn(std::move(tasks)); });
+  return launch(&turn,
+                {OpType::ALLGATHER_COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, results},
+                std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
 }
 
 WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                     const c10d::AllgatherOptions& options) {
+  Turn turn(*this);
   check_as_many("all_gather", outputs, inputs);
   Staging staging;
-  std::vector<Task> tasks;
+  std::vector<Part> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    tasks.push_back(gather_all(part_of(announcement(Collective::kAllGather, inputs[i]), inputs), inputs[i],
+    parts.push_back(gather_all(one_of(announcement(Collective::kAllGather, inputs[i]), inputs), inputs[i],
                                equal_parts("all_gather", outputs[i], size_), staging));
   }
-  return launch({OpType::COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, outputs},
-                std::move(staging), [&](Group&, int*) { return in_turn(std::move(tasks)); });
+  return launch(&turn, {OpType::COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, outputs},
+                std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
 }
 
 WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+  Turn turn(*this);
   const at::Tensor& input = only("gather", inputs);
   const Announcement what = announcement(Collective::kGather, input, options.rootRank);
   Staging staging;
@@ -179,11 +199,12 @@ WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const
     for (const at::Tensor& output : results) blocks.push_back(staging.output(output));
   }
   const Block block = staging.input(input);
-  return launch({OpType::GATHER, "shm:gather", options.timeout, options.asyncOp, inputs, results}, std::move(staging),
-                [&](Group& group, int*) { return share(group, what, block, blocks); });
+  return launch(&turn, {OpType::GATHER, "shm:gather", options.timeout, options.asyncOp, inputs, results},
+                std::move(staging), [&](Group& group, int*) { return share(group, what, block, blocks); });
 }
 
 WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
+  Turn turn(*this);
   const at::Tensor& output = only("scatter", outputs);
   const Announcement what = announcement(Collective::kScatter, output, options.rootRank);
   Staging staging;
@@ -197,8 +218,8 @@ WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, cons
   }
   Blocks receives(size_);
   receives[what.root] = staging.output(output);
-  return launch({OpType::SCATTER, "shm:scatter", options.timeout, options.asyncOp, given, outputs}, std::move(staging),
-                [&](Group& group, int*) { return exchange(group, what, sends, receives); });
+  return launch(&turn, {OpType::SCATTER, "shm:scatter", options.timeout, options.asyncOp, given, outputs},
+                std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
 }
 
 }  // namespace anyaccel::comm

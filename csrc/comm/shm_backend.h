@@ -18,6 +18,11 @@ using c10d::OpType;
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
+inline void check_timeout(std::chrono::milliseconds timeout) {
+  TORCH_CHECK(timeout.count() > 0, "shm failed: got a timeout of ", timeout.count(),
+              " ms; expected a positive one. Fix: timedelta(minutes=30), torch's default.");
+}
+
 class ShmBackend : public c10d::Backend {
  public:
   struct Options : c10d::Backend::Options {
@@ -30,7 +35,10 @@ class ShmBackend : public c10d::Backend {
   const std::string getBackendName() const override { return "shm"; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
   bool supportsCoalescing() const override { return true; }
-  void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    check_timeout(timeout);
+    options_->timeout = timeout;
+  }
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 
@@ -80,14 +88,32 @@ class ShmBackend : public c10d::Backend {
     int peer = -1;
     bool is_transfer = false;
   };
-  // Makes the work, and then its task, which may write to the work's source rank.
-  WorkPtr launch(Launch launch, Staging staging, const std::function<Task(Group&, int* source)>& make_task);
+  // The place of a collective among those of its group. One that is refused, by an exception before it is launched,
+  // counts too: the ranks that go on with the next find out that it is not the same.
+  class Turn {
+   public:
+    explicit Turn(ShmBackend& backend) : group_(*backend.group_), number(++backend.sequence_) {}
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn();
+    void take() { is_taken_ = true; }
+
+   private:
+    Group& group_;
+    bool is_taken_ = false;
+
+   public:
+    const uint64_t number;
+  };
+
+  // Makes the work, and then its task, which may write to the work's source rank. Messages have no turn.
+  WorkPtr launch(Turn* turn, Launch launch, Staging staging, const std::function<Task(Group&, int* source)>& make_task);
   WorkPtr receive(at::Tensor& tensor, int from, int tag, OpType type);
 
   Announcement announcement(Collective collective, const at::Tensor& like, int64_t root = -1);
   Announcement reduction(Collective collective, const at::Tensor& like, const c10d::ReduceOp& op, int64_t root = -1);
-  Task gather_all(Announcement what, const at::Tensor& input, const Tensors& outputs, Staging& staging);
-  Task reduce_blocks(Announcement what, const Tensors& inputs, const at::Tensor& output, Staging& staging);
+  Part gather_all(Announcement what, const at::Tensor& input, const Tensors& outputs, Staging& staging);
+  Part reduce_blocks(Announcement what, const Tensors& inputs, const at::Tensor& output, Staging& staging);
 
   const GroupPtr group_;
   const c10::intrusive_ptr<Options> options_;

@@ -7,60 +7,68 @@
 
 namespace anyaccel::comm {
 
-Task ShmBackend::reduce_blocks(Announcement what, const Tensors& inputs, const at::Tensor& output, Staging& staging) {
+Part ShmBackend::reduce_blocks(Announcement what, const Tensors& inputs, const at::Tensor& output, Staging& staging) {
   check_each_rank("reduce_scatter", inputs, size_);
   check_same_dtype("reduce_scatter", output, inputs[0]);
   Blocks blocks;
   for (const at::Tensor& input : inputs) blocks.push_back(staging.input(input));
-  return reduce_scatter_blocks(*group_, what, std::move(blocks), staging.output(output));
+  const Block result = staging.output(output);
+  return {what, blocks, Blocks(size_, result), reduce_scatter_blocks(*group_, what, blocks, result)};
 }
 
 WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                    const c10d::ReduceScatterOptions& options) {
+  Turn turn(*this);
   const at::Tensor& output = only("reduce_scatter", outputs);
   const Tensors& given = only_list("reduce_scatter", inputs);
   Staging staging;
-  Task task = reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp), given, output, staging);
-  return launch({OpType::REDUCE_SCATTER, "shm:reduce_scatter", options.timeout, options.asyncOp, given, outputs},
-                std::move(staging), [&](Group&, int*) { return std::move(task); });
+  Part part = reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp), given, output, staging);
+  return launch(&turn, {OpType::REDUCE_SCATTER, "shm:reduce_scatter", options.timeout, options.asyncOp, given, outputs},
+                std::move(staging), [&](Group&, int*) { return std::move(part.task); });
 }
 
 WorkPtr ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                          const c10d::ReduceScatterOptions& options) {
+  Turn turn(*this);
   Staging staging;
-  Task task = reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp),
+  Part part = reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp),
                             equal_parts("reduce_scatter", input, size_), output, staging);
   return launch(
+      &turn,
       {OpType::_REDUCE_SCATTER_BASE, "shm:_reduce_scatter_base", options.timeout, options.asyncOp, {input}, {output}},
-      std::move(staging), [&](Group&, int*) { return std::move(task); });
+      std::move(staging), [&](Group&, int*) { return std::move(part.task); });
 }
 
 WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                     const c10d::ReduceScatterOptions& options) {
+  Turn turn(*this);
   check_as_many("reduce_scatter", outputs, inputs);
   Staging staging;
-  std::vector<Task> tasks;
+  std::vector<Part> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    tasks.push_back(reduce_blocks(part_of(reduction(Collective::kReduceScatter, outputs[i], options.reduceOp), outputs),
+    parts.push_back(reduce_blocks(one_of(reduction(Collective::kReduceScatter, outputs[i], options.reduceOp), outputs),
                                   equal_parts("reduce_scatter", inputs[i], size_), outputs[i], staging));
   }
-  return launch({OpType::REDUCE_SCATTER_TENSOR_COALESCED, "shm:reduce_scatter", options.timeout, options.asyncOp,
+  return launch(&turn,
+                {OpType::REDUCE_SCATTER_TENSOR_COALESCED, "shm:reduce_scatter", options.timeout, options.asyncOp,
                  inputs, outputs},
-                std::move(staging), [&](Group&, int*) { return in_turn(std::move(tasks)); });
+                std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
 }
 
 WorkPtr ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                                   std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
+  Turn turn(*this);
   check_same_dtype("all_to_all", output, input);
   const Announcement what = announcement(Collective::kAllToAll, input);
   Staging staging;
   const Blocks sends = split_rows("all_to_all", staging.input(input), input, input_splits, size_);
   const Blocks receives = split_rows("all_to_all", staging.output(output), output, output_splits, size_);
-  return launch({OpType::ALLTOALL_BASE, "shm:all_to_all", options.timeout, options.asyncOp, {input}, {output}},
+  return launch(&turn, {OpType::ALLTOALL_BASE, "shm:all_to_all", options.timeout, options.asyncOp, {input}, {output}},
                 std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
 }
 
 WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  Turn turn(*this);
   check_each_rank("all_to_all", inputs, size_);
   check_each_rank("all_to_all", outputs, size_);
   check_same_dtype("all_to_all", outputs[0], inputs[0]);
@@ -69,7 +77,7 @@ WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllT
   Blocks sends, receives;
   for (const at::Tensor& input : inputs) sends.push_back(staging.input(input));
   for (const at::Tensor& output : outputs) receives.push_back(staging.output(output));
-  return launch({OpType::ALLTOALL, "shm:all_to_all", options.timeout, options.asyncOp, inputs, outputs},
+  return launch(&turn, {OpType::ALLTOALL, "shm:all_to_all", options.timeout, options.asyncOp, inputs, outputs},
                 std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
 }
 
@@ -81,8 +89,8 @@ WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
   Staging staging;
   const Block block = staging.input(tensor);
   const Dtype dtype = dtype_of(tensor);
-  return launch({OpType::SEND, "shm:send", c10d::kUnsetTimeout, true, tensors, tensors, to, true}, std::move(staging),
-                [&](Group& group, int*) {
+  return launch(nullptr, {OpType::SEND, "shm:send", c10d::kUnsetTimeout, true, tensors, tensors, to, true},
+                std::move(staging), [&](Group& group, int*) {
                   return group.mailbox().send(to, tag, dtype, block.data, block.count * element_bytes(dtype));
                 });
 }
@@ -91,7 +99,7 @@ WorkPtr ShmBackend::receive(at::Tensor& tensor, int from, int tag, OpType type) 
   Staging staging;
   const Block block = staging.output(tensor);
   const Dtype dtype = dtype_of(tensor);
-  return launch({type, "shm:recv", c10d::kUnsetTimeout, true, {}, {tensor}, from, true}, std::move(staging),
+  return launch(nullptr, {type, "shm:recv", c10d::kUnsetTimeout, true, {}, {tensor}, from, true}, std::move(staging),
                 [&](Group& group, int* source) {
                   return group.mailbox().receive(from, tag, dtype, block.data, block.count * element_bytes(dtype),
                                                  source);
@@ -112,20 +120,33 @@ WorkPtr ShmBackend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
-  const Announcement what{Collective::kBarrier, Dtype::kUInt8, Reduction::kNone, true, -1, ++sequence_, 0, 1};
-  return launch({OpType::BARRIER, "shm:barrier", options.timeout, options.asyncOp, {}, {}}, Staging(),
+  Turn turn(*this);
+  const Announcement what{Collective::kBarrier, Dtype::kUInt8, Reduction::kNone, -1, 0, 0, 1};
+  return launch(&turn, {OpType::BARRIER, "shm:barrier", options.timeout, options.asyncOp, {}, {}}, Staging(),
                 [&](Group& group, int*) { return share(group, what, Block{}, Blocks{}); });
 }
 
-void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
+// The error says as gloo's does who is missing, all of them or the first, and what has happened in full.
+void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   c10d::BarrierOptions sync = options;
   sync.asyncOp = false;
-  barrier(sync)->wait(kNoTimeout);  // its error names every rank that is missing
+  try {
+    barrier(sync)->wait(kNoTimeout);
+  } catch (const c10::DistBackendError& error) {
+    std::vector<int> missing = group_->is_forked() ? std::vector<int>{} : group_->late_ranks();
+    if (missing.empty()) throw;
+    if (!wait_all_ranks) missing.resize(1);
+    const char* ranks = missing.size() > 1 ? "Ranks " : "Rank ";
+    const auto timeout = sync.timeout == c10d::kUnsetTimeout ? options_->timeout : sync.timeout;
+    throw_backend_error(c10::str("Rank ", rank_, " timed out in monitoredBarrier after ", timeout.count(), " ms. ",
+                                 ranks, c10::Join(", ", missing), " failed to pass monitoredBarrier. ",
+                                 error.what_without_backtrace()));
+  }
 }
 
 c10d::ErrorType ShmBackend::getError() {
   if (group_->is_forked() || !group_->has_failed()) return c10d::ErrorType::SUCCESS;
-  const bool is_timeout = group_->failure_text().find("timed out") != std::string::npos;
+  const bool is_timeout = group_->failure_text().find("Timed out") != std::string::npos;
   return is_timeout ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::COMM_ERROR;
 }
 

@@ -29,7 +29,7 @@ class TorchStore final : public KeyValues {
   TorchStore(c10::intrusive_ptr<c10d::Store> store, int rank, std::chrono::milliseconds timeout)
       : store_(std::move(store)),
         generation_(store_->add("shm/made/" + std::to_string(rank), 1)),
-        until_(Clock::now() + timeout) {}
+        until_(end_of(timeout)) {}
 
   // How often this rank has made a group on this store: what earlier ones left there is not for this one.
   int64_t generation() const { return generation_; }
@@ -69,7 +69,9 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
                                    const std::string& host, const py::function& make_leaders) {
   const int global_rank = global_ranks.empty() ? rank : static_cast<int>(global_ranks.at(rank));
   TORCH_CHECK(size <= kMaxWorld, "shm failed: got ", size, " ranks; expected at most ", kMaxWorld, ". Fix: use gloo.");
+  check_timeout(timeout);
   Hosts hosts{};
+  std::string problem;
   int64_t generation = 0;
   GroupPtr group;
   c10::intrusive_ptr<ShmBackend> local;
@@ -79,6 +81,7 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
     generation = values.generation();
     try {
       Meeting meeting = meet(values, {rank, size, host_identity() + "/" + host}, timeout, raise_pending_signal);
+      problem = std::move(meeting.problem);
       hosts.ranks = std::move(meeting.hosts);
       int own_index = 0;
       for (std::size_t i = 0; i < hosts.ranks.size(); ++i) {
@@ -96,6 +99,10 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
     auto options = c10::make_intrusive<ShmBackend::Options>(timeout);
     for (const int64_t one : global_ranks) options->global_ranks_in_group.push_back(static_cast<uint64_t>(one));
     local = c10::make_intrusive<ShmBackend>(group, std::move(options));
+  }
+  if (!problem.empty()) {
+    const std::string text = problem + ". The ranks of this host share no memory: gloo serves them.";
+    if (PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) != 0) throw py::error_already_set();
   }
   if (hosts.ranks.size() == 1) return local;
   c10::intrusive_ptr<Backend> leaders;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "callbacks.h"
 #include "progress.h"
 
 namespace anyaccel::comm {
@@ -25,13 +24,66 @@ std::exception_ptr as_backend_error(std::exception_ptr error) {
   }
 }
 
+namespace {
+
+void complete(c10::ivalue::Future& future, const std::vector<at::Tensor>& value, const std::exception_ptr& error) {
+  if (error) {
+    future.setError(error);
+  } else {
+    future.markCompleted(c10::IValue(value));
+  }
+}
+
+}  // namespace
+
+LazyFuture::LazyFuture(const Group& group, std::vector<at::Tensor> value)
+    : lane_(&group), value_(std::move(value)), issuer_(Callbacks::running_here()) {
+  if (issuer_) ++issuer_->operations;
+}
+
+void LazyFuture::end_for_issuer() {
+  if (issuer_ && !has_ended_.exchange(true)) --issuer_->operations;
+}
+
+void LazyFuture::complete_in_turn() {
+  Callbacks::instance().add(lane_, issuer_,
+                            [future = future_, value = value_, error = error_] { complete(*future, value, error); });
+}
+
+LazyFuture::FuturePtr LazyFuture::get() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (future_) return future_;
+    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    if (!is_settled_) return future_;
+  }
+  if (Callbacks::instance().is_idle(lane_, issuer_)) {
+    complete(*future_, value_, error_);
+  } else {
+    complete_in_turn();  // after the callbacks of operations before this one
+  }
+  return future_;
+}
+
+void LazyFuture::settle(std::exception_ptr error) {
+  bool is_asked_for = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_settled_ = true;
+    error_ = error;
+    is_asked_for = future_.defined();
+  }
+  if (is_asked_for) complete_in_turn();
+  end_for_issuer();
+}
+
 ShmWork::ShmWork(GroupPtr group, int rank, c10d::OpType type, const char* title,
                  std::optional<std::vector<at::Tensor>> profiled, Staging staging, std::vector<at::Tensor> outputs)
     : Work(rank, type, title, profiled),
       group_(std::move(group)),
       operation_(std::make_shared<Operation>()),
       staging_(std::move(staging)),
-      outputs_(std::move(outputs)) {}
+      future_(*group_, std::move(outputs)) {}
 
 void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFacts& facts, Task task, bool is_async) {
   Operation& operation = *work->operation_;
@@ -58,12 +110,19 @@ void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFact
 bool ShmWork::wait(std::chrono::milliseconds timeout) {
   if (!operation_->is_finished.load(std::memory_order_acquire)) {
     const bool is_limited = timeout.count() > 0;
-    const auto until = is_limited ? Clock::now() + timeout : Clock::time_point::max();
+    // a collective ends by itself; a message may come as late as it likes while nobody waits for it
+    const auto patience = operation_->is_transfer ? operation_->timeout : milliseconds::max();
+    const auto until = end_of(is_limited ? timeout : patience);
     bool is_over = false;
     try {
       is_over = group_->drive(*operation_, until, interrupt);
     } catch (const CommError& error) {
       throw_backend_error(error.what());
+    }
+    if (!is_over && !is_limited) {
+      const std::string text = group_->lateness_of(*operation_);
+      group_->give_up(operation_, text);
+      throw_backend_error(text);
     }
     if (!is_over) {
       throw_backend_error("shm " + operation_->title() + ": wait timed out after " + std::to_string(timeout.count()) +
@@ -89,37 +148,7 @@ void ShmWork::finish_with(std::exception_ptr error) {
   }
   staging_.release();
   finish(error);
-  c10::intrusive_ptr<c10::ivalue::Future> future;
-  {
-    const std::lock_guard lock(mutex_);
-    is_settled_ = true;
-    future = future_;
-  }
-  if (future) {
-    Callbacks::instance().add(
-        [self = c10::intrusive_ptr<ShmWork>::reclaim_copy(this), future] { self->complete(*future); });
-  }
-}
-
-c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
-  bool is_over = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (future_) return future_;
-    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    is_over = is_settled_;
-  }
-  if (is_over) complete(*future_);
-  return future_;
-}
-
-void ShmWork::complete(c10::ivalue::Future& future) const {
-  const std::exception_ptr error = exception();
-  if (error) {
-    future.setError(error);
-  } else {
-    future.markCompleted(c10::IValue(outputs_));
-  }
+  future_.settle(error);
 }
 
 CoalescedWork::CoalescedWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts)
@@ -141,7 +170,7 @@ std::exception_ptr CoalescedWork::exception() const {
 }
 
 bool CoalescedWork::wait(std::chrono::milliseconds timeout) {
-  const auto until = Clock::now() + timeout;
+  const auto until = end_of(timeout);
   for (const auto& part : parts_) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
     part->wait(timeout == kNoTimeout ? kNoTimeout : std::max(left, std::chrono::milliseconds(1)));

@@ -6,9 +6,11 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
+#include "callbacks.h"
 #include "group.h"
 #include "staging.h"
 
@@ -20,6 +22,36 @@ extern std::function<void()> interrupt;
 // The same error as torch's own backends raise: torch.distributed.DistBackendError, a RuntimeError.
 [[noreturn]] void throw_backend_error(const std::string& text);
 std::exception_ptr as_backend_error(std::exception_ptr error);
+
+// The future of an operation, made when someone first asks for it, and completed on a thread of its own (callbacks.h).
+class LazyFuture {
+ public:
+  using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+
+  LazyFuture(const Group& group, std::vector<at::Tensor> value);
+  LazyFuture(const LazyFuture&) = delete;
+  LazyFuture& operator=(const LazyFuture&) = delete;
+  ~LazyFuture() { end_for_issuer(); }
+
+  const std::vector<at::Tensor>& value() const { return value_; }
+  FuturePtr get();
+
+  // The operation has ended; null is for success.
+  void settle(std::exception_ptr error);
+
+ private:
+  void end_for_issuer();
+  void complete_in_turn();
+
+  const void* const lane_;
+  const std::vector<at::Tensor> value_;
+  const Callbacks::RunningPtr issuer_;
+  std::mutex mutex_;
+  FuturePtr future_;
+  std::exception_ptr error_;
+  bool is_settled_ = false;  // from now on, whoever makes the future completes it
+  std::atomic<bool> has_ended_ = false;
+};
 
 class ShmWork : public c10d::Work {
  public:
@@ -34,22 +66,19 @@ class ShmWork : public c10d::Work {
   void synchronize() override { wait(kNoTimeout); }
   void abort() override;
   int sourceRank() const override { return source_; }
-  std::vector<at::Tensor> result() override { return outputs_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  std::vector<at::Tensor> result() override { return future_.value(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_.get(); }
   uint64_t getSequencenumber() const override { return operation_->sequence; }
 
   int* source() { return &source_; }
 
  private:
   void finish_with(std::exception_ptr error);
-  void complete(c10::ivalue::Future& future) const;
 
   const GroupPtr group_;
   const OperationPtr operation_;
   Staging staging_;
-  const std::vector<at::Tensor> outputs_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-  bool is_settled_ = false;  // from now on, whoever makes a future completes it
+  LazyFuture future_;
   int source_ = -1;
 };
 

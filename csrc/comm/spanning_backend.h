@@ -49,8 +49,19 @@ class SpanningBackend : public c10d::Backend {
  private:
   struct Queue;
 
-  WorkPtr enqueue(OpType type, const char* title, const Tensors& inputs, const Tensors& outputs, bool is_async,
-                  std::function<void()> run);
+  // The place of an operation in the order of the group; one that is refused, by an exception before, counts too.
+  struct Turn {
+    explicit Turn(Queue& of) : queue(of) {}
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn();
+
+    Queue& queue;
+    bool is_taken = false;
+  };
+
+  WorkPtr enqueue(Turn& turn, OpType type, const char* title, const Tensors& inputs, const Tensors& outputs,
+                  bool is_async, std::function<void()> run);
   void run_in_step(const std::function<void()>& run);
   // Throws MismatchError on every rank of every host unless all were asked for the same.
   void agree(Collective collective, const at::Tensor& tensor, int64_t count, Reduction reduction, int64_t root);
@@ -59,6 +70,8 @@ class SpanningBackend : public c10d::Backend {
   void between_hosts(const std::function<WorkPtr(c10d::Backend&)>& call);
   void reduce_everywhere(at::Tensor tensor, const c10d::ReduceOp& op);
   at::Tensor gather_everywhere(const at::Tensor& input);
+  WorkPtr scatter_sums(Turn& turn, const at::Tensor& output, const Tensors& given,
+                       const c10d::ReduceScatterOptions& options);
 
   bool leads() const { return leaders_.defined(); }
 
@@ -67,6 +80,7 @@ class SpanningBackend : public c10d::Backend {
   const c10::intrusive_ptr<ShmBackend> local_;
   const c10::intrusive_ptr<c10d::Backend> leaders_;
   std::atomic<uint64_t> sequence_ = 0;
+  int64_t number_ = 0;  // of the operation that runs
 
   // Outlives the backend while its thread waits for another host.
   const std::shared_ptr<Queue> queue_;

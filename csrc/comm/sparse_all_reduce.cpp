@@ -24,11 +24,11 @@ at::Tensor facts_of(const at::Tensor& sparse) {
   return at::tensor(facts, at::kLong);
 }
 
-struct Parts {
+struct SparseParts {
   at::Tensor coalesced, indices, values;
 };
 
-Parts parts_of(const at::Tensor& sparse) {
+SparseParts parts_of(const at::Tensor& sparse) {
   const at::AutoDispatchBelowADInplaceOrView without_autograd;
   const at::Tensor coalesced = sparse.coalesce();
   return {coalesced, coalesced.indices().contiguous(), coalesced.values().contiguous()};
@@ -54,7 +54,9 @@ void check_same_shape(const std::vector<at::Tensor>& facts, const at::Tensor& ow
 }
 
 Task sum_sparse(Group& group, Announcement what, at::Tensor tensor) {
-  const Parts own = parts_of(tensor);
+  const SparseParts own = parts_of(tensor);
+  group.begin_collective();
+  what.parts = 3;
   const at::Tensor facts = facts_of(own.coalesced);
   std::vector<at::Tensor> all_facts, indices, values;
   for (int rank = 0; rank < group.world(); ++rank) all_facts.push_back(at::empty_like(facts));
@@ -78,6 +80,7 @@ Task sum_sparse(Group& group, Announcement what, at::Tensor tensor) {
 
 // Each rank sends its indices and values to every other, and adds them all up.
 WorkPtr ShmBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  Turn turn(*this);
   const at::Tensor& tensor = only("all_reduce", tensors);
   TORCH_CHECK(tensor.layout() == at::kSparse && tensor.device().is_cpu() && options.reduceOp.op_ == c10d::ReduceOp::SUM,
               "shm all_reduce of sparse tensors failed: got ", tensor.layout(), " on ", tensor.device(), " with ",
@@ -85,7 +88,7 @@ WorkPtr ShmBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpti
               "; expected torch.sparse_coo on cpu with SUM. Fix: tensor.to_sparse().");
   const Announcement what = announcement(Collective::kAllGather, at::empty({0}, tensor.options().layout(at::kStrided)));
   return launch(
-      {OpType::_ALLREDUCE_SPARSE, "shm:sparse_all_reduce", options.timeout, options.asyncOp, tensors, tensors},
+      &turn, {OpType::_ALLREDUCE_SPARSE, "shm:sparse_all_reduce", options.timeout, options.asyncOp, tensors, tensors},
       Staging(), [&](Group& group, int*) { return sum_sparse(group, what, tensor); });
 }
 

@@ -7,13 +7,6 @@
 namespace anyaccel::comm {
 namespace {
 
-void check(const at::Tensor& tensor) {
-  TORCH_CHECK(
-      tensor.device().is_cpu() && tensor.layout() == at::kStrided && !tensor.is_quantized(), "shm failed: got a ",
-      tensor.layout(), " tensor of ", tensor.scalar_type(), " on ", tensor.device(),
-      "; expected dense ones on cpu. Fix: name a backend for each device: init_process_group(\"cpu:shm,cuda:nccl\").");
-}
-
 bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
 
 // Whether every element surely has a place of its own: each dimension steps over all that the smaller steps reach.
@@ -31,13 +24,20 @@ bool is_spread(const at::Tensor& tensor) {
   return true;
 }
 
+}  // namespace
+
+void check_dense(const at::Tensor& tensor) {
+  TORCH_CHECK(
+      tensor.device().is_cpu() && tensor.layout() == at::kStrided && !tensor.is_quantized(), "shm failed: got a ",
+      tensor.layout(), " tensor of ", tensor.scalar_type(), " on ", tensor.device(),
+      "; expected dense ones on cpu. Fix: name a backend for each device: init_process_group(\"cpu:shm,cuda:nccl\").");
+}
+
 void check_writable(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.numel() == 0 || is_spread(tensor), "shm failed: got an output of sizes ", tensor.sizes(),
               " and strides ", tensor.strides(),
               ", whose elements share memory; expected one place for each. Fix: tensor.contiguous().");
 }
-
-}  // namespace
 
 Dtype dtype_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
@@ -99,14 +99,14 @@ Block Staging::keep(at::Tensor tensor) {
 }
 
 Block Staging::input(const at::Tensor& tensor) {
-  check(tensor);
+  check_dense(tensor);
   if (is_plain(tensor)) return keep(tensor);
   const at::AutoDispatchBelowADInplaceOrView without_autograd;
   return keep(tensor.resolve_conj().resolve_neg().contiguous());
 }
 
 Block Staging::output(const at::Tensor& tensor) {
-  check(tensor);
+  check_dense(tensor);
   if (is_plain(tensor)) return keep(tensor);
   check_writable(tensor);
   at::Tensor stand_in = at::empty(tensor.sizes(), tensor.options());
@@ -115,7 +115,7 @@ Block Staging::output(const at::Tensor& tensor) {
 }
 
 Block Staging::in_out(const at::Tensor& tensor) {
-  check(tensor);
+  check_dense(tensor);
   if (is_plain(tensor)) return keep(tensor);
   const Block block = output(tensor);
   const at::AutoDispatchBelowADInplaceOrView without_autograd;

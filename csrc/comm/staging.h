@@ -13,6 +13,11 @@ namespace anyaccel::comm {
 
 Dtype dtype_of(const at::Tensor& tensor);
 
+// Throws unless a tensor is dense and on the CPU.
+void check_dense(const at::Tensor& tensor);
+// Throws where elements of an output may share memory.
+void check_writable(const at::Tensor& tensor);
+
 // Keeps the tensors of an operation alive, and stands in for those that do not lie in memory as their elements follow
 // one another: strided ones, and lazy conjugates. Sparse, quantized and other devices' tensors are refused.
 class Staging {

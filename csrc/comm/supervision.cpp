@@ -21,10 +21,12 @@ void Group::supervise() {
       // whoever is gone does nothing more, so what it did before still counts: it is looked at afterwards
       const std::vector<int> gone = gone_ranks();
       advance_all(finished);
-      if (!collectives_.empty()) problem = problem_of(*collectives_.front(), gone, now);
-      for (auto one = transfers_.begin(); problem.empty() && one != transfers_.end(); ++one) {
-        problem = problem_of(**one, gone, now);
+      if (!collectives_.empty()) {
+        const Operation& first = *collectives_.front();
+        problem = problem_of(first, gone);
+        if (problem.empty() && now >= first.deadline) problem = lateness_of(first);
       }
+      end_hopeless_transfers(gone, finished);
     }
     if (!problem.empty()) fail(problem);
     if (has_failed()) end_all(failure_text(), finished);
@@ -32,8 +34,22 @@ void Group::supervise() {
   settle(finished);
 }
 
-// Why an operation can never end, or not in time; empty when it still may.
-std::string Group::problem_of(const Operation& operation, const std::vector<int>& all_gone, Clock::time_point now) {
+// Those whose peers are gone, without harm to the rest of the group.
+void Group::end_hopeless_transfers(const std::vector<int>& gone, Finished& finished) {
+  for (auto one = transfers_.begin(); one != transfers_.end();) {
+    const std::string problem = problem_of(**one, gone);
+    if (problem.empty()) {
+      ++one;
+      continue;
+    }
+    (*one)->task = Task();
+    finished.emplace_back(*one, std::make_exception_ptr(CommError(problem)));
+    one = transfers_.erase(one);
+  }
+}
+
+// Why an operation can never end; empty when it still may.
+std::string Group::problem_of(const Operation& operation, const std::vector<int>& all_gone) const {
   const std::vector<int> awaited = awaited_by(operation);
   std::vector<int> gone;
   std::set_intersection(awaited.begin(), awaited.end(), all_gone.begin(), all_gone.end(), std::back_inserter(gone));
@@ -45,21 +61,33 @@ std::string Group::problem_of(const Operation& operation, const std::vector<int>
            name_of_rank(rank_) +
            " waited; expected every rank to take part. Fix: see why it ended, and start the ranks anew.";
   }
-  if (now < operation.deadline) return "";
-  return "shm " + operation.title() + " timed out after " + std::to_string(operation.timeout.count()) +
-         " ms: got nothing from " + names_of_ranks(awaited) + " at " + name_of_rank(rank_) +
+  return "";
+}
+
+std::string Group::lateness_of(const Operation& operation) const {
+  return "shm " + operation.title() + " failed: Timed out waiting " + std::to_string(operation.timeout.count()) +
+         "ms: got nothing from " + names_of_ranks(awaited_by(operation)) + " at " + name_of_rank(rank_) +
          "; expected every rank to call it. Fix: see what they do instead, or raise the timeout.";
 }
 
 // Whom an operation waits for: in a collective those who have posted less than this rank.
 std::vector<int> Group::awaited_by(const Operation& operation) const {
-  std::vector<int> ranks;
-  if (operation.is_transfer && operation.peer >= 0) return {operation.peer};
+  if (!operation.is_transfer) return late_ranks();
+  if (operation.peer >= 0) return {operation.peer};
+  std::vector<int> others;
+  for (int rank = 0; rank < world(); ++rank) {
+    if (rank != rank_) others.push_back(rank);
+  }
+  return others;
+}
+
+std::vector<int> Group::late_ranks() const {
+  std::vector<int> late;
   for (int rank = 0; rank < world(); ++rank) {
     const bool is_late = segment_->state(rank).posted.load(std::memory_order_acquire) < round_;
-    if (rank != rank_ && (operation.is_transfer || is_late)) ranks.push_back(rank);
+    if (rank != rank_ && is_late) late.push_back(rank);
   }
-  return ranks;
+  return late;
 }
 
 std::vector<int> Group::gone_ranks() const {
@@ -101,8 +129,9 @@ std::string Group::failure_text() const {
   for (int turn = 0; turn < 100 && header.failure.load(std::memory_order_acquire) == 1; ++turn) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  return header.failure.load(std::memory_order_acquire) == 2 ? header.failure_text
-                                                             : "shm failed: a rank died while it told the others why";
+  if (header.failure.load(std::memory_order_acquire) != 2)
+    return "shm failed: a rank died while it told the others why";
+  return {header.failure_text, strnlen(header.failure_text, sizeof(header.failure_text))};
 }
 
 // Ranks that disagree all know it, and have taken the same rounds. After any other error this rank is out of step.

@@ -94,13 +94,23 @@ template <typename Predicate>
 class Until final : public Condition {
  public:
   explicit Until(Predicate predicate) : predicate_(std::move(predicate)) {}
-  bool holds() override { return predicate_(); }
+  bool holds() override {
+    try {
+      return predicate_();
+    } catch (...) {  // for the task, not for whoever drives it
+      error_ = std::current_exception();
+      return true;
+    }
+  }
   bool await_ready() { return predicate_(); }
   void await_suspend(std::coroutine_handle<Task::promise_type> self) { *self.promise().suspension = {self, this}; }
-  void await_resume() {}
+  void await_resume() {
+    if (error_) std::rethrow_exception(error_);
+  }
 
  private:
   Predicate predicate_;
+  std::exception_ptr error_;
 };
 
 template <typename Predicate>

@@ -1,5 +1,6 @@
 #include "tensor_blocks.h"
 
+#include <limits>
 #include <numeric>
 
 namespace anyaccel::comm {
@@ -71,9 +72,24 @@ Blocks split_rows(const char* operation, Block block, const at::Tensor& tensor, 
   return blocks;
 }
 
+Announcement one_of(Announcement one, const std::vector<at::Tensor>& all) {
+  constexpr std::size_t kMost = std::numeric_limits<decltype(one.parts)>::max();
+  TORCH_CHECK(all.size() <= kMost, "shm failed: got a list of ", all.size(), " tensors; expected at most ", kMost,
+              ". Fix: call it several times.");
+  one.parts = static_cast<decltype(one.parts)>(all.size());
+  return one;
+}
+
 Reduction reduction_of(const c10d::ReduceOp& op) {
   TORCH_CHECK(op.op_ <= c10d::ReduceOp::PREMUL_SUM, "shm failed: got an unknown ReduceOp; expected SUM to PREMUL_SUM.");
   return static_cast<Reduction>(static_cast<uint8_t>(op.op_));
+}
+
+void check_reduction(const char* operation, const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  const Reduction reduction = reduction_of(op);
+  const char* reason = refusal(dtype_of(tensor), reduction);
+  TORCH_CHECK(reason == nullptr, "shm ", operation, " failed: got ", tensor.scalar_type(), " with ", name_of(reduction),
+              "; ", reason, ". Fix: convert the tensor, or choose another reduction.");
 }
 
 static_assert(static_cast<int>(Reduction::kScaledSum) == static_cast<int>(c10d::ReduceOp::PREMUL_SUM));

@@ -31,7 +31,12 @@ std::vector<at::Tensor> equal_parts(const char* operation, const at::Tensor& fla
 Blocks split_rows(const char* operation, Block block, const at::Tensor& tensor, const std::vector<int64_t>& rows,
                   int world);
 
+// The announcement of one of the parts of a coalesced operation.
+Announcement one_of(Announcement one, const std::vector<at::Tensor>& all);
+
 Reduction reduction_of(const c10d::ReduceOp& op);
+// Throws where a reduction is not defined for the elements of a tensor.
+void check_reduction(const char* operation, const at::Tensor& tensor, const c10d::ReduceOp& op);
 double scale_of(const c10d::ReduceOp& op);
 
 }  // namespace anyaccel::comm

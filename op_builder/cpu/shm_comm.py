@@ -16,17 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["ShmCommBuilder"]
 
 _CORE = (
-    "agreement", "callbacks", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox",
+    "agreement", "callbacks", "coalesced", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox",
     "progress", "reduce", "segment", "supervision",
 )  # fmt: skip
-_TORCH = ("shm_module", "torch_side")
 
 
 class ShmCommBuilder(CPUOpBuilder):
     """Builds ``csrc/comm`` for this machine, Python and torch; see :mod:`anyaccel.distributed` for its use."""
 
     NAME = "shm_comm"
-    SOURCES = tuple(f"comm/{name}.cpp" for name in (*_TORCH, *_CORE))
+    SOURCES = tuple(f"comm/{name}.cpp" for name in ("torch_side", *_CORE))
 
     def source_root(self) -> Path:
         return CSRC

@@ -114,8 +114,9 @@ class Rank {
   Announcement announcement(Collective collective, std::uint64_t number, std::size_t count, int root) const {
     const bool sums = collective == Collective::kAllReduce || collective == Collective::kReduce ||
                       collective == Collective::kReduceScatter;
-    return {collective, Dtype::kFloat32, sums ? Reduction::kSum : Reduction::kNone, false,
-            root,       number,          static_cast<std::int64_t>(count),          1};
+    return {collective, Dtype::kFloat32, sums ? Reduction::kSum : Reduction::kNone,
+            root,       number,          static_cast<std::int64_t>(count),
+            1};
   }
 
   comm::OperationPtr start(const char* name, comm::Task task, bool is_transfer = false, int peer = -1) {
@@ -281,6 +282,132 @@ void refuse_forged_memory() {
   }
 }
 
+// The memory says of itself what it is for.
+void refuse_memory_of_another_version() {
+  comm::Descriptor file = comm::Segment::create(2);
+  comm::Identity identity = comm::Layout(2).identity();
+  ++identity.version;
+  require(pwrite(file.get(), &identity, sizeof(identity), 0) == sizeof(identity), "pwrite");
+  bool is_refused = false;
+  try {
+    const comm::Segment segment(std::move(file), 2);
+  } catch (const comm::CommError&) {
+    is_refused = true;
+  }
+  require(is_refused, "memory of another version was taken");
+}
+
+// The only real rank of two; `forge` is what the other has written.
+std::string error_beside(const std::function<void(comm::Segment&)>& forge,
+                         const std::function<comm::Task(comm::Group&)>& call, bool is_transfer) {
+  const auto segment = std::make_shared<comm::Segment>(comm::Segment::create(2), 2);
+  forge(*segment);
+  segment->state(1).process.store(1);
+  auto group = std::make_shared<comm::Group>(segment, 0, 0);
+  auto operation = std::make_shared<comm::Operation>();
+  std::string text;
+  operation->name = "forged";
+  operation->is_transfer = is_transfer;
+  operation->peer = is_transfer ? 1 : -1;
+  operation->timeout = kPatience;
+  operation->finish = [&text](std::exception_ptr error) {
+    try {
+      if (error) std::rethrow_exception(error);
+    } catch (const comm::CommError& known) {
+      text = known.what();
+    }
+  };
+  operation->task = call(*group);
+  group->submit(operation);
+  require(group->drive(*operation, comm::Clock::now() + kPatience, nullptr), "an operation beside forged memory");
+  return text;
+}
+
+// What a peer has written is used for no index, size or name before it is checked.
+void refuse_forged_peers() {
+  std::vector<float> data(8), parts(16);
+  const Block block = block_of(data);
+  const Announcement gathers{Collective::kAllGather, Dtype::kFloat32, Reduction::kNone, -1, 1, 8, 1};
+  const auto beside = [&](const Announcement& theirs, std::int64_t sends) {
+    return error_beside(
+        [&](comm::Segment& segment) {
+          segment.state(1).announcements[1] = theirs;
+          segment.state(1).posted.store(1);
+          auto* table = segment.at<std::int64_t>(segment.layout.table(1, 1));
+          table[0] = table[1] = sends;
+          table[2] = table[3] = 8;
+        },
+        [&](comm::Group& group) {
+          const Blocks outputs{block, {block.data, 8}};
+          return comm::share(group, gathers, block, outputs);
+        },
+        false);
+  };
+  require(beside(gathers, 8).empty(), "an honest peer was refused");
+  const auto is_refused = [](const std::string& text) { return text.find("in the shared memory") != text.npos; };
+  const auto forged = [&](auto change) {
+    Announcement theirs = gathers;
+    change(theirs);
+    require(is_refused(beside(theirs, 8)), "a forged announcement was used");
+  };
+  forged([](Announcement& one) { one.collective = static_cast<Collective>(200); });
+  forged([](Announcement& one) { one.dtype = static_cast<Dtype>(200); });
+  forged([](Announcement& one) { one.reduction = static_cast<Reduction>(200); });
+  forged([](Announcement& one) { one.root = 7; });
+  forged([](Announcement& one) { one.count = -1; });
+  forged([](Announcement& one) { one.count = std::int64_t{1} << 60; });
+  forged([](Announcement& one) { one.count = 1000; });  // other than its table says
+  require(is_refused(beside(gathers, -8)), "a forged table was used");
+  const auto message = [&](std::uint64_t sent, Dtype dtype) {
+    return error_beside(
+        [&](comm::Segment& segment) {
+          segment.link(1, 0).letters_sent.store(sent);
+          segment.allocate(segment.layout.letters_of(1, 0), segment.layout.letters_bytes, "messages");
+          auto& letter = segment.at<comm::Letters>(segment.layout.letters_of(1, 0))->letters[0];
+          letter.bytes = 32;
+          letter.dtype = dtype;
+        },
+        [&](comm::Group& group) {
+          static int source = -1;
+          return group.mailbox().receive(1, 0, Dtype::kFloat32, data.data(), 32, &source);
+        },
+        true);
+  };
+  require(message(1, Dtype::kFloat32).empty(), "an honest message was refused");
+  require(is_refused(message(1, static_cast<Dtype>(200))), "a letter of an unknown dtype was taken");
+  require(is_refused(message(std::uint64_t{1} << 40, Dtype::kFloat32)), "more letters than there are places were read");
+}
+
+// Looking for signals takes Python's lock, for which a waiting rank may wait as long as a busy thread likes: it does so
+// rarely, however often it is woken.
+void look_for_signals_rarely() {
+  const auto segment = std::make_shared<comm::Segment>(comm::Segment::create(2), 2);
+  auto group = std::make_shared<comm::Group>(segment, 0, 0);
+  auto peer = std::make_shared<comm::Group>(segment, 1, 1);
+  std::atomic<bool> is_over = false;
+  std::thread ringing([&] {
+    while (!is_over) {
+      group->ring(0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  auto operation = std::make_shared<comm::Operation>();
+  std::vector<float> data(8);
+  operation->name = "waiting";
+  operation->timeout = kPatience;
+  const Announcement sums{Collective::kAllReduce, Dtype::kFloat32, Reduction::kSum, -1, 1, 8, 1};
+  operation->task = comm::all_reduce(*group, sums, block_of(data));
+  group->submit(operation);
+  int looks = 0;
+  const auto began = comm::Clock::now();
+  require(!group->drive(*operation, began + std::chrono::milliseconds(300), [&looks] { ++looks; }), "it is waiting");
+  const auto took = comm::Clock::now() - began;
+  is_over = true;
+  ringing.join();
+  require(looks <= took / std::chrono::milliseconds(50) + 1,
+          "signals were looked for " + std::to_string(looks) + " times");
+}
+
 // Who does not know the secret, or is another user, gets no descriptor; the next honest rank does.
 void refuse_forged_handshake() {
   const std::string name = "anyaccel-stress-" + std::to_string(getpid()), secret(32, 's'), wrong(32, 'w');
@@ -306,12 +433,17 @@ void refuse_forged_handshake() {
   require(waitpid(stranger, &status, 0) == stranger && status == 0, "another user got memory");
 }
 
-// More ranks than an element holds.
+// More ranks than an element holds, and sums that no element holds.
 void average_of_many() {
   std::vector<std::int8_t> ones(100, 1), result(100);
   const std::vector<const void*> inputs(256, ones.data());
   comm::reduce(Dtype::kInt8, Reduction::kAverage, result.data(), inputs.data(), 256, result.size(), nullptr);
-  require(result == std::vector<std::int8_t>(100, 0), "an average of 256 int8, whose sum wraps around to 0");
+  require(result == ones, "an average of 256 int8");
+  const std::vector<std::int64_t> large(100, -9'000'000'000'000'000'000);
+  std::vector<std::int64_t> found(100);
+  const std::vector<const void*> both(2, large.data());
+  comm::reduce(Dtype::kInt64, Reduction::kAverage, found.data(), both.data(), 2, found.size(), nullptr);
+  require(found == large, "an average of int64 whose sum is none");
 }
 
 }  // namespace
@@ -321,6 +453,9 @@ int main(int argc, char** argv) {
   const int world = std::atoi(argv[2]);
   const std::uint64_t operations = std::strtoull(argv[3], nullptr, 10), seed = std::strtoull(argv[4], nullptr, 10);
   refuse_forged_memory();
+  refuse_memory_of_another_version();
+  refuse_forged_peers();
+  look_for_signals_rarely();
   refuse_forged_handshake();
   average_of_many();
   if (std::string(argv[1]) == "threads") {

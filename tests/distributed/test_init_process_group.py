@@ -25,6 +25,31 @@ dist.destroy_process_group()
 """
 
 
+WITHOUT_US = """
+import sys
+import torch
+import torch.distributed as dist
+
+assert "anyaccel.distributed.shm" not in sys.modules
+dist.init_process_group("shm")
+total = torch.full((3,), float(dist.get_rank() + 1))
+dist.all_reduce(total)
+assert total.tolist() == [3.0] * 3, total
+assert dist.get_backend() == "shm"
+dist.destroy_process_group()
+print("reduced", flush=True)
+"""
+
+
+def test_shm_is_there_without_importing_its_package(tmp_path: Path) -> None:
+    script = tmp_path / "rank.py"
+    script.write_text(WITHOUT_US)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script]
+    finished = subprocess.run(launcher, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.count("reduced") == 2
+
+
 def test_two_ranks_reduce(tmp_path: Path) -> None:
     script = tmp_path / "rank.py"
     script.write_text(RANK)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 CORE = (
-    "agreement", "callbacks", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox",
+    "agreement", "callbacks", "coalesced", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox",
     "progress", "reduce", "segment", "supervision",
 )  # fmt: skip
 

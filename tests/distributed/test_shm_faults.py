@@ -102,10 +102,10 @@ def test_a_timeout_names_who_is_missing_and_in_what(scripts: Scripts, how: str) 
         scripts.signal(2, signal.SIGSTOP)
     for output in scripts.outputs(0, 1):
         text, seconds = output.splitlines()[1].split("|")
-        assert "all_reduce #2 timed out after 2000 ms: got nothing from rank 2" in text
+        assert "all_reduce #2 failed: Timed out waiting 2000ms: got nothing from rank 2" in text
         assert 1.5 < float(seconds) < 4
     if how == "late":
-        assert "timed out" in scripts.outputs(2)[0]  # it learns of it too, and writes nothing
+        assert "Timed out" in scripts.outputs(2)[0]  # it learns of it too, and writes nothing
 
 
 MISMATCHES = {
@@ -314,6 +314,7 @@ def test_a_hundred_groups_cost_little_and_are_freed(scripts: Scripts) -> None:
         import psutil
         me = psutil.Process()
         dist.all_reduce(torch.ones(3), async_op=True).wait()
+        dist.all_reduce(torch.ones(40_000))  # after which a thread looks for memory to give back
         def count():
             return me.num_fds(), me.num_threads()
         before = count()
@@ -336,7 +337,7 @@ def test_a_hundred_groups_cost_little_and_are_freed(scripts: Scripts) -> None:
     )
     for output in scripts.outputs():
         descriptors, threads, left, mapped = map(int, output.split())
-        assert descriptors <= 200
+        assert descriptors <= 100
         assert threads == 0
         assert left <= 0
         assert mapped == 1

@@ -1,0 +1,28 @@
+"""The name ``shm`` for ``torch.distributed``, registered without importing what is behind it.
+
+``import torch`` calls :func:`register`, by the entry point group ``torch.backends``, unless ``TORCH_DEVICE_BACKEND_AUTOLOAD=0``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["BACKEND_NAME", "register"]
+
+BACKEND_NAME = "shm"
+
+
+def register() -> None:
+    """Make ``"shm"`` a backend of ``torch.distributed``; once more changes nothing."""
+    import torch.distributed as dist
+
+    if dist.is_available() and BACKEND_NAME not in dist.Backend.backend_list:
+        dist.Backend.register_backend(BACKEND_NAME, _create, extended_api=True, devices=["cpu"])
+
+
+def _create(options: Any, _backend_options: Any = None) -> Any:
+    """Return the backend of a new group; torch calls this on every rank of it."""
+    from . import shm, torch_functions
+
+    torch_functions.extend(BACKEND_NAME)
+    return shm.create(options)

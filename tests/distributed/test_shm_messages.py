@@ -1,0 +1,110 @@
+"""Messages that come late or never end nothing but themselves."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .ranks import Scripts
+
+
+def test_a_receive_that_nobody_waits_for_may_last_longer_than_the_timeout(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(1)
+        got = torch.zeros(3)
+        if rank == 0: pending = dist.irecv(got, 1)
+        dist.barrier()
+        time.sleep(1.3)
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        if rank == 0: pending.wait()
+        else: dist.send(torch.full((3,), 7.0), 0)
+        say(x.tolist(), got.tolist())
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["[2.0, 2.0] [7.0, 7.0, 7.0]\n", "[2.0, 2.0] [0.0, 0.0, 0.0]\n"]
+
+
+def test_a_receive_that_timed_out_takes_no_later_message_and_the_group_goes_on(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(1)
+        got, never = torch.zeros(3), torch.zeros(3)
+        if rank == 0:
+            say(error_of(lambda: dist.recv(never, 1)))
+            say(error_of(lambda: dist.recv(never)))
+        else:
+            time.sleep(2.2)
+        if rank == 0: dist.recv(got, 1)
+        else: dist.send(torch.full((3,), 7.0), 0)
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        say(x.tolist(), got.tolist(), never.tolist())
+        """,
+        2,
+    )
+    first, last = scripts.outputs()
+    one, two, after = first.splitlines()
+    for text in (one, two):
+        assert "shm recv failed: Timed out waiting 1000ms: got nothing from rank 1" in text
+    assert after == "[2.0, 2.0] [7.0, 7.0, 7.0] [0.0, 0.0, 0.0]"
+    assert last == "[2.0, 2.0] [0.0, 0.0, 0.0] [0.0, 0.0, 0.0]\n"
+
+
+def test_a_send_that_timed_out_is_delivered_when_its_receive_comes(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(1)
+        got = torch.zeros(200_000)
+        if rank == 0:
+            say(error_of(lambda: dist.send(torch.full((200_000,), 7.0), 1)))
+            dist.send(torch.full((200_000,), 8.0), 1, tag=1)
+        else:
+            time.sleep(1.3)
+            dist.recv(got, 0)
+            say(got.unique().tolist())
+            dist.recv(got, 0, tag=1)
+            say(got.unique().tolist())
+        """,
+        2,
+    )
+    first, second = scripts.outputs()
+    assert "shm send failed: Timed out waiting 1000ms" in first
+    assert second == "[7.0]\n[8.0]\n"
+
+
+def test_the_death_of_a_rank_ends_its_messages_and_no_others(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(20)
+        dist.barrier()
+        if rank == 2:
+            say("ready")
+            time.sleep(60)
+        got = torch.zeros(3)
+        pending = dist.irecv(torch.zeros(3), 2)
+        say("ready")
+        text = error_of(pending.wait)
+        for turn in range(3):
+            if rank == 0:
+                dist.send(torch.full((3,), float(turn)), 1)
+                dist.recv(got, 1)
+            else:
+                dist.recv(got, 0)
+                dist.send(got + 1, 0)
+        say(got.tolist(), text)
+        say(error_of(lambda: dist.all_reduce(got)))
+        """,
+        3,
+    )
+    scripts.wait_for("ready")
+    scripts.signal(2, signal.SIGKILL)
+    for rank, output in enumerate(scripts.outputs(0, 1)):
+        _, messages, collective = output.splitlines()
+        assert messages.startswith(f"{[3.0 - rank] * 3} shm recv failed: got rank 2")
+        assert "dead" in messages
+        assert "all_reduce" in collective
+        assert "rank 2" in collective
