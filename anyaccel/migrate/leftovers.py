@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .device_text import spells_cuda
 from .source_view import text_of
 
 if TYPE_CHECKING:
@@ -41,10 +43,48 @@ def decide(plan: Plan) -> None:
     for node in plan.view.of(cst.ImportFrom):
         if isinstance(node.names, cst.ImportStar) and plan.view.code(node).startswith("from torch.cuda"):
             plan.report(node, "imports", "what it brings cannot be told from other names; import what is used by name")
+    for node in plan.view.of(cst.Attribute):
+        if plan.is_open(node) and plan.is_open(plan.view.parent(node) or node):
+            _decide_attribute(plan, node)
+    for node in plan.view.of(cst.FormattedString, cst.SimpleString):
+        if plan.is_open(node) and not _is_docstring(plan, node):
+            _decide_unfinished(plan, node)
     for node in plan.view.of(cst.SimpleString):
         value = text_of(node)
         if value and "cuda" in value.lower() and plan.is_open(node) and not _is_docstring(plan, node):
             _decide_text(plan, node, value)
+
+
+def _decide_attribute(plan: Plan, node: cst.Attribute) -> None:
+    """Decide on ``x.cuda`` that is not called, and on names of NCCL's."""
+    name, around = node.attr.value, plan.view.parent(node)
+    if any(isinstance(each, cst.Import | cst.ImportFrom) for each in plan.view.ancestors(node)):
+        return  # a site of the rule imports
+    if "nccl" in name.lower():
+        plan.leave(node, "comm-backend", "NCCL's own, by its name")
+    elif name == "cuda" and not (isinstance(around, cst.Call) and around.func is node):
+        is_method = isinstance(around, cst.Arg) and around.keyword is None and plan.view.name(node).startswith("torch.")
+        if is_method:
+            plan.report(node, "tensor-cuda", "the method as a value; write it as lambda x: x.to(...)")
+        elif not (isinstance(around, cst.Attribute) and plan.view.name(around)):
+            plan.leave(node, RULE, "an attribute of that name, such as an option; its reader is a site of its own")
+
+
+def _decide_unfinished(plan: Plan, node: cst.BaseExpression) -> None:
+    """Decide on a device's name that is made in a way that no rule knows, and on f-strings that mention CUDA."""
+    if spells_cuda(node):
+        reason = "a device's name, made in a way that the tool does not know; get_accelerator().device_name(i) makes it"
+        plan.report(node, "device-name", reason)
+    elif isinstance(node, cst.FormattedString):
+        text = "".join(part.value for part in node.parts if isinstance(part, cst.FormattedStringText))
+        if re.search(r"\bCUDA:$|\bCUDA:\d", text) or any(
+            isinstance(part, cst.FormattedStringText) and part.value.endswith("CUDA:") for part in node.parts
+        ):
+            plan.report(
+                node, RULE, "a text that names a CUDA device to the reader; show get_accelerator().device_name(i)"
+            )
+        elif re.search("cuda|nccl", text, re.IGNORECASE):
+            plan.leave(node, RULE, "a text that only contains the word")
 
 
 def _is_docstring(plan: Plan, node: cst.CSTNode) -> bool:

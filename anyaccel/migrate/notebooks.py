@@ -59,13 +59,14 @@ def migrate_notebook(text: str, target: str = "anyaccel", project: Project | Non
     module = "".join(f"{_MARK}{cell.number}\n{cell.text}\n" for cell in cells)
     done = migrate_source(module, target, project)
     sites = tuple(_in_cell(site, module) for site in done.sites)
+    passed = tuple(_in_cell(each, module) for each in done.passed_over)
     if done.new == done.old:
-        return Migration(text, text, sites, tuple(unread))
+        return Migration(text, text, sites, tuple(unread), passed)
     for number, source in _split(done.new, cells).items():
         if source != sources[number]:
             cell = notebook["cells"][number - 1]
             cell["source"] = source.splitlines(keepends=True) if isinstance(cell["source"], list) else source
-    return Migration(text, _dumped(notebook, text), sites, tuple(unread))
+    return Migration(text, _dumped(notebook, text), sites, tuple(unread), passed)
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
+from .cudas_own import regions_that_stay
 from .site import SiteOutcome
 from .source_view import parts
 from .targets import expression
@@ -47,6 +49,8 @@ class Plan:
         self.view, self.target, self.project = view, target, project
         self.decisions: dict[cst.CSTNode, SiteDecision] = {}
         self.needs_torch = False
+        self.questions: set[cst.CSTNode] = set()
+        self._staying = regions_that_stay(view)
         self._claimed: set[cst.CSTNode] = set()
         self.accelerator, self.import_line = self._how_to_reach()
 
@@ -61,6 +65,11 @@ class Plan:
         ):
             return "get_accelerator()", f"from {package} import get_accelerator"
         return f"{package}.get_accelerator()", f"import {package}"
+
+    @cached_property
+    def is_torch_imported(self) -> bool:
+        """Whether the module refers to torch, so that numbers may be devices."""
+        return any(full == "torch" for full in self.view.imported.values())
 
     def is_open(self, node: cst.CSTNode) -> bool:
         """Return whether nothing has been decided of a node."""
@@ -90,6 +99,11 @@ class Plan:
             return
         if self.view.is_ignored(decision.node, decision.rule):
             decision = replace(decision, outcome=SiteOutcome.LEFT, reason="a comment says to ignore it", build=None)
+        elif self._staying:
+            stays = (self._staying[each] for each in self.view.ancestors(decision.node) if each in self._staying)
+            reason = next(stays, "")
+            if reason:
+                decision = replace(decision, outcome=SiteOutcome.LEFT, reason=reason, build=None)
         self.decisions[decision.node] = decision
 
     def is_rewritten(self, node: cst.CSTNode) -> bool:
@@ -98,10 +112,9 @@ class Plan:
         ones = [self.decisions.get(node), self.decisions.get(around) if around is not None else None]
         return any(one is not None and one.outcome is SiteOutcome.REWRITTEN for one in ones)
 
-    def reconsider(self, node: cst.CSTNode, reason: str) -> None:
-        """Report a site after all."""
-        decision = self.decisions[node]
-        self.decisions[node] = replace(decision, outcome=SiteOutcome.REPORTED, reason=reason, build=None)
+    def reconsider(self, node: cst.CSTNode, reason: str, outcome: SiteOutcome = SiteOutcome.REPORTED) -> None:
+        """Report, or leave, a site after all."""
+        self.decisions[node] = replace(self.decisions[node], outcome=outcome, reason=reason, build=None)
 
     # What new code is made of
 
@@ -132,6 +145,9 @@ class Plan:
         """Return the expression of a device's name, or None where the target has none."""
         function = self.function("device_name")
         if function is not None:
+            current = self.function("current_device_name")
+            if index is not None and current and self.view.code(index) == f"{self.function('current_device')}()":
+                return expression(f"{current}()")
             return expression(f"{function}()") if index is None else expression(f"{function}({{i}})", i=index)
         if index is not None:
             return None

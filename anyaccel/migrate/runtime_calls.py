@@ -8,7 +8,7 @@ import libcst as cst
 
 from .call_arguments import as_index, renamed_device, without_literal_device
 from .current_device import decide_current_device
-from .device_literals import index_in, is_device_literal
+from .device_text import index_in, is_device_literal
 from .kinds import Kind, kind_of
 from .source_view import text_of
 from .targets import expression
@@ -192,8 +192,35 @@ def _decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
     if function is None:
         plan.report(call.func, rule, plan.without("set_rng_state"))
         return
+    line = _line_of(plan, call)
+    if line is not None:
+        plan.rewrite(line, rule, lambda updated: _restoring(updated, function), (call.func,))
+        return
     template = f"[{function}(state, i) for i, state in enumerate({{states}})]"
     plan.rewrite(call, rule, lambda updated: expression(template, states=updated.args[0].value), (call.func,))
+
+
+def _line_of(plan: Plan, call: cst.Call) -> cst.CSTNode | None:
+    """Return the line that a call is alone on; None where its value is used, or something else is there."""
+    statement = plan.view.parent(call)
+    line = plan.view.parent(statement) if isinstance(statement, cst.Expr) else None
+    is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+    return line if is_alone and isinstance(plan.view.parent(line or call), cst.IndentedBlock | cst.Module) else None
+
+
+def _restoring(line: cst.SimpleStatementLine, function: str) -> cst.CSTNode:
+    """Return a loop that restores every device's state, in place of the line that did."""
+    statement = line.body[0]
+    assert isinstance(statement, cst.Expr)  # noqa: S101  # as _line_of says
+    assert isinstance(statement.value, cst.Call)  # noqa: S101  # likewise
+    states = expression("enumerate({states})", states=statement.value.args[0].value)
+    inner = cst.SimpleStatementLine([cst.Expr(cst.parse_expression(f"{function}(state, i)"))])
+    loop = cst.For(
+        cst.Tuple([cst.Element(cst.Name("i")), cst.Element(cst.Name("state"))], lpar=(), rpar=()),
+        states,
+        cst.IndentedBlock([inner.with_changes(trailing_whitespace=line.trailing_whitespace)]),
+    )
+    return loop.with_changes(leading_lines=line.leading_lines)
 
 
 def _reads_cudas_own(plan: Plan, call: cst.Call) -> bool:

@@ -214,7 +214,10 @@ class SourceView:
     def values_of(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
         """Return what is assigned to a name, in the scope that it is read in, or to an attribute of that text."""
         if not isinstance(node, cst.Name):
-            return self.assigned.get(dotted(node) or "", [])
+            values = self.assigned.get(dotted(node) or "", [])
+            owner = self._class_around(node)
+            own = [value for value in values if self._class_around(value) is owner]
+            return own if (dotted(node) or "").startswith("self.") and own else values
         scope = self._scopes.get(node)
         values = []
         for assignment in scope[node.value] if scope is not None else ():
@@ -224,6 +227,24 @@ class SourceView:
             if isinstance(owner, cst.Assign | cst.AnnAssign | cst.NamedExpr) and owner.value is not None:
                 values.append(owner.value)
         return values
+
+    def _class_around(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        return next((each for each in self.ancestors(node) if isinstance(each, cst.ClassDef)), None)
+
+    @cached_property
+    def _calls(self) -> dict[str, list[cst.Call]]:
+        found: dict[str, list[cst.Call]] = {}
+        for call in self.of(cst.Call):
+            func = call.func
+            name = (
+                func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
+            )
+            found.setdefault(name, []).append(call)
+        return found
+
+    def calls_of(self, name: str) -> list[cst.Call]:
+        """Return the calls of every function, class or method of a name."""
+        return self._calls.get(name, [])
 
     def parameter(self, node: cst.BaseExpression) -> cst.Param | None:
         """Return the parameter that a name is, of the innermost function that has one of this name."""
