@@ -132,6 +132,8 @@ def _is_device(view: SourceView, node: cst.BaseExpression) -> bool:
     """Return whether an expression is a device, its name, or its type: by its own name, or by what is assigned to it."""
     if isinstance(node, cst.Attribute) and node.attr.value == "type":
         return True  # only torch.device has a type that is a device's name
+    if isinstance(node, cst.Attribute) and node.attr.value == "device":
+        return True
     if isinstance(node, cst.Subscript):
         return _is_device(view, node.value)
     if isinstance(node, cst.Call):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,10 @@ __all__ = ["settle"]
 
 _PRECISION = re.compile(r"\b(float16|bfloat16|half|fp16|bf16)\b")
 _CUDAS_OWN = re.compile(
-    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt)($|[._])"
+    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt)($|[._])"
 )
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
+_BUILTINS = frozenset(dir(builtins))
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
 _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
@@ -139,7 +141,9 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> st
                 return (
                     f"what depends on it stays CUDA's (line {line}); on another device the answer would be yes as well"
                 )
-        foreign = _call_of_cudas_own(plan, region)
+        foreign = _call_of_cudas_own(plan, region) or (
+            _imported_function(plan, region) if asked in plan.questions else ""
+        )
         if foreign:
             return (
                 f"{foreign} depends on it, which may be CUDA's alone; on another device the answer would be yes as well"
@@ -189,6 +193,20 @@ def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
             is_torchs = "torch" in name
         if not is_torchs and _CUDAS_OWN.search(name) and not _MOVES.search(name):
             return name.strip(".")
+    return ""
+
+
+def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
+    """Return a function from another module than torch that is called in a region by its bare name; empty where none is.
+
+    A branch for CUDA that calls one may choose a kernel of CUDA's over what the other branch does.
+    """
+    for node in plan.view.of(cst.Call):
+        if isinstance(node.func, cst.Name) and plan.view.is_within(node, region):
+            name = plan.view.name(node.func)
+            is_known = name.startswith("torch.") or node.func.value in plan.view.defined_names
+            if not is_known and node.func.value not in _BUILTINS:
+                return node.func.value
     return ""
 
 

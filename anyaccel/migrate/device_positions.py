@@ -72,6 +72,7 @@ _NOT_TORCHS = frozenset(
         "cudf",
     }
 )
+_ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
 _UNKNOWN = "a device's name where the tool does not know one is meant; get_accelerator().device_name() if it is"
@@ -244,6 +245,11 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     is_named = DEVICE_NAME.search(name.lower()) is not None  # a text stays a text, and the name says what it is
     if owner is None and not is_named and _READS_NAMES.search(view.module.code):
         return Position("a global of a program that reads its globals back; decide what it does with another name")
+    others = {text_of(value) for value in view.values_of(targets[0])} if isinstance(targets[0], cst.Name) else set()
+    if others & _ACCELERATORS:
+        return Position(
+            "one of several accelerators that the program knows by name; decide where to ask for all of them"
+        )
     if name in seen:
         return _YES  # handed on to itself
     uses = view.uses(targets[0])

@@ -26,6 +26,7 @@ _INDEX_CALL = re.compile(
     r"(^|_)(int|len|rank|get_rank|get_local_rank|get_node_local_rank|local_rank|current_device|device_count|get_device)$"
 )
 _DEPTH = 4
+_COUNT = re.compile(r"^int$|(^|_)(get_rank|get_local_rank|local_rank|device_count)$")
 _ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)
 
 
@@ -71,14 +72,29 @@ def told_index(view: SourceView, node: cst.BaseExpression) -> bool | None:
     Returns:
         True where all that is seen is an index, None where some is while the name, or the rest, says device, else False.
     """
-    if isinstance(node, cst.Integer | cst.BinaryOperation):
-        return kind_of(view, node) is Kind.INDEX
-    if isinstance(node, cst.Call):
-        return dotted(node.func) == "int"
-    if dotted(node) is None or any("current_device" in view.code(value) for value in view.values_of(node)):
-        return False  # the rule current-device makes a name of the last where a device is wanted
+    if isinstance(node, cst.Integer | cst.BinaryOperation | cst.Call):
+        return _is_surely_index(node)
+    values = view.values_of(node) if dotted(node) is not None else []
+    if dotted(node) is None or not all(_is_surely_index(value) or dotted(value) is not None for value in values):
+        return False
     told = _kinds_told(view, node, 0)
     return told == {Kind.INDEX} or (None if Kind.INDEX in told else False)
+
+
+def _is_surely_index(node: cst.BaseExpression) -> bool:
+    """Return whether an expression is a whole number that counts devices: ``rank % n``, and not a sum of two tensors.
+
+    ``x.get_device()`` is none, as it is -1 for a CPU, and ``current_device()`` is another rule's.
+    """
+    if isinstance(node, cst.Integer):
+        return True
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, _ARITHMETIC):
+        return not _has_text(node) and any(
+            _is_surely_index(side) or kind_by_name(dotted(side) or "") is Kind.INDEX
+            for side in (node.left, node.right)
+            if not isinstance(side, cst.Integer)
+        )
+    return isinstance(node, cst.Call) and _COUNT.search((dotted(node.func) or "").rpartition(".")[2]) is not None
 
 
 def _kinds_told(view: SourceView, node: cst.BaseExpression, depth: int) -> set[Kind]:
@@ -144,8 +160,8 @@ def _kind_of_call(view: SourceView, node: cst.Call) -> Kind:
     if view.name(node.func) == "torch.device":
         return Kind.DEVICE
     called = (dotted(node.func) or "").rpartition(".")[2]
-    if called == "device_name":
-        return Kind.DEVICE
+    if called == "device_name" or dotted(node.func) == "get_device":
+        return Kind.DEVICE  # a function of that name makes one; a tensor's method gives an index
     return Kind.INDEX if _INDEX_CALL.search(called) else Kind.UNKNOWN
 
 

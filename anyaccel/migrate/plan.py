@@ -12,7 +12,7 @@ import libcst as cst
 from .cudas_own import regions_that_stay
 from .site import SiteOutcome
 from .source_view import parts
-from .targets import expression
+from .targets import HELPERS, expression
 
 if TYPE_CHECKING:
     from .project import Project
@@ -58,13 +58,19 @@ class Plan:
         """Return the accelerator's expression and its import, which must not take a name that the module has."""
         package = self.target.package
         if not package:
-            return "", ""
+            taken = {name for name in HELPERS if name in self.view.bound_names and not self._is_helper(name)}
+            return "torch_" if taken else "", ""
         if (
             f"{package}.get_accelerator" in self.view.imported.values()
             or "get_accelerator" not in self.view.bound_names
         ):
             return "get_accelerator()", f"from {package} import get_accelerator"
         return f"{package}.get_accelerator()", f"import {package}"
+
+    def _is_helper(self, name: str) -> bool:
+        """Return whether an earlier run has written a function of this name."""
+        found = [node for node in self.view.of(cst.FunctionDef) if node.name.value == name]
+        return any("torch.accelerator" in self.view.code(node) for node in found)
 
     @cached_property
     def is_torch_imported(self) -> bool:
@@ -145,11 +151,9 @@ class Plan:
         """Return the expression of a device's name, or None where the target has none."""
         function = self.function("device_name")
         if function is not None:
+            self.needs_torch |= not self.target.package
             current = self.function("current_device_name")
             if index is not None and current and self.view.code(index) == f"{self.function('current_device')}()":
                 return expression(f"{current}()")
             return expression(f"{function}()") if index is None else expression(f"{function}({{i}})", i=index)
-        if index is not None:
-            return None
-        self.needs_torch = True
-        return expression('(torch.accelerator.current_accelerator() or torch.device("cpu")).type')
+        return None

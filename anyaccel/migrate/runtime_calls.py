@@ -71,6 +71,10 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
         plan.report(call.func, rule, "a handle of CUDA's own, for code that only CUDA has")
     elif name == "get_rng_state_all" and not call.args:
         _decide_all_states(plan, call, rule)
+    elif name == "get_device_properties" and _is_of_total(plan, call):
+        _decide_total(plan, call, rule)
+    elif name == "mem_get_info" and plan.function("mem_get_info") is None and len(call.args) < 2:
+        _decide_memory(plan, call, rule)
     elif name in ("get_device_properties", "memory_stats") and _reads_cudas_own(plan, call):
         plan.report(call, rule, "what is read of it is CUDA's own; other devices promise name and total_memory only")
         plan.claim(*call.args)
@@ -198,6 +202,45 @@ def _decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
         return
     template = f"[{function}(state, i) for i, state in enumerate({{states}})]"
     plan.rewrite(call, rule, lambda updated: expression(template, states=updated.args[0].value), (call.func,))
+
+
+def _is_of_total(plan: Plan, call: cst.Call) -> bool:
+    """Return whether only the size of the memory is asked, of a target that has no properties."""
+    around = plan.view.parent(call)
+    is_total = isinstance(around, cst.Attribute) and around.attr.value == "total_memory"
+    return is_total and plan.function("get_device_properties") is None and plan.function("total_memory") is not None
+
+
+def _decide_total(plan: Plan, call: cst.Call, rule: str) -> None:
+    function, around = plan.function("total_memory"), plan.view.parent(call)
+    index = _index_given(plan, call)
+    if around is None or function is None or index is None:
+        plan.report(call.func, rule, plan.without("get_device_properties for a device by name"))
+        return
+    plan.rewrite(around, rule, lambda _: cst.parse_expression(f"{function}({index})"), (call,))
+
+
+def _decide_memory(plan: Plan, call: cst.Call, rule: str) -> None:
+    """``mem_get_info()`` for a target that has the two figures by themselves."""
+    free, total = plan.function("available_memory"), plan.function("total_memory")
+    index = _index_given(plan, call)
+    if free is None or total is None or index is None:
+        plan.report(call.func, rule, plan.without("mem_get_info"))
+        return
+    plan.rewrite(
+        call, rule, lambda _: cst.parse_expression(f"({free}({index}), {total}({index}))"), tuple(call.children)
+    )
+
+
+def _index_given(plan: Plan, call: cst.Call) -> str | None:
+    """Return the text of the index that a call is given, empty for the current device; None where it is no index."""
+    if not call.args:
+        return ""
+    given = call.args[0].value
+    index = as_index(plan.view, given)
+    if index is None and kind_of(plan.view, given) is not Kind.INDEX:
+        return None
+    return plan.view.code(given if index is None else index)
 
 
 def _line_of(plan: Plan, call: cst.Call) -> cst.CSTNode | None:

@@ -29,7 +29,7 @@ from .rewriter import Rewriter
 from .self_check import passed_over
 from .site import Site, SiteOutcome
 from .source_view import SourceView
-from .targets import target_named
+from .targets import helpers_called, target_named
 
 if TYPE_CHECKING:
     from .project import Project
@@ -130,9 +130,9 @@ def _with_imports(plan: Plan, code: str, rewriter: Rewriter) -> tuple[str, list[
     lines = ["import torch"] if plan.needs_torch and any("torch." in new for new in news) else []
     if plan.import_line and any(plan.accelerator in new for new in news):
         lines.append(plan.import_line)
-    if not lines:
-        return code, sites
-    return TextModule(code).added(lines, news), sites
+    code = TextModule(code).added(lines, news)
+    helpers = helpers_called(plan.target, plan.accelerator, news)
+    return TextModule(code).defined(helpers, news), sites
 
 
 def _imports_of_cuda(plan: Plan) -> list[cst.CSTNode]:

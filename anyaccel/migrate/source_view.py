@@ -259,6 +259,16 @@ class SourceView:
         return None
 
     @cached_property
+    def defined_names(self) -> set[str]:
+        """The names of the functions, classes and parameters that the module defines, and of what it assigns."""
+        found = {node.name.value for node in self.of(cst.FunctionDef, cst.ClassDef)}
+        return (
+            found
+            | {node.name.value for node in self.of(cst.Param)}
+            | {name for name in self.assigned if "." not in name}
+        )
+
+    @cached_property
     def bound_names(self) -> set[str]:
         """Every name that the module binds in some scope."""
         return {

@@ -81,7 +81,7 @@ def test_other_targets(tmp_path: Path, target: str) -> None:
     assert run("migrate", "--write", "--target", target, "train.py")[0] == 0
     after = (tmp_path / "train.py").read_text()
     assert ("from deepspeed.accelerator import get_accelerator" in after) == (target == "deepspeed")
-    assert ("torch.accelerator.current_accelerator()" in after) == (target == "torch.accelerator")
+    assert ("torch.accelerator.current_accelerator(check_available=True)" in after) == (target == "torch.accelerator")
 
 
 def test_check_finds_with_place_and_rule() -> None:

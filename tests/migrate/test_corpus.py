@@ -8,6 +8,7 @@ import tokenize
 from collections import Counter
 
 import pytest
+import torch
 
 from anyaccel.migrate.rules import RULES
 from anyaccel.migrate.site import MigrateError, SiteOutcome, SourceError
@@ -68,14 +69,46 @@ def test_deepspeed_lacks_some_members() -> None:
     ]
 
 
-def test_torch_accelerator_needs_no_package() -> None:
-    before = 'import torch\nx = torch.ones(2, device="cuda" if torch.cuda.is_available() else "cpu")\ntorch.cuda.synchronize()\n'
-    after = migrate_source(before, "torch.accelerator").new
+TORCH_ONLY = """import torch
+import torch.distributed as dist
+
+x = torch.ones(2, device="cuda" if torch.cuda.is_available() else "cpu").cuda(0)
+torch.cuda.set_device(0)
+torch.cuda.synchronize()
+torch.cuda.empty_cache()
+figures = torch.cuda.memory_allocated(), torch.cuda.mem_get_info(), torch.cuda.memory_stats()
+path = tempfile.mkdtemp()
+dist.init_process_group("nccl", init_method=f"file://{path}/store", rank=0, world_size=1)
+dist.all_reduce(x)
+dist.destroy_process_group()
+"""
+
+
+def test_torch_accelerator_needs_no_package_and_runs_without_an_accelerator() -> None:
+    after = migrate_source("import tempfile\n" + TORCH_ONLY, "torch.accelerator").new
     assert "get_accelerator" not in after
-    assert after.endswith("torch.accelerator.synchronize()\n")
+    assert "cuda" not in after
+    assert after.count("def accelerator_name(") == after.count("def if_accelerator(") == 1
     found: dict[str, object] = {}
-    exec(after.replace("torch.accelerator.synchronize()", ""), found)  # noqa: S102  # the tool's own output
+    exec(after, found)  # noqa: S102  # the tool's own output
     assert str(found["x"]) == "tensor([1., 1.])"
+    assert found["figures"] == (0, (0, 0), {}) or torch.accelerator.is_available()
+    assert migrate_source(after + "y = x.cuda()\n", "torch.accelerator").new.count("def accelerator_name(") == 1
+
+
+def test_a_helper_takes_no_name_that_is_taken() -> None:
+    before = "import torch\ndef accelerator_name():\n    return 1\nx = torch.ones(1).cuda()\n"
+    after = migrate_source(before, "torch.accelerator").new
+    assert after.count("def accelerator_name():") == 1
+    assert "x = torch.ones(1).to(torch_accelerator_name())" in after
+    exec(after, {})  # noqa: S102  # the tool's own output
+
+
+def test_deepspeeds_memory_is_asked_by_what_it_has() -> None:
+    before = "import torch\na = torch.cuda.get_device_properties(0).total_memory\nb = torch.cuda.mem_get_info(1)\n"
+    after = migrate_source(before, "deepspeed").new
+    assert "a = get_accelerator().total_memory(0)\n" in after
+    assert "b = (get_accelerator().available_memory(1), get_accelerator().total_memory(1))\n" in after
 
 
 def test_a_name_that_is_taken_is_not_taken() -> None:

@@ -135,7 +135,8 @@ def test_any_mutant_of_the_corpus(source: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, derandomize=True, database=None)
+@pytest.mark.timeout(1200)
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(mutants().filter(_is_python))
 def test_many_mutants_of_the_corpus(source: str) -> None:
     check_mutant(source)
