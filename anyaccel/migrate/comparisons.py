@@ -16,7 +16,7 @@ from .kinds import DEVICE_NAME, Kind, kind_of
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .plan import Build, Plan
     from .source_view import SourceView
 
 __all__ = ["decide", "decide_types"]
@@ -43,8 +43,14 @@ def decide_types(plan: Plan) -> None:
         written = plan.view.code(device)
         is_type = isinstance(node.test, cst.Comparison) and isinstance(node.test.left, cst.Attribute)
         plan.needs_torch |= not is_type
-        new = cst.parse_expression(f"{written}.type" if is_type else f"torch.device({written}).type")
-        plan.rewrite(node, RULE, lambda _, new=new: new, tuple(node.children))
+        plan.rewrite(
+            node, RULE, _always(f"{written}.type" if is_type else f"torch.device({written}).type"), tuple(node.children)
+        )
+
+
+def _always(code: str) -> Build:
+    """Return a builder that writes some code, whatever stood there."""
+    return lambda _: cst.parse_expression(code)
 
 
 def _device_asked(test: cst.BaseExpression) -> cst.BaseExpression | None:

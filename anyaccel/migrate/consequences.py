@@ -164,7 +164,7 @@ def _names_in(plan: Plan, region: cst.CSTNode) -> str:
     """Return the names in a region, and that of the function that it is the body of."""
     around = plan.view.parent(region)
     owner = [around.name.value] if isinstance(around, cst.FunctionDef | cst.ClassDef) else []
-    names = (node.value for node in plan.view.of(cst.Name) if plan.view.is_within(node, region))
+    names = (node.value for node in plan.view.inside(region, cst.Name))
     return " ".join([*owner, *names])
 
 
@@ -182,9 +182,7 @@ def _is_number(node: cst.CSTNode) -> bool:
 
 def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
     """Return the first call or import in a region of something that by its name belongs to CUDA; empty where there is none."""
-    for node in plan.view.of(cst.Call, cst.Import, cst.ImportFrom):
-        if not plan.view.is_within(node, region):
-            continue
+    for node in plan.view.inside(region, cst.Call, cst.Import, cst.ImportFrom):
         if isinstance(node, cst.Call):
             name = dotted(node.func) or ""
             is_torchs = plan.view.name(node.func).startswith("torch.") or name.endswith((".cuda", ".is_available"))
@@ -201,8 +199,8 @@ def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
 
     A branch for CUDA that calls one may choose a kernel of CUDA's over what the other branch does.
     """
-    for node in plan.view.of(cst.Call):
-        if isinstance(node.func, cst.Name) and plan.view.is_within(node, region):
+    for node in plan.view.inside(region, cst.Call):
+        if isinstance(node.func, cst.Name):
             name = plan.view.name(node.func)
             is_known = name.startswith("torch.") or node.func.value in plan.view.defined_names
             if not is_known and node.func.value not in _BUILTINS:

@@ -40,6 +40,8 @@ def is_neutral(view: SourceView, node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Assign):
         if all(view.name(each.target).startswith("torch.backends.") for each in node.targets):
             return True  # switches of libraries that other devices do not use
+        if isinstance(node.value, cst.Call) and _is_layout(node.value):
+            return True
         return all(_is_flag(each.target) for each in node.targets) and _is_constant(node.value)
     if isinstance(node, cst.Call):
         return dotted(node.func) == "dict" or _is_move(node)
@@ -64,6 +66,12 @@ def _is_constant(node: cst.BaseExpression) -> bool:
 def _is_move(call: cst.Call) -> bool:
     """Return whether a call is ``x.to(device, non_blocking=True)``, or a choice of how to copy."""
     return isinstance(call.func, cst.Attribute) and call.func.attr.value == "to"
+
+
+def _is_layout(call: cst.Call) -> bool:
+    """Return whether a call is ``x.to(memory_format=…)``, which changes no value on any device."""
+    keywords = {each.keyword.value if each.keyword else "" for each in call.args}
+    return _is_move(call) and keywords <= {"memory_format", "non_blocking"}
 
 
 def is_given_to_neutral(view: SourceView, value: cst.CSTNode | None) -> bool:

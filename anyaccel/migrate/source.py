@@ -18,7 +18,7 @@ from . import (
     guards,
     leftovers,
     runtime_calls,
-    skips,
+    settled_questions,
     tensor_methods,
     typed_tensors,
 )
@@ -101,7 +101,7 @@ def migrate_source(source: str, target: str = "anyaccel", project: Project | Non
 
 def _decide(plan: Plan) -> None:
     """Ask every rule in turn; those that look at more come before those that look at a part of it."""
-    skips.decide(plan)
+    settled_questions.decide(plan)
     choices.decide(plan)
     comparisons.decide_types(plan)
     comparisons.decide(plan)

@@ -152,6 +152,15 @@ class SourceView:
         """Yield the nodes of some kinds."""
         return (node for kind in kinds for node in self._by_kind.get(kind, ()))
 
+    def inside(self, outer: cst.CSTNode, *kinds: type[Any]) -> Iterator[Any]:
+        """Yield a node and the nodes in it that are of some kinds, in order."""
+        waiting = [outer]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, kinds):
+                yield node
+            waiting += reversed([each for each in parts(node) if not isinstance(each, _WHITESPACE)])
+
     def name(self, node: cst.CSTNode) -> str:
         """Return the full name of what a chain of names refers to by an import, such as ``torch.cuda.amp.autocast``; else ''."""
         return self.imported.get(node, "")
