@@ -38,12 +38,12 @@ RULES: dict[str, Rule] = {
         'x.to("cuda"); torch.device(f"cuda:{i}"); model.to(local_rank)',
         "x.to(get_accelerator().device_name()); torch.device(get_accelerator().device_name(i)); "
         "model.to(get_accelerator().device_name(local_rank))",
-        'Every way of formatting a name is understood or reported. A comparison (`device.type == "cuda"`) is rewritten where all '
+        "Every way of formatting a name is understood or reported. A comparison (`device.type == 'cuda'`) is rewritten where all "
         "that hangs on it is rewritten or neutral: pinned memory, copies, figures, seeds, autocast, fused optimizers. "
-        '`"cuda" if "cuda" in device else "cpu"` becomes `torch.device(device).type`. A setting called `device` stays a text, also in '
-        "a class, in a dictionary, and in a program that reads its globals back. Reported: one device of several by its number, "
-        "devices that are told apart, options with choices, and names that are also used for something else. Left: what runs "
-        'only under a reported comparison, the keys of `map_location`, and the names of implementations (`impl="cuda"`).',
+        "`'cuda' if 'cuda' in device else 'cpu'` becomes `torch.device(device).type`. A setting called `device` stays a text, "
+        "also in a class, in a dictionary, and in a program that reads its globals back. Reported: one device of several by its "
+        "number, devices that are told apart, options with choices, and names that are also used for something else. Left: what "
+        "runs only under a reported comparison, the keys of `map_location`, and the names of implementations (`impl='cuda'`).",
     ),
     "device-choice": Rule(
         "a choice between CUDA and the CPU",
