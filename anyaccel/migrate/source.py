@@ -29,7 +29,7 @@ from .rewriter import Rewriter
 from .self_check import passed_over
 from .site import Site, SiteOutcome
 from .source_view import SourceView
-from .targets import helpers_called, target_named
+from .targets import TARGETS, helpers_called, target_named
 
 if TYPE_CHECKING:
     from .project import Project
@@ -84,6 +84,8 @@ def migrate_source(source: str, target: str = "anyaccel", project: Project | Non
     if not _TYPICAL.search(source.lower()):
         return Migration(source, source)
     view = SourceView(source)
+    if chosen.package and "deepspeed.accelerator.get_accelerator" in view.imported.values():
+        chosen = TARGETS["deepspeed"]  # the module has an accelerator, and needs no other one
     plan = Plan(view, chosen, survey([source]) if project is None else project)
     _decide(plan)
     rewriter = Rewriter(plan)

@@ -6,10 +6,13 @@ import ast
 import io
 import tokenize
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
 
+from anyaccel.migrate.files import FileResult
+from anyaccel.migrate.findings import findings_of
 from anyaccel.migrate.rules import RULES
 from anyaccel.migrate.site import MigrateError, SiteOutcome, SourceError
 from anyaccel.migrate.source import migrate_source
@@ -121,6 +124,27 @@ def test_a_name_that_is_taken_is_not_taken() -> None:
 def test_an_import_that_is_there_is_used() -> None:
     before = "from anyaccel import get_accelerator\nimport torch\nx = torch.ones(1).cuda()\n"
     assert migrate_source(before).new.count("import get_accelerator") == 1
+
+
+def test_a_module_that_has_deepspeeds_accelerator_keeps_to_it() -> None:
+    before = "import torch\nfrom deepspeed.accelerator import get_accelerator\nget_accelerator().range_pop()\n"
+    after = migrate_source(before + "x = x.cuda()\ntorch.cuda.mem_get_info()\n").new
+    assert after == before + (
+        "x = x.to(get_accelerator().device_name())\n"
+        "(get_accelerator().available_memory(), get_accelerator().total_memory())\n"
+    )
+
+
+@pytest.mark.parametrize("name", corpus.names())
+def test_check_finds_what_migrate_does_not_leave(name: str) -> None:
+    migration = migrate_source(corpus.before(name))
+    result = FileResult(Path("a.py"), migration.old, migration.new, migration.sites)
+    sites = [(site.line, site.column, site.rule) for site in migration.sites if site.outcome is not SiteOutcome.LEFT]
+    findings = findings_of([result])
+    assert [(each.line, each.column, each.rule) for each in findings] == sites
+    for each in findings:
+        old, _, new = each.message.partition(" is tied to CUDA; anyaccel migrate writes ")
+        assert old != new
 
 
 TRAPS = {
