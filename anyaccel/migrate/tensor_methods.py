@@ -254,10 +254,14 @@ def _decide_number_keyword(plan: Plan, call: cst.Call) -> None:
                 _decide_number(plan, argument.value)
 
 
+def _is_current(plan: Plan, node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and plan.view.name(node.func) == "torch.cuda.current_device"
+
+
 def _decide_number(plan: Plan, value: cst.BaseExpression) -> None:
     """``x.to(rank)``: likewise."""
-    if not plan.is_open(value):
-        return
+    if not plan.is_open(value) or any(_is_current(plan, each) for each in plan.view.values_of(value)):
+        return  # the rule current-device makes a name of the last, where a device is wanted
     told = told_index(plan.view, value)
     if told is None and plan.is_torch_imported:
         text = plan.view.code(value)
