@@ -159,8 +159,9 @@ def kind_by_name(name: str) -> Kind:
 def _kind_of_call(view: SourceView, node: cst.Call) -> Kind:
     if view.name(node.func) == "torch.device":
         return Kind.DEVICE
-    called = (dotted(node.func) or "").rpartition(".")[2]
-    if called == "device_name" or dotted(node.func) == "get_device":
+    func = node.func
+    called = func.attr.value if isinstance(func, cst.Attribute) else (dotted(func) or "")
+    if called in ("device_name", "current_device_name") or dotted(node.func) == "get_device":
         return Kind.DEVICE  # a function of that name makes one; a tensor's method gives an index
     return Kind.INDEX if _INDEX_CALL.search(called) else Kind.UNKNOWN
 
