@@ -13,7 +13,13 @@ __all__ = ["AnyaccelError", "NotAnAcceleratorError", "SelectionError", "Unsuppor
 
 
 class AnyaccelError(Exception):
-    """Base of every exception that anyaccel defines."""
+    """Base of every exception that anyaccel defines.
+
+    Attributes:
+        exit_code: what the command line exits with.
+    """
+
+    exit_code = 1
 
 
 class SelectionError(AnyaccelError, ValueError):

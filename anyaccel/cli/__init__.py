@@ -69,7 +69,7 @@ def _show_anyway(error: UnicodeError) -> tuple[bytes, int]:
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one readable message and exit code 1."""
+    """Run the command line; an error of ours is one readable message and its exit code."""
     codecs.register_error(_SHOWN_ANYWAY, _show_anyway)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -78,4 +78,4 @@ def main() -> None:
         app()
     except AnyaccelError as error:
         Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        raise SystemExit(1) from None
+        raise SystemExit(error.exit_code) from None

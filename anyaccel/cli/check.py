@@ -26,7 +26,7 @@ def command(
         list[str] | None, typer.Option(help="Leave out paths like this, such as 'third_party/*'.")
     ] = None,
 ) -> None:
-    """Exit with 1 where code is tied to CUDA, or cannot be read."""
+    """Exit with 1 where code is tied to CUDA, or cannot be read; with 2 where a path or a setting is wrong."""
     findings = findings_of(results_of(paths, "anyaccel", exclude or []))
     typer.echo(FORMATS[form.value](findings), nl=bool(findings) or form.value in ("json", "sarif"))
     raise typer.Exit(1 if findings else 0)

@@ -52,6 +52,7 @@ def command(
             console.print(Text(f"{result.path}:{error.line}: {error}", style="red"))
     for refusal in unwritten:
         console.print(Text(str(refusal), style="red"))
+    _show_passed_over(console, results)
     total = Counter(site.outcome for result in results for site in result.sites)
     console.print(_summary(total, len(changed) - len(unwritten), is_written=apply))
     raise typer.Exit(1 if failed or unwritten else 0)
@@ -116,6 +117,16 @@ def _report(console: Console, results: list[FileResult]) -> None:
         for rule in sorted({rule for rule, _ in counts}):
             table.add_row(rule, *(str(counts[rule, each] or "") for each in SiteOutcome))
         console.print(table)
+
+
+def _show_passed_over(console: Console, results: list[FileResult]) -> None:
+    """Say what the tool's check of itself found; nothing is the rule."""
+    passed = [(result.path, each) for result in results for each in result.passed_over]
+    if passed:
+        console.print(Text(f"\n{len(passed)} tokens not understood:", style="bold red"))
+    for path, each in passed:
+        where = f"{path}:cell {each.cell}:{each.line}" if each.cell else f"{path}:{each.line}"
+        console.print(Text.assemble((f"{where}: ", "cyan"), each.text))
 
 
 def _summary(total: Counter[SiteOutcome], files: int, *, is_written: bool) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .device_literals import index_in, is_device_literal
+from .device_text import index_in, is_device_literal
 from .kinds import Kind, kind_of
 from .source_view import text_of
 

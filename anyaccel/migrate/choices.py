@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .device_literals import index_in, is_device_literal
 from .device_positions import is_device_position
+from .device_text import index_in, is_device_literal
 from .source_view import dotted, text_of
 from .targets import expression
 

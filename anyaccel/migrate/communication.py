@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .source_view import dotted, text_of
+from .source_view import dotted, parts, text_of
 from .targets import expression
 
 if TYPE_CHECKING:
     from .plan import Plan
     from .source_view import SourceView
 
-__all__ = ["decide"]
+__all__ = ["decide", "is_none_elsewhere"]
 
 RULE = "comm-backend"
 IDS_RULE = "device-ids"
@@ -28,6 +29,9 @@ def decide(plan: Plan) -> None:
         value = text_of(node) or ""
         if "nccl" in value.lower() and plan.is_open(node) and not isinstance(plan.view.parent(node), cst.Expr):
             _decide_backend(plan, node, value)
+    for node, full_name in plan.view.imported.items():
+        if full_name.startswith("torch.distributed.") and full_name.endswith(".Backend.NCCL") and plan.is_open(node):
+            _decide_backend(plan, node, "nccl")
     for node in plan.view.of(cst.Call):
         if plan.view.name(node.func) in _DDP:
             for place, argument in enumerate(node.args):
@@ -37,7 +41,7 @@ def decide(plan: Plan) -> None:
                 _decide_device_ids(plan, argument, -1)
 
 
-def _decide_backend(plan: Plan, node: cst.SimpleString, value: str) -> None:
+def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
     if value != "nccl":
         if value != "NCCL" and "cuda:nccl" not in value:
             plan.leave(node, RULE, "a text that only contains the word")
@@ -47,6 +51,9 @@ def _decide_backend(plan: Plan, node: cst.SimpleString, value: str) -> None:
             )
         return
     function = plan.function("communication_backend_name")
+    if _is_in_table(plan.view, node):
+        plan.leave(node, RULE, "a table of backends by device, of which this is CUDA's")
+        return
     reason = _why_not(plan.view, node)
     if reason or function is None:
         plan.report(node, RULE, reason or plan.without("communication_backend_name"))
@@ -71,6 +78,12 @@ def _why_not(view: SourceView, node: cst.CSTNode) -> str:
         if uses and all(isinstance(view.parent(use), cst.Arg) and not _why_not(view, use) for use in uses):
             return ""
     return "whether this becomes the backend of a process group cannot be told; communication_backend_name() if it does"
+
+
+def _is_in_table(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a backend stands in ``{"cuda": "nccl", "cpu": "gloo"}``."""
+    element = view.parent(node)
+    return isinstance(element, cst.DictElement) and element.value is node and text_of(element.key) in ("cuda", "gpu")
 
 
 def _is_backend_of_group(view: SourceView, target: cst.Attribute) -> bool:
@@ -114,17 +127,22 @@ def _decide_device_ids(plan: Plan, argument: cst.Arg, place: int) -> None:
     if argument.star:
         _decide_options(plan, argument)
         return
-    is_done = isinstance(value, cst.IfExp) and "cpu" in plan.view.code(value.test)
+    is_done = isinstance(value, cst.IfExp) and is_none_elsewhere(value)
     if keyword not in ("device_ids", "output_device", "device_id") or is_done or dotted(value) == "None":
         return
-    _none_on_cpu(plan, value)
+    _none_on_cpu(plan, argument)
 
 
-def _none_on_cpu(plan: Plan, value: cst.BaseExpression) -> None:
+def _none_on_cpu(plan: Plan, owner: cst.Arg | cst.DictElement) -> None:
+    """Make the value of an argument, or of an element, None on a CPU; what is in it is other rules'."""
     name = plan.device_name()
     if name is not None:
         choice = 'None if {name} == "cpu" else {value}'
-        plan.rewrite(value, IDS_RULE, lambda updated: expression(choice, name=name, value=updated))
+        plan.rewrite(
+            owner,
+            IDS_RULE,
+            lambda updated: updated.with_changes(value=expression(choice, name=name, value=updated.value)),
+        )
 
 
 def _decide_options(plan: Plan, argument: cst.Arg) -> None:
@@ -136,10 +154,46 @@ def _decide_options(plan: Plan, argument: cst.Arg) -> None:
     if isinstance(options, cst.Dict) and uses and all(_is_of_ddp(plan, use) for use in uses):
         for element in options.elements:
             is_ids = isinstance(element, cst.DictElement) and text_of(element.key) in ("device_ids", "output_device")
-            if is_ids and not isinstance(element.value, cst.IfExp) and plan.is_open(element.value):
-                _none_on_cpu(plan, element.value)
+            if is_ids and not isinstance(element.value, cst.IfExp) and isinstance(element, cst.DictElement):
+                _none_on_cpu(plan, element)
+    elif (
+        isinstance(options, cst.Call)
+        and dotted(options.func) == "dict"
+        and uses
+        and all(_is_of_ddp(plan, use) for use in uses)
+    ):
+        for each in options.args:
+            if each.keyword and each.keyword.value in ("device_ids", "output_device"):
+                _decide_device_ids(plan, each, -1)
+    elif _names_ids(plan.view, argument):
+        return  # they are beside it, and cannot be in it, too
     elif "device_ids" in plan.view.module.code.replace("device_ids=", ""):
         plan.report(argument, IDS_RULE, "device_ids may be in it, which must be None on a CPU; write the arguments out")
+
+
+def _names_ids(view: SourceView, options: cst.Arg) -> bool:
+    call = view.parent(options)
+    return isinstance(call, cst.Call) and any(each.keyword and each.keyword.value == "device_ids" for each in call.args)
+
+
+def is_none_elsewhere(value: cst.IfExp) -> bool:
+    """Return whether a choice by the kind of device tells DDP None for a CPU already."""
+    test = value.test
+    names = {each.value for each in _names_in(test)} | {text_of(each) or "" for each in _texts_in(test)}
+    is_choice = any(isinstance(branch, cst.Name) and branch.value == "None" for branch in (value.body, value.orelse))
+    return is_choice and any(re.search(r"cpu|cuda|gpu|device", name, re.IGNORECASE) for name in names)
+
+
+def _names_in(node: cst.CSTNode) -> list[cst.Name]:
+    return [
+        *([node] if isinstance(node, cst.Name) else []),
+        *(each for part in parts(node) for each in _names_in(part)),
+    ]
+
+
+def _texts_in(node: cst.CSTNode) -> list[cst.SimpleString]:
+    own = [node] if isinstance(node, cst.SimpleString) else []
+    return [*own, *(each for part in parts(node) for each in _texts_in(part))]
 
 
 def _is_of_ddp(plan: Plan, use: cst.CSTNode) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .device_text import is_device_literal
+from .neutral import is_given_to_neutral, is_neutral
 from .regions import regions_of, regions_of_name
 from .site import SiteOutcome
 from .source_view import dotted
@@ -19,29 +22,59 @@ __all__ = ["settle"]
 
 _PRECISION = re.compile(r"\b(float16|bfloat16|half|fp16|bf16)\b")
 _CUDAS_OWN = re.compile(
-    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt)($|[._])"
+    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt)($|[._])"
 )
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
+_BUILTINS = frozenset(dir(builtins))
+_NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
 _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 
 
 def settle(plan: Plan) -> None:
-    """Report the questions on whose answer something depends that stays CUDA's, and what hangs on a comparison."""
-    for decision in list(plan.decisions.values()):
-        is_comparison = isinstance(decision.node, cst.Comparison | cst.Call) and decision.rule == "device-name"
-        if is_comparison and decision.outcome is SiteOutcome.REPORTED:
-            line = plan.view.position(decision.node)[0]
-            for one in _rewritten_in(plan, regions_of(plan.view, decision.node).all):
-                plan.reconsider(one.node, f"runs only where line {line} finds a CUDA device; decide that first")
+    """Report the questions on whose answer something depends that stays CUDA's, and keep what hangs on them as it is."""
     _keep_scripts(plan)
     questions = [
         one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and _asked_in(plan, one)
     ]
-    for _ in range(len(questions)):  # a question that is reported may be what another one depends on
+    for _ in range(len(questions) + 1):  # a question that is reported may be what another one depends on
+        _keep_whole(plan)
         open_ones = [one for one in questions if plan.decisions[one.node].outcome is SiteOutcome.REWRITTEN]
         if not [one for one in open_ones if _object(plan, one)]:
-            return
+            break
+    _keep_whole(plan)
+
+
+def _keep_whole(plan: Plan) -> None:
+    """Port nothing by halves: not what hangs on a reported comparison, nor parts of a reported name or condition."""
+    for decision in list(plan.decisions.values()):
+        if decision.outcome is not SiteOutcome.REPORTED:
+            continue
+        line = plan.view.position(decision.node)[0]
+        if isinstance(decision.node, cst.Comparison | cst.Call) and decision.rule == "device-name":
+            for one in _rewritten_in(plan, regions_of(plan.view, decision.node).all):
+                reason = (
+                    f"it runs only where line {line} finds a CUDA device; after that is decided, a second run ports it"
+                )
+                plan.reconsider(one.node, reason, SiteOutcome.LEFT)
+        if is_device_literal(decision.node) or isinstance(decision.node, cst.FormattedString):
+            for one in _rewritten_in(plan, [decision.node]):
+                plan.reconsider(one.node, "it is part of a text that is reported")
+        condition = _condition_around(plan, decision.node)
+        for one in _rewritten_in(plan, [condition]) if condition is not None else ():
+            if one.rule in ("runtime-call", "is-cuda") or one.node in plan.questions:
+                plan.reconsider(one.node, f"it is one half of a condition whose other half is reported, at line {line}")
+
+
+def _condition_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
+    """Return the outermost ``a and b`` that a site is an operand of; None where it is in no such condition."""
+    found = None
+    for around in plan.view.ancestors(node):
+        if isinstance(around, cst.BooleanOperation):
+            found = around
+        elif isinstance(around, cst.BaseStatement | cst.BaseSmallStatement | cst.Lambda):
+            break
+    return found
 
 
 def _keep_scripts(plan: Plan) -> None:
@@ -59,7 +92,7 @@ def _keep_scripts(plan: Plan) -> None:
 def _asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
     """Return the expression whose value is the answer; None for a decision that is about no question."""
     node = decision.node
-    if decision.rule == "is-cuda":
+    if decision.rule == "is-cuda" or node in plan.questions:
         return node
     if decision.rule == "typed-tensor":
         is_test = isinstance(node, cst.Comparison) or (isinstance(node, cst.Call) and dotted(node.func) == "isinstance")
@@ -90,7 +123,7 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     named = regions_of_name(plan.view, found.value)
     if found.is_entry and question.rule == "runtime-call" and _is_at_entry(plan, question.node):
         return False  # the program asks at its beginning whether it can run at all: it can
-    reason = _of_what_depends(plan, [found, *named])
+    reason = _of_what_depends(plan, [found, *named], asked)
     if not reason:
         reason = _of_test(plan, question, found) if found.is_test else _of_value(plan, question, found, named)
     if reason:
@@ -98,7 +131,7 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     return bool(reason)
 
 
-def _of_what_depends(plan: Plan, found: list[Regions]) -> str:
+def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> str:
     """Return an objection where something that depends on the answer stays CUDA's, here or in a function that is called."""
     tainted = _functions_that_stay(plan)
     for region in (each for one in found for each in one.all):
@@ -108,18 +141,37 @@ def _of_what_depends(plan: Plan, found: list[Regions]) -> str:
                 return (
                     f"what depends on it stays CUDA's (line {line}); on another device the answer would be yes as well"
                 )
-        foreign = _call_of_cudas_own(plan, region)
+        foreign = _call_of_cudas_own(plan, region) or (
+            _imported_function(plan, region) if asked in plan.questions else ""
+        )
         if foreign:
             return (
                 f"{foreign} depends on it, which may be CUDA's alone; on another device the answer would be yes as well"
             )
-        if _PRECISION.search(plan.view.code(region)) or _is_number(region):
+        if nccl := _NCCL.search(_names_in(plan, region)):
+            return f"{nccl[0]} depends on it, which is for NCCL alone"
+        is_asked = _asks_for_bfloat16(plan, asked)
+        if (_PRECISION.search(plan.view.code(region)) and not is_asked) or _is_number(region):
             return "a choice of precision or of a number depends on it; decide what other devices take"
         if tainted:
             called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
             if called:
                 return f"{called}() depends on it, in which something stays CUDA's; on another device the answer would be yes"
     return ""
+
+
+def _names_in(plan: Plan, region: cst.CSTNode) -> str:
+    """Return the names in a region, and that of the function that it is the body of."""
+    around = plan.view.parent(region)
+    owner = [around.name.value] if isinstance(around, cst.FunctionDef | cst.ClassDef) else []
+    names = (node.value for node in plan.view.inside(region, cst.Name))
+    return " ".join([*owner, *names])
+
+
+def _asks_for_bfloat16(plan: Plan, asked: cst.CSTNode) -> bool:
+    """Return whether the same condition asks for bfloat16 in words that every device understands."""
+    condition = _condition_around(plan, asked)
+    return condition is not None and "is_bf16_supported" in plan.view.code(condition)
 
 
 def _is_number(node: cst.CSTNode) -> bool:
@@ -130,9 +182,7 @@ def _is_number(node: cst.CSTNode) -> bool:
 
 def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
     """Return the first call or import in a region of something that by its name belongs to CUDA; empty where there is none."""
-    for node in plan.view.of(cst.Call, cst.Import, cst.ImportFrom):
-        if not plan.view.is_within(node, region):
-            continue
+    for node in plan.view.inside(region, cst.Call, cst.Import, cst.ImportFrom):
         if isinstance(node, cst.Call):
             name = dotted(node.func) or ""
             is_torchs = plan.view.name(node.func).startswith("torch.") or name.endswith((".cuda", ".is_available"))
@@ -141,6 +191,20 @@ def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
             is_torchs = "torch" in name
         if not is_torchs and _CUDAS_OWN.search(name) and not _MOVES.search(name):
             return name.strip(".")
+    return ""
+
+
+def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
+    """Return a function from another module than torch that is called in a region by its bare name; empty where none is.
+
+    A branch for CUDA that calls one may choose a kernel of CUDA's over what the other branch does.
+    """
+    for node in plan.view.inside(region, cst.Call):
+        if isinstance(node.func, cst.Name):
+            name = plan.view.name(node.func)
+            is_known = name.startswith("torch.") or node.func.value in plan.view.defined_names
+            if not is_known and node.func.value not in _BUILTINS:
+                return node.func.value
     return ""
 
 
@@ -159,9 +223,12 @@ def _functions_that_stay(plan: Plan) -> set[str]:
 
 
 def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> str:
-    if question.rule in ("is-cuda", "typed-tensor") and found.is_entry:
-        return "guards what only CUDA can do; ask get_accelerator().on_accelerator(t) where every device can"
-    if _rewritten_in(plan, found.blocks or found.operands):
+    if question.rule in ("is-cuda", "typed-tensor", "device-name") and found.is_entry:
+        return "it guards what only CUDA can do; ask get_accelerator().on_accelerator(t) where every device can"
+    regions = found.blocks or found.operands
+    if _asks_for_bfloat16(plan, question.node):
+        return ""
+    if _rewritten_in(plan, regions) or (regions and all(is_neutral(plan.view, each) for each in regions)):
         return ""
     return "nothing that depends on it is rewritten; decide what it means on another device, where the answer is yes"
 
@@ -175,7 +242,9 @@ def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
 def _of_value(plan: Plan, question: SiteDecision, found: Regions, named: list[Regions]) -> str:
     """Object to an answer that is kept or handed on to where nobody can see what it decides."""
     blocks = [each for one in named for each in one.all]
-    if blocks and (_rewritten_in(plan, blocks) or all(_is_of_options(each) for each in blocks)):
+    if blocks and (_rewritten_in(plan, blocks) or all(is_neutral(plan.view, each) for each in blocks)):
+        return ""
+    if is_given_to_neutral(plan.view, found.value):
         return ""
     if isinstance(found.value, cst.Expr | cst.FormattedStringExpression | cst.CompFor):
         return ""
@@ -188,11 +257,6 @@ def _of_value(plan: Plan, question: SiteDecision, found: Regions, named: list[Re
         if is_flag or _SHOWN.match(called):
             return ""
     return "its answer goes where the tool cannot see what it decides; on another device it would be yes as well"
-
-
-def _is_of_options(node: cst.CSTNode) -> bool:
-    """Return whether a branch is a dictionary, as that of a DataLoader's options, which every device takes."""
-    return isinstance(node, cst.Dict) or (isinstance(node, cst.Call) and dotted(node.func) == "dict")
 
 
 def _is_kept_to_itself(plan: Plan, value: cst.CSTNode | None) -> bool:

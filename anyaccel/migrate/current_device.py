@@ -54,6 +54,9 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
         ):
             return "current_device"
         return "current_device_name" if is_device_position(view, call).is_device else None
+    if isinstance(around, cst.Return):  # a method's name says what it is asked for only where it is the same
+        owner = next((each for each in view.ancestors(call) if isinstance(each, cst.FunctionDef)), None)
+        return "current_device" if owner is not None and owner.name.value == "current_device" else None
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
         return _wanted_by_name(plan, around, call)
     return "current_device_name" if is_device_position(view, call).is_device else None

@@ -7,75 +7,27 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .device_positions import is_device_position
+from .device_positions import is_device_position, is_location
+from .device_text import index_in, is_device_literal, own_text
 from .kinds import Kind, kind_of
 from .source_view import text_of
 
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["decide", "index_in", "is_device_literal", "take_torch_device"]
+__all__ = ["decide", "take_torch_device"]
 
 RULE = "device-name"
-_PLAIN = re.compile(r"^cuda(?::(\d+))?$")
-
-
-def index_in(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return the index that a device literal names; None for plain ``"cuda"``.
-
-    Args:
-        node: one for which :func:`is_device_literal` holds.
-    """
-    if isinstance(node, cst.FormattedString):
-        part = node.parts[1]
-        return part.expression if isinstance(part, cst.FormattedStringExpression) else None
-    if isinstance(node, cst.BinaryOperation):
-        return _operand(node)
-    if isinstance(node, cst.Call):
-        return node.args[0].value
-    match = _PLAIN.match(text_of(node) or "")
-    return cst.Integer(str(int(match[1]))) if match and match[1] else None
-
-
-def is_device_literal(node: cst.CSTNode) -> bool:
-    """Return whether an expression spells a CUDA device: as text, f-string, sum, ``%`` or ``format``."""
-    text = text_of(node)
-    if text is not None:
-        return _PLAIN.match(text) is not None
-    if isinstance(node, cst.FormattedString):
-        return _is_formatted(node)
-    if isinstance(node, cst.BinaryOperation):
-        prefix = text_of(node.left) or ""
-        if isinstance(node.operator, cst.Add):
-            return prefix == "cuda:"
-        return isinstance(node.operator, cst.Modulo) and prefix in ("cuda:%d", "cuda:%s", "cuda:%i")
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "format":
-        is_one = len(node.args) == 1 and node.args[0].keyword is None and not node.args[0].star
-        return is_one and text_of(node.func.value) in ("cuda:{}", "cuda:{0}")
-    return False
-
-
-def _is_formatted(node: cst.FormattedString) -> bool:
-    if len(node.parts) != 2:
-        return False
-    head, tail = node.parts
-    is_plain = isinstance(tail, cst.FormattedStringExpression) and tail.format_spec is None and tail.conversion is None
-    return isinstance(head, cst.FormattedStringText) and head.value == "cuda:" and is_plain
-
-
-def _operand(node: cst.BinaryOperation) -> cst.BaseExpression:
-    """Return ``i`` of ``"cuda:" + str(i)`` and of ``"cuda:%d" % i`` or ``% (i,)``."""
-    value = node.right
-    if isinstance(node.operator, cst.Modulo):
-        return value.elements[0].value if isinstance(value, cst.Tuple) and len(value.elements) == 1 else value
-    is_str = isinstance(value, cst.Call) and isinstance(value.func, cst.Name) and value.func.value == "str"
-    return value.args[0].value if is_str and isinstance(value, cst.Call) and len(value.args) == 1 else value
+_COMPARES = re.compile(r"assert(Not)?Equal\(|assert_|(==|!=)[^\n]*(device|cuda)|device[^\n]*(==|!=)")
+_OTHER_KEYWORDS = re.compile(
+    r"^(impl|implementation|kernel|mode|provider|engine|dest|metavar|help|name|lang|language)$"
+)
 
 
 def decide(plan: Plan) -> None:
     """Decide on every device literal that nothing else has taken."""
     for node in plan.view.of(
-        cst.SimpleString, cst.ConcatenatedString, cst.FormattedString, cst.BinaryOperation, cst.Call
+        cst.BinaryOperation, cst.Call, cst.ConcatenatedString, cst.FormattedString, cst.SimpleString
     ):
         if plan.is_open(node) and is_device_literal(node):
             _decide_literal(plan, node)
@@ -88,11 +40,51 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
     where = is_device_position(plan.view, node)
     if _is_of_type(plan, node):
         plan.leave(node, RULE, "a type that lists devices")
+    elif _is_saved_place(plan, node):
+        plan.leave(node, RULE, "names where a checkpoint was saved; a checkpoint of another device has no such name")
+    elif _is_of_backend(plan, node):
+        plan.leave(node, RULE, "a table of backends by device, of which this is CUDA's")
+    elif _is_told_apart(plan, node):
+        plan.report(
+            node, RULE, "told apart from another device, which it may be the same as elsewhere; decide what is meant"
+        )
+    elif _names_something_else(plan, node):
+        plan.leave(node, RULE, "names an implementation or an option, not a device")
     elif where.is_device:
         _rewrite(plan, node)
     else:
         plan.report(node, RULE, where.reason)
-    plan.claim(*_own_text(node))
+    plan.claim(*own_text(node))
+
+
+def _is_saved_place(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a name is a key of ``map_location={"cuda:0": …}``."""
+    element = plan.view.parent(node)
+    is_key = isinstance(element, cst.DictElement) and element.key is node
+    return is_key and element is not None and is_location(plan.view, plan.view.parent(element))
+
+
+def _is_of_backend(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a name is a key of ``{"cuda": "nccl", "cpu": "gloo"}``."""
+    element = plan.view.parent(node)
+    is_key = isinstance(element, cst.DictElement) and element.key is node
+    return is_key and isinstance(element, cst.DictElement) and "nccl" in plan.view.code(element.value).lower()
+
+
+def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:
+    """Return whether one of two numbered devices stands in a function that compares devices: a CPU has but one."""
+    number = plan.view.code(index) if is_device_literal(node) and (index := index_in(node)) is not None else ""
+    function = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
+    if not number.isdigit() or function is None or not _COMPARES.search(plan.view.code(function)):
+        return False
+    found = set(re.findall(r"""["']cuda:(\d+)["']""", plan.view.code(function)))
+    return len(found) > 1
+
+
+def _names_something_else(plan: Plan, node: cst.CSTNode) -> bool:
+    argument = plan.view.parent(node)
+    keyword = argument.keyword if isinstance(argument, cst.Arg) else None
+    return keyword is not None and _OTHER_KEYWORDS.match(keyword.value) is not None
 
 
 def _is_of_type(plan: Plan, node: cst.CSTNode) -> bool:
@@ -100,15 +92,6 @@ def _is_of_type(plan: Plan, node: cst.CSTNode) -> bool:
     index = plan.view.parent(node)
     whole = plan.view.parent(plan.view.parent(index) or node) if isinstance(index, cst.Index) else None
     return isinstance(whole, cst.Subscript) and plan.view.code(whole.value).rpartition(".")[2] == "Literal"
-
-
-def _own_text(node: cst.BaseExpression) -> tuple[cst.CSTNode, ...]:
-    """Return the texts that a literal is made of, which are no sites of their own."""
-    if isinstance(node, cst.BinaryOperation):
-        return (node.left,)
-    if isinstance(node, cst.Call):
-        return (node.func,)
-    return tuple(node.children) if isinstance(node, cst.ConcatenatedString) else ()
 
 
 def _rewrite(plan: Plan, node: cst.BaseExpression) -> None:

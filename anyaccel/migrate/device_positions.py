@@ -14,7 +14,7 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["KEYWORDS", "Position", "is_device_position"]
+__all__ = ["KEYWORDS", "Position", "is_device_position", "is_location"]
 
 KEYWORDS = frozenset(
     [
@@ -62,8 +62,17 @@ _NOT_TORCHS = frozenset(
         "numba",
         "tensorflow",
         "onnxruntime",
+        "openvino",
+        "tensorrt",
+        "torch_tensorrt",
+        "tvm",
+        "paddle",
+        "mxnet",
+        "cuml",
+        "cudf",
     }
 )
+_ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
 _UNKNOWN = "a device's name where the tool does not know one is meant; get_accelerator().device_name() if it is"
@@ -106,6 +115,8 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
         return _as_value(view, around, seen)
     if isinstance(around, cst.DictElement) and inner is around.value and _is_map_location(view, around):
         return _YES  # its key names where a checkpoint was, and stays
+    if isinstance(around, cst.DictElement) and _is_setting(view, text_of(around.key)):
+        return _YES
     if isinstance(around, cst.DictElement):
         return Position("part of a dictionary, which may be a configuration or name saved tensors; decide who reads it")
     return Position(_UNKNOWN)
@@ -114,18 +125,40 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
 def _as_default(view: SourceView, parameter: cst.Param) -> Position:
     if parameter.name.value not in KEYWORDS and not DEVICE_NAME.search(parameter.name.value):
         return Position(_UNKNOWN)
-    if parameter.annotation is not None and "Literal" in view.code(parameter.annotation.annotation):
+    if parameter.annotation is not None and _is_of_choices(view, parameter.annotation):
         return Position("the parameter's type names the devices that it may be; decide which there are")
     if any(isinstance(view.parent(use), cst.Index) for use in view.uses(parameter.name) or []):
         return Position("the parameter is used as a key; decide what is under it for another device")
     return _YES
 
 
+def _is_of_choices(view: SourceView, annotation: cst.Annotation) -> bool:
+    """Return whether an annotation is ``Literal[…]``, or a name that this file gives to one."""
+    values = view.values_of(annotation.annotation)
+    return any("Literal" in view.code(each) for each in (annotation.annotation, *values))
+
+
 def _is_map_location(view: SourceView, element: cst.DictElement) -> bool:
-    owner = view.parent(view.parent(element) or element)
+    return is_location(view, view.parent(element))
+
+
+def is_location(view: SourceView, table: cst.CSTNode | None) -> bool:
+    """Return whether a dictionary tells ``torch.load`` where to put what a checkpoint has, also by a name."""
+    owner = view.parent(table) if table is not None else None
     if isinstance(owner, cst.Arg):
         return owner.keyword is not None and owner.keyword.value == "map_location"
-    return isinstance(owner, cst.Assign) and dotted(owner.targets[0].target) == "map_location"
+    if not isinstance(owner, cst.Assign) or len(owner.targets) != 1:
+        return False
+    uses = view.uses(owner.targets[0].target)
+    return dotted(owner.targets[0].target) == "map_location" or (
+        bool(uses) and all(is_location(view, use) for use in uses or ())
+    )
+
+
+def _is_setting(view: SourceView, key: str | None) -> bool:
+    """Return whether a key says device, in a program in which no other library has devices of its own."""
+    roots = {name.partition(".")[0] for name in view.imported.values()}
+    return key in KEYWORDS and not roots & _NOT_TORCHS
 
 
 def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
@@ -138,7 +171,7 @@ def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
     if full_name.partition(".")[0] in _NOT_TORCHS:
         return Position("a device of another library than torch, with names of its own")
     if argument.keyword is not None:
-        return _as_keyword(call, method, argument.keyword.value)
+        return _as_keyword(view, call, method, argument.keyword.value)
     place = call.args.index(argument)
     is_first = full_name in _FIRST_ARGUMENT or full_name.startswith("torch.cuda.")
     if place == 0 and (is_first or method == "to" or _is_autocast_by_name(view, call)):
@@ -157,7 +190,7 @@ def _is_autocast_by_name(view: SourceView, call: cst.Call) -> bool:
     return any("autocast" in view.code(value) and not isinstance(value, cst.Call) for value in values)
 
 
-def _as_keyword(call: cst.Call, method: str, keyword: str) -> Position:
+def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> Position:
     if method == "add_argument" and keyword == "default":
         options = {arg.keyword.value for arg in call.args if arg.keyword}
         names = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
@@ -165,7 +198,10 @@ def _as_keyword(call: cst.Call, method: str, keyword: str) -> Position:
             return Position(_UNKNOWN)
         return Position("the option has choices, which this default must be among") if "choices" in options else _YES
     if method in ("dict", "update"):
-        return Position("part of a dictionary, which may be a configuration; decide who reads it")
+        is_setting = _is_setting(view, keyword)
+        return (
+            _YES if is_setting else Position("part of a dictionary, which may be a configuration; decide who reads it")
+        )
     return _YES if keyword in KEYWORDS else Position(_UNKNOWN)
 
 
@@ -197,13 +233,23 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     if len(targets) != 1:
         return Position(_UNKNOWN)
     owner = next((each for each in view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
+    if isinstance(node, cst.AnnAssign) and _is_of_choices(view, node.annotation):
+        return Position("the annotation lists the devices that it may be; decide which there are")
+    if isinstance(owner, cst.ClassDef) and _is_setting(view, dotted(targets[0])):
+        return _YES
     if isinstance(owner, cst.ClassDef):
         return Position("a field of a class, which may be a configuration; decide who reads it")
     name = dotted(targets[0])
     if name is None:
         return Position("stored under a key; decide who reads it")
-    if owner is None and _READS_NAMES.search(view.module.code):
+    is_named = DEVICE_NAME.search(name.lower()) is not None  # a text stays a text, and the name says what it is
+    if owner is None and not is_named and _READS_NAMES.search(view.module.code):
         return Position("a global of a program that reads its globals back; decide what it does with another name")
+    others = {text_of(value) for value in view.values_of(targets[0])} if isinstance(targets[0], cst.Name) else set()
+    if others & _ACCELERATORS:
+        return Position(
+            "one of several accelerators that the program knows by name; decide where to ask for all of them"
+        )
     if name in seen:
         return _YES  # handed on to itself
     uses = view.uses(targets[0])
@@ -218,8 +264,10 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
 
 def _is_used_as_device(view: SourceView, use: cst.CSTNode, seen: frozenset[str]) -> bool:
     around = view.parent(use)
-    if isinstance(around, cst.Comparison):
+    if isinstance(around, cst.Comparison | cst.ComparisonTarget):
         return True  # a site of its own
+    if isinstance(around, cst.Attribute) and around.attr.value in ("startswith", "split", "type", "index", "lower"):
+        return True  # asks what it is
     if isinstance(around, cst.FormattedStringExpression):
         shown = next(
             (each for each in view.ancestors(around) if isinstance(each, cst.Call | cst.Raise | cst.Assert)), None

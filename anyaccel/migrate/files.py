@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .project import Project
+    from .self_check import Passed
     from .site import Site
     from .source import Migration
 
@@ -50,6 +51,7 @@ class FileResult:
         new: its text after.
         sites: its places that are tied to CUDA.
         errors: why it, or cells of it, could not be read; a file that could not is as it was.
+        passed_over: what spells CUDA and is in no site.
     """
 
     path: Path
@@ -57,6 +59,7 @@ class FileResult:
     new: str = ""
     sites: tuple[Site, ...] = ()
     errors: tuple[SourceError, ...] = ()
+    passed_over: tuple[Passed, ...] = ()
 
 
 def discover(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
@@ -197,7 +200,7 @@ def _migrate_file(path: Path, target: str, project: Project) -> FileResult:
     except Exception as error:  # noqa: BLE001  # one bad file never stops the rest
         msg = f"rewriting {path} failed: got {type(error).__name__}: {error}; expected none. Fix: report it with the file."
         return FileResult(path, errors=(SourceError(msg),))
-    return FileResult(path, done.old, done.new, done.sites, done.unread)
+    return FileResult(path, done.old, done.new, done.sites, done.unread, done.passed_over)
 
 
 def _require_valid(done: Migration) -> None:

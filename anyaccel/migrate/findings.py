@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from .. import __version__
 from .rules import RULES
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Finding", "findings_of"]
 
 _UNREADABLE = "unreadable"
+_PASSED_OVER = "not-understood"
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Finding:
         path: of the file.
         line: from 1; in a notebook, in the cell.
         column: from 1.
-        rule: the rule's id, or ``"unreadable"``.
+        rule: the rule's id, ``"unreadable"`` or ``"not-understood"``.
         message: what is wrong, and what to do.
         cell: in a notebook, the number of the cell.
     """
@@ -49,6 +53,9 @@ def findings_of(results: Iterable[FileResult]) -> list[Finding]:
     for result in results:
         for error in result.errors:
             found.append(Finding(str(result.path), error.line, 1, _UNREADABLE, str(error)))
+        for each in result.passed_over:
+            message = f"{each.text}: no rule understands this; report it with the line"
+            found.append(Finding(str(result.path), each.line, each.column, _PASSED_OVER, message, each.cell))
         for site in result.sites:
             if site.outcome is not SiteOutcome.LEFT:
                 found.append(Finding(str(result.path), site.line, site.column, site.rule, _message(site), site.cell))
@@ -56,12 +63,21 @@ def findings_of(results: Iterable[FileResult]) -> list[Finding]:
 
 
 def _message(site: Site) -> str:
-    code = site.code.splitlines()[0]
     if site.outcome is SiteOutcome.REPORTED:
-        return f"{code}: {site.reason}"
-    new = site.replacement.splitlines()[0] if site.replacement else ""
+        return f"{site.code.splitlines()[0]}: {site.reason}"
+    code, new = _first_change(site.code, site.replacement)
     fix = f"anyaccel migrate writes {new}" if new else "anyaccel migrate moves or removes it"
     return f"{code} is tied to CUDA; {fix}"
+
+
+def _first_change(old: str, new: str) -> tuple[str, str]:
+    """Return the first lines in which a site and its replacement differ."""
+    olds, news = old.splitlines(), new.splitlines()
+    if not news:
+        return olds[0], ""
+    pairs = zip_longest(olds, news, fillvalue="")
+    before, after = next(((a, b) for a, b in pairs if a != b), (olds[0], news[0]))
+    return before.strip() or olds[0], after.strip() or news[0]
 
 
 def _as_text(findings: list[Finding]) -> str:
@@ -101,6 +117,7 @@ def _escaped(text: str, *, is_property: bool = False) -> str:
 def _as_sarif(findings: list[Finding]) -> str:
     rules = [{"id": name, "shortDescription": {"text": rule.title}} for name, rule in RULES.items()]
     rules.append({"id": _UNREADABLE, "shortDescription": {"text": "a file that cannot be read"}})
+    rules.append({"id": _PASSED_OVER, "shortDescription": {"text": "what spells CUDA in a way that no rule knows"}})
     run = {
         "tool": {"driver": {"name": "anyaccel", "version": __version__, "rules": rules}},
         "columnKind": "unicodeCodePoints",
@@ -113,7 +130,7 @@ def _as_sarif(findings: list[Finding]) -> str:
 
 def _sarif_result(one: Finding) -> dict[str, Any]:
     place = {
-        "artifactLocation": {"uri": one.path.replace("\\", "/")},
+        "artifactLocation": {"uri": _uri(one.path)},
         "region": {"startLine": one.line, "startColumn": one.column},
     }
     return {
@@ -122,6 +139,15 @@ def _sarif_result(one: Finding) -> dict[str, Any]:
         "message": {"text": one.message if one.cell is None else f"cell {one.cell}: {one.message}"},
         "locations": [{"physicalLocation": place}],
     }
+
+
+def _uri(path: str) -> str:
+    """Return a path as a URI: a file's where it is absolute, else a reference, both percent-encoded.
+
+    Source: SARIF 2.1.0, section 3.4.3; RFC 3986, section 4.2, by which the first part of a reference has no colon.
+    """
+    pure = PurePath(path)
+    return pure.as_uri() if pure.is_absolute() else quote(pure.as_posix(), safe="/", errors="surrogateescape")
 
 
 FORMATS: dict[str, Callable[[list[Finding]], str]] = {

@@ -166,6 +166,30 @@ class TextModule:
         lines[place:place] = new
         return "".join(lines)
 
+    def defined(self, functions: dict[str, str], needing: Iterable[str]) -> str:
+        """Return the text with functions that it lacks, after the imports and before what first needs them.
+
+        Args:
+            functions: their text, by name.
+            needing: the code that needs them.
+        """
+        there = {node.name for node in self._tree.body if isinstance(node, ast.FunctionDef)}
+        missing = [text for name, text in functions.items() if name not in there]
+        if not missing:
+            return self.code
+        lines = lines_of(self.code)
+        needing = set(needing)
+        before = takewhile(
+            lambda node: not any(new in "".join(lines[node.lineno - 1 : node.end_lineno]) for new in needing),
+            self._tree.body,
+        )
+        imports = [node for node in before if isinstance(node, ast.Import | ast.ImportFrom)]
+        place = (imports[-1].end_lineno or imports[-1].lineno) if imports else 0
+        written = "".join(f"\n{text}" for text in missing).replace("\n", self._newline)
+        rest = self._newline if place < len(lines) and lines[place].strip() else ""
+        lines[place:place] = [written + rest * 2]
+        return "".join(lines)
+
     def _place(self, before: list[ast.stmt]) -> ast.stmt | None:
         """Return the statement after which imports go; None for the top of the file."""
         imports = [node for node in before if isinstance(node, ast.Import | ast.ImportFrom)]

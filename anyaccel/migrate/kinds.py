@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .device_text import is_device_literal
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["DEVICE_NAME", "Kind", "kind_by_name", "kind_of"]
+__all__ = ["DEVICE_NAME", "Kind", "kind_by_name", "kind_of", "told_index"]
 
 _INDEX_NAME = re.compile(
     r"(^|_)(rank|gpu|gpu_?(id|no|num|idx|index)|cuda_?(id|idx|index)|idx|index|ordinal|"
@@ -22,8 +23,10 @@ _INDEX_NAME = re.compile(
 _INDEX_LIST = re.compile(r"(^|_)(gpus?|gpu_?(ids|list)|devices?_?ids|ranks|device_?indices)$")
 DEVICE_NAME = re.compile(r"(^|_)(dev|device)$|^(device|dev)_?(name|str|type)?$")
 _INDEX_CALL = re.compile(
-    r"(^|_)(int|len|rank|get_rank|get_local_rank|local_rank|current_device|device_count|get_device)$"
+    r"(^|_)(int|len|rank|get_rank|get_local_rank|get_node_local_rank|local_rank|current_device|device_count|get_device)$"
 )
+_DEPTH = 4
+_COUNT = re.compile(r"^int$|(^|_)(get_rank|get_local_rank|local_rank|device_count)$")
 _ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)
 
 
@@ -39,27 +42,77 @@ def kind_of(view: SourceView, node: cst.BaseExpression, depth: int = 0) -> Kind:
     """Return what an expression is, by what is assigned to it, or by its name where nothing tells."""
     if isinstance(node, cst.Integer):
         return Kind.INDEX
+    if is_device_literal(node):
+        return Kind.DEVICE
     if isinstance(node, cst.Call):
         return _kind_of_call(view, node)
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, _ARITHMETIC):
-        is_text = any(text_of(side) is not None for side in (node.left, node.right))
-        return Kind.UNKNOWN if is_text else Kind.INDEX
+        return Kind.UNKNOWN if _has_text(node) else Kind.INDEX
     if isinstance(node, cst.Subscript):
         return _kind_of_element(node)
     name = dotted(node)
     if name is None:
         return Kind.UNKNOWN
-    values = view.values_of(node) if depth < 3 else []
-    told = {kind_of(view, value, depth + 1) for value in values if not _is_none(value)}
-    told |= _kinds_that_callers_pass(view, node) if depth < 1 else set()
-    told.discard(Kind.UNKNOWN)
+    told = _kinds_told(view, node, depth)
     if told:
         return told.pop() if len(told) == 1 else Kind.UNKNOWN
     return kind_by_name(name)
 
 
-def _kinds_that_callers_pass(view: SourceView, node: cst.BaseExpression) -> set[Kind]:
-    """Return what this module's calls pass for a parameter; a conflict with its name makes it unknown."""
+def _has_text(node: cst.BaseExpression) -> bool:
+    """Return whether a sum has a text in it, and so is one."""
+    if isinstance(node, cst.BinaryOperation):
+        return _has_text(node.left) or _has_text(node.right)
+    return text_of(node) is not None or isinstance(node, cst.FormattedString)
+
+
+def told_index(view: SourceView, node: cst.BaseExpression) -> bool | None:
+    """Return whether what is assigned and passed in this file makes an expression an index.
+
+    Returns:
+        True where all that is seen is an index, None where some is while the name, or the rest, says device, else False.
+    """
+    if isinstance(node, cst.Integer | cst.BinaryOperation | cst.Call):
+        return _is_surely_index(node)
+    values = view.values_of(node) if dotted(node) is not None else []
+    if dotted(node) is None or not all(_is_surely_index(value) or dotted(value) is not None for value in values):
+        return False
+    told = _kinds_told(view, node, 0)
+    return told == {Kind.INDEX} or (None if Kind.INDEX in told else False)
+
+
+def _is_surely_index(node: cst.BaseExpression) -> bool:
+    """Return whether an expression is a whole number that counts devices: ``rank % n``, and not a sum of two tensors.
+
+    ``x.get_device()`` is none, as it is -1 for a CPU, and ``current_device()`` is another rule's.
+    """
+    if isinstance(node, cst.Integer):
+        return True
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, _ARITHMETIC):
+        return not _has_text(node) and any(
+            _is_surely_index(side) or kind_by_name(dotted(side) or "") is Kind.INDEX
+            for side in (node.left, node.right)
+            if not isinstance(side, cst.Integer)
+        )
+    return isinstance(node, cst.Call) and _COUNT.search((dotted(node.func) or "").rpartition(".")[2]) is not None
+
+
+def _kinds_told(view: SourceView, node: cst.BaseExpression, depth: int) -> set[Kind]:
+    """Return what the values that a name is given say that it is, and what calls pass for it."""
+    if depth >= _DEPTH:
+        return set()
+    told: set[Kind] = set()
+    for value in view.values_of(node):
+        if dotted(value) is not None and dotted(value) != dotted(node):
+            told |= _kinds_told(view, value, depth + 1) or {kind_by_name(dotted(value) or "")}
+        elif not _is_none(value):
+            told.add(kind_of(view, value, depth + 1))
+    told |= _kinds_that_callers_pass(view, node, depth)
+    return told - {Kind.UNKNOWN}
+
+
+def _kinds_that_callers_pass(view: SourceView, node: cst.BaseExpression, depth: int) -> set[Kind]:
+    """Return what this file's calls pass for a parameter; a conflict with its name makes it unknown."""
     parameter = view.parameter(node)
     owner = (
         next((each for each in view.ancestors(parameter) if isinstance(each, cst.FunctionDef)), None)
@@ -72,14 +125,27 @@ def _kinds_that_callers_pass(view: SourceView, node: cst.BaseExpression) -> set[
     name = parameter.name.value
     place = names.index(name) - (names[0] in ("self", "cls")) if name in names else -1
     kinds = set()
-    for call in view.of(cst.Call):
-        if (dotted(call.func) or "").rpartition(".")[2] != owner.name.value:
-            continue
+    for call in view.calls_of(_called_as(view, owner)):
         for number, argument in enumerate(call.args):
             if argument.keyword.value == name if argument.keyword else number == place and not argument.star:
-                kinds.add(kind_of(view, argument.value, depth=2))
+                kinds.add(kind_of(view, argument.value, depth + 1))
+    if place == 0 and any(_spawns(view, call, owner.name.value) for call in view.calls_of("spawn")):
+        kinds.add(Kind.INDEX)
     kinds.discard(Kind.UNKNOWN)
     return {*kinds, kind_by_name(name)} - {Kind.UNKNOWN} if kinds else set()
+
+
+def _called_as(view: SourceView, owner: cst.FunctionDef) -> str:
+    """Return the name by which a function is called: that of the class for its ``__init__``."""
+    around = view.parent(view.parent(owner) or owner)
+    is_init = owner.name.value == "__init__" and isinstance(around, cst.ClassDef)
+    return around.name.value if is_init and isinstance(around, cst.ClassDef) else owner.name.value
+
+
+def _spawns(view: SourceView, call: cst.Call, name: str) -> bool:
+    """Return whether ``mp.spawn`` starts a function, whose first argument is then a number."""
+    is_torchs = view.name(call.func).startswith("torch.multiprocessing")
+    return is_torchs and bool(call.args) and dotted(call.args[0].value) == name
 
 
 def kind_by_name(name: str) -> Kind:
@@ -93,9 +159,10 @@ def kind_by_name(name: str) -> Kind:
 def _kind_of_call(view: SourceView, node: cst.Call) -> Kind:
     if view.name(node.func) == "torch.device":
         return Kind.DEVICE
-    called = (dotted(node.func) or "").rpartition(".")[2]
-    if called == "device_name":
-        return Kind.DEVICE
+    func = node.func
+    called = func.attr.value if isinstance(func, cst.Attribute) else (dotted(func) or "")
+    if called in ("device_name", "current_device_name") or dotted(node.func) == "get_device":
+        return Kind.DEVICE  # a function of that name makes one; a tensor's method gives an index
     return Kind.INDEX if _INDEX_CALL.search(called) else Kind.UNKNOWN
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .device_text import spells_cuda
 from .source_view import text_of
+from .targets import expression
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -41,10 +44,78 @@ def decide(plan: Plan) -> None:
     for node in plan.view.of(cst.ImportFrom):
         if isinstance(node.names, cst.ImportStar) and plan.view.code(node).startswith("from torch.cuda"):
             plan.report(node, "imports", "what it brings cannot be told from other names; import what is used by name")
+    for node in plan.view.of(cst.Attribute):
+        if plan.is_open(node) and plan.is_open(plan.view.parent(node) or node):
+            _decide_attribute(plan, node)
+    for node in plan.view.of(cst.FormattedString, cst.SimpleString):
+        if plan.is_open(node) and not _is_docstring(plan, node):
+            _decide_unfinished(plan, node)
     for node in plan.view.of(cst.SimpleString):
         value = text_of(node)
         if value and "cuda" in value.lower() and plan.is_open(node) and not _is_docstring(plan, node):
             _decide_text(plan, node, value)
+
+
+def _decide_attribute(plan: Plan, node: cst.Attribute) -> None:
+    """Decide on ``x.cuda`` that is not called, and on names of NCCL's."""
+    name, around = node.attr.value, plan.view.parent(node)
+    if any(isinstance(each, cst.Import | cst.ImportFrom) for each in plan.view.ancestors(node)):
+        return  # a site of the rule imports
+    if "nccl" in name.lower():
+        plan.leave(node, "comm-backend", "NCCL's own, by its name")
+    elif name == "cuda" and not (isinstance(around, cst.Call) and around.func is node):
+        is_method = isinstance(around, cst.Arg) and around.keyword is None and plan.view.name(node).startswith("torch.")
+        if is_method:
+            plan.report(node, "tensor-cuda", "the method as a value; write it as lambda x: x.to(...)")
+        elif not (isinstance(around, cst.Attribute) and plan.view.name(around)):
+            plan.leave(node, RULE, "an attribute of that name, such as an option; its reader is a site of its own")
+
+
+def _decide_unfinished(plan: Plan, node: cst.BaseExpression) -> None:
+    """Decide on a device's name that is made in a way that no rule knows, and on f-strings that mention CUDA."""
+    if text_of(node) == "cuda:" and _is_of_parsing(plan, node):
+        plan.leave(node, RULE, "takes a device's name apart, and changes no other text")
+    elif spells_cuda(node):
+        reason = "a device's name, made in a way that the tool does not know; get_accelerator().device_name(i) makes it"
+        plan.report(node, "device-name", reason)
+    elif isinstance(node, cst.FormattedString):
+        text = "".join(part.value for part in node.parts if isinstance(part, cst.FormattedStringText))
+        if _shown_index(node) is not None and plan.device_name(cst.Name("i")) is not None:
+            plan.rewrite(node, "device-name", lambda updated: _shown(plan, updated))
+        elif re.search(r"\bCUDA:\d", text) or _shown_index(node) is not None:
+            plan.report(node, RULE, "it names a CUDA device to the reader; show get_accelerator().device_name(i)")
+        elif re.search("cuda|nccl", text, re.IGNORECASE):
+            plan.leave(node, RULE, "a text that only contains the word")
+
+
+def _is_of_parsing(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a text is what ``device.replace("cuda:", "")`` and its relatives look for."""
+    argument = plan.view.parent(node)
+    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
+    method = call.func.attr.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else ""
+    return method in ("replace", "strip", "lstrip", "removeprefix", "split", "partition")
+
+
+def _shown_index(node: cst.FormattedString) -> int | None:
+    """Return which part of an f-string is ``i`` of ``CUDA:{i}``; None where none is."""
+    for place, (text, value) in enumerate(zip(node.parts, node.parts[1:], strict=False), 1):
+        is_text = isinstance(text, cst.FormattedStringText) and text.value.endswith("CUDA:")
+        is_plain = isinstance(value, cst.FormattedStringExpression) and not value.format_spec and not value.conversion
+        if is_text and is_plain:
+            return place
+    return None
+
+
+def _shown(plan: Plan, node: cst.FormattedString) -> cst.FormattedString:
+    """Return an f-string that shows ``CPU`` where it showed ``CUDA:0``, and on CUDA what it showed before."""
+    place = _shown_index(node)
+    assert place is not None  # noqa: S101  # _decide_unfinished has asked
+    text, value = node.parts[place - 1], node.parts[place]
+    assert isinstance(text, cst.FormattedStringText)  # noqa: S101  # likewise
+    assert isinstance(value, cst.FormattedStringExpression)  # noqa: S101  # likewise
+    name = expression("{n}.upper()", n=plan.named(value.expression))
+    news = [text.with_changes(value=text.value.removesuffix("CUDA:")), value.with_changes(expression=name)]
+    return node.with_changes(parts=[*node.parts[: place - 1], *news, *node.parts[place + 1 :]])
 
 
 def _is_docstring(plan: Plan, node: cst.CSTNode) -> bool:

@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .notebook_text import with_sources
 from .site import SourceError
 from .source import Migration, migrate_source
 
@@ -59,13 +60,11 @@ def migrate_notebook(text: str, target: str = "anyaccel", project: Project | Non
     module = "".join(f"{_MARK}{cell.number}\n{cell.text}\n" for cell in cells)
     done = migrate_source(module, target, project)
     sites = tuple(_in_cell(site, module) for site in done.sites)
+    passed = tuple(_in_cell(each, module) for each in done.passed_over)
     if done.new == done.old:
-        return Migration(text, text, sites, tuple(unread))
-    for number, source in _split(done.new, cells).items():
-        if source != sources[number]:
-            cell = notebook["cells"][number - 1]
-            cell["source"] = source.splitlines(keepends=True) if isinstance(cell["source"], list) else source
-    return Migration(text, _dumped(notebook, text), sites, tuple(unread))
+        return Migration(text, text, sites, tuple(unread), passed)
+    changed = {number: source for number, source in _split(done.new, cells).items() if source != sources[number]}
+    return Migration(text, with_sources(text, changed), sites, tuple(unread), passed)
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -155,14 +154,3 @@ def _in_cell(site: Any, module: str) -> Any:
     before = module.split("\n")[: site.line]
     mark = max(place for place, line in enumerate(before) if line.startswith(_MARK))
     return replace(site, line=site.line - mark - 1, cell=int(before[mark].removeprefix(_MARK)))
-
-
-def _dumped(notebook: dict[str, Any], like: str) -> str:
-    """Return a notebook as text in the style of the old text."""
-    old = json.loads(like)
-    for indent in (1, 2, 4, None, "\t", 0):
-        for is_ascii in (False, True):
-            ending = like[len(like.rstrip()) :]
-            if json.dumps(old, indent=indent, ensure_ascii=is_ascii) + ending == like:
-                return json.dumps(notebook, indent=indent, ensure_ascii=is_ascii) + ending
-    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
+from .cudas_own import regions_that_stay
 from .site import SiteOutcome
 from .source_view import parts
-from .targets import expression
+from .targets import HELPERS, expression
 
 if TYPE_CHECKING:
     from .project import Project
@@ -47,6 +49,8 @@ class Plan:
         self.view, self.target, self.project = view, target, project
         self.decisions: dict[cst.CSTNode, SiteDecision] = {}
         self.needs_torch = False
+        self.questions: set[cst.CSTNode] = set()
+        self._staying = regions_that_stay(view)
         self._claimed: set[cst.CSTNode] = set()
         self.accelerator, self.import_line = self._how_to_reach()
 
@@ -54,13 +58,24 @@ class Plan:
         """Return the accelerator's expression and its import, which must not take a name that the module has."""
         package = self.target.package
         if not package:
-            return "", ""
+            taken = {name for name in HELPERS if name in self.view.bound_names and not self._is_helper(name)}
+            return "torch_" if taken else "", ""
         if (
             f"{package}.get_accelerator" in self.view.imported.values()
             or "get_accelerator" not in self.view.bound_names
         ):
             return "get_accelerator()", f"from {package} import get_accelerator"
         return f"{package}.get_accelerator()", f"import {package}"
+
+    def _is_helper(self, name: str) -> bool:
+        """Return whether an earlier run has written a function of this name."""
+        found = [node for node in self.view.of(cst.FunctionDef) if node.name.value == name]
+        return any("torch.accelerator" in self.view.code(node) for node in found)
+
+    @cached_property
+    def is_torch_imported(self) -> bool:
+        """Whether the module refers to torch, so that numbers may be devices."""
+        return any(full == "torch" for full in self.view.imported.values())
 
     def is_open(self, node: cst.CSTNode) -> bool:
         """Return whether nothing has been decided of a node."""
@@ -90,6 +105,11 @@ class Plan:
             return
         if self.view.is_ignored(decision.node, decision.rule):
             decision = replace(decision, outcome=SiteOutcome.LEFT, reason="a comment says to ignore it", build=None)
+        elif self._staying:
+            stays = (self._staying[each] for each in self.view.ancestors(decision.node) if each in self._staying)
+            reason = next(stays, "")
+            if reason:
+                decision = replace(decision, outcome=SiteOutcome.LEFT, reason=reason, build=None)
         self.decisions[decision.node] = decision
 
     def is_rewritten(self, node: cst.CSTNode) -> bool:
@@ -98,10 +118,9 @@ class Plan:
         ones = [self.decisions.get(node), self.decisions.get(around) if around is not None else None]
         return any(one is not None and one.outcome is SiteOutcome.REWRITTEN for one in ones)
 
-    def reconsider(self, node: cst.CSTNode, reason: str) -> None:
-        """Report a site after all."""
-        decision = self.decisions[node]
-        self.decisions[node] = replace(decision, outcome=SiteOutcome.REPORTED, reason=reason, build=None)
+    def reconsider(self, node: cst.CSTNode, reason: str, outcome: SiteOutcome = SiteOutcome.REPORTED) -> None:
+        """Report, or leave, a site after all."""
+        self.decisions[node] = replace(self.decisions[node], outcome=outcome, reason=reason, build=None)
 
     # What new code is made of
 
@@ -132,8 +151,9 @@ class Plan:
         """Return the expression of a device's name, or None where the target has none."""
         function = self.function("device_name")
         if function is not None:
+            self.needs_torch |= not self.target.package
+            current = self.function("current_device_name")
+            if index is not None and current and self.view.code(index) == f"{self.function('current_device')}()":
+                return expression(f"{current}()")
             return expression(f"{function}()") if index is None else expression(f"{function}({{i}})", i=index)
-        if index is not None:
-            return None
-        self.needs_torch = True
-        return expression('(torch.accelerator.current_accelerator() or torch.device("cpu")).type')
+        return None

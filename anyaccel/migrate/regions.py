@@ -46,7 +46,7 @@ class Regions:
 def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
     """Return what depends on an expression that is a question."""
     found = Regions()
-    inner, is_yes = asked, True
+    inner, is_yes = asked, not _is_negated(asked)
     for around in view.ancestors(asked):
         if isinstance(around, cst.UnaryOperation) and isinstance(around.operator, cst.Not):
             is_yes = not is_yes
@@ -81,6 +81,10 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
             return found
         inner = around
     return found
+
+
+def _is_negated(asked: cst.CSTNode) -> bool:
+    return isinstance(asked, cst.Comparison) and isinstance(asked.comparisons[0].operator, cst.NotEqual | cst.NotIn)
 
 
 def _elements(comprehension: cst.CSTNode | None) -> list[cst.CSTNode]:

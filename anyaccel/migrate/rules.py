@@ -38,8 +38,12 @@ RULES: dict[str, Rule] = {
         'x.to("cuda"); torch.device(f"cuda:{i}"); model.to(local_rank)',
         "x.to(get_accelerator().device_name()); torch.device(get_accelerator().device_name(i)); "
         "model.to(get_accelerator().device_name(local_rank))",
-        "Comparisons with a device's name are reported, and so is what runs only under them; likewise dictionaries, fields of "
-        "classes, globals of a program that reads its globals back, and names that are also used for something else.",
+        "Every way of formatting a name is understood or reported. A comparison (`device.type == 'cuda'`) is rewritten where all "
+        "that hangs on it is rewritten or neutral: pinned memory, copies, figures, seeds, autocast, fused optimizers. "
+        "`'cuda' if 'cuda' in device else 'cpu'` becomes `torch.device(device).type`. A setting called `device` stays a text, "
+        "also in a class, in a dictionary, and in a program that reads its globals back. Reported: one device of several by its "
+        "number, devices that are told apart, options with choices, and names that are also used for something else. Left: what "
+        "runs only under a reported comparison, the keys of `map_location`, and the names of implementations (`impl='cuda'`).",
     ),
     "device-choice": Rule(
         "a choice between CUDA and the CPU",
@@ -77,7 +81,8 @@ RULES: dict[str, Rule] = {
         "NCCL as the backend of a process group",
         'dist.init_process_group("nccl")',
         "dist.init_process_group(get_accelerator().communication_backend_name())",
-        "Also the default of a `--backend` option without choices. Comparisons, and choices of options, are reported.",
+        "Also `dist.Backend.NCCL`, and the default of a `--backend` option without choices. Comparisons, and choices of "
+        "options, are reported; a table of backends by device is left.",
     ),
     "device-ids": Rule(
         "what DistributedDataParallel is told of devices",

@@ -8,7 +8,7 @@ import libcst as cst
 
 from .call_arguments import as_index, renamed_device, without_literal_device
 from .current_device import decide_current_device
-from .device_literals import index_in, is_device_literal
+from .device_text import index_in, is_device_literal
 from .kinds import Kind, kind_of
 from .source_view import text_of
 from .targets import expression
@@ -71,6 +71,10 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
         plan.report(call.func, rule, "a handle of CUDA's own, for code that only CUDA has")
     elif name == "get_rng_state_all" and not call.args:
         _decide_all_states(plan, call, rule)
+    elif name == "get_device_properties" and _is_of_total(plan, call):
+        _decide_total(plan, call, rule)
+    elif name == "mem_get_info" and plan.function("mem_get_info") is None and len(call.args) < 2:
+        _decide_memory(plan, call, rule)
     elif name in ("get_device_properties", "memory_stats") and _reads_cudas_own(plan, call):
         plan.report(call, rule, "what is read of it is CUDA's own; other devices promise name and total_memory only")
         plan.claim(*call.args)
@@ -192,8 +196,74 @@ def _decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
     if function is None:
         plan.report(call.func, rule, plan.without("set_rng_state"))
         return
+    line = _line_of(plan, call)
+    if line is not None:
+        plan.rewrite(line, rule, lambda updated: _restoring(updated, function), (call.func,))
+        return
     template = f"[{function}(state, i) for i, state in enumerate({{states}})]"
     plan.rewrite(call, rule, lambda updated: expression(template, states=updated.args[0].value), (call.func,))
+
+
+def _is_of_total(plan: Plan, call: cst.Call) -> bool:
+    """Return whether only the size of the memory is asked, of a target that has no properties."""
+    around = plan.view.parent(call)
+    is_total = isinstance(around, cst.Attribute) and around.attr.value == "total_memory"
+    return is_total and plan.function("get_device_properties") is None and plan.function("total_memory") is not None
+
+
+def _decide_total(plan: Plan, call: cst.Call, rule: str) -> None:
+    function, around = plan.function("total_memory"), plan.view.parent(call)
+    index = _index_given(plan, call)
+    if around is None or function is None or index is None:
+        plan.report(call.func, rule, plan.without("get_device_properties for a device by name"))
+        return
+    plan.rewrite(around, rule, lambda _: cst.parse_expression(f"{function}({index})"), (call,))
+
+
+def _decide_memory(plan: Plan, call: cst.Call, rule: str) -> None:
+    """``mem_get_info()`` for a target that has the two figures by themselves."""
+    free, total = plan.function("available_memory"), plan.function("total_memory")
+    index = _index_given(plan, call)
+    if free is None or total is None or index is None:
+        plan.report(call.func, rule, plan.without("mem_get_info"))
+        return
+    plan.rewrite(
+        call, rule, lambda _: cst.parse_expression(f"({free}({index}), {total}({index}))"), tuple(call.children)
+    )
+
+
+def _index_given(plan: Plan, call: cst.Call) -> str | None:
+    """Return the text of the index that a call is given, empty for the current device; None where it is no index."""
+    if not call.args:
+        return ""
+    given = call.args[0].value
+    index = as_index(plan.view, given)
+    if index is None and kind_of(plan.view, given) is not Kind.INDEX:
+        return None
+    return plan.view.code(given if index is None else index)
+
+
+def _line_of(plan: Plan, call: cst.Call) -> cst.CSTNode | None:
+    """Return the line that a call is alone on; None where its value is used, or something else is there."""
+    statement = plan.view.parent(call)
+    line = plan.view.parent(statement) if isinstance(statement, cst.Expr) else None
+    is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+    return line if is_alone and isinstance(plan.view.parent(line or call), cst.IndentedBlock | cst.Module) else None
+
+
+def _restoring(line: cst.SimpleStatementLine, function: str) -> cst.CSTNode:
+    """Return a loop that restores every device's state, in place of the line that did."""
+    statement = line.body[0]
+    assert isinstance(statement, cst.Expr)  # noqa: S101  # as _line_of says
+    assert isinstance(statement.value, cst.Call)  # noqa: S101  # likewise
+    states = expression("enumerate({states})", states=statement.value.args[0].value)
+    inner = cst.SimpleStatementLine([cst.Expr(cst.parse_expression(f"{function}(state, i)"))])
+    loop = cst.For(
+        cst.Tuple([cst.Element(cst.Name("i")), cst.Element(cst.Name("state"))], lpar=(), rpar=()),
+        states,
+        cst.IndentedBlock([inner.with_changes(trailing_whitespace=line.trailing_whitespace)]),
+    )
+    return loop.with_changes(leading_lines=line.leading_lines)
 
 
 def _reads_cudas_own(plan: Plan, call: cst.Call) -> bool:

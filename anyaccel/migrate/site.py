@@ -13,6 +13,8 @@ __all__ = ["MigrateError", "Site", "SiteOutcome", "SourceError"]
 class MigrateError(AnyaccelError):
     """A migration that cannot begin: a missing path, a dirty git tree, an unknown rule or target."""
 
+    exit_code = 2  # findings are 1
+
 
 class SourceError(AnyaccelError):
     """A file that cannot be read as Python or as a notebook; the others go on."""

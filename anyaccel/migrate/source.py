@@ -6,15 +6,19 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import libcst as cst
+
 from . import (
     amp,
     choices,
     communication,
+    comparisons,
     consequences,
     device_literals,
     guards,
     leftovers,
     runtime_calls,
+    settled_questions,
     tensor_methods,
     typed_tensors,
 )
@@ -22,14 +26,14 @@ from .imports import TextModule
 from .plan import Plan
 from .project import survey
 from .rewriter import Rewriter
+from .self_check import passed_over
 from .site import Site, SiteOutcome
 from .source_view import SourceView
-from .targets import target_named
+from .targets import TARGETS, helpers_called, target_named
 
 if TYPE_CHECKING:
-    import libcst as cst
-
     from .project import Project
+    from .self_check import Passed
     from .site import SourceError
 
 __all__ = ["Migration", "migrate_source"]
@@ -39,7 +43,7 @@ _TYPICAL = re.compile(
 )
 
 
-_CUDA_IMPORT = re.compile(r"torch\.cuda|\bfrom torch import\b.*\bcuda\b", re.DOTALL)
+_CUDA_IMPORT = re.compile(r"\btorch\.cuda|^from torch import\b.*\bcuda\b", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -51,12 +55,14 @@ class Migration:
         new: the text after; equal to ``old`` where nothing is rewritten.
         sites: every place that is tied to CUDA, in order.
         unread: the cells of a notebook that are not Python.
+        passed_over: what spells CUDA and is in no site: the tool does not understand it.
     """
 
     old: str
     new: str
     sites: tuple[Site, ...] = ()
     unread: tuple[SourceError, ...] = ()
+    passed_over: tuple[Passed, ...] = ()
 
 
 def migrate_source(source: str, target: str = "anyaccel", project: Project | None = None) -> Migration:
@@ -78,24 +84,29 @@ def migrate_source(source: str, target: str = "anyaccel", project: Project | Non
     if not _TYPICAL.search(source.lower()):
         return Migration(source, source)
     view = SourceView(source)
+    if chosen.package and "deepspeed.accelerator.get_accelerator" in view.imported.values():
+        chosen = TARGETS["deepspeed"]  # the module has an accelerator, and needs no other one
     plan = Plan(view, chosen, survey([source]) if project is None else project)
     _decide(plan)
-    if not plan.decisions:
-        return Migration(source, source)
     rewriter = Rewriter(plan)
     code = view.module.visit(rewriter).code
     sites = [_site(plan, node, rewriter) for node in plan.decisions]
     if rewriter.replacements:
         code, import_sites = _with_imports(plan, code, rewriter)
         sites += import_sites
+    else:
+        sites += [_import_site(plan, node, is_changed=False) for node in _imports_of_cuda(plan)]
     new = code if rewriter.replacements else source
-    return Migration(source, new, tuple(sorted(sites, key=lambda site: (site.line, site.column))))
+    in_order = tuple(sorted(sites, key=lambda site: (site.line, site.column)))
+    return Migration(source, new, in_order, passed_over=passed_over(source, in_order))
 
 
 def _decide(plan: Plan) -> None:
     """Ask every rule in turn; those that look at more come before those that look at a part of it."""
-    guards.decide_comparisons(plan)
+    settled_questions.decide(plan)
     choices.decide(plan)
+    comparisons.decide_types(plan)
+    comparisons.decide(plan)
     device_literals.take_torch_device(plan)
     amp.decide(plan)
     typed_tensors.decide(plan)
@@ -112,34 +123,36 @@ def _decide(plan: Plan) -> None:
 def _with_imports(plan: Plan, code: str, rewriter: Rewriter) -> tuple[str, list[Site]]:
     """Return the new text with its imports in order, and the imports of ``torch.cuda`` that changed, as sites."""
     sites: list[Site] = []
-    statements = [
-        node
-        for node in plan.view.import_references
-        if _CUDA_IMPORT.search(plan.view.code(node)) and not plan.view.is_ignored(node, "imports")
-    ]
+    statements = [node for node in _imports_of_cuda(plan) if not plan.view.is_ignored(node, "imports")]
     if statements:
-        used = {name for node in statements for name, uses in plan.view.import_references[node].items() if uses}
+        used = {name for node in statements for name, uses in plan.view.import_references.get(node, {}).items() if uses}
         code, changed = TextModule(code).cleaned(used, amp.moving_names(plan))
-        sites = [_import_site(plan, node, plan.view.code(node).strip() in changed) for node in statements]
+        sites = [_import_site(plan, node, is_changed=plan.view.code(node).strip() in changed) for node in statements]
     news = list(rewriter.replacements.values())
     lines = ["import torch"] if plan.needs_torch and any("torch." in new for new in news) else []
     if plan.import_line and any(plan.accelerator in new for new in news):
         lines.append(plan.import_line)
-    if not lines:
-        return code, sites
-    return TextModule(code).added(lines, news), sites
+    code = TextModule(code).added(lines, news)
+    helpers = helpers_called(plan.target, plan.accelerator, news)
+    return TextModule(code).defined(helpers, news), sites
+
+
+def _imports_of_cuda(plan: Plan) -> list[cst.CSTNode]:
+    """Return the imports of ``torch.cuda`` and of what is in it, which no rule has decided on."""
+    found = plan.view.of(cst.Import, cst.ImportFrom)
+    return [node for node in found if plan.is_open(node) and _CUDA_IMPORT.search(plan.view.code(node))]
 
 
 def _site(plan: Plan, node: cst.CSTNode, rewriter: Rewriter) -> Site:
     decision = plan.decisions[node]
     line, column = plan.view.position(node)
-    code = plan.view.code(node).strip()
+    code = plan.view.code(node.with_changes(leading_lines=()) if hasattr(node, "leading_lines") else node).strip()
     return Site(
         decision.rule, decision.outcome, line, column, code, rewriter.replacements.get(node, ""), decision.reason
     )
 
 
-def _import_site(plan: Plan, node: cst.CSTNode, is_changed: bool) -> Site:
+def _import_site(plan: Plan, node: cst.CSTNode, *, is_changed: bool) -> Site:
     line, column = plan.view.position(node)
     outcome = SiteOutcome.REWRITTEN if is_changed else SiteOutcome.LEFT
     reason = "" if is_changed else "still used; importing torch.cuda works on every machine"

@@ -152,6 +152,15 @@ class SourceView:
         """Yield the nodes of some kinds."""
         return (node for kind in kinds for node in self._by_kind.get(kind, ()))
 
+    def inside(self, outer: cst.CSTNode, *kinds: type[Any]) -> Iterator[Any]:
+        """Yield a node and the nodes in it that are of some kinds, in order."""
+        waiting = [outer]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, kinds):
+                yield node
+            waiting += reversed([each for each in parts(node) if not isinstance(each, _WHITESPACE)])
+
     def name(self, node: cst.CSTNode) -> str:
         """Return the full name of what a chain of names refers to by an import, such as ``torch.cuda.amp.autocast``; else ''."""
         return self.imported.get(node, "")
@@ -214,7 +223,10 @@ class SourceView:
     def values_of(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
         """Return what is assigned to a name, in the scope that it is read in, or to an attribute of that text."""
         if not isinstance(node, cst.Name):
-            return self.assigned.get(dotted(node) or "", [])
+            values = self.assigned.get(dotted(node) or "", [])
+            owner = self._class_around(node)
+            own = [value for value in values if self._class_around(value) is owner]
+            return own if (dotted(node) or "").startswith("self.") and own else values
         scope = self._scopes.get(node)
         values = []
         for assignment in scope[node.value] if scope is not None else ():
@@ -224,6 +236,24 @@ class SourceView:
             if isinstance(owner, cst.Assign | cst.AnnAssign | cst.NamedExpr) and owner.value is not None:
                 values.append(owner.value)
         return values
+
+    def _class_around(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        return next((each for each in self.ancestors(node) if isinstance(each, cst.ClassDef)), None)
+
+    @cached_property
+    def _calls(self) -> dict[str, list[cst.Call]]:
+        found: dict[str, list[cst.Call]] = {}
+        for call in self.of(cst.Call):
+            func = call.func
+            name = (
+                func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
+            )
+            found.setdefault(name, []).append(call)
+        return found
+
+    def calls_of(self, name: str) -> list[cst.Call]:
+        """Return the calls of every function, class or method of a name."""
+        return self._calls.get(name, [])
 
     def parameter(self, node: cst.BaseExpression) -> cst.Param | None:
         """Return the parameter that a name is, of the innermost function that has one of this name."""
@@ -236,6 +266,16 @@ class SourceView:
                 if found is not None:
                     return found
         return None
+
+    @cached_property
+    def defined_names(self) -> set[str]:
+        """The names of the functions, classes and parameters that the module defines, and of what it assigns."""
+        found = {node.name.value for node in self.of(cst.FunctionDef, cst.ClassDef)}
+        return (
+            found
+            | {node.name.value for node in self.of(cst.Param)}
+            | {name for name in self.assigned if "." not in name}
+        )
 
     @cached_property
     def bound_names(self) -> set[str]:

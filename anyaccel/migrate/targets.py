@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from .site import MigrateError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TARGETS", "Target", "expression", "target_named"]
+__all__ = ["HELPERS", "TARGETS", "Target", "expression", "helpers_called", "target_named"]
 
 _LATER = frozenset(  # members that deepspeed's class lacks
     [
@@ -31,25 +32,53 @@ _LATER = frozenset(  # members that deepspeed's class lacks
     ]
 )
 _CONTRACT = frozenset(name for name in dir(DeepSpeedAccelerator) if not name.startswith("_"))
+_RAISES_ON_CPU = {  # by member, the function of torch.accelerator, which raises without one, and what there is then
+    "current_device": ("current_device_index", ""),
+    "set_device": ("set_device_index", ""),
+    "synchronize": ("synchronize", ""),
+    "empty_cache": ("empty_cache", ""),
+    "memory_allocated": ("memory_allocated", ""),
+    "max_memory_allocated": ("max_memory_allocated", ""),
+    "memory_reserved": ("memory_reserved", ""),
+    "max_memory_reserved": ("max_memory_reserved", ""),
+    "reset_peak_memory_stats": ("reset_peak_memory_stats", ""),
+    "memory_stats": ("memory_stats", ", {{}}"),
+    "mem_get_info": ("get_memory_info", ", (0, 0)"),
+}
 _TORCH = {
+    **{
+        member: f"{{accelerator}}if_accelerator(torch.accelerator.{name}{default})"
+        for member, (name, default) in _RAISES_ON_CPU.items()
+    },
     "is_available": "torch.accelerator.is_available",
     "device_count": "torch.accelerator.device_count",
-    "current_device": "torch.accelerator.current_device_index",
-    "set_device": "torch.accelerator.set_device_index",
-    "synchronize": "torch.accelerator.synchronize",
-    "current_stream": "torch.accelerator.current_stream",
-    "set_stream": "torch.accelerator.set_stream",
     "Stream": "torch.Stream",
     "Event": "torch.Event",
-    "empty_cache": "torch.accelerator.empty_cache",
-    "memory_allocated": "torch.accelerator.memory_allocated",
-    "max_memory_allocated": "torch.accelerator.max_memory_allocated",
-    "memory_reserved": "torch.accelerator.memory_reserved",
-    "max_memory_reserved": "torch.accelerator.max_memory_reserved",
-    "memory_stats": "torch.accelerator.memory_stats",
-    "reset_peak_memory_stats": "torch.accelerator.reset_peak_memory_stats",
-    "device_guard": "torch.accelerator.device_index",
+    "device_name": "{accelerator}accelerator_name",
+    "communication_backend_name": "{accelerator}accelerator_backend",
 }
+HELPERS = {
+    "accelerator_name": '''
+def {name}(index=None):
+    """Return the name of this machine's accelerator, with an index where one is given, or "cpu"."""
+    device = torch.accelerator.current_accelerator(check_available=True)
+    if device is None:
+        return "cpu"
+    return device.type if index is None else f"{{device.type}}:{{index}}"
+''',
+    "accelerator_backend": '''
+def {name}():
+    """Return the backend of torch.distributed for this machine's accelerator, or for the CPU."""
+    device = torch.accelerator.current_accelerator(check_available=True)
+    return torch.distributed.get_default_backend_for_device(device or "cpu")
+''',
+    "if_accelerator": '''
+def {name}(function, otherwise=0):
+    """Return a function of torch.accelerator, or one that does nothing where this machine has no accelerator."""
+    return function if torch.accelerator.is_available() else lambda *args, **options: otherwise
+''',
+}
+"""Functions that a module gets where it calls them: torch.accelerator has no answers for a CPU."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +104,18 @@ class Target:
         """
         served = self.members.get(member)
         return None if served is None else served.format(accelerator=accelerator)
+
+
+def helpers_called(target: Target, accelerator: str, news: list[str]) -> dict[str, str]:
+    """Return the functions that new code calls and that its module must define, by name, as text."""
+    if target.package:
+        return {}
+    named = {f"{accelerator}{name}": text for name, text in HELPERS.items()}
+    return {
+        name: text.format(name=name)
+        for name, text in named.items()
+        if any(re.search(rf"\b{name}\(", new) for new in news)
+    }
 
 
 def _methods(members: frozenset[str]) -> dict[str, str]:

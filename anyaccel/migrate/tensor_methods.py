@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .call_arguments import NO_SPACE
-from .device_literals import index_in, is_device_literal
 from .device_positions import KEYWORDS
-from .kinds import Kind, kind_of
+from .device_text import index_in, is_device_literal
+from .kinds import Kind, kind_of, told_index
 from .source_view import dotted
 
 if TYPE_CHECKING:
@@ -250,19 +250,29 @@ def _decide_number_keyword(plan: Plan, call: cst.Call) -> None:
     name = plan.view.name(call.func)
     if name.startswith("torch.") and not name.startswith("torch.cuda."):
         for argument in call.args:
-            if argument.keyword and argument.keyword.value in KEYWORDS:
+            if argument.keyword and argument.keyword.value in KEYWORDS - {"device_type"}:
                 _decide_number(plan, argument.value)
+
+
+def _is_current(plan: Plan, node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and plan.view.name(node.func) == "torch.cuda.current_device"
 
 
 def _decide_number(plan: Plan, value: cst.BaseExpression) -> None:
     """``x.to(rank)``: likewise."""
-    if not plan.is_open(value) or kind_of(plan.view, value) is not Kind.INDEX:
+    if not plan.is_open(value) or any(_is_current(plan, each) for each in plan.view.values_of(value)):
+        return  # the rule current-device makes a name of the last, where a device is wanted
+    told = told_index(plan.view, value)
+    if told is None and plan.is_torch_imported:
+        text = plan.view.code(value)
+        reason = (
+            f"{text} may be an index, which only CUDA takes for a device; write get_accelerator().device_name({text})"
+        )
+        plan.report(value, "device-name", reason)
+        return
+    if not told and kind_of(plan.view, value) is not Kind.INDEX:
         return
     name = (dotted(value) or "").rpartition(".")[2].lower()
-    is_index = isinstance(value, cst.Integer | cst.Subscript) or _NUMBER_NAME.search(name)
-    if (
-        is_index
-        and any(full == "torch" for full in plan.view.imported.values())
-        and plan.device_name(value) is not None
-    ):
+    is_index = told or isinstance(value, cst.Integer | cst.Subscript) or _NUMBER_NAME.search(name)
+    if is_index and plan.is_torch_imported and plan.device_name(value) is not None:
         plan.rewrite(value, "device-name", plan.named)

@@ -195,12 +195,26 @@ def _decide_alias(plan: Plan, node: cst.CSTNode, kind: str) -> None:
         return
     for use, each in zip(uses, calls, strict=True):
         if isinstance(each, cst.Arg) and plan.is_open(use):
-            plan.rewrite(use, RULE, lambda updated: expression("{t}(0)", t=updated))
-            plan.rewrite(_type_call(plan, each).func, RULE, _as_to)
+            if choice is None or _is_always_there(plan, choice.test):
+                _to_this_device(plan, _type_call(plan, each), use, kind)
+            else:
+                plan.rewrite(use, RULE, lambda updated: expression("{t}(0)", t=updated))
+                plan.rewrite(_type_call(plan, each).func, RULE, _as_to)
     if choice is not None and asks_availability(plan.view, choice.test) is True:
         plan.rewrite(choice, RULE, lambda _: cst.parse_expression(typed), tuple(choice.children))
     else:
         plan.rewrite(node, RULE, lambda _: cst.parse_expression(typed))
+
+
+def _is_always_there(plan: Plan, test: cst.BaseExpression) -> bool:
+    """Return whether a choice asks whether the device is there, at once or by a name, and nothing else."""
+    if isinstance(test, cst.IfExp):
+        is_truth = plan.view.code(test.body) == "True" and plan.view.code(test.orelse) == "False"
+        return is_truth and _is_always_there(plan, test.test)
+    values = plan.view.values_of(test) if isinstance(test, cst.Name) else []
+    if values:
+        return all(_is_always_there(plan, value) for value in values)
+    return asks_availability(plan.view, test) is True
 
 
 def _is_known_use(plan: Plan, use: cst.CSTNode, around: cst.CSTNode | None) -> bool:

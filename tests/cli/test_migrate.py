@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from anyaccel.cli import app
+from anyaccel.cli import app, main
 from anyaccel.migrate.site import MigrateError
 
-BEFORE = "import torch\nx = torch.ones(1).cuda()\nif x.device.type == 'cuda':\n    pass\n"
+BEFORE = "import torch\nx = torch.ones(1).cuda()\nif x.device.type == 'cuda':\n    kernel(x)\n"
 CHANGED = "x = torch.ones(1).to(get_accelerator().device_name())"
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +34,7 @@ def test_a_diff_and_a_report_and_nothing_written(tmp_path: Path) -> None:
     code, said = run("migrate", "train.py")
     assert code == 0
     assert f"-x = torch.ones(1).cuda()\n+from anyaccel import get_accelerator\n+{CHANGED}" in said
-    assert "train.py:3: device-name: x.device.type == 'cuda': compared with a CUDA device" in said
+    assert "train.py:3: device-name: x.device.type == 'cuda': kernel depends on it" in said
     assert "1 rewritten in 1 files, 1 for a person, 0 left; nothing is written yet: --write does" in said
     assert (tmp_path / "train.py").read_text() == BEFORE
 
@@ -81,7 +81,7 @@ def test_other_targets(tmp_path: Path, target: str) -> None:
     assert run("migrate", "--write", "--target", target, "train.py")[0] == 0
     after = (tmp_path / "train.py").read_text()
     assert ("from deepspeed.accelerator import get_accelerator" in after) == (target == "deepspeed")
-    assert ("torch.accelerator.current_accelerator()" in after) == (target == "torch.accelerator")
+    assert ("torch.accelerator.current_accelerator(check_available=True)" in after) == (target == "torch.accelerator")
 
 
 def test_check_finds_with_place_and_rule() -> None:
@@ -91,7 +91,7 @@ def test_check_finds_with_place_and_rule() -> None:
         "train.py:2:5: tensor-cuda: torch.ones(1).cuda() is tied to CUDA; "
         "anyaccel migrate writes torch.ones(1).to(get_accelerator().device_name())"
     )
-    assert said.splitlines()[1].startswith("train.py:3:4: device-name: x.device.type == 'cuda': compared")
+    assert said.splitlines()[1].startswith("train.py:3:4: device-name: x.device.type == 'cuda': kernel")
 
 
 def test_check_is_content_with_clean_and_with_ignored_code(tmp_path: Path) -> None:
@@ -135,6 +135,43 @@ def test_check_as_sarif(tmp_path: Path) -> None:
     ]
     assert places == [("unreadable", "bad.py", 1), ("tensor-cuda", "train.py", 2), ("device-name", "train.py", 3)]
     assert {rule for rule, *_ in places} <= known
+
+
+def test_check_shows_the_lines_that_differ(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\nx = f(\n    1,\n).model(\n    2,\n).cuda()\n")
+    assert run("check", "train.py")[1] == (
+        "train.py:2:5: tensor-cuda: ).cuda() is tied to CUDA; "
+        "anyaccel migrate writes ).to(get_accelerator().device_name())\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["check", "migrate"])
+def test_a_missing_path_is_no_finding(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["anyaccel", command, "missing.py"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+
+
+def test_sarif_names_files_by_uri(tmp_path: Path) -> None:
+    folder = tmp_path / "a b%ü"
+    folder.mkdir()
+    (folder / "c:d.py").write_text("import torch\nx = torch.ones(1).cuda()\n")
+    for given, expected in [
+        ("a b%ü", "a%20b%25%C3%BC/c%3Ad.py"),
+        (str(folder), f"file://{tmp_path}/a%20b%25%C3%BC/c%3Ad.py"),
+    ]:
+        (result,) = json.loads(run("check", "--format", "sarif", given)[1])["runs"][0]["results"]
+        assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].replace("%3a", "%3A") == expected
+
+
+def test_check_says_what_it_does_not_understand(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\nx = b'cuda'\n")
+    message = "b'cuda': no rule understands this; report it with the line"
+    assert run("check", "train.py") == (1, f"train.py:2:5: not-understood: {message}\n")
+    code, said = run("migrate", "train.py")
+    assert code == 0
+    assert "1 tokens not understood:\ntrain.py:2: b'cuda'" in said
 
 
 def test_this_project_is_not_tied_to_cuda(monkeypatch: pytest.MonkeyPatch) -> None:

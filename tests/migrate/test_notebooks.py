@@ -90,3 +90,22 @@ def test_what_is_no_notebook_is_refused(text: str) -> None:
 def test_another_language_is_left() -> None:
     text = notebook("x <- 'cuda'").replace('"python"', '"R"')
     assert migrate_notebook(text).new == text
+
+
+@pytest.mark.parametrize("indent", [1, 3, None])
+@pytest.mark.parametrize("as_list", [True, False])
+def test_all_but_the_sources_that_change_stays_to_the_byte(indent: int | None, as_list: bool) -> None:
+    content = json.loads(notebook("import torch\nx = 'ü'\nx = y.cuda()", "print('ü')", as_list=as_list))
+    output = {"text": ["1.50", 1e-7], "image": "ü", "empty": [], "nested": {"source": ["x.cuda()\n"]}}
+    content["cells"][1]["outputs"] = [output]
+    before = (
+        json.dumps(content, indent=indent, ensure_ascii=False).replace("1e-07", "1.0E-7").replace('"ü"', '"\\u00fc"')
+    )
+    after = migrate_notebook(before).new
+    assert sources(after)[0] == (
+        "import torch\nfrom anyaccel import get_accelerator\nx = 'ü'\nx = y.to(get_accelerator().device_name())"
+    )
+    start, end = after.index("import torch"), after.index("device_name())")
+    assert "1.0E-7" in after
+    assert before.startswith(after[:start])
+    assert before.endswith(after[end + len("device_name())") :])

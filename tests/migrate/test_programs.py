@@ -39,9 +39,33 @@ def migrate(path: Path) -> None:
     app(["migrate", "--write", str(path)], standalone_mode=False)
 
 
-@pytest.mark.parametrize("name", ["ddp", "gan", "prefetcher", "amp"])
-def test_a_program_trains_as_it_should(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+OF_ONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+"""As torchrun sets them for a group of one process."""
+
+
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [
+        ("ddp", {}),
+        ("gan", {}),
+        ("prefetcher", {}),
+        ("amp", {}),
+        ("gpt", {}),
+        ("gpt", OF_ONE),
+        ("imagenet", {}),
+        ("typed_gan", {}),
+        ("speech", {}),
+        ("detection", {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "group" * bool(value),
+)
+def test_a_program_trains_as_it_should(
+    name: str, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    (tmp_path / "configurator.py").write_text((PROGRAMS / "configurator.txt").read_text())
     program, reference = tmp_path / "program.py", tmp_path / "reference.py"
     program.write_text((PROGRAMS / f"{name}.txt").read_text())
     reference.write_text(by_hand(name))

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
+import textwrap
+from functools import cache
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyaccel.migrate.site import SiteOutcome
 from anyaccel.migrate.source import Migration, migrate_source
+
+from . import corpus
 
 IMPORTS = [
     "import torch",
@@ -73,6 +79,67 @@ def test_any_program(source: str) -> None:
     assert migrate_source(migration.new).new == migration.new
     _check_untouched(migration)
     _check_counts(migration)
+
+
+NAMES = ["device", "rank", "device_type", "gpu", "x", "model", "name", "cuda"]
+TEXTS = ["cuda", "cuda:0", "cuda:1", "cpu", "nccl"]
+
+
+@st.composite
+def mutants(draw: st.DrawFn) -> str:
+    """A case of the corpus with statements dropped, doubled and moved, and with names and texts changed for others."""
+    statements = draw(st.sampled_from(_statements()))
+    kept = draw(st.lists(st.sampled_from(statements), min_size=1, max_size=8))
+    text = "import torch\nimport torch.distributed as dist\n" + "\n".join(kept) + "\n"
+    for words, pattern in ((NAMES, r"(?<![.\w'\"]){}(?=[\s,).:=\]])"), (TEXTS, "(?<=['\"]){}(?=['\"])")):
+        old, new = draw(st.sampled_from(words)), draw(st.sampled_from(words))
+        text = re.sub(pattern.format(re.escape(old)), new, text)
+    return text
+
+
+@cache
+def _statements() -> list[list[str]]:
+    """The statements of every case, those in functions by themselves, too."""
+    found = []
+    for name in corpus.names():
+        source = corpus.before(name)
+        body = ast.parse(source).body
+        inner = [each for node in body for each in getattr(node, "body", ()) if isinstance(node, ast.FunctionDef)]
+        texts = [ast.get_source_segment(source, node, padded=True) or "" for node in (*body, *inner)]
+        found.append([textwrap.dedent(text) for text in texts if "return" not in text or text.startswith("def ")])
+    return found
+
+
+def _is_python(source: str) -> bool:
+    try:
+        compile(source, "mutant", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def check_mutant(source: str) -> None:
+    for target in ("anyaccel", "torch.accelerator"):
+        migration = migrate_source(source, target)
+        ast.parse(migration.new)
+        again = migrate_source(migration.new, target)
+        assert again.new == migration.new
+        assert migration.passed_over == ()
+        assert again.passed_over == ()
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@given(mutants().filter(_is_python))
+def test_any_mutant_of_the_corpus(source: str) -> None:
+    check_mutant(source)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(mutants().filter(_is_python))
+def test_many_mutants_of_the_corpus(source: str) -> None:
+    check_mutant(source)
 
 
 def _check_untouched(migration: Migration) -> None:

@@ -1,0 +1,178 @@
+"""The rule device-name, for questions: ``device.type == "cuda"``, ``"cuda" in device``, ``device.startswith("cuda")``.
+
+``device_name()`` is ``"cuda"`` exactly where the accelerator is CUDA, so that on CUDA the new question has the old answer.
+On another device its answer is yes where it was no: :mod:`.consequences` takes it back where that would matter.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+
+from .communication import is_none_elsewhere
+from .kinds import DEVICE_NAME, Kind, kind_of
+from .source_view import dotted, text_of
+
+if TYPE_CHECKING:
+    from .plan import Build, Plan
+    from .source_view import SourceView
+
+__all__ = ["decide", "decide_types"]
+
+RULE = "device-name"
+_CUDA_TEXT = re.compile(r"^cuda(:\d*)?$")
+_OF_SOMETHING_ELSE = re.compile(r"^(impl|implementation|backend|kernel|mode|provider|engine|lang|language)$")
+_STRINGS_OWN = ("lower", "strip", "split", "casefold")
+_REASON = "decide whether what depends on this comparison is for CUDA alone, or for any accelerator"
+_ONE_DEVICE = "it compares with one CUDA device by its number; decide what that means where there are no numbers"
+
+
+def decide_types(plan: Plan) -> None:
+    """Rewrite ``"cuda" if "cuda" in device else "cpu"`` and its relatives to ``torch.device(device).type``.
+
+    Both are ``"cuda"`` for every name of a CUDA device, and ``"cpu"`` for the CPU's. For another accelerator the old text
+    says ``"cpu"``, for want of another answer.
+    """
+    for node in plan.view.of(cst.IfExp):
+        pair = (text_of(node.body), text_of(node.orelse))
+        device = _device_asked(node.test) if pair == ("cuda", "cpu") else None
+        if device is None or not plan.is_open(node) or not _is_device(plan.view, device):
+            continue
+        written = plan.view.code(device)
+        is_type = isinstance(node.test, cst.Comparison) and isinstance(node.test.left, cst.Attribute)
+        plan.needs_torch |= not is_type
+        plan.rewrite(
+            node, RULE, _always(f"{written}.type" if is_type else f"torch.device({written}).type"), tuple(node.children)
+        )
+
+
+def _always(code: str) -> Build:
+    """Return a builder that writes some code, whatever stood there."""
+    return lambda _: cst.parse_expression(code)
+
+
+def _device_asked(test: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Return ``device`` of a question that is yes for ``"cuda"`` and for ``"cuda:1"``, and for no other device."""
+    if isinstance(test, cst.Call) and isinstance(test.func, cst.Attribute) and test.func.attr.value == "startswith":
+        is_cuda = len(test.args) == 1 and text_of(test.args[0].value) == "cuda"
+        return _without_str(test.func.value) if is_cuda else None
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return None
+    operator, right = test.comparisons[0].operator, test.comparisons[0].comparator
+    if isinstance(operator, cst.In) and text_of(test.left) == "cuda":
+        return _without_str(right)
+    is_type = isinstance(test.left, cst.Attribute) and test.left.attr.value == "type"
+    if isinstance(operator, cst.Equal) and text_of(right) == "cuda" and is_type:
+        assert isinstance(test.left, cst.Attribute)  # noqa: S101  # as is_type says
+        return test.left.value
+    return None
+
+
+def _without_str(node: cst.BaseExpression) -> cst.BaseExpression:
+    is_str = isinstance(node, cst.Call) and dotted(node.func) == "str" and len(node.args) == 1
+    return node.args[0].value if is_str and isinstance(node, cst.Call) else node
+
+
+def decide(plan: Plan) -> None:
+    """Rewrite the comparisons with ``"cuda"``, for now, and report those with one device of several."""
+    for node in plan.view.of(cst.Comparison):
+        sides = [node.left, *(each.comparator for each in node.comparisons)]
+        named = [number for number, side in enumerate(sides) if _names_cuda(side)]
+        if plan.is_open(node) and named:
+            others = [side for number, side in enumerate(sides) if number not in named]
+            _decide_one(plan, node, [sides[number] for number in named], others)
+    for node in plan.view.of(cst.Call):
+        is_prefix = isinstance(node.func, cst.Attribute) and node.func.attr.value == "startswith"
+        if is_prefix and node.args and plan.is_open(node) and _names_cuda(node.args[0].value):
+            assert isinstance(node.func, cst.Attribute)  # noqa: S101  # as is_prefix says
+            _decide_one(plan, node, [node.args[0].value], [node.func.value])
+
+
+def _decide_one(
+    plan: Plan, node: cst.BaseExpression, named: list[cst.BaseExpression], others: list[cst.BaseExpression]
+) -> None:
+    name = plan.device_name()
+    is_number = any(":" in (text_of(each) or "") for side in named for each in _texts(side))
+    if any("device_name()" in plan.view.code(each) for each in others):
+        plan.leave(node, RULE, "asks for CUDA by the contract's own name, as the documentation advises")
+    elif any(_OF_SOMETHING_ELSE.match((dotted(each) or "").rpartition(".")[2].lower()) for each in others):
+        plan.leave(node, RULE, "compares the name of an implementation, not of a device")
+    elif isinstance(around := plan.view.parent(node), cst.IfExp) and _is_of_ids(plan, around):
+        plan.leave(node, RULE, "chooses what DDP is told of devices, which is None elsewhere already")
+    elif is_number or name is None:
+        plan.report(node, RULE, _ONE_DEVICE if is_number else plan.without("device_name"))
+    elif not others or not all(_is_device(plan.view, each) for each in others):
+        plan.report(node, RULE, _REASON)
+    else:
+        places = frozenset(named)
+        plan.rewrite(node, RULE, lambda updated: _with_name(node, updated, places, name))
+        if not any(text_of(each) == "cpu" for side in named for each in _texts(side)):
+            plan.questions.add(node)
+    plan.claim(*named)
+
+
+def _is_of_ids(plan: Plan, choice: cst.IfExp) -> bool:
+    argument = plan.view.parent(choice)
+    while isinstance(argument, cst.IfExp):
+        argument = plan.view.parent(argument)
+    is_ids = isinstance(argument, cst.Arg) and argument.keyword is not None and argument.keyword.value == "device_ids"
+    return is_ids and is_none_elsewhere(choice)
+
+
+def _names_cuda(node: cst.BaseExpression) -> bool:
+    return any(_CUDA_TEXT.match(text_of(each) or "") for each in _texts(node))
+
+
+def _texts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return the text that a side of a comparison is, or the texts that it lists."""
+    if isinstance(node, cst.List | cst.Tuple | cst.Set):
+        return [text for element in node.elements for text in _texts(element.value)]
+    if isinstance(node, cst.Call) and dotted(node.func) == "torch.device" and node.args:
+        return _texts(node.args[0].value)
+    return [node] if text_of(node) is not None else []
+
+
+def _is_device(view: SourceView, node: cst.BaseExpression) -> bool:
+    """Return whether an expression is a device, its name, or its type: by its own name, or by what is assigned to it."""
+    if isinstance(node, cst.Attribute) and node.attr.value == "type":
+        return True  # only torch.device has a type that is a device's name
+    if isinstance(node, cst.Attribute) and node.attr.value == "device":
+        return True
+    if isinstance(node, cst.Subscript):
+        return _is_device(view, node.value)
+    if isinstance(node, cst.Call):
+        if dotted(node.func) in ("str", "torch.device") and len(node.args) == 1:
+            return _is_device(view, node.args[0].value) or dotted(node.func) == "torch.device"
+        is_text = isinstance(node.func, cst.Attribute) and node.func.attr.value in _STRINGS_OWN
+        return is_text and isinstance(node.func, cst.Attribute) and _is_device(view, node.func.value)
+    last = (dotted(node) or "").rpartition(".")[2].lower()
+    return DEVICE_NAME.search(last) is not None or (bool(last) and kind_of(view, node) is Kind.DEVICE)
+
+
+def _with_name(
+    original: cst.BaseExpression, updated: cst.CSTNode, named: frozenset[cst.BaseExpression], name: cst.BaseExpression
+) -> cst.CSTNode:
+    """Return a comparison with this device's name in the place of CUDA's, on the sides that have it."""
+    if isinstance(updated, cst.Call) and isinstance(original, cst.Call):
+        return updated.with_changes(args=[_named(updated.args[0], name), *updated.args[1:]])
+    assert isinstance(updated, cst.Comparison)  # noqa: S101  # decide() gives no other
+    assert isinstance(original, cst.Comparison)  # noqa: S101  # likewise
+    targets = [
+        new.with_changes(comparator=_named(new.comparator, name)) if old.comparator in named else new
+        for old, new in zip(original.comparisons, updated.comparisons, strict=True)
+    ]
+    left = _named(updated.left, name) if original.left in named else updated.left
+    return updated.with_changes(left=left, comparisons=targets)
+
+
+def _named(side: Any, name: cst.BaseExpression) -> Any:
+    """Return a side of a comparison with a device's name for each ``"cuda"`` that it is or lists."""
+    if text_of(side) == "cuda":
+        return name.deep_clone()
+    if isinstance(side, cst.List | cst.Tuple | cst.Set):
+        return side.with_changes(elements=[each.with_changes(value=_named(each.value, name)) for each in side.elements])
+    if isinstance(side, cst.Call):
+        return side.with_changes(args=[_named(side.args[0], name), *side.args[1:]])
+    return side.with_changes(value=_named(side.value, name)) if isinstance(side, cst.Arg) else side

@@ -1,0 +1,95 @@
+"""What may depend on a device's kind without harm: it means the same, or nothing, on every device."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .source_view import dotted
+
+if TYPE_CHECKING:
+    from .source_view import SourceView
+
+__all__ = ["is_given_to_neutral", "is_neutral"]
+
+_FLAGS = re.compile(r"(^|_)(pin(_?mem(ory)?)?|non_blocking|fused|persistent_workers|prefetch|benchmark|deterministic)$")
+_GIVEN = re.compile(r"(^|_)(pin_memory|non_blocking|fused|persistent_workers|enabled|amp)$")
+_SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
+_EVERYWHERE = ("torch.manual_seed", "torch.set_float32_matmul_precision", "gc.collect")
+_OPTIONS = ("pin_memory", "non_blocking", "fused", "persistent_workers", "prefetch_factor", "num_workers", "shuffle")
+
+
+def is_neutral(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether what runs, or is chosen, does no more than show something or set an option that every device takes.
+
+    Page-locked memory, copies that need not wait and fused optimizers are such options: torch takes them on a CPU, too.
+    """
+    if isinstance(node, cst.BaseSuite):
+        return all(is_neutral(view, each) for each in node.body)
+    if isinstance(node, cst.SimpleStatementLine):
+        return all(is_neutral(view, each) for each in node.body)
+    if isinstance(node, cst.Pass | cst.Dict):
+        return True
+    if isinstance(node, cst.Expr):
+        call = node.value
+        return isinstance(call, cst.Call) and (
+            _SHOWN.match(dotted(call.func) or "") is not None or view.name(call.func) in _EVERYWHERE
+        )
+    if isinstance(node, cst.Assign):
+        if all(view.name(each.target).startswith("torch.backends.") for each in node.targets):
+            return True  # switches of libraries that other devices do not use
+        if isinstance(node.value, cst.Call) and _is_layout(node.value):
+            return True
+        return all(_is_flag(each.target) for each in node.targets) and _is_constant(node.value)
+    if isinstance(node, cst.Call):
+        return dotted(node.func) == "dict" or _is_move(node)
+    return False
+
+
+def _is_flag(target: cst.BaseExpression) -> bool:
+    if isinstance(target, cst.Subscript):
+        return any(f'"{option}"' in _key(target) or f"'{option}'" in _key(target) for option in _OPTIONS)
+    return _FLAGS.search((dotted(target) or "").rpartition(".")[2].lower()) is not None
+
+
+def _key(target: cst.Subscript) -> str:
+    inside = target.slice[0].slice
+    return inside.value.value if isinstance(inside, cst.Index) and isinstance(inside.value, cst.SimpleString) else ""
+
+
+def _is_constant(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Name) and node.value in ("True", "False", "None")
+
+
+def _is_move(call: cst.Call) -> bool:
+    """Return whether a call is ``x.to(device, non_blocking=True)``, or a choice of how to copy."""
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "to"
+
+
+def _is_layout(call: cst.Call) -> bool:
+    """Return whether a call is ``x.to(memory_format=…)``, which changes no value on any device."""
+    keywords = {each.keyword.value if each.keyword else "" for each in call.args}
+    return _is_move(call) and keywords <= {"memory_format", "non_blocking"}
+
+
+def is_given_to_neutral(view: SourceView, value: cst.CSTNode | None) -> bool:
+    """Return whether an answer becomes an option that every device takes, at once or by a name that is used for no more."""
+    if isinstance(value, cst.Arg):
+        return value.keyword is not None and _GIVEN.search(value.keyword.value) is not None
+    if not isinstance(value, cst.Assign) or len(value.targets) != 1:
+        return False
+    uses = view.uses(value.targets[0].target)
+    return bool(uses) and all(_is_option(view, use) for use in uses or ())
+
+
+def _is_option(view: SourceView, use: cst.CSTNode) -> bool:
+    around = view.parent(use)
+    if isinstance(around, cst.Arg):
+        call = view.parent(around)
+        is_shown = isinstance(call, cst.Call) and _SHOWN.match(dotted(call.func) or "") is not None
+        return is_shown or (around.keyword is not None and _GIVEN.search(around.keyword.value) is not None)
+    if isinstance(around, cst.IfExp) and around.test is use:
+        return is_neutral(view, around.body)
+    return isinstance(around, cst.FormattedStringExpression)

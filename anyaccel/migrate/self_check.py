@@ -1,0 +1,99 @@
+"""The tool's check of itself: nothing in a file that spells CUDA is passed over in silence."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .source_view import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .site import Site
+
+__all__ = ["Passed", "passed_over"]
+
+_SUSPECT = re.compile(r"\bcuda\b|nccl", re.IGNORECASE)
+_STRING = re.compile(r"""^(?P<prefix>[a-z]*)(?P<quote>\"{3}|'{3}|"|')""", re.IGNORECASE)
+_BREAKS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
+_QUIET = (tokenize.NL, tokenize.COMMENT)
+_MIDDLE = getattr(tokenize, "FSTRING_MIDDLE", None)  # of Python 3.12
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A token that no site covers.
+
+    Attributes:
+        line: from 1; in a notebook, in the cell.
+        column: from 1.
+        text: the token.
+        cell: in a notebook, the number of the cell.
+    """
+
+    line: int
+    column: int
+    text: str
+    cell: int | None = None
+
+
+def passed_over(source: str, sites: Iterable[Site]) -> tuple[Passed, ...]:
+    """Return every ``.cuda``, every text that begins with ``cuda`` and every ``nccl`` of the code that is in no site.
+
+    It reads the text's tokens, and not the tree that the rules have looked at. Comments and docstrings are no code.
+    """
+    covered = _Covered(sites)
+    suspects = [
+        (number, match.start() + 1)
+        for number, line in enumerate(lines_of(source), 1)
+        for match in _SUSPECT.finditer(line.partition("#")[0])
+    ]
+    if all(covered.holds(*place) for place in suspects):
+        return ()
+    return tuple(each for each in _tokens(source) if not covered.holds(each.line, each.column))
+
+
+class _Covered:
+    """The stretches of text that are sites."""
+
+    def __init__(self, sites: Iterable[Site]) -> None:
+        self._by_line: dict[int, list[tuple[int, float]]] = {}
+        for site in sites:
+            lines = site.code.split("\n")
+            for number, text in enumerate(lines):
+                start = site.column if number == 0 else 0
+                end = start + len(text) if number == len(lines) - 1 else float("inf")
+                self._by_line.setdefault(site.line + number, []).append((start, end))
+
+    def holds(self, line: int, column: int) -> bool:
+        return any(start <= column <= end for start, end in self._by_line.get(line, ()))
+
+
+def _tokens(source: str) -> Iterator[Passed]:
+    """Yield the tokens that a site must cover."""
+    try:
+        found = [each for each in tokenize.generate_tokens(io.StringIO(source).readline) if each.type not in _QUIET]
+    except (tokenize.TokenError, SyntaxError):
+        return  # LibCST has read it, and this Python cannot
+    is_import = False
+    for number, token in enumerate(found):
+        if number == 0 or found[number - 1].type in _BREAKS:
+            is_import = token.string in ("import", "from")
+        before = found[number - 1] if number else None
+        after = found[number + 1] if number + 1 < len(found) else None
+        is_after_dot = before is not None and before.string == "."
+        line, column = token.start
+        if token.type == tokenize.NAME:
+            if is_import and (number < 2 or found[number - 2].string != "torch"):
+                continue  # another module of that name
+            if is_after_dot and (token.string == "cuda" or "nccl" in token.string.lower()):
+                yield Passed(line, column + 1, f".{token.string}")
+        elif token.type in (tokenize.STRING, _MIDDLE):
+            is_alone = (before is None or before.type in _BREAKS) and (after is None or after.type == tokenize.NEWLINE)
+            text = _STRING.sub("", token.string) if token.type == tokenize.STRING else token.string
+            if not is_alone and (text.startswith("cuda") or "nccl" in text.lower()):
+                yield Passed(line, column + 1, token.string)

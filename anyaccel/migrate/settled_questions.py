@@ -1,0 +1,92 @@
+"""Questions about CUDA that are right as they stand, on every machine.
+
+A test that says that it needs CUDA is skipped without it. ``device == "cuda" and not torch.cuda.is_available()`` asks whether
+the device that somebody named is there. ``map_location=None if torch.cuda.is_available() else "cpu"`` brings a checkpoint to
+a machine without CUDA, whatever else the machine has.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .choices import asks_availability
+from .source_view import dotted, text_of
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["decide"]
+
+_SKIPS = ("skipIf", "skipUnless", "skipif", "skip", "skipTest", "SkipTest")
+_SAYS_CUDA = re.compile(r"cuda|\bgpus?\b|\bcpu\b|nvidia|nccl", re.IGNORECASE)
+_OF_REQUEST = "asks whether the CUDA device that was named is there"
+_OF_CHECKPOINT = "brings a checkpoint to a machine without CUDA, which is right on every machine"
+_OF_SKIP = "a test that is skipped without CUDA, which its message says; it is skipped there still"
+
+
+def decide(plan: Plan) -> None:
+    """Leave the questions that are right as they stand."""
+    for both in plan.view.of(cst.BooleanOperation):
+        _decide_request(plan, both)
+    for choice in plan.view.of(cst.IfExp):
+        texts = {text_of(choice.body), text_of(choice.orelse)}
+        is_none = any(isinstance(each, cst.Name) and each.value == "None" for each in (choice.body, choice.orelse))
+        if is_none and "cpu" in texts and asks_availability(plan.view, choice.test) is not None:
+            _leave_questions(plan, choice.test, _OF_CHECKPOINT)
+    _decide_skips(plan)
+
+
+def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
+    """Leave ``device == "cuda" and not torch.cuda.is_available()``, whose halves belong together."""
+    is_missing = asks_availability(plan.view, both.right) is False
+    named = both.left
+    is_named = isinstance(named, cst.Comparison) and len(named.comparisons) == 1
+    if isinstance(both.operator, cst.And) and is_missing and is_named and isinstance(named, cst.Comparison):
+        sides = (named.left, named.comparisons[0].comparator)
+        is_equal = isinstance(named.comparisons[0].operator, cst.Equal | cst.In)
+        if is_equal and any((text_of(side) or "").startswith("cuda") for side in sides) and plan.is_open(named):
+            plan.leave(named, "device-name", _OF_REQUEST)
+            plan.claim(*sides)
+            _leave_questions(plan, both.right, _OF_REQUEST)
+
+
+def _decide_skips(plan: Plan) -> None:
+    """Leave the questions of skips whose message, or the comment beside them, names CUDA, GPUs or the CPU."""
+    for call in plan.view.of(cst.Call):
+        if (dotted(call.func) or "").rpartition(".")[2] not in _SKIPS:
+            continue
+        asked, told = call.args[:1], call.args[1:]
+        if told and _SAYS_CUDA.search(" ".join(plan.view.code(each) for each in told)):
+            _leave_questions(plan, asked[0], _OF_SKIP)
+    for test in plan.view.of(cst.If):
+        if _is_skip(plan, test) or _is_marked(plan, test):
+            _leave_questions(plan, test.test, _OF_SKIP)
+
+
+def _is_skip(plan: Plan, test: cst.If) -> bool:
+    """Return whether all that a test does is to skip, for want of CUDA."""
+    if test.orelse is not None or len(test.body.body) != 1:
+        return False
+    line = test.body.body[0]
+    statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else line
+    call = statement.value if isinstance(statement, cst.Expr) else getattr(statement, "exc", None)
+    is_skip = isinstance(call, cst.Call) and (dotted(call.func) or "").rpartition(".")[2] in _SKIPS
+    return is_skip and _SAYS_CUDA.search(plan.view.code(statement)) is not None
+
+
+def _is_marked(plan: Plan, test: cst.If) -> bool:
+    """Return whether a comment beside a test says that it is skipped on a CPU."""
+    header = getattr(test.body, "header", None)
+    comment = header.comment.value if header is not None and header.comment is not None else ""
+    return "skip" in comment.lower() and _SAYS_CUDA.search(comment) is not None
+
+
+def _leave_questions(plan: Plan, where: cst.CSTNode, reason: str) -> None:
+    for node, name in plan.view.imported.items():
+        around = plan.view.parent(node)
+        is_longest = not (isinstance(around, cst.Attribute) and around.value is node)
+        if is_longest and name.startswith("torch.cuda.") and plan.view.is_within(node, where) and plan.is_open(node):
+            plan.leave(node, "runtime-call", reason)
