@@ -113,11 +113,11 @@ class DeviceRuntime(Protocol):
     """What loads device code and starts its kernels.
 
     Attributes:
-        number: of ``Runtime`` in ``csrc/runtime/device_kernels.h``.
+        kind: of the device, as ``csrc/runtime/devices.h`` has it.
         launch: the address of its ``LaunchFunction``.
     """
 
-    number: int
+    kind: str
     launch: int
 
 
@@ -131,7 +131,7 @@ def register_kernels(op: str, runtime: DeviceRuntime, device: int, kernels: dict
         kernels: the address of each, by its instance's name.
     """
     add = ctypes.CDLL(str(loading.library_of(op).binary)).anyaccel_add_kernel
-    add.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
+    add.argtypes = [ctypes.c_char_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
     add.restype = None
     for name, kernel in kernels.items():
-        add(runtime.number, device, name.encode(), runtime.launch, kernel)
+        add(runtime.kind.encode(), device, name.encode(), runtime.launch, kernel)

@@ -23,13 +23,14 @@ Table& table() {
   return *one;
 }
 
-std::string key_of(std::int32_t runtime, std::int32_t device, const std::string& name) {
-  return std::to_string(runtime) + ":" + std::to_string(device) + ":" + name;
+std::string key_of(const std::string& runtime, std::int32_t device, const std::string& name) {
+  return runtime + ":" + std::to_string(device) + ":" + name;
 }
 
 DeviceKernel found(const Place& place, const std::string& kernel) {
   const std::lock_guard lock(table().mutex);
-  const auto entry = table().kernels.find(key_of(static_cast<std::int32_t>(place.runtime), place.device, kernel));
+  const auto entry =
+      table().kernels.find(key_of(kRuntimes[static_cast<std::size_t>(place.runtime)], place.device, kernel));
   if (entry == table().kernels.end()) {
     throw std::runtime_error("launching " + kernel + " failed: got device " + std::to_string(place.device) +
                              ", for which it has not been compiled; expected a dtype and a device that the op was "
@@ -46,7 +47,7 @@ std::int32_t threads_for(const Place& place, const Work& work) {
   if (!work.has_rows()) {
     return kForElements;
   }
-  if (place.runtime == Runtime::SyclOnHost) {
+  if (place.runtime == Runtime::sycl) {
     return 16;
   }
   std::int32_t threads = 32;
@@ -61,7 +62,7 @@ std::int64_t groups_for(const Place& place, const Work& work, std::int32_t threa
   if (work.has_rows()) {
     return std::min(work.rows, kMost);
   }
-  const std::int64_t elements_a_thread = place.runtime == Runtime::SyclOnHost ? 1 : 4;
+  const std::int64_t elements_a_thread = place.runtime == Runtime::sycl ? 1 : 4;
   const std::int64_t a_group = threads * elements_a_thread;
   return std::clamp<std::int64_t>((work.columns + a_group - 1) / a_group, 1, kMost);
 }
@@ -82,8 +83,9 @@ void launch_on_device(const Place& place, const std::string& kernel, const Work&
 
 }  // namespace anyaccel
 
-// Called from Python, which owns the kernel and keeps it for as long as the process lives.
-extern "C" __attribute__((visibility("default"))) void anyaccel_add_kernel(std::int32_t runtime, std::int32_t device,
+// Called from Python, which owns the kernel and keeps it for as long as the process lives. `runtime` is one of
+// kRuntimes.
+extern "C" __attribute__((visibility("default"))) void anyaccel_add_kernel(const char* runtime, std::int32_t device,
                                                                            const char* name,
                                                                            anyaccel::LaunchFunction launch,
                                                                            void* kernel) {

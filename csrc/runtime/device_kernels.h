@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string>
 
-namespace anyaccel {
+#include "devices.h"
 
-enum class Runtime : std::int32_t { Cpu, Cuda, Xpu, SyclOnHost };
+namespace anyaccel {
 
 // What a device runtime offers: starts `kernel` on the current stream of `device`, with one argument of `bytes` bytes.
 // Returns a message when it fails, else null.

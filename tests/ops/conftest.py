@@ -11,6 +11,8 @@ import torch
 
 from anyaccel.op_builder.all_ops import builder_class
 from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
+from anyaccel.op_builder.kernel_extensions import has_device
+from anyaccel.op_builder.op import KERNEL_DEVICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +36,7 @@ def load(kind: str, builder: str) -> Implementation:
     return Implementation(kind, found().load(), "cpu" if kind == "sycl" else kind)
 
 
-PRESENT = [kind for kind in ("cuda", "xpu") if torch.get_device_module(kind).is_available()]
+PRESENT = [kind for kind in KERNEL_DEVICES if has_device(kind)]
 """Devices besides the CPU; ``test_devices.py`` skips with the reason where there is none."""
 
 
