@@ -18,6 +18,7 @@ from setuptools.command.build_py import build_py
 from setuptools.compat.py310 import tomllib
 
 _SWITCHES = ("BUILD_EXT", "CUDA_EXT", "DS_BUILD_OPS")
+_CODE = (".py", ".h", ".cpp", ".cu", ".ptx", ".sycl", "")  # csrc/device_std has headers without a suffix
 _ROOT = Path(__file__).resolve().parent
 _BUILD = "from anyaccel.cli import main; main()"
 _RUNS = "import filelock, ninja, packaging, platformdirs, psutil, rich, torch, typer"
@@ -49,6 +50,19 @@ def _requirements() -> list[str]:
         *runs,
         *([] if _user_can(_RUNS_CUDA) else project["optional-dependencies"]["cuda"]),
     ]  # anyaccel: ignore[device-name]
+
+
+def _packages() -> list[str]:
+    """Return the packages that pyproject.toml names, and that of every folder with code below them."""
+    roots = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["package-dir"]
+    found = set(roots)
+    for package, root in roots.items():
+        for file in (_ROOT / root).rglob("*"):
+            folders = file.parent.relative_to(_ROOT / root).parts
+            is_made = any(folder.startswith((".", "_")) or folder.endswith(".egg-info") for folder in folders)
+            if file.is_file() and file.suffix in _CODE and not is_made:
+                found.add(".".join((package, *folders)))
+    return sorted(found)
 
 
 class BuildWithOps(build_py):
@@ -85,5 +99,8 @@ class Anyaccel(Distribution):
 
 
 setup(
-    distclass=Anyaccel, cmdclass={"build_py": BuildWithOps, "bdist_wheel": WheelWithOps}, setup_requires=_requirements()
+    packages=_packages(),
+    distclass=Anyaccel,
+    cmdclass={"build_py": BuildWithOps, "bdist_wheel": WheelWithOps},
+    setup_requires=_requirements(),
 )

@@ -32,7 +32,7 @@ def rejection(name: str) -> str:
     """Return why a device cannot serve here; empty when it can. Initialises no driver.
 
     Args:
-        name: ``"cpu"``, ``"cuda"`` or ``"xpu"``.
+        name: such as ``"cuda"``.
     """
     if name == "cpu":
         return ""
@@ -40,8 +40,11 @@ def rejection(name: str) -> str:
 
     if name == "xpu":
         import_ipex()
-    module = torch.get_device_module(name)
-    if not module._is_compiled():
+    try:
+        module = torch.get_device_module(name)
+    except RuntimeError:
+        return f"this torch ({torch.__version__}) does not know it (is the package that registers it imported?)"
+    if not getattr(module, "_is_compiled", lambda: True)():  # CUDA's and XPU's modules are there in every torch
         return f"this torch ({torch.__version__}) is built without it"
     # device_count asks the management library first; is_available would initialise the driver and break forked children
     return "" if module.device_count() > 0 else "torch is built for it and finds no device (is the driver installed?)"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .deepspeed.names import DEEPSPEED_NAMES
 from .engine.errors import OpError
-from .op import ON_HOST, resolve
+from .op import KERNEL_DEVICES, ON_HOST, resolve
 from .table import OPS
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ SYCL_ON_HOST = "sycl"
 """SYCL's kernels on the CPU, which no accelerator's ``create_op_builder`` returns."""
 
 _OPS = {op.builder: op for op in OPS}
-_DEVICE_CLASSES = {
-    "cuda": "op_builder.cuda.device:CudaDevice", "xpu": "op_builder.xpu.device:XpuDevice",
-    SYCL_ON_HOST: "op_builder.xpu.device:SyclOnHost",
-}  # fmt: skip  # anyaccel: ignore[device-name]
+_DEVICE_CLASSES = {**KERNEL_DEVICES, SYCL_ON_HOST: "op_builder.xpu.device:SyclOnHost"}
 
 BUILDERS: dict[str, tuple[str, ...]] = {
     **{op.builder: op.devices for op in OPS},

@@ -113,11 +113,11 @@ class DeviceRuntime(Protocol):
     """What loads device code and starts its kernels.
 
     Attributes:
-        number: of ``Runtime`` in ``csrc/runtime/device_kernels.h``.
+        kind: of the device, as ``csrc/runtime/devices.h`` has it.
         launch: the address of its ``LaunchFunction``.
     """
 
-    number: int
+    kind: str
     launch: int
 
 
@@ -132,7 +132,7 @@ def register_kernels(op: str, runtime: DeviceRuntime, device: int, kernels: dict
         units: the device's multiprocessors, by which launches are shaped; 0 where they are not known.
     """
     add = ctypes.CDLL(str(loading.library_of(op).binary)).anyaccel_add_kernel
-    add.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
+    add.argtypes = [ctypes.c_char_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
     add.restype = None
     for name, kernel in kernels.items():
-        add(runtime.number, device, units, name.encode(), runtime.launch, kernel)
+        add(runtime.kind.encode(), device, units, name.encode(), runtime.launch, kernel)

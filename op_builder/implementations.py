@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .all_ops import SYCL_ON_HOST, builder_class
 from .engine.errors import OpError
 from .kernel_extensions import BuilderExtension, TritonExtension, has_device
-from .op import GPUS, resolve
+from .op import KERNEL_DEVICES, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,11 +77,11 @@ def implementations_of(op: Op) -> list[KernelExtension]:
         BuiltImplementation(f"{op.name}_{kind}", op.builder, "cpu", serves) for kind, serves in on_cpu.items()
     ]
     if op.kernels:
-        on_gpus = [
+        on_devices = [
             BuiltImplementation(f"{op.name}_{kind}", op.builder, kind, partial(has_device, kind), priority=5)
-            for kind in GPUS
+            for kind in KERNEL_DEVICES
         ]
-        found = [*on_gpus, *found, BuiltImplementation("sycl", op.builder, SYCL_ON_HOST, _has_dpcpp, priority=0)]
+        found = [*on_devices, *found, BuiltImplementation("sycl", op.builder, SYCL_ON_HOST, _has_dpcpp, priority=0)]
     if op.triton:
         found.append(TritonImplementation(op.triton))
     return found

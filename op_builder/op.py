@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["CSRC", "DEVICES", "FLOATS", "GPUS", "ON_HOST", "Op", "instances", "resolve"]
+__all__ = ["CSRC", "DEVICES", "FLOATS", "KERNEL_DEVICES", "ON_HOST", "Op", "instances", "resolve"]
 
 CSRC = Path(__file__).resolve().parents[1] / "csrc"
 """The C++ and CUDA sources, beside this package in a checkout and inside it in a wheel."""
 
-GPUS = ("cuda", "xpu")  # anyaccel: ignore[device-name]
-DEVICES = ("cpu", *GPUS)
+KERNEL_DEVICES: dict[str, str] = {
+    "cuda": "op_builder.cuda.device:CudaDevice",  # anyaccel: ignore[device-name]
+    "xpu": "op_builder.xpu.device:XpuDevice",
+}
+"""The kinds of device that kernels are compiled for, each with its class, a ``Device`` of ``device_kernels.py``."""
+DEVICES = ("cpu", *KERNEL_DEVICES)
 ON_HOST = "host"
 """Serves every device: a host-side op runs on the CPU wherever the model lives."""
 

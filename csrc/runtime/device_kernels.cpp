@@ -18,7 +18,7 @@ struct DeviceKernel {
 struct Table {
   std::mutex mutex;
   std::unordered_map<std::string, DeviceKernel> kernels;
-  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> units;  // by runtime and device
+  std::map<std::pair<std::string, std::int32_t>, std::int32_t> units;  // by runtime and device
 };
 
 Table& table() {
@@ -26,13 +26,15 @@ Table& table() {
   return *one;
 }
 
-std::string key_of(std::int32_t runtime, std::int32_t device, const std::string& name) {
-  return std::to_string(runtime) + ":" + std::to_string(device) + ":" + name;
+std::string name_of(Runtime runtime) { return kRuntimes[static_cast<std::size_t>(runtime)]; }
+
+std::string key_of(const std::string& runtime, std::int32_t device, const std::string& name) {
+  return runtime + ":" + std::to_string(device) + ":" + name;
 }
 
 DeviceKernel found(const Place& place, const std::string& kernel) {
   const std::lock_guard lock(table().mutex);
-  const auto entry = table().kernels.find(key_of(static_cast<std::int32_t>(place.runtime), place.device, kernel));
+  const auto entry = table().kernels.find(key_of(name_of(place.runtime), place.device, kernel));
   if (entry == table().kernels.end()) {
     throw std::runtime_error("launching " + kernel + " failed: got device " + std::to_string(place.device) +
                              ", for which it has not been compiled; expected a dtype and a device that the op was "
@@ -46,7 +48,7 @@ DeviceKernel found(const Place& place, const std::string& kernel) {
 
 Device device_of(const Place& place) {
   const std::lock_guard lock(table().mutex);
-  const auto known = table().units.find({static_cast<std::int32_t>(place.runtime), place.device});
+  const auto known = table().units.find({name_of(place.runtime), place.device});
   return {place.runtime, known == table().units.end() ? 0 : known->second};
 }
 
@@ -64,8 +66,9 @@ void launch_on_device(const Place& place, const std::string& kernel, const Work&
 
 }  // namespace anyaccel
 
-// Called from Python, which owns the kernel and keeps it for as long as the process lives; `units` are the device's.
-extern "C" __attribute__((visibility("default"))) void anyaccel_add_kernel(std::int32_t runtime, std::int32_t device,
+// Called from Python, which owns the kernel and keeps it for as long as the process lives. `runtime` is one of
+// kRuntimes; `units` are the device's.
+extern "C" __attribute__((visibility("default"))) void anyaccel_add_kernel(const char* runtime, std::int32_t device,
                                                                            std::int32_t units, const char* name,
                                                                            anyaccel::LaunchFunction launch,
                                                                            void* kernel) {

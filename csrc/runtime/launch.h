@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -51,20 +52,32 @@ inline std::string name_of_device(std::int32_t type) {
   return "a device of torch's type " + std::to_string(type);
 }
 
+// "cpu, cuda or xpu"
+inline std::string names_of_devices() {
+  std::string names = "cpu";
+  constexpr const char* kKinds[] = {ANYACCEL_DEVICES(ANYACCEL_KIND, ANYACCEL_AS_TEXT)};
+  for (const char* const& kind : kKinds) {
+    names += (&kind + 1 == std::end(kKinds) ? " or " : ", ") + std::string(kind);
+  }
+  return names;
+}
+
 inline Place place_of(const torch::stable::Tensor& tensor) {
   static const std::int32_t kCpu = aoti_torch_device_type_cpu();
-  static const std::int32_t kCuda = aoti_torch_device_type_cuda();
-  static const std::int32_t kXpu = aoti_torch_device_type_xpu();
   std::int32_t type = 0;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &type));
   if (type == kCpu) {
-    return {SyclOnHost::is_asked() ? Runtime::SyclOnHost : Runtime::Cpu, 0};
+    return {SyclOnHost::is_asked() ? Runtime::sycl : Runtime::cpu, 0};
   }
-  if (type != kCuda && type != kXpu) {
-    throw std::invalid_argument("choosing a kernel failed: got a tensor on " + name_of_device(type) +
-                                "; expected cpu, cuda or xpu. Fix: move it to one of them.");
+#define ANYACCEL_PLACE(with, kind, torchs, key)                           \
+  static const std::int32_t k_##kind = aoti_torch_device_type_##torchs(); \
+  if (type == k_##kind) {                                                 \
+    return {Runtime::kind, tensor.get_device_index()};                    \
   }
-  return {type == kCuda ? Runtime::Cuda : Runtime::Xpu, tensor.get_device_index()};
+  ANYACCEL_DEVICES(ANYACCEL_PLACE, )
+#undef ANYACCEL_PLACE
+  throw std::invalid_argument("choosing a kernel failed: got a tensor on " + name_of_device(type) + "; expected " +
+                              names_of_devices() + ". Fix: move it to one of them.");
 }
 
 // Elements a CPU thread takes at least: below this, waking one costs more than it saves.
@@ -79,12 +92,12 @@ inline std::int64_t cpu_groups(const Work& work) {
 
 // How many groups share a work of rows whose every group keeps partial results.
 inline std::int64_t groups_with_partials(const Place& place, const Work& work) {
-  return place.runtime == Runtime::Cpu ? cpu_groups(work) : device_groups_with_partials(device_of(place), work.rows);
+  return place.runtime == Runtime::cpu ? cpu_groups(work) : device_groups_with_partials(device_of(place), work.rows);
 }
 
 // How many groups share the elements of tensors of at most this size, each taking its part of every tensor.
 inline std::int64_t groups_for_shares(const Place& place, std::int64_t elements) {
-  return place.runtime == Runtime::Cpu ? cpu_groups(Work::of_elements(elements))
+  return place.runtime == Runtime::cpu ? cpu_groups(Work::of_elements(elements))
                                        : device_groups_for_shares(device_of(place), elements);
 }
 
@@ -108,7 +121,7 @@ void launch(const torch::stable::Tensor& tensor, const Kernel& kernel, const Wor
     return;
   }
   const Place place = place_of(tensor);
-  if (place.runtime != Runtime::Cpu) {
+  if (place.runtime != Runtime::cpu) {
     static const std::string name = kernel_name<Kernel>();
     launch_on_device(place, name, work, groups, &kernel, sizeof(Kernel));
     return;

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace anyaccel {
+#include "devices.h"
 
-enum class Runtime : std::int32_t { Cpu, Cuda, Xpu, SyclOnHost };
+namespace anyaccel {
 
 // How much there is to do: `rows` of `columns`, a group working on a row at a time; or `columns` elements in one range.
 struct Work {
@@ -49,7 +49,7 @@ inline std::int64_t parts_of(std::int64_t whole, std::int64_t part) { return (wh
 // depend on how many rows there are. Measured for SYCL's CPU device: a work-group of one vector walks a row fastest, as
 // each vector of a larger one goes through the whole row before the next.
 inline std::int32_t threads_for_row(const Device& device, std::int64_t columns, std::int64_t of_a_thread) {
-  if (device.runtime == Runtime::SyclOnHost) {
+  if (device.runtime == Runtime::sycl) {
     return 16;
   }
   std::int32_t threads = 32;
@@ -66,7 +66,7 @@ inline Shape shape_for_elements(const Device& device, std::int64_t elements) {
   const auto groups = [&](std::int64_t of_a_group) {
     return std::clamp<std::int64_t>(parts_of(elements, of_a_group), 1, kMostGroups);
   };
-  if (device.runtime == Runtime::SyclOnHost) {
+  if (device.runtime == Runtime::sycl) {
     return {groups(kThreads), kThreads};
   }
   for (std::int32_t of_a_thread = 4; of_a_thread > 1; of_a_thread /= 2) {

@@ -1,5 +1,5 @@
-// Registers an op's functions for every device: one function serves CPU, CUDA and XPU tensors, as it launches kernels
-// where the tensors are. The namespace `anyaccel_sycl` runs CPU tensors through SYCL's CPU device.
+// Registers an op's functions for every device: one function serves the CPU and every kind in devices.h, as it launches
+// kernels where the tensors are. The namespace `anyaccel_sycl` runs CPU tensors through SYCL's CPU device.
 
 #pragma once
 
@@ -32,12 +32,13 @@ constexpr Registration registration(const char* schema) {
 
 #define ANYACCEL_OP(function, schema) anyaccel::registration<schema, &function>(schema)
 
-#define ANYACCEL_REGISTER(registrations)                      \
-  ANYACCEL_DEFINE(anyaccel, registrations)                    \
-  ANYACCEL_DEFINE(anyaccel_sycl, registrations)               \
-  ANYACCEL_IMPLEMENT(anyaccel, CPU, registrations, function)  \
-  ANYACCEL_IMPLEMENT(anyaccel, CUDA, registrations, function) \
-  ANYACCEL_IMPLEMENT(anyaccel, XPU, registrations, function)  \
-  ANYACCEL_REFUSE_FLAGGED(anyaccel, registrations)            \
-  ANYACCEL_REFUSE_FLAGGED(anyaccel_sycl, registrations)       \
+#define ANYACCEL_SERVE(registrations, kind, torchs, key) ANYACCEL_IMPLEMENT(anyaccel, key, registrations, function)
+
+#define ANYACCEL_REGISTER(registrations)                     \
+  ANYACCEL_DEFINE(anyaccel, registrations)                   \
+  ANYACCEL_DEFINE(anyaccel_sycl, registrations)              \
+  ANYACCEL_IMPLEMENT(anyaccel, CPU, registrations, function) \
+  ANYACCEL_DEVICES(ANYACCEL_SERVE, registrations)            \
+  ANYACCEL_REFUSE_FLAGGED(anyaccel, registrations)           \
+  ANYACCEL_REFUSE_FLAGGED(anyaccel_sycl, registrations)      \
   ANYACCEL_IMPLEMENT(anyaccel_sycl, CPU, registrations, on_sycl)

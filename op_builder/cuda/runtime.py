@@ -29,7 +29,7 @@ class CudaRuntimeBuilder(HostLibrary):
 class CudaRuntime:
     """Loads device code and starts its kernels on torch's current stream."""
 
-    number = 1
+    kind = "cuda"
 
     def __init__(self, binary: Path) -> None:
         self._library = loading.load_c_library(CudaRuntimeBuilder.NAME, binary)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..op import DEVICES, GPUS, ON_HOST
+from ..op import DEVICES, ON_HOST
 
 __all__ = ["DEEPSPEED_NAMES", "Alias"]
 
@@ -39,7 +39,6 @@ DEEPSPEED_NAMES = {
         "fused_adam",
         "MultiTensorAdamBuilder",
         "optimizers:FusedAdamModule",
-        ("cpu", *GPUS),
         on_cpu=("CPUAdamBuilder", "optimizers:FusedAdamOnCpuModule"),
     ),
     "CPUAdagradBuilder": Alias("cpu_adagrad", "AdagradBuilder", "optimizers:CPUAdagradModule", (ON_HOST,)),

@@ -132,7 +132,7 @@ def _arguments(values: Sequence[Any]) -> Any:
 class HostSyclRuntime:
     """Runs kernels on Intel's OpenCL CPU device, in the memory of CPU tensors."""
 
-    number = 3
+    kind = "sycl"
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
@@ -180,7 +180,7 @@ class HostSyclRuntime:
 class XpuSyclRuntime:
     """Runs kernels on torch's XPUs; DPC++'s persistent cache keeps what was compiled."""
 
-    number = 2
+    kind = "xpu"
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library

@@ -16,13 +16,15 @@ import torch
 
 from anyaccel.op_builder.all_ops import builder_class
 from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
+from anyaccel.op_builder.kernel_extensions import has_device
+from anyaccel.op_builder.op import KERNEL_DEVICES
 from anyaccel.op_builder.table import OPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-PRESENT = [kind for kind in ("cuda", "xpu") if torch.get_device_module(kind).is_available()]
+PRESENT = [kind for kind in KERNEL_DEVICES if has_device(kind)]
 """Devices besides the CPU; ``test_devices.py`` skips with the reason where there is none."""
 IS_EMULATED = "ANYACCEL_TEST_EMULATED" in os.environ
 KINDS = ["emulated"] if IS_EMULATED else ["cpu", "sycl", *PRESENT]

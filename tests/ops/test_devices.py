@@ -5,16 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
+from anyaccel.op_builder.all_ops import builder_class
+from anyaccel.op_builder.op import KERNEL_DEVICES
+
 from .conftest import PRESENT
 
 
-@pytest.mark.parametrize("kind", ["cuda", "xpu"])
+@pytest.mark.parametrize("kind", KERNEL_DEVICES)
 def test_the_kernels_run_on_the_device(kind: str) -> None:
     if kind not in PRESENT:
         pytest.skip(f"no {kind} device: its kernels were compiled and not run")
-    from importlib import import_module
-
-    builder = import_module(f"anyaccel.op_builder.{kind}.kernels").RMSNormBuilder()
+    found = builder_class("RMSNormBuilder", kind)
+    assert found is not None
+    builder = found()
     assert builder.is_compatible(verbose=True)
     x = torch.randn(3, 7, device=kind)
     y = builder.load().rms_norm(x, torch.ones(7, device=kind))

@@ -110,7 +110,7 @@ def test_wrong_arguments_are_named(op: Any, change: Any, said: str) -> None:
 
 def test_tensors_of_two_devices_are_refused(op: Any) -> None:
     x, weight = torch.randn(3, 7, device=op.device), torch.ones(7, device="meta")
-    with pytest.raises(RuntimeError, match=r"rms_norm failed: got weight on meta; expected (cpu|cuda:0|xpu:0)"):
+    with pytest.raises(RuntimeError, match=f"rms_norm failed: got weight on meta; expected {x.device}"):
         op.functions.rms_norm(x, weight)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CUDA, XPU, SYCL_ON_HOST = 1, 2, 3  # of Runtime
+SYCL_ON_HOST, CUDA, XPU = 1, 2, 3  # of Runtime
 ELEMENTS = -1  # for the rows of a work that has none
 H100, H200, RTX, UNKNOWN = 114, 132, 24, 0
 SIZES = sorted({size + by for size in (1, 32, 256, 1000, 4096, 10**5, 10**7, 10**10) for by in (-1, 0, 1)} - {0})
