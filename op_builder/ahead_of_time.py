@@ -20,9 +20,9 @@ from .engine.cache import open_cache
 from .engine.entry import write_entry
 from .engine.errors import OpError, ToolchainError
 from .engine.ninja_file import default_jobs
+from .engine.prebuilt import folder_for
+from .engine.targets import CPU_TARGETS, CUDA_TARGETS, NATIVE, host_cpu_targets, is_cuda_target, require_target
 from .engine.toolchains.nvrtc import probe_nvrtc
-from .prebuilt import folder_for
-from .targets import CPU_TARGETS, CUDA_TARGETS, NATIVE, host_cpu_targets, is_cuda_target, require_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

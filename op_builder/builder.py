@@ -17,9 +17,9 @@ from .engine.cache import open_cache
 from .engine.errors import OpError, OpLoadError, ToolchainError
 from .engine.fingerprint import cpu_flags
 from .engine.native import NativeRecipe
+from .engine.targets import NATIVE, host_cpu_targets, is_cuda_target, march
 from .engine.toolchains.cxx import choose_cxx
 from .engine.trace import Trace
-from .targets import NATIVE, host_cpu_targets, is_cuda_target, march
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

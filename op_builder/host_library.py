@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import prebuilt
 from .builder import CPU_FLAGS, OpBuilder
+from .engine import prebuilt
+from .engine.targets import is_cuda_target
 from .op import CSRC
-from .targets import is_cuda_target
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from .engine.environment import compiler_variables, zig_cache
 from .engine.fingerprint import host_isa
 from .engine.native import Compiler
+from .engine.targets import NATIVE
 from .engine.toolchains.cxx import CxxCompiler
-from .targets import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

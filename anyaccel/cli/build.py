@@ -16,8 +16,8 @@ from ..op_builder.engine import environment
 from ..op_builder.engine.cache import Cache, open_cache
 from ..op_builder.engine.errors import CacheError
 from ..op_builder.engine.progress import watch
+from ..op_builder.engine.targets import NATIVE
 from ..op_builder.engine.toolchains.nvrtc import probe_nvrtc
-from ..op_builder.targets import NATIVE
 
 if TYPE_CHECKING:
     from ..op_builder.ahead_of_time import BuildOutcome

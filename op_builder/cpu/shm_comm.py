@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..builder import CPUOpBuilder
+from ..engine.targets import NATIVE
 from ..op import CSRC
-from ..targets import NATIVE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from .. import prebuilt
 from ..device_kernels import register_kernels
-from ..engine import environment
+from ..engine import environment, prebuilt
 from ..engine.build import ensure_built
 from ..engine.cache import open_cache
 from ..engine.errors import OpError, OpLoadError
+from ..engine.targets import cuda_targets_for
 from ..engine.trace import Trace
-from ..targets import cuda_targets_for
 from .compatibility import driver_refusal, driver_version
 from .device_code import device_code_recipe, target_here
 from .runtime import CudaRuntimeBuilder

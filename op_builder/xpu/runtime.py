@@ -12,11 +12,11 @@ from ..engine import environment
 from ..engine.cache import open_cache
 from ..engine.errors import OpLoadError
 from ..engine.fingerprint import host_isa
+from ..engine.targets import NATIVE
 from ..engine.toolchains.cxx import choose_cxx
 from ..engine.toolchains.sycl import choose_dpcpp
 from ..host_library import HostLibrary
 from ..op import CSRC
-from ..targets import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,9 @@ from anyaccel.op_builder.cpu import CPUAdamBuilder
 from anyaccel.op_builder.cuda import LionBuilder as CudaLionBuilder
 from anyaccel.op_builder.cuda.device import device_code
 from anyaccel.op_builder.engine.fingerprint import cpu_flags
+from anyaccel.op_builder.engine.targets import CPU_TARGETS, CUDA_TARGETS, host_cpu_targets, require_target
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
 from anyaccel.op_builder.engine.trace import Trace
-from anyaccel.op_builder.targets import CPU_TARGETS, CUDA_TARGETS, host_cpu_targets, require_target
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,10 +14,10 @@ from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.build import ensure_built, find_built
 from anyaccel.op_builder.engine.cache import open_cache
 from anyaccel.op_builder.engine.device_code import DeviceCodeRecipe
+from anyaccel.op_builder.engine.targets import CUDA_TARGETS, cuda_targets_for
 from anyaccel.op_builder.engine.toolchains import nvrtc
 from anyaccel.op_builder.engine.toolchains.nvrtc import choose_nvrtc, probe_nvrtc
 from anyaccel.op_builder.table import OPS
-from anyaccel.op_builder.targets import CUDA_TARGETS, cuda_targets_for
 
 if TYPE_CHECKING:
     import subprocess

@@ -54,7 +54,7 @@ def test_two_checkouts_with_a_header_named_by_a_macro_are_two_ops(
 def test_a_build_for_other_machines_is_checked_as_closely(
     cache: Cache, make_builder: Callable[..., CPUOpBuilder]
 ) -> None:
-    from anyaccel.op_builder.targets import host_cpu_targets
+    from anyaccel.op_builder.engine.targets import host_cpu_targets
 
     make_builder(source=BY_MACRO).build(host_cpu_targets()[-1])
     assert make_builder(source=BY_MACRO).is_built()

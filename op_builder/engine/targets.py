@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 import re
 
-from .engine.errors import OpError
-from .engine.fingerprint import cpu_flags
+from .errors import OpError
+from .fingerprint import cpu_flags
 
 __all__ = [
     "CPU_TARGETS",

@@ -6,18 +6,18 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .engine.entry import UNREADABLE, read_entry
+from .entry import UNREADABLE, read_entry
 from .targets import host_cpu_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .engine.entry import Entry
-    from .engine.trace import Trace
+    from .entry import Entry
+    from .trace import Trace
 
 __all__ = ["PREBUILT", "find_device_code", "find_library", "folder_for"]
 
-PREBUILT = Path(__file__).resolve().parents[1] / "_C"
+PREBUILT = Path(__file__).resolve().parents[2] / "_C"
 """Beside this package in a wheel that was built with ``BUILD_EXT=1``; a checkout has none."""
 
 
