@@ -66,13 +66,17 @@ def extend(backend: str) -> None:
         group: dist.ProcessGroup | None = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
         if not serves(group):
-            return torchs_barrier(group, timeout, wait_all_ranks)
+            torchs_barrier(group, timeout, wait_all_ranks)
+            return
         seconds = timedelta(seconds=timeout) if isinstance(timeout, float) else timeout
-        return monitored_barrier(group, seconds, wait_all_ranks)
+        monitored_barrier(group, seconds, wait_all_ranks)
 
     @functools.wraps(torchs_timeout)
     def set_pg_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> None:
-        return set_timeout(timeout, group) if serves(group) else torchs_timeout(timeout, group)
+        if serves(group):
+            set_timeout(timeout, group)
+        else:
+            torchs_timeout(timeout, group)
 
     for module in (distributed_c10d, dist):
         for name, function in (("monitored_barrier", barrier), ("_set_pg_timeout", set_pg_timeout)):

@@ -227,7 +227,8 @@ class Inputs(NamedTuple):
         if self.bound_to and places is not None and tuple(places) != self.bound_to:
             return f"the sources, which were those at {self.bound_to[0]}"
         try:
-            for digest, stamp, path in zip(*_columns(self.files, 3), strict=True):
+            digests, stamps, paths = _columns(self.files, 3)
+            for digest, stamp, path in zip(digests, stamps, paths, strict=True):
                 now = stamp_of(path)
                 if now != stamp and (now or not may_be_gone) and digest_of(path) != digest:
                     return path

@@ -47,7 +47,10 @@ from anyaccel.op_builder.all_ops import builder_class
 from anyaccel.op_builder.table import OPS
 op = next(op for op in OPS if op.name == "softmax")
 device._cuda = lambda: SimpleNamespace(
-    device_count=lambda: 3, current_device=lambda: 0, get_device_capability=lambda number: (9, 0)
+    device_count=lambda: 3,
+    current_device=lambda: 0,
+    get_device_capability=lambda number: (9, 0),
+    get_device_properties=lambda number: SimpleNamespace(multi_processor_count=132),
 )
 symbols = {f"run<{kernel}>": kernel for kernel in op.kernels}
 device.device_code = lambda *_: SimpleNamespace(
