@@ -12,7 +12,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
+
+#include "arguments.h"
 
 namespace anyaccel {
 
@@ -31,14 +34,21 @@ inline torch::stable::Tensor empty_of(const torch::stable::Tensor& like, torch::
   std::int64_t step = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
     strides[i] = step;
-    step *= sizes[i] > 1 ? sizes[i] : 1;
+    if (i > 0 && __builtin_mul_overflow(step, sizes[i] > 1 ? sizes[i] : 1, &step)) {  // an empty tensor's may, too
+      throw std::length_error("allocating a tensor failed: got the shape " + text_of_sizes(sizes) +
+                              "; expected a product of its dimensions below 2^63. Fix: pass smaller ones.");
+    }
   }
   std::int32_t device_type = 0;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
   const auto number = torch::stable::detail::to<std::int32_t>(torch::stable::detail::from(dtype));
   AtenTensorHandle made = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(), strides,
-                                                         number, device_type, like.get_device_index(), &made));
+  if (aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(), strides, number, device_type,
+                               like.get_device_index(), &made) != AOTI_TORCH_SUCCESS) {
+    throw std::runtime_error("allocating a tensor failed: got the shape " + text_of_sizes(sizes) + " of " +
+                             text_of(dtype) + "; expected one that the device has memory for. Fix: free memory, or " +
+                             "pass smaller tensors.");
+  }
   return torch::stable::Tensor(made);
 }
 

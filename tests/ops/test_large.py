@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import psutil
 import pytest
 import torch
 
+from anyaccel import ops
+
 from .conftest import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COLUMNS = 1 << 16
 ROWS = (1 << 31) // COLUMNS + 2
@@ -23,3 +30,30 @@ def test_the_last_row_is_reached() -> None:
     assert (y[:2] == 0).all()
     expected = torch.nn.functional.rms_norm(x[-1].float(), (COLUMNS,), eps=1e-6)
     torch.testing.assert_close(y[-1].float(), expected, rtol=1e-2, atol=1e-2)
+
+
+EMPTY_BUT_HUGE = torch.empty(0).as_strided((0, 1 << 62, 4), (0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ops.swiglu(EMPTY_BUT_HUGE, EMPTY_BUT_HUGE),
+        lambda: ops.quantize(EMPTY_BUT_HUGE, 1),
+        lambda: ops.rms_norm(EMPTY_BUT_HUGE, torch.ones(4)),
+    ],
+)
+def test_dimensions_whose_product_overflows_are_refused_though_there_are_no_elements(
+    call: Callable[[], object],
+) -> None:
+    with pytest.raises(
+        RuntimeError, match=r"got the shape \(0, 4611686018427387904, 4\); expected a product .* below 2\^63"
+    ):
+        call()
+
+
+def test_a_result_that_no_memory_holds_is_refused_with_its_shape() -> None:
+    with pytest.raises(
+        RuntimeError, match=r"got the shape \(1125899906842624, 2\) of float32; expected .* has memory for"
+    ):
+        ops.quantize(torch.empty(0, 4), 1 << 50, symmetric=False)
