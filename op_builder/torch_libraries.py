@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +80,7 @@ def cxx_compiler(cxx: CxxCompiler, flags: Sequence[str], include_dirs: Sequence[
 def retargeted(compiler: Compiler, march: str) -> Compiler:
     """Return a compiler that builds for another CPU than this machine's."""
     flags = (march if flag == "-march=native" else flag for flag in compiler.flags)
-    return dataclasses.replace(compiler, flags=tuple(flags))
+    return compiler._replace(flags=tuple(flags))
 
 
 def facts(stable_abi: bool, target: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from .. import torch_libraries
@@ -76,7 +75,7 @@ class CUDAOpBuilder(OpBuilder):
             return compilers
         toolkit = self.toolkit()
         host = compilers[".cpp"]
-        host = dataclasses.replace(host, system_include_dirs=(*host.system_include_dirs, *toolkit.include_dirs))
+        host = host._replace(system_include_dirs=(*host.system_include_dirs, *toolkit.include_dirs))
         flags = (
             *_TORCHS,
             *torch_libraries.with_standard(self.strip_empty_entries(self.nvcc_args())),

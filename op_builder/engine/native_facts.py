@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .environment import compiler_variables
 from .errors import OpError
@@ -17,8 +17,7 @@ from .toolchains.identity import Identity
 __all__ = ["Compiler", "NativeFacts"]
 
 
-@dataclass(frozen=True)
-class Compiler:
+class Compiler(NamedTuple):
     """How one kind of source becomes an object file.
 
     Attributes:
@@ -39,7 +38,7 @@ class Compiler:
     system_include_dirs: tuple[Path, ...] = ()
     other: tuple[str, ...] = ()
     names_headers: tuple[str, ...] = ("-MD", "-MF")
-    identity: Identity = field(default_factory=Identity)
+    identity: Identity = Identity()
 
     @property
     def is_nvcc(self) -> bool:
@@ -78,7 +77,7 @@ class Compiler:
         return (*self.command, *self.flags, *self.other, *own, *others)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)  # each method that is generated takes 0.1 ms of every process's first call
 class NativeFacts:
     """Everything that decides a shared library.
 
@@ -121,8 +120,7 @@ class NativeFacts:
         tools = {suffix: [list(one.command), one.version, one.identity.digest] for suffix, one in used.items()}
         refuse_untracked_flags(self.op, [*(flag for one in used.values() for flag in one.flags), *self.link_flags])
         read = compiler_variables(name for one in used.values() for name in one.identity.variables)
-        known = {"compiler_version": next(iter(used.values())).version, "tools": tools, "variables": read}
-        object.__setattr__(self, "tools", known)
+        self.tools = {"compiler_version": next(iter(used.values())).version, "tools": tools, "variables": read}
 
     def all_facts(self) -> dict[str, Any]:
         """Return everything that decides the result, besides the contents of files."""

@@ -47,13 +47,11 @@ class SyclRuntimeBuilder(HostLibrary):
         return choose_cxx(environment.cxx(), environment.search_path(), memory, for_torch_headers=True)
 
     def compilers(self, cxx: CxxCompiler) -> dict[str, Compiler]:
-        from dataclasses import replace
-
         dpcpp = choose_dpcpp()
         compiler = super().compilers(cxx)[".cpp"]
         version = f"{compiler.version}, DPC++ {dpcpp.version}"
         include_dirs = (dpcpp.include_dir, dpcpp.include_dir / "sycl")
-        return {".cpp": replace(compiler, version=version, system_include_dirs=include_dirs)}
+        return {".cpp": compiler._replace(version=version, system_include_dirs=include_dirs)}
 
     def link_libraries(self) -> tuple[str, ...]:
         dpcpp = choose_dpcpp()

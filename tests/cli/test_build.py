@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.cache import Cache
 from anyaccel.op_builder.engine.entry import read_entry
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
@@ -44,7 +45,9 @@ def test_an_op_for_this_machine(tmp_path: Path) -> None:
 
 @NEEDS_NVRTC
 def test_everything_into_a_folder(tmp_path: Path) -> None:
-    _build(tmp_path, "--all", "--target", "sm_80", "--target", "compute_120", "--output", "carried here")
+    shared = str(environment.cache_dir())  # where test_device_code.py finds or leaves the same code
+    targets = ("--target", "sm_80", "--target", "compute_120")
+    _build(tmp_path, "--all", *targets, "--output", "carried here", ANYACCEL_CACHE_DIR=shared)
     carried = {folder.name for folder in (tmp_path / "carried here").iterdir()}
     assert {"rms_norm-sm_80", "lion-sm_80", "moe-compute_120", "softmax-compute_120"} <= carried
     assert all(read_entry(tmp_path / "carried here" / name).is_intact() for name in carried)

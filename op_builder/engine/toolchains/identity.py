@@ -11,8 +11,8 @@ import hashlib
 import os
 import re
 import shlex
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..inputs import digest_of
 
@@ -33,8 +33,7 @@ _MOST_NEIGHBOURS = 64
 _TIMEOUT_SECONDS = 60.0
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(NamedTuple):
     """What a tool is made of.
 
     Attributes:
@@ -47,7 +46,7 @@ class Identity:
     digest: str = ""
     programs: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    lookups: Mapping[str, str] = field(default_factory=dict, compare=False)
+    lookups: Mapping[str, str] = MappingProxyType({})
 
     def is_gcc(self) -> bool:
         """Return whether GCC compiles, behind whatever wrappers."""
