@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from .deepspeed.names import DEEPSPEED_NAMES
 from .engine.errors import OpError
 from .op import KERNEL_DEVICES, ON_HOST, resolve
 from .table import OPS
@@ -33,16 +32,33 @@ SYCL_ON_HOST = "sycl"
 _OPS = {op.builder: op for op in OPS}
 _DEVICE_CLASSES = {**KERNEL_DEVICES, SYCL_ON_HOST: "op_builder.xpu.device:SyclOnHost"}
 
-BUILDERS: dict[str, tuple[str, ...]] = {
-    **{op.builder: op.devices for op in OPS},
-    **{name: alias.devices for name, alias in DEEPSPEED_NAMES.items()},
-}
+BUILDERS: dict[str, tuple[str, ...]]
 """The names of all builders, and the devices that each is for."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return ``BUILDERS``, made when it is first asked for: a builder of an op is found without deepspeed's names."""
+    if name != "BUILDERS":
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return _devices_by_name()
+
+
+@functools.cache
+def _devices_by_name() -> dict[str, tuple[str, ...]]:
+    from .deepspeed.names import DEEPSPEED_NAMES
+
+    ops = {op.builder: op.devices for op in OPS}
+    return ops | {name: alias.devices for name, alias in DEEPSPEED_NAMES.items()}
 
 
 def every_builder() -> list[OpBuilder]:
     """Return a builder of every name for every device."""
-    pairs = ((name, "cpu" if device == ON_HOST else device) for name, devices in BUILDERS.items() for device in devices)
+    pairs = (
+        (name, "cpu" if device == ON_HOST else device)
+        for name, devices in _devices_by_name().items()
+        for device in devices
+    )
     return [cls() for name, device in pairs if (cls := builder_class(name, device)) is not None]
 
 
@@ -54,14 +70,14 @@ def builder_class(class_name: str, device: str) -> type[OpBuilder] | None:
         class_name: such as ``"CPUAdamBuilder"``.
         device: the device's type, such as ``"cuda"``; ``"sycl"`` for SYCL's kernels on the CPU.
     """
-    devices = BUILDERS.get(class_name, ())
+    op = _OPS.get(class_name)
+    devices = _devices_by_name().get(class_name, ()) if op is None else op.devices
     if ON_HOST in devices and device != "cpu":
         return builder_class(class_name, "cpu")
     if device not in devices and ON_HOST not in devices and not (device == SYCL_ON_HOST and "xpu" in devices):
         return None
-    if class_name in DEEPSPEED_NAMES:
+    if op is None:
         return _renamed(class_name, device)
-    op = _OPS[class_name]
     return resolve(op.own_builder) if op.own_builder else _builder_of(op, device)
 
 
@@ -76,6 +92,8 @@ def _builder_of(op: Op, device: str) -> type[OpBuilder]:
 
 
 def _renamed(class_name: str, device: str) -> type[OpBuilder]:
+    from .deepspeed.names import DEEPSPEED_NAMES
+
     alias = DEEPSPEED_NAMES[class_name]
     builder, module = alias.on(device)
     held, *also = (builder_class(name, device) for name in (builder, *alias.also))
@@ -147,7 +165,7 @@ def load_op(name: str) -> Any:
     from ..accelerator import get_accelerator
 
     device = get_accelerator().device_name()
-    builders = [found for class_name in BUILDERS if (found := builder_class(class_name, device)) is not None]
+    builders = [found for class_name in _devices_by_name() if (found := builder_class(class_name, device)) is not None]
     for builder in builders:
         if name in (builder.NAME, builder.__name__):
             return builder().load()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .choosing import KernelLoader
-from .colossalai.loaders import COLOSSALAI_LOADERS
 from .implementations import implementations_of
 from .table import OPS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["KernelLoader", "loader_class", "loader_names"]
 
@@ -17,7 +19,13 @@ _OF_OPS = {name: (op, about) for op in OPS for name, about in op.loaders.items()
 
 def loader_names() -> list[str]:
     """Return the names of all loaders, in the order of the report."""
-    return [*_OF_OPS, *COLOSSALAI_LOADERS]
+    return [*_OF_OPS, *_others()]
+
+
+def _others() -> dict[str, tuple[str, Callable[[], list[Any]]]]:
+    from .colossalai.loaders import COLOSSALAI_LOADERS  # no function of anyaccel.ops needs it
+
+    return COLOSSALAI_LOADERS
 
 
 @functools.cache
@@ -27,12 +35,12 @@ def loader_class(name: str) -> type[KernelLoader]:
     Raises:
         KeyError: when there is none of that name.
     """
-    if name in COLOSSALAI_LOADERS:
-        about, extensions = COLOSSALAI_LOADERS[name]
-        implementations = extensions()
-    else:
+    if name in _OF_OPS:
         op, about = _OF_OPS[name]
         implementations = implementations_of(op)
+    else:
+        about, extensions = _others()[name]
+        implementations = extensions()
     made: type[KernelLoader] = type(name, (KernelLoader,), {"__doc__": f"{about}.", "__module__": __name__})
     made.REGISTRY = implementations
     return made
@@ -42,7 +50,7 @@ def __getattr__(name: str) -> Any:
     """Return a loader's class by its name, or ``LOADERS``, all of them."""
     if name == "LOADERS":
         return tuple(map(loader_class, loader_names()))
-    if name in _OF_OPS or name in COLOSSALAI_LOADERS:
+    if name in _OF_OPS or name in _others():
         return loader_class(name)
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..op_builder.all_ops import builder_class
-from ..op_builder.kernel_loader import loader_class, loader_names
+from ..op_builder.kernel_loader import loader_class
+from ..op_builder.table import OPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -81,6 +82,6 @@ def _chosen_by(loader: str) -> Any:
 
 
 declare("cpu_adam", partial(load_on_host, "CPUAdamBuilder"))
-for _name in loader_names():  # as `declare` does, for the import of every program
+for _name in [name for op in OPS for name in op.loaders]:  # as `declare` does, for the import of every program
     _held[_name] = _Held()
     _held[_name].load = partial(_chosen_by, _name)

@@ -274,7 +274,7 @@ def _columns(lines: str, count: int) -> list[list[str]]:
         ValueError: when a line has fewer columns.
     """
     rows = [line.split("\t", count - 1) for line in lines.splitlines()]
-    if any(len(row) != count for row in rows):
+    if {*map(len, rows)} - {count}:
         msg = "a line has fewer columns than it should"
         raise ValueError(msg)
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(count)]
