@@ -128,4 +128,5 @@ class CPUAdagrad(MultiTensorOptimizer):
 def _require_cpu(optimizer: MultiTensorOptimizer) -> None:
     for param in optimizer.param_groups[-1]["params"]:
         if param.device.type != "cpu":
+            del optimizer.param_groups[-1]
             raise refusal(optimizer, "a parameter's device", param.device, "cpu")

@@ -60,9 +60,9 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         for name in ("lr", "eps", "weight_decay", "momentum", "lr_decay"):
             if name in options and not float(options[name]) >= 0.0:
                 raise refusal(self, name, options[name], "a number of 0 or more")
-        for beta in options.get("betas", ()):
-            if not 0.0 <= float(beta) < 1.0:
-                raise refusal(self, "betas", options["betas"], "two numbers in [0, 1)")
+        betas = options.get("betas", (0.0, 0.0))
+        if len(betas) != 2 or not all(0.0 <= float(beta) < 1.0 for beta in betas):
+            raise refusal(self, "betas", betas, "two numbers in [0, 1)")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state dict of this class, or of torch's or deepspeed's optimizer of the same formula."""
@@ -118,27 +118,29 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         kept = [self.state[param] for param in params]
         fresh = [not isinstance(state.get(first), torch.Tensor) for state in kept]
         if any(fresh):
-            for param, state, is_fresh in zip(params, kept, fresh, strict=True):
-                if is_fresh:
-                    self._open_state(param, state, group)
+            kept = [
+                self._first_state(param, group) if is_fresh else state
+                for param, state, is_fresh in zip(params, kept, fresh, strict=True)
+            ]
         steps = [0.0] * len(params)
         if self.COUNTS:
-            counters = [state["step"] for state in kept]
-            torch._foreach_add_(counters, 1.0)
-            steps = torch.stack(counters).tolist()
+            steps = torch.stack([state["step"] for state in kept]).add_(1.0).tolist()
         op = loaded(self.LOADER)
         for key, some in self.alike(steps, fresh):
             lists: list[list[Any]] = [[params[i] for i in some], [params[i].grad for i in some]]
             lists += [[kept[i][name] for i in some] for name in self.STATES]
             self.run(op, group, shards_of_lists(lists), [int(steps[i]) for i in some], key, control)
+            if self.COUNTS:  # a step that was refused is none
+                torch._foreach_add_([kept[i]["step"] for i in some], 1.0)
+            self.state.update({params[i]: kept[i] for i in some if fresh[i]})
 
-    def _open_state(self, param: torch.Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if self.COUNTS:
-            state["step"] = torch.zeros((), dtype=torch.float32)
-        for key in self.STATES:
-            state[key] = torch.full_like(
-                param, self.first_value(group), dtype=torch.float32, memory_format=torch.preserve_format
-            )
+    def _first_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        first = self.first_value(group)
+        state = {
+            key: torch.full_like(param, first, dtype=torch.float32, memory_format=torch.preserve_format)
+            for key in self.STATES
+        }
+        return {"step": torch.zeros((), dtype=torch.float32), **state} if self.COUNTS else state
 
     def first_value(self, group: dict[str, Any]) -> float:
         """Return what states are before the first step."""
