@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu bench bench-gpu lint clean
+.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
@@ -122,9 +122,21 @@ test-gpu:
 	  compute-sanitizer --tool "$$tool" --error-exitcode 1 $(PYTHON) -m pytest tests/ops -k "cuda and not compile" || exit 1; \
 	done
 
-bench-gpu:
+# The same, compute-sanitizer on a chosen part and the benchmarks, within 20 minutes; what it has measured is written as it goes:
+#   make gpu-day-wheels         collects in wheels/ what a machine with torch lacks; then there, without network:
+#   make gpu-day OUT=day
+#   make gpu-day OUT=rehearsal DEVICE=cpu
+OUT ?= gpu-day
+DEVICE ?= cuda
+WHEELS ?= wheels
+gpu-day:
+	$(if $(wildcard $(WHEELS)),$(PYTHON) -m pip install --quiet --no-index --no-deps $(wildcard $(WHEELS)/*.whl))
 	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
-	cd benchmarks && for topic in kernels optimizers quantization dense; do $(PYTHON) "bench_$$topic.py" --device cuda; done
+	$(PYTHON) -m tests.gpu_day --out "$(OUT)" --device $(DEVICE)
+
+ON_GPU ?= 3.12
+gpu-day-wheels: $(VENV)/.installed-test
+	$(VENV)/bin/python -m tests.gpu_day.wheels "$(WHEELS)" "$(ON_GPU)"
 
 # The pages of docs/, in build/html; a warning is an error, and their examples run in `make test`.
 docs: $(VENV)/.installed-docs

@@ -62,8 +62,13 @@ def show(topic: str, title: str, columns: list[str], rows: list[list[str]]) -> N
     for row in rows:
         table.add_row(*row)
     Console(width=160).print(table)
+    keep(topic, title, [dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def keep(topic: str, title: str, rows: list[dict[str, str]]) -> None:
+    """Write ``results/<topic>.json``, over what an earlier call has written."""
     RESULTS.mkdir(exist_ok=True)
-    content = {"title": title, "machine": machine(), "rows": [dict(zip(columns, row, strict=True)) for row in rows]}
+    content = {"title": title, "machine": machine(), "rows": rows}
     (RESULTS / f"{topic}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

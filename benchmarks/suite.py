@@ -52,6 +52,10 @@ SUITE = (
     Benchmark(
         "kernels", "forward and backward of every kernel", 90, ("kernel", "shape"), ("ours ms", "eager ms", "compile ms"),
     ),
+    Benchmark(
+        "bandwidth", "the share of the copy bandwidth, in two dtypes", 600, ("kernel", "dtype", "shape"),
+        ("ours ms", "eager ms", "compile ms"),
+    ),
     Benchmark("quantization", "quantizing and back", 15, ("kind",)),
     Benchmark(
         "dense", "the layer Dense in its modes", 50, ("rows",), ("default ms", "cpp ms", "py ms", "eager ms", "compile ms"),

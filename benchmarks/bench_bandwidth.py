@@ -1,0 +1,108 @@
+"""How much of the copy bandwidth each kernel reaches, forward and with backward, on data several times the last-level cache.
+
+Bytes are what a step must move at least: inputs read once, results written once. With ``--device cuda`` by events and graph
+replay. The results are written after every row, so that a run that is cut still counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from bench_kernels import cases
+from device_clock import device_times
+from harness import Limit, keep, keep_memory, show, streaming_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kernel_case import Case
+
+COLUMNS = 4096
+DTYPES = (torch.bfloat16, torch.float32)
+LEAST_BYTES = 64 << 20
+PEERS = ("ours", "eager", "compile")
+LABELS = ["kernel", "dtype", "shape"]
+
+
+def rows_of(device: str) -> int:
+    """Return how many rows of bfloat16 make an input that no cache holds."""
+    cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
+    return math.ceil(max(LEAST_BYTES, 4 * cache) / (2 * COLUMNS))
+
+
+def inputs_of(case: Case, rows: int, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Return a case's inputs in a dtype; indices and masks stay as they are."""
+    return [
+        tensor.detach().to(dtype).requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else tensor
+        for tensor in case.inputs(rows, COLUMNS, device)
+    ]
+
+
+def both_ways(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor]) -> Callable[[], object]:
+    """Return forward and backward as one call."""
+    leaves = [tensor for tensor in inputs if tensor.requires_grad]
+    grad = torch.randn_like(function(*inputs))
+    return lambda: torch.autograd.grad(function(*inputs), leaves, grad)
+
+
+def copy_limit(device: str) -> Limit:
+    """Return the copy that a kernel's bandwidth is a share of; on a device one that a graph can hold."""
+    if device == "cpu":
+        return streaming_limit(device)
+    source = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return Limit(lambda: target.copy_(source), 2 * source.numel())
+
+
+def measured(case: Case, rows: int, device: str, dtype: torch.dtype) -> dict[str, str]:
+    """Return a case's columns in a dtype, or nothing where it does not take it: times, and the share of the copy bandwidth."""
+    inputs = inputs_of(case, rows, device, dtype)
+    calls = {"ours": case.ours, "eager": case.eager, "compile": torch.compile(case.eager)}
+    limit = copy_limit(device)
+    candidates: dict[str, Callable[[], object]] = {"limit": limit.run}
+    with torch.no_grad():
+        forward = device_times({name: _bound(call, inputs) for name, call in calls.items()}, device)
+    if "ours" not in forward:
+        return {}
+    for name, call in calls.items():
+        if name in forward:
+            candidates[name] = both_ways(call, inputs)
+    both = device_times(candidates, device)
+    columns = {f"{name} forward ms": _ms(forward, name) for name in PEERS}
+    columns |= {f"{name} ms": _ms(both, name) for name in PEERS}
+    rate = case.moved * rows * COLUMNS * dtype.itemsize / both["ours"] / 1e9
+    return {**columns, "GB/s": f"{rate:.0f}", "of the limit": f"{rate / limit.gb_per_s(both['limit']):.0%}"}
+
+
+def _bound(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor]) -> Callable[[], object]:
+    return lambda: function(*inputs)
+
+
+def _ms(times: dict[str, float], name: str) -> str:
+    return f"{times[name] * 1e3:.3f}" if name in times else "-"
+
+
+def main() -> None:
+    keep_memory()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    device = parser.parse_args().device
+    rows = rows_of(device)
+    title = f"Forward, and forward and backward, on {device}, inputs of {rows} x {COLUMNS}, medians"
+    topic = "bandwidth" if device == "cpu" else f"bandwidth_{device}"
+    found: list[dict[str, str]] = []
+    for dtype in DTYPES:
+        for name, case in cases().items():
+            torch._dynamo.reset()
+            label = dict(zip(LABELS, (name, str(dtype).removeprefix("torch."), f"{rows} x {COLUMNS}"), strict=True))
+            columns = measured(case, rows, device, dtype)
+            found += [{**label, **columns}] if columns else []
+            keep(topic, title, found)
+    show(topic, title, list(found[0]), [list(row.values()) for row in found])
+
+
+if __name__ == "__main__":
+    main()

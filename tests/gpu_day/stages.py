@@ -1,0 +1,81 @@
+"""Runs stages one after another within a time, and writes down what came of each as soon as it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+__all__ = ["Outcome", "Stage", "run_stages"]
+
+
+class Stage(NamedTuple):
+    """A command with a limit.
+
+    Attributes:
+        name: of its log, ``<name>.log``.
+        command: what is run, in the checkout.
+        seconds: after which it is ended.
+        left_out: why it cannot run here; empty when it can.
+    """
+
+    name: str
+    command: Sequence[str]
+    seconds: float
+    left_out: str = ""
+
+
+class Outcome(NamedTuple):
+    """What came of a stage: ``passed``, ``failed with exit code 1``, ``cut after 60 s`` or ``left out: ...``."""
+
+    name: str
+    what: str
+    seconds: float
+
+
+def run_stages(stages: Sequence[Stage], folder: Path, root: Path, most_seconds: float) -> Iterator[Outcome]:
+    """Run each stage, the next ones too where one fails; ``day.json`` holds the outcomes so far.
+
+    Args:
+        stages: in the order of their worth, as the time may not suffice for all.
+        folder: where logs and ``day.json`` are written.
+        root: the working directory of the commands.
+        most_seconds: of all stages together.
+    """
+    outcomes: list[Outcome] = []
+    ends = time.monotonic() + most_seconds
+    for stage in stages:
+        outcome = _run(stage, folder, root, ends - time.monotonic())
+        outcomes.append(outcome)
+        text = json.dumps([one._asdict() for one in outcomes], indent=1)
+        (folder / "day.json").write_text(text + "\n", encoding="utf-8")
+        yield outcome
+
+
+def _run(stage: Stage, folder: Path, root: Path, rest: float) -> Outcome:
+    if stage.left_out or rest < 1:
+        return Outcome(stage.name, f"left out: {stage.left_out or 'no time is left'}", 0.0)
+    limit = min(stage.seconds, rest)
+    began = time.monotonic()
+    with (folder / f"{stage.name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*stage.command], cwd=root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            code: int | None = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:  # Ctrl-C too
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    what = f"cut after {limit:.0f} s" if code is None else f"failed with exit code {code}" if code else "passed"
+    return Outcome(stage.name, what, round(time.monotonic() - began, 1))

@@ -1,0 +1,39 @@
+"""Collects the wheels that a machine with torch and a GPU lacks, where it has no network: ``make gpu-day-wheels``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+TESTS = ("hypothesis", "pytest", "pytest-timeout", "setuptools")
+WITH_TORCH = ("torch", "nvidia-cuda-nvrtc")
+"""What torch's CUDA image has."""
+
+
+def requirements() -> list[str]:
+    """Return what is to be carried: the project's dependencies, its CUDA extra and the test runner, without torch."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    pinned = [line for line in extras["test"] if line.partition("==")[0].partition(">")[0] in TESTS]
+    wanted = [*project["dependencies"], *extras["cuda"], *pinned]
+    return [line for line in wanted if not line.startswith(WITH_TORCH)]
+
+
+def main(folder: str, python: str) -> None:
+    """Download them for Linux on x86-64 and a Python, such as ``3.12``; nothing is compiled."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", folder]
+    command += ["--python-version", python, "--platform", "manylinux_2_28_x86_64", "--platform", "manylinux2014_x86_64"]
+    subprocess.run([*command, *requirements()], check=True)
+    sizes = [wheel.stat().st_size for wheel in Path(folder).glob("*.whl")]
+    print(f"{len(sizes)} wheels in {folder}, {sum(sizes) / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
