@@ -11,9 +11,17 @@ namespace anyaccel {
 
 inline constexpr int kTileBytes = 16;
 
-// Elements of type T in a tile of a device that has tiles.
-template <typename T>
-inline constexpr int kTileOf = kTileBytes / static_cast<int>(sizeof(T));
+template <typename First, typename... Others>
+inline constexpr int narrowest_bytes() {
+  int bytes = static_cast<int>(sizeof(First));
+  ((bytes = static_cast<int>(sizeof(Others)) < bytes ? static_cast<int>(sizeof(Others)) : bytes), ...);
+  return bytes;
+}
+
+// Elements in a tile of a device that has tiles: 16 bytes of the narrowest of the types that a kernel moves, so that a
+// tile has the same elements in all of them.
+template <typename... T>
+inline constexpr int kTileOf = kTileBytes / narrowest_bytes<T...>();
 
 // The elements of a tile in a row: `Count` of them from `first` on.
 template <int Count>
@@ -70,6 +78,16 @@ inline void store(const Tile<Compute<T>, Count>& tile, T* row, TileRange<Count> 
       *reinterpret_cast<Packed*>(row + range.first + begin) = pack;
     }
   }
+}
+
+// The sum of `body(i)` over a tile's elements.
+template <typename Range, typename Body>
+inline auto sum_over(Range, const Body& body) {
+  auto total = body(0);
+  for (int i = 1; i < Range::kCount; ++i) {
+    total += body(i);
+  }
+  return total;
 }
 
 // Whether tiles may start at these addresses.

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "tensor_table.h"
 #include "tile.h"
 
 namespace anyaccel {
@@ -39,8 +40,20 @@ struct CpuGroup {
     }
   }
 
-  // Calls `body_of(t)(i)` for the elements i of tensors t that are this group's; see tensor_table.h.
-  template <typename Table, typename BodyOf>
+  // Calls `body(chunk)` for the chunks of tensors that are this group's; see tensor_table.h. Here they are its share of
+  // each tensor.
+  template <typename Table, typename Body>
+  void chunks(const Table& table, const Body& body) const {
+    for (std::int32_t number = 0; number < table.count; ++number) {
+      const std::int64_t elements = table.elements_of(number);
+      const std::int64_t from = share_begin(elements, index);
+      body(Chunk{number, index, count, from, share_begin(elements, index + 1) - from});
+    }
+  }
+
+  // Calls `body_of(t)(range)` for ranges that make up what is this group's of tensors t, whose elements in every role
+  // are of types T; see tile.h.
+  template <typename... T, typename Table, typename BodyOf>
   void tensors(const Table& table, const BodyOf& body_of) const {
     std::int64_t first = 0;
     for (std::int32_t number = 0; number < table.count; ++number) {
@@ -49,7 +62,7 @@ struct CpuGroup {
       const auto body = body_of(number);
 #pragma omp simd
       for (std::int64_t i = from; i < to; ++i) {
-        body(i);
+        body(TileRange<1>{i});
       }
       first = table.ends[number];
     }
@@ -64,9 +77,9 @@ struct CpuGroup {
     }
   }
 
-  // Calls `body(range)` for ranges that make up a row; see tile.h. Every call of a kernel for the same row length and
-  // with the same `is_aligned` gives a thread the same elements.
-  template <typename T, typename Body>
+  // Calls `body(range)` for ranges that make up a row of elements of types T; see tile.h. Every call of a kernel for
+  // the same row length and with the same `is_aligned` gives a thread the same elements.
+  template <typename... T, typename Body>
   void tiles(std::int64_t count, bool, const Body& body) const {
     each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
@@ -86,6 +99,12 @@ struct CpuGroup {
       total += part;
     }
     return total;
+  }
+
+  // The sum of what `body(range)` returns for ranges that make up a row.
+  template <typename Value, typename... T, typename Body>
+  Value sum_tiles(std::int64_t count, bool, const Body& body) const {
+    return sum<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
   }
 
   // The sums of `body(i, first, second)`, which adds to both.
@@ -126,6 +145,11 @@ struct CpuGroup {
 
   // Makes a flag 1, as other groups may at the same time.
   void raise(std::int32_t* flag) const { std::atomic_ref(*flag).store(1, std::memory_order_relaxed); }
+
+ private:
+  std::int64_t share_begin(std::int64_t elements, std::int64_t group) const {
+    return elements / count * group + elements % count * group / count;
+  }
 };
 
 }  // namespace anyaccel

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "elementary.h"
+#include "tensor_table.h"
 #include "tile.h"
 
 namespace anyaccel {
@@ -29,11 +30,19 @@ struct CudaGroup {
     }
   }
 
-  template <typename Table, typename BodyOf>
+  template <typename Table, typename Body>
+  void chunks(const Table& table, const Body& body) const {
+    for (std::int64_t chunk = blockIdx.x; chunk < table.chunks(); chunk += gridDim.x) {
+      body(table.chunk(chunk));
+    }
+  }
+
+  template <typename... T, typename Table, typename BodyOf>
   void tensors(const Table& table, const BodyOf& body_of) const {
-    elements(table.ends[table.count - 1], [&](std::int64_t at) {
-      const std::int32_t number = table.number_of(at);
-      body_of(number)(at - table.begin_of(number));
+    chunks(table, [&](const Chunk& chunk) {
+      const auto body = body_of(chunk.number);
+      tiles<T...>(chunk.elements, table.is_aligned(chunk.number),
+                  [&](auto range) { body(decltype(range){chunk.begin + range.first}); });
     });
   }
 
@@ -45,17 +54,15 @@ struct CudaGroup {
     }
   }
 
-  // In tiles where they are aligned; `count` is then a multiple of a tile's elements.
-  template <typename T, typename Body>
+  // In tiles where they are aligned, and one by one what is left.
+  template <typename... T, typename Body>
   void tiles(std::int64_t count, bool is_aligned, const Body& body) const {
-    if (!is_aligned) {
-      each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
-      return;
+    constexpr std::int64_t kElements = kTileOf<T...>;
+    const std::int64_t in_tiles = is_aligned ? count / kElements * kElements : 0;
+    for (std::int64_t i = threadIdx.x * kElements; i < in_tiles; i += blockDim.x * kElements) {
+      body(TileRange<kTileOf<T...>>{i});
     }
-    constexpr std::int64_t kElements = kTileOf<T>;
-    for (std::int64_t i = threadIdx.x * kElements; i < count; i += blockDim.x * kElements) {
-      body(TileRange<kTileOf<T>>{i});
-    }
+    each(count - in_tiles, [&](std::int64_t i) { body(TileRange<1>{in_tiles + i}); });
   }
 
   template <typename Value, typename Body>
@@ -65,6 +72,13 @@ struct CudaGroup {
     for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
       total += body(i);
     }
+    return combined(total, Value(0), [](Value left, Value right) { return left + right; });
+  }
+
+  template <typename Value, typename... T, typename Body>
+  Value sum_tiles(std::int64_t count, bool is_aligned, const Body& body) const {
+    Value total = 0;
+    tiles<T...>(count, is_aligned, [&](auto range) { total += body(range); });
     return combined(total, Value(0), [](Value left, Value right) { return left + right; });
   }
 

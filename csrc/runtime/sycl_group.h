@@ -11,6 +11,7 @@
 #include <sycl/nd_item.hpp>
 
 #include "elementary.h"
+#include "tensor_table.h"
 #include "tile.h"
 #if __has_include(<sycl/ext/oneapi/free_function_kernel_properties.hpp>)
 #include <sycl/ext/oneapi/free_function_kernel_properties.hpp>
@@ -40,11 +41,18 @@ struct SyclGroup {
     }
   }
 
-  template <typename Table, typename BodyOf>
+  template <typename Table, typename Body>
+  void chunks(const Table& table, const Body& body) const {
+    for (std::int64_t chunk = index; chunk < table.chunks(); chunk += count) {
+      body(table.chunk(chunk));
+    }
+  }
+
+  template <typename... T, typename Table, typename BodyOf>
   void tensors(const Table& table, const BodyOf& body_of) const {
-    elements(table.ends[table.count - 1], [&](std::int64_t at) {
-      const std::int32_t number = table.number_of(at);
-      body_of(number)(at - table.begin_of(number));
+    chunks(table, [&](const Chunk& chunk) {
+      const auto body = body_of(chunk.number);
+      each(chunk.elements, [&](std::int64_t i) { body(TileRange<1>{chunk.begin + i}); });
     });
   }
 
@@ -56,7 +64,7 @@ struct SyclGroup {
     }
   }
 
-  template <typename T, typename Body>
+  template <typename... T, typename Body>
   void tiles(std::int64_t count, bool, const Body& body) const {
     each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
@@ -66,6 +74,11 @@ struct SyclGroup {
     Value total = 0;
     each(count, [&](std::int64_t i) { total += body(i); });
     return sycl::reduce_over_group(item.get_group(), total, sycl::plus<Value>());
+  }
+
+  template <typename Value, typename... T, typename Body>
+  Value sum_tiles(std::int64_t count, bool, const Body& body) const {
+    return sum<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
   }
 
   template <typename Value, typename Body>

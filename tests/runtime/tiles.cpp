@@ -21,6 +21,7 @@ template <typename Value>
 static Value __shfl_xor_sync(unsigned, Value, int) {
   std::abort();
 }
+static void atomicOr(int* flag, int bits) { *flag |= bits; }
 
 #include "activations.h"
 #include "cpu_group.h"
