@@ -41,8 +41,9 @@ inline double error_function(double x) { return std::erf(x); }
 #endif
 
 // e^x to 1 unit in the last place: x = n ln 2 + r, a polynomial of r, and two factors for 2^n so that neither
-// overflows. Infinite where float would be, 0 below -104; a NaN stays one.
-inline float exponential(float x) {
+// overflows. Infinite where float would be, 0 below -104; a NaN stays one. Always inlined: a loop that calls it is not
+// vectorised, and large kernels pass the compiler's limits.
+[[gnu::always_inline]] inline float exponential(float x) {
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
   const float shifted = x * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer, held in the low bits

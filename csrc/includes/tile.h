@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "elementary.h"
 #include "precision.h"
 
 namespace anyaccel {
@@ -90,16 +91,30 @@ inline auto sum_over(Range, const Body& body) {
   return total;
 }
 
+// The maximum of `body(i)` over a tile's elements; NaNs are passed over, here or by who asks for a tile of one.
+template <typename Range, typename Body>
+inline auto max_over(Range, const Body& body) {
+  auto largest = body(0);
+  if constexpr (Range::kCount > 1) {
+    largest = largest == largest ? largest : -infinity<decltype(largest)>();
+    for (int i = 1; i < Range::kCount; ++i) {
+      const auto value = body(i);
+      largest = value > largest ? value : largest;
+    }
+  }
+  return largest;
+}
+
 // Whether tiles may start at these addresses.
 template <typename... Pointers>
 inline bool are_aligned(const Pointers*... pointers) {
   return (... && (reinterpret_cast<std::uintptr_t>(pointers) % kTileBytes == 0));
 }
 
-// Whether every row may be worked on in tiles whose first row may: rows of T are so far apart, or so long.
-template <typename T, typename... Distances>
+// Whether every row may be worked on in tiles whose first row may: rows of the types T are so far apart, or so long.
+template <typename... T, typename... Distances>
 inline bool keep_aligned(Distances... distances) {
-  return (... && (distances % kTileOf<T> == 0));
+  return (... && (distances % kTileOf<T...> == 0));
 }
 
 }  // namespace anyaccel

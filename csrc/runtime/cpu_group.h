@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "row.h"
 #include "tensor_table.h"
 #include "tile.h"
 
@@ -17,6 +18,10 @@ namespace anyaccel {
 
 struct CpuGroup {
   static constexpr std::int64_t kBlock = 2048;
+
+  // Elements in a tile where they are aligned.
+  template <typename...>
+  static constexpr std::int64_t kTile = 1;
 
   std::int64_t begin;  // of the rows, or of the elements where there are no rows
   std::int64_t end;
@@ -107,9 +112,9 @@ struct CpuGroup {
     return sum<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
   }
 
-  // The sums of `body(i, first, second)`, which adds to both.
-  template <typename Value, typename Body>
-  void sums(std::int64_t count, Value& first, Value& second, const Body& body) const {
+  // The sums of `body(range, first, second)`, which adds to both.
+  template <typename... T, typename Value, typename Body>
+  void sums(std::int64_t count, bool, Value& first, Value& second, const Body& body) const {
     first = 0;
     second = 0;
     for (std::int64_t block = 0; block < count; block += kBlock) {
@@ -118,7 +123,7 @@ struct CpuGroup {
       Value two = 0;
 #pragma omp simd reduction(+ : one, two)
       for (std::int64_t i = block; i < last; ++i) {
-        body(i, one, two);
+        body(TileRange<1>{i}, one, two);
       }
       first += one;
       second += two;
@@ -135,6 +140,20 @@ struct CpuGroup {
       largest = value > largest ? value : largest;
     }
     return largest;
+  }
+
+  // The maximum of what `body(range)` returns for ranges that make up a row.
+  template <typename Value, typename... T, typename Body>
+  Value max_tiles(std::int64_t count, bool, const Body& body) const {
+    return max<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
+  }
+
+  // Calls `body(row)` with a row of `count` elements of type T that several passes go over, taken for `of(i, value)`;
+  // see row.h. `Beside` are the types of what the passes read and write beside it.
+  template <typename T, typename... Beside, typename Of, typename Body>
+  void with_row(std::int64_t count, bool is_aligned, const Of& of, const Body& body) const {
+    RowInMemory<CpuGroup, Of, T, Beside...> row(*this, count, is_aligned, of);
+    body(row);
   }
 
   // Whether this thread writes what the group has one of.

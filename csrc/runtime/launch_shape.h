@@ -30,6 +30,9 @@ struct Work {
   std::int64_t units() const { return has_rows() ? rows : columns; }
 };
 
+// What a thread takes of a row that is read in several passes: a few tiles, loaded at once.
+inline constexpr std::int64_t kElementsOfAThread = 16;
+
 // A device that kernels are launched on; the CPU's threads are torch's business.
 struct Device {
   Runtime runtime;

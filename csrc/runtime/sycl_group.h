@@ -11,6 +11,7 @@
 #include <sycl/nd_item.hpp>
 
 #include "elementary.h"
+#include "row.h"
 #include "tensor_table.h"
 #include "tile.h"
 #if __has_include(<sycl/ext/oneapi/free_function_kernel_properties.hpp>)
@@ -22,6 +23,9 @@
 namespace anyaccel {
 
 struct SyclGroup {
+  template <typename...>
+  static constexpr std::int64_t kTile = 1;
+
   sycl::nd_item<1> item = sycl::ext::oneapi::this_work_item::get_nd_item<1>();
   std::int64_t index = item.get_group_linear_id();
   std::int64_t count = item.get_group_range(0);
@@ -81,11 +85,11 @@ struct SyclGroup {
     return sum<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
   }
 
-  template <typename Value, typename Body>
-  void sums(std::int64_t count, Value& first, Value& second, const Body& body) const {
+  template <typename... T, typename Value, typename Body>
+  void sums(std::int64_t count, bool, Value& first, Value& second, const Body& body) const {
     Value one = 0;
     Value two = 0;
-    each(count, [&](std::int64_t i) { body(i, one, two); });
+    each(count, [&](std::int64_t i) { body(TileRange<1>{i}, one, two); });
     first = sycl::reduce_over_group(item.get_group(), one, sycl::plus<Value>());
     second = sycl::reduce_over_group(item.get_group(), two, sycl::plus<Value>());
   }
@@ -98,6 +102,17 @@ struct SyclGroup {
       largest = value > largest ? value : largest;
     });
     return sycl::reduce_over_group(item.get_group(), largest, sycl::maximum<Value>());
+  }
+
+  template <typename Value, typename... T, typename Body>
+  Value max_tiles(std::int64_t count, bool, const Body& body) const {
+    return max<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
+  }
+
+  template <typename T, typename... Beside, typename Of, typename Body>
+  void with_row(std::int64_t count, bool is_aligned, const Of& of, const Body& body) const {
+    RowInMemory<SyclGroup, Of, T, Beside...> row(*this, count, is_aligned, of);
+    body(row);
   }
 
   bool is_first() const { return item.get_local_linear_id() == 0; }

@@ -95,6 +95,8 @@ def test_a_rows_threads_depend_on_its_length_alone(shapes: ctypes.CDLL) -> None:
         (2048, 4, 512),
         (65536, 8, 512),
         (64, 2, 32),
+        (4096, 16, 256),
+        (16384, 16, 512),
     ],
 )
 def test_every_thread_of_a_row_in_tiles_has_one(shapes: ctypes.CDLL, columns: int, tile: int, threads: int) -> None:
