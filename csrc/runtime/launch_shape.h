@@ -91,8 +91,11 @@ inline Shape shape_for_elements(const Device& device, std::int64_t elements) {
 // The shape of a launch; `groups` of 0 leaves their number to this function.
 inline Shape shape_for(const Device& device, const Work& work, std::int64_t groups = 0) {
   if (work.chunks > 0) {
-    const std::int64_t chunks = std::min(work.chunks, kMostGroups);
-    return {groups > 0 ? groups : chunks, threads_for_row(device, kThreadsOfAChunk, 1)};
+    // On SYCL's CPU device a group for each of many small tensors costs more than what it does.
+    constexpr std::int64_t kElements = 4096;
+    const bool has_few = device.runtime == Runtime::sycl;
+    const std::int64_t most = has_few ? std::max<std::int64_t>(parts_of(work.columns, kElements), 1) : kMostGroups;
+    return {groups > 0 ? groups : std::min(work.chunks, most), threads_for_row(device, kThreadsOfAChunk, 1)};
   }
   if (!work.has_rows()) {
     const Shape shape = shape_for_elements(device, work.columns);

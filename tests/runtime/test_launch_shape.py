@@ -122,12 +122,21 @@ def test_groups_with_partials_are_one_or_two_for_a_unit(shapes: ctypes.CDLL, row
     assert shapes.with_partials(CUDA, H200, rows) == groups
 
 
-@pytest.mark.parametrize(("runtime", "threads"), [(CUDA, 256), (XPU, 256), (SYCL_ON_HOST, 16)])
-def test_each_chunk_of_tensors_has_a_group_of_a_fixed_size(shapes: ctypes.CDLL, runtime: int, threads: int) -> None:
+@pytest.mark.parametrize("runtime", [CUDA, XPU])
+def test_each_chunk_of_tensors_has_a_group_of_a_fixed_size(shapes: ctypes.CDLL, runtime: int) -> None:
     found = ctypes.c_int32()
     for elements, chunks in ((0, 3), (64, 1), (10**6, 245), (10**12, 4096)):
         assert shapes.shape_of_tensors(runtime, elements, chunks, ctypes.byref(found)) == chunks
-        assert found.value == threads
+        assert found.value == 256
+
+
+@pytest.mark.parametrize(("elements", "chunks", "groups"), [(0, 3, 1), (64, 1, 1), (10_240, 160, 3), (10**6, 245, 245)])
+def test_small_tensors_share_groups_with_sycl_on_the_cpu(
+    shapes: ctypes.CDLL, elements: int, chunks: int, groups: int
+) -> None:
+    found = ctypes.c_int32()
+    assert shapes.shape_of_tensors(SYCL_ON_HOST, elements, chunks, ctypes.byref(found)) == groups
+    assert found.value == 16
 
 
 def test_a_chunk_without_elements_is_work(shapes: ctypes.CDLL) -> None:
