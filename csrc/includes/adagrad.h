@@ -19,7 +19,7 @@ struct Adagrad {
 
   static void step(float& param, float grad, float& sum, const Coefficients& c) {
     sum += grad * grad;
-    param -= c.lr * grad / (square_root(sum) + c.eps);
+    param -= quotient(c.lr * grad, square_root(sum) + c.eps);
   }
 };
 

@@ -64,7 +64,7 @@ inline void adam_step(float& param, float grad, float& exp_avg, float& exp_avg_s
   exp_avg = c.beta1 * exp_avg + c.one_minus_beta1 * grad;
   exp_avg_sq = c.beta2 * exp_avg_sq + c.one_minus_beta2 * grad * grad;
   const float denominator = square_root(exp_avg_sq) * c.inverse_root_bc2 + c.eps;
-  param = c.kept * param - c.step_size * exp_avg / denominator;
+  param = c.kept * param - quotient(c.step_size * exp_avg, denominator);
 }
 
 // The inverse of adam_step, with the coefficients of the same step; exact but for rounding, which a second

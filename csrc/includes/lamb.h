@@ -34,7 +34,7 @@ inline float lamb_update(float param, float grad, float& exp_avg, float& exp_avg
   exp_avg_sq = c.beta2 * exp_avg_sq + c.one_minus_beta2 * grad * grad;
   const float inside = c.has_eps_inside_root ? c.eps : 0.0f;
   const float outside = c.has_eps_inside_root ? 0.0f : c.eps;
-  return exp_avg / (square_root(exp_avg_sq + inside) + outside) + c.weight_decay * param;
+  return quotient(exp_avg, square_root(exp_avg_sq + inside) + outside) + c.weight_decay * param;
 }
 
 template <typename Param, typename Grad>
@@ -49,18 +49,23 @@ struct LambUpdate {
       return;
     }
     const float factor = control.grad_factor();
-    group.tensors(tensors, [=, this, c = coefficients](std::int32_t number) {
+    group.template tensors<Param, Grad, float>(tensors, [=, this, c = coefficients](std::int32_t number) {
       const Param* param = tensors.template at<const Param>(number, 0);
       const Grad* grad = tensors.template at<const Grad>(number, 1);
       float* exp_avg = tensors.template at<float>(number, 2);
       float* exp_avg_sq = tensors.template at<float>(number, 3);
       float* update = tensors.template at<float>(number, 4);
-      return [=](std::int64_t i) {
-        float m = exp_avg[i];
-        float v = exp_avg_sq[i];
-        update[i] = lamb_update(to_float(param[i]), to_float(grad[i]) * factor, m, v, c);
-        exp_avg[i] = m;
-        exp_avg_sq[i] = v;
+      return [=](auto range) {
+        auto p = load(param, range);
+        const auto g = load(grad, range);
+        auto m = load(exp_avg, range);
+        auto v = load(exp_avg_sq, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          p[i] = lamb_update(p[i], g[i] * factor, m[i], v[i], c);
+        }
+        store(p, update, range);
+        store(m, exp_avg, range);
+        store(v, exp_avg_sq, range);
       };
     });
   }
@@ -83,11 +88,18 @@ struct LambApply {
     if (group.index == 0) {
       group.each(tensors.count, [this](std::int64_t number) { ratios[tensors.first + number] = ratio_of(number); });
     }
-    group.tensors(tensors, [=, this, step_size = coefficients.step_size](std::int32_t number) {
+    group.template tensors<Param, float>(tensors, [=, this, step_size = coefficients.step_size](std::int32_t number) {
       Param* param = tensors.template at<Param>(number, 0);
       const float* update = tensors.template at<const float>(number, 1);
       const float step = step_size * ratio_of(number);
-      return [=](std::int64_t i) { store(to_float(param[i]) - step * update[i], param[i]); };
+      return [=](auto range) {
+        auto p = load(param, range);
+        const auto u = load(update, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          p[i] -= step * u[i];
+        }
+        store(p, param, range);
+      };
     });
   }
 
@@ -98,7 +110,7 @@ struct LambApply {
     if (of_param == 0.0f || of_update == 0.0f) {
       return 1.0f;
     }
-    const float ratio = of_param / of_update;
+    const float ratio = quotient(of_param, of_update);
     const float at_most = ratio > coefficients.most_ratio ? coefficients.most_ratio : ratio;
     return at_most < coefficients.least_ratio ? coefficients.least_ratio : at_most;
   }

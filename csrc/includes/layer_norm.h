@@ -1,8 +1,8 @@
 // Layer normalisation (Ba et al., arXiv:1607.06450): y = (x - mean) / sqrt(variance + eps) * weight + bias, with the
 // biased variance.
 //
-// Memory traffic with float32, where a row stays in cache between its passes: forward 4 B read and 4 B written an
-// element (with a residual 8 and 8); backward 8 B read and 4 B written.
+// Memory traffic with float32, where a row stays in registers or cache between its passes: forward 4 B read and 4 B
+// written an element (with a residual 8 and 8); backward 8 B read and 4 B written.
 
 #pragma once
 
@@ -11,11 +11,15 @@
 #include "column_sum.h"
 #include "elementary.h"
 #include "precision.h"
+#include "row.h"
+#include "tile.h"
 
 namespace anyaccel {
 
 template <typename T, typename W>
 struct LayerNormForward {
+  static constexpr bool kKeepsRows = true;
+
   const T* x;         // (rows, columns)
   const T* residual;  // added to x first; null when there is none
   const W* weight;    // (columns)
@@ -31,32 +35,38 @@ struct LayerNormForward {
   template <typename Group>
   void operator()(const Group& group) const {
     using C = Compute<T>;
+    const bool is_aligned = are_aligned(x, residual, weight, bias, sum, y) && keep_aligned<T, W>(columns);
     group.rows(rows, [&](std::int64_t row) {
-      const T* from = x + row * columns;
-      if (residual != nullptr) {
-        const T* added = residual + row * columns;
-        T* to = sum + row * columns;
-        group.each(columns, [=](std::int64_t i) { store(to_float(from[i]) + to_float(added[i]), to[i]); });
-        from = to;  // a thread reads only what it wrote
-      }
-      const C count = static_cast<C>(columns);
-      const C center = group.template sum<C>(columns, [=](std::int64_t i) { return to_float(from[i]); }) / count;
-      // a pass of its own: the mean of squares less the squared mean cancels where the mean is large
-      const C squares = group.template sum<C>(columns, [=](std::int64_t i) {
-        const C distance = to_float(from[i]) - center;
-        return distance * distance;
+      group.template with_row<T, W>(columns, is_aligned, AsTheyAre{}, [&](auto& values) {
+        if (residual != nullptr) {
+          values.read_sum(x + row * columns, residual + row * columns, sum + row * columns);
+        } else {
+          values.read(x + row * columns);
+        }
+        const C count = static_cast<C>(columns);
+        const C center = values.sum([](C value) { return value; }) / count;
+        // a pass of its own: the mean of squares less the squared mean cancels where the mean is large
+        const C squares = values.sum([=](C value) {
+          const C distance = value - center;
+          return distance * distance;
+        });
+        const C scale = 1 / square_root(squares / count + eps);
+        T* out = y + row * columns;
+        const W* w = weight;
+        const W* b = bias;
+        values.each([=](auto range, auto tile) {
+          const auto weights = load(w, range);
+          const auto biases = load(b, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            tile[i] = (tile[i] - center) * scale * weights[i] + biases[i];
+          }
+          store(tile, out, range);
+        });
+        if (group.is_first()) {
+          mean[row] = center;
+          inverse_deviation[row] = scale;
+        }
       });
-      const C scale = 1 / square_root(squares / count + eps);
-      T* out = y + row * columns;
-      const W* w = weight;
-      const W* b = bias;
-      group.each(columns, [=](std::int64_t i) {
-        store((to_float(from[i]) - center) * scale * to_float(w[i]) + to_float(b[i]), out[i]);
-      });
-      if (group.is_first()) {
-        mean[row] = center;
-        inverse_deviation[row] = scale;
-      }
     });
   }
 };
@@ -79,7 +89,13 @@ struct LayerNormBackward {
     using C = Compute<T>;
     C* of_weight = partials + group.index * 2 * columns;
     C* of_bias = of_weight + columns;
-    group.each(columns, [=](std::int64_t i) { of_weight[i] = of_bias[i] = 0; });
+    const bool is_aligned = are_aligned(grad, x, grad_sum, weight, grad_x, partials) && keep_aligned<T, W>(columns);
+    // in the same tiles as below, so that each thread meets its own sums again and none has to wait
+    group.template tiles<T, W>(columns, is_aligned, [=](auto range) {
+      for (int i = 0; i < range.kCount; ++i) {
+        of_weight[range.first + i] = of_bias[range.first + i] = 0;
+      }
+    });
     group.rows(rows, [&](std::int64_t row) {
       const T* g = grad + row * columns;
       const T* from = x + row * columns;
@@ -90,24 +106,45 @@ struct LayerNormBackward {
       const C scale = inverse_deviation[row];
       C slopes = 0;
       C products = 0;
-      group.sums(columns, slopes, products, [=](std::int64_t i, C& first, C& second) {
-        const C slope = to_float(g[i]) * to_float(w[i]);
-        first += slope;
-        second += slope * (to_float(from[i]) - center);
+      group.template sums<T, W>(columns, is_aligned, slopes, products, [=](auto range, C& first, C& second) {
+        const auto changes = load(g, range);
+        const auto values = load(from, range);
+        const auto weights = load(w, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          const C slope = changes[i] * weights[i];
+          first += slope;
+          second += slope * (values[i] - center);
+        }
       });
       const C level = slopes / static_cast<C>(columns);
       const C along = products * scale * scale / static_cast<C>(columns);
-      const auto step = [=](std::int64_t i) {
-        const C distance = to_float(from[i]) - center;
-        const C slope = to_float(g[i]);
-        of_weight[i] += slope * distance * scale;
-        of_bias[i] += slope;
-        return (slope * to_float(w[i]) - level - distance * along) * scale;
+      const auto step = [=](auto range) {
+        auto changes = load(g, range);
+        const auto values = load(from, range);
+        const auto weights = load(w, range);
+        auto weight_sums = load(of_weight, range);
+        auto bias_sums = load(of_bias, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          const C distance = values[i] - center;
+          weight_sums[i] += changes[i] * distance * scale;
+          bias_sums[i] += changes[i];
+          changes[i] = (changes[i] * weights[i] - level - distance * along) * scale;
+        }
+        store(weight_sums, of_weight, range);
+        store(bias_sums, of_bias, range);
+        return changes;
       };
       if (other != nullptr) {
-        group.each(columns, [=](std::int64_t i) { store(step(i) + to_float(other[i]), out[i]); });
+        group.template tiles<T, W>(columns, is_aligned, [=](auto range) {
+          const auto others = load(other, range);
+          auto changes = step(range);
+          for (int i = 0; i < range.kCount; ++i) {
+            changes[i] += others[i];
+          }
+          store(changes, out, range);
+        });
       } else {
-        group.each(columns, [=](std::int64_t i) { store(step(i), out[i]); });
+        group.template tiles<T, W>(columns, is_aligned, [=](auto range) { store(step(range), out, range); });
       }
     });
   }

@@ -13,38 +13,31 @@
 
 namespace anyaccel {
 
-// A group's share of a range of elements.
-template <typename Group>
-inline std::int64_t share_begin(const Group& group, std::int64_t elements) {
-  return elements / group.count * group.index + (elements % group.count) * group.index / group.count;
-}
-
-template <typename Group>
-inline std::int64_t share_end(const Group& group, std::int64_t elements) {
-  const std::int64_t next = group.index + 1;
-  return elements / group.count * next + (elements % group.count) * next / group.count;
-}
-
-// Each group's part of each tensor's sum of squares.
+// Each chunk's part of its tensor's sum of squares.
 template <typename T>
 struct SquaredSums {
   TensorTable<1> tensors;
-  float* partials;  // (tensors of the call, groups)
+  float* partials;       // (tensors of the call, columns)
+  std::int64_t columns;  // as many as any of the tensors has chunks, or more
 
   template <typename Group>
   void operator()(const Group& group) const {
-    for (std::int32_t number = 0; number < tensors.count; ++number) {
-      const std::int64_t elements = tensors.ends[number] - tensors.begin_of(number);
-      const std::int64_t begin = share_begin(group, elements);
-      const T* x = tensors.template at<const T>(number, 0) + begin;
-      const float part = group.template sum<float>(share_end(group, elements) - begin, [=](std::int64_t i) {
-        const float value = to_float(x[i]);
-        return value * value;
-      });
+    group.chunks(tensors, [&](const Chunk& chunk) {
+      const T* x = tensors.template at<const T>(chunk.number, 0) + chunk.begin;
+      const float part =
+          group.template sum_tiles<float, T>(chunk.elements, tensors.is_aligned(chunk.number), [=](auto range) {
+            const auto values = load(x, range);
+            return sum_over(range, [&](int i) { return values[i] * values[i]; });
+          });
+      float* row = partials + (tensors.first + chunk.number) * columns;
       if (group.is_first()) {
-        partials[(tensors.first + number) * group.count + group.index] = part;
+        row[chunk.index] = part;
       }
-    }
+      if (chunk.index + 1 == chunk.count) {
+        float* rest = row + chunk.count;
+        group.each(columns - chunk.count, [=](std::int64_t i) { rest[i] = 0.0f; });
+      }
+    });
   }
 };
 
@@ -83,21 +76,24 @@ struct ScaleTensors {
   template <typename Group>
   void operator()(const Group& group) const {
     const float by = device_factor == nullptr ? factor : factor * *device_factor;
-    for (std::int32_t number = 0; number < tensors.count; ++number) {
-      const std::int64_t elements = tensors.ends[number] - tensors.begin_of(number);
-      const std::int64_t begin = share_begin(group, elements);
-      const In* in = tensors.template at<const In>(number, 0) + begin;
-      Out* out = tensors.template at<Out>(number, 1) + begin;
+    group.chunks(tensors, [&](const Chunk& chunk) {
+      const In* in = tensors.template at<const In>(chunk.number, 0) + chunk.begin;
+      Out* out = tensors.template at<Out>(chunk.number, 1) + chunk.begin;
       // 0 where every element is finite, else NaN
-      const float damage = group.template sum<float>(share_end(group, elements) - begin, [=](std::int64_t i) {
-        const float value = to_float(in[i]);
-        store(value * by, out[i]);
-        return value * 0.0f;
-      });
+      const float damage =
+          group.template sum_tiles<float, In, Out>(chunk.elements, tensors.is_aligned(chunk.number), [=](auto range) {
+            auto values = load(in, range);
+            const float found = sum_over(range, [&](int i) { return values[i] * 0.0f; });
+            for (int i = 0; i < range.kCount; ++i) {
+              values[i] *= by;
+            }
+            store(values, out, range);
+            return found;
+          });
       if (damage != 0.0f && overflow != nullptr && group.is_first()) {
         group.raise(overflow);
       }
-    }
+    });
   }
 };
 
@@ -111,23 +107,25 @@ struct AddTensors {
 
   template <typename Group>
   void operator()(const Group& group) const {
-    for (std::int32_t number = 0; number < tensors.count; ++number) {
-      const std::int64_t elements = tensors.ends[number] - tensors.begin_of(number);
-      const std::int64_t begin = share_begin(group, elements);
-      const T* x = tensors.template at<const T>(number, 0) + begin;
-      const T* y = tensors.template at<const T>(number, 1) + begin;
-      T* out = tensors.template at<T>(number, 2) + begin;
-      const float damage =
-          group.template sum<float>(share_end(group, elements) - begin, [=, first = a, second = b](std::int64_t i) {
-            const float left = to_float(x[i]);
-            const float right = to_float(y[i]);
-            store(first * left + second * right, out[i]);
-            return left * 0.0f + right * 0.0f;
+    group.chunks(tensors, [&](const Chunk& chunk) {
+      const T* x = tensors.template at<const T>(chunk.number, 0) + chunk.begin;
+      const T* y = tensors.template at<const T>(chunk.number, 1) + chunk.begin;
+      T* out = tensors.template at<T>(chunk.number, 2) + chunk.begin;
+      const float damage = group.template sum_tiles<float, T>(
+          chunk.elements, tensors.is_aligned(chunk.number), [=, first = a, second = b](auto range) {
+            auto left = load(x, range);
+            const auto right = load(y, range);
+            const float found = sum_over(range, [&](int i) { return left[i] * 0.0f + right[i] * 0.0f; });
+            for (int i = 0; i < range.kCount; ++i) {
+              left[i] = first * left[i] + second * right[i];
+            }
+            store(left, out, range);
+            return found;
           });
       if (damage != 0.0f && overflow != nullptr && group.is_first()) {
         group.raise(overflow);
       }
-    }
+    });
   }
 };
 

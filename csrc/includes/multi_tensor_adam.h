@@ -30,19 +30,22 @@ struct AdamStep {
   template <bool HasL2, typename Group>
   void run(const Group& group) const {
     const float factor = control.grad_factor();
-    group.tensors(tensors, [=, this, c = coefficients](std::int32_t number) {
+    group.template tensors<Param, Grad, float>(tensors, [=, this, c = coefficients](std::int32_t number) {
       Param* param = tensors.template at<Param>(number, 0);
       const Grad* grad = tensors.template at<const Grad>(number, 1);
       float* exp_avg = tensors.template at<float>(number, 2);
       float* exp_avg_sq = tensors.template at<float>(number, 3);
-      return [=](std::int64_t i) {
-        float p = to_float(param[i]);
-        float m = exp_avg[i];
-        float v = exp_avg_sq[i];
-        adam_step<HasL2>(p, to_float(grad[i]) * factor, m, v, c);
-        store(p, param[i]);
-        exp_avg[i] = m;
-        exp_avg_sq[i] = v;
+      return [=](auto range) {
+        auto p = load(param, range);
+        const auto g = load(grad, range);
+        auto m = load(exp_avg, range);
+        auto v = load(exp_avg_sq, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          adam_step<HasL2>(p[i], g[i] * factor, m[i], v[i], c);
+        }
+        store(p, param, range);
+        store(m, exp_avg, range);
+        store(v, exp_avg_sq, range);
       };
     });
   }

@@ -1,7 +1,7 @@
 // Root-mean-square normalisation (Zhang & Sennrich, arXiv:1910.07467): y = x / sqrt(mean(x^2) + eps) * weight.
 //
-// Memory traffic with float32, where a row stays in cache between its passes: forward 4 B read and 4 B written an
-// element (with a residual 8 and 8); backward 8 B read and 4 B written.
+// Memory traffic with float32, where a row stays in registers or cache between its passes: forward 4 B read and 4 B
+// written an element (with a residual 8 and 8); backward 8 B read and 4 B written.
 
 #pragma once
 
@@ -10,11 +10,15 @@
 #include "column_sum.h"
 #include "elementary.h"
 #include "precision.h"
+#include "row.h"
+#include "tile.h"
 
 namespace anyaccel {
 
 template <typename T, typename W>
 struct RmsNormForward {
+  static constexpr bool kKeepsRows = true;
+
   const T* x;         // (rows, columns)
   const T* residual;  // added to x first; null when there is none
   const W* weight;    // (columns)
@@ -27,25 +31,30 @@ struct RmsNormForward {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    using C = Compute<T>;
+    const bool is_aligned = are_aligned(x, residual, weight, sum, y) && keep_aligned<T, W>(columns);
     group.rows(rows, [&](std::int64_t row) {
-      const T* from = x + row * columns;
-      if (residual != nullptr) {
-        const T* added = residual + row * columns;
-        T* to = sum + row * columns;
-        group.each(columns, [=](std::int64_t i) { store(to_float(from[i]) + to_float(added[i]), to[i]); });
-        from = to;  // a thread reads only what it wrote
-      }
-      const Compute<T> squares = group.template sum<Compute<T>>(columns, [=](std::int64_t i) {
-        const Compute<T> value = to_float(from[i]);
-        return value * value;
+      group.template with_row<T, W>(columns, is_aligned, AsTheyAre{}, [&](auto& values) {
+        if (residual != nullptr) {
+          values.read_sum(x + row * columns, residual + row * columns, sum + row * columns);
+        } else {
+          values.read(x + row * columns);
+        }
+        const C squares = values.sum([](C value) { return value * value; });
+        const C scale = 1 / square_root(squares / static_cast<C>(columns) + eps);
+        T* out = y + row * columns;
+        const W* w = weight;
+        values.each([=](auto range, auto tile) {
+          const auto weights = load(w, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            tile[i] = tile[i] * scale * weights[i];
+          }
+          store(tile, out, range);
+        });
+        if (group.is_first()) {
+          inverse_rms[row] = scale;
+        }
       });
-      const Compute<T> scale = 1 / square_root(squares / static_cast<Compute<T>>(columns) + eps);
-      T* out = y + row * columns;
-      const W* w = weight;
-      group.each(columns, [=](std::int64_t i) { store(to_float(from[i]) * scale * to_float(w[i]), out[i]); });
-      if (group.is_first()) {
-        inverse_rms[row] = scale;
-      }
     });
   }
 };
@@ -64,28 +73,52 @@ struct RmsNormBackward {
 
   template <typename Group>
   void operator()(const Group& group) const {
-    Compute<T>* mine = partials + group.index * columns;
-    group.each(columns, [=](std::int64_t i) { mine[i] = 0; });
+    using C = Compute<T>;
+    C* mine = partials + group.index * columns;
+    const bool is_aligned = are_aligned(grad, x, grad_sum, weight, grad_x, partials) && keep_aligned<T, W>(columns);
+    // in the same tiles as below, so that each thread meets its own sums again and none has to wait
+    group.template tiles<T, W>(columns, is_aligned, [=](auto range) {
+      for (int i = 0; i < range.kCount; ++i) {
+        mine[range.first + i] = 0;
+      }
+    });
     group.rows(rows, [&](std::int64_t row) {
       const T* g = grad + row * columns;
       const T* from = x + row * columns;
       const T* other = grad_sum == nullptr ? nullptr : grad_sum + row * columns;
       T* out = grad_x + row * columns;
       const W* w = weight;
-      const Compute<T> scale = inverse_rms[row];
-      const Compute<T> dot = group.template sum<Compute<T>>(
-          columns, [=](std::int64_t i) { return to_float(g[i]) * to_float(w[i]) * to_float(from[i]); });
-      const Compute<T> along = dot * scale * scale * scale / static_cast<Compute<T>>(columns);
-      const auto step = [=](std::int64_t i) {
-        const Compute<T> value = to_float(from[i]);
-        const Compute<T> slope = to_float(g[i]);
-        mine[i] += slope * value * scale;
-        return slope * to_float(w[i]) * scale - value * along;
+      const C scale = inverse_rms[row];
+      const C dot = group.template sum_tiles<C, T, W>(columns, is_aligned, [=](auto range) {
+        const auto slopes = load(g, range);
+        const auto values = load(from, range);
+        const auto weights = load(w, range);
+        return sum_over(range, [&](int i) { return slopes[i] * weights[i] * values[i]; });
+      });
+      const C along = dot * scale * scale * scale / static_cast<C>(columns);
+      const auto step = [=](auto range) {
+        auto slopes = load(g, range);
+        const auto values = load(from, range);
+        const auto weights = load(w, range);
+        auto sums = load(mine, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          sums[i] += slopes[i] * values[i] * scale;
+          slopes[i] = slopes[i] * weights[i] * scale - values[i] * along;
+        }
+        store(sums, mine, range);
+        return slopes;
       };
       if (other != nullptr) {
-        group.each(columns, [=](std::int64_t i) { store(step(i) + to_float(other[i]), out[i]); });
+        group.template tiles<T, W>(columns, is_aligned, [=](auto range) {
+          const auto others = load(other, range);
+          auto changes = step(range);
+          for (int i = 0; i < range.kCount; ++i) {
+            changes[i] += others[i];
+          }
+          store(changes, out, range);
+        });
       } else {
-        group.each(columns, [=](std::int64_t i) { store(step(i), out[i]); });
+        group.template tiles<T, W>(columns, is_aligned, [=](auto range) { store(step(range), out, range); });
       }
     });
   }

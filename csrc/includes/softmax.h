@@ -1,8 +1,8 @@
 // Softmax of scaled scores, some of them hidden: y = softmax(scale * x), hidden ones exactly 0, and a row that is
 // hidden altogether 0 as well.
 //
-// Memory traffic with float32, where a row stays in cache between its passes: forward 4 B read and 4 B written an
-// element (1 B more read with a mask); backward 8 B read and 4 B written.
+// Memory traffic with float32, where a row stays in registers or cache between its passes: forward 4 B read and 4 B
+// written an element (1 B more read with a mask); backward 8 B read and 4 B written.
 
 #pragma once
 
@@ -10,6 +10,8 @@
 
 #include "elementary.h"
 #include "precision.h"
+#include "row.h"
+#include "tile.h"
 
 namespace anyaccel {
 
@@ -34,6 +36,8 @@ struct SoftmaxMask {
 
 template <typename T>
 struct SoftmaxForward {
+  static constexpr bool kKeepsRows = true;
+
   const T* x;  // (rows, columns)
   T* y;
   SoftmaxMask hidden;
@@ -43,17 +47,17 @@ struct SoftmaxForward {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(x, y) && keep_aligned<T>(columns);
     group.rows(rows, [&](std::int64_t row) {
-      const T* from = x + row * columns;
       const Compute<T> factor = scale;
       if (hidden.mask == nullptr) {
-        normalise(group, row, [=](std::int64_t i) { return to_float(from[i]) * factor; });
+        normalise(group, row, is_aligned, [=](std::int64_t, Compute<T> value) { return value * factor; });
       } else {
         const std::uint8_t* mask = hidden.of_row(row);
         const std::int64_t stride = hidden.strides[3];
         const Compute<T> lowest = -infinity<Compute<T>>();
-        normalise(group, row, [=](std::int64_t i) {
-          const Compute<T> score = to_float(from[i]) * factor;
+        normalise(group, row, is_aligned, [=](std::int64_t i, Compute<T> value) {
+          const Compute<T> score = value * factor;
           return mask[i * stride] != 0 ? lowest : score;
         });
       }
@@ -61,33 +65,50 @@ struct SoftmaxForward {
   }
 
  private:
-  template <typename Group, typename Score>
-  void normalise(const Group& group, std::int64_t row, const Score& score) const {
+  template <typename Group, typename ScoreOf>
+  void normalise(const Group& group, std::int64_t row, bool is_aligned, const ScoreOf& score_of) const {
     using C = Compute<T>;
+    constexpr std::int64_t kTile = Group::template kTile<T>;
     T* out = y + row * columns;
     const std::int64_t visible = hidden.visible(row, columns);
-    const C largest = group.template max<C>(visible, score);
-    if (largest == -infinity<C>()) {  // nothing is visible, unless what is visible is NaN
-      const C nans = group.template sum<C>(visible, [=](std::int64_t i) { return score(i) == score(i) ? C(0) : C(1); });
-      const C value = nans > 0 ? not_a_number<C>() : C(0);
-      group.each(columns, [=](std::int64_t i) { store(i < visible ? value : C(0), out[i]); });
-      return;
-    }
-    if constexpr (sizeof(T) == sizeof(C)) {  // the exponentials wait in the result's place
-      const C total = group.template sum<C>(visible, [=](std::int64_t i) {
-        const C power = exponential(score(i) - largest);
-        store(power, out[i]);
-        return power;
-      });
-      const C inverse = 1 / total;
-      group.each(visible, [=](std::int64_t i) { store(to_float(out[i]) * inverse, out[i]); });
-    } else {
-      const C total = group.template sum<C>(visible, [=](std::int64_t i) { return exponential(score(i) - largest); });
-      const C inverse = 1 / total;
-      group.each(visible, [=](std::int64_t i) { store(exponential(score(i) - largest) * inverse, out[i]); });
-    }
-    T* rest = out + visible;
-    group.each(columns - visible, [=](std::int64_t i) { store(C(0), rest[i]); });
+    // whole tiles: the last one may hold hidden scores
+    const std::int64_t width = is_aligned ? (visible + kTile - 1) / kTile * kTile : visible;
+    const auto score = [=](std::int64_t i, C value) {
+      return kTile == 1 || i < visible ? score_of(i, value) : -infinity<C>();
+    };
+    const auto shown = [=](std::int64_t i, C value) { return kTile == 1 || i < visible ? value : C(0); };
+    group.template with_row<T>(width, is_aligned, score, [&]<typename Row>(Row& scores) {
+      scores.read(x + row * columns);
+      const C largest = scores.max();
+      if (largest == -infinity<C>()) {  // nothing is visible, unless what is visible is NaN
+        const C value = scores.sum([](C score) { return score == score ? C(0) : C(1); }) > 0 ? not_a_number<C>() : C(0);
+        group.each(width, [=](std::int64_t i) { store(shown(i, value), out[i]); });
+        return;
+      }
+      const auto power = [=](C score) { return exponential(score - largest); };
+      if constexpr (Row::kReplaces) {
+        const C inverse = 1 / scores.replace_and_sum(out, power);
+        scores.each_new([=](auto range, auto powers) {
+          for (int i = 0; i < range.kCount; ++i) {
+            powers[i] = shown(range.first + i, powers[i] * inverse);
+          }
+          store(powers, out, range);
+        });
+      } else {
+        const C inverse = 1 / scores.sum(power);
+        scores.each([=](auto range, auto tile) {
+          for (int i = 0; i < range.kCount; ++i) {
+            tile[i] = shown(range.first + i, power(tile[i]) * inverse);
+          }
+          store(tile, out, range);
+        });
+      }
+    });
+    T* rest = out + width;
+    group.template tiles<T>(columns - width, is_aligned, [=](auto range) {
+      const Tile<C, decltype(range)::kCount> zeros{};
+      store(zeros, rest, range);
+    });
   }
 };
 
@@ -104,13 +125,25 @@ struct SoftmaxBackward {
   template <typename Group>
   void operator()(const Group& group) const {
     using C = Compute<T>;
+    const bool is_aligned = are_aligned(grad, y, grad_x) && keep_aligned<T>(columns);
     group.rows(rows, [&](std::int64_t row) {
       const T* g = grad + row * columns;
       const T* p = y + row * columns;
       T* out = grad_x + row * columns;
       const C factor = scale;
-      const C mean = group.template sum<C>(columns, [=](std::int64_t i) { return to_float(g[i]) * to_float(p[i]); });
-      group.each(columns, [=](std::int64_t i) { store(factor * to_float(p[i]) * (to_float(g[i]) - mean), out[i]); });
+      const C mean = group.template sum_tiles<C, T>(columns, is_aligned, [=](auto range) {
+        const auto slopes = load(g, range);
+        const auto values = load(p, range);
+        return sum_over(range, [&](int i) { return slopes[i] * values[i]; });
+      });
+      group.template tiles<T>(columns, is_aligned, [=](auto range) {
+        auto slopes = load(g, range);
+        const auto values = load(p, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          slopes[i] = factor * values[i] * (slopes[i] - mean);
+        }
+        store(slopes, out, range);
+      });
     });
   }
 };

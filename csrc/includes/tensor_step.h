@@ -32,20 +32,23 @@ struct TensorStep {
   template <bool HasL2, typename Group>
   void run(const Group& group) const {
     const float factor = control.grad_factor();
-    group.tensors(tensors, [=, this, c = coefficients](std::int32_t number) {
+    group.template tensors<Param, Grad, float>(tensors, [=, this, c = coefficients](std::int32_t number) {
       Param* param = tensors.template at<Param>(number, 0);
       const Grad* grad = tensors.template at<const Grad>(number, 1);
       float* state = tensors.template at<float>(number, 2);
-      return [=](std::int64_t i) {
-        float p = to_float(param[i]);
-        float s = state[i];
-        float g = to_float(grad[i]) * factor * c.gradient_sign;
-        if constexpr (HasL2) {
-          g += c.l2 * p;
+      return [=](auto range) {
+        auto p = load(param, range);
+        auto g = load(grad, range);
+        auto s = load(state, range);
+        for (int i = 0; i < range.kCount; ++i) {
+          g[i] = g[i] * factor * c.gradient_sign;
+          if constexpr (HasL2) {
+            g[i] += c.l2 * p[i];
+          }
+          Formula::step(p[i], g[i], s[i], c);
         }
-        Formula::step(p, g, s, c);
-        store(p, param[i]);
-        state[i] = s;
+        store(p, param, range);
+        store(s, state, range);
       };
     });
   }

@@ -5,15 +5,24 @@
 
 #include <cstdint>
 
+#include "elementary.h"
 #include "precision.h"
 
 namespace anyaccel {
 
 inline constexpr int kTileBytes = 16;
 
-// Elements of type T in a tile of a device that has tiles.
-template <typename T>
-inline constexpr int kTileOf = kTileBytes / static_cast<int>(sizeof(T));
+template <typename First, typename... Others>
+inline constexpr int narrowest_bytes() {
+  int bytes = static_cast<int>(sizeof(First));
+  ((bytes = static_cast<int>(sizeof(Others)) < bytes ? static_cast<int>(sizeof(Others)) : bytes), ...);
+  return bytes;
+}
+
+// Elements in a tile of a device that has tiles: 16 bytes of the narrowest of the types that a kernel moves, so that a
+// tile has the same elements in all of them.
+template <typename... T>
+inline constexpr int kTileOf = kTileBytes / narrowest_bytes<T...>();
 
 // The elements of a tile in a row: `Count` of them from `first` on.
 template <int Count>
@@ -72,16 +81,40 @@ inline void store(const Tile<Compute<T>, Count>& tile, T* row, TileRange<Count> 
   }
 }
 
+// The sum of `body(i)` over a tile's elements.
+template <typename Range, typename Body>
+inline auto sum_over(Range, const Body& body) {
+  auto total = body(0);
+  for (int i = 1; i < Range::kCount; ++i) {
+    total += body(i);
+  }
+  return total;
+}
+
+// The maximum of `body(i)` over a tile's elements; NaNs are passed over, here or by who asks for a tile of one.
+template <typename Range, typename Body>
+inline auto max_over(Range, const Body& body) {
+  auto largest = body(0);
+  if constexpr (Range::kCount > 1) {
+    largest = largest == largest ? largest : -infinity<decltype(largest)>();
+    for (int i = 1; i < Range::kCount; ++i) {
+      const auto value = body(i);
+      largest = value > largest ? value : largest;
+    }
+  }
+  return largest;
+}
+
 // Whether tiles may start at these addresses.
 template <typename... Pointers>
 inline bool are_aligned(const Pointers*... pointers) {
   return (... && (reinterpret_cast<std::uintptr_t>(pointers) % kTileBytes == 0));
 }
 
-// Whether every row may be worked on in tiles whose first row may: rows of T are so far apart, or so long.
-template <typename T, typename... Distances>
+// Whether every row may be worked on in tiles whose first row may: rows of the types T are so far apart, or so long.
+template <typename... T, typename... Distances>
 inline bool keep_aligned(Distances... distances) {
-  return (... && (distances % kTileOf<T> == 0));
+  return (... && (distances % kTileOf<T...> == 0));
 }
 
 }  // namespace anyaccel

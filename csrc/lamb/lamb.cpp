@@ -64,11 +64,8 @@ Tensor lamb_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vec
   lists.each_launch([&](auto param, auto, const TensorTable<5>& all, std::size_t index) {
     TensorTable<2> table{};
     table.first = all.first;
-    table.count = all.count;
     for (std::int32_t number = 0; number < all.count; ++number) {
-      table.ends[number] = all.ends[number];
-      table.data[number][0] = all.data[number][0];
-      table.data[number][1] = all.data[number][4];
+      table.add(all.elements_of(number), {all.data[number][0], all.data[number][4]});
     }
     const LambApply<decltype(param)> kernel{
         table, read<float>(param_norms), read<float>(update_norms), written<float>(ratios), coefficients, control};

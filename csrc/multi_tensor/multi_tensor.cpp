@@ -66,7 +66,7 @@ void scale(std::vector<Tensor> inputs, std::vector<Tensor> outputs, double facto
   const std::int64_t groups = groups_for_shares(place_of(lists.tensor(0, 0)), elements);
   lists.each_launch([&](auto in, auto out, const TensorTable<2>& table, std::size_t index) {
     const ScaleTensors<decltype(in), decltype(out)> kernel{table, static_cast<float>(factor), by, overflow};
-    launch(lists.tensor(index, 0), kernel, Work::of_rows(groups, elements), groups);
+    launch(lists.tensor(index, 0), kernel, work_of(table), groups);
   });
   lists.finish();
 }
@@ -86,7 +86,7 @@ void axpby(std::vector<Tensor> x, std::vector<Tensor> y, std::vector<Tensor> out
   const std::int64_t groups = groups_for_shares(place_of(lists.tensor(0, 0)), elements);
   lists.each_launch([&](auto type, auto, const TensorTable<3>& table, std::size_t index) {
     const AddTensors<decltype(type)> kernel{table, static_cast<float>(a), static_cast<float>(b), overflow};
-    launch(lists.tensor(index, 0), kernel, Work::of_rows(groups, elements), groups);
+    launch(lists.tensor(index, 0), kernel, work_of(table), groups);
   });
   lists.finish();
 }

@@ -38,7 +38,7 @@ std::tuple<Tensor, Tensor, Tensor> forward(const Arguments& arguments, const Ten
                                       rows_of(x),
                                       columns_of(x),
                                       static_cast<Compute<T>>(eps)};
-    launch(from, kernel, Work::of_rows(rows_of(x), columns_of(x)));
+    launch(from, kernel, Work::of_tiles(rows_of(x), columns_of(x), kElementsOfAThread));
   });
   return {y, sum, inverse_rms};
 }
@@ -68,7 +68,7 @@ std::tuple<Tensor, Tensor> rms_norm_backward(Tensor grad, std::optional<Tensor> 
   const Tensor w = contiguous_of(weight);
   const Tensor scale = contiguous_of(inverse_rms);
   const Optional other(grad_sum);
-  const Work work = Work::of_rows(rows_of(x), columns_of(x));
+  const Work work = Work::of_tiles(rows_of(x), columns_of(x), kElementsOfAThread);
   const std::int64_t groups = groups_with_partials(place_of(from), work);
   Tensor grad_x = empty_of(from);
   Tensor grad_weight = empty_of(w);

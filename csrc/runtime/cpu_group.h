@@ -10,12 +10,18 @@
 #include <cstdint>
 #include <limits>
 
+#include "row.h"
+#include "tensor_table.h"
 #include "tile.h"
 
 namespace anyaccel {
 
 struct CpuGroup {
   static constexpr std::int64_t kBlock = 2048;
+
+  // Elements in a tile where they are aligned.
+  template <typename...>
+  static constexpr std::int64_t kTile = 1;
 
   std::int64_t begin;  // of the rows, or of the elements where there are no rows
   std::int64_t end;
@@ -39,8 +45,20 @@ struct CpuGroup {
     }
   }
 
-  // Calls `body_of(t)(i)` for the elements i of tensors t that are this group's; see tensor_table.h.
-  template <typename Table, typename BodyOf>
+  // Calls `body(chunk)` for the chunks of tensors that are this group's; see tensor_table.h. Here they are its share of
+  // each tensor.
+  template <typename Table, typename Body>
+  void chunks(const Table& table, const Body& body) const {
+    for (std::int32_t number = 0; number < table.count; ++number) {
+      const std::int64_t elements = table.elements_of(number);
+      const std::int64_t from = share_begin(elements, index);
+      body(Chunk{number, index, count, from, share_begin(elements, index + 1) - from});
+    }
+  }
+
+  // Calls `body_of(t)(range)` for ranges that make up what is this group's of tensors t, whose elements in every role
+  // are of types T; see tile.h.
+  template <typename... T, typename Table, typename BodyOf>
   void tensors(const Table& table, const BodyOf& body_of) const {
     std::int64_t first = 0;
     for (std::int32_t number = 0; number < table.count; ++number) {
@@ -49,7 +67,7 @@ struct CpuGroup {
       const auto body = body_of(number);
 #pragma omp simd
       for (std::int64_t i = from; i < to; ++i) {
-        body(i);
+        body(TileRange<1>{i});
       }
       first = table.ends[number];
     }
@@ -64,9 +82,9 @@ struct CpuGroup {
     }
   }
 
-  // Calls `body(range)` for ranges that make up a row; see tile.h. Every call of a kernel for the same row length and
-  // with the same `is_aligned` gives a thread the same elements.
-  template <typename T, typename Body>
+  // Calls `body(range)` for ranges that make up a row of elements of types T; see tile.h. Every call of a kernel for
+  // the same row length and with the same `is_aligned` gives a thread the same elements.
+  template <typename... T, typename Body>
   void tiles(std::int64_t count, bool, const Body& body) const {
     each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
@@ -88,9 +106,15 @@ struct CpuGroup {
     return total;
   }
 
-  // The sums of `body(i, first, second)`, which adds to both.
-  template <typename Value, typename Body>
-  void sums(std::int64_t count, Value& first, Value& second, const Body& body) const {
+  // The sum of what `body(range)` returns for ranges that make up a row.
+  template <typename Value, typename... T, typename Body>
+  Value sum_tiles(std::int64_t count, bool, const Body& body) const {
+    return sum<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
+  }
+
+  // The sums of `body(range, first, second)`, which adds to both.
+  template <typename... T, typename Value, typename Body>
+  void sums(std::int64_t count, bool, Value& first, Value& second, const Body& body) const {
     first = 0;
     second = 0;
     for (std::int64_t block = 0; block < count; block += kBlock) {
@@ -99,7 +123,7 @@ struct CpuGroup {
       Value two = 0;
 #pragma omp simd reduction(+ : one, two)
       for (std::int64_t i = block; i < last; ++i) {
-        body(i, one, two);
+        body(TileRange<1>{i}, one, two);
       }
       first += one;
       second += two;
@@ -118,6 +142,20 @@ struct CpuGroup {
     return largest;
   }
 
+  // The maximum of what `body(range)` returns for ranges that make up a row.
+  template <typename Value, typename... T, typename Body>
+  Value max_tiles(std::int64_t count, bool, const Body& body) const {
+    return max<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
+  }
+
+  // Calls `body(row)` with a row of `count` elements of type T that several passes go over, taken for `of(i, value)`;
+  // see row.h. `Beside` are the types of what the passes read and write beside it.
+  template <typename T, typename... Beside, typename Of, typename Body>
+  void with_row(std::int64_t count, bool is_aligned, const Of& of, const Body& body) const {
+    RowInMemory<CpuGroup, Of, T, Beside...> row(*this, count, is_aligned, of);
+    body(row);
+  }
+
   // Whether this thread writes what the group has one of.
   bool is_first() const { return true; }
 
@@ -126,6 +164,11 @@ struct CpuGroup {
 
   // Makes a flag 1, as other groups may at the same time.
   void raise(std::int32_t* flag) const { std::atomic_ref(*flag).store(1, std::memory_order_relaxed); }
+
+ private:
+  std::int64_t share_begin(std::int64_t elements, std::int64_t group) const {
+    return elements / count * group + elements % count * group / count;
+  }
 };
 
 }  // namespace anyaccel

@@ -5,11 +5,30 @@
 #include <cstdint>
 
 #include "elementary.h"
+#include "row.h"
+#include "tensor_table.h"
 #include "tile.h"
 
 namespace anyaccel {
 
+template <typename Of>
+inline constexpr bool is_as_it_is = false;
+
+template <>
+inline constexpr bool is_as_it_is<AsTheyAre> = true;
+
 struct CudaGroup {
+  template <typename... T>
+  static constexpr std::int64_t kTile = kTileOf<T...>;
+
+  // Elements of a row that a thread keeps in registers: a block of 512 keeps a row of 16384 as it is, and of 8192 where
+  // it is kept computed, which takes as many registers again.
+  template <typename Of>
+  static constexpr int kKept = is_as_it_is<Of> ? 32 : 16;
+
+  template <typename Of, typename T, typename... Beside>
+  class RowInRegisters;
+
   std::int64_t index = blockIdx.x;
   std::int64_t count = gridDim.x;
 
@@ -29,11 +48,19 @@ struct CudaGroup {
     }
   }
 
-  template <typename Table, typename BodyOf>
+  template <typename Table, typename Body>
+  void chunks(const Table& table, const Body& body) const {
+    for (std::int64_t chunk = blockIdx.x; chunk < table.chunks(); chunk += gridDim.x) {
+      body(table.chunk(chunk));
+    }
+  }
+
+  template <typename... T, typename Table, typename BodyOf>
   void tensors(const Table& table, const BodyOf& body_of) const {
-    elements(table.ends[table.count - 1], [&](std::int64_t at) {
-      const std::int32_t number = table.number_of(at);
-      body_of(number)(at - table.begin_of(number));
+    chunks(table, [&](const Chunk& chunk) {
+      const auto body = body_of(chunk.number);
+      tiles<T...>(chunk.elements, table.is_aligned(chunk.number),
+                  [&](auto range) { body(decltype(range){chunk.begin + range.first}); });
     });
   }
 
@@ -45,17 +72,15 @@ struct CudaGroup {
     }
   }
 
-  // In tiles where they are aligned; `count` is then a multiple of a tile's elements.
-  template <typename T, typename Body>
+  // In tiles where they are aligned, and one by one what is left.
+  template <typename... T, typename Body>
   void tiles(std::int64_t count, bool is_aligned, const Body& body) const {
-    if (!is_aligned) {
-      each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
-      return;
+    constexpr std::int64_t kElements = kTileOf<T...>;
+    const std::int64_t in_tiles = is_aligned ? count / kElements * kElements : 0;
+    for (std::int64_t i = threadIdx.x * kElements; i < in_tiles; i += blockDim.x * kElements) {
+      body(TileRange<kTileOf<T...>>{i});
     }
-    constexpr std::int64_t kElements = kTileOf<T>;
-    for (std::int64_t i = threadIdx.x * kElements; i < count; i += blockDim.x * kElements) {
-      body(TileRange<kTileOf<T>>{i});
-    }
+    each(count - in_tiles, [&](std::int64_t i) { body(TileRange<1>{in_tiles + i}); });
   }
 
   template <typename Value, typename Body>
@@ -68,14 +93,18 @@ struct CudaGroup {
     return combined(total, Value(0), [](Value left, Value right) { return left + right; });
   }
 
-  template <typename Value, typename Body>
-  void sums(std::int64_t count, Value& first, Value& second, const Body& body) const {
+  template <typename Value, typename... T, typename Body>
+  Value sum_tiles(std::int64_t count, bool is_aligned, const Body& body) const {
+    Value total = 0;
+    tiles<T...>(count, is_aligned, [&](auto range) { total += body(range); });
+    return combined(total, Value(0), [](Value left, Value right) { return left + right; });
+  }
+
+  template <typename... T, typename Value, typename Body>
+  void sums(std::int64_t count, bool is_aligned, Value& first, Value& second, const Body& body) const {
     Value one = 0;
     Value two = 0;
-#pragma unroll 4
-    for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-      body(i, one, two);
-    }
+    tiles<T...>(count, is_aligned, [&](auto range) { body(range, one, two); });
     const auto add = [](Value left, Value right) { return left + right; };
     first = combined(one, Value(0), add);
     second = combined(two, Value(0), add);
@@ -83,15 +112,30 @@ struct CudaGroup {
 
   template <typename Value, typename Body>
   Value max(std::int64_t count, const Body& body) const {
-    const Value lowest = -infinity<Value>();
-    // Keeps `left` where `right` is NaN, so that none gets in: lanes that met one in another order would disagree.
-    const auto larger = [](Value left, Value right) { return right > left ? right : left; };
-    Value largest = lowest;
+    Value largest = -infinity<Value>();
 #pragma unroll 4
     for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
       largest = larger(largest, body(i));
     }
-    return combined(largest, lowest, larger);
+    return largest_of_all(largest);
+  }
+
+  template <typename Value, typename... T, typename Body>
+  Value max_tiles(std::int64_t count, bool is_aligned, const Body& body) const {
+    Value largest = -infinity<Value>();
+    tiles<T...>(count, is_aligned, [&](auto range) { largest = larger(largest, body(range)); });
+    return largest_of_all(largest);
+  }
+
+  template <typename T, typename... Beside, typename Of, typename Body>
+  void with_row(std::int64_t count, bool is_aligned, const Of& of, const Body& body) const {
+    if (is_aligned && count % kTile<T, Beside...> == 0 && count <= std::int64_t{blockDim.x} * kKept<Of>) {
+      RowInRegisters<Of, T, Beside...> row(*this, static_cast<int>(count), of);
+      body(row);
+    } else {
+      RowInMemory<CudaGroup, Of, T, Beside...> row(*this, count, is_aligned, of);
+      body(row);
+    }
   }
 
   bool is_first() const { return threadIdx.x == 0; }
@@ -101,6 +145,17 @@ struct CudaGroup {
   void raise(std::int32_t* flag) const { atomicOr(flag, 1); }
 
  private:
+  // Keeps `left` where `right` is NaN, so that none gets in: lanes that met one in another order would disagree.
+  template <typename Value>
+  static Value larger(Value left, Value right) {
+    return right > left ? right : left;
+  }
+
+  template <typename Value>
+  Value largest_of_all(Value value) const {
+    return combined(value, -infinity<Value>(), [](Value left, Value right) { return larger(left, right); });
+  }
+
   // One value of all threads' in every thread: by shuffles in a warp, by shared memory among warps.
   template <typename Value, typename Combine>
   Value combined(Value value, Value neutral, const Combine& combine) const {
@@ -125,11 +180,136 @@ struct CudaGroup {
   }
 };
 
+// A tile that a thread keeps, computed.
+template <typename Of, typename T, int Count>
+struct KeptTile {
+  void keep(const Pack<T, Count>& pack, int first, const Of& of) {
+    for (int i = 0; i < Count; ++i) {
+      tile[i] = of(first + i, to_float(pack.values[i]));
+    }
+  }
+
+  const Tile<Compute<T>, Count>& values() const { return tile; }
+
+  Tile<Compute<T>, Count> tile;
+};
+
+// A tile that a thread keeps as it is in memory.
+template <typename T, int Count>
+struct KeptTile<AsTheyAre, T, Count> {
+  void keep(const Pack<T, Count>& read, int, const AsTheyAre&) { pack = read; }
+
+  Tile<Compute<T>, Count> values() const {
+    Tile<Compute<T>, Count> tile;
+    for (int i = 0; i < Count; ++i) {
+      tile[i] = to_float(pack.values[i]);
+    }
+    return tile;
+  }
+
+  Pack<T, Count> pack;
+};
+
+// A row, read once and kept by the block's threads, each of which has every blockDim.x-th tile; see row.h. All of a
+// thread's tiles are loaded before any is used. `count` is a multiple of a tile's elements.
+template <typename Of, typename T, typename... Beside>
+class CudaGroup::RowInRegisters {
+ public:
+  using C = Compute<T>;
+  static constexpr bool kReplaces = true;
+
+  RowInRegisters(const CudaGroup& group, int count, const Of& of) : group_(group), count_(count), of_(of) {}
+
+  void read(const T* row) {
+    Packed packs[kTiles] = {};
+    each_tile([&](int number, int first) { packs[number] = *reinterpret_cast<const Packed*>(row + first); });
+    each_tile([&](int number, int first) { kept_[number].keep(packs[number], first, of_); });
+  }
+
+  void read_sum(const T* left, const T* right, T* sum) {
+    each_tile([&](int number, int first) {
+      const Packed one = *reinterpret_cast<const Packed*>(left + first);
+      const Packed other = *reinterpret_cast<const Packed*>(right + first);
+      Packed both;
+      for (int i = 0; i < kCount; ++i) {
+        store(to_float(one.values[i]) + to_float(other.values[i]), both.values[i]);
+      }
+      *reinterpret_cast<Packed*>(sum + first) = both;
+      kept_[number].keep(both, first, of_);
+    });
+  }
+
+  template <typename Body>
+  C sum(const Body& body) {
+    C total = 0;
+    each([&](auto range, const auto& tile) { total += sum_over(range, [&](int i) { return body(tile[i]); }); });
+    return group_.combined(total, C(0), [](C left, C right) { return left + right; });
+  }
+
+  template <typename Body>
+  C replace_and_sum(T*, const Body& body) {
+    C total = 0;
+    each_tile([&](int number, int) {
+      for (int i = 0; i < kCount; ++i) {
+        kept_[number].tile[i] = body(kept_[number].tile[i]);
+        total += kept_[number].tile[i];
+      }
+    });
+    return group_.combined(total, C(0), [](C left, C right) { return left + right; });
+  }
+
+  C max() {
+    C largest = -infinity<C>();
+    each([&](auto range, const auto& tile) {
+      for (int i = 0; i < range.kCount; ++i) {
+        largest = larger(largest, tile[i]);
+      }
+    });
+    return group_.largest_of_all(largest);
+  }
+
+  template <typename Body>
+  void each(const Body& body) {
+    each_tile([&](int number, int first) { body(TileRange<kCount>{first}, kept_[number].values()); });
+  }
+
+  template <typename Body>
+  void each_new(const Body& body) {
+    each(body);
+  }
+
+ private:
+  static constexpr int kCount = kTileOf<T, Beside...>;
+  static constexpr int kTiles = kKept<Of> / kCount;
+  using Packed = Pack<T, kCount>;
+  static_assert(sizeof(Packed) == kTileBytes, "a row's elements are its narrowest");
+
+  template <typename Body>
+  void each_tile(const Body& body) const {
+#pragma unroll
+    for (int number = 0; number < kTiles; ++number) {
+      const int first = static_cast<int>(threadIdx.x + number * blockDim.x) * kCount;
+      if (first < count_) {
+        body(number, first);
+      }
+    }
+  }
+
+  const CudaGroup& group_;
+  int count_;
+  Of of_;
+  KeptTile<Of, T, kCount> kept_[kTiles] = {};  // else the registers would be kept from row to row
+};
+
+// Two blocks of 512 threads that keep rows in registers, so that one loads while the other computes.
+template <typename Kernel>
+inline constexpr int kBlocksOfAnSm = requires { Kernel::kKeepsRows; } ? 2 : 0;
+
 // Every kernel is an instance of this one, named by its type. A kernel is its own argument: a struct of pointers and
 // sizes with a call operator. Its registers are kept to what blocks of 512 threads, the largest that are launched,
 // allow.
 template <typename Kernel>
-__global__ __launch_bounds__(512) void run(const __grid_constant__ Kernel kernel) {
+__global__ __launch_bounds__(512, kBlocksOfAnSm<Kernel>) void run(const __grid_constant__ Kernel kernel) {
   kernel(CudaGroup{});
 }
 

@@ -95,10 +95,10 @@ inline std::int64_t groups_with_partials(const Place& place, const Work& work) {
   return place.runtime == Runtime::cpu ? cpu_groups(work) : device_groups_with_partials(device_of(place), work.rows);
 }
 
-// How many groups share the elements of tensors of at most this size, each taking its part of every tensor.
+// How many threads of the CPU share the elements of tensors of at most this size, each taking its part of every tensor;
+// 0 on a device, whose groups take chunks.
 inline std::int64_t groups_for_shares(const Place& place, std::int64_t elements) {
-  return place.runtime == Runtime::cpu ? cpu_groups(Work::of_elements(elements))
-                                       : device_groups_for_shares(device_of(place), elements);
+  return place.runtime == Runtime::cpu ? cpu_groups(Work::of_elements(elements)) : 0;
 }
 
 // A kernel's name as builders write it: `RmsNormForward<float, BFloat16>`.

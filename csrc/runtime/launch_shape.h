@@ -10,22 +10,28 @@
 
 namespace anyaccel {
 
-// How much there is to do: `rows` of `columns`, a group working on a row at a time; or `columns` elements in one range.
+// How much there is to do: `rows` of `columns`, a group working on a row at a time; or `columns` elements in one range,
+// which may be those of tensors, in chunks (tensor_table.h) of which a device's groups take one each.
 struct Work {
   std::int64_t rows;
   std::int64_t columns;
   std::int64_t of_a_thread = 4;  // elements of a row that a thread takes at once, or in a few turns
+  std::int64_t chunks = 0;       // of tensors
 
   static Work of_rows(std::int64_t rows, std::int64_t columns) { return {rows, columns}; }
   static Work of_tiles(std::int64_t rows, std::int64_t columns, std::int64_t tile) {
     return {rows, columns, std::max<std::int64_t>(tile, 4)};
   }
   static Work of_elements(std::int64_t count) { return {-1, count}; }
+  static Work of_tensors(std::int64_t elements, std::int64_t chunks) { return {-1, elements, 4, chunks}; }
 
   bool has_rows() const { return rows >= 0; }
-  bool is_empty() const { return rows == 0 || (columns == 0 && !has_rows()); }
+  bool is_empty() const { return rows == 0 || (columns == 0 && !has_rows() && chunks == 0); }
   std::int64_t units() const { return has_rows() ? rows : columns; }
 };
+
+// What a thread takes of a row that is read in several passes: a few tiles, loaded at once.
+inline constexpr std::int64_t kElementsOfAThread = 16;
 
 // A device that kernels are launched on; the CPU's threads are torch's business.
 struct Device {
@@ -40,6 +46,7 @@ struct Shape {
 
 inline constexpr std::int64_t kMostGroups = 0x7fffffff;
 inline constexpr std::int32_t kUnitsOfUnknown = 128;
+inline constexpr std::int32_t kThreadsOfAChunk = 256;
 
 inline std::int64_t units_of(const Device& device) { return device.units > 0 ? device.units : kUnitsOfUnknown; }
 
@@ -83,6 +90,13 @@ inline Shape shape_for_elements(const Device& device, std::int64_t elements) {
 
 // The shape of a launch; `groups` of 0 leaves their number to this function.
 inline Shape shape_for(const Device& device, const Work& work, std::int64_t groups = 0) {
+  if (work.chunks > 0) {
+    // On SYCL's CPU device a group for each of many small tensors costs more than what it does.
+    constexpr std::int64_t kElements = 4096;
+    const bool has_few = device.runtime == Runtime::sycl;
+    const std::int64_t most = has_few ? std::max<std::int64_t>(parts_of(work.columns, kElements), 1) : kMostGroups;
+    return {groups > 0 ? groups : std::min(work.chunks, most), threads_for_row(device, kThreadsOfAChunk, 1)};
+  }
   if (!work.has_rows()) {
     const Shape shape = shape_for_elements(device, work.columns);
     return {groups > 0 ? groups : shape.groups, shape.threads};
@@ -98,14 +112,6 @@ inline std::int64_t device_groups_with_partials(const Device& device, std::int64
   const std::int64_t units = units_of(device);
   return std::clamp<std::int64_t>(std::clamp<std::int64_t>(rows / kRowsOfAGroup, units, 2 * units), 1,
                                   std::max<std::int64_t>(rows, 1));
-}
-
-// How many groups share the elements of tensors of at most this size, each taking its part of every tensor: one for
-// each unit where that leaves a group 1024 elements, and up to four where it leaves it 4096.
-inline std::int64_t device_groups_for_shares(const Device& device, std::int64_t elements) {
-  const std::int64_t units = units_of(device);
-  const std::int64_t few = std::min(parts_of(elements, 1024), units);
-  return std::clamp<std::int64_t>(std::max(few, elements / 4096), 1, 4 * units);
 }
 
 }  // namespace anyaccel

@@ -11,6 +11,8 @@
 #include <sycl/nd_item.hpp>
 
 #include "elementary.h"
+#include "row.h"
+#include "tensor_table.h"
 #include "tile.h"
 #if __has_include(<sycl/ext/oneapi/free_function_kernel_properties.hpp>)
 #include <sycl/ext/oneapi/free_function_kernel_properties.hpp>
@@ -21,6 +23,9 @@
 namespace anyaccel {
 
 struct SyclGroup {
+  template <typename...>
+  static constexpr std::int64_t kTile = 1;
+
   sycl::nd_item<1> item = sycl::ext::oneapi::this_work_item::get_nd_item<1>();
   std::int64_t index = item.get_group_linear_id();
   std::int64_t count = item.get_group_range(0);
@@ -40,11 +45,18 @@ struct SyclGroup {
     }
   }
 
-  template <typename Table, typename BodyOf>
+  template <typename Table, typename Body>
+  void chunks(const Table& table, const Body& body) const {
+    for (std::int64_t chunk = index; chunk < table.chunks(); chunk += count) {
+      body(table.chunk(chunk));
+    }
+  }
+
+  template <typename... T, typename Table, typename BodyOf>
   void tensors(const Table& table, const BodyOf& body_of) const {
-    elements(table.ends[table.count - 1], [&](std::int64_t at) {
-      const std::int32_t number = table.number_of(at);
-      body_of(number)(at - table.begin_of(number));
+    chunks(table, [&](const Chunk& chunk) {
+      const auto body = body_of(chunk.number);
+      each(chunk.elements, [&](std::int64_t i) { body(TileRange<1>{chunk.begin + i}); });
     });
   }
 
@@ -56,7 +68,7 @@ struct SyclGroup {
     }
   }
 
-  template <typename T, typename Body>
+  template <typename... T, typename Body>
   void tiles(std::int64_t count, bool, const Body& body) const {
     each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
@@ -68,11 +80,16 @@ struct SyclGroup {
     return sycl::reduce_over_group(item.get_group(), total, sycl::plus<Value>());
   }
 
-  template <typename Value, typename Body>
-  void sums(std::int64_t count, Value& first, Value& second, const Body& body) const {
+  template <typename Value, typename... T, typename Body>
+  Value sum_tiles(std::int64_t count, bool, const Body& body) const {
+    return sum<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
+  }
+
+  template <typename... T, typename Value, typename Body>
+  void sums(std::int64_t count, bool, Value& first, Value& second, const Body& body) const {
     Value one = 0;
     Value two = 0;
-    each(count, [&](std::int64_t i) { body(i, one, two); });
+    each(count, [&](std::int64_t i) { body(TileRange<1>{i}, one, two); });
     first = sycl::reduce_over_group(item.get_group(), one, sycl::plus<Value>());
     second = sycl::reduce_over_group(item.get_group(), two, sycl::plus<Value>());
   }
@@ -85,6 +102,17 @@ struct SyclGroup {
       largest = value > largest ? value : largest;
     });
     return sycl::reduce_over_group(item.get_group(), largest, sycl::maximum<Value>());
+  }
+
+  template <typename Value, typename... T, typename Body>
+  Value max_tiles(std::int64_t count, bool, const Body& body) const {
+    return max<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
+  }
+
+  template <typename T, typename... Beside, typename Of, typename Body>
+  void with_row(std::int64_t count, bool is_aligned, const Of& of, const Body& body) const {
+    RowInMemory<SyclGroup, Of, T, Beside...> row(*this, count, is_aligned, of);
+    body(row);
   }
 
   bool is_first() const { return item.get_local_linear_id() == 0; }

@@ -31,7 +31,7 @@ Tensor forward(const Arguments& arguments, const Tensor& x, const std::optional<
     using T = decltype(t);
     const SoftmaxForward<T> kernel{read<T>(from), written<T>(y), hidden,
                                    rows_of(x),    columns_of(x), static_cast<Compute<T>>(scale)};
-    launch(from, kernel, Work::of_rows(rows_of(x), columns_of(x)));
+    launch(from, kernel, Work::of_tiles(rows_of(x), columns_of(x), kElementsOfAThread));
   });
   return y;
 }
@@ -81,7 +81,7 @@ Tensor softmax_backward(Tensor grad, Tensor y, double scale) {
     using T = decltype(t);
     const SoftmaxBackward<T> kernel{read<T>(g), read<T>(p),    written<T>(grad_x),
                                     rows_of(y), columns_of(y), static_cast<Compute<T>>(scale)};
-    launch(p, kernel, Work::of_rows(rows_of(y), columns_of(y)));
+    launch(p, kernel, Work::of_tiles(rows_of(y), columns_of(y), kElementsOfAThread));
   });
   return grad_x;
 }

@@ -145,11 +145,11 @@ class TensorLists {
   }
 
   void add(TensorTable<Roles>& table, std::size_t index) const {
-    const std::int32_t number = table.count++;
-    table.ends[number] = table.begin_of(number) + dense_[0][index].numel();
+    void* pointers[Roles];
     for (int role = 0; role < Roles; ++role) {
-      table.data[number][role] = dense_[role][index].data_ptr();
+      pointers[role] = dense_[role][index].data_ptr();
     }
+    table.add(dense_[0][index].numel(), pointers);
   }
 
   template <typename Body>
@@ -170,7 +170,7 @@ class TensorLists {
 
 template <int Roles>
 Work work_of(const TensorTable<Roles>& table) {
-  return Work::of_elements(table.ends[table.count - 1]);
+  return Work::of_tensors(table.elements(), table.chunks());
 }
 
 }  // namespace anyaccel

@@ -204,13 +204,9 @@ void moe() {
 }
 
 template <int Roles>
-TensorTable<Roles> table_of(std::vector<void*> roles) {
+TensorTable<Roles> table_of(void* const (&roles)[Roles]) {
   TensorTable<Roles> table{};
-  table.count = 1;
-  table.ends[0] = kCount;
-  for (int role = 0; role < Roles; ++role) {
-    table.data[0][role] = roles[role];
-  }
+  table.add(kCount, roles);
   return table;
 }
 
@@ -242,9 +238,9 @@ void optimizers() {
   run(LambUpdate<T, T>{table_of<5>({param.data(), grad.data(), first.data(), second.data(), update.data()}), lamb,
                        control},
       kCount);
-  run(SquaredSums<T>{table_of<1>({param.data()}), partials.data()}, kCount);
+  run(SquaredSums<T>{table_of<1>({param.data()}), partials.data(), 1}, kCount);
   run(RootOfSums{partials.data(), norms.data(), nullptr, 1, 1}, 1);
-  run(SquaredSums<float>{table_of<1>({update.data()}), partials.data()}, kCount);
+  run(SquaredSums<float>{table_of<1>({update.data()}), partials.data(), 1}, kCount);
   run(RootOfSums{partials.data(), norms.data() + 1, nullptr, 1, 1}, 1);
   write(norms);
   run(LambApply<T>{table_of<2>({param.data(), update.data()}), norms.data(), norms.data() + 1, ratios.data(), lamb,

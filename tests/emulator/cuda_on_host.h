@@ -10,7 +10,7 @@
 
 #define __global__
 #define __grid_constant__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __shared__ static  // blocks run one after the other
 
 #define threadIdx (::emulator::thread_index)

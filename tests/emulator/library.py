@@ -84,7 +84,7 @@ def _is_grid_meant(kernel: str, folders: Sequence[Path]) -> str:
         for header in folder.glob("*.h"):
             found = start.search(header.read_text())
             if found is not None:
-                return "true" if re.search(r"group\.(index|count)|share_begin", found[0]) else "false"
+                return "true" if re.search(r"group\.(index|count)", found[0]) else "false"
     msg = f"no struct {kernel} in {folders}"
     raise ValueError(msg)
 

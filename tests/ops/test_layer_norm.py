@@ -57,6 +57,27 @@ def test_a_residual_is_added_first_and_both_results_carry_gradients(op: Any, dty
         close(mine.grad, theirs.grad, 2)
 
 
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("dtype", DTYPES[:2])
+@pytest.mark.parametrize("columns", [8, 264, 1024, 1032])
+def test_rows_in_tiles_agree_kept_or_not(op: Any, columns: int, dtype: torch.dtype) -> None:
+    """A CUDA block keeps a row in its registers where it fits: up to 32 elements for each thread, in tiles of 16 bytes."""
+    for weights in (dtype, torch.float32, dtype):  # once in each size of block
+        leaves = _arguments(op, (2, columns), dtype, weights)
+        grad, residual = (normal(2, columns, dtype=dtype, device=op.device, seed=seed) for seed in (3, 4))
+        exact = [tensor.detach().double().requires_grad_() for tensor in leaves]
+        y, expected = op.functions.layer_norm(*leaves, EPS), layer_norm(*exact, EPS)
+        close(y, expected)
+        y.backward(grad)
+        expected.backward(grad.double())
+        for mine, theirs in zip(leaves, exact, strict=True):
+            close(mine.grad, theirs.grad, 2)
+        x, weight, bias = (tensor.detach() for tensor in leaves)
+        added, total = op.functions.add_layer_norm(x, residual, weight, bias, EPS)
+        close(total, x.double() + residual.double())
+        close(added, layer_norm(total.double(), weight.double(), bias.double(), EPS))
+
+
 def test_the_gradient_of_both_addends_is_one_tensor_and_no_copy(op: Any) -> None:
     x, weight, bias = _arguments(op, (5, 7), torch.float32, torch.float32)
     residual = torch.zeros_like(x, requires_grad=True)

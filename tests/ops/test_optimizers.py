@@ -118,6 +118,31 @@ def test_every_pair_of_dtypes_is_stepped(implementation: str, name: str, param: 
             close(lists[0][i], case.formula(*(tensors[i] for tensors in exact), *steps, **case.options)[0])
 
 
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("name", ["adam", "lion", "lamb"])
+@pytest.mark.parametrize("param", DTYPES[:2])
+@pytest.mark.parametrize("past", [0, 1])
+def test_chunks_agree_whatever_is_left_and_wherever_they_begin(
+    implementation: str, name: str, param: torch.dtype, past: int
+) -> None:
+    """A device works on tensors in chunks of 4096, in tiles where all of a tensor's addresses are aligned."""
+    case = CASES[name]
+    op = load(implementation, case.builder)
+    dtypes = [param, param, *[torch.float32] * case.states]
+    lists = [
+        [normal(size + past, dtype=dtype, device=op.device, seed=role).abs()[past:] for size in (4095, 0, 1, 4105)]
+        for role, dtype in enumerate(dtypes)
+    ]
+    exact = [[tensor.double().cpu() for tensor in tensors] for tensors in lists]
+    _call(op, case, lists)
+    for i in range(4):
+        steps = [3] if case.steps else []
+        expected = case.formula(*(tensors[i] for tensors in exact), *steps, **case.options)
+        close(lists[0][i], expected[0])
+        for state, wanted in zip(lists[2:], expected[1:], strict=False):
+            close(state[i], wanted)
+
+
 @pytest.mark.parametrize("name", ["adamw", "lion", "lamb"])
 def test_layouts_of_every_kind_are_stepped(implementation: str, name: str) -> None:
     case = CASES[name]

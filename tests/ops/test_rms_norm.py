@@ -75,6 +75,27 @@ def test_strided_and_expanded_inputs_are_taken(op: Any) -> None:
     close(op.functions.rms_norm(expanded, weight, EPS), rms_norm(expanded.double(), weight.double(), EPS))
 
 
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("dtype", DTYPES[:2])
+@pytest.mark.parametrize("columns", [8, 264, 1024, 1032])
+def test_rows_in_tiles_agree_kept_or_not(op: Any, columns: int, dtype: torch.dtype) -> None:
+    """A CUDA block keeps a row in its registers where it fits: up to 32 elements for each thread, in tiles of 16 bytes."""
+    x, residual, grad = (normal(2, columns, dtype=dtype, device=op.device, seed=seed) for seed in range(3))
+    for weights in (dtype, torch.float32, dtype):  # once in each size of block
+        weight = 1 + normal(columns, dtype=weights, device=op.device, seed=3)
+        leaves = [tensor.clone().requires_grad_() for tensor in (x, weight)]
+        exact = [tensor.detach().double().requires_grad_() for tensor in leaves]
+        y, expected = op.functions.rms_norm(*leaves, EPS), rms_norm(*exact, EPS)
+        close(y, expected)
+        y.backward(grad)
+        expected.backward(grad.double())
+        for mine, theirs in zip(leaves, exact, strict=True):
+            close(mine.grad, theirs.grad, 2)
+        added, total = op.functions.add_rms_norm(x, residual, weight, EPS)
+        close(total, x.double() + residual.double())
+        close(added, rms_norm(total.double(), weight.double(), EPS))
+
+
 def test_misaligned_memory_is_taken(op: Any) -> None:
     x = normal(4 * 131 + 1, dtype=torch.float16, device=op.device)[1:].view(4, 131)
     weight = torch.ones(132, dtype=torch.float16, device=op.device)[1:]

@@ -79,6 +79,45 @@ def test_extremes(op: Any) -> None:
     assert y[5].tolist() == [0.0, 0.0, 1.0]
 
 
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("dtype", DTYPES[:2])
+@pytest.mark.parametrize("columns", [16, 264, 512, 520])
+def test_rows_in_tiles_agree_kept_or_not(op: Any, columns: int, dtype: torch.dtype) -> None:
+    """A CUDA block keeps a row in its registers where it fits: up to 16 elements for each thread, in tiles of 16 bytes."""
+    x = normal(1, 1, 16, columns, dtype=dtype, device=op.device)
+    grad = normal(*x.shape, dtype=dtype, device=op.device, seed=1)
+    hidden = normal(*x.shape, dtype=torch.float32, device=op.device, seed=2) > 0.5
+    for mask in (None, hidden, hidden):  # once in each size of block
+        scores, exact = x.clone().requires_grad_(), x.double().requires_grad_()
+        y, expected = op.functions.scaled_masked_softmax(scores, mask, SCALE), masked_softmax(exact, mask, SCALE)
+        close(y, expected)
+        y.backward(grad)
+        expected.backward(grad.double())
+        close(scores.grad, exact.grad)
+        # rows whose last visible score is anywhere in a tile
+        close(op.functions.scaled_upper_triang_masked_softmax(x, SCALE), causal_softmax(x.double(), SCALE))
+
+
+def test_extremes_of_rows_in_tiles(op: Any) -> None:
+    """What is behind the last visible score, in its tile, is as if it were not there."""
+    inf, nan = torch.inf, torch.nan
+    x = torch.zeros(8, 8, device=op.device)
+    x[0, 1:], x[1, 2:], x[2, :3], x[3, 4:], x[4, 2], x[5, :6], x[6, :7] = nan, inf, -inf, nan, nan, nan, -inf
+    x[6, 7] = nan
+    for _ in range(3):
+        y = op.functions.scaled_upper_triang_masked_softmax(x).cpu()
+        assert y[0].tolist() == [1.0] + [0.0] * 7
+        assert y[1].tolist() == [0.5, 0.5] + [0.0] * 6
+        assert y[2].tolist() == [0.0] * 8
+        assert y[3].tolist() == [0.25] * 4 + [0.0] * 4
+        assert y[4, :5].isnan().all()
+        assert y[5, :6].isnan().all()
+        assert (y[4, 5:] == 0).all()
+        assert (y[5, 6:] == 0).all()
+        assert y[6].tolist() == [0.0] * 8
+        close(y[7], torch.full((8,), 0.125, dtype=torch.float64))
+
+
 def test_strided_scores_are_taken(op: Any) -> None:
     x = normal(9, 5, dtype=torch.float32, device=op.device).t()
     close(op.functions.scaled_masked_softmax(x), masked_softmax(x.double(), None, 1.0))

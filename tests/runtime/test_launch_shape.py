@@ -28,10 +28,14 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT / 'csrc' / 'runtime'}"]
     subprocess.run([compiler, *flags, source, "-o", library], check=True)
     loaded = ctypes.CDLL(str(library))
-    for name, count in (("shape_of", 3), ("with_partials", 1), ("for_shares", 1)):
+    for name, count in (("shape_of", 3), ("with_partials", 1)):
         function = getattr(loaded, name)
         function.restype = ctypes.c_int64
         function.argtypes = [ctypes.c_int32, ctypes.c_int32, *[ctypes.c_int64] * count]
+    loaded.shape_of_tensors.restype = ctypes.c_int64
+    loaded.shape_of_tensors.argtypes = [ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+    loaded.has_tensors.restype = ctypes.c_bool
+    loaded.has_tensors.argtypes = [ctypes.c_int64, ctypes.c_int64]
     loaded.threads_for_tiles.argtypes = [ctypes.c_int32, ctypes.c_int64, ctypes.c_int64]
     loaded.shape_of.argtypes = [*loaded.shape_of.argtypes, ctypes.c_void_p]
     return loaded
@@ -91,6 +95,8 @@ def test_a_rows_threads_depend_on_its_length_alone(shapes: ctypes.CDLL) -> None:
         (2048, 4, 512),
         (65536, 8, 512),
         (64, 2, 32),
+        (4096, 16, 256),
+        (16384, 16, 512),
     ],
 )
 def test_every_thread_of_a_row_in_tiles_has_one(shapes: ctypes.CDLL, columns: int, tile: int, threads: int) -> None:
@@ -116,26 +122,30 @@ def test_groups_with_partials_are_one_or_two_for_a_unit(shapes: ctypes.CDLL, row
     assert shapes.with_partials(CUDA, H200, rows) == groups
 
 
-@pytest.mark.parametrize(
-    ("elements", "groups"),
-    [
-        (0, 1),
-        (1, 1),
-        (1024, 1),
-        (1025, 2),
-        (100_000, 98),
-        (132 * 1024, 132),
-        (500_000, 132),
-        (10**6, 244),
-        (10**9, 528),
-    ],
-)
-def test_shares_of_tensors_occupy_the_device(shapes: ctypes.CDLL, elements: int, groups: int) -> None:
-    assert shapes.for_shares(CUDA, H200, elements) == groups
+@pytest.mark.parametrize("runtime", [CUDA, XPU])
+def test_each_chunk_of_tensors_has_a_group_of_a_fixed_size(shapes: ctypes.CDLL, runtime: int) -> None:
+    found = ctypes.c_int32()
+    for elements, chunks in ((0, 3), (64, 1), (10**6, 245), (10**12, 4096)):
+        assert shapes.shape_of_tensors(runtime, elements, chunks, ctypes.byref(found)) == chunks
+        assert found.value == 256
+
+
+@pytest.mark.parametrize(("elements", "chunks", "groups"), [(0, 3, 1), (64, 1, 1), (10_240, 160, 3), (10**6, 245, 245)])
+def test_small_tensors_share_groups_with_sycl_on_the_cpu(
+    shapes: ctypes.CDLL, elements: int, chunks: int, groups: int
+) -> None:
+    found = ctypes.c_int32()
+    assert shapes.shape_of_tensors(SYCL_ON_HOST, elements, chunks, ctypes.byref(found)) == groups
+    assert found.value == 16
+
+
+def test_a_chunk_without_elements_is_work(shapes: ctypes.CDLL) -> None:
+    """An empty tensor has a norm, which its chunk writes."""
+    assert shapes.has_tensors(0, 1)
+    assert not shapes.has_tensors(0, 0)
 
 
 @pytest.mark.parametrize("units", [RTX, H100, H200, 1])
-def test_partials_and_shares_leave_no_unit_idle(shapes: ctypes.CDLL, units: int) -> None:
+def test_partials_leave_no_unit_idle(shapes: ctypes.CDLL, units: int) -> None:
     for size in SIZES:
         assert min(size, units) <= shapes.with_partials(XPU, units, size) <= min(size, 2 * units)
-        assert min(-(-size // 1024), units) <= shapes.for_shares(XPU, units, size) <= 4 * units

@@ -28,7 +28,11 @@ _HARDWARE = {
     "E5M2": re.compile(r"F2FP?\.(\w+\.)*E5M2"),
 }
 """The instructions that convert to and from a narrow type; from bfloat16 to float it is a shift by 16, and needs none."""
-_READS_BFLOAT16_ONLY = ("SquaredSums", "Quantize", "QuantizeFloat8")
+_READS_BFLOAT16_ONLY = re.compile(
+    r"(SquaredSums|Quantize|QuantizeFloat8|LambUpdate)<|TensorStep<\w+, (float|Half),|AdamStep<(float|Half),|"
+    r"ScaleTensors<BFloat16, (float|Half)>"
+)
+"""Instances that store no bfloat16: for the optimizers, those where gradients alone are of it."""
 _THREADS_OF_ROWS = 512  # for rows of 2048 columns and more
 _THREADS = {
     "ColumnSum": 256,
@@ -178,10 +182,10 @@ def _registers(instruction: Instruction) -> Iterator[int]:
 
 def _emulated(instance: str, instructions: list[Instruction]) -> list[str]:
     """Return the narrow types among a kernel's parameters for which it has no converting instruction."""
-    name, _, parameters = instance.partition("<")
+    parameters = instance.partition("<")[2]
     found = []
     for narrow in re.findall(r"\w+", parameters):
-        is_shift_only = narrow == "BFloat16" and name in _READS_BFLOAT16_ONLY
+        is_shift_only = narrow == "BFloat16" and _READS_BFLOAT16_ONLY.match(instance)
         if narrow not in _HARDWARE or narrow in found or is_shift_only:
             continue
         if not any(_HARDWARE[narrow].match(one.opcode) for one in instructions):

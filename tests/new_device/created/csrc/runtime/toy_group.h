@@ -22,9 +22,16 @@ struct ToyGroup : CpuGroup {
     share(elements).elements(elements, body);
   }
 
-  template <typename Table, typename BodyOf>
+  template <typename Table, typename Body>
+  void chunks(const Table& table, const Body& body) const {
+    for (std::int64_t chunk = index; chunk < table.chunks(); chunk += count) {
+      body(table.chunk(chunk));
+    }
+  }
+
+  template <typename... T, typename Table, typename BodyOf>
   void tensors(const Table& table, const BodyOf& body_of) const {
-    share(table.ends[table.count - 1]).tensors(table, body_of);
+    share(table.elements()).template tensors<T...>(table, body_of);
   }
 };
 

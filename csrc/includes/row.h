@@ -1,0 +1,106 @@
+// A row that several passes go over, as a Group's `with_row` gives it to a kernel. This one stays in memory, where each
+// pass reads it anew; a CUDA block keeps a row that fits in its registers (cuda_group.h).
+
+#pragma once
+
+#include <cstdint>
+
+#include "tile.h"
+
+namespace anyaccel {
+
+// A row's elements as they are.
+struct AsTheyAre {
+  template <typename C>
+  C operator()(std::int64_t, C value) const {
+    return value;
+  }
+};
+
+// A row of `of(i, value)` for the elements that are read. `Beside` are the types of what the passes read and write
+// beside a row of T.
+template <typename Group, typename Of, typename T, typename... Beside>
+class RowInMemory {
+ public:
+  using C = Compute<T>;
+  static constexpr bool kReplaces = sizeof(T) == sizeof(C);  // else the place in memory would round what replaces it
+
+  RowInMemory(const Group& group, std::int64_t count, bool is_aligned, const Of& of)
+      : group_(group), count_(count), is_aligned_(is_aligned), of_(of) {}
+
+  // Makes this the row at `row`.
+  void read(const T* row) { row_ = row; }
+
+  // Makes this the sum of two rows, which it writes to `sum`.
+  void read_sum(const T* left, const T* right, T* sum) {
+    group_.template tiles<T, Beside...>(count_, is_aligned_, [=](auto range) {
+      auto values = load(left, range);
+      const auto others = load(right, range);
+      for (int i = 0; i < range.kCount; ++i) {
+        values[i] += others[i];
+      }
+      store(values, sum, range);
+    });
+    row_ = sum;  // a thread reads only what it wrote
+  }
+
+  // The sum of `body(value)` over the row; every thread of the group gets it.
+  template <typename Body>
+  C sum(const Body& body) const {
+    return group_.template sum_tiles<C, T, Beside...>(count_, is_aligned_, [row = row_, of = of_, body](auto range) {
+      const auto values = load(row, range);
+      return sum_over(range, [&](int i) { return body(of(range.first + i, values[i])); });
+    });
+  }
+
+  // As sum, and replaces each element by what `body` returns; `place` has room for the new row.
+  template <typename Body>
+  C replace_and_sum(T* place, const Body& body) {
+    const auto replaced = [row = row_, of = of_, place, body](auto range) {
+      auto values = load(row, range);
+      for (int i = 0; i < range.kCount; ++i) {
+        values[i] = body(of(range.first + i, values[i]));
+      }
+      store(values, place, range);
+      return sum_over(range, [&](int i) { return values[i]; });
+    };
+    row_ = place;
+    return group_.template sum_tiles<C, T, Beside...>(count_, is_aligned_, replaced);
+  }
+
+  // The maximum of the row; NaNs are passed over.
+  C max() const {
+    return group_.template max_tiles<C, T, Beside...>(count_, is_aligned_, [row = row_, of = of_](auto range) {
+      const auto values = load(row, range);
+      return max_over(range, [&](int i) { return of(range.first + i, values[i]); });
+    });
+  }
+
+  // Calls `body(range, tile)` for the tiles that make up the row.
+  template <typename Body>
+  void each(const Body& body) const {
+    group_.template tiles<T, Beside...>(count_, is_aligned_, [row = row_, of = of_, body](auto range) {
+      auto tile = load(row, range);
+      for (int i = 0; i < range.kCount; ++i) {
+        tile[i] = of(range.first + i, tile[i]);
+      }
+      body(range, tile);
+    });
+  }
+
+  // The same once its elements have been replaced.
+  template <typename Body>
+  void each_new(const Body& body) const {
+    group_.template tiles<T, Beside...>(count_, is_aligned_,
+                                        [row = row_, body](auto range) { body(range, load(row, range)); });
+  }
+
+ private:
+  const Group& group_;
+  std::int64_t count_;
+  bool is_aligned_;
+  Of of_;
+  const T* row_ = nullptr;
+};
+
+}  // namespace anyaccel
