@@ -37,7 +37,7 @@ def loader_class(name: str) -> type[KernelLoader]:
     """
     if name in _OF_OPS:
         op, about = _OF_OPS[name]
-        implementations = implementations_of(op)
+        implementations: list[Any] = implementations_of(op)
     else:
         about, extensions = _others()[name]
         implementations = extensions()
