@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anyaccel.op_builder import OpError, ToolchainError, prebuilt, targets
+from anyaccel.op_builder import OpError, ToolchainError
 from anyaccel.op_builder.ahead_of_time import build_orders, copy_entry, named_builders, orders, wheel_targets
 from anyaccel.op_builder.cpu import CPUAdamBuilder
 from anyaccel.op_builder.cuda import LionBuilder as CudaLionBuilder
 from anyaccel.op_builder.cuda.device import device_code
+from anyaccel.op_builder.engine import prebuilt, targets
 from anyaccel.op_builder.engine.fingerprint import cpu_flags
 from anyaccel.op_builder.engine.targets import CPU_TARGETS, CUDA_TARGETS, host_cpu_targets, require_target
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
