@@ -15,6 +15,8 @@ from bench_kernels import cases
 from device_clock import device_times
 from harness import Limit, keep, keep_memory, show, streaming_limit
 
+from anyaccel import get_accelerator
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -29,7 +31,7 @@ LABELS = ["kernel", "dtype", "shape"]
 
 def rows_of(device: str) -> int:
     """Return how many rows of bfloat16 make an input that no cache holds."""
-    cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
+    cache = 0 if device == "cpu" else getattr(get_accelerator().get_device_properties(), "L2_cache_size", 0)
     return math.ceil(max(LEAST_BYTES, 4 * cache) / (2 * COLUMNS))
 
 

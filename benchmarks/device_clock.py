@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-import torch
+from anyaccel import get_accelerator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ def device_times(candidates: dict[str, Callable[[], object]], device: str, round
     Args:
         candidates: what is timed, by name. One that a graph cannot capture is timed call by call, and one that raises is left
             out.
-        device: ``"cuda"``; on ``"cpu"`` the host's clock serves.
+        device: the current accelerator's; on ``"cpu"`` the host's clock serves.
         rounds: how often each is timed.
     """
     runs: dict[str, Callable[[], object]] = {}
@@ -43,21 +43,22 @@ def device_times(candidates: dict[str, Callable[[], object]], device: str, round
 
 
 def _replayed(candidate: Callable[[], object]) -> Callable[[], object]:
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # what is made in the first calls must not be made in the capture
+    accelerator = get_accelerator()
+    side = accelerator.Stream()
+    side.wait_stream(accelerator.current_stream())
+    with accelerator.stream(side):  # what is made in the first calls must not be made in the capture
         for _ in range(3):
             candidate()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
+    accelerator.current_stream().wait_stream(side)
+    accelerator.synchronize()
     try:
-        with torch.cuda.graph(graph):
+        graph = accelerator.create_graph()
+        with accelerator.capture_to_graph(graph):
             candidate()
     except RuntimeError as error:
         print(f"timed without a graph: {str(error).splitlines()[0]}")
         return candidate
-    return graph.replay
+    return lambda: accelerator.replay_graph(graph)
 
 
 def _on_host(run: Callable[[], object]) -> float:
@@ -68,7 +69,7 @@ def _on_host(run: Callable[[], object]) -> float:
 
 
 def _on_device(run: Callable[[], object]) -> float:
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin, end = (get_accelerator().Event(enable_timing=True) for _ in range(2))
     run()
     begin.record()
     run()
