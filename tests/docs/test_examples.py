@@ -22,7 +22,18 @@ def _name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=_name)
+SLOW = ROOT / "examples" / "custom_op" / "README.md"
+"""It compiles what tests/examples/test_custom_op.py compiles too, in a minute."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=_name(page), marks=[pytest.mark.slow] if page == SLOW else [])
+        for page in PAGES
+        if BLOCK.search(page.read_text())
+    ],
+)
 def test_examples_run(page: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     code = "\n".join(BLOCK.findall(page.read_text()))
     importable = {"PYTHONPATH": str(page.parent)} if page.is_relative_to(ROOT / "examples") else {}

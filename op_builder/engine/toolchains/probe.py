@@ -30,7 +30,7 @@ _TIMEOUT_SECONDS = 300  # ziglang's first use builds its own C++ library
 T = TypeVar("T")
 
 
-@dataclass(eq=False, repr=False)  # as in native_facts.py: a first call of an op meets this class
+@dataclass(eq=False)  # as in native_facts.py: a first call of an op meets this class
 class Probe(Generic[T]):
     """What became of looking for one tool.
 
