@@ -22,12 +22,14 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(autouse=True)
 def undetected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every test chooses its accelerator anew, whatever the machine's environment says."""
+    """Every test chooses its accelerator anew, whatever the machine's environment says and other tests did."""
     for variable in ("DS_ACCELERATOR", "LOCAL_RANK", "LOCAL_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(variable, raising=False)
     real_accelerator._current = real_accelerator._detected = None
     yield
     real_accelerator._current = real_accelerator._detected = None
+    # Each changes classes of this process for good: a test that needs one runs it in a process of its own.
+    assert not {"deepspeed", "anyaccel.integrations.deepspeed"} & set(sys.modules)
 
 
 @pytest.fixture

@@ -114,23 +114,30 @@ assert accelerator.pin_memory(torch.ones(2)).tolist() == [1, 1]
     )
 
 
-def test_functions_that_a_builder_of_ours_lacks_come_from_deepspeeds() -> None:
-    from anyaccel.integrations.deepspeed.builders import _both
+def test_functions_that_a_builder_of_ours_lacks_come_from_deepspeeds(run_python: Run) -> None:
+    run_python("""
+from anyaccel.integrations.deepspeed.builders import _both
 
-    class Ours:
-        def require_torch(self) -> None: ...
+class Ours:
+    loaded = type("Functions", (), {"quantize": "ours"})()
+    def require_torch(self): ...
+    def load(self, verbose=False):
+        return self.loaded
 
-        def load(self, verbose: bool = False) -> object:
-            return type("Functions", (), {"quantize": "ours"})()
+class Theirs:
+    def load(self):
+        return type("Functions", (), {"quantize": "theirs", "swizzle_quant": "theirs"})()
 
-    class Theirs:
-        def load(self) -> object:
-            return type("Functions", (), {"quantize": "theirs", "swizzle_quant": "theirs"})()
-
-    functions = _both(Ours, Theirs)().load()
-    assert (functions.quantize, functions.swizzle_quant) == ("ours", "theirs")
-    with pytest.raises(AttributeError, match="no_such_function"):
-        functions.no_such_function  # noqa: B018
+functions = _both(Ours, Theirs)().load()
+assert (functions.quantize, functions.swizzle_quant) == ("ours", "theirs")
+assert _both(Ours, Theirs)().load(verbose=True) is functions
+try:
+    functions.no_such_function
+except AttributeError as error:
+    assert "no_such_function" in str(error)
+else:
+    raise AssertionError("a function that neither has")
+""")
 
 
 PROGRAM = """

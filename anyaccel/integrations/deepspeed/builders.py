@@ -77,14 +77,20 @@ def _both(ours: Any, theirs: Any) -> Any:
             ours().require_torch()
 
         def load(self, verbose: bool = False) -> Any:
-            return _Functions(ours().load(verbose), theirs)
+            return _functions(ours().load(verbose), theirs)
 
         def jit_load(self, verbose: bool = True) -> Any:
-            return _Functions(ours().jit_load(verbose), theirs)
+            return _functions(ours().jit_load(verbose), theirs)
 
     Both.__name__ = Both.__qualname__ = ours.__name__
     Both.__module__ = ours.__module__
     return Both
+
+
+@functools.cache
+def _functions(ours: Any, theirs: Any) -> _Functions:
+    """Return one object for an op, as ``load()`` does without deepspeed."""
+    return _Functions(ours, theirs)
 
 
 class _Functions:
