@@ -56,6 +56,7 @@ SUITE = (
         "bandwidth", "the share of the copy bandwidth, in two dtypes", 600, ("kernel", "dtype", "shape"),
         ("ours ms", "eager ms", "compile ms"),
     ),
+    Benchmark("host", "what the host pays for calls on 64 elements", 20, ("call",), ("ours µs", "torch µs")),
     Benchmark("quantization", "quantizing and back", 15, ("kind",)),
     Benchmark(
         "dense", "the layer Dense in its modes", 50, ("rows",), ("default ms", "cpp ms", "py ms", "eager ms", "compile ms"),

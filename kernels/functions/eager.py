@@ -27,6 +27,8 @@ class DifferentiableOp:
         backward: called with the context and the gradients of the results.
         setup_context: keeps what ``backward`` needs.
         backward_twice: ``backward`` where its own results may be differentiated.
+        results: how many of the op's results a caller gets, and gradients flow through; the others are for ``backward``. 0 is
+            all of them.
     """
 
     def __init__(
@@ -35,26 +37,34 @@ class DifferentiableOp:
         backward: Callable[..., Any],
         setup_context: Callable[..., None],
         backward_twice: Callable[..., Any],
+        results: int = 0,
     ) -> None:
         self.op = op
         self.call_below = op._op  # without a frame of Python
         self.backward = backward
         self.setup_context = setup_context
         self.backward_twice = backward_twice
+        self.results = results
+        self.given = 0 if results == 1 else slice(results)
 
     def __call__(self, *inputs: Any) -> Any:
         if torch.compiler.is_compiling() or _is_followed():
-            return self.op(*inputs)
+            return self._through_dispatcher(*inputs)
         needs_gradient = False
         for value in inputs:
-            if isinstance(value, torch.Tensor):
-                if type(value) not in _PLAIN:
-                    return self.op(*inputs)
+            if type(value) in _PLAIN:
                 needs_gradient = needs_gradient or value.requires_grad
+            elif isinstance(value, torch.Tensor):
+                return self._through_dispatcher(*inputs)
         if needs_gradient and torch.is_grad_enabled():
             return _apply(self, *inputs)
         with torch._C._AutoDispatchBelowAutograd():
-            return self.call_below(*inputs)
+            output = self.call_below(*inputs)
+        return output[self.given] if self.results else output
+
+    def _through_dispatcher(self, *inputs: Any) -> Any:
+        output = self.op(*inputs)
+        return output[self.given] if self.results else output
 
 
 def _is_followed() -> bool:
@@ -73,7 +83,7 @@ class _Recorded(torch.autograd.Function):
         with torch._C._AutoDispatchBelowAutograd():
             output = called.call_below(*inputs)
         called.setup_context(ctx, inputs, output)
-        return output
+        return output[called.given] if called.results else output
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

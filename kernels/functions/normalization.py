@@ -27,19 +27,12 @@ def _backward_fake(
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    x, weight, *_ = inputs
-    _save(ctx, x, weight, output[1:])
+    ctx.save_for_backward(inputs[0], inputs[1], *output[1:])
 
 
 def _add_keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    _, _, weight, *_ = inputs
-    _save(ctx, output[1], weight, output[2:])
-
-
-def _save(ctx: Any, x: torch.Tensor, weight: torch.Tensor, statistics: tuple[torch.Tensor, ...]) -> None:
-    ctx.save_for_backward(x, weight, *statistics)
-    ctx.mark_non_differentiable(*statistics)
-    ctx.set_materialize_grads(False)  # none for the statistics
+    ctx.save_for_backward(output[1], inputs[2], *output[2:])
+    ctx.set_materialize_grads(False)  # one of the two results may not be used
 
 
 def _backward(
@@ -63,8 +56,8 @@ def _add_backward(
 def _ops(name: str, weights: int, statistics: int) -> dict[str, tuple[Any, ...]]:
     backward = f"{name}_backward"
     return {
-        name: (partial(_fake, statistics), partial(_backward, backward, weights), _keep),
-        f"add_{name}": (partial(_add_fake, statistics), partial(_add_backward, backward, weights), _add_keep),
+        name: (partial(_fake, statistics), partial(_backward, backward, weights), _keep, 1),
+        f"add_{name}": (partial(_add_fake, statistics), partial(_add_backward, backward, weights), _add_keep, 2),
         backward: (partial(_backward_fake, weights),),
     }
 
@@ -76,14 +69,14 @@ class RMSNormFunctions(OpFunctions):
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
         """See :func:`anyaccel.ops.rms_norm`."""
-        y: torch.Tensor = self._rms_norm(x, weight, eps)[0]
+        y: torch.Tensor = self._rms_norm(x, weight, eps)
         return y
 
     def add_rms_norm(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See :func:`anyaccel.ops.add_rms_norm`."""
-        y, total, _ = self._add_rms_norm(x, residual, weight, eps)
+        y, total = self._add_rms_norm(x, residual, weight, eps)
         return y, total
 
 
@@ -94,12 +87,12 @@ class LayerNormFunctions(OpFunctions):
 
     def layer_norm(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
         """See :func:`anyaccel.ops.layer_norm`."""
-        y: torch.Tensor = self._layer_norm(x, weight, bias, eps)[0]
+        y: torch.Tensor = self._layer_norm(x, weight, bias, eps)
         return y
 
     def add_layer_norm(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See :func:`anyaccel.ops.add_layer_norm`."""
-        y, total, _, _ = self._add_layer_norm(x, residual, weight, bias, eps)
+        y, total = self._add_layer_norm(x, residual, weight, bias, eps)
         return y, total

@@ -25,7 +25,8 @@ class OpFunctions:
 
     Attributes:
         OPS: for each op what returns empty tensors like its results, and where it has a derivative ``backward``, called with
-            the torch ops first, and ``setup_context``, both as of ``torch.library.register_autograd``.
+            the torch ops first, and ``setup_context``, both as of ``torch.library.register_autograd``; then, where some of its
+            results are for ``backward`` alone, how many are not, which come first.
         LATER: the ops that few programs call, which are looked up in ``_ops`` when they are; they have no derivative.
         HAS_SECOND_DERIVATIVES: whether what ``backward`` computes can be differentiated once more; otherwise that raises
             ``RuntimeError``.
@@ -45,16 +46,29 @@ class OpFunctions:
                 continue
             op = getattr(self._ops, name).default
             if derivative:
-                backward, setup_context = derivative
+                backward, setup_context, *results = derivative
                 backward = functools.partial(backward, self._ops)
                 twice = backward if self.HAS_SECOND_DERIVATIVES else once_differentiable(backward)
-                torch.library.register_autograd(op, twice, setup_context=setup_context, lib=self._library)
-                op = DifferentiableOp(op, backward, setup_context, twice)
+                noted = functools.partial(_setup_with_statistics, setup_context, *results) if results else setup_context
+                torch.library.register_autograd(op, twice, setup_context=noted, lib=self._library)
+                op = DifferentiableOp(op, backward, setup_context, twice, *results)
             setattr(self, f"_{name}", op)
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+
+def _setup_with_statistics(
+    setup_context: Callable[..., None],
+    results: int,
+    ctx: Any,
+    inputs: tuple[Any, ...],
+    output: tuple[torch.Tensor, ...],
+) -> None:
+    setup_context(ctx, inputs, output)
+    ctx.mark_non_differentiable(*output[results:])
+    ctx.set_materialize_grads(False)  # none for the statistics
 
 
 def _on_one_device(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:

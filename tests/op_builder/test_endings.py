@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 ENDLESS = '#include "answer.h"\n#include "endless.h"\n'
 """A source that cc1plus reads for as long as nobody writes into the named pipe that is its header."""
 
+TAKES_SIGNALS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+"""
+"""Undoes what ``nohup`` and a shell's ``&`` do to the tests, and the program would inherit: both are ignored."""
+
 BUILD = """
 import sys
 from anyaccel.op_builder import CPUOpBuilder
@@ -53,7 +60,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def start_one(code: str, *arguments: str | Path, **env: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-c", code, *map(str, arguments)],
+            [sys.executable, "-c", TAKES_SIGNALS + code, *map(str, arguments)],
             env={**os.environ, "ANYACCEL_CACHE_DIR": str(tmp_path / "cache"), "DS_ACCELERATOR": "cpu", **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
