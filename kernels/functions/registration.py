@@ -32,7 +32,7 @@ class OpFunctions:
             ``RuntimeError``.
     """
 
-    OPS: ClassVar[dict[str, tuple[Callable[..., Any], ...]]]
+    OPS: ClassVar[dict[str, tuple[Any, ...]]]
     LATER: ClassVar[tuple[str, ...]] = ()
     HAS_SECOND_DERIVATIVES: ClassVar[bool] = False
 
