@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
+.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-old-torch test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
@@ -65,6 +65,14 @@ test-ecosystem:
 	$(MAKE) .venv-ecosystem/.installed-test-ecosystem VENV=.venv-ecosystem
 	PATH="$(CURDIR)/.venv-ecosystem/bin:$$PATH" TORCH_EXTENSIONS_DIR="$(CURDIR)/.venv-ecosystem/extensions" \
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-ecosystem/cache" .venv-ecosystem/bin/python -m pytest tests/ecosystem
+
+# deepspeed on the integration where torch is too old for our ops, in .venv-old-torch (PyPI's torch 2.8 brings CUDA: 7 GB of disk).
+OLD_TORCH ?= torch==2.8.0
+test-old-torch:
+	$(MAKE) .venv-old-torch/.torch VENV=.venv-old-torch TORCH="$(OLD_TORCH)"
+	.venv-old-torch/bin/python -m pip install --quiet deepspeed==0.19.8 ninja pytest==9.2.0 pytest-timeout==2.4.0 --editable .
+	PATH="$(CURDIR)/.venv-old-torch/bin:$$PATH" TORCH_EXTENSIONS_DIR="$(CURDIR)/.venv-old-torch/extensions" \
+	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-old-torch/cache" .venv-old-torch/bin/python -m pytest tests/old_torch
 
 # deepspeed's own tests with every process on anyaccel, from a clone of its repository at the tag v0.19.8:
 #   make test-deepspeed DEEPSPEED=../DeepSpeed        and with STOCK=1, to compare, without anyaccel
@@ -169,4 +177,4 @@ $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
 comma := ,
 
 clean:
-	rm -rf .venv .venv-cuda .venv-ecosystem .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info
+	rm -rf .venv .venv-cuda .venv-ecosystem .venv-old-torch .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info

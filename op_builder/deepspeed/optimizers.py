@@ -51,6 +51,7 @@ class FusedAdamModule:
 
         Raises:
             ValueError: when there are not four lists, the mode is neither 0 nor 1, or the step is below 1.
+            NotImplementedError: when a parameter is float64.
             RuntimeError: naming the argument, before anything is written, when shapes, dtypes or devices do not fit.
         """
         _check("multi_tensor_adam", tensor_lists, 4, mode=mode)
@@ -62,6 +63,9 @@ class FusedAdamModule:
             "adamw_mode": mode == 1, "bias_correction": bool(bias_correction),
         }  # fmt: skip
         grads, params, *states = tensor_lists
+        if any(tensor.dtype == torch.float64 for tensor in params):
+            msg = "multi_tensor_adam failed: got float64; expected float32, bfloat16 or float16. Fix: use torch.optim.AdamW."
+            raise NotImplementedError(msg)
         self._step(params, grads, states, step, noop_flag, options)
 
     def _step(

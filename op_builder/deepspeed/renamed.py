@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..holding import HoldingBuilder
@@ -31,4 +32,9 @@ class RenamedBuilder(HoldingBuilder):
         return self._module(self.held.jit_load(verbose))
 
     def _module(self, functions: Any) -> Any:
-        return resolve(f"op_builder.deepspeed.{self.MODULE}")(functions, *(builder().load() for builder in self.ALSO))
+        return _module(self.MODULE, functions, *(builder().load() for builder in self.ALSO))
+
+
+@functools.cache
+def _module(name: str, *functions: Any) -> Any:
+    return resolve(f"op_builder.deepspeed.{name}")(*functions)

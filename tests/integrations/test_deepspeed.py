@@ -69,7 +69,7 @@ for name in ("CPUAdamBuilder", "FusedAdamBuilder", "CPUAdagradBuilder", "CPULion
     assert getattr(op_builder, name).__module__.startswith("anyaccel."), name
 print(op_builder.AsyncIOBuilder.__module__, op_builder.EvoformerAttnBuilder.__name__)
 functions = op_builder.CPUAdamBuilder().load()
-assert type(functions.adam_update.__self__).__module__.startswith("anyaccel.")
+assert type(functions.adam_update.__wrapped__.__self__).__module__.startswith("anyaccel.")
 assert "zenflow_adam_create" not in vars(functions), "deepspeed's are compiled when they are asked for"
 from anyaccel.ops import CPUAdam
 CPUAdam([torch.nn.Parameter(torch.ones(3))])
@@ -138,6 +138,79 @@ except AttributeError as error:
 else:
     raise AssertionError("a function that neither has")
 """)
+
+
+def test_a_call_that_ours_refuses_is_deepspeeds_and_is_said_once(run_python: Run) -> None:
+    finished = run_python("""
+from anyaccel.integrations.deepspeed.builders import _both
+
+class Ours:
+    def require_torch(self): ...
+    def load(self, verbose=False):
+        def quantize(bits):
+            if bits != 8:
+                raise NotImplementedError(f"quantize failed: got {bits} bits; expected 8. Fix: choose 8.")
+            if verbose == "wrong":
+                raise ValueError
+            return "ours"
+        def swizzle(): raise NotImplementedError("swizzle failed")
+        return type("Functions", (), {"quantize": staticmethod(quantize), "swizzle": staticmethod(swizzle)})()
+
+class Theirs:
+    def load(self):
+        return type("Functions", (), {"quantize": staticmethod(lambda bits: f"theirs, {bits}")})()
+
+functions = _both(Ours, Theirs)().load()
+assert [functions.quantize(bits) for bits in (8, 6, 6)] == ["ours", "theirs, 6", "theirs, 6"]
+try:
+    functions.swizzle()  # which deepspeed's lacks
+except NotImplementedError as error:
+    assert str(error) == "swizzle failed"
+else:
+    raise AssertionError("no error")
+""")
+    assert (
+        finished.stderr.count("quantize is deepspeed's own in calls that anyaccel's refuses: quantize failed: got 6")
+        == 1
+    )
+
+
+def test_an_op_that_cannot_be_loaded_is_deepspeeds(run_python: Run) -> None:
+    finished = run_python(
+        FIRST
+        + """
+import torch
+torch.__version__ = "2.8.0+cpu"  # `make test-old-torch` has a real one
+from anyaccel.integrations.deepspeed import builders
+from anyaccel.op_builder import OpLoadError
+from deepspeed.ops.op_builder import CPUAdamBuilder, CPULionBuilder
+
+class Theirs:
+    def is_compatible(self, verbose=False):
+        return True
+    def load(self):
+        return "deepspeed's"
+
+class TheirsFails(Theirs):
+    def load(self):
+        raise RuntimeError("no compiler")
+
+ours = CPUAdamBuilder.__base__
+assert builders._both(ours, Theirs)().load() == "deepspeed's"
+assert builders._both(ours, Theirs)().is_compatible() and not ours().is_compatible()
+try:
+    builders._both(ours, TheirsFails)().load()
+except OpLoadError as error:
+    assert "2.8.0" in str(error) and str(error.__cause__) == "no compiler"
+else:
+    raise AssertionError("no error")
+""",
+        DS_ACCELERATOR="cpu",
+    )
+    assert (
+        "loads deepspeed's own op, as anyaccel's failed: loading the op 'cpu_adam' failed: got torch 2.8.0"
+        in finished.stderr
+    )
 
 
 PROGRAM = """

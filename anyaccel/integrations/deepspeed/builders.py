@@ -7,7 +7,12 @@ import importlib
 import inspect
 import logging
 import pkgutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ...op_builder import BuildStoppedError, OpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["every_builder_name", "find_builder"]
 
@@ -70,27 +75,55 @@ def _deepspeeds(class_name: str, device: str) -> Any:
 
 @functools.cache
 def _both(ours: Any, theirs: Any) -> Any:
-    """Return a class whose op has our functions, and builds deepspeed's when one that is not here is asked for."""
+    """Return a class whose op is ours, and deepspeed's where ours cannot be loaded, lacks a function or refuses a call."""
 
     class Both(ours):  # type: ignore[misc]
         def require_torch(self) -> None:
             ours().require_torch()
 
+        def is_compatible(self, verbose: bool = False) -> bool:
+            return bool(ours().is_compatible(verbose) or theirs().is_compatible(verbose))
+
         def load(self, verbose: bool = False) -> Any:
-            return _functions(ours().load(verbose), theirs)
+            return _load(ours().load, theirs, verbose)
 
         def jit_load(self, verbose: bool = True) -> Any:
-            return _functions(ours().jit_load(verbose), theirs)
+            return _load(ours().jit_load, theirs, verbose)
 
     Both.__name__ = Both.__qualname__ = ours.__name__
     Both.__module__ = ours.__module__
     return Both
 
 
+def _load(load_ours: Callable[[bool], Any], theirs: Any, verbose: bool) -> Any:
+    try:
+        ours = load_ours(verbose)
+    except BuildStoppedError:
+        raise
+    except OpError as error:
+        try:
+            functions = _load_theirs(theirs)
+        except Exception as another:
+            raise error from another
+        _say_once(f"{theirs.__name__} loads deepspeed's own op, as anyaccel's failed: {error}")
+        return functions
+    return _functions(ours, theirs)
+
+
 @functools.cache
 def _functions(ours: Any, theirs: Any) -> _Functions:
     """Return one object for an op, as ``load()`` does without deepspeed."""
     return _Functions(ours, theirs)
+
+
+@functools.cache
+def _load_theirs(theirs: Any) -> Any:
+    return theirs().load()
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    _logger.warning("%s", text)
 
 
 class _Functions:
@@ -102,6 +135,25 @@ class _Functions:
         found = getattr(self._ours, name, None)
         if found is None:
             _logger.info("%s comes from deepspeed's %s, as it is not here", name, self._theirs.__name__)
-            found = getattr(self._theirs().load(), name)
+            found = getattr(_load_theirs(self._theirs), name)
+        elif callable(found):
+            found = self._with_stand_in(name, found)
         setattr(self, name, found)
         return found
+
+    def _with_stand_in(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that hands a call to deepspeed's where ours says, before it writes, that it does not serve it."""
+
+        @functools.wraps(function)
+        def call(*arguments: Any, **options: Any) -> Any:
+            try:
+                return function(*arguments, **options)
+            except NotImplementedError as refusal:
+                try:
+                    stand_in = getattr(_load_theirs(self._theirs), name)
+                except Exception as another:
+                    raise refusal from another
+                _say_once(f"{name} is deepspeed's own in calls that anyaccel's refuses: {refusal}")
+                return stand_in(*arguments, **options)
+
+        return call
