@@ -73,7 +73,7 @@ def test_what_is_planted_is_found_and_can_be_repeated(tmp_path: Path) -> None:
 
 
 def test_every_op_and_every_public_function(tmp_path: Path) -> None:
-    results, output = _fuzz(tmp_path, "--calls", "600", "--public-calls", "60", "--least-accepted", "0")
+    results, output = _fuzz(tmp_path, "--calls", "300", "--public-calls", "40", "--least-accepted", "0")
     assert not [result for result in results.values() if result["findings"]], output[-5000:]
     raw = [result for name, result in results.items() if "::" in name]
     assert sum(result["accepted"] > 0 for result in raw) >= 0.8 * len(raw)
@@ -97,7 +97,7 @@ def test_some_ops_under_sanitizers(tmp_path: Path) -> None:
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=2048",
     }
     results, output = _fuzz(
-        tmp_path, "--only", "moe", "--only", "sgd", "--only", "cpu_adam", "--calls", "300", "--public-calls", "30",
+        tmp_path, "--only", "moe", "--only", "sgd", "--calls", "300", "--public-calls", "30",
         "--least-accepted", "0", environment=environment,
     )  # fmt: skip
     assert not [result for result in results.values() if result["findings"]], output[-5000:]

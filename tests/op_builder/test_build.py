@@ -8,7 +8,6 @@ import logging
 import os
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,30 +157,27 @@ def test_no_compiler_lists_what_was_looked_for(
         builder.build()
 
 
-LOAD = textwrap.dedent("""
-    import logging
-    logging.basicConfig(level=logging.INFO)
-    import torch, anyaccel
-    op = anyaccel.load_op("cpu_adam")
-    param = torch.ones(1)
-    op.adam_step([param], [torch.ones(1)], [torch.zeros(1)], [torch.zeros(1)], [torch.zeros(())], lr=0.5)
-    assert param.item() == 0.5
-""")
-
-
-def _start(cache_dir: Path, code: str = LOAD) -> subprocess.Popen[str]:
-    environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(cache_dir), "DS_ACCELERATOR": "cpu"}
-    return subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+BUILD = """
+import logging, sys
+logging.basicConfig(level=logging.INFO)
+from anyaccel.op_builder import CPUOpBuilder
+class Builder(CPUOpBuilder):
+    NAME, STABLE_ABI, SOURCES = "answer", True, (sys.argv[1],)
+Builder().build()
+"""
 
 
 def test_a_waiter_says_for_whom(tmp_path: Path) -> None:
     compiler = tmp_path / "slow c++"
-    compiler.write_text('#!/bin/sh\ncase "$*" in *--version*) ;; *) sleep 2 ;; esac\nexec c++ "$@"\n')
+    compiler.write_text('#!/bin/sh\ncase "$*" in *answer.cpp*) sleep 3 ;; esac\nexec c++ "$@"\n')
     compiler.chmod(0o755)
-    code = f"import os; os.environ['CXX'] = {str(compiler)!r}\n" + LOAD
-    processes = [_start(tmp_path / "cache", code) for _ in range(2)]
+    source = tmp_path / "answer.cpp"
+    source.write_text('extern "C" int answer() { return 42; }\n')
+    environment = {
+        **os.environ, "ANYACCEL_CACHE_DIR": str(tmp_path / "cache"), "DS_ACCELERATOR": "cpu", "CXX": f"'{compiler}'",
+    }  # fmt: skip
+    command = [sys.executable, "-c", BUILD, str(source)]
+    processes = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     logs = [process.communicate()[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], logs
     waiting = [line for log in logs for line in log.splitlines() if "waiting for process" in line]
