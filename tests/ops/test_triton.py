@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 CODE = """
 import sys
 import torch
-from anyaccel.op_builder.cuda.triton_dense import TritonDense
-from anyaccel.op_builder.cuda.triton_kernels import TritonRMSNorm, TritonSoftmax
+from anyaccel.kernels.triton.dense import TritonDense
+from anyaccel.kernels.triton.norms_and_softmax import TritonRMSNorm, TritonSoftmax
 
 device = sys.argv[1]
 functional = torch.nn.functional
