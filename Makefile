@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-old-torch test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
+.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-old-torch test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
 
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
@@ -73,6 +73,11 @@ test-old-torch:
 	.venv-old-torch/bin/python -m pip install --quiet deepspeed==0.19.8 ninja pytest==9.2.0 pytest-timeout==2.4.0 --editable .
 	PATH="$(CURDIR)/.venv-old-torch/bin:$$PATH" TORCH_EXTENSIONS_DIR="$(CURDIR)/.venv-old-torch/extensions" \
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-old-torch/cache" .venv-old-torch/bin/python -m pytest tests/old_torch
+
+# The Triton kernels in Triton's interpreter, on the CPU; only GPU builds of torch bring Triton (700 MB unpacked, in .venv-triton).
+test-triton: $(VENV)/.installed-test
+	$(VENV)/bin/python -m pip install --quiet --no-deps --target .venv-triton --upgrade triton==3.9.0
+	PYTHONPATH="$(CURDIR)/.venv-triton" ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest tests/ops/test_triton.py
 
 # deepspeed's own tests with every process on anyaccel, from a clone of its repository at the tag v0.19.8:
 #   make test-deepspeed DEEPSPEED=../DeepSpeed        and with STOCK=1, to compare, without anyaccel
@@ -177,4 +182,4 @@ $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
 comma := ,
 
 clean:
-	rm -rf .venv .venv-cuda .venv-ecosystem .venv-old-torch .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info
+	rm -rf .venv .venv-cuda .venv-ecosystem .venv-old-torch .venv-triton .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info

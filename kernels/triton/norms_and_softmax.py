@@ -11,6 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
+from .launch_shape import launch_shape
+
 __all__ = ["TritonRMSNorm", "TritonSoftmax"]
 
 _MOST_COLUMNS = 65536
@@ -83,7 +85,7 @@ class _RMSNorm(torch.autograd.Function):
         y = torch.empty_like(x)
         inverse_rms = x.new_empty(rows, dtype=torch.float32)
         if rows:
-            _rms_forward[(rows,)](x, weight, y, inverse_rms, columns, eps, BLOCK=_block(columns))
+            _rms_forward[(rows,)](x, weight, y, inverse_rms, columns, eps, **launch_shape(columns))
         ctx.save_for_backward(x, weight, inverse_rms)
         return y
 
@@ -96,7 +98,7 @@ class _RMSNorm(torch.autograd.Function):
         partials = x.new_zeros((programs, columns), dtype=torch.float32)
         if rows:
             _rms_backward[(programs,)](
-                grads[0].contiguous(), x, weight, inverse_rms, grad_x, partials, rows, columns, BLOCK=_block(columns)
+                grads[0].contiguous(), x, weight, inverse_rms, grad_x, partials, rows, columns, **launch_shape(columns)
             )
         return grad_x, partials.sum(0).to(weight.dtype), None
 
@@ -110,7 +112,7 @@ class _Softmax(torch.autograd.Function):
         queries = x.shape[-2] if is_causal else 1
         y = torch.empty_like(x)
         if rows:
-            _softmax_forward[(rows,)](x, y, columns, queries, scale, CAUSAL=is_causal, BLOCK=_block(columns))
+            _softmax_forward[(rows,)](x, y, columns, queries, scale, CAUSAL=is_causal, **launch_shape(columns))
         ctx.save_for_backward(y)
         ctx.scale = scale
         return y
@@ -122,7 +124,7 @@ class _Softmax(torch.autograd.Function):
         columns = y.shape[-1]
         if y.numel():
             rows = y.numel() // columns
-            _softmax_backward[(rows,)](grads[0].contiguous(), y, grad_x, columns, ctx.scale, BLOCK=_block(columns))
+            _softmax_backward[(rows,)](grads[0].contiguous(), y, grad_x, columns, ctx.scale, **launch_shape(columns))
         return grad_x, None, None
 
 
@@ -178,7 +180,3 @@ def _columns(x: torch.Tensor) -> int:
         )
         raise RuntimeError(msg)
     return columns
-
-
-def _block(columns: int) -> int:
-    return int(triton.next_power_of_2(max(1, columns)))

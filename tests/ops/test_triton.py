@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+import anyaccel.kernels
+from anyaccel.kernels.triton.launch_shape import launch_shape
+from anyaccel.op_builder.table import OPS
 
 from .conftest import PRESENT
 
@@ -77,6 +83,25 @@ for call in (lambda: TritonRMSNorm().rms_norm(x, weight[:1]), lambda: TritonSoft
     else:
         raise AssertionError("it was not refused")
 """
+
+KERNELS = Path(anyaccel.kernels.__path__[0]) / "triton"
+
+
+@pytest.mark.parametrize("target", sorted({op.triton for op in OPS if op.triton}))
+def test_the_class_that_the_table_names_exists(target: str) -> None:
+    module, name = target.split(":")
+    parsed = ast.parse((KERNELS / f"{module}.py").read_text())
+    classes = [node for node in parsed.body if isinstance(node, ast.ClassDef)]
+    assert name in [found.name for found in classes]
+
+
+@pytest.mark.parametrize(
+    ("columns", "block", "warps"),
+    [(0, 1, 4), (1, 1, 4), (2, 2, 4), (3, 4, 4), (1024, 1024, 4), (1025, 2048, 8), (4096, 4096, 16), (8192, 8192, 32),
+     (65536, 65536, 32)],
+)  # fmt: skip
+def test_longer_rows_get_more_warps(columns: int, block: int, warps: int) -> None:
+    assert launch_shape(columns) == {"BLOCK": block, "num_warps": warps}
 
 
 @pytest.mark.skipif(
