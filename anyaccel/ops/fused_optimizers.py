@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
+
 from .multi_tensor_optimizer import MultiTensorOptimizer, by_value, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
     from torch.optim.optimizer import ParamsT
 
 __all__ = ["FusedAdam", "FusedLamb", "FusedLion", "FusedSGD"]
@@ -33,6 +34,8 @@ class FusedAdam(MultiTensorOptimizer):
         adamw_mode: decay the parameters themselves (AdamW); otherwise add ``weight_decay * param`` to the gradients (Adam).
         bias_correction: divide the moments by ``1 - beta ** step``, which corrects for their start at zero.
         maximize: step along the gradient instead of against it.
+        capturable: let a step be captured in a graph, after one that is not: the number of the step, and a learning rate
+            that is a tensor on the parameters' device, are read on the device at every replay; other options are as captured.
 
     Raises:
         ValueError: if an option is out of its range, or a group sets ``amsgrad``.
@@ -55,7 +58,7 @@ class FusedAdam(MultiTensorOptimizer):
     def __init__(
         self, params: ParamsT, lr: float | torch.Tensor = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8, weight_decay: float = 1e-2, *, adamw_mode: bool = True, bias_correction: bool = True,
-        maximize: bool = False,
+        maximize: bool = False, capturable: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             params,
@@ -63,7 +66,7 @@ class FusedAdam(MultiTensorOptimizer):
                 "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
                 "decoupled_weight_decay": adamw_mode, "bias_correction": bias_correction,
                 # as torch.optim.AdamW's groups have them
-                "amsgrad": False, "foreach": None, "capturable": False, "differentiable": False, "fused": None,
+                "amsgrad": False, "foreach": None, "capturable": capturable, "differentiable": False, "fused": None,
             },
         )  # fmt: skip
 
@@ -77,16 +80,17 @@ class FusedAdam(MultiTensorOptimizer):
         op: Any,
         group: dict[str, Any],
         lists: list[list[Any]],
-        steps: list[int],
+        steps: list[int] | torch.Tensor,
         key: Any,
-        control: dict[str, Any],
+        common: dict[str, Any],
     ) -> None:
         beta1, beta2 = group["betas"]
         op.multi_tensor_adam_step(
-            *lists, steps, lr=float(group["lr"]), beta1=float(beta1), beta2=float(beta2),
+            *lists, [] if isinstance(steps, torch.Tensor) else steps, beta1=float(beta1), beta2=float(beta2),
+            device_steps=steps if isinstance(steps, torch.Tensor) else None,
             eps=group["eps"], weight_decay=group["weight_decay"], maximize=group["maximize"],
             adamw_mode=group.get("decoupled_weight_decay", True), bias_correction=group.get("bias_correction", True),
-            **control,
+            **common,
         )  # fmt: skip
 
 
@@ -104,6 +108,8 @@ class FusedLion(MultiTensorOptimizer):
         betas: the rate of the interpolation and the decay rate of the momentum, each in ``[0, 1)``.
         weight_decay: the decay of the parameters, 0 or more; usually larger than Adam's.
         maximize: step along the gradient instead of against it.
+        capturable: let a step be captured in a graph, after one that is not: the number of the step, and a learning rate
+            that is a tensor on the parameters' device, are read on the device at every replay; other options are as captured.
 
     Raises:
         ValueError: if an option is out of its range.
@@ -125,23 +131,26 @@ class FusedLion(MultiTensorOptimizer):
 
     def __init__(
         self, params: ParamsT, lr: float | torch.Tensor = 1e-4, betas: tuple[float, float] = (0.9, 0.99),
-        weight_decay: float = 0.0, *, maximize: bool = False,
+        weight_decay: float = 0.0, *, maximize: bool = False, capturable: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize})
+        super().__init__(
+            params,
+            {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize, "capturable": capturable},
+        )
 
     def run(
         self,
         op: Any,
         group: dict[str, Any],
         lists: list[list[Any]],
-        steps: list[int],
+        steps: list[int] | torch.Tensor,
         key: Any,
-        control: dict[str, Any],
+        common: dict[str, Any],
     ) -> None:
         beta1, beta2 = group["betas"]
         op.lion_step(
-            *lists, lr=float(group["lr"]), beta1=float(beta1), beta2=float(beta2), weight_decay=group["weight_decay"],
-            maximize=group["maximize"], **control,
+            *lists, beta1=float(beta1), beta2=float(beta2), weight_decay=group["weight_decay"],
+            maximize=group["maximize"], **common,
         )  # fmt: skip
 
 
@@ -162,6 +171,8 @@ class FusedSGD(MultiTensorOptimizer):
         weight_decay: the multiple of the parameters that is added to the gradients, 0 or more.
         nesterov: look ahead; needs a momentum above 0 and no dampening.
         maximize: step along the gradient instead of against it.
+        capturable: let a step be captured in a graph, after one that is not: the number of the step, and a learning rate
+            that is a tensor on the parameters' device, are read on the device at every replay; other options are as captured.
 
     Raises:
         ValueError: if an option is out of its range, or ``nesterov`` lacks its momentum.
@@ -185,12 +196,13 @@ class FusedSGD(MultiTensorOptimizer):
     def __init__(
         self, params: ParamsT, lr: float | torch.Tensor = 1e-3, momentum: float = 0.0, dampening: float = 0.0,
         weight_decay: float = 0.0, nesterov: bool = False, *, maximize: bool = False,
+        capturable: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             params,
             {
                 "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
-                "nesterov": nesterov, "maximize": maximize,
+                "nesterov": nesterov, "maximize": maximize, "capturable": capturable,
             },
         )  # fmt: skip
 
@@ -207,14 +219,14 @@ class FusedSGD(MultiTensorOptimizer):
         op: Any,
         group: dict[str, Any],
         lists: list[list[Any]],
-        steps: list[int],
+        steps: list[int] | torch.Tensor,
         key: Any,
-        control: dict[str, Any],
+        common: dict[str, Any],
     ) -> None:
         op.sgd_step(
-            *lists, lr=float(group["lr"]), momentum=group["momentum"], dampening=group["dampening"],
+            *lists, momentum=group["momentum"], dampening=group["dampening"],
             weight_decay=group["weight_decay"], nesterov=group["nesterov"], maximize=group["maximize"],
-            first_step=key, **control,
+            first_step=key, **common,
         )  # fmt: skip
 
 
@@ -239,6 +251,8 @@ class FusedLamb(MultiTensorOptimizer):
         max_coeff: the largest ratio; not checked.
         min_coeff: the smallest ratio; not checked.
         maximize: step along the gradient instead of against it.
+        capturable: let a step be captured in a graph, after one that is not: the number of the step, and a learning rate
+            that is a tensor on the parameters' device, are read on the device at every replay; other options are as captured.
 
     Raises:
         ValueError: if an option is out of its range.
@@ -262,13 +276,14 @@ class FusedLamb(MultiTensorOptimizer):
         self, params: ParamsT, lr: float | torch.Tensor = 1e-3, bias_correction: bool = True,
         betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, eps_inside_sqrt: bool = False,
         weight_decay: float = 0.0, max_coeff: float = 10.0, min_coeff: float = 0.01, *, maximize: bool = False,
+        capturable: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             params,
             {
                 "lr": lr, "bias_correction": bias_correction, "betas": betas, "eps": eps,
                 "eps_inside_sqrt": eps_inside_sqrt, "weight_decay": weight_decay, "max_coeff": max_coeff,
-                "min_coeff": min_coeff, "maximize": maximize,
+                "min_coeff": min_coeff, "maximize": maximize, "capturable": capturable,
             },
         )  # fmt: skip
 
@@ -280,14 +295,15 @@ class FusedLamb(MultiTensorOptimizer):
         op: Any,
         group: dict[str, Any],
         lists: list[list[Any]],
-        steps: list[int],
+        steps: list[int] | torch.Tensor,
         key: Any,
-        control: dict[str, Any],
+        common: dict[str, Any],
     ) -> None:
         beta1, beta2 = group["betas"]
         op.lamb_step(
-            *lists, steps[0], lr=float(group["lr"]), beta1=float(beta1), beta2=float(beta2),
+            *lists, 0 if isinstance(steps, torch.Tensor) else steps[0], beta1=float(beta1), beta2=float(beta2),
+            device_steps=steps if isinstance(steps, torch.Tensor) else None,
             eps=group["eps"], weight_decay=group["weight_decay"], min_coeff=group["min_coeff"],
             max_coeff=group["max_coeff"], bias_correction=group["bias_correction"],
-            eps_inside_sqrt=group["eps_inside_sqrt"], maximize=group["maximize"], **control,
+            eps_inside_sqrt=group["eps_inside_sqrt"], maximize=group["maximize"], **common,
         )  # fmt: skip

@@ -29,6 +29,8 @@ class CPULion(FusedLion):
         betas: the rate of the interpolation and the decay rate of the momentum, each in ``[0, 1)``.
         weight_decay: the decay of the parameters, 0 or more; usually larger than Adam's.
         maximize: step along the gradient instead of against it.
+        capturable: let a step be captured in a graph, after one that is not: the number of the step, and a learning rate
+            that is a tensor on the parameters' device, are read on the device at every replay; other options are as captured.
 
     Raises:
         ValueError: if an option is out of its range, or a parameter is not on the CPU.
@@ -114,14 +116,14 @@ class CPUAdagrad(MultiTensorOptimizer):
         op: Any,
         group: dict[str, Any],
         lists: list[list[Any]],
-        steps: list[int],
+        steps: list[int] | torch.Tensor,
         key: Any,
-        control: dict[str, Any],
+        common: dict[str, Any],
     ) -> None:
-        taken = steps[0] - 1
+        decayed = common["lr"] / (1 + (steps[0] - 1) * group["lr_decay"])
         op.adagrad_step(
-            *lists, lr=float(group["lr"]) / (1 + taken * group["lr_decay"]), weight_decay=group["weight_decay"],
-            eps=group["eps"], maximize=group["maximize"], **control,
+            *lists, weight_decay=group["weight_decay"], eps=group["eps"], maximize=group["maximize"],
+            **{**common, "lr": decayed},
         )  # fmt: skip
 
 

@@ -68,14 +68,16 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         """Load a state dict of this class, or of torch's or deepspeed's optimizer of the same formula."""
         super().load_state_dict(state_dict)
         saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
-        params = chain.from_iterable(group["params"] for group in self.param_groups)
-        for saved_id, param in zip(saved_ids, params, strict=True):
+        params = ((param, group) for group in self.param_groups for param in group["params"])
+        for saved_id, (param, group) in zip(saved_ids, params, strict=True):
             saved = state_dict["state"].get(saved_id, {})
             for key in self.STATES:  # torch has cast them to the parameter's dtype
                 if isinstance(saved.get(key), torch.Tensor):
                     self.state[param][key] = saved[key].detach().to(param.device, torch.float32, copy=True)
             if "step" in saved:
-                self.state[param]["step"] = torch.as_tensor(saved["step"], dtype=torch.float32, device="cpu").clone()
+                self.state[param]["step"] = torch.as_tensor(saved["step"], dtype=torch.float32).to(
+                    _counting_device(group, param), copy=True
+                )
 
     @torch.no_grad()
     def step(
@@ -87,15 +89,17 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         Args:
             closure: evaluates the model again and returns the loss.
             noop_flag: one int32 or float32 on the parameters' device; nothing changes where it is not zero. The step is
-                counted all the same, as the host does not wait to see it.
+                counted all the same, as the host does not wait to see it; with ``capturable`` it is not.
             grad_scale: one float32 there, which gradients are divided by.
 
         Returns:
             What the closure returned, or None.
 
         Raises:
-            RuntimeError: while a graph is captured, before anything is written: a replay would repeat the learning rate and
-                the number of the step, which the host computes.
+            RuntimeError: while a graph is captured, before anything is written, if a group is not ``capturable``, as a replay
+                would repeat the learning rate and the number of the step, which the host computes; or if no step was
+                taken before, as a replay would repeat what begins the states.
+            ValueError: if a group is ``capturable`` and its learning rate is a tensor on another device.
         """
         loss = None
         if closure is not None:
@@ -113,25 +117,30 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
                 f"each. Fix: another optimizer, or DistributedDataParallel in place of FSDP."
             )
             raise RuntimeError(msg)
-        _refuse_in_a_capture(self, params[0].device)
+        device, is_capturable = params[0].device, bool(group.get("capturable"))
         first = self.STATES[0]
-        kept = [self.state[param] for param in params]
+        kept = [self.state.get(param, {}) for param in params]
         fresh = [not isinstance(state.get(first), torch.Tensor) for state in kept]
+        if _is_capturing(device):
+            _require_replayable(self, device, is_capturable, any(fresh))
+        common = {**control, **_learning_rate(self, group, device)}
         if any(fresh):
             kept = [
                 self._first_state(param, group) if is_fresh else state
                 for param, state, is_fresh in zip(params, kept, fresh, strict=True)
             ]
         steps = [0.0] * len(params)
-        if self.COUNTS:
+        if self.COUNTS and not is_capturable:
             steps = torch.stack([state["step"] for state in kept]).add_(1.0).tolist()
         op = loaded(self.LOADER)
         for key, some in self.alike(steps, fresh):
             lists: list[list[Any]] = [[params[i] for i in some], [params[i].grad for i in some]]
             lists += [[kept[i][name] for i in some] for name in self.STATES]
-            self.run(op, group, shards_of_lists(lists), [int(steps[i]) for i in some], key, control)
-            if self.COUNTS:  # a step that was refused is none
-                torch._foreach_add_([kept[i]["step"] for i in some], 1.0)
+            counters = [kept[i]["step"] for i in some] if self.COUNTS else []
+            numbers = torch.stack(counters) if counters and is_capturable else [int(steps[i]) for i in some]
+            self.run(op, group, shards_of_lists(lists), numbers, key, common)
+            if counters:  # a step that was refused is none
+                _count(counters, control["noop_flag"] if is_capturable else None)
             self.state.update({params[i]: kept[i] for i in some if fresh[i]})
 
     def _first_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +149,9 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
             key: torch.full_like(param, first, dtype=torch.float32, memory_format=torch.preserve_format)
             for key in self.STATES
         }
-        return {"step": torch.zeros((), dtype=torch.float32), **state} if self.COUNTS else state
+        if not self.COUNTS:
+            return state
+        return {"step": torch.zeros((), dtype=torch.float32, device=_counting_device(group, param)), **state}
 
     def first_value(self, group: dict[str, Any]) -> float:
         """Return what states are before the first step."""
@@ -161,9 +172,9 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         op: Any,
         group: dict[str, Any],
         lists: list[list[Any]],
-        steps: list[int],
+        steps: list[int] | torch.Tensor,
         key: Any,
-        control: dict[str, Any],
+        common: dict[str, Any],
     ) -> None:
         """Call the kernel.
 
@@ -171,9 +182,9 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
             op: the loader's functions.
             group: the options.
             lists: parameters, gradients, and each of the states.
-            steps: the number of each parameter's step.
+            steps: the number of each parameter's step; with ``capturable`` a tensor of how many each has taken.
             key: what the parameters have in common.
-            control: the tensors that decide on the device.
+            common: the learning rate, and the tensors that decide on the device.
         """
 
 
@@ -191,15 +202,48 @@ def refusal(optimizer: object, name: str, got: Any, expected: str) -> ValueError
     return ValueError(msg)
 
 
-def _refuse_in_a_capture(optimizer: object, device: torch.device) -> None:
-    is_capturing = getattr(torch.get_device_module(device), "is_current_stream_capturing", None)
-    if is_capturing is not None and is_capturing():
-        msg = (
-            f"{type(optimizer).__name__} failed: got a step while {device} captures a graph; expected none, as each replay "
-            f"would repeat this step's learning rate and number. Fix: call step() after the replay, outside of the graph, or "
-            f"use an optimizer of torch.optim with capturable=True."
+def _is_capturing(device: torch.device) -> bool:
+    asked = getattr(torch.get_device_module(device), "is_current_stream_capturing", None)
+    return asked is not None and bool(asked())
+
+
+def _require_replayable(optimizer: object, device: torch.device, is_capturable: bool, is_first: bool) -> None:
+    if is_capturable and not is_first:
+        return
+    got, why, fix = (
+        ("the first step of a parameter", "begin its states again", "take a step before the capture")
+        if is_capturable
+        else (
+            "a step",
+            "repeat this step's learning rate and number",
+            "pass capturable=True, or call step() after the replay",
         )
-        raise RuntimeError(msg)
+    )
+    msg = (
+        f"{type(optimizer).__name__} failed: got {got} while {device} captures a graph; expected none, as each replay would "
+        f"{why}. Fix: {fix}."
+    )
+    raise RuntimeError(msg)
+
+
+def _learning_rate(optimizer: object, group: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    lr = group["lr"]
+    if not (group.get("capturable") and isinstance(lr, torch.Tensor)):
+        return {"lr": float(lr)}
+    if lr.device != device:
+        raise refusal(optimizer, "lr", f"a tensor on {lr.device}", f"a number or a tensor on {device}")
+    return {"lr": 0.0, "device_lr": lr.detach().to(torch.float32)}
+
+
+def _counting_device(group: dict[str, Any], param: torch.Tensor) -> torch.device:
+    return param.device if group.get("capturable") else torch.device("cpu")
+
+
+def _count(counters: list[torch.Tensor], noop_flag: torch.Tensor | None) -> None:
+    if noop_flag is None:
+        torch._foreach_add_(counters, 1.0)
+    else:  # a list, as one tensor would be read by the host
+        torch._foreach_add_(counters, [(noop_flag.detach() == 0).to(torch.float32).reshape(())] * len(counters))
 
 
 def _by_device(params: list[torch.Tensor]) -> list[list[torch.Tensor]]:

@@ -13,8 +13,8 @@ void adagrad_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::ve
                   double eps, bool maximize) {
   const AdagradCoefficients coefficients{static_cast<float>(lr), static_cast<float>(eps),
                                          static_cast<float>(weight_decay), maximize ? -1.0f : 1.0f};
-  take_step<Adagrad>({"adagrad_step"}, "sums", std::move(params), std::move(grads), std::move(sums), noop_flag,
-                     grad_scale, coefficients);
+  take_step<Adagrad>({"adagrad_step"}, "sums", std::move(params), std::move(grads), std::move(sums),
+                     {noop_flag, grad_scale, std::nullopt}, coefficients);
 }
 
 constexpr Registration kOps[] = {

@@ -24,6 +24,7 @@ inline float square_root(float x) { return __spirv_ocl_sqrt(x); }
 inline double square_root(double x) { return __spirv_ocl_sqrt(x); }
 inline double exponential(double x) { return __spirv_ocl_exp(x); }
 inline double error_function(double x) { return __spirv_ocl_erf(x); }
+inline float exponential_minus_one(float x) { return __spirv_ocl_expm1(x); }
 #else
 #if defined(__CUDA_ARCH__)
 // Within 1 unit in the last place (PTX ISA, sqrt); the exact one calls a subroutine, for which a loop's registers wait.
@@ -38,6 +39,7 @@ inline float square_root(float x) { return std::sqrt(x); }
 inline double square_root(double x) { return std::sqrt(x); }
 inline double exponential(double x) { return std::exp(x); }
 inline double error_function(double x) { return std::erf(x); }
+inline float exponential_minus_one(float x) { return std::expm1(x); }
 #endif
 
 // e^x to 1 unit in the last place: x = n ln 2 + r, a polynomial of r, and two factors for 2^n so that neither

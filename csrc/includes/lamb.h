@@ -10,6 +10,7 @@
 #include "elementary.h"
 #include "multi_tensor.h"
 #include "precision.h"
+#include "schedule.h"
 #include "tensor_table.h"
 
 namespace anyaccel {
@@ -78,6 +79,7 @@ struct LambApply {
   const float* update_norms;
   float* ratios;
   LambCoefficients coefficients;
+  Schedule schedule;
   StepControl control;
 
   template <typename Group>
@@ -88,10 +90,10 @@ struct LambApply {
     if (group.index == 0) {
       group.each(tensors.count, [this](std::int64_t number) { ratios[tensors.first + number] = ratio_of(number); });
     }
-    group.template tensors<Param, float>(tensors, [=, this, step_size = coefficients.step_size](std::int32_t number) {
+    group.template tensors<Param, float>(tensors, [=, this](std::int32_t number) {
       Param* param = tensors.template at<Param>(number, 0);
       const float* update = tensors.template at<const float>(number, 1);
-      const float step = step_size * ratio_of(number);
+      const float step = step_size_of(number) * ratio_of(number);
       return [=](auto range) {
         auto p = load(param, range);
         const auto u = load(update, range);
@@ -104,6 +106,14 @@ struct LambApply {
   }
 
  private:
+  float step_size_of(std::int32_t number) const {
+    if (control.lr == nullptr && control.steps == nullptr) {
+      return coefficients.step_size;
+    }
+    const SchedulePoint now = schedule.at(control, tensors.first + number);
+    return quotient(now.lr * square_root(now.bias_correction2), now.bias_correction1);
+  }
+
   float ratio_of(std::int64_t number) const {
     const float of_param = param_norms[tensors.first + number];
     const float of_update = update_norms[tensors.first + number];

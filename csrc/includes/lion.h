@@ -12,6 +12,7 @@ struct LionCoefficients {
   float beta2;
   float one_minus_beta1;
   float one_minus_beta2;
+  float weight_decay;
   float kept;  // 1 - lr * weight_decay
   float gradient_sign;
   float l2;  // 0
@@ -19,6 +20,12 @@ struct LionCoefficients {
 
 struct Lion {
   using Coefficients = LionCoefficients;
+
+  static Coefficients with_lr(Coefficients c, float lr) {
+    c.lr = lr;
+    c.kept = 1.0f - lr * c.weight_decay;
+    return c;
+  }
 
   static void step(float& param, float grad, float& exp_avg, const Coefficients& c) {
     const float direction = c.beta1 * exp_avg + c.one_minus_beta1 * grad;

@@ -8,6 +8,7 @@
 
 #include "adam.h"
 #include "precision.h"
+#include "schedule.h"
 #include "tensor_table.h"
 
 namespace anyaccel {
@@ -16,6 +17,8 @@ template <typename Param, typename Grad>
 struct AdamStep {
   TensorTable<4> tensors;  // params, grads, exp_avgs, exp_avg_sqs
   AdamCoefficients coefficients;
+  float decoupled_decay;  // weight_decay of AdamW
+  Schedule schedule;
   StepControl control;
 
   template <typename Group>
@@ -30,7 +33,8 @@ struct AdamStep {
   template <bool HasL2, typename Group>
   void run(const Group& group) const {
     const float factor = control.grad_factor();
-    group.template tensors<Param, Grad, float>(tensors, [=, this, c = coefficients](std::int32_t number) {
+    group.template tensors<Param, Grad, float>(tensors, [=, this](std::int32_t number) {
+      const AdamCoefficients c = coefficients_of(number);
       Param* param = tensors.template at<Param>(number, 0);
       const Grad* grad = tensors.template at<const Grad>(number, 1);
       float* exp_avg = tensors.template at<float>(number, 2);
@@ -48,6 +52,17 @@ struct AdamStep {
         store(v, exp_avg_sq, range);
       };
     });
+  }
+
+  AdamCoefficients coefficients_of(std::int32_t number) const {
+    AdamCoefficients c = coefficients;
+    if (control.lr != nullptr || control.steps != nullptr) {
+      const SchedulePoint now = schedule.at(control, tensors.first + number);
+      c.step_size = quotient(now.lr, now.bias_correction1);
+      c.inverse_root_bc2 = quotient(1.0f, square_root(now.bias_correction2));
+      c.kept = 1.0f - now.lr * decoupled_decay;
+    }
+    return c;
   }
 };
 

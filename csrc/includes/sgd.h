@@ -19,6 +19,11 @@ struct SgdCoefficients {
 struct Sgd {
   using Coefficients = SgdCoefficients;
 
+  static Coefficients with_lr(Coefficients c, float lr) {
+    c.lr = lr;
+    return c;
+  }
+
   static void step(float& param, float grad, float& buffer, const Coefficients& c) {
     buffer = c.kept_buffer * buffer + c.kept_gradient * grad;
     param -= c.lr * (c.is_nesterov ? grad + c.momentum * buffer : buffer);

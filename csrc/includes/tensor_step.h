@@ -12,7 +12,8 @@
 namespace anyaccel {
 
 // `Formula` has its Coefficients, with `gradient_sign` (-1 when the objective is maximised) and `l2` (what weight decay
-// adds to the gradient, as l2 * param), and `step(param, grad, state, coefficients)`.
+// adds to the gradient, as l2 * param) and `step(param, grad, state, coefficients)`; `with_lr(coefficients, lr)` if the
+// learning rate may be on the device.
 template <typename Formula, typename Param, typename Grad>
 struct TensorStep {
   TensorTable<3> tensors;  // params, grads, states
@@ -28,11 +29,22 @@ struct TensorStep {
   }
 
  private:
+  using Coefficients = typename Formula::Coefficients;
+
+  Coefficients at_devices_rate(const Coefficients& c) const {
+    if constexpr (requires { Formula::with_lr(c, 0.0f); }) {
+      return control.lr == nullptr ? c : Formula::with_lr(c, *control.lr);
+    } else {
+      return c;
+    }
+  }
+
   // A constant, so that nothing computes 0 * param, which is NaN for an infinite one.
   template <bool HasL2, typename Group>
   void run(const Group& group) const {
     const float factor = control.grad_factor();
-    group.template tensors<Param, Grad, float>(tensors, [=, this, c = coefficients](std::int32_t number) {
+    const auto c = at_devices_rate(coefficients);
+    group.template tensors<Param, Grad, float>(tensors, [=, this](std::int32_t number) {
       Param* param = tensors.template at<Param>(number, 0);
       const Grad* grad = tensors.template at<const Grad>(number, 1);
       float* state = tensors.template at<float>(number, 2);

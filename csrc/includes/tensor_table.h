@@ -97,10 +97,13 @@ struct TensorTable {
   }
 };
 
-// What decides on the device whether a step is taken and what gradients are divided by, so that the host need not wait.
+// What decides on the device whether and how a step is taken, so that the host need not wait, and a replayed graph sees
+// it change. Each is null when there is none.
 struct StepControl {
-  const std::int32_t* skip;  // no step where it is not zero, as after an overflow; null when there is none
-  const float* grad_scale;   // gradients are divided by it; null when there is none
+  const std::int32_t* skip;  // no step where it is not zero, as after an overflow
+  const float* grad_scale;   // gradients are divided by it
+  const float* lr;           // in place of the host's
+  const float* steps;        // the steps taken so far, one for each of a call's tensors, in place of the host's
 
   bool is_skipped() const { return skip != nullptr && *skip != 0; }
   float grad_factor() const { return grad_scale == nullptr ? 1.0f : 1.0f / *grad_scale; }

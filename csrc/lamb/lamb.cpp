@@ -18,24 +18,27 @@ constexpr std::array<ListRole, 5> kRoles = {{{"params", true, false},
                                              {"exp_avg_sqs", true, true},
                                              {"updates", true, true}}};
 
-// Returns each parameter's trust ratio, (params), float32.
+// Returns each parameter's trust ratio, (params), float32. `step` is counted from 1; 0 with `device_steps`.
 Tensor lamb_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector<Tensor> exp_avgs,
                  std::vector<Tensor> exp_avg_sqs, std::int64_t step, std::optional<Tensor> noop_flag,
-                 std::optional<Tensor> grad_scale, double lr, double beta1, double beta2, double weight_decay,
-                 double eps, double min_coeff, double max_coeff, bool bias_correction, bool eps_inside_sqrt,
-                 bool maximize) {
+                 std::optional<Tensor> grad_scale, std::optional<Tensor> device_lr, std::optional<Tensor> device_steps,
+                 double lr, double beta1, double beta2, double weight_decay, double eps, double min_coeff,
+                 double max_coeff, bool bias_correction, bool eps_inside_sqrt, bool maximize) {
   const Arguments arguments{"lamb_step"};
-  if (params.empty() || step < 1) {
-    arguments.refuse(params.empty() ? "params" : "step", params.empty() ? "none" : std::to_string(step), "one or more",
-                     "call it with the parameters, counting steps from 1");
+  if (params.empty() || (device_steps.has_value() ? step != 0 : step < 1)) {
+    arguments.refuse(params.empty() ? "params" : "step", params.empty() ? "none" : std::to_string(step),
+                     params.empty() || !device_steps.has_value() ? "one or more" : "0 beside device_steps",
+                     "call it with the parameters, counting steps from 1, on the host or on the device");
   }
-  const StepControl control = step_control(arguments, noop_flag, grad_scale, params);
+  StepControl control = step_control(arguments, {noop_flag, grad_scale, device_lr}, params);
+  control.steps = steps_taken(arguments, device_steps, params);
   std::vector<Tensor> updates;
   for (const Tensor& param : params) {
     updates.push_back(empty_of(param, ScalarType::Float));
   }
   TensorLists<5> lists(arguments, kRoles,
                        {std::move(params), std::move(grads), std::move(exp_avgs), std::move(exp_avg_sqs), updates});
+  const Schedule schedule = schedule_of(lr, static_cast<double>(step), beta1, beta2, bias_correction);
   const double bc1 = bias_correction ? 1.0 - std::pow(beta1, step) : 1.0;
   const double bc2 = bias_correction ? 1.0 - std::pow(beta2, step) : 1.0;
   const LambCoefficients coefficients{static_cast<float>(beta1),
@@ -68,7 +71,8 @@ Tensor lamb_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vec
       table.add(all.elements_of(number), {all.data[number][0], all.data[number][4]});
     }
     const LambApply<decltype(param)> kernel{
-        table, read<float>(param_norms), read<float>(update_norms), written<float>(ratios), coefficients, control};
+        table,  read<float>(param_norms), read<float>(update_norms), written<float>(ratios), coefficients, schedule,
+        control};
     launch(lists.tensor(index, 0), kernel, work_of(table));
   });
   lists.finish();
@@ -76,11 +80,12 @@ Tensor lamb_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vec
 }
 
 constexpr Registration kOps[] = {
-    ANYACCEL_OP(lamb_step,
-                "lamb_step(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
-                "int step, *, Tensor? noop_flag, Tensor? grad_scale, float lr, float beta1, float beta2, "
-                "float weight_decay, float eps, float min_coeff, float max_coeff, bool bias_correction, "
-                "bool eps_inside_sqrt, bool maximize) -> Tensor"),
+    ANYACCEL_OP(
+        lamb_step,
+        "lamb_step(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
+        "int step, *, Tensor? noop_flag, Tensor? grad_scale, Tensor? device_lr, Tensor? device_steps, float lr, "
+        "float beta1, float beta2, float weight_decay, float eps, float min_coeff, float max_coeff, "
+        "bool bias_correction, bool eps_inside_sqrt, bool maximize) -> Tensor"),
 };
 
 }  // namespace

@@ -9,8 +9,9 @@ namespace anyaccel {
 namespace {
 
 void sgd_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector<Tensor> momentum_buffers,
-              std::optional<Tensor> noop_flag, std::optional<Tensor> grad_scale, double lr, double momentum,
-              double dampening, double weight_decay, bool nesterov, bool maximize, bool first_step) {
+              std::optional<Tensor> noop_flag, std::optional<Tensor> grad_scale, std::optional<Tensor> device_lr,
+              double lr, double momentum, double dampening, double weight_decay, bool nesterov, bool maximize,
+              bool first_step) {
   const SgdCoefficients coefficients{static_cast<float>(lr),
                                      static_cast<float>(momentum),
                                      first_step ? 0.0f : static_cast<float>(momentum),
@@ -19,14 +20,14 @@ void sgd_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector
                                      maximize ? -1.0f : 1.0f,
                                      nesterov};
   take_step<Sgd>({"sgd_step"}, "momentum_buffers", std::move(params), std::move(grads), std::move(momentum_buffers),
-                 noop_flag, grad_scale, coefficients);
+                 {noop_flag, grad_scale, device_lr}, coefficients);
 }
 
 constexpr Registration kOps[] = {
     ANYACCEL_OP(sgd_step,
                 "sgd_step(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momentum_buffers, *, Tensor? noop_flag, "
-                "Tensor? grad_scale, float lr, float momentum, float dampening, float weight_decay, bool nesterov, "
-                "bool maximize, bool first_step) -> ()"),
+                "Tensor? grad_scale, Tensor? device_lr, float lr, float momentum, float dampening, float weight_decay, "
+                "bool nesterov, bool maximize, bool first_step) -> ()"),
 };
 
 }  // namespace

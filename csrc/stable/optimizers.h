@@ -3,19 +3,41 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "schedule.h"
 #include "tensor_lists.h"
 #include "tensor_step.h"
 
 namespace anyaccel {
 
-// The tensors that decide on the device whether a step is taken; they must outlive the launches.
-inline StepControl step_control(const Arguments& arguments, const std::optional<Tensor>& skip,
-                                const std::optional<Tensor>& grad_scale, const std::vector<Tensor>& params) {
-  StepControl control{nullptr, nullptr};
+// What schemas call the tensors that decide on the device whether and how a step is taken.
+struct DeviceControl {
+  const std::optional<Tensor>& noop_flag;
+  const std::optional<Tensor>& grad_scale;
+  const std::optional<Tensor>& device_lr;
+};
+
+inline const float* one_float(const Arguments& arguments, const std::optional<Tensor>& tensor, const char* name,
+                              const Tensor& param) {
+  if (!tensor.has_value()) {
+    return nullptr;
+  }
+  arguments.same_device(*tensor, name, param, "params[0]");
+  arguments.dtype(*tensor, name, ScalarType::Float);
+  arguments.one_number(*tensor, name);
+  return static_cast<const float*>(tensor->const_data_ptr());
+}
+
+// Its tensors must outlive the launches.
+inline StepControl step_control(const Arguments& arguments, const DeviceControl& given,
+                                const std::vector<Tensor>& params) {
+  StepControl control{};
+  const std::optional<Tensor>& skip = given.noop_flag;
   if (params.empty()) {
     return control;
   }
@@ -29,21 +51,39 @@ inline StepControl step_control(const Arguments& arguments, const std::optional<
     }
     control.skip = static_cast<const std::int32_t*>(skip->const_data_ptr());  // 0.0f is the integer 0 too
   }
-  if (grad_scale.has_value()) {
-    arguments.same_device(*grad_scale, "grad_scale", params[0], "params[0]");
-    arguments.dtype(*grad_scale, "grad_scale", ScalarType::Float);
-    arguments.one_number(*grad_scale, "grad_scale");
-    control.grad_scale = static_cast<const float*>(grad_scale->const_data_ptr());
-  }
+  control.grad_scale = one_float(arguments, given.grad_scale, "grad_scale", params[0]);
+  control.lr = one_float(arguments, given.device_lr, "device_lr", params[0]);
   return control;
+}
+
+// The steps taken so far, one a parameter, where they are on the device; null otherwise.
+inline const float* steps_taken(const Arguments& arguments, const std::optional<Tensor>& device_steps,
+                                const std::vector<Tensor>& params) {
+  if (!device_steps.has_value() || params.empty()) {
+    return nullptr;
+  }
+  arguments.same_device(*device_steps, "device_steps", params[0], "params[0]");
+  arguments.dtype(*device_steps, "device_steps", ScalarType::Float);
+  arguments.shape(*device_steps, "device_steps", {static_cast<std::int64_t>(params.size())}, params[0], "params");
+  if (!device_steps->is_contiguous()) {
+    arguments.refuse("device_steps", "with gaps between its elements", "none", "pass device_steps.contiguous()");
+  }
+  return static_cast<const float*>(device_steps->const_data_ptr());
+}
+
+inline Schedule schedule_of(double lr, double step, double beta1, double beta2, bool bias_correction) {
+  const double none = -std::numeric_limits<double>::infinity();
+  return {static_cast<float>(lr), static_cast<float>(step),
+          static_cast<float>(bias_correction ? std::log(beta1) : none),
+          static_cast<float>(bias_correction ? std::log(beta2) : none)};
 }
 
 // A whole step of an optimizer that keeps one state beside each parameter; `states_name` is the schema's for them.
 template <typename Formula>
 void take_step(const Arguments& arguments, const char* states_name, std::vector<Tensor> params,
-               std::vector<Tensor> grads, std::vector<Tensor> states, const std::optional<Tensor>& noop_flag,
-               const std::optional<Tensor>& grad_scale, const typename Formula::Coefficients& coefficients) {
-  const StepControl control = step_control(arguments, noop_flag, grad_scale, params);
+               std::vector<Tensor> grads, std::vector<Tensor> states, const DeviceControl& given,
+               const typename Formula::Coefficients& coefficients) {
+  const StepControl control = step_control(arguments, given, params);
   TensorLists<3> lists(arguments, {{{"params", true, false}, {"grads", false, false}, {states_name, true, true}}},
                        {std::move(params), std::move(grads), std::move(states)});
   lists.each_launch([&](auto param, auto grad, const TensorTable<3>& table, std::size_t index) {

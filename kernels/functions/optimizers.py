@@ -38,7 +38,8 @@ class MultiTensorAdamFunctions(_OptimizerFunctions):
         exp_avg_sqs: Sequence[torch.Tensor], steps: Sequence[int], *, lr: float, beta1: float = 0.9,
         beta2: float = 0.999, weight_decay: float = 0.0, eps: float = 1e-8, adamw_mode: bool = True,
         bias_correction: bool = True, maximize: bool = False, noop_flag: torch.Tensor | None = None,
-        grad_scale: torch.Tensor | None = None,
+        grad_scale: torch.Tensor | None = None, device_lr: torch.Tensor | None = None,
+        device_steps: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
         """Take one step of every parameter.
 
@@ -47,8 +48,8 @@ class MultiTensorAdamFunctions(_OptimizerFunctions):
             grads: of the same shapes, of any of these dtypes.
             exp_avgs: the first moments, float32.
             exp_avg_sqs: the second moments, float32.
-            steps: the number of the step to take, counted from 1, of each parameter.
-            lr: the learning rate.
+            steps: the number of the step to take, counted from 1, of each parameter; none with ``device_steps``.
+            lr: the learning rate; not read with ``device_lr``.
             beta1: the decay of the first moment.
             beta2: the decay of the second moment.
             weight_decay: the decay of the parameter.
@@ -58,6 +59,8 @@ class MultiTensorAdamFunctions(_OptimizerFunctions):
             maximize: step along the gradient instead of against it.
             noop_flag: one int32 or float32 on the device; nothing is done where it is not zero.
             grad_scale: one float32 on the device, which gradients are divided by.
+            device_lr: one float32 on the device, the learning rate.
+            device_steps: float32 ``(params,)`` on the device, the steps that each parameter has taken so far.
 
         Raises:
             RuntimeError: naming the argument, before anything is written.
@@ -65,9 +68,9 @@ class MultiTensorAdamFunctions(_OptimizerFunctions):
         Source: tests/ops/optimizers_reference.py
         """
         self._run(
-            params, grads, exp_avgs, exp_avg_sqs, list(steps), noop_flag=noop_flag, grad_scale=grad_scale, lr=lr,
-            beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=eps, decoupled=adamw_mode,
-            bias_correction=bias_correction, maximize=maximize,
+            params, grads, exp_avgs, exp_avg_sqs, list(steps), noop_flag=noop_flag, grad_scale=grad_scale,
+            device_lr=device_lr, device_steps=device_steps, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
+            eps=eps, decoupled=adamw_mode, bias_correction=bias_correction, maximize=maximize,
         )  # fmt: skip
 
 
@@ -81,14 +84,15 @@ class LionFunctions(_OptimizerFunctions):
         self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], exp_avgs: Sequence[torch.Tensor], *,
         lr: float, beta1: float = 0.9, beta2: float = 0.99, weight_decay: float = 0.0, maximize: bool = False,
         noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
+        device_lr: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
         """Take one step of every parameter; arguments as of :meth:`MultiTensorAdamFunctions.multi_tensor_adam_step`.
 
         Source: Chen et al., arXiv:2302.06675; tests/ops/optimizers_reference.py
         """
         self._run(
-            params, grads, exp_avgs, noop_flag=noop_flag, grad_scale=grad_scale, lr=lr, beta1=beta1, beta2=beta2,
-            weight_decay=weight_decay, maximize=maximize,
+            params, grads, exp_avgs, noop_flag=noop_flag, grad_scale=grad_scale, device_lr=device_lr, lr=lr,
+            beta1=beta1, beta2=beta2, weight_decay=weight_decay, maximize=maximize,
         )  # fmt: skip
 
 
@@ -124,14 +128,15 @@ class SGDFunctions(_OptimizerFunctions):
         momentum_buffers: Sequence[torch.Tensor], *, lr: float, momentum: float = 0.0, dampening: float = 0.0,
         weight_decay: float = 0.0, nesterov: bool = False, maximize: bool = False, first_step: bool = False,
         noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
+        device_lr: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
         """Take one step of every parameter; ``first_step`` sets the buffers, float32; the rest as of ``torch.optim.SGD``.
 
         Source: tests/ops/optimizers_reference.py
         """
         self._run(
-            params, grads, momentum_buffers, noop_flag=noop_flag, grad_scale=grad_scale, lr=lr, momentum=momentum,
-            dampening=dampening, weight_decay=weight_decay, nesterov=nesterov, maximize=maximize,
+            params, grads, momentum_buffers, noop_flag=noop_flag, grad_scale=grad_scale, device_lr=device_lr, lr=lr,
+            momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov, maximize=maximize,
             first_step=first_step,
         )  # fmt: skip
 
@@ -152,8 +157,11 @@ class LambFunctions(_OptimizerFunctions):
         weight_decay: float = 0.0, eps: float = 1e-8, min_coeff: float = 0.01, max_coeff: float = 10.0,
         bias_correction: bool = True, eps_inside_sqrt: bool = False, maximize: bool = False,
         noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
+        device_lr: torch.Tensor | None = None, device_steps: torch.Tensor | None = None,
     ) -> torch.Tensor:  # fmt: skip
         """Take step number ``step`` of every parameter; the ratio of norms is kept within ``min_coeff`` and ``max_coeff``.
+
+        ``step`` is 0 with ``device_steps``; arguments as of :meth:`MultiTensorAdamFunctions.multi_tensor_adam_step`.
 
         Returns:
             The ratio of each parameter, float32 ``(params,)``.
@@ -161,8 +169,9 @@ class LambFunctions(_OptimizerFunctions):
         Source: You et al., arXiv:1904.00962, as deepspeed 0.19.8 has it; tests/ops/optimizers_reference.py
         """
         ratios: torch.Tensor = self._run(
-            params, grads, exp_avgs, exp_avg_sqs, step, noop_flag=noop_flag, grad_scale=grad_scale, lr=lr,
-            beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=eps, min_coeff=min_coeff, max_coeff=max_coeff,
-            bias_correction=bias_correction, eps_inside_sqrt=eps_inside_sqrt, maximize=maximize,
+            params, grads, exp_avgs, exp_avg_sqs, step, noop_flag=noop_flag, grad_scale=grad_scale,
+            device_lr=device_lr, device_steps=device_steps, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
+            eps=eps, min_coeff=min_coeff, max_coeff=max_coeff, bias_correction=bias_correction,
+            eps_inside_sqrt=eps_inside_sqrt, maximize=maximize,
         )  # fmt: skip
         return torch.empty(0) if ratios is None else ratios

@@ -198,6 +198,62 @@ def test_tensors_at_different_steps_are_corrected_each_by_its_own(implementation
 
 
 @pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("adamw", {}),
+        ("adamw", {"beta1": 0.0, "maximize": True}),
+        ("adamw", {"bias_correction": False}),
+        ("adam", {"bias_correction": True}),
+        ("lamb", {}),
+        ("lamb", {"bias_correction": False}),
+        ("lion", {}),
+        ("sgd", {}),
+    ],
+)
+def test_learning_rates_and_steps_of_the_device_agree_with_the_hosts(
+    implementation: str, name: str, options: dict[str, Any]
+) -> None:
+    case = CASES[name]
+    op = load(implementation, case.builder)
+    lists = [tensors[:6] for tensors in _lists(op, case, torch.float32, torch.float32)]
+    exact = [[tensor.double().cpu() for tensor in tensors] for tensors in lists]
+    given = {**case.options, **options, "lr": -1.0, "device_lr": torch.tensor(0.02, device=op.device)}
+    taken = [float(i % 3 * 1000) for i in range(6)]
+    if case.steps:
+        given["device_steps"] = torch.tensor(taken, device=op.device)
+    numbers = {"each": [[]], "one": [0], "": []}[case.steps]
+    getattr(op.functions, case.function)(*lists, *numbers, **given)
+    for i in range(6):
+        steps = [int(taken[i]) + 1] if case.steps else []
+        wanted = {**case.options, **options, "lr": 0.02}
+        close(lists[0][i], case.formula(*(tensors[i] for tensors in exact), *steps, **wanted)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "options", "said"),
+    [
+        ("lion", [], {"device_lr": torch.ones(2)}, r"got device_lr of shape \(2\); expected one number"),
+        ("lion", [], {"device_lr": torch.ones(1, dtype=torch.float64)}, "got device_lr of float64; expected float32"),
+        ("adamw", [[]], {"device_steps": torch.ones(2)}, r"got device_steps of shape \(2\); expected \(205\)"),
+        ("adamw", [[]], {"device_steps": torch.ones(205).long()}, "got device_steps of int64; expected float32"),
+        ("adamw", [[]], {"device_steps": torch.ones(410)[::2]}, "got device_steps with gaps between its elements"),
+        ("adamw", [[3] * 205], {"device_steps": torch.ones(205)}, "got steps .* expected none beside device_steps"),
+        ("lamb", [3], {"device_steps": torch.ones(205)}, "got step 3; expected 0 beside device_steps"),
+    ],
+)
+def test_a_schedule_that_does_not_fit_is_named(
+    name: str, numbers: list[Any], options: dict[str, Any], said: str
+) -> None:
+    case = CASES[name]
+    op = load("cpu", case.builder)
+    lists = _lists(op, case, torch.float32, torch.float32)
+    before = [tensor.clone() for tensor in lists[0]]
+    with pytest.raises(RuntimeError, match=said):
+        getattr(op.functions, case.function)(*lists, *numbers, **{**case.options, **options})
+    assert all(torch.equal(a, b) for a, b in zip(lists[0], before, strict=True))
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda ls: ls[1].pop(), r"got grads with \d+ tensors; expected \d+, as params has"),
@@ -255,6 +311,10 @@ def test_torch_knows_the_schema_and_autograd_the_writing(implementation: str, na
     assert lists[0][0]._version > versions[0]
     space = op.space
     options = {**case.options, "noop_flag": None, "grad_scale": None}
+    if name != "adagrad":
+        options["device_lr"] = None
+    if case.steps:
+        options["device_steps"] = None
     if "adamw_mode" in options:
         options["decoupled"] = options.pop("adamw_mode")
     steps = {"each": [[3]], "one": [3], "": []}[case.steps]
