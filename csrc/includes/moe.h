@@ -10,6 +10,7 @@
 
 #include "elementary.h"
 #include "precision.h"
+#include "tile.h"
 
 namespace anyaccel {
 
@@ -132,19 +133,29 @@ struct GatherRows {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(x, y) && keep_aligned<T>(columns);
     group.rows(rows, [&](std::int64_t row) {
       T* to = y + row * columns;
       const std::int64_t entry = source[row];
       if (entry < 0 || entry / divisor >= x_rows || (weights != nullptr && entry >= rows)) {
-        group.each(columns, [=](std::int64_t i) { store(Compute<T>(0), to[i]); });
+        group.template tiles<T>(columns, is_aligned, [=](auto range) {
+          const Tile<Compute<T>, decltype(range)::kCount> zeros{};
+          store(zeros, to, range);
+        });
         return;
       }
       const T* from = x + entry / divisor * columns;
       if (weights == nullptr) {
-        group.each(columns, [=](std::int64_t i) { to[i] = from[i]; });
+        group.template tiles<T>(columns, is_aligned, [=](auto range) { copy(from, to, range); });
       } else {
         const Compute<T> weight = weights[entry];
-        group.each(columns, [=](std::int64_t i) { store(to_float(from[i]) * weight, to[i]); });
+        group.template tiles<T>(columns, is_aligned, [=](auto range) {
+          auto values = load(from, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            values[i] *= weight;
+          }
+          store(values, to, range);
+        });
       }
     });
   }
@@ -164,20 +175,23 @@ struct CombineRows {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(x, y) && keep_aligned<T>(columns);
     group.rows(tokens, [&](std::int64_t token) {
       const std::int64_t* place = places + token * k;
       const Compute<T>* weight = weights == nullptr ? nullptr : weights + token * k;
       T* to = y + token * columns;
       const T* from = x;
-      group.each(columns, [=, count = k, width = columns, most = x_rows](std::int64_t i) {
-        Compute<T> total = 0;
+      group.template tiles<T>(columns, is_aligned, [=, count = k, width = columns, most = x_rows](auto range) {
+        Tile<Compute<T>, decltype(range)::kCount> total{};
         for (std::int32_t choice = 0; choice < count; ++choice) {
           const bool is_there = is_within(place[choice], most);
-          const Compute<T> value = to_float(from[(is_there ? place[choice] : 0) * width + i]);
-          const Compute<T> term = weight == nullptr ? value : value * weight[choice];
-          total += is_there ? term : 0;
+          const auto values = load(from + (is_there ? place[choice] : 0) * width, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            const Compute<T> term = weight == nullptr ? values[i] : values[i] * weight[choice];
+            total[i] += is_there ? term : 0;
+          }
         }
-        store(total, to[i]);
+        store(total, to, range);
       });
     });
   }
@@ -197,12 +211,17 @@ struct CombineWeightsBackward {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(grad, x) && keep_aligned<T>(columns);
     group.rows(tokens * k, [&](std::int64_t entry) {
       const bool is_there = is_within(places[entry], x_rows);
       const T* g = grad + entry / k * columns;
       const T* from = x + (is_there ? places[entry] * columns : 0);
-      const Compute<T> product = group.template sum<Compute<T>>(
-          is_there ? columns : 0, [=](std::int64_t i) { return Compute<T>(to_float(g[i]) * to_float(from[i])); });
+      const Compute<T> product =
+          group.template sum_tiles<Compute<T>, T>(is_there ? columns : 0, is_aligned, [=](auto range) {
+            const auto slopes = load(g, range);
+            const auto values = load(from, range);
+            return sum_over(range, [&](int i) { return slopes[i] * values[i]; });
+          });
       if (group.is_first()) {
         grad_weights[entry] = product;
       }

@@ -14,6 +14,7 @@
 #include "elementary.h"
 #include "float8.h"
 #include "precision.h"
+#include "tile.h"
 
 namespace anyaccel {
 
@@ -35,20 +36,30 @@ struct Quantize {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(x, q) && keep_aligned<std::int8_t>(columns / (8 / Bits));
     group.rows(groups, [&](std::int64_t row) {
       const T* from = x + row * columns;
       constexpr float kSteps = Bits == 8 ? 256.0f : 16.0f;
       float offset = 0.0f;
       float range = 0.0f;
       if (is_symmetric) {
-        range = 2.0f * group.template max<float>(columns, [=](std::int64_t i) {
-          const float value = infinite_if_nan(to_float(from[i]));
-          return value < 0.0f ? -value : value;
+        range = 2.0f * group.template max_tiles<float, T, std::int8_t>(columns, is_aligned, [=](auto elements) {
+          const auto values = load(from, elements);
+          return max_over(elements, [&](int i) {
+            const float value = infinite_if_nan(values[i]);
+            return value < 0.0f ? -value : value;
+          });
         });
       } else {
-        const float largest =
-            group.template max<float>(columns, [=](std::int64_t i) { return infinite_if_nan(to_float(from[i])); });
-        const float smallest = -group.template max<float>(columns, [=](std::int64_t i) { return -to_float(from[i]); });
+        const float largest = group.template max_tiles<float, T, std::int8_t>(columns, is_aligned, [=](auto elements) {
+          const auto values = load(from, elements);
+          return max_over(elements, [&](int i) { return infinite_if_nan(values[i]); });
+        });
+        const float smallest =
+            -group.template max_tiles<float, T, std::int8_t>(columns, is_aligned, [=](auto elements) {
+              const auto values = load(from, elements);
+              return max_over(elements, [&](int i) { return -values[i]; });
+            });
         offset = 0.5f * largest + 0.5f * smallest;
         range = largest - smallest;
       }
@@ -60,18 +71,22 @@ struct Quantize {
           params[2 * row + 1] = offset;
         }
       }
-      const auto code = [=](std::int64_t i) {
-        const float value = (to_float(from[i]) - offset) * scale;
+      const auto code = [=](float element) {
+        const float value = (element - offset) * scale;
         const float above = value > -0.5f * kSteps ? value : -0.5f * kSteps;
         return nearest_integer(above < 0.5f * kSteps - 1.0f ? above : 0.5f * kSteps - 1.0f);
       };
       if constexpr (Bits == 8) {
         std::int8_t* to = q + row * columns;
-        group.each(columns, [=](std::int64_t i) { to[i] = static_cast<std::int8_t>(code(i)); });
+        group.template tiles<T, std::int8_t>(columns, is_aligned, [=](auto elements) {
+          const auto values = load(from, elements);
+          store_bytes(to, elements, [&](int i) { return code(values[i]); });
+        });
       } else {
         std::int8_t* to = q + row * (columns / 2);
-        group.each(columns / 2, [=](std::int64_t i) {
-          to[i] = static_cast<std::int8_t>((code(2 * i) * 16) | (code(2 * i + 1) & 15));
+        group.template tiles<std::int8_t>(columns / 2, is_aligned, [=](auto bytes) {
+          const auto values = load_pairs(from, bytes);
+          store_bytes(to, bytes, [&](int i) { return (code(values.left[i]) * 16) | (code(values.right[i]) & 15); });
         });
       }
     });
@@ -89,20 +104,33 @@ struct Dequantize {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(q, x) && keep_aligned<std::int8_t>(columns / (8 / Bits));
     group.rows(groups, [&](std::int64_t row) {
       const float scale = params[is_symmetric ? row : 2 * row];
       const float offset = is_symmetric ? 0.0f : params[2 * row + 1];
       T* to = x + row * columns;
       if constexpr (Bits == 8) {
         const std::int8_t* from = q + row * columns;
-        group.each(columns, [=](std::int64_t i) { store(static_cast<float>(from[i]) * scale + offset, to[i]); });
+        group.template tiles<T, std::int8_t>(columns, is_aligned, [=](auto elements) {
+          const auto codes = load_bytes(from, elements);
+          Tile<float, decltype(elements)::kCount> values;
+          for (int i = 0; i < elements.kCount; ++i) {
+            values[i] = static_cast<float>(codes.values[i]) * scale + offset;
+          }
+          store(values, to, elements);
+        });
       } else {
         const std::int8_t* from = q + row * (columns / 2);
-        group.each(columns / 2, [=](std::int64_t i) {
-          const std::int32_t byte = from[i];
-          const std::int32_t low = ((byte & 15) ^ 8) - 8;
-          store(static_cast<float>(byte >> 4) * scale + offset, to[2 * i]);
-          store(static_cast<float>(low) * scale + offset, to[2 * i + 1]);
+        group.template tiles<std::int8_t>(columns / 2, is_aligned, [=](auto bytes) {
+          const auto codes = load_bytes(from, bytes);
+          Pairs<float, decltype(bytes)::kCount> values;
+          for (int i = 0; i < bytes.kCount; ++i) {
+            const std::int32_t byte = codes.values[i];
+            const std::int32_t low = ((byte & 15) ^ 8) - 8;
+            values.left[i] = static_cast<float>(byte >> 4) * scale + offset;
+            values.right[i] = static_cast<float>(low) * scale + offset;
+          }
+          store_pairs(values, to, bytes);
         });
       }
     });
@@ -119,19 +147,23 @@ struct QuantizeFloat8 {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(x, q) && keep_aligned<std::uint8_t>(columns);
     group.rows(groups, [&](std::int64_t row) {
       const T* from = x + row * columns;
       std::uint8_t* to = q + row * columns;
-      const float largest = group.template max<float>(columns, [=](std::int64_t i) {
-        const float value = to_float(from[i]);
-        return value < 0.0f ? -value : value;
+      const float largest = group.template max_tiles<float, T, std::uint8_t>(columns, is_aligned, [=](auto elements) {
+        const auto values = load(from, elements);
+        return max_over(elements, [&](int i) { return values[i] < 0.0f ? -values[i] : values[i]; });
       });
       const float scale = largest > 0.0f ? largest / Format::kLargest : 1.0f;
-      const float inverse = largest > 0.0f ? Format::kLargest / largest : 1.0f;
-      group.each(columns, [=](std::int64_t i) { to[i] = to_float8<Format>(to_float(from[i]) * inverse); });
       if (group.is_first()) {
         scales[row] = scale;
       }
+      const float inverse = largest > 0.0f ? Format::kLargest / largest : 1.0f;
+      group.template tiles<T, std::uint8_t>(columns, is_aligned, [=](auto elements) {
+        const auto values = load(from, elements);
+        store_bytes(to, elements, [&](int i) { return to_float8<Format>(values[i] * inverse); });
+      });
     });
   }
 };
@@ -146,11 +178,19 @@ struct DequantizeFloat8 {
 
   template <typename Group>
   void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(q, x) && keep_aligned<std::uint8_t>(columns);
     group.rows(groups, [&](std::int64_t row) {
       const std::uint8_t* from = q + row * columns;
       T* to = x + row * columns;
       const float scale = scales[row];
-      group.each(columns, [=](std::int64_t i) { store(from_float8<Format>(from[i]) * scale, to[i]); });
+      group.template tiles<T, std::uint8_t>(columns, is_aligned, [=](auto elements) {
+        const auto codes = load_bytes(from, elements);
+        Tile<float, decltype(elements)::kCount> values;
+        for (int i = 0; i < elements.kCount; ++i) {
+          values[i] = from_float8<Format>(codes.values[i]) * scale;
+        }
+        store(values, to, elements);
+      });
     });
   }
 };

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "precision.h"
+#include "tile.h"
 
 namespace anyaccel {
 
@@ -22,6 +23,7 @@ struct RotaryEmbedding {
   std::int64_t batch;
   std::int64_t positions;
   std::int64_t heads;
+  std::int64_t heads_of_a_group;  // adjacent ones, which share a position's angles
   std::int64_t columns;
   std::int64_t pairs;    // elements from 2 * pairs on are copied
   Compute<T> direction;  // 1, or -1 to turn back
@@ -29,29 +31,75 @@ struct RotaryEmbedding {
   template <typename Group>
   void operator()(const Group& group) const {
     using C = Compute<T>;
-    group.rows(batch * positions * heads, [&](std::int64_t row) {
-      const std::int64_t head = row % heads;
-      const std::int64_t position = row / heads % positions;
-      const std::int64_t entry = row / heads / positions;
-      const T* from = x + entry * x_strides[0] + position * x_strides[1] + head * x_strides[2];
-      T* to = y + entry * y_strides[0] + position * y_strides[1] + head * y_strides[2];
+    const bool is_aligned = are_aligned(x, y, cosine, sine) &&
+                            keep_aligned<T>(x_strides[0], x_strides[1], x_strides[2], pairs) &&
+                            keep_aligned<T>(y_strides[0], y_strides[1], y_strides[2]);
+    const std::int64_t parts = (heads + heads_of_a_group - 1) / heads_of_a_group;
+    group.rows(batch * positions * parts, [&](std::int64_t row) {
+      const std::int64_t first = row % parts * heads_of_a_group;
+      const std::int64_t position = row / parts % positions;
+      const std::int64_t entry = row / parts / positions;
+      const std::int64_t count = heads - first < heads_of_a_group ? heads - first : heads_of_a_group;
+      const T* from = x + entry * x_strides[0] + position * x_strides[1] + first * x_strides[2];
+      T* to = y + entry * y_strides[0] + position * y_strides[1] + first * y_strides[2];
+      const std::int64_t from_stride = x_strides[2];
+      const std::int64_t to_stride = y_strides[2];
       const C* c = cosine + position * pairs;
       const C* s = sine + position * pairs;
       const C sign = direction;
-      const std::int64_t second = Interleaved ? 1 : pairs;
-      group.each(pairs, [=](std::int64_t i) {
-        const std::int64_t at = Interleaved ? 2 * i : i;
-        const C left = to_float(from[at]);
-        const C right = to_float(from[at + second]);
-        store(left * c[i] - right * s[i] * sign, to[at]);
-        store(right * c[i] + left * s[i] * sign, to[at + second]);
+      const std::int64_t second = pairs;
+      group.template tiles_of_rows<T>(count, pairs, is_aligned, [=](std::int64_t head, auto range) {
+        const T* of_head = from + head * from_stride;
+        T* turned = to + head * to_stride;
+        if constexpr (decltype(range)::kCount == 1) {  // in the form that the CPU's compiler vectorises
+          const std::int64_t at = Interleaved ? 2 * range.first : range.first;
+          const std::int64_t beside = at + (Interleaved ? 1 : second);
+          const C left = to_float(of_head[at]);
+          const C right = to_float(of_head[beside]);
+          store(left * c[range.first] - right * s[range.first] * sign, turned[at]);
+          store(right * c[range.first] + left * s[range.first] * sign, turned[beside]);
+        } else {
+          auto values = load_both(of_head, range, second);
+          const auto cosines = load(c, range);
+          const auto sines = load(s, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            const C left = values.left[i];
+            const C right = values.right[i];
+            values.left[i] = left * cosines[i] - right * sines[i] * sign;
+            values.right[i] = right * cosines[i] + left * sines[i] * sign;
+          }
+          store_both(values, turned, range, second);
+        }
       });
-      if (from != to) {
+      if (from != to && columns > 2 * pairs) {
         const T* rest = from + 2 * pairs;
         T* copied = to + 2 * pairs;
-        group.each(columns - 2 * pairs, [=](std::int64_t i) { copied[i] = rest[i]; });
+        const bool has_tiles = is_aligned && keep_aligned<T>(columns);
+        group.template tiles_of_rows<T>(count, columns - 2 * pairs, has_tiles, [=](std::int64_t head, auto range) {
+          copy(rest + head * from_stride, copied + head * to_stride, range);
+        });
       }
     });
+  }
+
+ private:
+  template <int Count>
+  static Pairs<Compute<T>, Count> load_both(const T* row, TileRange<Count> range, std::int64_t second) {
+    if constexpr (Interleaved) {
+      return load_pairs(row, range);
+    } else {
+      return {load(row, range), load(row + second, range)};
+    }
+  }
+
+  template <int Count>
+  static void store_both(const Pairs<Compute<T>, Count>& values, T* row, TileRange<Count> range, std::int64_t second) {
+    if constexpr (Interleaved) {
+      store_pairs(values, row, range);
+    } else {
+      store(values.left, row, range);
+      store(values.right, row + second, range);
+    }
   }
 };
 

@@ -81,6 +81,89 @@ inline void store(const Tile<Compute<T>, Count>& tile, T* row, TileRange<Count> 
   }
 }
 
+// Copies a tile's elements as they are.
+template <typename T, int Count>
+inline void copy(const T* from, T* to, TileRange<Count> range) {
+  if constexpr (Count == 1) {
+    to[range.first] = from[range.first];
+  } else {
+    using Packed = Pack<T, kPackOf<T, Count>>;
+    for (int begin = 0; begin < Count; begin += kPackOf<T, Count>) {
+      *reinterpret_cast<Packed*>(to + range.first + begin) =
+          *reinterpret_cast<const Packed*>(from + range.first + begin);
+    }
+  }
+}
+
+// Integers of 8 bits as they are: `Count` of them, in one access.
+template <typename T, int Count>
+inline Pack<T, Count> load_bytes(const T* row, TileRange<Count> range) {
+  static_assert(sizeof(T) == 1 && Count <= kTileBytes);
+  if constexpr (Count == 1) {
+    return {{row[range.first]}};
+  } else {
+    return *reinterpret_cast<const Pack<T, Count>*>(row + range.first);
+  }
+}
+
+// Stores what `body(i)` returns for a tile's elements, in one access. Four make a word as they come, which takes fewer
+// registers than a tile of bytes.
+template <typename T, int Count, typename Body>
+inline void store_bytes(T* row, TileRange<Count> range, const Body& body) {
+  static_assert(sizeof(T) == 1 && Count <= kTileBytes);
+  if constexpr (Count == 1) {
+    row[range.first] = static_cast<T>(body(0));
+  } else {
+    Pack<std::uint32_t, Count / 4> words;
+    for (int first = 0; first < Count; first += 4) {
+      std::uint32_t word = 0;
+      for (int i = 0; i < 4; ++i) {
+        word |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(body(first + i))) << (8 * i);
+      }
+      words.values[first / 4] = word;
+    }
+    *reinterpret_cast<Pack<std::uint32_t, Count / 4>*>(row + range.first) = words;
+  }
+}
+
+// The left and the right elements of adjacent pairs; the range counts pairs.
+template <typename C, int Count>
+struct Pairs {
+  Tile<C, Count> left;
+  Tile<C, Count> right;
+};
+
+template <typename T, int Count>
+inline Pairs<Compute<T>, Count> load_pairs(const T* row, TileRange<Count> range) {
+  Pairs<Compute<T>, Count> pairs;
+  if constexpr (Count == 1) {
+    pairs.left[0] = to_float(row[2 * range.first]);
+    pairs.right[0] = to_float(row[2 * range.first + 1]);
+  } else {
+    const auto both = load(row, TileRange<2 * Count>{2 * range.first});
+    for (int i = 0; i < Count; ++i) {
+      pairs.left[i] = both[2 * i];
+      pairs.right[i] = both[2 * i + 1];
+    }
+  }
+  return pairs;
+}
+
+template <typename T, int Count>
+inline void store_pairs(const Pairs<Compute<T>, Count>& pairs, T* row, TileRange<Count> range) {
+  if constexpr (Count == 1) {
+    store(pairs.left[0], row[2 * range.first]);
+    store(pairs.right[0], row[2 * range.first + 1]);
+  } else {
+    Tile<Compute<T>, 2 * Count> both;
+    for (int i = 0; i < Count; ++i) {
+      both[2 * i] = pairs.left[i];
+      both[2 * i + 1] = pairs.right[i];
+    }
+    store(both, row, TileRange<2 * Count>{2 * range.first});
+  }
+}
+
 // The sum of `body(i)` over a tile's elements.
 template <typename Range, typename Body>
 inline auto sum_over(Range, const Body& body) {

@@ -144,7 +144,7 @@ Tensor gather_rows(Tensor x, Tensor source, std::optional<Tensor> weights, std::
                                x.size(1),
                                divisor,
                                x.size(0)};
-    launch(from, kernel, Work::of_rows(source.numel(), x.size(1)));
+    launch(from, kernel, Work::of_tiles(source.numel(), x.size(1), kTileOf<T>));
   });
   return y;
 }
@@ -177,7 +177,7 @@ Tensor combine_rows(Tensor x, Tensor places, std::optional<Tensor> weights) {
                                 x.size(1),
                                 static_cast<std::int32_t>(places.size(1)),
                                 x.size(0)};
-    launch(from, kernel, Work::of_rows(places.size(0), x.size(1)));
+    launch(from, kernel, Work::of_tiles(places.size(0), x.size(1), kTileOf<T>));
   });
   return y;
 }
@@ -203,7 +203,7 @@ Tensor combine_weights_backward(Tensor grad, Tensor x, Tensor places) {
                                            x.size(1),
                                            static_cast<std::int32_t>(places.size(1)),
                                            x.size(0)};
-    launch(from, kernel, Work::of_rows(places.numel(), x.size(1)));
+    launch(from, kernel, Work::of_tiles(places.numel(), x.size(1), kTileOf<T>));
   });
   return grad_weights;
 }

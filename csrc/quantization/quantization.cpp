@@ -50,7 +50,7 @@ std::tuple<Tensor, Tensor> quantize(Tensor x, std::int64_t groups, std::int64_t 
     using T = decltype(t);
     const auto run = [&](auto kernel) {
       kernel = {read<T>(from), written<std::int8_t>(q), written<float>(params), groups, columns, symmetric};
-      launch(from, kernel, Work::of_rows(groups, columns));
+      launch(from, kernel, Work::of_tiles(groups, columns, kTileBytes));
     };
     bits == 8 ? run(Quantize<T, 8>{}) : run(Quantize<T, 4>{});
   });
@@ -81,7 +81,7 @@ Tensor dequantize(Tensor q, Tensor params, std::int64_t groups, std::int64_t bit
     using T = decltype(t);
     const auto run = [&](auto kernel) {
       kernel = {read<std::int8_t>(from), read<float>(p), written<T>(x), groups, numel / groups, symmetric};
-      launch(from, kernel, Work::of_rows(groups, numel / groups));
+      launch(from, kernel, Work::of_tiles(groups, numel / groups, kTileBytes));
     };
     bits == 8 ? run(Dequantize<T, 8>{}) : run(Dequantize<T, 4>{});
   });
@@ -98,7 +98,7 @@ std::tuple<Tensor, Tensor> quantize_float8(Tensor x, std::int64_t groups, bool e
     using T = decltype(t);
     const auto run = [&](auto kernel) {
       kernel = {read<T>(from), written<std::uint8_t>(q), written<float>(scales), groups, columns};
-      launch(from, kernel, Work::of_rows(groups, columns));
+      launch(from, kernel, Work::of_tiles(groups, columns, kTileBytes));
     };
     e5m2 ? run(QuantizeFloat8<T, E5M2>{}) : run(QuantizeFloat8<T, E4M3>{});
   });
@@ -126,7 +126,7 @@ Tensor dequantize_float8(Tensor q, Tensor scales, ScalarType dtype) {
     using T = decltype(t);
     const auto run = [&](auto kernel) {
       kernel = {read<std::uint8_t>(from), read<float>(s), written<T>(x), groups, columns};
-      launch(from, kernel, Work::of_rows(groups, columns));
+      launch(from, kernel, Work::of_tiles(groups, columns, kTileBytes));
     };
     e5m2 ? run(DequantizeFloat8<T, E5M2>{}) : run(DequantizeFloat8<T, E4M3>{});
   });

@@ -29,7 +29,8 @@ void turn(const Arguments& arguments, const Tensor& x, const Tensor& y, const Te
           bool interleaved, bool inverse) {
   const Tensor c = contiguous_of(cosine);
   const Tensor s = contiguous_of(sine);
-  const Work work = Work::of_rows(x.size(0) * x.size(1) * x.size(2), x.size(3));
+  const std::int64_t positions = x.size(0) * x.size(1);
+  const std::int64_t heads = heads_of_a_group(place_of(x), positions, x.size(2), x.size(3));
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
     const auto run = [&](auto kernel) {
@@ -42,10 +43,11 @@ void turn(const Arguments& arguments, const Tensor& x, const Tensor& y, const Te
                 x.size(0),
                 x.size(1),
                 x.size(2),
+                heads,
                 x.size(3),
                 cosine.size(1),
                 inverse ? Compute<T>(-1) : Compute<T>(1)};
-      launch(x, kernel, work);
+      launch(x, kernel, Work::of_tiles(positions * parts_of(x.size(2), heads), heads * x.size(3), 2 * kTileOf<T>));
     };
     interleaved ? run(RotaryEmbedding<T, true>{}) : run(RotaryEmbedding<T, false>{});
   });

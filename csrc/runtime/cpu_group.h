@@ -89,6 +89,15 @@ struct CpuGroup {
     each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
 
+  // Calls `body(row, range)` for ranges that make up `rows` short rows of `columns` elements of types T, which the
+  // group's threads share; together they have fewer than 2^32 elements where they are more than one.
+  template <typename... T, typename Body>
+  void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const Body& body) const {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      tiles<T...>(columns, is_aligned, [&](auto range) { body(row, range); });
+    }
+  }
+
   // The sum over a row of what `body` returns; every thread of the group gets it. Added up block by block, as the
   // rounding errors of one long sum add up too.
   template <typename Value, typename Body>

@@ -83,6 +83,16 @@ struct CudaGroup {
     each(count - in_tiles, [&](std::int64_t i) { body(TileRange<1>{in_tiles + i}); });
   }
 
+  // In tiles where they are aligned, of which a row has whole ones then.
+  template <typename... T, typename Body>
+  void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const Body& body) const {
+    if (is_aligned) {
+      share_rows<kTileOf<T...>>(rows, columns / kTile<T...>, body);
+    } else {
+      share_rows<1>(rows, columns, body);
+    }
+  }
+
   template <typename Value, typename Body>
   Value sum(std::int64_t count, const Body& body) const {
     Value total = 0;
@@ -145,6 +155,16 @@ struct CudaGroup {
   void raise(std::int32_t* flag) const { atomicOr(flag, 1); }
 
  private:
+  // Gives the block's threads the tiles of rows that have `tiles` each.
+  template <int Count, typename Body>
+  void share_rows(std::int64_t rows, std::int64_t tiles, const Body& body) const {
+    for (std::int64_t i = threadIdx.x; i < rows * tiles; i += blockDim.x) {
+      // in 32 bits: a division of 64 calls a subroutine
+      const std::int64_t row = rows == 1 ? 0 : static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(tiles);
+      body(row, TileRange<Count>{(i - row * tiles) * Count});
+    }
+  }
+
   // Keeps `left` where `right` is NaN, so that none gets in: lanes that met one in another order would disagree.
   template <typename Value>
   static Value larger(Value left, Value right) {

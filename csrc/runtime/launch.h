@@ -95,6 +95,12 @@ inline std::int64_t groups_with_partials(const Place& place, const Work& work) {
   return place.runtime == Runtime::cpu ? cpu_groups(work) : device_groups_with_partials(device_of(place), work.rows);
 }
 
+// How many adjacent heads of a position a group turns.
+inline std::int64_t heads_of_a_group(const Place& place, std::int64_t positions, std::int64_t heads,
+                                     std::int64_t columns) {
+  return place.runtime == Runtime::cpu ? 1 : device_heads_of_a_group(device_of(place), positions, heads, columns);
+}
+
 // How many threads of the CPU share the elements of tensors of at most this size, each taking its part of every tensor;
 // 0 on a device, whose groups take chunks.
 inline std::int64_t groups_for_shares(const Place& place, std::int64_t elements) {

@@ -114,4 +114,15 @@ inline std::int64_t device_groups_with_partials(const Device& device, std::int64
                                   std::max<std::int64_t>(rows, 1));
 }
 
+// How many adjacent heads of a position a group turns: as many as its threads take in one step, and fewer where units
+// would be idle.
+inline std::int64_t device_heads_of_a_group(const Device& device, std::int64_t positions, std::int64_t heads,
+                                            std::int64_t columns) {
+  constexpr std::int64_t kElements = 4096;
+  const std::int64_t most =
+      std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(columns, 1), 1, std::max<std::int64_t>(heads, 1));
+  const std::int64_t groups_of_a_position = parts_of(units_of(device), std::max<std::int64_t>(positions, 1));
+  return std::clamp<std::int64_t>(heads / groups_of_a_position, 1, most);
+}
+
 }  // namespace anyaccel

@@ -73,6 +73,13 @@ struct SyclGroup {
     each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
 
+  template <typename... T, typename Body>
+  void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool, const Body& body) const {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      each(columns, [&](std::int64_t i) { body(row, TileRange<1>{i}); });
+    }
+  }
+
   template <typename Value, typename Body>
   Value sum(std::int64_t count, const Body& body) const {
     Value total = 0;

@@ -11,7 +11,7 @@ from .compare import DTYPES, normal, opcheck
 from .quantization_reference import quantize, unpack
 
 BUILDER = "QuantizationBuilder"
-SHAPES = [((1, 2), 1), ((4, 6), 4), ((3, 2, 262), 6), ((8, 1024), 16), ((1, 131_072), 1)]
+SHAPES = [((1, 2), 1), ((4, 6), 4), ((2, 192), 2), ((3, 2, 262), 6), ((8, 1024), 16), ((1, 131_072), 1)]
 
 
 @pytest.mark.usefixtures("poisoned")
@@ -151,6 +151,17 @@ def test_every_rounding_is_torchs(op: Any, float8: torch.dtype) -> None:
     q, scales = op.functions.quantize_float8(x.to(op.device)[None], 1, float8)
     assert scales.item() == 1.0
     assert torch.equal(q.cpu()[0].float(), x.to(float8).float())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_misaligned_memory_gives_the_same(op: Any, dtype: torch.dtype) -> None:
+    aligned = normal(4, 64, dtype=dtype, device=op.device)
+    shifted = torch.cat([aligned.flatten()[:1], aligned.flatten()])[1:].view(4, 64)
+    for bits in (8, 4):
+        for mine, expected in zip(
+            op.functions.quantize(shifted, 4, bits), op.functions.quantize(aligned, 4, bits), strict=True
+        ):
+            assert torch.equal(mine, expected)
 
 
 def test_strided_input_is_taken(op: Any) -> None:

@@ -12,7 +12,16 @@ from .conftest import load
 from .rotary_embedding_reference import rotary_embedding
 
 BUILDER = "RotaryEmbeddingBuilder"
-SHAPES = [(1, 1, 1, 2, 1), (2, 5, 3, 8, 4), (1, 7, 2, 131, 65), (3, 4, 2, 10, 3), (2, 3, 4, 6, 0), (0, 3, 2, 4, 2)]
+SHAPES = [
+    (1, 1, 1, 2, 1),
+    (2, 5, 3, 8, 4),
+    (1, 7, 2, 131, 65),
+    (3, 4, 2, 10, 3),
+    (2, 3, 4, 6, 0),
+    (0, 3, 2, 4, 2),
+    (2, 3, 2, 40, 16),
+]
+SHAPES += [(1, 64, 5, 24, 8)]  # groups of a device take two heads, and the last one
 """(batch, positions, heads, head_dim, pairs); some leave elements unturned."""
 
 
@@ -52,6 +61,15 @@ def test_every_layout_is_taken(op: Any, view: Any, inplace: bool) -> None:
     expected = rotary_embedding(x.double(), cos.double(), sin.double(), False)
     close(op.functions.rotary_embedding(x, cos, sin, inplace=inplace), expected)
     close(x, expected if inplace else view(before).double())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_misaligned_memory_agrees_with_the_reference(op: Any, dtype: torch.dtype) -> None:
+    x = normal(2 * 3 * 2 * 16 + 1, dtype=dtype, device=op.device)[1:].view(2, 3, 2, 16)
+    cos, sin = _tables(3, 8, op.device)
+    for interleaved in (False, True):
+        expected = rotary_embedding(x.double(), cos.double(), sin.double(), interleaved)
+        close(op.functions.rotary_embedding(x, cos, sin, interleaved=interleaved), expected)
 
 
 def test_tables_of_another_precision_are_taken(op: Any) -> None:

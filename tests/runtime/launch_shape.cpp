@@ -21,6 +21,11 @@ std::int64_t with_partials(std::int32_t runtime, std::int32_t units, std::int64_
   return device_groups_with_partials({static_cast<Runtime>(runtime), units}, rows);
 }
 
+std::int64_t heads_of_a_group(std::int32_t runtime, std::int32_t units, std::int64_t positions, std::int64_t heads,
+                              std::int64_t columns) {
+  return device_heads_of_a_group({static_cast<Runtime>(runtime), units}, positions, heads, columns);
+}
+
 std::int64_t shape_of_tensors(std::int32_t runtime, std::int64_t elements, std::int64_t chunks, std::int32_t* threads) {
   const Shape shape = shape_for({static_cast<Runtime>(runtime), 0}, Work::of_tensors(elements, chunks));
   *threads = shape.threads;

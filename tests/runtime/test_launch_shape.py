@@ -28,7 +28,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT / 'csrc' / 'runtime'}"]
     subprocess.run([compiler, *flags, source, "-o", library], check=True)
     loaded = ctypes.CDLL(str(library))
-    for name, count in (("shape_of", 3), ("with_partials", 1)):
+    for name, count in (("shape_of", 3), ("with_partials", 1), ("heads_of_a_group", 3)):
         function = getattr(loaded, name)
         function.restype = ctypes.c_int64
         function.argtypes = [ctypes.c_int32, ctypes.c_int32, *[ctypes.c_int64] * count]
@@ -120,6 +120,24 @@ def test_sycl_on_the_cpu_has_groups_of_a_vector_for_rows(shapes: ctypes.CDLL) ->
 )
 def test_groups_with_partials_are_one_or_two_for_a_unit(shapes: ctypes.CDLL, rows: int, groups: int) -> None:
     assert shapes.with_partials(CUDA, H200, rows) == groups
+
+
+@pytest.mark.parametrize(
+    ("positions", "heads", "columns", "taken"),
+    [
+        pytest.param(4096, 32, 128, 32, id="as many as a block takes in one step"),
+        pytest.param(4096, 64, 128, 32, id="and no more"),
+        pytest.param(4096, 5, 64, 5, id="all of few"),
+        pytest.param(4096, 8, 8192, 1, id="one long one"),
+        pytest.param(33, 32, 128, 8, id="fewer before idle units"),
+        pytest.param(1, 32, 128, 1, id="one each when decoding"),
+        pytest.param(0, 0, 0, 1, id="none"),
+    ],
+)
+def test_heads_share_a_group_where_no_unit_is_idle(
+    shapes: ctypes.CDLL, positions: int, heads: int, columns: int, taken: int
+) -> None:
+    assert shapes.heads_of_a_group(CUDA, H200, positions, heads, columns) == taken
 
 
 @pytest.mark.parametrize("runtime", [CUDA, XPU])

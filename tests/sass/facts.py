@@ -29,8 +29,8 @@ _HARDWARE = {
 }
 """The instructions that convert to and from a narrow type; from bfloat16 to float it is a shift by 16, and needs none."""
 _READS_BFLOAT16_ONLY = re.compile(
-    r"(SquaredSums|Quantize|QuantizeFloat8|LambUpdate)<|TensorStep<\w+, (float|Half),|AdamStep<(float|Half),|"
-    r"ScaleTensors<BFloat16, (float|Half)>"
+    r"(SquaredSums|Quantize|QuantizeFloat8|CombineWeightsBackward|LambUpdate)<|TensorStep<\w+, (float|Half),|"
+    r"AdamStep<(float|Half),|ScaleTensors<BFloat16, (float|Half)>"
 )
 """Instances that store no bfloat16: for the optimizers, those where gradients alone are of it."""
 _THREADS_OF_ROWS = 512  # for rows of 2048 columns and more
@@ -40,10 +40,10 @@ _THREADS = {
     "AdamStep": 256,
     "LambUpdate": 256,
     "LambApply": 256,
-    "RotaryEmbedding": 32,
+    "RotaryEmbedding": 256,
 }
-"""Threads of a block in csrc/runtime/device_kernels.cpp where they are not those of wide rows: 256 for kernels over elements,
-and 32 for rows of 128 columns, the usual size of a head."""
+"""Threads of a block in csrc/runtime/device_kernels.cpp where they are not those of wide rows: 256 for kernels over elements
+and for 32 heads of 128 columns."""
 _NOT_STREAMING = ("RootOfSums", "TopkGating", "TopkGatingBackward")
 """They read partial results, or rows as short as the number of experts: a few kilobytes."""
 
