@@ -48,35 +48,39 @@ struct RotaryEmbedding {
       const C* s = sine + position * pairs;
       const C sign = direction;
       const std::int64_t second = pairs;
-      group.template tiles_of_rows<T>(count, pairs, is_aligned, [=](std::int64_t head, auto range) {
+      group.template tiles_of_rows<T>(count, pairs, is_aligned, [=](std::int64_t head) {
         const T* of_head = from + head * from_stride;
         T* turned = to + head * to_stride;
-        if constexpr (decltype(range)::kCount == 1) {  // in the form that the CPU's compiler vectorises
-          const std::int64_t at = Interleaved ? 2 * range.first : range.first;
-          const std::int64_t beside = at + (Interleaved ? 1 : second);
-          const C left = to_float(of_head[at]);
-          const C right = to_float(of_head[beside]);
-          store(left * c[range.first] - right * s[range.first] * sign, turned[at]);
-          store(right * c[range.first] + left * s[range.first] * sign, turned[beside]);
-        } else {
-          auto values = load_both(of_head, range, second);
-          const auto cosines = load(c, range);
-          const auto sines = load(s, range);
-          for (int i = 0; i < range.kCount; ++i) {
-            const C left = values.left[i];
-            const C right = values.right[i];
-            values.left[i] = left * cosines[i] - right * sines[i] * sign;
-            values.right[i] = right * cosines[i] + left * sines[i] * sign;
+        return [=](auto range) {
+          if constexpr (decltype(range)::kCount == 1) {  // in the form that the CPU's compiler vectorises
+            const std::int64_t at = Interleaved ? 2 * range.first : range.first;
+            const std::int64_t beside = at + (Interleaved ? 1 : second);
+            const C left = to_float(of_head[at]);
+            const C right = to_float(of_head[beside]);
+            store(left * c[range.first] - right * s[range.first] * sign, turned[at]);
+            store(right * c[range.first] + left * s[range.first] * sign, turned[beside]);
+          } else {
+            auto values = load_both(of_head, range, second);
+            const auto cosines = load(c, range);
+            const auto sines = load(s, range);
+            for (int i = 0; i < range.kCount; ++i) {
+              const C left = values.left[i];
+              const C right = values.right[i];
+              values.left[i] = left * cosines[i] - right * sines[i] * sign;
+              values.right[i] = right * cosines[i] + left * sines[i] * sign;
+            }
+            store_both(values, turned, range, second);
           }
-          store_both(values, turned, range, second);
-        }
+        };
       });
       if (from != to && columns > 2 * pairs) {
         const T* rest = from + 2 * pairs;
         T* copied = to + 2 * pairs;
         const bool has_tiles = is_aligned && keep_aligned<T>(columns);
-        group.template tiles_of_rows<T>(count, columns - 2 * pairs, has_tiles, [=](std::int64_t head, auto range) {
-          copy(rest + head * from_stride, copied + head * to_stride, range);
+        group.template tiles_of_rows<T>(count, columns - 2 * pairs, has_tiles, [=](std::int64_t head) {
+          const T* of_head = rest + head * from_stride;
+          T* place = copied + head * to_stride;
+          return [=](auto range) { copy(of_head, place, range); };
         });
       }
     });

@@ -89,12 +89,12 @@ struct CpuGroup {
     each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
 
-  // Calls `body(row, range)` for ranges that make up `rows` short rows of `columns` elements of types T, which the
+  // Calls `body_of(row)(range)` for ranges that make up `rows` short rows of `columns` elements of types T, which the
   // group's threads share; together they have fewer than 2^32 elements where they are more than one.
-  template <typename... T, typename Body>
-  void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const Body& body) const {
+  template <typename... T, typename BodyOf>
+  void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const BodyOf& body_of) const {
     for (std::int64_t row = 0; row < rows; ++row) {
-      tiles<T...>(columns, is_aligned, [&](auto range) { body(row, range); });
+      tiles<T...>(columns, is_aligned, body_of(row));
     }
   }
 

@@ -84,12 +84,12 @@ struct CudaGroup {
   }
 
   // In tiles where they are aligned, of which a row has whole ones then.
-  template <typename... T, typename Body>
-  void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const Body& body) const {
+  template <typename... T, typename BodyOf>
+  void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const BodyOf& body_of) const {
     if (is_aligned) {
-      share_rows<kTileOf<T...>>(rows, columns / kTile<T...>, body);
+      share_rows<kTileOf<T...>>(rows, columns / kTile<T...>, body_of);
     } else {
-      share_rows<1>(rows, columns, body);
+      share_rows<1>(rows, columns, body_of);
     }
   }
 
@@ -156,12 +156,12 @@ struct CudaGroup {
 
  private:
   // Gives the block's threads the tiles of rows that have `tiles` each.
-  template <int Count, typename Body>
-  void share_rows(std::int64_t rows, std::int64_t tiles, const Body& body) const {
+  template <int Count, typename BodyOf>
+  void share_rows(std::int64_t rows, std::int64_t tiles, const BodyOf& body_of) const {
     for (std::int64_t i = threadIdx.x; i < rows * tiles; i += blockDim.x) {
       // in 32 bits: a division of 64 calls a subroutine
       const std::int64_t row = rows == 1 ? 0 : static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(tiles);
-      body(row, TileRange<Count>{(i - row * tiles) * Count});
+      body_of(row)(TileRange<Count>{(i - row * tiles) * Count});
     }
   }
 

@@ -73,10 +73,10 @@ struct SyclGroup {
     each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
 
-  template <typename... T, typename Body>
-  void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool, const Body& body) const {
+  template <typename... T, typename BodyOf>
+  void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const BodyOf& body_of) const {
     for (std::int64_t row = 0; row < rows; ++row) {
-      each(columns, [&](std::int64_t i) { body(row, TileRange<1>{i}); });
+      tiles<T...>(columns, is_aligned, body_of(row));
     }
   }
 
