@@ -181,7 +181,7 @@ struct CombineRows {
       const Compute<T>* weight = weights == nullptr ? nullptr : weights + token * k;
       T* to = y + token * columns;
       const T* from = x;
-      group.template tiles<T>(columns, is_aligned, [=, count = k, width = columns, most = x_rows](auto range) {
+      group.template strips<T>(columns, is_aligned, [=, count = k, width = columns, most = x_rows](auto range) {
         Tile<Compute<T>, decltype(range)::kCount> total{};
         for (std::int32_t choice = 0; choice < count; ++choice) {
           const bool is_there = is_within(place[choice], most);

@@ -18,6 +18,7 @@ namespace anyaccel {
 
 struct CpuGroup {
   static constexpr std::int64_t kBlock = 2048;
+  static constexpr int kStrip = 64;  // elements
 
   // Elements in a tile where they are aligned.
   template <typename...>
@@ -87,6 +88,16 @@ struct CpuGroup {
   template <typename... T, typename Body>
   void tiles(std::int64_t count, bool, const Body& body) const {
     each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
+  }
+
+  // As tiles, for a body with a loop of its own over what it adds up: the compiler vectorises within a range.
+  template <typename... T, typename Body>
+  void strips(std::int64_t count, bool is_aligned, const Body& body) const {
+    const std::int64_t in_strips = is_aligned ? count / kStrip * kStrip : 0;
+    for (std::int64_t i = 0; i < in_strips; i += kStrip) {
+      body(TileRange<kStrip>{i});
+    }
+    each(count - in_strips, [&](std::int64_t i) { body(TileRange<1>{in_strips + i}); });
   }
 
   // Calls `body_of(row)(range)` for ranges that make up `rows` short rows of `columns` elements of types T, which the

@@ -83,6 +83,11 @@ struct CudaGroup {
     each(count - in_tiles, [&](std::int64_t i) { body(TileRange<1>{in_tiles + i}); });
   }
 
+  template <typename... T, typename Body>
+  void strips(std::int64_t count, bool is_aligned, const Body& body) const {
+    tiles<T...>(count, is_aligned, body);
+  }
+
   // In tiles where they are aligned, of which a row has whole ones then.
   template <typename... T, typename BodyOf>
   void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const BodyOf& body_of) const {

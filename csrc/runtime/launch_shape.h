@@ -116,8 +116,8 @@ inline std::int64_t device_groups_with_partials(const Device& device, std::int64
 
 // How many adjacent heads of a position a group turns: as many as its threads take in one step, and fewer where units
 // would be idle.
-inline std::int64_t device_heads_of_a_group(const Device& device, std::int64_t positions, std::int64_t heads,
-                                            std::int64_t columns) {
+inline std::int64_t heads_of_a_group(const Device& device, std::int64_t positions, std::int64_t heads,
+                                     std::int64_t columns) {
   constexpr std::int64_t kElements = 4096;
   const std::int64_t most =
       std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(columns, 1), 1, std::max<std::int64_t>(heads, 1));

@@ -73,6 +73,11 @@ struct SyclGroup {
     each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
 
+  template <typename... T, typename Body>
+  void strips(std::int64_t count, bool is_aligned, const Body& body) const {
+    tiles<T...>(count, is_aligned, body);
+  }
+
   template <typename... T, typename BodyOf>
   void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const BodyOf& body_of) const {
     for (std::int64_t row = 0; row < rows; ++row) {

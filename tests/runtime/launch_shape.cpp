@@ -23,7 +23,7 @@ std::int64_t with_partials(std::int32_t runtime, std::int32_t units, std::int64_
 
 std::int64_t heads_of_a_group(std::int32_t runtime, std::int32_t units, std::int64_t positions, std::int64_t heads,
                               std::int64_t columns) {
-  return device_heads_of_a_group({static_cast<Runtime>(runtime), units}, positions, heads, columns);
+  return anyaccel::heads_of_a_group({static_cast<Runtime>(runtime), units}, positions, heads, columns);
 }
 
 std::int64_t shape_of_tensors(std::int32_t runtime, std::int64_t elements, std::int64_t chunks, std::int32_t* threads) {
