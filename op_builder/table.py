@@ -116,6 +116,8 @@ OPS: tuple[Op, ...] = (
         functions="quantization:QuantizationFunctions",
         kernels=(
             *instances(["Quantize", "Dequantize"], FLOATS, ("8", "4")),
+            *instances(["ExtremesOfParts"], FLOATS),
+            "ExtremesOfGroups",
             *instances(["QuantizeFloat8", "DequantizeFloat8"], FLOATS, ("E4M3", "E5M2")),
         ),
         loaders={

@@ -24,6 +24,34 @@ struct E5M2 {
   static constexpr std::uint32_t kFirstSpecial = 0x7c;
 };
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+
+// As below; a NaN loses its sign.
+template <typename Format>
+inline std::uint8_t to_float8(float value) {
+  std::uint16_t pair;
+  if constexpr (Format::kMantissa == 3) {
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
+  } else {
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
+  }
+  return static_cast<std::uint8_t>(pair);
+}
+
+// By way of float16, which has every value of both formats.
+template <typename Format>
+inline float from_float8(std::uint8_t code) {
+  std::uint32_t halves;
+  if constexpr (Format::kMantissa == 3) {
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(code)));
+  } else {
+    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(static_cast<std::uint16_t>(code)));
+  }
+  return to_float(Half{static_cast<std::uint16_t>(halves)});
+}
+
+#else
+
 // Rounds to nearest, ties to even; what is too large becomes the largest, and a NaN stays one.
 template <typename Format>
 inline std::uint8_t to_float8(float value) {
@@ -54,5 +82,7 @@ inline float from_float8(std::uint8_t code) {
       magnitude == Format::kFirstSpecial && Format::kMantissa == 2 ? 0x7f800000u : 0x7fc00000u;
   return bit_cast<float>((magnitude >= Format::kFirstSpecial ? special : bit_cast<std::uint32_t>(finite)) | sign);
 }
+
+#endif
 
 }  // namespace anyaccel

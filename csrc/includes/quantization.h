@@ -25,6 +25,107 @@ inline std::int32_t nearest_integer(float value) {
 
 inline float infinite_if_nan(float value) { return value == value ? value : infinity<float>(); }
 
+// What scales depend on, of a row or a part of one: the largest magnitude, or the largest element and the largest
+// negated one.
+struct Extremes {
+  float largest;
+  float largest_negated;
+};
+
+enum class Ranged : std::int32_t {
+  kMagnitudes,     // without NaNs
+  kMagnitudesNan,  // a NaN counts as an infinity
+  kBoth,           // likewise
+};
+
+// `Q` is what the row is quantized to.
+template <typename Q, typename T, typename Group>
+inline Extremes extremes_of(const Group& group, const T* row, std::int64_t count, bool is_aligned, Ranged ranged) {
+  const auto largest = [&](auto of) {
+    return group.template max_tiles<float, T, Q>(count, is_aligned, [=](auto elements) {
+      const auto values = load(row, elements);
+      return max_over(elements, [&](int i) { return of(values[i]); });
+    });
+  };
+  const auto magnitude = [](float value) { return value < 0.0f ? -value : value; };
+  switch (ranged) {
+    case Ranged::kMagnitudes:
+      return {largest(magnitude), 0.0f};
+    case Ranged::kMagnitudesNan:
+      return {largest([=](float value) { return magnitude(infinite_if_nan(value)); }), 0.0f};
+    case Ranged::kBoth:
+      break;
+  }
+  return {largest([](float value) { return infinite_if_nan(value); }), largest([](float value) { return -value; })};
+}
+
+// How groups are cut, where they are too few for all units of a device.
+struct Parts {
+  std::int64_t count;        // of a group
+  std::int64_t size;         // of a part, in elements; the last one may be shorter
+  const Extremes* extremes;  // (groups); null where a group is one part, which finds its own
+};
+
+struct Part {
+  std::int64_t group;
+  std::int64_t begin;
+  std::int64_t elements;
+};
+
+inline Part part_of(const Parts& parts, std::int64_t columns, std::int64_t index) {
+  if (parts.count == 1) {
+    return {index, 0, columns};
+  }
+  // in 32 bits, which count parts: a division of 64 calls a subroutine
+  const std::int64_t group = static_cast<std::uint32_t>(index) / static_cast<std::uint32_t>(parts.count);
+  const std::int64_t begin = (index - group * parts.count) * parts.size;
+  return {group, begin, columns - begin < parts.size ? columns - begin : parts.size};
+}
+
+// The extremes of the parts of groups, and of groups by their parts: what Quantize and QuantizeFloat8 need of groups
+// that are cut.
+template <typename T>
+struct ExtremesOfParts {
+  const T* x;          // (groups, columns)
+  Extremes* extremes;  // (groups, parts.count)
+  std::int64_t groups;
+  std::int64_t columns;
+  Parts parts;
+  Ranged ranged;
+
+  template <typename Group>
+  void operator()(const Group& group) const {
+    const bool is_aligned = are_aligned(x) && keep_aligned<T>(columns);
+    group.rows(groups * parts.count, [&](std::int64_t index) {
+      const Part part = part_of(parts, columns, index);
+      const T* row = x + part.group * columns + part.begin;
+      const Extremes found = extremes_of<T>(group, row, part.elements, is_aligned, ranged);
+      if (group.is_first()) {
+        extremes[index] = found;
+      }
+    });
+  }
+};
+
+struct ExtremesOfGroups {
+  const Extremes* of_parts;  // (groups, parts)
+  Extremes* extremes;        // (groups)
+  std::int64_t groups;
+  std::int64_t parts;
+
+  template <typename Group>
+  void operator()(const Group& group) const {
+    group.rows(groups, [&](std::int64_t row) {
+      const Extremes* found = of_parts + row * parts;
+      const float largest = group.template max<float>(parts, [=](std::int64_t i) { return found[i].largest; });
+      const float negated = group.template max<float>(parts, [=](std::int64_t i) { return found[i].largest_negated; });
+      if (group.is_first()) {
+        extremes[row] = {largest, negated};
+      }
+    });
+  }
+};
+
 template <typename T, int Bits>
 struct Quantize {
   const T* x;      // (groups, columns)
@@ -33,39 +134,26 @@ struct Quantize {
   std::int64_t groups;
   std::int64_t columns;
   bool is_symmetric;
+  Parts parts;
 
   template <typename Group>
   void operator()(const Group& group) const {
     const bool is_aligned = are_aligned(x, q) && keep_aligned<std::int8_t>(columns / (8 / Bits));
-    group.rows(groups, [&](std::int64_t row) {
-      const T* from = x + row * columns;
+    group.rows(groups * parts.count, [&](std::int64_t index) {
+      const Part part = part_of(parts, columns, index);
+      const std::int64_t row = part.group;
+      const T* from = x + row * columns + part.begin;
       constexpr float kSteps = Bits == 8 ? 256.0f : 16.0f;
-      float offset = 0.0f;
-      float range = 0.0f;
-      if (is_symmetric) {
-        range = 2.0f * group.template max_tiles<float, T, std::int8_t>(columns, is_aligned, [=](auto elements) {
-          const auto values = load(from, elements);
-          return max_over(elements, [&](int i) {
-            const float value = infinite_if_nan(values[i]);
-            return value < 0.0f ? -value : value;
-          });
-        });
-      } else {
-        const float largest = group.template max_tiles<float, T, std::int8_t>(columns, is_aligned, [=](auto elements) {
-          const auto values = load(from, elements);
-          return max_over(elements, [&](int i) { return infinite_if_nan(values[i]); });
-        });
-        const float smallest =
-            -group.template max_tiles<float, T, std::int8_t>(columns, is_aligned, [=](auto elements) {
-              const auto values = load(from, elements);
-              return max_over(elements, [&](int i) { return -values[i]; });
-            });
-        offset = 0.5f * largest + 0.5f * smallest;
-        range = largest - smallest;
-      }
+      const Ranged ranged = is_symmetric ? Ranged::kMagnitudesNan : Ranged::kBoth;
+      const Extremes found = parts.extremes == nullptr
+                                 ? extremes_of<std::int8_t>(group, from, part.elements, is_aligned, ranged)
+                                 : parts.extremes[row];
+      const float smallest = -found.largest_negated;
+      const float offset = is_symmetric ? 0.0f : 0.5f * found.largest + 0.5f * smallest;
+      const float range = is_symmetric ? 2.0f * found.largest : found.largest - smallest;
       const float damage = range - range;  // 0 where every element is finite, else NaN
       const float scale = range > 0.0f ? kSteps / range : 1.0f;
-      if (group.is_first()) {
+      if (group.is_first() && part.begin == 0) {
         params[is_symmetric ? row : 2 * row] = (range > 0.0f ? range / kSteps : 1.0f) + damage;
         if (!is_symmetric) {
           params[2 * row + 1] = offset;
@@ -77,14 +165,14 @@ struct Quantize {
         return nearest_integer(above < 0.5f * kSteps - 1.0f ? above : 0.5f * kSteps - 1.0f);
       };
       if constexpr (Bits == 8) {
-        std::int8_t* to = q + row * columns;
-        group.template tiles<T, std::int8_t>(columns, is_aligned, [=](auto elements) {
+        std::int8_t* to = q + row * columns + part.begin;
+        group.template tiles<T, std::int8_t>(part.elements, is_aligned, [=](auto elements) {
           const auto values = load(from, elements);
           store_bytes(to, elements, [&](int i) { return code(values[i]); });
         });
       } else {
-        std::int8_t* to = q + row * (columns / 2);
-        group.template tiles<std::int8_t>(columns / 2, is_aligned, [=](auto bytes) {
+        std::int8_t* to = q + (row * columns + part.begin) / 2;
+        group.template tiles<std::int8_t>(part.elements / 2, is_aligned, [=](auto bytes) {
           const auto values = load_pairs(from, bytes);
           store_bytes(to, bytes, [&](int i) { return (code(values.left[i]) * 16) | (code(values.right[i]) & 15); });
         });
@@ -144,23 +232,26 @@ struct QuantizeFloat8 {
   float* scales;    // (groups): x is q * scale
   std::int64_t groups;
   std::int64_t columns;
+  Parts parts;
 
   template <typename Group>
   void operator()(const Group& group) const {
     const bool is_aligned = are_aligned(x, q) && keep_aligned<std::uint8_t>(columns);
-    group.rows(groups, [&](std::int64_t row) {
-      const T* from = x + row * columns;
-      std::uint8_t* to = q + row * columns;
-      const float largest = group.template max_tiles<float, T, std::uint8_t>(columns, is_aligned, [=](auto elements) {
-        const auto values = load(from, elements);
-        return max_over(elements, [&](int i) { return values[i] < 0.0f ? -values[i] : values[i]; });
-      });
+    group.rows(groups * parts.count, [&](std::int64_t index) {
+      const Part part = part_of(parts, columns, index);
+      const std::int64_t row = part.group;
+      const T* from = x + row * columns + part.begin;
+      std::uint8_t* to = q + row * columns + part.begin;
+      const Extremes found = parts.extremes == nullptr ? extremes_of<std::uint8_t>(group, from, part.elements,
+                                                                                   is_aligned, Ranged::kMagnitudes)
+                                                       : parts.extremes[row];
+      const float largest = found.largest;
       const float scale = largest > 0.0f ? largest / Format::kLargest : 1.0f;
-      if (group.is_first()) {
+      if (group.is_first() && part.begin == 0) {
         scales[row] = scale;
       }
       const float inverse = largest > 0.0f ? Format::kLargest / largest : 1.0f;
-      group.template tiles<T, std::uint8_t>(columns, is_aligned, [=](auto elements) {
+      group.template tiles<T, std::uint8_t>(part.elements, is_aligned, [=](auto elements) {
         const auto values = load(from, elements);
         store_bytes(to, elements, [&](int i) { return to_float8<Format>(values[i] * inverse); });
       });

@@ -3,6 +3,7 @@
 #include "quantization.h"
 
 #include <limits>
+#include <optional>
 #include <tuple>
 
 #include "allocation.h"
@@ -40,6 +41,27 @@ std::vector<std::int64_t> sizes_with_last(const Tensor& tensor, std::int64_t num
   return sizes;
 }
 
+// Few groups are cut, so that all of a device works on them: their extremes are found first. They live in `memory`,
+// which must outlive the launches.
+template <typename T>
+Parts parts_with_extremes(const Tensor& from, std::int64_t groups, std::int64_t columns, Ranged ranged,
+                          std::optional<Tensor>& memory) {
+  constexpr std::int64_t kMultiple = 2 * kTileBytes;  // parts begin at tiles, those of two elements a byte too
+  const std::int64_t wanted = parts_of_a_row(units_at(place_of(from)), groups, columns);
+  if (wanted == 1) {
+    return {1, columns, nullptr};
+  }
+  const std::int64_t size = parts_of(parts_of(columns, wanted), kMultiple) * kMultiple;
+  const std::int64_t count = parts_of(columns, size);
+  memory = empty_of(from, {groups * (1 + count), 2}, ScalarType::Float);
+  auto* of_groups = reinterpret_cast<Extremes*>(written<float>(*memory));
+  Extremes* of_parts = of_groups + groups;
+  const ExtremesOfParts<T> kernel{read<T>(from), of_parts, groups, columns, {count, size, nullptr}, ranged};
+  launch(from, kernel, Work::of_tiles(groups * count, size, kTileOf<T>));
+  launch(from, ExtremesOfGroups{of_parts, of_groups, groups, count}, Work::of_rows(groups, count));
+  return {count, size, of_groups};
+}
+
 std::tuple<Tensor, Tensor> quantize(Tensor x, std::int64_t groups, std::int64_t bits, bool symmetric) {
   const Arguments arguments{"quantize"};
   const std::int64_t columns = columns_in(arguments, x, groups, bits);
@@ -48,9 +70,12 @@ std::tuple<Tensor, Tensor> quantize(Tensor x, std::int64_t groups, std::int64_t 
   Tensor params = empty_of(from, {groups, symmetric ? 1 : 2}, ScalarType::Float);
   arguments.with_float32_or_less(x.scalar_type(), "x", [&](auto t) {
     using T = decltype(t);
+    std::optional<Tensor> extremes;
+    const Ranged ranged = symmetric ? Ranged::kMagnitudesNan : Ranged::kBoth;
+    const Parts parts = parts_with_extremes<T>(from, groups, columns, ranged, extremes);
     const auto run = [&](auto kernel) {
-      kernel = {read<T>(from), written<std::int8_t>(q), written<float>(params), groups, columns, symmetric};
-      launch(from, kernel, Work::of_tiles(groups, columns, kTileBytes));
+      kernel = {read<T>(from), written<std::int8_t>(q), written<float>(params), groups, columns, symmetric, parts};
+      launch(from, kernel, Work::of_tiles(groups * parts.count, parts.size, kTileBytes));
     };
     bits == 8 ? run(Quantize<T, 8>{}) : run(Quantize<T, 4>{});
   });
@@ -96,9 +121,11 @@ std::tuple<Tensor, Tensor> quantize_float8(Tensor x, std::int64_t groups, bool e
   Tensor scales = empty_of(from, {groups}, ScalarType::Float);
   arguments.with_float32_or_less(x.scalar_type(), "x", [&](auto t) {
     using T = decltype(t);
+    std::optional<Tensor> extremes;
+    const Parts parts = parts_with_extremes<T>(from, groups, columns, Ranged::kMagnitudes, extremes);
     const auto run = [&](auto kernel) {
-      kernel = {read<T>(from), written<std::uint8_t>(q), written<float>(scales), groups, columns};
-      launch(from, kernel, Work::of_tiles(groups, columns, kTileBytes));
+      kernel = {read<T>(from), written<std::uint8_t>(q), written<float>(scales), groups, columns, parts};
+      launch(from, kernel, Work::of_tiles(groups * parts.count, parts.size, kTileBytes));
     };
     e5m2 ? run(QuantizeFloat8<T, E5M2>{}) : run(QuantizeFloat8<T, E4M3>{});
   });

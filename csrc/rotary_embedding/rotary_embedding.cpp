@@ -30,7 +30,7 @@ void turn(const Arguments& arguments, const Tensor& x, const Tensor& y, const Te
   const Tensor c = contiguous_of(cosine);
   const Tensor s = contiguous_of(sine);
   const std::int64_t positions = x.size(0) * x.size(1);
-  const std::int64_t heads = heads_of_a_group(place_of(x), positions, x.size(2), x.size(3));
+  const std::int64_t heads = heads_of_a_group(units_at(place_of(x)), positions, x.size(2), x.size(3));
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
     const auto run = [&](auto kernel) {

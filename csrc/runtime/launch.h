@@ -95,13 +95,11 @@ inline std::int64_t groups_with_partials(const Place& place, const Work& work) {
   return place.runtime == Runtime::cpu ? cpu_groups(work) : device_groups_with_partials(device_of(place), work.rows);
 }
 
-// How many adjacent heads of a position a group turns.
-inline std::int64_t heads_of_a_group(const Place& place, std::int64_t positions, std::int64_t heads,
-                                     std::int64_t columns) {
-  const Device device = place.runtime == Runtime::cpu
-                            ? Device{Runtime::cpu, static_cast<std::int32_t>(torch::stable::get_num_threads())}
-                            : device_of(place);
-  return heads_of_a_group(device, positions, heads, columns);
+// Where kernels run: a device, or the CPU, whose threads are its units.
+inline Device units_at(const Place& place) {
+  return place.runtime == Runtime::cpu
+             ? Device{Runtime::cpu, static_cast<std::int32_t>(torch::stable::get_num_threads())}
+             : device_of(place);
 }
 
 // How many threads of the CPU share the elements of tensors of at most this size, each taking its part of every tensor;

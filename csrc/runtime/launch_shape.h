@@ -114,6 +114,19 @@ inline std::int64_t device_groups_with_partials(const Device& device, std::int64
                                   std::max<std::int64_t>(rows, 1));
 }
 
+// How many parts a row is cut into, which groups work on at once: one where rows are enough for all units, and
+// otherwise a few for each unit, of 4096 elements or more; on the CPU, where a unit is a thread, one each, of 16384 or
+// more.
+inline std::int64_t parts_of_a_row(const Device& device, std::int64_t rows, std::int64_t columns) {
+  const bool is_cpu = device.runtime == Runtime::cpu;
+  const std::int64_t units = units_of(device);
+  if (rows < 1 || rows >= units) {
+    return 1;
+  }
+  const std::int64_t wanted = parts_of(is_cpu ? units : 4 * units, rows);
+  return std::clamp<std::int64_t>(columns / (is_cpu ? 16384 : 4096), 1, wanted);
+}
+
 // How many adjacent heads of a position a group turns: as many as its threads take in one step, and fewer where units
 // would be idle.
 inline std::int64_t heads_of_a_group(const Device& device, std::int64_t positions, std::int64_t heads,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -10,8 +10,19 @@ import torch
 from .compare import DTYPES, normal, opcheck
 from .quantization_reference import quantize, unpack
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 BUILDER = "QuantizationBuilder"
 SHAPES = [((1, 2), 1), ((4, 6), 4), ((2, 192), 2), ((3, 2, 262), 6), ((8, 1024), 16), ((1, 131_072), 1)]
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("poisoned")
@@ -39,6 +50,33 @@ def test_integers_agree_with_the_reference(
     offset = exact[:, 1:] if not symmetric else 0.0
     expected = (mine.view(groups, -1) * exact[:, :1] + offset).view(shape)
     torch.testing.assert_close(back.cpu().double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("poisoned", "two_threads")
+@pytest.mark.parametrize("columns", [32_768, 40_002])
+@pytest.mark.parametrize("past", [0, 1])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_large_group_in_parts_agrees_with_its_reference(
+    op: Any, columns: int, past: int, dtype: torch.dtype
+) -> None:
+    """All of a device works on it, whatever is left for the last part and wherever memory begins."""
+    x = normal(columns + past, dtype=dtype, device=op.device)[past:].view(1, columns)
+    x[0, -1] = 9.0  # the extremes are in different parts
+    x[0, 0] = -11.0
+    for bits, symmetric in ((8, True), (8, False), (4, True), (4, False)):
+        q, params = op.functions.quantize(x, 1, bits, symmetric=symmetric)
+        codes, exact = quantize(x.cpu(), 1, bits, symmetric)
+        torch.testing.assert_close(params.cpu().double(), exact, rtol=1e-6, atol=1e-7)
+        mine = unpack(q.cpu(), bits)
+        assert (mine - codes.flatten()).abs().max() <= 1
+        assert (mine == codes.flatten()).double().mean() > 0.999
+    q, scales = op.functions.quantize_float8(x, 1)
+    assert scales.item() == pytest.approx(11.0 / 448.0)
+    expected = (x.float().cpu() * torch.div(torch.tensor(448.0), 11.0)).to(torch.float8_e4m3fn)
+    assert torch.equal(q.cpu().view(torch.uint8), expected.view(torch.uint8))
+    x[0, columns // 2] = torch.nan
+    assert op.functions.dequantize(*op.functions.quantize(x, 1)).isnan().all()
+    assert op.functions.dequantize_float8(*op.functions.quantize_float8(x, 1)).isnan().sum() == 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

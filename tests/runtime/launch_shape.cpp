@@ -21,6 +21,10 @@ std::int64_t with_partials(std::int32_t runtime, std::int32_t units, std::int64_
   return device_groups_with_partials({static_cast<Runtime>(runtime), units}, rows);
 }
 
+std::int64_t parts_of_a_row(std::int32_t runtime, std::int32_t units, std::int64_t rows, std::int64_t columns) {
+  return anyaccel::parts_of_a_row({static_cast<Runtime>(runtime), units}, rows, columns);
+}
+
 std::int64_t heads_of_a_group(std::int32_t runtime, std::int32_t units, std::int64_t positions, std::int64_t heads,
                               std::int64_t columns) {
   return anyaccel::heads_of_a_group({static_cast<Runtime>(runtime), units}, positions, heads, columns);

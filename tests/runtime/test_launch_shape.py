@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SYCL_ON_HOST, CUDA, XPU = 1, 2, 3  # of Runtime
+CPU, SYCL_ON_HOST, CUDA, XPU = 0, 1, 2, 3  # of Runtime
 ELEMENTS = -1  # for the rows of a work that has none
 H100, H200, RTX, UNKNOWN = 114, 132, 24, 0
 SIZES = sorted({size + by for size in (1, 32, 256, 1000, 4096, 10**5, 10**7, 10**10) for by in (-1, 0, 1)} - {0})
@@ -28,7 +28,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT / 'csrc' / 'runtime'}"]
     subprocess.run([compiler, *flags, source, "-o", library], check=True)
     loaded = ctypes.CDLL(str(library))
-    for name, count in (("shape_of", 3), ("with_partials", 1), ("heads_of_a_group", 3)):
+    for name, count in (("shape_of", 3), ("with_partials", 1), ("parts_of_a_row", 2), ("heads_of_a_group", 3)):
         function = getattr(loaded, name)
         function.restype = ctypes.c_int64
         function.argtypes = [ctypes.c_int32, ctypes.c_int32, *[ctypes.c_int64] * count]
@@ -120,6 +120,27 @@ def test_sycl_on_the_cpu_has_groups_of_a_vector_for_rows(shapes: ctypes.CDLL) ->
 )
 def test_groups_with_partials_are_one_or_two_for_a_unit(shapes: ctypes.CDLL, rows: int, groups: int) -> None:
     assert shapes.with_partials(CUDA, H200, rows) == groups
+
+
+@pytest.mark.parametrize(
+    ("runtime", "units", "rows", "columns", "parts"),
+    [
+        pytest.param(CUDA, H200, 1, 10**9, 4 * H200, id="a few for each unit"),
+        pytest.param(CUDA, H200, 100, 10**6, 6, id="in all"),
+        pytest.param(CUDA, H200, 132, 10**6, 1, id="enough rows"),
+        pytest.param(CUDA, H200, 1, 8191, 1, id="too short to cut"),
+        pytest.param(CUDA, H200, 1, 8192, 2, id="just long enough"),
+        pytest.param(CUDA, H200, 0, 10**6, 1, id="no row"),
+        pytest.param(CPU, 8, 1, 10**6, 8, id="a thread each"),
+        pytest.param(CPU, 8, 3, 10**6, 3, id="or half of one more"),
+        pytest.param(CPU, 8, 1, 40_000, 2, id="worth waking a thread"),
+        pytest.param(CPU, 1, 1, 10**9, 1, id="one thread"),
+    ],
+)
+def test_few_long_rows_are_cut_for_all_units(
+    shapes: ctypes.CDLL, runtime: int, units: int, rows: int, columns: int, parts: int
+) -> None:
+    assert shapes.parts_of_a_row(runtime, units, rows, columns) == parts
 
 
 @pytest.mark.parametrize(

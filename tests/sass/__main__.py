@@ -68,7 +68,7 @@ def _print(architecture: str, found: Table) -> None:
     print(f"{architecture:55} {'  '.join(Facts._fields)}")
     print(f"{'target':55} {_values(TARGET)}")
     for (op, kernel), facts in found.items():
-        short = missed(facts) if is_streaming(kernel) else []
+        short = missed(facts, kernel) if is_streaming(kernel) else []
         print(f"{f'{op}: {kernel}':55} {_values(facts)}  {'misses ' + ', '.join(short) if short else ''}")
 
 

@@ -88,7 +88,7 @@ def compared(expected: Table, found: Table) -> list[str]:
             continue
         lines += [
             f"{op}: {kernel}: {name} was {getattr(before, name) or 'none'} and is {getattr(now, name)}"
-            for name in regressed(before, now)
+            for name in regressed(before, now, kernel)
         ]
     return lines
 
@@ -132,8 +132,12 @@ def summary(table: Mapping[tuple[str, str], Facts]) -> str:
     }  # fmt: skip
     lines = ["", "| target | kernels that reach it |", "|---|---|"]
     for name, words in targets.items():
-        lines.append(f"| {words} | {sum(name not in missed(facts) for facts in streaming.values())} of {total} |")
-    lines.append(f"| **all of them** | **{sum(not missed(facts) for facts in streaming.values())} of {total}** |")
+        lines.append(
+            f"| {words} | {sum(name not in missed(facts, key[1]) for key, facts in streaming.items())} of {total} |"
+        )
+    lines.append(
+        f"| **all of them** | **{sum(not missed(facts, key[1]) for key, facts in streaming.items())} of {total}** |"
+    )
     lines += [
         "",
         "| op | kernels | load, bits | store, bits | registers | in flight, KiB per SM | of the target | spills |",
