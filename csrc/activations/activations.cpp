@@ -80,7 +80,7 @@ std::tuple<Tensor, Tensor> biased_backward(const Arguments& arguments, const Ten
         work.rows,  work.columns};
     launch(from, kernel, Work::of_tiles(work.rows, work.columns, kTileOf<T>), groups);
     const ColumnSum<T> sum{read<Compute<T>>(partials), written<T>(grad_bias), groups, work.columns, work.columns};
-    launch(from, sum, Work::of_elements(work.columns));
+    launch(from, sum, Work::of_column_sums(groups, work.columns));
   });
   return {grad_x, grad_bias};
 }

@@ -84,7 +84,7 @@ std::tuple<Tensor, Tensor, Tensor> dense_backward(Tensor grad, Tensor y, Tensor 
                                         work.rows,  work.columns};
     launch(d, kernel, Work::of_tiles(work.rows, work.columns, kTileOf<T>), groups);
     const ColumnSum<T> sum{read<Compute<T>>(partials), written<T>(grad_bias), groups, work.columns, work.columns};
-    launch(d, sum, Work::of_elements(work.columns));
+    launch(d, sum, Work::of_column_sums(groups, work.columns));
   });
   const auto [grad_x, grad_weight] = products(grad_z, x, weight);
   return {grad_x, grad_weight, grad_bias};

@@ -20,13 +20,8 @@ struct ColumnSum {
 
   template <typename Group>
   void operator()(const Group& group) const {
-    group.elements(columns, [*this](std::int64_t i) {
-      Compute<T> total = 0;
-      for (std::int64_t part = 0; part < groups; ++part) {
-        total += partials[part * stride + i];
-      }
-      store(total, sums[i]);
-    });
+    group.column_sums(partials, groups, columns, stride,
+                      [to = sums](std::int64_t column, Compute<T> total) { store(total, to[column]); });
   }
 };
 

@@ -101,7 +101,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(Tensor grad, std::optiona
                                          work.columns};
     launch(from, kernel, work, groups);
     const Compute<T>* parts = read<Compute<T>>(partials);
-    const Work of_columns = Work::of_elements(work.columns);
+    const Work of_columns = Work::of_column_sums(groups, work.columns);
     launch(from, ColumnSum<W>{parts, written<W>(grad_weight), groups, work.columns, 2 * work.columns}, of_columns);
     launch(from, ColumnSum<W>{parts + work.columns, written<W>(grad_bias), groups, work.columns, 2 * work.columns},
            of_columns);

@@ -87,7 +87,7 @@ std::tuple<Tensor, Tensor> rms_norm_backward(Tensor grad, std::optional<Tensor> 
                                        work.columns};
     launch(from, kernel, work, groups);
     const ColumnSum<W> sum{read<Compute<T>>(partials), written<W>(grad_weight), groups, work.columns, work.columns};
-    launch(from, sum, Work::of_elements(work.columns));
+    launch(from, sum, Work::of_column_sums(groups, work.columns));
   });
   return {grad_x, grad_weight};
 }

@@ -46,6 +46,19 @@ struct CpuGroup {
     }
   }
 
+  // Calls `body(column, sum)` for every column of a matrix whose rows are `stride` apart.
+  template <typename Value, typename Body>
+  void column_sums(const Value* values, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                   const Body& body) const {
+    elements(columns, [=](std::int64_t column) {
+      Value total = 0;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        total += values[row * stride + column];
+      }
+      body(column, total);
+    });
+  }
+
   // Calls `body(chunk)` for the chunks of tensors that are this group's; see tensor_table.h. Here they are its share of
   // each tensor.
   template <typename Table, typename Body>

@@ -48,6 +48,29 @@ struct CudaGroup {
     }
   }
 
+  // A strip of columns at a time, whose rows the threads share; their sums meet in shared memory.
+  template <typename Value, typename Body>
+  void column_sums(const Value* values, std::int64_t count, std::int64_t columns, std::int64_t stride,
+                   const Body& body) const {
+    constexpr int kWidth = kTileOf<Value>;
+    __shared__ Value sums[kMostThreads * kWidth / kStrip][kStrip];
+    const bool is_aligned = are_aligned(values) && keep_aligned<Value>(columns, stride);
+    rows((columns + kStrip - 1) / kStrip, [&](std::int64_t strip) {
+      const std::int64_t first = strip * kStrip;
+      const int slices = is_aligned ? add_rows<kWidth>(values + first, count, columns - first, stride, sums)
+                                    : add_rows<1>(values + first, count, columns - first, stride, sums);
+      __syncthreads();
+      if (threadIdx.x < kStrip && first + threadIdx.x < columns) {
+        Value total = 0;
+        for (int slice = 0; slice < slices; ++slice) {
+          total += sums[slice][threadIdx.x];
+        }
+        body(first + threadIdx.x, total);
+      }
+      __syncthreads();
+    });
+  }
+
   template <typename Table, typename Body>
   void chunks(const Table& table, const Body& body) const {
     for (std::int64_t chunk = blockIdx.x; chunk < table.chunks(); chunk += gridDim.x) {
@@ -160,6 +183,33 @@ struct CudaGroup {
   void raise(std::int32_t* flag) const { atomicOr(flag, 1); }
 
  private:
+  static constexpr int kMostThreads = 512;
+  static constexpr int kStrip = 32;  // columns
+
+  // Each slice of the block's threads adds up every so many-th row of a strip; returns how many slices there are.
+  template <int Width, typename Value>
+  static int add_rows(const Value* values, std::int64_t count, std::int64_t columns, std::int64_t stride,
+                      Value (*sums)[kStrip]) {
+    constexpr int kLanes = kStrip / Width;
+    const int slices = static_cast<int>(blockDim.x) / kLanes;
+    const int slice = static_cast<int>(threadIdx.x) / kLanes;
+    const int column = static_cast<int>(threadIdx.x) % kLanes * Width;
+    Tile<Value, Width> total{};
+    if (column < columns) {
+#pragma unroll 4
+      for (std::int64_t row = slice; row < count; row += slices) {
+        const auto tile = load(values + row * stride, TileRange<Width>{column});
+        for (int i = 0; i < Width; ++i) {
+          total[i] += tile[i];
+        }
+      }
+    }
+    for (int i = 0; i < Width; ++i) {
+      sums[slice][column + i] = total[i];
+    }
+    return slices;
+  }
+
   // Gives the block's threads the tiles of rows that have `tiles` each.
   template <int Count, typename BodyOf>
   void share_rows(std::int64_t rows, std::int64_t tiles, const BodyOf& body_of) const {

@@ -17,6 +17,7 @@ struct Work {
   std::int64_t columns;
   std::int64_t of_a_thread = 4;  // elements of a row that a thread takes at once, or in a few turns
   std::int64_t chunks = 0;       // of tensors
+  std::int64_t summed_rows = 0;  // of `columns`, which are added up
 
   static Work of_rows(std::int64_t rows, std::int64_t columns) { return {rows, columns}; }
   static Work of_tiles(std::int64_t rows, std::int64_t columns, std::int64_t tile) {
@@ -24,6 +25,8 @@ struct Work {
   }
   static Work of_elements(std::int64_t count) { return {-1, count}; }
   static Work of_tensors(std::int64_t elements, std::int64_t chunks) { return {-1, elements, 4, chunks}; }
+
+  static Work of_column_sums(std::int64_t rows, std::int64_t columns) { return {-1, columns, 4, 0, rows}; }
 
   bool has_rows() const { return rows >= 0; }
   bool is_empty() const { return rows == 0 || (columns == 0 && !has_rows() && chunks == 0); }
@@ -96,6 +99,14 @@ inline Shape shape_for(const Device& device, const Work& work, std::int64_t grou
     const bool has_few = device.runtime == Runtime::sycl;
     const std::int64_t most = has_few ? std::max<std::int64_t>(parts_of(work.columns, kElements), 1) : kMostGroups;
     return {groups > 0 ? groups : std::min(work.chunks, most), threads_for_row(device, kThreadsOfAChunk, 1)};
+  }
+  if (work.summed_rows > 0 && device.runtime == Runtime::cuda) {
+    // A group takes a strip of 32 columns, and 8 of its threads a row of it (CudaGroup::column_sums).
+    std::int32_t threads = 32;
+    while (threads < 256 && threads / 8 < work.summed_rows) {
+      threads *= 2;
+    }
+    return {groups > 0 ? groups : std::clamp<std::int64_t>(parts_of(work.columns, 32), 1, kMostGroups), threads};
   }
   if (!work.has_rows()) {
     const Shape shape = shape_for_elements(device, work.columns);

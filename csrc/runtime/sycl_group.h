@@ -45,6 +45,18 @@ struct SyclGroup {
     }
   }
 
+  template <typename Value, typename Body>
+  void column_sums(const Value* values, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                   const Body& body) const {
+    elements(columns, [=](std::int64_t column) {
+      Value total = 0;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        total += values[row * stride + column];
+      }
+      body(column, total);
+    });
+  }
+
   template <typename Table, typename Body>
   void chunks(const Table& table, const Body& body) const {
     for (std::int64_t chunk = index; chunk < table.chunks(); chunk += count) {

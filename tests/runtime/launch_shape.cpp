@@ -21,6 +21,13 @@ std::int64_t with_partials(std::int32_t runtime, std::int32_t units, std::int64_
   return device_groups_with_partials({static_cast<Runtime>(runtime), units}, rows);
 }
 
+std::int64_t shape_of_column_sums(std::int32_t runtime, std::int32_t units, std::int64_t rows, std::int64_t columns,
+                                  std::int32_t* threads) {
+  const Shape shape = shape_for({static_cast<Runtime>(runtime), units}, Work::of_column_sums(rows, columns));
+  *threads = shape.threads;
+  return shape.groups;
+}
+
 std::int64_t parts_of_a_row(std::int32_t runtime, std::int32_t units, std::int64_t rows, std::int64_t columns) {
   return anyaccel::parts_of_a_row({static_cast<Runtime>(runtime), units}, rows, columns);
 }

@@ -34,6 +34,8 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         function.argtypes = [ctypes.c_int32, ctypes.c_int32, *[ctypes.c_int64] * count]
     loaded.shape_of_tensors.restype = ctypes.c_int64
     loaded.shape_of_tensors.argtypes = [ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+    loaded.shape_of_column_sums.restype = ctypes.c_int64
+    loaded.shape_of_column_sums.argtypes = [*loaded.parts_of_a_row.argtypes, ctypes.c_void_p]
     loaded.has_tensors.restype = ctypes.c_bool
     loaded.has_tensors.argtypes = [ctypes.c_int64, ctypes.c_int64]
     loaded.threads_for_tiles.argtypes = [ctypes.c_int32, ctypes.c_int64, ctypes.c_int64]
@@ -51,7 +53,7 @@ def _shape(
 @pytest.mark.parametrize(
     ("units", "columns", "shape"),
     [
-        pytest.param(H200, 4096, (128, 32), id="a column sum of 4096: a warp each, where it was 4 groups"),
+        pytest.param(H200, 4096, (128, 32), id="4096: a warp each"),
         pytest.param(H200, 1, (1, 32), id="one element"),
         pytest.param(H200, 10_000, (157, 64), id="smaller groups before idle units"),
         pytest.param(H200, 40_000, (157, 256), id="fewer elements a thread before smaller groups"),
@@ -120,6 +122,23 @@ def test_sycl_on_the_cpu_has_groups_of_a_vector_for_rows(shapes: ctypes.CDLL) ->
 )
 def test_groups_with_partials_are_one_or_two_for_a_unit(shapes: ctypes.CDLL, rows: int, groups: int) -> None:
     assert shapes.with_partials(CUDA, H200, rows) == groups
+
+
+@pytest.mark.parametrize(
+    ("runtime", "rows", "columns", "shape"),
+    [
+        pytest.param(CUDA, 264, 4096, (128, 256), id="a group for 32 columns, whose rows its threads share"),
+        pytest.param(CUDA, 5, 4096, (128, 64), id="no thread without a row"),
+        pytest.param(CUDA, 1, 33, (2, 32), id="a last group of one column"),
+        pytest.param(XPU, 264, 4096, (128, 32), id="elsewhere a thread for a column"),
+    ],
+)
+def test_columns_are_added_up_by_all_threads_of_a_group(
+    shapes: ctypes.CDLL, runtime: int, rows: int, columns: int, shape: tuple[int, int]
+) -> None:
+    threads = ctypes.c_int32()
+    assert shapes.shape_of_column_sums(runtime, H200, rows, columns, ctypes.byref(threads)) == shape[0]
+    assert threads.value == shape[1]
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,8 @@ _THREADS = {
 }
 """Threads of a block in csrc/runtime/device_kernels.cpp where they are not those of wide rows: 256 for kernels over elements
 and for 32 heads of 128 columns."""
-_REDUCTIONS = ("CombineWeightsBackward", "ExtremesOfParts", "SquaredSums")
-"""They store one number for each row or chunk."""
+_REDUCTIONS = ("ColumnSum", "CombineWeightsBackward", "ExtremesOfParts", "SquaredSums")
+"""They store one number for each row, column or chunk."""
 _NOT_STREAMING = ("ExtremesOfGroups", "RootOfSums", "TopkGating", "TopkGatingBackward")
 """They read partial results, or rows as short as the number of experts: a few kilobytes."""
 
