@@ -95,6 +95,8 @@ struct GatedForward {
 
 template <typename T, typename Activation>
 struct GatedBackward {
+  static constexpr int kBlocksOfAnSm = 3;
+
   const T* grad;
   const T* gate;
   const T* up;

@@ -12,6 +12,8 @@ namespace anyaccel {
 
 template <typename T>
 struct ColumnSum {
+  static constexpr int kBlocksOfAnSm = 3;
+
   const Compute<T>* partials;  // (groups, columns), groups `stride` apart
   T* sums;                     // (columns)
   std::int64_t groups;

@@ -18,7 +18,7 @@ namespace anyaccel {
 
 template <typename T, typename W>
 struct LayerNormForward {
-  static constexpr bool kKeepsRows = true;
+  static constexpr int kBlocksOfAnSm = 2;
 
   const T* x;         // (rows, columns)
   const T* residual;  // added to x first; null when there is none
@@ -73,6 +73,8 @@ struct LayerNormForward {
 
 template <typename T, typename W>
 struct LayerNormBackward {
+  static constexpr int kBlocksOfAnSm = 2;
+
   const T* grad;      // of y
   const T* x;         // what was normalised: the sum, where there was a residual
   const T* grad_sum;  // of the sum, from its other uses; null when there is none

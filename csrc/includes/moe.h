@@ -122,6 +122,8 @@ struct TopkGatingBackward {
 // Row r of the result is row `source[r] / divisor` of x, times `weights[source[r]]` where there are weights.
 template <typename T>
 struct GatherRows {
+  static constexpr int kBlocksOfAnSm = 3;
+
   const T* x;                  // (x_rows, columns)
   const std::int64_t* source;  // (rows)
   const Compute<T>* weights;   // null when there are none

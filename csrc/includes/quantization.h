@@ -128,6 +128,8 @@ struct ExtremesOfGroups {
 
 template <typename T, int Bits>
 struct Quantize {
+  static constexpr int kBlocksOfAnSm = sizeof(T) == 4 && Bits == 4 ? 2 : 0;  // a tile of 32 float32 elements
+
   const T* x;      // (groups, columns)
   std::int8_t* q;  // (groups, columns), or half as many columns for 4 bits
   float* params;   // (groups, 1): scales; or (groups, 2): scales and offsets
@@ -183,6 +185,8 @@ struct Quantize {
 
 template <typename T, int Bits>
 struct Dequantize {
+  static constexpr int kBlocksOfAnSm = 3;
+
   const std::int8_t* q;
   const float* params;
   T* x;

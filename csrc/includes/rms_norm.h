@@ -17,7 +17,7 @@ namespace anyaccel {
 
 template <typename T, typename W>
 struct RmsNormForward {
-  static constexpr bool kKeepsRows = true;
+  static constexpr int kBlocksOfAnSm = 2;
 
   const T* x;         // (rows, columns)
   const T* residual;  // added to x first; null when there is none

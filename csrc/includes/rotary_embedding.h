@@ -14,6 +14,8 @@ namespace anyaccel {
 
 template <typename T, bool Interleaved>
 struct RotaryEmbedding {
+  static constexpr int kBlocksOfAnSm = 2;
+
   const T* x;                // (batch, positions, heads, columns), strided but for the last dimension
   T* y;                      // of the same shape; may be x
   const Compute<T>* cosine;  // (positions, pairs)

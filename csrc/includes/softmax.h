@@ -36,7 +36,7 @@ struct SoftmaxMask {
 
 template <typename T>
 struct SoftmaxForward {
-  static constexpr bool kKeepsRows = true;
+  static constexpr int kBlocksOfAnSm = 2;
 
   const T* x;  // (rows, columns)
   T* y;

@@ -376,15 +376,22 @@ class CudaGroup::RowInRegisters {
   KeptTile<Of, T, kCount> kept_[kTiles] = {};  // else the registers would be kept from row to row
 };
 
-// Two blocks of 512 threads that keep rows in registers, so that one loads while the other computes.
+// How many blocks of 512 threads an SM is to hold, where a kernel says so: two leave a thread 64 registers, three 40,
+// and the compiler's own choice may be 32, with what does not fit in memory.
 template <typename Kernel>
-inline constexpr int kBlocksOfAnSm = requires { Kernel::kKeepsRows; } ? 2 : 0;
+constexpr int blocks_of_an_sm() {
+  if constexpr (requires { Kernel::kBlocksOfAnSm; }) {
+    return Kernel::kBlocksOfAnSm;
+  } else {
+    return 0;
+  }
+}
 
 // Every kernel is an instance of this one, named by its type. A kernel is its own argument: a struct of pointers and
 // sizes with a call operator. Its registers are kept to what blocks of 512 threads, the largest that are launched,
 // allow.
 template <typename Kernel>
-__global__ __launch_bounds__(512, kBlocksOfAnSm<Kernel>) void run(const __grid_constant__ Kernel kernel) {
+__global__ __launch_bounds__(512, blocks_of_an_sm<Kernel>()) void run(const __grid_constant__ Kernel kernel) {
   kernel(CudaGroup{});
 }
 
