@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .all_ops import BUILDERS, add_finder, builder_class, find_builder, load_op
     from .builder import CPUOpBuilder, OpBuilder
     from .cuda.builder import CUDAOpBuilder
+    from .deepspeed.versions import installed_cuda_version
     from .engine.errors import (
         BuildError,
         BuildStoppedError,
@@ -46,6 +47,7 @@ __all__ = [
     "add_finder",
     "builder_class",
     "find_builder",
+    "installed_cuda_version",
     "load_op",
 ]
 
@@ -55,6 +57,7 @@ _MODULES = {
     **dict.fromkeys(("CPUOpBuilder", "OpBuilder"), "builder"),
     "CUDAOpBuilder": "cuda.builder",
     "SYCLOpBuilder": "xpu.builder",
+    "installed_cuda_version": "deepspeed.versions",
 }
 
 

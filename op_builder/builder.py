@@ -22,7 +22,7 @@ from .engine.toolchains.cxx import choose_cxx
 from .engine.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from .engine.build import Recipe
     from .engine.cache import Cache
@@ -39,6 +39,19 @@ CPU_FLAGS = ("-O3", "-std=c++20", "-march=native", "-fno-math-errno", "-fno-trap
 """For the fastest code that keeps IEEE results: no trap and no errno, hence vector square roots."""
 
 
+def _asked_for_later(name: str) -> Callable[..., Any]:
+    """Return a function of ``deepspeed/versions.py``, which is imported when the function is called."""
+
+    def call(*arguments: Any) -> Any:
+        from .deepspeed import versions
+
+        return getattr(versions, name)(*arguments)
+
+    call.__name__ = name
+    call.__doc__ = f"See ``{name}`` of ``op_builder/deepspeed/versions.py``."
+    return call
+
+
 class OpBuilder:
     """Builds and loads the op that a subclass declares: a name, sources, and flags.
 
@@ -47,7 +60,7 @@ class OpBuilder:
 
     Attributes:
         NAME: the op's name, as in ``anyaccel report``.
-        SOURCES: its source files; relative ones are looked for beside the file of the builder's class, then one folder up.
+        SOURCES: its source files; relative ones are looked for beside the file of the builder's class, then up to two folders up.
         STABLE_ABI: True when the sources register torch ops and include nothing of torch but ``torch/csrc/stable`` and
             ``torch/headeronly``: one binary then serves every Python and torch. Otherwise they are a Python module
             (``PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)``) and may include ``torch/extension.h``.
@@ -107,18 +120,19 @@ class OpBuilder:
         return [self._located(str(path), "source") for path in self.strip_empty_entries(self.sources())]
 
     def include_dirs(self) -> list[Path]:
-        """Return the op's own include directories, absolute.
-
-        Raises:
-            OpError: when one does not exist.
-        """
-        return [
-            self._located(str(path), "include directory") for path in self.strip_empty_entries(self.include_paths())
-        ]
+        """Return those of the op's own include directories that exist, absolute; of the others a warning tells."""
+        found = []
+        for path in self.strip_empty_entries(self.include_paths()):
+            try:
+                found.append(self._located(str(path), "include directory"))
+            except OpError as error:  # a compiler passes over it, and deepspeed declares some
+                self.warning(f"{error} It is left out.")
+        return found
 
     def _located(self, path: str, what: str) -> Path:
         root = str(self.source_root())
-        places = [os.path.join(folder, path) for folder in (root, os.path.dirname(root), os.curdir)]
+        above = os.path.dirname(root)
+        places = [os.path.join(folder, path) for folder in (root, above, os.path.dirname(above), os.curdir)]
         is_there = os.path.isfile if what == "source" else os.path.isdir
         for place in places:
             if is_there(place):
@@ -422,17 +436,36 @@ class OpBuilder:
         """Return the macros by which sources tell versions of torch: every one that is left is newer than all of them."""
         return ["-DVERSION_GE_1_1", "-DVERSION_GE_1_3", "-DVERSION_GE_1_5"]
 
-    def is_rocm_pytorch(self) -> bool:
+    @staticmethod
+    def is_rocm_pytorch() -> bool:
         """Return whether torch is built for ROCm."""
         import torch
 
         return torch.version.hip is not None
 
-    def is_sycl_enabled(self) -> bool:
+    @staticmethod
+    def is_sycl_enabled() -> bool:
         """Return whether torch is built for XPU."""
         import torch
 
         return getattr(torch.version, "xpu", None) is not None
+
+    validate_torch_version = staticmethod(_asked_for_later("validate_torch_version"))
+    validate_torch_op_version = staticmethod(_asked_for_later("validate_torch_op_version"))
+    installed_rocm_version = staticmethod(_asked_for_later("installed_rocm_version"))
+    get_rocm_gpu_arch = staticmethod(_asked_for_later("get_rocm_gpu_arch"))
+    get_rocm_wavefront_size = staticmethod(_asked_for_later("get_rocm_wavefront_size"))
+
+    def deepspeed_src_path(self, code_path: str) -> str:
+        """Return where a source or an include directory is."""
+        what = "source" if os.path.splitext(code_path)[1] else "include directory"
+        return str(self._located(code_path, what))
+
+    def hipify_extension(self) -> None:
+        """Do nothing, as deepspeed's does but for ROCm, for which this builds nothing."""
+
+    def sycl_extension(self) -> None:
+        """Do nothing, as deepspeed's does."""
 
     def has_function(
         self, funcname: str, libraries: Sequence[str], library_dirs: Sequence[str] | None = None, verbose: bool = False

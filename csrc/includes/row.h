@@ -1,5 +1,5 @@
 // A row that several passes go over, as a Group's `with_row` gives it to a kernel. This one stays in memory, where each
-// pass reads it anew; a CUDA block keeps a row that fits in its registers (cuda_group.h).
+// pass reads it anew; a CUDA block keeps a row that fits in its registers (cuda_row.h).
 
 #pragma once
 

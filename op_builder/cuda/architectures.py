@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ..engine import environment
 from ..engine.errors import OpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 __all__ = ["architecture_flags", "named_architectures"]
 
@@ -43,16 +47,35 @@ def named_architectures() -> list[str]:
     return list(dict.fromkeys(words))
 
 
-def architecture_flags() -> list[str]:
-    """Return nvcc's flags for the architectures to build for."""
+def architecture_flags(kept: Callable[[list[str]], Sequence[Sequence[str]]]) -> list[str]:
+    """Return nvcc's flags for the architectures to build for.
+
+    Args:
+        kept: returns those of a list that a builder builds for, each split at its point.
+
+    Raises:
+        OpError: when it keeps none, or returns something else.
+    """
     flags = []
-    for architecture in named_architectures():
-        match = _ARCHITECTURE.fullmatch(architecture)
-        assert match is not None  # noqa: S101  # they were checked
+    named = named_architectures()
+    for parts in kept(named):
+        match = _ARCHITECTURE.fullmatch(".".join(parts))
+        if match is None:
+            msg = (
+                f"choosing architectures failed: got {parts!r} from filter_ccs; expected two parts, as of '9.0'. "
+                f"Fix: correct it."
+            )
+            raise OpError(msg)
         number = f"{match[1]}{match[2]}{match[3]}"
         flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
         if match[4]:
             flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
+    if not flags:
+        msg = (
+            f"choosing architectures failed: got none of {', '.join(named)} from filter_ccs; expected one that the op is for. "
+            f"Fix: set TORCH_CUDA_ARCH_LIST."
+        )
+        raise OpError(msg)
     return flags
 
 

@@ -14,6 +14,8 @@ from ..engine.toolchains.nvcc import choose_nvcc
 from .architectures import architecture_flags
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..engine.toolchains.cxx import CxxCompiler
     from ..engine.toolchains.nvcc import CudaToolkit
 
@@ -37,7 +39,28 @@ class CUDAOpBuilder(OpBuilder):
 
     def compute_capability_args(self, cross_compile_archs: None = None) -> list[str]:
         """Return nvcc's flags for the architectures in ``TORCH_CUDA_ARCH_LIST``, else for the GPU that is here."""
-        return architecture_flags()
+        return architecture_flags(self.filter_ccs)
+
+    def filter_ccs(self, ccs: Sequence[str]) -> list[list[str]]:
+        """Return the architectures to build for, of those asked for: all of them, unless a subclass drops some.
+
+        Args:
+            ccs: as torch writes them: ``8.0``, ``12.0+PTX``.
+
+        Returns:
+            Each split at its point.
+        """
+        return [cc.split(".") for cc in ccs]
+
+    def cuda_capability_major(self) -> int | None:
+        """Return the major compute capability of the first GPU; None before CUDA is used, as to ask would begin to use it."""
+        import torch
+
+        cuda = torch.get_device_module("cuda")
+        if not cuda.is_initialized() or cuda._is_in_bad_fork():
+            return None
+        major: int = cuda.get_device_properties(0).major
+        return major
 
     def require_torch(self) -> None:
         super().require_torch()

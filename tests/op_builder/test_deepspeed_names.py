@@ -8,12 +8,21 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
-from anyaccel.op_builder import CPUOpBuilder
+from anyaccel.op_builder import (
+    CPUOpBuilder,
+    CUDAOpBuilder,
+    OpError,
+    OpLoadError,
+    ToolchainError,
+    installed_cuda_version,
+)
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
+    from pathlib import Path
 
 
 class Builder(CPUOpBuilder):
@@ -29,7 +38,8 @@ BUILDER = Builder()
 CALLED_BY_BUILDERS = {
     "absolute_name", "sources", "include_paths", "cxx_args", "nvcc_args", "extra_ldflags", "libraries_args",
     "is_compatible", "builder", "load", "jit_load", "warning", "strip_empty_entries", "command_exists", "cpu_arch",
-    "simd_width", "has_function", "version_dependent_macros", "is_rocm_pytorch", "is_sycl_enabled",
+    "simd_width", "has_function", "version_dependent_macros", "is_rocm_pytorch", "is_sycl_enabled", "deepspeed_src_path",
+    "hipify_extension", "sycl_extension",
 }  # fmt: skip
 
 
@@ -57,6 +67,49 @@ def test_every_name_has_deepspeeds_arguments(run_python: Callable[..., subproces
     assert not any(missing.values()), missing
 
 
+def test_versions_are_asked_of_the_class_as_theirs_are() -> None:
+    assert CPUOpBuilder.is_rocm_pytorch() is CPUOpBuilder.is_sycl_enabled() is False
+    assert CPUOpBuilder.installed_rocm_version() == (0, 0)
+    assert isinstance(CPUOpBuilder.get_rocm_gpu_arch(), str)
+    assert CPUOpBuilder.get_rocm_wavefront_size().isdigit()
+    CPUOpBuilder.validate_torch_version({"version": ".".join(torch.__version__.split(".")[:2])})
+    with pytest.raises(
+        OpLoadError, match=r"got torch .*; expected 1\.0, which it was compiled with. Fix: compile it again"
+    ):
+        CPUOpBuilder.validate_torch_version({"version": "1.0"})
+    with pytest.raises(OpLoadError, match=r"got CUDA .*; expected 9\.0, which"):
+        CPUOpBuilder.validate_torch_op_version({"cuda_version": "9.0"})
+
+
+def test_a_builder_chooses_among_architectures(monkeypatch: pytest.MonkeyPatch) -> None:
+    class FromEight(CUDAOpBuilder):
+        NAME = "from_eight"
+
+        def filter_ccs(self, ccs: list[str]) -> list[list[str]]:  # as deepspeed's builders write it
+            return [cc.split(".") for cc in ccs if int(cc.split(".")[0]) >= 8]
+
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.5;9.0+PTX")
+    flags = FromEight().compute_capability_args()
+    assert flags == ["-gencode=arch=compute_90,code=sm_90", "-gencode=arch=compute_90,code=compute_90"]
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.5")
+    with pytest.raises(OpError, match=r"got none of 7\.5 from filter_ccs; expected one that the op is for"):
+        FromEight().compute_capability_args()
+
+
+def test_no_gpu_has_no_capability() -> None:
+    assert CUDAOpBuilder("answer").cuda_capability_major() is None or torch.cuda.is_initialized()
+
+
+def test_the_toolkits_version_is_that_of_the_nvcc_that_compiles() -> None:
+    try:
+        release = CUDAOpBuilder("answer").toolkit().release
+    except ToolchainError:
+        with pytest.raises(ToolchainError, match="choosing nvcc failed"):
+            installed_cuda_version()
+    else:
+        assert installed_cuda_version() == installed_cuda_version("any") == release
+
+
 def test_empty_entries_are_dropped() -> None:
     assert BUILDER.strip_empty_entries(["a", "", "b"]) == ["a", "b"]
 
@@ -71,6 +124,19 @@ def test_a_function_of_the_c_library_can_be_linked_and_another_cannot(caplog: py
     assert BUILDER.has_function("cos", ("m",))
     assert not BUILDER.has_function("no_such_function", ("m",), verbose=True)
     assert "no_such_function cannot be linked" in caplog.text
+
+
+def test_an_include_directory_that_is_not_there_is_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Declares(CPUOpBuilder):
+        NAME = "declares"
+
+        def include_paths(self) -> list[str]:
+            return ["no/such/folder", str(tmp_path)]
+
+    assert Declares().include_dirs() == [tmp_path]
+    assert "got 'no/such/folder'; expected one of" in caplog.text
 
 
 def test_warnings_name_the_op(caplog: pytest.LogCaptureFixture) -> None:

@@ -67,11 +67,11 @@ def test_the_summary_counts_streaming_kernels_by_what_they_reach() -> None:
 def test_the_command_fails_where_a_fact_is_worse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    op = next(op for op in gate.ops_with_kernels() if op.name == "rotary_embedding")
+    op = next(op for op in gate.ops_with_kernels() if op.name == "softmax")
     found = gate.measured(op, "sm_90")
-    gate.write_table("sm_90", {key: facts._replace(load_bits=256, spills=1) for key, facts in found.items()}, tmp_path)
+    gate.write_table("sm_90", {key: facts._replace(barriers=1, spills=1) for key, facts in found.items()}, tmp_path)
     monkeypatch.setattr(command, "read_table", lambda architecture: gate.read_table(architecture, tmp_path))
     assert command.main(["--op", op.name]) == 1
     printed = capsys.readouterr().out
-    assert "sm_90: rotary_embedding: RotaryEmbedding<float, false>: load_bits was 256 and is 32" in printed
+    assert "sm_90: softmax: SoftmaxBackward<float>: barriers was 1 and is 2" in printed
     assert f"sm_90: {len(found)} facts are better than in the table" in printed

@@ -1,0 +1,130 @@
+// A row that a block of CUDA threads keeps in its registers between passes; see row.h for what each member means.
+
+#pragma once
+
+#include "cuda_group.h"
+
+namespace anyaccel {
+
+// A tile that a thread keeps, computed.
+template <typename Of, typename T, int Count>
+struct KeptTile {
+  void keep(const Pack<T, Count>& pack, int first, const Of& of) {
+    for (int i = 0; i < Count; ++i) {
+      tile[i] = of(first + i, to_float(pack.values[i]));
+    }
+  }
+
+  const Tile<Compute<T>, Count>& values() const { return tile; }
+
+  Tile<Compute<T>, Count> tile;
+};
+
+// A tile that a thread keeps as it is in memory.
+template <typename T, int Count>
+struct KeptTile<AsTheyAre, T, Count> {
+  void keep(const Pack<T, Count>& read, int, const AsTheyAre&) { pack = read; }
+
+  Tile<Compute<T>, Count> values() const {
+    Tile<Compute<T>, Count> tile;
+    for (int i = 0; i < Count; ++i) {
+      tile[i] = to_float(pack.values[i]);
+    }
+    return tile;
+  }
+
+  Pack<T, Count> pack;
+};
+
+// A row, read once and kept by the block's threads, each of which has every blockDim.x-th tile; see row.h. All of a
+// thread's tiles are loaded before any is used. `count` is a multiple of a tile's elements.
+template <typename Of, typename T, typename... Beside>
+class CudaGroup::RowInRegisters {
+ public:
+  using C = Compute<T>;
+  static constexpr bool kReplaces = true;
+
+  RowInRegisters(const CudaGroup& group, int count, const Of& of) : group_(group), count_(count), of_(of) {}
+
+  void read(const T* row) {
+    Packed packs[kTiles] = {};
+    each_tile([&](int number, int first) { packs[number] = *reinterpret_cast<const Packed*>(row + first); });
+    each_tile([&](int number, int first) { kept_[number].keep(packs[number], first, of_); });
+  }
+
+  void read_sum(const T* left, const T* right, T* sum) {
+    each_tile([&](int number, int first) {
+      const Packed one = *reinterpret_cast<const Packed*>(left + first);
+      const Packed other = *reinterpret_cast<const Packed*>(right + first);
+      Packed both;
+      for (int i = 0; i < kCount; ++i) {
+        store(to_float(one.values[i]) + to_float(other.values[i]), both.values[i]);
+      }
+      *reinterpret_cast<Packed*>(sum + first) = both;
+      kept_[number].keep(both, first, of_);
+    });
+  }
+
+  template <typename Body>
+  C sum(const Body& body) {
+    C total = 0;
+    each([&](auto range, const auto& tile) { total += sum_over(range, [&](int i) { return body(tile[i]); }); });
+    return group_.combined(total, C(0), [](C left, C right) { return left + right; });
+  }
+
+  template <typename Body>
+  C replace_and_sum(T*, const Body& body) {
+    C total = 0;
+    each_tile([&](int number, int) {
+      for (int i = 0; i < kCount; ++i) {
+        kept_[number].tile[i] = body(kept_[number].tile[i]);
+        total += kept_[number].tile[i];
+      }
+    });
+    return group_.combined(total, C(0), [](C left, C right) { return left + right; });
+  }
+
+  C max() {
+    C largest = -infinity<C>();
+    each([&](auto range, const auto& tile) {
+      for (int i = 0; i < range.kCount; ++i) {
+        largest = larger(largest, tile[i]);
+      }
+    });
+    return group_.largest_of_all(largest);
+  }
+
+  template <typename Body>
+  void each(const Body& body) {
+    each_tile([&](int number, int first) { body(TileRange<kCount>{first}, kept_[number].values()); });
+  }
+
+  template <typename Body>
+  void each_new(const Body& body) {
+    each(body);
+  }
+
+ private:
+  static constexpr int kCount = kTileOf<T, Beside...>;
+  static constexpr int kTiles = kKept<Of> / kCount;
+  using Packed = Pack<T, kCount>;
+  static_assert(sizeof(Packed) == kTileBytes, "a row's elements are its narrowest");
+
+  template <typename Body>
+  void each_tile(const Body& body) const {
+#pragma unroll
+    for (int number = 0; number < kTiles; ++number) {
+      const int first = static_cast<int>(threadIdx.x + number * blockDim.x) * kCount;
+      if (first < count_) {
+        body(number, first);
+      }
+    }
+  }
+
+  const CudaGroup& group_;
+  int count_;
+  Of of_;
+  KeptTile<Of, T, kCount> kept_[kTiles] = {};  // else the registers would be kept from row to row
+};
+
+}  // namespace anyaccel

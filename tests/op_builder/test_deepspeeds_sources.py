@@ -1,0 +1,63 @@
+"""deepspeed's own builders, as they are written, on this project's: only where ``.builder`` leads is another."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+FOUND = importlib.util.find_spec("deepspeed")
+BUILDERS = Path(FOUND.origin or "").parent / "ops" / "op_builder" if FOUND else Path()
+
+BUILDS = """
+import importlib, sys, types
+import anyaccel.op_builder
+
+folder, module, name, *wanted = sys.argv[1:]
+package = types.ModuleType("theirs")
+package.__path__ = [folder]
+sys.modules.update({"theirs": package, "theirs.builder": anyaccel.op_builder})
+builder = getattr(importlib.import_module(f"theirs.{module}"), name)()
+assert isinstance(builder, anyaccel.op_builder.OpBuilder), type(builder).__mro__
+loaded = builder.load()
+missing = [function for function in wanted if not callable(getattr(loaded, function, None))]
+assert not missing, missing
+assert builder.load() is loaded
+print("loaded", name)
+"""
+
+COMPILED_HERE = {
+    ("cpu", "cpu_adam", "CPUAdamBuilder"): ("create_adam", "adam_update", "destroy_adam"),
+    ("cpu", "cpu_adagrad", "CPUAdagradBuilder"): ("create_adagrad", "adagrad_update", "destroy_adagrad"),
+    ("cpu", "cpu_lion", "CPULionBuilder"): ("create_lion", "lion_update", "destroy_lion"),
+    ("cpu", "fused_adam", "FusedAdamBuilder"): ("multi_tensor_adam",),
+    ("cpu", "comm", "ShareMemCommBuilder"): ("initialize",),
+    ("", "utils", "UtilsBuilder"): ("cast_to_byte_tensor",),
+    ("", "pin_memory", "PinMemoryBuilder"): (),
+}
+"""Every one whose sources a CPU machine compiles without further packages (AsyncIO needs libaio, CCL oneCCL)."""
+_QUICK = "CPUAdagradBuilder"
+
+
+@pytest.mark.skipif(FOUND is None, reason="deepspeed is not installed")
+@pytest.mark.parametrize(
+    ("place", "functions"),
+    [
+        pytest.param(place, functions, id=place[2], marks=() if place[2] == _QUICK else pytest.mark.slow)
+        for place, functions in COMPILED_HERE.items()
+    ],
+)
+def test_it_builds_and_loads_unchanged(
+    place: tuple[str, str, str],
+    functions: tuple[str, ...],
+    run_python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    folder, module, name = place
+    said = run_python(BUILDS, str(BUILDERS / folder), module, name, *functions).stdout
+    assert said.endswith(f"loaded {name}\n")
