@@ -18,7 +18,7 @@ namespace anyaccel {
 // Which scores are hidden: those where `mask` is not zero, and of a causal matrix those to the right of the diagonal.
 struct SoftmaxMask {
   const std::uint8_t* mask;  // broadcast over (batch, heads, queries, columns); null when there is none
-  std::int64_t strides[4];
+  std::int64_t strides[4];   // the last is 0 or 1
   std::int64_t heads;
   std::int64_t queries;
   bool is_causal;
@@ -54,11 +54,11 @@ struct SoftmaxForward {
         normalise(group, row, is_aligned, [=](std::int64_t, Compute<T> value) { return value * factor; });
       } else {
         const std::uint8_t* mask = hidden.of_row(row);
-        const std::int64_t stride = hidden.strides[3];
+        const bool is_spread = hidden.strides[3] != 0;
         const Compute<T> lowest = -infinity<Compute<T>>();
         normalise(group, row, is_aligned, [=](std::int64_t i, Compute<T> value) {
           const Compute<T> score = value * factor;
-          return mask[i * stride] != 0 ? lowest : score;
+          return mask[is_spread ? i : 0] != 0 ? lowest : score;
         });
       }
     });

@@ -20,11 +20,16 @@ Tensor forward(const Arguments& arguments, const Tensor& x, const std::optional<
   const std::int64_t dim = x.dim();
   hidden.queries = std::max<std::int64_t>(1, dim >= 2 ? x.size(dim - 2) : 1);
   hidden.heads = std::max<std::int64_t>(1, dim >= 3 ? x.size(dim - 3) : 1);
+  std::optional<Tensor> given = mask;
   if (mask.has_value()) {
-    hidden.mask = static_cast<const std::uint8_t*>(mask->const_data_ptr());
-    for (std::int64_t back = 1; back <= mask->dim(); ++back) {
-      const std::int64_t at = mask->dim() - back;
-      hidden.strides[4 - back] = mask->size(at) == 1 ? 0 : mask->stride(at);
+    const std::int64_t last = mask->dim() - 1;
+    if (last >= 0 && mask->size(last) > 1 && mask->stride(last) > 1) {
+      given = contiguous_of(*mask);
+    }
+    hidden.mask = static_cast<const std::uint8_t*>(given->const_data_ptr());
+    for (std::int64_t back = 1; back <= given->dim(); ++back) {
+      const std::int64_t at = given->dim() - back;
+      hidden.strides[4 - back] = given->size(at) == 1 ? 0 : given->stride(at);
     }
   }
   arguments.with_floating(x, "x", [&](auto t) {
