@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
 from .compare import DTYPES, SHAPES, close, normal, opcheck
 from .softmax_reference import causal_softmax, masked_softmax
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BUILDER = "SoftmaxBuilder"
 SCALE = 0.7
@@ -53,6 +56,21 @@ def test_causal_agrees_with_the_reference(op: Any, shape: tuple[int, ...], dtype
 def test_masks_expand(op: Any, mask_shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = normal(2, 3, 5, 9, dtype=torch.float32, device=op.device)
     mask = (normal(*mask_shape, dtype=torch.float32, device=op.device, seed=1) > 0).to(dtype)
+    close(op.functions.scaled_masked_softmax(x, mask, SCALE), masked_softmax(x.double(), mask, SCALE))
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(lambda mask: mask.mT.contiguous().mT, id="columns apart"),
+        pytest.param(lambda mask: mask.repeat_interleave(3, -1)[..., ::3], id="every third"),
+        pytest.param(lambda mask: mask[..., :1].expand(mask.shape), id="one for a row, expanded"),
+        pytest.param(lambda mask: mask.flip(-1).flip(-1), id="dense"),
+    ],
+)
+def test_masks_lie_as_they_like(op: Any, layout: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = normal(2, 3, 5, 9, dtype=torch.float32, device=op.device)
+    mask = layout(normal(2, 3, 5, 9, dtype=torch.float32, device=op.device, seed=1) > 0)
     close(op.functions.scaled_masked_softmax(x, mask, SCALE), masked_softmax(x.double(), mask, SCALE))
 
 

@@ -22,7 +22,7 @@ _REGISTER = re.compile(r"(?<![A-Z])R(\d+)(\.64)?")
 _TRANSFERS = ("BRA", "EXIT", "RET", "BRX", "JMP", "BREAK")
 
 _HARDWARE = {
-    "Half": re.compile(r"F2FP?\.(\w+\.)*F16|HADD2\.F32|F2F\.F32\.F16"),
+    "Half": re.compile(r"F2FP?\.(\w+\.)*F16|F2FP\.PACK_AB|HADD2\.F32|F2F\.F32\.F16"),
     "BFloat16": re.compile(r"F2FP?\.(\w+\.)*BF16"),
     "E4M3": re.compile(r"F2FP?\.(\w+\.)*E4M3"),
     "E5M2": re.compile(r"F2FP?\.(\w+\.)*E5M2"),
@@ -208,7 +208,8 @@ def _calls_between_loads(kernel: Kernel) -> int:
     for loop in innermost:
         inside = [one for one in kernel.body if loop.first <= one.address <= loop.last]
         if any(one.name in _LOADS for one in inside):
-            calls += sum(one.name == "CALL" for one in inside)
+            # to a label of the kernel's own it is a jump, by which sm_80 leaves a loop
+            calls += sum(one.name == "CALL" and "(.L_" not in one.operands for one in inside)
     return calls
 
 

@@ -81,6 +81,7 @@ def test_registers_and_shared_memory_lower_what_is_in_flight() -> None:
         ("Copy<Half>", "HFMA2.MMA", "Half"),  # sets constants too
         ("Copy<Half>", "HADD2.F32", ""),
         ("Copy<Half>", "F2FP.F16.F32.PACK_AB", ""),
+        ("Copy<Half>", "F2FP.PACK_AB", ""),  # as sm_80 has it
         ("Copy<Half>", "F2FP.BF16.F32.PACK_AB", "Half"),
         ("Copy<float, BFloat16>", "VIADD", "BFloat16"),
         ("Copy<float, BFloat16>", "F2FP.BF16.F32.PACK_AB", ""),
@@ -110,6 +111,9 @@ def test_calls_in_innermost_loops_with_loads_are_counted() -> None:
     assert _facts(LOOP + end).calls == 1
     assert _facts(LOOP.replace("@P0 BRA", "@P0 EXIT") + end).calls == 0  # no loop
     assert _facts(LOOP.replace("LDG.E", "LDS") + end).calls == 0  # no load
+    leaves = LOOP.replace("$slow", ".L_x_9")
+    assert leaves != LOOP
+    assert _facts(leaves + end).calls == 0
     outer = f".L_x_1:\nCALL.REL.NOINC `($slow)\n{LOOP}@P2 BRA `(.L_x_1)\n{end}"
     assert _facts(outer).calls == 1  # that of the outer loop happens once for each row
 
