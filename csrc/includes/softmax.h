@@ -50,15 +50,17 @@ struct SoftmaxForward {
     const bool is_aligned = are_aligned(x, y) && keep_aligned<T>(columns);
     group.rows(rows, [&](std::int64_t row) {
       const Compute<T> factor = scale;
-      if (hidden.mask == nullptr) {
+      const std::uint8_t* mask = hidden.mask == nullptr ? nullptr : hidden.of_row(row);
+      const bool is_of_rows = mask != nullptr && hidden.strides[3] == 0;
+      if (is_of_rows && *mask != 0) {
+        clear(group, y + row * columns, columns, is_aligned);
+      } else if (mask == nullptr || is_of_rows) {
         normalise(group, row, is_aligned, [=](std::int64_t, Compute<T> value) { return value * factor; });
       } else {
-        const std::uint8_t* mask = hidden.of_row(row);
-        const bool is_spread = hidden.strides[3] != 0;
         const Compute<T> lowest = -infinity<Compute<T>>();
         normalise(group, row, is_aligned, [=](std::int64_t i, Compute<T> value) {
           const Compute<T> score = value * factor;
-          return mask[is_spread ? i : 0] != 0 ? lowest : score;
+          return mask[i] != 0 ? lowest : score;
         });
       }
     });
@@ -104,10 +106,14 @@ struct SoftmaxForward {
         });
       }
     });
-    T* rest = out + width;
-    group.template tiles<T>(columns - width, is_aligned, [=](auto range) {
-      const Tile<C, decltype(range)::kCount> zeros{};
-      store(zeros, rest, range);
+    clear(group, out + width, columns - width, is_aligned);
+  }
+
+  template <typename Group>
+  static void clear(const Group& group, T* out, std::int64_t count, bool is_aligned) {
+    group.template tiles<T>(count, is_aligned, [=](auto range) {
+      const Tile<Compute<T>, decltype(range)::kCount> zeros{};
+      store(zeros, out, range);
     });
   }
 };
