@@ -69,7 +69,7 @@ _OTHERS = (
 def mutants() -> list[Mutant]:
     """Return every change, of every barrier and shuffle that the sources have."""
     made = []
-    for file in [CSRC / "runtime" / "cuda_group.h", *sorted((CSRC / "includes").glob("*.h"))]:
+    for file in [*sorted((CSRC / "runtime").glob("cuda_*.h")), *sorted((CSRC / "includes").glob("*.h"))]:
         text = file.read_text()
         for found in _PLACES.finditer(text):
             line = text.count("\n", 0, found.start()) + 1
@@ -164,7 +164,7 @@ def main() -> None:
         folder = Path(name)
         for file in [
             *(CSRC / "includes").glob("*.h"),
-            *(CSRC / "runtime").glob("cuda_group.h"),
+            *(CSRC / "runtime").glob("cuda_*.h"),
             CSRC / "runtime/kernels.cu",
         ]:
             (folder / file.name).write_text(file.read_text())

@@ -21,7 +21,7 @@ ANYACCEL_EXPORT const char* anyaccel_toy_launch(void* kernel, std::int32_t devic
     return "a device that is not there";
   }
   for (std::int64_t index = 0; index < groups; ++index) {
-    reinterpret_cast<anyaccel::ToyKernel>(kernel)(argument, anyaccel::ToyGroup{{0, 0, index, groups}});
+    reinterpret_cast<anyaccel::ToyKernel>(kernel)(argument, anyaccel::ToyGroup{index, groups});
   }
   ++launches;
   return nullptr;

@@ -7,10 +7,28 @@
 
 namespace anyaccel {
 
-struct ToyGroup : CpuGroup {
-  CpuGroup share(std::int64_t units) const {
-    return {units * index / count, units * (index + 1) / count, index, count};
-  }
+// What walks over a thread's share is given one here. The rest is the CPU's, taken by name, so that a member that
+// CpuGroup gains is an error of compilation and not a thread that works on all of it or nothing.
+class ToyGroup : CpuGroup {
+ public:
+  ToyGroup(std::int64_t index, std::int64_t count) : CpuGroup{0, 0, index, count} {}
+
+  using CpuGroup::count;
+  using CpuGroup::each;
+  using CpuGroup::index;
+  using CpuGroup::is_first;
+  using CpuGroup::kTile;
+  using CpuGroup::max;
+  using CpuGroup::max_tiles;
+  using CpuGroup::raise;
+  using CpuGroup::strips;
+  using CpuGroup::sum;
+  using CpuGroup::sum_tiles;
+  using CpuGroup::sums;
+  using CpuGroup::tiles;
+  using CpuGroup::tiles_of_rows;
+  using CpuGroup::wait;
+  using CpuGroup::with_row;
 
   template <typename Body>
   void rows(std::int64_t rows, const Body& body) const {
@@ -20,6 +38,12 @@ struct ToyGroup : CpuGroup {
   template <typename Body>
   void elements(std::int64_t elements, const Body& body) const {
     share(elements).elements(elements, body);
+  }
+
+  template <typename Value, typename Body>
+  void column_sums(const Value* values, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                   const Body& body) const {
+    share(columns).column_sums(values, rows, columns, stride, body);
   }
 
   template <typename Table, typename Body>
@@ -32,6 +56,11 @@ struct ToyGroup : CpuGroup {
   template <typename... T, typename Table, typename BodyOf>
   void tensors(const Table& table, const BodyOf& body_of) const {
     share(table.elements()).template tensors<T...>(table, body_of);
+  }
+
+ private:
+  CpuGroup share(std::int64_t units) const {
+    return {units * index / count, units * (index + 1) / count, index, count};
   }
 };
 
