@@ -319,6 +319,10 @@ extern "C" int __tsan_atomic32_fetch_or(volatile int* at, int bits, int) {
   emulator::accesses::atomic_access(reinterpret_cast<std::uintptr_t>(at), sizeof(int), __builtin_return_address(0));
   return __atomic_fetch_or(at, bits, __ATOMIC_RELAXED);
 }
+extern "C" void __tsan_atomic32_store(volatile int* at, int value, int) {
+  emulator::accesses::atomic_access(reinterpret_cast<std::uintptr_t>(at), sizeof(int), __builtin_return_address(0));
+  __atomic_store_n(at, value, __ATOMIC_RELAXED);
+}
 extern "C" void __tsan_func_entry(void*) {}
 extern "C" void __tsan_func_exit() {}
 extern "C" void __tsan_init() {}

@@ -30,6 +30,12 @@ struct Site {
   const char* what;
 };
 
+#define EMULATOR_SITE(what)                                           \
+  ([]() -> const ::emulator::Site& {                                  \
+    static constexpr ::emulator::Site site{__FILE__, __LINE__, what}; \
+    return site;                                                      \
+  }())
+
 // An instance of a kernel: calls it with a copy of the argument.
 struct Kernel {
   const char* name;

@@ -18,12 +18,6 @@
 #define blockDim (::emulator::block_size)
 #define gridDim (::emulator::grid_size)
 
-#define EMULATOR_SITE(what)                                           \
-  ([]() -> const ::emulator::Site& {                                  \
-    static constexpr ::emulator::Site site{__FILE__, __LINE__, what}; \
-    return site;                                                      \
-  }())
-
 #define __syncthreads() ::emulator::barrier(EMULATOR_SITE("__syncthreads"))
 #define __syncwarp(mask) \
   static_cast<void>(::emulator::exchange(EMULATOR_SITE("__syncwarp"), mask, 0, ::emulator::lane()))

@@ -22,11 +22,22 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 SANITIZED = "ANYACCEL_EMULATOR_TSAN"
 """Set in a process that ThreadSanitizer's library watches, in place of the emulator's own checks of accesses."""
+GROUP = "ANYACCEL_TEST_GROUP"
+"""In a process that runs kernels in the emulator, whose group they get: ``cuda``, as where it is not set, or ``sycl``."""
 ENTRY = """extern "C" void emulator_run_{number}(const void* argument) {{
   using Kernel = {instance};
-  run<Kernel>(*static_cast<const Kernel*>(argument));
+  {call};
 }}
 """
+_CALLS = {
+    "cuda": "run<Kernel>(*static_cast<const Kernel*>(argument))",
+    "sycl": "Kernel(*static_cast<const Kernel*>(argument))(SyclGroup{})",
+}
+_LANGUAGES = {
+    "cuda": ["-include", str(HERE / "cuda_on_host.h")],
+    "sycl": [f"-I{HERE / 'sycl_on_host'}"],
+}
+_SYCL_KERNELS = '#include "sycl_group.h"\n#include ANYACCEL_OP_HEADER\nusing namespace anyaccel;\n'
 
 
 def preloaded() -> dict[str, str]:
@@ -59,22 +70,26 @@ def built_kernels(name: str, instances: Sequence[str], header: str, sources: Seq
         header: what defines them.
         sources: folders searched for ``kernels.cu`` and headers, before the tree's own.
     """
+    group = os.environ.get(GROUP, "cuda")
     folders = [*sources, CSRC / "runtime", CSRC / "includes"]
+    entries = "".join(
+        ENTRY.format(number=number, instance=kernel, call=_CALLS[group]) for number, kernel in enumerate(instances)
+    )
     kernels = next(folder / "kernels.cu" for folder in folders if (folder / "kernels.cu").is_file())
-    entries = "".join(ENTRY.format(number=number, instance=kernel) for number, kernel in enumerate(instances))
+    included = f'#include "{kernels}"\n' if group == "cuda" else _SYCL_KERNELS
     rows = "".join(
         f'{{"{kernel}", emulator_run_{number}, {_is_grid_meant(kernel, folders)}}},'
         for number, kernel in enumerate(instances)
     )
-    text = f'#include "{kernels}"\n{entries}extern "C" emulator::Kernel emulator_kernels[] = {{{rows}}};\n'
+    text = f'{included}{entries}extern "C" emulator::Kernel emulator_kernels[] = {{{rows}}};\n'
     read = [file for folder in folders for file in sorted(folder.iterdir()) if file.suffix in (".h", ".cu")]
     options = [
         "-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-w",
         "-U__FLT16_MANT_DIG__",  # NVRTC has no _Float16 either
-        f'-DANYACCEL_OP_HEADER="{header}"', "-include", str(HERE / "cuda_on_host.h"), "-iquote", str(HERE),
+        f'-DANYACCEL_OP_HEADER="{header}"', *_LANGUAGES[group], "-iquote", str(HERE),
         *(f"-I{folder}" for folder in folders), "-x", "c++",
     ]  # fmt: skip
-    return _built(name, options, [*read, *HERE.glob("*.h")], text)
+    return _built(name, options, [*read, *HERE.glob("*.h"), *HERE.glob("sycl_on_host/**/*.h")], text)
 
 
 def _is_grid_meant(kernel: str, folders: Sequence[Path]) -> str:

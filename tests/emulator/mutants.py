@@ -1,4 +1,4 @@
-"""Changes of every barrier and shuffle in the sources of CUDA's kernels, one at a time, each of which must be noticed.
+"""Changes of every barrier, shuffle and reduction in the sources of kernels, one at a time, each of which must be noticed.
 
 ``python -m tests.emulator.mutants`` prints a line for each: what noticed it, or ``survived``. It runs in a process that
 has the emulator preloaded.
@@ -6,6 +6,7 @@ has the emulator preloaded.
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -17,7 +18,7 @@ from anyaccel.op_builder.all_ops import builder_class
 from anyaccel.op_builder.op import CSRC
 from anyaccel.op_builder.table import OPS
 
-from .library import built_kernels, emulator
+from .library import GROUP, built_kernels, emulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,8 +47,11 @@ class Mutant(NamedTuple):
 
 
 def _replacements(found: re.Match[str]) -> Iterator[tuple[str, str]]:
-    if "__syncthreads" in found[0] or "wait" in found[0]:
+    if "barrier" in found[0] or "__syncthreads" in found[0] or "wait" in found[0]:
         yield "removed", ""
+        return
+    if found["own"]:
+        yield "removed", found["own"]
         return
     mask, value, offset = found["mask"], found["value"], found["offset"]
     yield "removed", value
@@ -58,18 +62,29 @@ def _replacements(found: re.Match[str]) -> Iterator[tuple[str, str]]:
 
 
 _PLACES = re.compile(
-    r"__syncthreads\(\)|group\.wait\(\)|__shfl_\w+_sync\((?P<mask>\w+), (?P<value>\w+), (?P<offset>\w+)\)"
+    r"__syncthreads\(\)|group\.wait\(\)|__shfl_\w+_sync\((?P<mask>\w+), (?P<value>\w+), (?P<offset>\w+)\)|"
+    r"sycl::group_barrier\(item\.get_group\(\)\)|sycl::reduce_over_group\(item\.get_group\(\), (?P<own>\w+), [^)]*\)\)"
 )
-_OTHERS = (
-    ("right > left ? right : left", "left > right ? left : right", "a maximum that lanes disagree on"),
-    ("atomicOr(flag, 1)", "*flag = 1", "a flag that is not atomic"),
-)
+_OTHERS = {
+    "cuda_group.h": (
+        ("right > left ? right : left", "left > right ? left : right", "a maximum that lanes disagree on"),
+        ("atomicOr(flag, 1)", "*flag = 1", "a flag that is not atomic"),
+    ),
+    "sycl_group.h": (
+        (
+            "sycl::atomic_ref<std::int32_t, sycl::memory_order::relaxed, sycl::memory_scope::device>(*flag).store(1)",
+            "*flag = 1",
+            "a flag that is not atomic",
+        ),
+    ),
+}
 
 
-def mutants() -> list[Mutant]:
-    """Return every change, of every barrier and shuffle that the sources have."""
+def mutants(group: str) -> list[Mutant]:
+    """Return every change, of every barrier, shuffle and reduction of the sources: the ops' with CUDA's group."""
     made = []
-    for file in [*sorted((CSRC / "runtime").glob("cuda_*.h")), *sorted((CSRC / "includes").glob("*.h"))]:
+    of_ops = sorted((CSRC / "includes").glob("*.h")) if group == "cuda" else []
+    for file in [*sorted((CSRC / "runtime").glob(f"{group}_*.h")), *of_ops]:
         text = file.read_text()
         for found in _PLACES.finditer(text):
             line = text.count("\n", 0, found.start()) + 1
@@ -77,9 +92,8 @@ def mutants() -> list[Mutant]:
                 Mutant(file.name, line, f"{found[0]} {name}", text[: found.start()] + new + text[found.end() :])
                 for name, new in _replacements(found)
             ]
-        for old, new, name in _OTHERS:
-            if file.name == "cuda_group.h":
-                made.append(Mutant(file.name, text[: text.index(old)].count("\n") + 1, name, text.replace(old, new)))
+        for old, new, name in _OTHERS.get(file.name, ()):
+            made.append(Mutant(file.name, text[: text.index(old)].count("\n") + 1, name, text.replace(old, new)))
     return made
 
 
@@ -164,14 +178,15 @@ def main() -> None:
         folder = Path(name)
         for file in [
             *(CSRC / "includes").glob("*.h"),
-            *(CSRC / "runtime").glob("cuda_*.h"),
+            *(CSRC / "runtime").glob("*_group.h"),
+            CSRC / "runtime/cuda_row.h",
             CSRC / "runtime/kernels.cu",
         ]:
             (folder / file.name).write_text(file.read_text())
         (folder / "mutants.h").write_text("".join(f'#include "{op}.h"\n' for op in _RUN))
         _use([folder])
         expected = dict(_results(functions))
-        for mutant in mutants():
+        for mutant in mutants(os.environ.get(GROUP, "cuda")):
             original = (folder / mutant.file).read_text()
             (folder / mutant.file).write_text(mutant.text)
             _use([folder])

@@ -18,7 +18,7 @@ import pytest
 
 from anyaccel.op_builder.table import OPS
 
-from .library import preloaded, preloaded_with_tsan
+from .library import GROUP, preloaded, preloaded_with_tsan
 from .mutants import mutants
 
 ROOT = Path(__file__).parents[2]
@@ -56,8 +56,8 @@ def _run(*arguments: str, timeout: float = 280, **environment: str) -> subproces
     )
 
 
-def _lines(*arguments: str) -> dict[str, str]:
-    done = _run(*arguments, **preloaded())
+def _lines(*arguments: str, **environment: str) -> dict[str, str]:
+    done = _run(*arguments, **preloaded(), **environment)
     assert done.returncode == 0, done.stderr
     return dict(line.rsplit("\t", 1) for line in done.stdout.splitlines())
 
@@ -86,8 +86,10 @@ def _assert_all_ran(started: dict[str, list[int]]) -> None:
     assert not missing, said
 
 
-def test_every_kernel_of_the_table_agrees_with_its_reference(tmp_path: Path) -> None:
-    _assert_all_ran(_run_ops(tmp_path / "ran.json", preloaded()))
+@pytest.mark.parametrize("group", ["cuda", pytest.param("sycl", marks=pytest.mark.slow)])
+def test_every_kernel_of_the_table_agrees_with_its_reference(tmp_path: Path, group: str) -> None:
+    """With SYCL's group too: OpenCL's CPU device tells of no divergence, no race and no access out of bounds."""
+    _assert_all_ran(_run_ops(tmp_path / "ran.json", {**preloaded(), GROUP: group}))
 
 
 @pytest.mark.slow
@@ -117,9 +119,10 @@ def test_thread_sanitizer_sees_a_block_as_threads() -> None:
     assert not re.search(r"#0 void Correct::operator", done.stderr)
 
 
-def test_each_change_of_a_barrier_or_a_shuffle_is_noticed() -> None:
-    noticed = _lines("tests.emulator.mutants")
-    made = mutants()
+@pytest.mark.parametrize("group", ["cuda", "sycl"])
+def test_each_change_of_a_barrier_or_a_shuffle_is_noticed(group: str) -> None:
+    noticed = _lines("tests.emulator.mutants", **{GROUP: group})
+    made = mutants(group)
     assert list(noticed) == [f"{mutant.file}:{mutant.line}\t{mutant.name}" for mutant in made]
     assert not [name for name, by in noticed.items() if by == "survived"]
 
@@ -127,8 +130,12 @@ def test_each_change_of_a_barrier_or_a_shuffle_is_noticed() -> None:
 def test_no_source_synchronises_in_a_way_that_is_not_changed() -> None:
     """What the mutants are made of is every barrier and shuffle that the sources have."""
     places = 0
-    for file in [*(ROOT / "csrc" / "includes").glob("*.h"), ROOT / "csrc" / "runtime" / "cuda_group.h"]:
+    for file in [*(ROOT / "csrc" / "includes").glob("*.h"), *(ROOT / "csrc" / "runtime").glob("*_group.h")]:
         text = re.sub(r"//.*", "", file.read_text())
-        places += len(re.findall(r"__sync\w+|__shfl\w+|group\.wait\b", text))
-    changed = {(mutant.file, mutant.line) for mutant in mutants() if "__s" in mutant.name or "wait" in mutant.name}
+        places += len(re.findall(r"__sync\w+|__shfl\w+|group\.wait\b|sycl::\w+_barrier|sycl::\w+_over_group", text))
+    changed = {
+        (mutant.file, mutant.line)
+        for mutant in [*mutants("cuda"), *mutants("sycl")]
+        if re.search("__s|wait|sycl::", mutant.name)
+    }
     assert len(changed) == places

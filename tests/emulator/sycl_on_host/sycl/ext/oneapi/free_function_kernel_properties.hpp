@@ -1,0 +1,1 @@
+#include "../../sycl_on_host.h"
