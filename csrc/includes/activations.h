@@ -174,33 +174,26 @@ struct BiasedBackward {
 
   template <typename Group>
   void operator()(const Group& group) const {
-    Compute<T>* mine = partials + group.index * columns;
     const bool is_aligned = are_aligned(grad, x, bias, grad_x, partials) && keep_aligned<T>(columns);
-    // in the same tiles as below, so that each thread meets its own sums again and none has to wait
-    group.template tiles<T>(columns, is_aligned, [=](auto range) {
-      for (int i = 0; i < range.kCount; ++i) {
-        mine[range.first + i] = 0;
-      }
-    });
-    group.rows(rows, [&](std::int64_t row) {
-      const T* d = grad + row * columns;
-      const T* from = x + row * columns;
-      const T* b = bias;
-      T* out = grad_x + row * columns;
-      group.template tiles<T>(columns, is_aligned, [=](auto range) {
-        auto changes = load(d, range);
-        const auto values = load(from, range);
-        const auto biases = load(b, range);
-        auto sums = load(mine, range);
-        for (int i = 0; i < range.kCount; ++i) {
-          Compute<T> value = 0;
-          Compute<T> slope = 0;
-          Activation::both(values[i] + biases[i], value, slope);
-          changes[i] *= slope;
-          sums[i] += changes[i];
-        }
-        store(changes, out, range);
-        store(sums, mine, range);
+    group.template with_totals<1, T>(columns, is_aligned, partials + group.index * columns, [&](auto&& totals) {
+      group.rows(rows, [&](std::int64_t row) {
+        const T* d = grad + row * columns;
+        const T* from = x + row * columns;
+        const T* b = bias;
+        T* out = grad_x + row * columns;
+        totals.each([=](auto range, auto& sums) {
+          auto changes = load(d, range);
+          const auto values = load(from, range);
+          const auto biases = load(b, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            Compute<T> value = 0;
+            Compute<T> slope = 0;
+            Activation::both(values[i] + biases[i], value, slope);
+            changes[i] *= slope;
+            sums[0][i] += changes[i];
+          }
+          store(changes, out, range);
+        });
       });
     });
   }

@@ -59,28 +59,21 @@ struct BiasSigmoidBackward {
 
   template <typename Group>
   void operator()(const Group& group) const {
-    Compute<T>* mine = partials + group.index * columns;
     const bool is_aligned = are_aligned(grad, y, grad_z, partials) && keep_aligned<T>(columns);
-    // in the same tiles as below, so that each thread meets its own sums again and none has to wait
-    group.template tiles<T>(columns, is_aligned, [=](auto range) {
-      for (int i = 0; i < range.kCount; ++i) {
-        mine[range.first + i] = 0;
-      }
-    });
-    group.rows(rows, [&](std::int64_t row) {
-      const T* d = grad + row * columns;
-      const T* value = y + row * columns;
-      T* out = grad_z + row * columns;
-      group.template tiles<T>(columns, is_aligned, [=](auto range) {
-        auto changes = load(d, range);
-        const auto values = load(value, range);
-        auto sums = load(mine, range);
-        for (int i = 0; i < range.kCount; ++i) {
-          changes[i] = changes[i] * values[i] * (1 - values[i]);
-          sums[i] += changes[i];
-        }
-        store(changes, out, range);
-        store(sums, mine, range);
+    group.template with_totals<1, T>(columns, is_aligned, partials + group.index * columns, [&](auto&& totals) {
+      group.rows(rows, [&](std::int64_t row) {
+        const T* d = grad + row * columns;
+        const T* value = y + row * columns;
+        T* out = grad_z + row * columns;
+        totals.each([=](auto range, auto& sums) {
+          auto changes = load(d, range);
+          const auto values = load(value, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            changes[i] = changes[i] * values[i] * (1 - values[i]);
+            sums[0][i] += changes[i];
+          }
+          store(changes, out, range);
+        });
       });
     });
   }

@@ -73,8 +73,6 @@ struct LayerNormForward {
 
 template <typename T, typename W>
 struct LayerNormBackward {
-  static constexpr int kBlocksOfAnSm = 2;
-
   const T* grad;      // of y
   const T* x;         // what was normalised: the sum, where there was a residual
   const T* grad_sum;  // of the sum, from its other uses; null when there is none
@@ -89,65 +87,55 @@ struct LayerNormBackward {
   template <typename Group>
   void operator()(const Group& group) const {
     using C = Compute<T>;
-    C* of_weight = partials + group.index * 2 * columns;
-    C* of_bias = of_weight + columns;
     const bool is_aligned = are_aligned(grad, x, grad_sum, weight, grad_x, partials) && keep_aligned<T, W>(columns);
-    // in the same tiles as below, so that each thread meets its own sums again and none has to wait
-    group.template tiles<T, W>(columns, is_aligned, [=](auto range) {
-      for (int i = 0; i < range.kCount; ++i) {
-        of_weight[range.first + i] = of_bias[range.first + i] = 0;
-      }
-    });
-    group.rows(rows, [&](std::int64_t row) {
-      const T* g = grad + row * columns;
-      const T* from = x + row * columns;
-      const T* other = grad_sum == nullptr ? nullptr : grad_sum + row * columns;
-      T* out = grad_x + row * columns;
-      const W* w = weight;
-      const C center = mean[row];
-      const C scale = inverse_deviation[row];
-      C slopes = 0;
-      C products = 0;
-      group.template sums<T, W>(columns, is_aligned, slopes, products, [=](auto range, C& first, C& second) {
-        const auto changes = load(g, range);
-        const auto values = load(from, range);
-        const auto weights = load(w, range);
-        for (int i = 0; i < range.kCount; ++i) {
-          const C slope = changes[i] * weights[i];
-          first += slope;
-          second += slope * (values[i] - center);
+    group.template with_totals<2, T, W>(columns, is_aligned, partials + group.index * 2 * columns, [&](auto&& totals) {
+      group.rows(rows, [&](std::int64_t row) {
+        const T* g = grad + row * columns;
+        const T* from = x + row * columns;
+        const T* other = grad_sum == nullptr ? nullptr : grad_sum + row * columns;
+        T* out = grad_x + row * columns;
+        const W* w = weight;
+        const C center = mean[row];
+        const C scale = inverse_deviation[row];
+        C slopes = 0;
+        C products = 0;
+        group.template sums<T, W>(columns, is_aligned, slopes, products, [=](auto range, C& first, C& second) {
+          const auto changes = load(g, range);
+          const auto values = load(from, range);
+          const auto weights = load(w, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            const C slope = changes[i] * weights[i];
+            first += slope;
+            second += slope * (values[i] - center);
+          }
+        });
+        const C level = slopes / static_cast<C>(columns);
+        const C along = products * scale * scale / static_cast<C>(columns);
+        const auto step = [=](auto range, auto& of_weight, auto& of_bias) {
+          auto changes = load(g, range);
+          const auto values = load(from, range);
+          const auto weights = load(w, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            const C distance = values[i] - center;
+            of_weight[i] += changes[i] * distance * scale;
+            of_bias[i] += changes[i];
+            changes[i] = (changes[i] * weights[i] - level - distance * along) * scale;
+          }
+          return changes;
+        };
+        if (other != nullptr) {
+          totals.each([=](auto range, auto& mine) {
+            const auto others = load(other, range);
+            auto changes = step(range, mine[0], mine[1]);
+            for (int i = 0; i < range.kCount; ++i) {
+              changes[i] += others[i];
+            }
+            store(changes, out, range);
+          });
+        } else {
+          totals.each([=](auto range, auto& mine) { store(step(range, mine[0], mine[1]), out, range); });
         }
       });
-      const C level = slopes / static_cast<C>(columns);
-      const C along = products * scale * scale / static_cast<C>(columns);
-      const auto step = [=](auto range) {
-        auto changes = load(g, range);
-        const auto values = load(from, range);
-        const auto weights = load(w, range);
-        auto weight_sums = load(of_weight, range);
-        auto bias_sums = load(of_bias, range);
-        for (int i = 0; i < range.kCount; ++i) {
-          const C distance = values[i] - center;
-          weight_sums[i] += changes[i] * distance * scale;
-          bias_sums[i] += changes[i];
-          changes[i] = (changes[i] * weights[i] - level - distance * along) * scale;
-        }
-        store(weight_sums, of_weight, range);
-        store(bias_sums, of_bias, range);
-        return changes;
-      };
-      if (other != nullptr) {
-        group.template tiles<T, W>(columns, is_aligned, [=](auto range) {
-          const auto others = load(other, range);
-          auto changes = step(range);
-          for (int i = 0; i < range.kCount; ++i) {
-            changes[i] += others[i];
-          }
-          store(changes, out, range);
-        });
-      } else {
-        group.template tiles<T, W>(columns, is_aligned, [=](auto range) { store(step(range), out, range); });
-      }
     });
   }
 };

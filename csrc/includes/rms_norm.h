@@ -74,52 +74,45 @@ struct RmsNormBackward {
   template <typename Group>
   void operator()(const Group& group) const {
     using C = Compute<T>;
-    C* mine = partials + group.index * columns;
     const bool is_aligned = are_aligned(grad, x, grad_sum, weight, grad_x, partials) && keep_aligned<T, W>(columns);
-    // in the same tiles as below, so that each thread meets its own sums again and none has to wait
-    group.template tiles<T, W>(columns, is_aligned, [=](auto range) {
-      for (int i = 0; i < range.kCount; ++i) {
-        mine[range.first + i] = 0;
-      }
-    });
-    group.rows(rows, [&](std::int64_t row) {
-      const T* g = grad + row * columns;
-      const T* from = x + row * columns;
-      const T* other = grad_sum == nullptr ? nullptr : grad_sum + row * columns;
-      T* out = grad_x + row * columns;
-      const W* w = weight;
-      const C scale = inverse_rms[row];
-      const C dot = group.template sum_tiles<C, T, W>(columns, is_aligned, [=](auto range) {
-        const auto slopes = load(g, range);
-        const auto values = load(from, range);
-        const auto weights = load(w, range);
-        return sum_over(range, [&](int i) { return slopes[i] * weights[i] * values[i]; });
-      });
-      const C along = dot * scale * scale * scale / static_cast<C>(columns);
-      const auto step = [=](auto range) {
-        auto slopes = load(g, range);
-        const auto values = load(from, range);
-        const auto weights = load(w, range);
-        auto sums = load(mine, range);
-        for (int i = 0; i < range.kCount; ++i) {
-          sums[i] += slopes[i] * values[i] * scale;
-          slopes[i] = slopes[i] * weights[i] * scale - values[i] * along;
-        }
-        store(sums, mine, range);
-        return slopes;
-      };
-      if (other != nullptr) {
-        group.template tiles<T, W>(columns, is_aligned, [=](auto range) {
-          const auto others = load(other, range);
-          auto changes = step(range);
-          for (int i = 0; i < range.kCount; ++i) {
-            changes[i] += others[i];
-          }
-          store(changes, out, range);
+    group.template with_totals<1, T, W>(columns, is_aligned, partials + group.index * columns, [&](auto&& totals) {
+      group.rows(rows, [&](std::int64_t row) {
+        const T* g = grad + row * columns;
+        const T* from = x + row * columns;
+        const T* other = grad_sum == nullptr ? nullptr : grad_sum + row * columns;
+        T* out = grad_x + row * columns;
+        const W* w = weight;
+        const C scale = inverse_rms[row];
+        const C dot = group.template sum_tiles<C, T, W>(columns, is_aligned, [=](auto range) {
+          const auto slopes = load(g, range);
+          const auto values = load(from, range);
+          const auto weights = load(w, range);
+          return sum_over(range, [&](int i) { return slopes[i] * weights[i] * values[i]; });
         });
-      } else {
-        group.template tiles<T, W>(columns, is_aligned, [=](auto range) { store(step(range), out, range); });
-      }
+        const C along = dot * scale * scale * scale / static_cast<C>(columns);
+        const auto step = [=](auto range, auto& of_weight) {
+          auto slopes = load(g, range);
+          const auto values = load(from, range);
+          const auto weights = load(w, range);
+          for (int i = 0; i < range.kCount; ++i) {
+            of_weight[i] += slopes[i] * values[i] * scale;
+            slopes[i] = slopes[i] * weights[i] * scale - values[i] * along;
+          }
+          return slopes;
+        };
+        if (other != nullptr) {
+          totals.each([=](auto range, auto& mine) {
+            const auto others = load(other, range);
+            auto changes = step(range, mine[0]);
+            for (int i = 0; i < range.kCount; ++i) {
+              changes[i] += others[i];
+            }
+            store(changes, out, range);
+          });
+        } else {
+          totals.each([=](auto range, auto& mine) { store(step(range, mine[0]), out, range); });
+        }
+      });
     });
   }
 };

@@ -1,5 +1,6 @@
-// A row that several passes go over, as a Group's `with_row` gives it to a kernel. This one stays in memory, where each
-// pass reads it anew; a CUDA block keeps a row that fits in its registers (cuda_row.h).
+// A row that several passes go over, and totals of columns that many rows add to, as a Group's `with_row` and
+// `with_totals` give them to a kernel. These stay in memory; a CUDA block keeps what fits in its registers
+// (cuda_row.h).
 
 #pragma once
 
@@ -101,6 +102,44 @@ class RowInMemory {
   bool is_aligned_;
   Of of_;
   const T* row_ = nullptr;
+};
+
+// `Kinds` totals of each of `count` columns, at `place`, (Kinds, count). They are zero at first, in the tiles of
+// `each`, so that a thread meets its own totals again and none has to wait.
+template <typename Group, int Kinds, typename T, typename... Beside>
+class TotalsInMemory {
+ public:
+  using C = Compute<T>;
+
+  TotalsInMemory(const Group& group, std::int64_t count, bool is_aligned, C* place)
+      : group_(group), count_(count), is_aligned_(is_aligned), place_(place) {
+    group_.template tiles<T, Beside...>(count_, is_aligned_, [count, place](auto range) {
+      for (int kind = 0; kind < Kinds; ++kind) {
+        store(Tile<C, range.kCount>{}, place + kind * count, range);
+      }
+    });
+  }
+
+  // Calls `body(range, totals)` for the tiles that make up a row; `totals[kind]` is the tile that it adds to.
+  template <typename Body>
+  void each(const Body& body) const {
+    group_.template tiles<T, Beside...>(count_, is_aligned_, [count = count_, place = place_, body](auto range) {
+      Tile<C, range.kCount> totals[Kinds];
+      for (int kind = 0; kind < Kinds; ++kind) {
+        totals[kind] = load(place + kind * count, range);
+      }
+      body(range, totals);
+      for (int kind = 0; kind < Kinds; ++kind) {
+        store(totals[kind], place + kind * count, range);
+      }
+    });
+  }
+
+ private:
+  const Group& group_;
+  std::int64_t count_;
+  bool is_aligned_;
+  C* place_;
 };
 
 }  // namespace anyaccel

@@ -189,6 +189,12 @@ struct CpuGroup {
     body(row);
   }
 
+  // Calls `body(totals)` with `Kinds` totals of each of `count` columns, which are at `place` afterwards; see row.h.
+  template <int Kinds, typename T, typename... Beside, typename Body>
+  void with_totals(std::int64_t count, bool is_aligned, Compute<T>* place, const Body& body) const {
+    body(TotalsInMemory<CpuGroup, Kinds, T, Beside...>(*this, count, is_aligned, place));
+  }
+
   // Whether this thread writes what the group has one of.
   bool is_first() const { return true; }
 

@@ -29,6 +29,12 @@ struct CudaGroup {
   template <typename Of, typename T, typename... Beside>
   class RowInRegisters;
 
+  // Elements of totals that a thread keeps in registers: a block of 512 keeps one kind of 16384 columns.
+  static constexpr int kKeptTotals = 32;
+
+  template <int Kinds, typename T, typename... Beside>
+  class TotalsInRegisters;
+
   std::int64_t index = blockIdx.x;
   std::int64_t count = gridDim.x;
 
@@ -173,6 +179,17 @@ struct CudaGroup {
     } else {
       RowInMemory<CudaGroup, Of, T, Beside...> row(*this, count, is_aligned, of);
       body(row);
+    }
+  }
+
+  template <int Kinds, typename T, typename... Beside, typename Body>
+  void with_totals(std::int64_t count, bool is_aligned, Compute<T>* place, const Body& body) const {
+    if (is_aligned && count % kTile<T, Beside...> == 0 && count <= std::int64_t{blockDim.x} * (kKeptTotals / Kinds)) {
+      TotalsInRegisters<Kinds, T, Beside...> totals(static_cast<int>(count));
+      body(totals);
+      totals.write(place);
+    } else {
+      body(TotalsInMemory<CudaGroup, Kinds, T, Beside...>(*this, count, is_aligned, place));
     }
   }
 

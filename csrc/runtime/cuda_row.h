@@ -1,4 +1,5 @@
-// A row that a block of CUDA threads keeps in its registers between passes; see row.h for what each member means.
+// What a block of CUDA threads keeps in its registers: a row between passes, and totals of columns from row to row; see
+// row.h for what each member means.
 
 #pragma once
 
@@ -36,8 +37,20 @@ struct KeptTile<AsTheyAre, T, Count> {
   Pack<T, Count> pack;
 };
 
-// A row, read once and kept by the block's threads, each of which has every blockDim.x-th tile; see row.h. All of a
-// thread's tiles are loaded before any is used. `count` is a multiple of a tile's elements.
+// Calls `body(number, first)` for the tiles of a row that are this thread's, every blockDim.x-th of `count` elements,
+// of which a thread has `kTiles` at most. `count` is a multiple of a tile's elements.
+template <int kCount, int kTiles, typename Body>
+void each_tile_of_thread(int count, const Body& body) {
+#pragma unroll
+  for (int number = 0; number < kTiles; ++number) {
+    const int first = static_cast<int>(threadIdx.x + number * blockDim.x) * kCount;
+    if (first < count) {
+      body(number, first);
+    }
+  }
+}
+
+// A row, read once and kept by the block's threads. All of a thread's tiles are loaded before any is used.
 template <typename Of, typename T, typename... Beside>
 class CudaGroup::RowInRegisters {
  public:
@@ -112,19 +125,47 @@ class CudaGroup::RowInRegisters {
 
   template <typename Body>
   void each_tile(const Body& body) const {
-#pragma unroll
-    for (int number = 0; number < kTiles; ++number) {
-      const int first = static_cast<int>(threadIdx.x + number * blockDim.x) * kCount;
-      if (first < count_) {
-        body(number, first);
-      }
-    }
+    each_tile_of_thread<kCount, kTiles>(count_, body);
   }
 
   const CudaGroup& group_;
   int count_;
   Of of_;
   KeptTile<Of, T, kCount> kept_[kTiles] = {};  // else the registers would be kept from row to row
+};
+
+// Totals of the columns, each thread's own for the tiles that it has of every row.
+template <int Kinds, typename T, typename... Beside>
+class CudaGroup::TotalsInRegisters {
+ public:
+  using C = Compute<T>;
+
+  explicit TotalsInRegisters(int count) : count_(count) {}
+
+  template <typename Body>
+  void each(const Body& body) {
+    each_tile([&](int number, int first) { body(TileRange<kCount>{first}, totals_[number]); });
+  }
+
+  void write(C* place) const {
+    each_tile([&](int number, int first) {
+      for (int kind = 0; kind < Kinds; ++kind) {
+        store(totals_[number][kind], place + kind * count_, TileRange<kCount>{first});
+      }
+    });
+  }
+
+ private:
+  static constexpr int kCount = kTileOf<T, Beside...>;
+  static constexpr int kTiles = kKeptTotals / Kinds / kCount;
+
+  template <typename Body>
+  void each_tile(const Body& body) const {
+    each_tile_of_thread<kCount, kTiles>(count_, body);
+  }
+
+  int count_;
+  Tile<C, kCount> totals_[kTiles][Kinds] = {};
 };
 
 }  // namespace anyaccel

@@ -92,7 +92,7 @@ inline std::int64_t cpu_groups(const Work& work) {
 
 // How many groups share a work of rows whose every group keeps partial results.
 inline std::int64_t groups_with_partials(const Place& place, const Work& work) {
-  return place.runtime == Runtime::cpu ? cpu_groups(work) : device_groups_with_partials(device_of(place), work.rows);
+  return place.runtime == Runtime::cpu ? cpu_groups(work) : device_groups_with_partials(device_of(place), work);
 }
 
 // Where kernels run: a device, or the CPU, whose threads are its units.

@@ -116,13 +116,17 @@ inline Shape shape_for(const Device& device, const Work& work, std::int64_t grou
           threads_for_row(device, work.columns, work.of_a_thread)};
 }
 
-// How many groups share rows when each keeps partial results of every column, which are written and read once more: two
-// for every unit where a group then has eight rows or more, and otherwise one, so that no unit is idle.
-inline std::int64_t device_groups_with_partials(const Device& device, std::int64_t rows) {
-  constexpr std::int64_t kRowsOfAGroup = 8;
+// How many groups share rows when each keeps totals of every column, which are written and read once more: as many as a
+// unit holds where a group then has 16 rows or more, and otherwise one for each unit, so that none is idle. An SM holds
+// 512 threads whose registers keep totals.
+inline std::int64_t device_groups_with_partials(const Device& device, const Work& work) {
+  constexpr std::int64_t kRowsOfAGroup = 16;
+  constexpr std::int64_t kThreadsOfAnSm = 512;
+  const bool is_cuda = device.runtime == Runtime::cuda;
+  const std::int64_t of_a_unit = is_cuda ? kThreadsOfAnSm / threads_for_row(device, work.columns, work.of_a_thread) : 2;
   const std::int64_t units = units_of(device);
-  return std::clamp<std::int64_t>(std::clamp<std::int64_t>(rows / kRowsOfAGroup, units, 2 * units), 1,
-                                  std::max<std::int64_t>(rows, 1));
+  return std::clamp<std::int64_t>(std::clamp<std::int64_t>(work.rows / kRowsOfAGroup, units, of_a_unit * units), 1,
+                                  std::max<std::int64_t>(work.rows, 1));
 }
 
 // How many parts a row is cut into, which groups work on at once: one where rows are enough for all units, and

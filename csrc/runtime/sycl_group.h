@@ -139,6 +139,11 @@ struct SyclGroup {
     body(row);
   }
 
+  template <int Kinds, typename T, typename... Beside, typename Body>
+  void with_totals(std::int64_t count, bool is_aligned, Compute<T>* place, const Body& body) const {
+    body(TotalsInMemory<SyclGroup, Kinds, T, Beside...>(*this, count, is_aligned, place));
+  }
+
   bool is_first() const { return item.get_local_linear_id() == 0; }
 
   void wait() const { sycl::group_barrier(item.get_group()); }

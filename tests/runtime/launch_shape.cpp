@@ -17,8 +17,8 @@ std::int32_t threads_for_tiles(std::int32_t runtime, std::int64_t columns, std::
   return shape_for({static_cast<Runtime>(runtime), 0}, Work::of_tiles(1, columns, tile)).threads;
 }
 
-std::int64_t with_partials(std::int32_t runtime, std::int32_t units, std::int64_t rows) {
-  return device_groups_with_partials({static_cast<Runtime>(runtime), units}, rows);
+std::int64_t with_partials(std::int32_t runtime, std::int32_t units, std::int64_t rows, std::int64_t columns) {
+  return device_groups_with_partials({static_cast<Runtime>(runtime), units}, Work::of_tiles(rows, columns, 8));
 }
 
 std::int64_t shape_of_column_sums(std::int32_t runtime, std::int32_t units, std::int64_t rows, std::int64_t columns,

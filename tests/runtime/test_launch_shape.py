@@ -28,7 +28,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT / 'csrc' / 'runtime'}"]
     subprocess.run([compiler, *flags, source, "-o", library], check=True)
     loaded = ctypes.CDLL(str(library))
-    for name, count in (("shape_of", 3), ("with_partials", 1), ("parts_of_a_row", 2), ("heads_of_a_group", 3)):
+    for name, count in (("shape_of", 3), ("with_partials", 2), ("parts_of_a_row", 2), ("heads_of_a_group", 3)):
         function = getattr(loaded, name)
         function.restype = ctypes.c_int64
         function.argtypes = [ctypes.c_int32, ctypes.c_int32, *[ctypes.c_int64] * count]
@@ -117,11 +117,25 @@ def test_sycl_on_the_cpu_has_groups_of_a_vector_for_rows(shapes: ctypes.CDLL) ->
 
 
 @pytest.mark.parametrize(
-    ("rows", "groups"),
-    [(0, 1), (1, 1), (100, 100), (132, 132), (1000, 132), (1056, 132), (1600, 200), (2112, 264), (10**6, 264)],
+    ("rows", "columns", "groups"),
+    [
+        (0, 4096, 1),
+        (1, 4096, 1),
+        (100, 4096, 100),
+        (132, 4096, 132),
+        (1000, 4096, 132),
+        (10**6, 4096, 132),
+        (10**6, 65536, 132),
+        (10**6, 2048, 264),
+        (10**6, 8, 16 * 132),
+        (1600, 8, 132),
+        (16 * 400, 8, 400),
+    ],
 )
-def test_groups_with_partials_are_one_or_two_for_a_unit(shapes: ctypes.CDLL, rows: int, groups: int) -> None:
-    assert shapes.with_partials(CUDA, H200, rows) == groups
+def test_groups_with_partials_fill_an_sm_with_512_threads(
+    shapes: ctypes.CDLL, rows: int, columns: int, groups: int
+) -> None:
+    assert shapes.with_partials(CUDA, H200, rows, columns) == groups
 
 
 @pytest.mark.parametrize(
@@ -206,4 +220,4 @@ def test_a_chunk_without_elements_is_work(shapes: ctypes.CDLL) -> None:
 @pytest.mark.parametrize("units", [RTX, H100, H200, 1])
 def test_partials_leave_no_unit_idle(shapes: ctypes.CDLL, units: int) -> None:
     for size in SIZES:
-        assert min(size, units) <= shapes.with_partials(XPU, units, size) <= min(size, 2 * units)
+        assert min(size, units) <= shapes.with_partials(XPU, units, size, 4096) <= min(size, 2 * units)

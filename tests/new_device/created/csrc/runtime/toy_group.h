@@ -29,6 +29,7 @@ class ToyGroup : CpuGroup {
   using CpuGroup::tiles_of_rows;
   using CpuGroup::wait;
   using CpuGroup::with_row;
+  using CpuGroup::with_totals;
 
   template <typename Body>
   void rows(std::int64_t rows, const Body& body) const {
