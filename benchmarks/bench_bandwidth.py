@@ -1,7 +1,8 @@
 """How much of the copy bandwidth each kernel reaches, forward and with backward, on data several times the last-level cache.
 
 Bytes are what a step must move at least: inputs read once, results written once. With ``--device cuda`` by events and graph
-replay. The results are written after every row, so that a run that is cut still counts.
+replay. The results are written after every row, and drawn where matplotlib is installed, so that a run that is cut still
+counts.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from typing import TYPE_CHECKING
 import torch
 from bench_kernels import cases
 from device_clock import device_times
-from harness import Limit, keep, keep_memory, show, streaming_limit
+from harness import RESULTS, Limit, keep, keep_memory, show, streaming_limit
+from kernel_peers import PEERS, installed_peers
 
 from anyaccel import get_accelerator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from kernel_case import Case
 
 COLUMNS = 4096
 DTYPES = (torch.bfloat16, torch.float32)
 LEAST_BYTES = 64 << 20
-PEERS = ("ours", "eager", "compile")
+CANDIDATES = ("ours", "eager", "compile")
 LABELS = ["kernel", "dtype", "shape"]
 
 
@@ -59,13 +62,29 @@ def copy_limit(device: str) -> Limit:
     return Limit(lambda: target.copy_(source), 2 * source.numel())
 
 
-def measured(case: Case, rows: int, device: str, dtype: torch.dtype) -> dict[str, str]:
+def agreeing(
+    peers: dict[str, Callable[..., torch.Tensor]], case: Case, inputs: list[torch.Tensor]
+) -> dict[str, Callable[..., torch.Tensor]]:
+    """Return the peers that run here and compute what torch does."""
+    found = {}
+    expected = case.eager(*inputs).float()
+    for name, call in peers.items():
+        try:
+            torch.testing.assert_close(call(*inputs).float(), expected, rtol=0.05, atol=0.05)
+            found[name] = call
+        except Exception as error:  # noqa: BLE001 - whatever another project's code does, the rest is measured
+            print(f"{name} is left out: {str(error).splitlines()[0]}")
+    return found
+
+
+def measured(kernel: str, case: Case, rows: int, device: str, dtype: torch.dtype) -> dict[str, str]:
     """Return a case's columns in a dtype, or nothing where it does not take it: times, and the share of the copy bandwidth."""
     inputs = inputs_of(case, rows, device, dtype)
     calls = {"ours": case.ours, "eager": case.eager, "compile": torch.compile(case.eager)}
     limit = copy_limit(device)
     candidates: dict[str, Callable[[], object]] = {"limit": limit.run}
     with torch.no_grad():
+        calls |= agreeing(installed_peers(kernel), case, inputs) if device != "cpu" else {}
         forward = device_times({name: _bound(call, inputs) for name, call in calls.items()}, device)
     if "ours" not in forward:
         return {}
@@ -73,8 +92,9 @@ def measured(case: Case, rows: int, device: str, dtype: torch.dtype) -> dict[str
         if name in forward:
             candidates[name] = both_ways(call, inputs)
     both = device_times(candidates, device)
-    columns = {f"{name} forward ms": _ms(forward, name) for name in PEERS}
-    columns |= {f"{name} ms": _ms(both, name) for name in PEERS}
+    named = CANDIDATES if device == "cpu" else (*CANDIDATES, *PEERS)
+    columns = {f"{name} forward ms": _ms(forward, name) for name in named}
+    columns |= {f"{name} ms": _ms(both, name) for name in named}
     rate = case.moved * rows * COLUMNS * dtype.itemsize / both["ours"] / 1e9
     return {**columns, "GB/s": f"{rate:.0f}", "of the limit": f"{rate / limit.gb_per_s(both['limit']):.0%}"}
 
@@ -85,6 +105,16 @@ def _bound(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor]) ->
 
 def _ms(times: dict[str, float], name: str) -> str:
     return f"{times[name] * 1e3:.3f}" if name in times else "-"
+
+
+def draw_if_possible(results: Path) -> None:
+    """Draw the results so far, where matplotlib is installed."""
+    try:
+        from plot_bandwidth import draw
+    except ModuleNotFoundError as error:
+        print(f"no plot is drawn: {error}")
+    else:
+        draw(results)
 
 
 def main() -> None:
@@ -100,9 +130,10 @@ def main() -> None:
         for name, case in cases().items():
             torch._dynamo.reset()
             label = dict(zip(LABELS, (name, str(dtype).removeprefix("torch."), f"{rows} x {COLUMNS}"), strict=True))
-            columns = measured(case, rows, device, dtype)
+            columns = measured(name, case, rows, device, dtype)
             found += [{**label, **columns}] if columns else []
             keep(topic, title, found)
+            draw_if_possible(RESULTS / f"{topic}.json")
     show(topic, title, list(found[0]), [list(row.values()) for row in found])
 
 

@@ -78,8 +78,70 @@ def test_every_stage_names_files_that_exist(tmp_path: Path) -> None:
 
 def test_the_wheels_are_all_that_the_project_needs_but_torch() -> None:
     names = {line.partition(">")[0].partition("=")[0] for line in requirements()}
-    assert {"filelock", "ninja", "typer", "cuda-bindings", "pytest", "hypothesis"} <= names
+    assert {"filelock", "ninja", "typer", "cuda-bindings", "pytest", "hypothesis", "matplotlib"} <= names
     assert not {"torch", "nvidia-cuda-nvrtc"} & names
+
+
+_PEERS = """
+import sys, types
+def package(name, **functions):
+    *parents, last = name.split(".")
+    for end in range(1, len(parents) + 2):
+        sys.modules.setdefault(".".join(name.split(".")[:end]), types.ModuleType(name))
+    module = sys.modules[name]
+    module.__dict__.update(functions)
+    if parents:
+        setattr(sys.modules[".".join(parents)], last, module)
+
+import torch
+from torch.nn.functional import layer_norm, rms_norm
+package("liger_kernel.transformers.functional", liger_swiglu=lambda a, b: a + b, liger_layer_norm=None,
+        liger_rms_norm=lambda x, w, eps, in_place: rms_norm(x, w.shape, w, eps))
+def fused_rms_norm_affine(x, w, shape, eps):
+    raise ValueError("no kernel for this GPU")
+package("apex.normalization.fused_layer_norm", fused_rms_norm_affine=fused_rms_norm_affine,
+        fused_layer_norm_affine=lambda x, w, b, shape, eps: layer_norm(x, shape, w, b, eps))
+sys.path.insert(0, "benchmarks")
+from bench_bandwidth import agreeing
+from bench_kernels import cases
+from kernel_peers import installed_peers
+for name in ("RMSNorm", "SwiGLU", "LayerNorm", "bias-GELU"):
+    case = cases()[name]
+    inputs = case.inputs(4, 64, "cpu")
+    print(name, *agreeing({k: v for k, v in installed_peers(name).items() if k != "triton"}, case, inputs), flush=True)
+"""
+
+
+def test_a_peer_that_fails_or_computes_something_else_is_left_out() -> None:
+    ran = subprocess.run(
+        _python(_PEERS), cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=False, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == [
+        "apex is left out: no kernel for this GPU",
+        "RMSNorm liger",
+        "liger is left out: Tensor-likes are not close!",
+        "SwiGLU",
+        "liger is left out: 'NoneType' object is not callable",
+        "LayerNorm apex",
+        "bias-GELU",
+    ]
+
+
+def test_results_are_drawn_beside_them(tmp_path: Path) -> None:
+    row = {
+        "kernel": "RMSNorm", "dtype": "bfloat16", "shape": "8 x 4", "ours forward ms": "1.0", "ours ms": "2.000",
+        "eager ms": "4.000", "apex ms": "-", "GB/s": "300", "of the limit": "75%",
+    }  # fmt: skip
+    results = tmp_path / "bandwidth_cuda.json"
+    results.write_text(json.dumps({"title": "Forward and backward", "rows": [row]}), encoding="utf-8")
+    code = "import json, sys; sys.path.insert(0, 'benchmarks'); from plot_bandwidth import rates\n"
+    code += "print(json.dumps(rates(json.loads(sys.argv[1]))))"
+    ran = subprocess.run([*_python(code), json.dumps(row)], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout) == {"ours": 300.0, "eager": 150.0, "copy": 400.0}
+    subprocess.run([sys.executable, "benchmarks/plot_bandwidth.py", str(results)], cwd=ROOT, check=True)
+    assert (tmp_path / "bandwidth_cuda.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_a_gpu_it_says_how_to_rehearse(tmp_path: Path) -> None:

@@ -13,16 +13,19 @@ else:
 
 ROOT = Path(__file__).parents[2]
 TESTS = ("hypothesis", "pytest", "pytest-timeout", "setuptools")
-WITH_TORCH = ("torch", "nvidia-cuda-nvrtc")
-"""What torch's CUDA image has."""
+WITH_TORCH = ("torch", "nvidia-cuda-nvrtc", "numpy")
+"""What torch's CUDA image has. Where NumPy, which is 16 MB, is missing, ``benchmarks/plot_bandwidth.py`` draws the plots later
+elsewhere."""
+PEERS = ("liger-kernel==0.8.5",)
+"""What is measured beside our kernels; without their dependencies, torch and Triton, which the image has."""
 
 
 def requirements() -> list[str]:
-    """Return what is to be carried: the project's dependencies, its CUDA extra and the test runner, without torch."""
+    """Return what is to be carried: the project's dependencies, its CUDA extra, the test runner and plots, without torch."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     pinned = [line for line in extras["test"] if line.partition("==")[0].partition(">")[0] in TESTS]
-    wanted = [*project["dependencies"], *extras["cuda"], *pinned]
+    wanted = [*project["dependencies"], *extras["cuda"], *extras["demo"], *pinned]
     return [line for line in wanted if not line.startswith(WITH_TORCH)]
 
 
@@ -31,6 +34,9 @@ def main(folder: str, python: str) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", folder]
     command += ["--python-version", python, "--platform", "manylinux_2_28_x86_64", "--platform", "manylinux2014_x86_64"]
     subprocess.run([*command, *requirements()], check=True)
+    subprocess.run([*command, "--no-deps", *PEERS], check=True)
+    for wheel in Path(folder).glob("numpy-*.whl"):  # which matplotlib brings
+        wheel.unlink()
     sizes = [wheel.stat().st_size for wheel in Path(folder).glob("*.whl")]
     print(f"{len(sizes)} wheels in {folder}, {sum(sizes) / 1e6:.0f} MB")
 
