@@ -41,7 +41,8 @@ def draw(results: Path) -> Path:
         places = [place + number * width for place, found in enumerate(rows.values()) if name in found]
         axes.bar(places, [found[name] for found in rows.values() if name in found], width, label=name)
     axes.set_xticks([place + 0.4 - width / 2 for place in range(len(rows))], list(rows), fontsize=7)
-    axes.set(ylabel="GB/s, forward and backward", title=content["title"])
+    axes.set(ylabel="GB/s, forward and backward")
+    axes.set_title(content["title"], fontsize=8)
     axes.legend(fontsize=7)
     figure.tight_layout()
     picture = results.with_suffix(".png")
