@@ -96,6 +96,11 @@ def _renamed(class_name: str, device: str) -> type[OpBuilder]:
 
     alias = DEEPSPEED_NAMES[class_name]
     builder, module = alias.on(device)
+    if not builder:
+        plain: Any = resolve("op_builder.deepspeed.plain:PlainBuilder")
+        return _derived(
+            plain, class_name, device, f"Gives deepspeed's ``{alias.name}``", NAME=alias.name, MODULE=module
+        )
     held, *also = (builder_class(name, device) for name in (builder, *alias.also))
     about = f"Loads ``{builder}`` as deepspeed's ``{alias.name}``"
     base: Any = resolve("op_builder.deepspeed.renamed:RenamedBuilder")

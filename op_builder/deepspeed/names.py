@@ -14,7 +14,7 @@ class Alias(NamedTuple):
 
     Attributes:
         name: the op's name at deepspeed.
-        builder: the builder here.
+        builder: the builder here; empty for a module that needs no compiler.
         module: the class of the module that deepspeed's builder loads, ``"module:Class"`` in this folder, which takes the
             functions of the op, and of those of ``also``.
         devices: that have it.
@@ -52,6 +52,10 @@ DEEPSPEED_NAMES = {
         "inference:InferenceCoreModule",
         also=("LayerNormBuilder", "ActivationsBuilder"),
     ),
+    "PinMemoryBuilder": Alias("pin_memory", "", "host_memory:PinMemoryModule"),
     "QuantizerBuilder": Alias("quantizer", "QuantizationBuilder", "quantizers:QuantizerModule"),
+    "RandomLTDBuilder": Alias("random_ltd", "", "tokens:RandomLTDModule"),
+    "SpatialInferenceBuilder": Alias("spatial_inference", "", "images:SpatialInferenceModule"),
+    "UtilsBuilder": Alias("utils", "", "host_memory:UtilsModule"),
 }
 """By the builder's name at deepspeed."""

@@ -11,7 +11,7 @@ from ..op import resolve
 if TYPE_CHECKING:
     from ..builder import OpBuilder
 
-__all__ = ["RenamedBuilder"]
+__all__ = ["RenamedBuilder", "module_of"]
 
 
 class RenamedBuilder(HoldingBuilder):
@@ -32,9 +32,10 @@ class RenamedBuilder(HoldingBuilder):
         return self._module(self.held.jit_load(verbose))
 
     def _module(self, functions: Any) -> Any:
-        return _module(self.MODULE, functions, *(builder().load() for builder in self.ALSO))
+        return module_of(self.MODULE, functions, *(builder().load() for builder in self.ALSO))
 
 
 @functools.cache
-def _module(name: str, *functions: Any) -> Any:
+def module_of(name: str, *functions: Any) -> Any:
+    """Return the one object of a module's class, ``"module:Class"`` in this folder, for functions of ops."""
     return resolve(f"op_builder.deepspeed.{name}")(*functions)

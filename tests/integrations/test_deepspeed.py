@@ -255,3 +255,34 @@ def test_a_program_that_is_not_there_is_refused(run_python: Run) -> None:
     finished = run_python(code, check=False)
     assert finished.returncode == 1
     assert "expected a file, or a command in PATH" in finished.stderr
+
+
+def test_deepspeeds_callers_of_modules_without_native_code_run_on_a_cpu(run_python: Run) -> None:
+    """Token dropping, a diffusion model's biases and natively pinned memory; stock has the first two for CUDA alone."""
+    code = (
+        FIRST
+        + """
+import torch
+from deepspeed.ops.random_ltd.dropping_utils import GatherTokens, ScatterTokens, gpt_sample_tokens
+from deepspeed.ops.transformer.inference.bias_add import nhwc_bias_add
+from deepspeed.utils.pin_memory import NativePinnedMemory
+
+numbers, mask = gpt_sample_tokens(5, 9, 2, layers=3, attn_mask=torch.ones(2, 1, 9, 9))
+assert mask.shape == (2, 1, 5, 5) and torch.equal(numbers, numbers.sort(-1).values)
+x = torch.randn(2, 9, 4, requires_grad=True)
+every, kept = GatherTokens.apply(x, numbers[0], True)
+y = ScatterTokens.apply(every, 2 * kept, numbers[0], True)
+y.sum().backward()
+factor = torch.ones(2, 9).scatter_(1, numbers[0].long(), 2.0)[..., None].expand_as(x)
+assert torch.equal(y, factor * x) and torch.equal(x.grad, factor)
+
+image = torch.randn(2, 4, 3, 3).to(memory_format=torch.channels_last)
+assert torch.equal(nhwc_bias_add(image, torch.ones(4), image), image + (image + 1))
+
+memory = NativePinnedMemory()
+pinned = memory.pin(image)
+assert memory.is_pinned(pinned) and torch.equal(pinned, image)
+assert memory.unpin(pinned) and not memory.is_pinned(pinned)
+"""
+    )
+    run_python(code)

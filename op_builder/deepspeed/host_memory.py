@@ -1,0 +1,166 @@
+"""deepspeed 0.19.8's modules for tensors in the host's memory: locked pages, and tensors seen as bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+import weakref
+from typing import Any, overload
+
+import torch
+
+__all__ = ["LockedMemory", "MemoryLockError", "PinMemoryModule", "UtilsModule"]
+
+
+class MemoryLockError(OSError):
+    """Memory could not be locked: the limit of locked memory is reached, or the system does not allow it."""
+
+
+class LockedMemory:
+    """Hands out tensors whose pages are locked, begin at a page, and are released with the tensor or before."""
+
+    def __init__(self) -> None:
+        self._regions: dict[int, int] = {}  # where each begins, and its bytes
+        self._guard = threading.RLock()  # as a finalizer may run inside
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def new(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return a tensor of ``count`` zeros, in locked memory of its own.
+
+        Raises:
+            ValueError: when ``count`` is negative.
+            MemoryLockError: when the pages cannot be locked.
+        """
+        if count < 0:
+            msg = f"allocating locked memory failed: got {count} elements; expected 0 or more. Fix: pass a size."
+            raise ValueError(msg)
+        wanted = count * dtype.itemsize
+        pages = mmap.mmap(-1, max(wanted, 1))
+        tensor = torch.frombuffer(pages, dtype=torch.uint8)[:wanted].view(dtype)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        self._change("mlock", address, len(pages))
+        with self._guard:
+            self._regions[address] = len(pages)
+        weakref.finalize(pages, self._forget, address).atexit = False
+        return tensor
+
+    def release(self, address: int) -> bool:
+        """Unlock the memory that begins at an address; the tensor stays valid.
+
+        Returns:
+            Whether it was locked here, and not released yet.
+        """
+        with self._guard:
+            size = self._regions.pop(address, None)
+        if size is None:
+            return False
+        self._change("munlock", address, size)
+        return True
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Return whether all of a contiguous tensor, which may be a view, lies in memory that is locked here."""
+        if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+            return False
+        first, last = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+        with self._guard:
+            return any(begin <= first and last <= begin + size for begin, size in self._regions.items())
+
+    def _forget(self, address: int) -> None:
+        with self._guard:  # unmapping has unlocked it
+            self._regions.pop(address, None)
+
+    def _change(self, call: str, address: int, size: int) -> None:
+        if getattr(self._libc, call)(ctypes.c_void_p(address), ctypes.c_size_t(size)) != 0:
+            code = ctypes.get_errno()
+            msg = (
+                f"{call} of {size} bytes failed: got {os.strerror(code)}{_limit()}; expected to lock them. Fix: raise the limit "
+                f"(ulimit -l), or release other locked tensors."
+            )
+            raise MemoryLockError(code, msg)
+
+
+def _limit() -> str:
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return "" if limit == resource.RLIM_INFINITY else f" with a limit of {limit} bytes of locked memory"
+
+
+_locked = LockedMemory()
+"""The process's."""
+
+
+class PinMemoryModule:
+    """The module ``pin_memory``."""
+
+    def pin_handle(self) -> _PinHandle:
+        """Return a handle; all of them share the process's locked memory."""
+        return _PinHandle()
+
+
+class _PinHandle:
+    """deepspeed's ``pin_handle``."""
+
+    def new_cpu_locked_tensor(self, num_elem: int, example_tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor of ``num_elem`` elements in locked memory that begins at a page.
+
+        Args:
+            num_elem: how many.
+            example_tensor: its dtype is taken.
+
+        Raises:
+            MemoryLockError: when the pages cannot be locked.
+        """
+        return _locked.new(num_elem, example_tensor.dtype)
+
+    def free_cpu_locked_tensor(self, locked_tensor: torch.Tensor) -> bool:
+        """Unlock a tensor's memory; return whether it was locked here. Unlike deepspeed's, the tensor stays valid."""
+        return _locked.release(locked_tensor.data_ptr())
+
+    def free_cpu_locked_tensor_by_ptr(self, address: int) -> bool:
+        """As :meth:`free_cpu_locked_tensor`, by the address where the memory begins."""
+        return _locked.release(address)
+
+    def is_pinned(self, buffer: torch.Tensor) -> bool:
+        """Return whether torch has pinned a tensor's memory, or it is locked here."""
+        return _locked.holds(buffer) or buffer.is_pinned()  # anyaccel: ignore[pinning]
+
+
+class UtilsModule:
+    """The module ``utils``."""
+
+    @overload
+    def cast_to_byte_tensor(self, src_tensor: torch.Tensor) -> torch.Tensor: ...
+    @overload
+    def cast_to_byte_tensor(self, src_tensor: list[torch.Tensor]) -> list[torch.Tensor]: ...
+    def cast_to_byte_tensor(self, src_tensor: Any) -> Any:
+        """Return a tensor's bytes, one dimension of uint8 that shares its memory; of a list, a list.
+
+        A tensor of one byte or none is returned as it is, as deepspeed does.
+
+        Raises:
+            ValueError: when a tensor is not contiguous, whose bytes lie apart.
+        """
+        return [_bytes_of(one) for one in src_tensor] if isinstance(src_tensor, list | tuple) else _bytes_of(src_tensor)
+
+    def flatten(self, tensors: list[torch.Tensor]) -> torch.Tensor:
+        """Return the elements of dense tensors of one dtype, one after the other, in one dimension."""
+        return torch._utils._flatten_dense_tensors(tensors)  # type: ignore[no-any-return]
+
+    def unflatten(self, flat: torch.Tensor, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return views of what :meth:`flatten` returned, in the shapes of ``tensors``."""
+        return list(torch._utils._unflatten_dense_tensors(flat, tensors))
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.nbytes <= 1:
+        return tensor
+    if not tensor.is_contiguous():
+        msg = (
+            f"cast_to_byte_tensor failed: got strides {tensor.stride()} for shape {tuple(tensor.shape)}; expected a contiguous "
+            f"tensor. Fix: pass tensor.contiguous()."
+        )
+        raise ValueError(msg)
+    return tensor.detach().flatten().view(torch.uint8)

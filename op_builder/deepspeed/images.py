@@ -1,0 +1,75 @@
+"""deepspeed 0.19.8's module for diffusion models, by its function names and arguments, on torch's operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["SpatialInferenceModule"]
+
+
+class SpatialInferenceModule:
+    """The module ``spatial_inference``: sums with a bias for each channel. Any device and dtype.
+
+    Sums are rounded in the order of deepspeed's kernel. Inputs are ``(batch, channels, height, width)``, whose memory format the
+    results have, or ``(batch, positions, channels)``.
+    """
+
+    def nhwc_bias_add(self, activation: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """Return ``activation + bias``.
+
+        Raises:
+            ValueError: when a shape or dtype does not fit.
+        """
+        return activation + _of_channels("nhwc_bias_add", activation, bias)
+
+    def nhwc_bias_add_add(self, activation: torch.Tensor, bias: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        """Return ``activation + (bias + other)``.
+
+        Raises:
+            ValueError: when a shape or dtype does not fit.
+        """
+        _require_alike("nhwc_bias_add_add", activation, other)
+        total = other + _of_channels("nhwc_bias_add_add", activation, bias)
+        return total.add_(activation)
+
+    def nhwc_bias_add_bias_add(
+        self, activation: torch.Tensor, bias: torch.Tensor, other: torch.Tensor, other_bias: torch.Tensor
+    ) -> torch.Tensor:
+        """Return ``(activation + bias) + (other + other_bias)``.
+
+        Raises:
+            ValueError: when a shape or dtype does not fit.
+        """
+        _require_alike("nhwc_bias_add_bias_add", activation, other)
+        total = activation + _of_channels("nhwc_bias_add_bias_add", activation, bias)
+        return total.add_(other + _of_channels("nhwc_bias_add_bias_add", activation, other_bias))
+
+
+def _of_channels(function: str, activation: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Return a bias in the shape that adds it to each channel."""
+    if activation.dim() not in (3, 4):
+        msg = (
+            f"{function} failed: got an activation of shape {tuple(activation.shape)}; expected (batch, channels, height, width) "
+            f"or (batch, positions, channels). Fix: reshape it."
+        )
+        raise ValueError(msg)
+    channels = activation.shape[1 if activation.dim() == 4 else 2]
+    if bias.shape != (channels,) or bias.dtype != activation.dtype:
+        msg = (
+            f"{function} failed: got a bias of shape {tuple(bias.shape)} and {bias.dtype}; expected ({channels},) and "
+            f"{activation.dtype}. Fix: pass a number for each channel."
+        )
+        raise ValueError(msg)
+    return bias[:, None, None] if activation.dim() == 4 else bias
+
+
+def _require_alike(function: str, activation: torch.Tensor, other: torch.Tensor) -> None:
+    if other.shape != activation.shape or other.dtype != activation.dtype:
+        msg = (
+            f"{function} failed: got other of shape {tuple(other.shape)} and {other.dtype}; expected {tuple(activation.shape)} "
+            f"and {activation.dtype}, as the activation. Fix: pass tensors alike."
+        )
+        raise ValueError(msg)

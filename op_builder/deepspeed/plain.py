@@ -1,0 +1,51 @@
+"""Builders by deepspeed's names whose modules need no compiler: torch's operators and the operating system are enough."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..builder import OpBuilder
+from ..engine.errors import OpError
+from .renamed import module_of
+
+if TYPE_CHECKING:
+    from ..engine.build import Recipe
+
+__all__ = ["PlainBuilder"]
+
+
+class PlainBuilder(OpBuilder):
+    """Gives a module of deepspeed's that is not compiled here.
+
+    Attributes:
+        MODULE: the module's class, ``"module:Class"`` in this folder.
+    """
+
+    MODULE: ClassVar[str]
+
+    def load(self, verbose: bool = False) -> Any:
+        return module_of(self.MODULE)
+
+    def jit_load(self, verbose: bool = True) -> Any:
+        return module_of(self.MODULE)
+
+    def incompatibility(self) -> str:
+        return ""
+
+    def is_built(self) -> bool:
+        return True
+
+    def recipes(self, target: str) -> list[Recipe]:
+        return []
+
+    def builder(self) -> Any:
+        """Refuse: there is nothing that setuptools could build.
+
+        Raises:
+            OpError: always.
+        """
+        msg = (
+            f"making an extension of the op '{self.name}' failed: got an op without native code; expected one that is compiled. "
+            f"Fix: leave it out, as its load() needs no build."
+        )
+        raise OpError(msg)
