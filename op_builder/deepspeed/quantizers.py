@@ -52,6 +52,106 @@ class QuantizerModule:
         _check_groups(params, groups)
         return self._op.dequantize(quantized_data, params, num_bits, dtype=torch.float32)
 
+    def swizzle_quant(
+        self, input_vals: torch.Tensor, groups: int, num_bits: int, quant_type: int, pipeline_size: int, nodes: int,
+        devices_per_node: int,
+    ) -> list[torch.Tensor]:  # fmt: skip
+        """Quantize, with the groups in the order of the first all-to-all of ZeRO++'s reduction, inside a node.
+
+        Args:
+            input_vals: one partition for each rank, in their order.
+            groups: of all partitions together, as many in each.
+            num_bits: 8 or 4.
+            quant_type: ``Symmetric`` or ``Asymmetric``.
+            pipeline_size: parts that each partition is sent in.
+            nodes: how many.
+            devices_per_node: ranks on each.
+
+        Returns:
+            The codes, int8 of one dimension, and the parameters of each group: parts, then devices, then nodes.
+
+        Raises:
+            ValueError: when the groups are not as many for every part of every partition.
+        """
+        parts = nodes * devices_per_node * pipeline_size
+        if parts < 1 or groups < 1 or groups % parts != 0:
+            msg = (
+                f"swizzle_quant failed: got {groups} groups for {nodes} nodes of {devices_per_node} devices and {pipeline_size} "
+                f"parts; expected a multiple of {max(parts, 1)}. Fix: choose another number of groups."
+            )
+            raise ValueError(msg)
+        given = self.quantize(input_vals.flatten(), groups, num_bits, quant_type)
+        order = (nodes, devices_per_node, pipeline_size, groups // parts)
+        codes, params = (one.view(*order, one.numel() // groups).permute(2, 1, 0, 3, 4).flatten(0, 3) for one in given)
+        return [codes.flatten(), params.contiguous()]
+
+    def quantized_reduction(
+        self, input_vals: torch.Tensor, input_scales: torch.Tensor, in_groups: int, out_groups: int, num_bits: int,
+        quant_type: int, devices_per_node: int,
+    ) -> list[torch.Tensor]:  # fmt: skip
+        """Return the sum of what the devices of a node have sent, quantized again: codes and parameters.
+
+        It is added up in float32, where deepspeed's kernel rounds each sum to float16.
+
+        Args:
+            input_vals: codes, the devices' one after the other.
+            input_scales: the parameters of ``in_groups`` groups.
+            in_groups: of all devices together.
+            out_groups: of the sum.
+            num_bits: 8 or 4.
+            quant_type: ``Symmetric`` or ``Asymmetric``.
+            devices_per_node: how many there are.
+
+        Raises:
+            ValueError: when the sizes cannot be divided so.
+        """
+        _check_groups(input_scales, in_groups)
+        last = input_vals.shape[-1] if input_vals.dim() else 0
+        if devices_per_node < 1 or last % devices_per_node != 0 or in_groups % devices_per_node != 0:
+            msg = (
+                f"quantized_reduction failed: got codes of shape {tuple(input_vals.shape)} in {in_groups} groups; expected both "
+                f"the last size and the groups to be multiples of {devices_per_node} devices. Fix: pad the tensor."
+            )
+            raise ValueError(msg)
+        values = self._op.dequantize(input_vals, input_scales, num_bits, dtype=torch.float32)
+        total = values.view(devices_per_node, values.numel() // devices_per_node).sum(0)
+        codes, params = self.quantize(total, out_groups, num_bits, quant_type)
+        return [codes.view(*input_vals.shape[:-1], last // devices_per_node), params]
+
+    def dequantize_int4_to_half_experimental(
+        self, data_in: torch.Tensor, scale_buffer: torch.Tensor, min_val_buffer: torch.Tensor, num_group: int,
+        group_size: int,
+    ) -> torch.Tensor:  # fmt: skip
+        """Return ``code / scale + minimum``, float16 ``(num_group, group_size)``; the high half of a byte comes first."""
+        return _from_minimum(4, data_in, scale_buffer, min_val_buffer, num_group, group_size)
+
+    def dequantize_int8_to_half_experimental(
+        self, data_in: torch.Tensor, scale_buffer: torch.Tensor, min_val_buffer: torch.Tensor, num_group: int,
+        group_size: int,
+    ) -> torch.Tensor:  # fmt: skip
+        """Return ``code / scale + minimum``, float16 ``(num_group, group_size)``."""
+        return _from_minimum(8, data_in, scale_buffer, min_val_buffer, num_group, group_size)
+
+
+def _from_minimum(
+    bits: int, data: torch.Tensor, scales: torch.Tensor, minima: torch.Tensor, num_group: int, group_size: int
+) -> torch.Tensor:
+    """Return the values of unsigned codes, each step rounded to float16."""
+    is_right = (
+        data.dtype == torch.uint8
+        and data.numel() * 8 == num_group * group_size * bits
+        and all(given.dtype == torch.float16 and given.numel() == num_group for given in (scales, minima))
+    )
+    if not is_right:
+        msg = (
+            f"dequantize_int{bits}_to_half_experimental failed: got {data.numel()} elements of {data.dtype}, {scales.numel()} "
+            f"scales of {scales.dtype} and {minima.numel()} minima of {minima.dtype}; expected {num_group} x {group_size} codes "
+            f"of {bits} bits in uint8, and {num_group} scales and minima of float16. Fix: pass tensors of these sizes."
+        )
+        raise ValueError(msg)
+    codes = data if bits == 8 else torch.stack((data >> 4, data & 15), -1)
+    return codes.view(num_group, group_size).half() / scales.view(-1, 1) + minima.view(-1, 1)
+
 
 class FPQuantizerModule:
     """The module ``fp_quantizer``, for 8 bits: e4m3 and e5m2.
