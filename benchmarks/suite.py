@@ -50,6 +50,9 @@ SUITE = (
         "optimizers", "a step of every optimizer", 80, ("optimizer", "peer"), ("ours ms", "peer ms"), ("deepspeed",),
     ),
     Benchmark(
+        "async_io", "a tensor to a file and back", 20, ("way", "candidate"), ("MB/s",), ("deepspeed",),
+    ),
+    Benchmark(
         "kernels", "forward and backward of every kernel", 90, ("kernel", "shape"), ("ours ms", "eager ms", "compile ms"),
     ),
     Benchmark(

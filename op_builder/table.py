@@ -164,6 +164,13 @@ OPS: tuple[Op, ...] = (
         triton="norms_and_softmax:TritonSoftmax",
     ),
     Op(
+        name="async_io",
+        builder="AsyncIOBuilder",
+        about="Asynchronous reads and writes of tensors",
+        devices=(ON_HOST,),
+        own_builder="op_builder.cpu.async_io:AsyncIOBuilder",
+    ),
+    Op(
         name="shm_comm",
         builder="ShmCommBuilder",
         about="The process-group backend ``shm``",

@@ -1,0 +1,107 @@
+"""Writing a tensor to a file and reading it back: ours by each backend, deepspeed's own (with libaio's headers), torch and dd.
+
+Every candidate writes or reads as many bytes of the same disk, past the page cache where it can; ``torch.save`` and
+``torch.load`` go through it, so that their writes end before the disk has them, and their reads need not touch it. dd is
+what the disk does for one program. Medians of interleaved rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from harness import show
+
+from anyaccel import get_accelerator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BLOCK, DEPTH = 1 << 20, 32
+ROUNDS = 9
+
+
+def deepspeeds() -> Any:
+    """Return deepspeed's own module, or None where it cannot be built."""
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    try:
+        from deepspeed.ops.op_builder import AsyncIOBuilder
+
+        return AsyncIOBuilder().load(verbose=False)
+    except Exception as error:  # noqa: BLE001 - whatever its build does
+        print(f"deepspeed's own is left out: {str(error).splitlines()[0]}")
+        return None
+
+
+def dd(source: str, target: str, count: int) -> None:
+    """Copy with dd, past the page cache on the side of the file."""
+    flag = "oflag=direct" if source == "/dev/zero" else "iflag=direct"
+    command = ["dd", f"if={source}", f"of={target}", f"bs={BLOCK}", f"count={count}", flag]
+    if source == "/dev/zero":
+        command.append("conv=notrunc")
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+
+
+def measured(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the median seconds of each, in turns."""
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for number in range(rounds + 1):
+        for name, candidate in candidates.items():
+            began = time.perf_counter()
+            candidate()
+            if number > 0:
+                times[name].append(time.perf_counter() - began)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", type=Path, default=None, help="on the disk to measure")
+    parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(dir=options.folder))
+    ours = get_accelerator().create_op_builder("AsyncIOBuilder").load()
+    handles = {
+        "ours, io_uring": ours.aio_handle(BLOCK, DEPTH, False, True, options.threads, backend="io_uring"),
+        "ours, threads": ours.aio_handle(BLOCK, DEPTH, False, True, options.threads, backend="threads"),
+    }
+    theirs = deepspeeds()
+    if theirs is not None:
+        handles["deepspeed"] = theirs.aio_handle(BLOCK, DEPTH, False, True, options.threads)
+    some = handles["ours, io_uring"]
+    tensor = some.new_cpu_locked_tensor(options.mib << 20, torch.empty(0, dtype=torch.uint8))
+    tensor.random_(0, 255)
+    rows = []
+    saved, copied, mine = (str(folder / name) for name in ("saved", "copied", "ours, io_uring"))
+    for way in ("write", "read"):
+        candidates: dict[str, Callable[[], object]] = {}
+        for name, handle in handles.items():
+            path, call = str(folder / name), handle.sync_pwrite if way == "write" else handle.sync_pread
+            candidates[name] = lambda call=call, path=path: call(tensor, path)
+        if way == "write":
+            candidates["torch.save"] = lambda: torch.save(tensor, saved)
+            candidates["dd, direct"] = lambda: dd("/dev/zero", copied, options.mib)
+        else:
+            candidates["torch.load"] = lambda: torch.load(saved)
+            candidates["dd, direct"] = lambda: dd(mine, "/dev/null", options.mib)
+        times = measured(candidates, ROUNDS)
+        for name, seconds in times.items():
+            rate = (options.mib << 20) / seconds / 1e6
+            against = f"{times['deepspeed'] / seconds:.2f}" if "deepspeed" in times else "-"
+            rows.append([way, name, f"{rate:.0f}", against, f"{times['dd, direct'] / seconds:.0%}"])
+    title = f"{options.mib} MiB, blocks of 1 MiB, {DEPTH} under way, {options.threads} threads, medians of {ROUNDS}"
+    show("async_io", title, ["way", "candidate", "MB/s", "x deepspeed's", "of dd"], rows)
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+// The C interface of asynchronous reads and writes; op_builder/deepspeed/async_io.py holds the memory and the files.
+
+#include <exception>
+#include <new>
+
+#include "handle.h"
+
+#define ANYACCEL_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using anyaccel::async_io::Backend;
+using anyaccel::async_io::Failure;
+using anyaccel::async_io::Handle;
+
+}  // namespace
+
+// Returns null where threads cannot be started.
+ANYACCEL_EXPORT void* anyaccel_aio_open(std::int64_t block_bytes, std::int32_t depth, std::int32_t threads,
+                                        std::int32_t backend) {
+  try {
+    return new Handle(block_bytes, depth, threads, static_cast<Backend>(backend));
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+ANYACCEL_EXPORT std::int32_t anyaccel_aio_has_rings(const void* handle) {
+  return static_cast<const Handle*>(handle)->has_rings() ? 1 : 0;
+}
+
+// Returns 0 where there is no memory.
+ANYACCEL_EXPORT std::int32_t anyaccel_aio_start(void* handle, std::int64_t number, std::int32_t is_read,
+                                                std::int32_t direct, std::int32_t buffered, void* memory,
+                                                std::int64_t bytes, std::int64_t offset) {
+  try {
+    static_cast<Handle*>(handle)->start(
+        {number, is_read != 0, direct, buffered, static_cast<char*>(memory), bytes, offset});
+    return 1;
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+}
+
+ANYACCEL_EXPORT std::int64_t anyaccel_aio_wait(void* handle) { return static_cast<Handle*>(handle)->wait(); }
+
+ANYACCEL_EXPORT std::int32_t anyaccel_aio_take(void* handle, Failure* failure) {
+  return static_cast<Handle*>(handle)->take(*failure) ? 1 : 0;
+}
+
+ANYACCEL_EXPORT void anyaccel_aio_close(void* handle) { delete static_cast<Handle*>(handle); }

@@ -1,0 +1,90 @@
+// Reads and writes of memory from and to files, cut into blocks that threads work on, each with a queue in the kernel.
+
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace anyaccel::async_io {
+
+// What O_DIRECT asks of addresses, offsets and sizes: no device has larger logical blocks.
+inline constexpr std::int64_t kAlignment = 4096;
+
+// The first error of an operation.
+struct Failure {
+  std::int64_t operation;
+  std::int64_t error;  // errno; 0 where the file ended
+  std::int64_t offset;
+  std::int64_t asked;  // bytes of the operation
+  std::int64_t moved;  // of them, wherever they lie
+};
+
+enum class Backend : std::int32_t { best, io_uring, threads };
+
+// One read or write; it lives until every block of it has ended.
+struct Operation {
+  std::int64_t number;
+  bool is_read;
+  int direct;    // a file that was opened with O_DIRECT; -1 where there is none. Threads change it at any time
+  int buffered;  // the same file, opened without
+  char* memory;
+  std::int64_t bytes;
+  std::int64_t offset;
+  std::int64_t memory_alignment = kAlignment;  // that O_DIRECT asks of addresses
+  std::int64_t blocks_left = 0;
+  std::int64_t moved = 0;
+  bool has_failed = false;
+};
+
+struct Block {
+  Operation* operation;
+  std::int64_t begin;  // in the operation
+  std::int64_t bytes;
+};
+
+class Handle {
+ public:
+  Handle(std::int64_t block_bytes, int depth, int threads, Backend backend);
+  ~Handle();  // waits for what is under way
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  // Whether the kernel's queues are used.
+  bool has_rings() const { return has_rings_; }
+
+  // Starts an operation; the memory and the files must stay until it has ended.
+  void start(const Operation& operation);
+
+  // Waits for every operation; returns how many have ended since the last call, failed ones too.
+  std::int64_t wait();
+
+  // Takes a failure of an operation that has ended; false when there is none.
+  bool take(Failure& failure);
+
+ private:
+  friend class Worker;
+
+  // Called by the threads, which hold no lock.
+  bool next(Block& block, bool may_wait);
+  void end(const Block& block, std::int64_t moved, std::int64_t error, bool has_failed);
+  bool is_wanted(const Block& block);
+
+  void close();
+
+  std::mutex guard_;
+  std::condition_variable has_work_, has_ended_;
+  std::deque<Block> waiting_;
+  std::deque<Failure> failures_;
+  std::int64_t under_way_ = 0;
+  std::int64_t ended_ = 0;
+  std::int64_t block_bytes_;
+  bool is_closing_ = false;
+  bool has_rings_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace anyaccel::async_io

@@ -1,0 +1,53 @@
+// A thread of a Handle: it takes blocks, keeps several of them under way, and finishes what the kernel moved in part.
+
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "handle.h"
+#include "ring.h"
+
+namespace anyaccel::async_io {
+
+class Worker {
+ public:
+  Worker(Handle& handle, std::unique_ptr<Ring> ring, int depth);
+
+  // Returns when the handle is closing and nothing is left.
+  void run();
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+
+  // A block under way.
+  struct Slot {
+    Block block{};
+    std::int64_t moved = 0;
+    std::uint32_t asked = 0;
+    bool is_direct = false;
+    bool is_bounced = false;
+    bool is_used = false;
+    std::unique_ptr<char, Free> bounce;  // aligned, where the memory is not
+    std::int64_t bounce_bytes = 0;
+  };
+
+  void begin(Slot& slot, const Block& block);
+  // Asks for what is left of a slot's block: of the kernel's queue, or at once; false when the block has ended.
+  bool go_on(Slot& slot);
+  Transfer next_transfer(Slot& slot);
+  // Takes what was moved, or an error; false when the block has ended.
+  bool receive(Slot& slot, std::int64_t moved);
+  void finish(Slot& slot, std::int64_t error, bool has_failed);
+  void fail_all(std::int64_t error);
+
+  Handle& handle_;
+  std::unique_ptr<Ring> ring_;
+  std::vector<Slot> slots_;
+  int used_ = 0;
+};
+
+}  // namespace anyaccel::async_io

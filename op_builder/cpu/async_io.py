@@ -1,0 +1,25 @@
+"""``AsyncIOBuilder``: reads and writes that run beside the program, by ``csrc/async_io``, which knows nothing of torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import loading
+from ..host_library import HostLibrary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["AsyncIOBuilder"]
+
+
+class AsyncIOBuilder(HostLibrary):
+    """Builds the library; it needs no package of the system."""
+
+    NAME = "async_io"
+    SOURCES = ("async_io/async_io.cpp", "async_io/handle.cpp", "async_io/ring.cpp", "async_io/worker.cpp")
+
+    def _load_library(self, binary: Path) -> Any:
+        from ..deepspeed.async_files import AsyncIOModule
+
+        return AsyncIOModule(loading.load_c_library(self.NAME, binary))

@@ -1,0 +1,304 @@
+"""deepspeed 0.19.8's module for asynchronous reads and writes of files, by its function names and arguments."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Literal
+
+from .host_memory import PinMemoryModule
+from .transfers import AsyncIOError, Pending, error_of, is_in_file, memory_of, opened
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["AsyncIOError", "AsyncIOHandle", "AsyncIOModule"]
+
+Backend = Literal["best", "io_uring", "threads"]
+_BACKENDS: tuple[Backend, ...] = ("best", "io_uring", "threads")
+_ALIGNMENT = 512  # what deepspeed's callers round to, times the threads
+
+
+class _Failure(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("operation", "error", "offset", "asked", "moved"))
+
+
+class AsyncIOModule:
+    """The module ``async_io``."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        library.anyaccel_aio_open.restype = ctypes.c_void_p
+        library.anyaccel_aio_wait.restype = ctypes.c_int64
+        self._library = library
+
+    def aio_handle(
+        self, block_size: int = 1 << 20, queue_depth: int = 128, single_submit: bool = False, overlap_events: bool = False,
+        intra_op_parallelism: int = 1, *, backend: Backend = "best",
+    ) -> AsyncIOHandle:  # fmt: skip
+        """Return a handle; see :class:`AsyncIOHandle`."""
+        return AsyncIOHandle(
+            self._library, block_size, queue_depth, single_submit, overlap_events, intra_op_parallelism, backend
+        )
+
+    def aio_read(
+        self, buffer: torch.Tensor, filename: str, block_size: int, queue_depth: int, single_submit: bool,
+        overlap_events: bool, validate: bool,
+    ) -> int:  # fmt: skip
+        """Read a whole file; return 0."""
+        return self.aio_handle(block_size, queue_depth, single_submit, overlap_events).read(buffer, filename, validate)
+
+    def aio_write(
+        self, buffer: torch.Tensor, filename: str, block_size: int, queue_depth: int, single_submit: bool,
+        overlap_events: bool, validate: bool,
+    ) -> int:  # fmt: skip
+        """Write a tensor to a file; return 0."""
+        return self.aio_handle(block_size, queue_depth, single_submit, overlap_events).write(buffer, filename, validate)
+
+    def deepspeed_memcpy(self, dest: torch.Tensor, src: torch.Tensor) -> int:
+        """Copy a tensor; return 0."""
+        dest.copy_(src)
+        return 0
+
+
+class AsyncIOHandle:
+    """Reads files to tensors and writes tensors to files, beside the program, several at once.
+
+    Each operation is cut into blocks, and threads keep many of them under way: by the kernel's io_uring, and where that is
+    missing or not allowed by a system call for each block. What is aligned in the file goes past the page cache (O_DIRECT)
+    where the file system can do that, the rest through it. Tensors may be of any device, layout and alignment; those of
+    :meth:`new_cpu_locked_tensor` need no copy on the way. A tensor must not be changed, nor a file be read, before
+    :meth:`wait` has returned.
+
+    Args:
+        library: the library of ``csrc/async_io``.
+        block_size: bytes of a block; rounded up to 4096.
+        queue_depth: blocks that a thread has under way, as long as they are no more than 32 MiB.
+        single_submit: accepted for deepspeed's sake; without effect.
+        overlap_events: the same; blocks always overlap.
+        intra_op_parallelism: threads.
+        backend: ``"io_uring"`` or ``"threads"``; ``"best"`` takes the first that works here.
+
+    Raises:
+        ValueError: when a number is not positive.
+        NotImplementedError: when io_uring is asked for and not available.
+    """
+
+    def __init__(
+        self, library: ctypes.CDLL, block_size: int, queue_depth: int, single_submit: bool, overlap_events: bool,
+        intra_op_parallelism: int, backend: Backend,
+    ) -> None:  # fmt: skip
+        numbers = {"block_size": block_size, "queue_depth": queue_depth, "intra_op_parallelism": intra_op_parallelism}
+        most = {"block_size": 1 << 40, "queue_depth": 1 << 15, "intra_op_parallelism": 1 << 10}
+        for name, number in numbers.items():
+            if not 1 <= number <= most[name]:
+                msg = f"making an aio_handle failed: got {name}={number}; expected 1 to {most[name]}. Fix: pass such a number."
+                raise ValueError(msg)
+        pointer = library.anyaccel_aio_open(
+            ctypes.c_int64(block_size), queue_depth, intra_op_parallelism, _BACKENDS.index(backend)
+        )
+        if not pointer:
+            msg = f"making an aio_handle failed: got fewer threads than {intra_op_parallelism}; expected all. Fix: ask for less."
+            raise RuntimeError(msg)
+        self._library, self._pointer, self._numbers = library, ctypes.c_void_p(pointer), numbers
+        self._flags = single_submit, overlap_events
+        self._guard, self._process, self._next = threading.Lock(), os.getpid(), 0
+        self._pending: dict[int, Pending] = {}
+        self._pins = PinMemoryModule().pin_handle()
+        self._close = weakref.finalize(self, _close, library, self._pointer, self._process, self._pending)
+        self.backend: Backend = "io_uring" if library.anyaccel_aio_has_rings(self._pointer) else "threads"
+        if backend == "io_uring" and self.backend != backend:
+            self._close()
+            msg = (
+                "making an aio_handle failed: got no io_uring from the kernel; expected it. Fix: leave backend='best'."
+            )
+            raise NotImplementedError(msg)
+
+    def get_block_size(self) -> int:
+        """Return the bytes of a block, as given."""
+        return self._numbers["block_size"]
+
+    def get_queue_depth(self) -> int:
+        """Return how many blocks a thread has under way at most, as given."""
+        return self._numbers["queue_depth"]
+
+    def get_single_submit(self) -> bool:
+        """Return what was given."""
+        return self._flags[0]
+
+    def get_overlap_events(self) -> bool:
+        """Return what was given."""
+        return self._flags[1]
+
+    def get_intra_op_parallelism(self) -> int:
+        """Return the number of threads."""
+        return self._numbers["intra_op_parallelism"]
+
+    def get_alignment(self) -> int:
+        """Return what deepspeed's callers round sizes to; operations of any size are served."""
+        return _ALIGNMENT * self.get_intra_op_parallelism()
+
+    def read(self, buffer: torch.Tensor, filename: str, validate: bool, file_offset: int = 0) -> int:
+        """Read a whole file; return 0."""
+        size = os.stat(filename).st_size
+        if size - file_offset != buffer.nbytes:
+            raise error_of(
+                0, filename, True, size, buffer.nbytes, 0, f"the file has {size} bytes, {file_offset} of them skipped"
+            )
+        self.pread(buffer, filename, validate, False, file_offset)
+        return 0
+
+    def write(self, buffer: torch.Tensor, filename: str, validate: bool, file_offset: int = 0) -> int:
+        """Write a tensor; return 0."""
+        self.pwrite(buffer, filename, validate, False, file_offset)
+        return 0
+
+    # ``async`` is a keyword, by which nobody can pass it.
+
+    def pread(self, buffer: torch.Tensor, filename: str, validate: bool, is_async: bool, file_offset: int = 0) -> int:
+        """Read; see :meth:`async_pread` and :meth:`sync_pread`. With ``validate`` the file is compared in :meth:`wait`."""
+        self._start(buffer, filename, True, file_offset, validate)
+        return 0 if is_async else self.wait()
+
+    def pwrite(self, buffer: torch.Tensor, filename: str, validate: bool, is_async: bool, file_offset: int = 0) -> int:
+        """Write; see :meth:`async_pwrite` and :meth:`sync_pwrite`. With ``validate`` the file is compared in :meth:`wait`."""
+        self._start(buffer, filename, False, file_offset, validate)
+        return 0 if is_async else self.wait()
+
+    def sync_pread(self, buffer: torch.Tensor, filename: str, file_offset: int = 0) -> int:
+        """Read, and wait for everything that is under way; return how many operations that was."""
+        return self.pread(buffer, filename, False, False, file_offset)
+
+    def sync_pwrite(self, buffer: torch.Tensor, filename: str, file_offset: int = 0) -> int:
+        """Write, and wait for everything that is under way; return how many operations that was."""
+        return self.pwrite(buffer, filename, False, False, file_offset)
+
+    def async_pread(self, buffer: torch.Tensor, filename: str, file_offset: int = 0) -> int:
+        """Start to read.
+
+        Args:
+            buffer: what is read to; its bytes, as a contiguous tensor has them.
+            filename: the file.
+            file_offset: where in the file to begin.
+
+        Returns:
+            0.
+
+        Raises:
+            AsyncIOError: when the file is too short.
+            OSError: when it cannot be opened.
+        """
+        return self.pread(buffer, filename, False, True, file_offset)
+
+    def async_pwrite(self, buffer: torch.Tensor, filename: str | int, file_offset: int = 0) -> int:
+        """Start to write; a new file is readable by its owner alone, as deepspeed's is, and a longer one keeps its end.
+
+        Args:
+            buffer: what is written; its bytes, as a contiguous tensor has them.
+            filename: the file, or the descriptor of an open one.
+            file_offset: where in the file to begin.
+
+        Returns:
+            0.
+
+        Raises:
+            OSError: when the file cannot be opened.
+        """
+        self._start(buffer, filename, False, file_offset, False)
+        return 0
+
+    def wait(self) -> int:
+        """Wait for everything that is under way.
+
+        Returns:
+            How many operations have ended since the last call.
+
+        Raises:
+            AsyncIOError: when one of them failed; the others have ended too.
+        """
+        self._require_own_process()
+        with self._guard:
+            ended = int(self._library.anyaccel_aio_wait(self._pointer))
+            done, problems = dict(self._pending), self._failures()
+            self._pending.clear()
+        for number, one in done.items():
+            one.close()
+            if number in problems:
+                continue
+            if one.is_read and one.memory is not one.tensor:
+                one.tensor.copy_(one.memory.view(one.tensor.dtype).view(one.tensor.shape))
+            if one.is_checked and not is_in_file(one):
+                problems[number] = error_of(
+                    0,
+                    one.path,
+                    one.is_read,
+                    one.offset,
+                    one.memory.nbytes,
+                    one.memory.nbytes,
+                    "other bytes in the file",
+                )
+        if problems:
+            raise next(iter(problems.values()))
+        return ended
+
+    def new_cpu_locked_tensor(self, num_elem: int, example_tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor in locked memory that begins at a page, to and from which nothing is copied on the way."""
+        return self._pins.new_cpu_locked_tensor(num_elem, example_tensor)
+
+    def free_cpu_locked_tensor(self, locked_tensor: torch.Tensor) -> bool:
+        """Unlock such a tensor's memory; return whether it was locked."""
+        return self._pins.free_cpu_locked_tensor(locked_tensor)
+
+    def _start(self, tensor: torch.Tensor, file: str | int, is_read: bool, offset: int, is_checked: bool) -> None:
+        self._require_own_process()
+        if offset < 0:
+            msg = f"starting a transfer failed: got file_offset={offset}; expected 0 or more. Fix: pass a place in the file."
+            raise ValueError(msg)
+        path = f"descriptor {file}" if isinstance(file, int) else os.fspath(file)
+        tensor = tensor.detach()
+        one = Pending(tensor, memory_of(tensor, is_read), path, is_read, offset, is_checked)
+        direct, buffered = opened(file, is_read, one.files)
+        try:
+            size = os.fstat(buffered).st_size
+            if is_read and size < offset + tensor.nbytes:
+                raise error_of(0, path, is_read, size, tensor.nbytes, 0)
+            with self._guard:
+                number, self._next = self._next, self._next + 1
+                self._pending[number] = one  # before it begins, as the memory must outlive it
+                if not self._library.anyaccel_aio_start(
+                    self._pointer, ctypes.c_int64(number), int(is_read), direct, buffered,
+                    ctypes.c_void_p(one.memory.data_ptr()), ctypes.c_int64(tensor.nbytes), ctypes.c_int64(offset),
+                ):  # fmt: skip
+                    del self._pending[number]
+                    raise error_of(errno.ENOMEM, path, is_read, offset, tensor.nbytes, 0)
+        except BaseException:
+            one.close()
+            raise
+
+    def _failures(self) -> dict[int, AsyncIOError]:
+        problems: dict[int, AsyncIOError] = {}
+        failure = _Failure()
+        while self._library.anyaccel_aio_take(self._pointer, ctypes.byref(failure)):
+            one = self._pending[failure.operation]
+            problems[failure.operation] = error_of(
+                failure.error, one.path, one.is_read, failure.offset, failure.asked, failure.moved
+            )
+        return problems
+
+    def _require_own_process(self) -> None:
+        if os.getpid() != self._process:
+            msg = (
+                f"using an aio_handle failed: got one that process {self._process} made; expected one of this process, as its "
+                f"threads are not here after a fork. Fix: make another."
+            )
+            raise RuntimeError(msg)
+
+
+def _close(library: ctypes.CDLL, pointer: ctypes.c_void_p, process: int, pending: dict[int, Pending]) -> None:
+    """Wait for what is under way, and end the threads; a forked child has none."""
+    if os.getpid() == process:
+        library.anyaccel_aio_close(pointer)
+    for one in pending.values():
+        one.close()

@@ -1,0 +1,110 @@
+"""A read or write of a tensor: its memory, its files, and its error."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass, field
+
+import torch
+
+__all__ = ["AsyncIOError", "Pending", "error_of", "is_in_file", "memory_of", "opened"]
+
+_DIRECT: int = getattr(os, "O_DIRECT", 0)
+
+
+class AsyncIOError(OSError):
+    """A read or a write did not move all of its bytes.
+
+    Attributes:
+        offset: where in the file it failed.
+        asked: bytes of the tensor.
+        moved: how many of them were moved, wherever they lie.
+    """
+
+    def __init__(self, code: int, message: str, path: str, offset: int, asked: int, moved: int) -> None:
+        super().__init__(code, message, path)
+        self.offset, self.asked, self.moved = offset, asked, moved
+
+
+@dataclass
+class Pending:
+    """What an operation needs until it has ended."""
+
+    tensor: torch.Tensor
+    memory: torch.Tensor
+    path: str
+    is_read: bool
+    offset: int
+    is_checked: bool
+    files: list[int] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Close the files."""
+        while self.files:
+            os.close(self.files.pop())
+
+
+def memory_of(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
+    """Return a contiguous tensor in the host's memory: the tensor itself, or one for its bytes."""
+    if tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
+        return tensor
+    if is_read:
+        return torch.empty(tensor.nbytes, dtype=torch.uint8)
+    return tensor.cpu().contiguous().resolve_neg().resolve_conj()
+
+
+def opened(file: str | int, is_read: bool, files: list[int]) -> tuple[int, int]:
+    """Return a file opened past the page cache, or -1, and opened through it; both are added to ``files``."""
+    flags = (os.O_RDONLY if is_read else os.O_WRONLY | os.O_CREAT) | os.O_CLOEXEC
+    path = f"/proc/self/fd/{file}" if isinstance(file, int) else os.fspath(file)
+    files.append(os.open(path, flags, 0o600))
+    try:
+        if not _DIRECT:
+            return -1, files[0]
+        files.append(os.open(path, flags | _DIRECT, 0o600))
+    except OSError:  # a file system that has no such way
+        return -1, files[0]
+    return files[1], files[0]
+
+
+def is_in_file(one: Pending) -> bool:
+    """Return whether a file holds what was read from it, or written to it."""
+    mine = one.memory.flatten().view(torch.uint8) if one.memory.numel() else torch.empty(0, dtype=torch.uint8)
+    with open(one.path, "rb") as file:
+        file.seek(one.offset)
+        for piece in mine.split(1 << 24):
+            found = file.read(piece.numel())
+            if len(found) != piece.numel() or not torch.equal(
+                torch.frombuffer(bytearray(found), dtype=torch.uint8), piece
+            ):
+                return False
+    return True
+
+
+_FIXES = {
+    errno.ENOSPC: "free space on the disk",
+    errno.EFBIG: "raise the limit of a file's size",
+    0: "read no more than the file has",
+}
+
+
+def error_of(code: int, path: str, is_read: bool, offset: int, asked: int, moved: int, found: str = "") -> AsyncIOError:
+    """Return the error of an operation.
+
+    Args:
+        code: errno; 0 where the file ended, or ``found`` says what there was.
+        path: of the file.
+        is_read: whether it was read.
+        offset: where in the file it failed.
+        asked: bytes of the tensor.
+        moved: how many of them were moved.
+        found: in place of the code's text.
+    """
+    what = found or (os.strerror(code) if code else "the file's end")
+    fix = _FIXES.get(code, "look at the disk and its file system")
+    message = (
+        f"{'reading' if is_read else 'writing'} {asked} bytes failed: got {what} at byte {offset} of the file, after {moved} "
+        f"bytes; expected to move all of them. Fix: {fix}."
+    )
+    return AsyncIOError(code or errno.ENODATA, message, path, offset, asked, moved)

@@ -1,0 +1,106 @@
+// Random writes and reads of a file against a copy in memory, from several threads with handles of their own:
+// stress FOLDER ROUNDS SEED BACKEND. It prints what differs, and nothing else.
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "handle.h"
+
+using namespace anyaccel::async_io;
+
+namespace {
+
+constexpr std::int64_t kFile = 300000;
+
+struct Files {
+  explicit Files(const std::string& path) {
+    buffered = open(path.c_str(), O_RDWR | O_CREAT, 0600);
+    direct = open(path.c_str(), O_RDWR | O_DIRECT, 0600);
+  }
+  ~Files() {
+    close(buffered);
+    if (direct >= 0) {
+      close(direct);
+    }
+  }
+  int buffered, direct;
+};
+
+void run(const std::string& path, int rounds, unsigned seed, Backend backend) {
+  std::mt19937 numbers(seed);
+  const Files files(path);
+  std::vector<char> expected(kFile), memory(kFile + 64), read(kFile + 64);
+  if (files.buffered < 0 || pwrite(files.buffered, expected.data(), kFile, 0) != kFile) {
+    std::printf("no file at %s\n", path.c_str());
+    return;
+  }
+  for (int round = 0; round < rounds; ++round) {
+    const int threads = 1 + static_cast<int>(numbers() % 3);
+    Handle handle(1 + static_cast<int>(numbers() % 40000), 1 + static_cast<int>(numbers() % 9), threads, backend);
+    // Pieces of the file that share no page, as transfers in any order may not overlap.
+    std::vector<std::int64_t> cuts{0, kFile};
+    for (int i = 0; i < 5; ++i) {
+      cuts.push_back(static_cast<std::int64_t>(numbers() % (kFile / kAlignment)) * kAlignment);
+    }
+    std::sort(cuts.begin(), cuts.end());
+    for (char& byte : memory) {
+      byte = static_cast<char>(numbers());
+    }
+    const std::int64_t shift = numbers() % 2 == 0 ? 0 : static_cast<std::int64_t>(numbers() % 64);
+    for (const bool is_read : {false, true}) {
+      std::int64_t count = 0;
+      for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+        std::int64_t begin = cuts[i];
+        std::int64_t end = cuts[i + 1];
+        if (begin < end) {
+          begin += static_cast<std::int64_t>(numbers()) % (end - begin);
+          end -= static_cast<std::int64_t>(numbers()) % (end - begin);
+        }
+        char* const place = (is_read ? read : memory).data() + shift + begin;
+        if (!is_read) {
+          std::memcpy(expected.data() + begin, place, static_cast<std::size_t>(end - begin));
+        } else {
+          std::memset(place, 0x5a, static_cast<std::size_t>(end - begin));
+        }
+        handle.start({count++, is_read, files.direct, files.buffered, place, end - begin, begin});
+        if (is_read) {
+          handle.wait();
+          --count;
+          if (std::memcmp(place, expected.data() + begin, static_cast<std::size_t>(end - begin)) != 0) {
+            std::printf("seed %u, round %d: other bytes in %ld to %ld\n", seed, round, begin, end);
+          }
+        }
+      }
+      const std::int64_t ended = handle.wait();
+      Failure failure{};
+      if (ended != count || handle.take(failure)) {
+        std::printf("seed %u, round %d: %ld of %ld ended, error %ld\n", seed, round, ended, count, failure.error);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+  const int rounds = std::atoi(arguments[2]);
+  const unsigned seed = static_cast<unsigned>(std::atoi(arguments[3]));
+  const Backend backend = std::strcmp(arguments[4], "threads") == 0 ? Backend::threads : Backend::best;
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 3; ++i) {
+    const std::string path = std::string(arguments[1]) + "/" + std::to_string(i);
+    threads.emplace_back([=] { run(path, rounds, 3 * seed + i, backend); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
