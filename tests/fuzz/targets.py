@@ -99,7 +99,7 @@ def public_targets(loaded: dict[str, Any], *, with_fronts: bool) -> list[Target]
     for name, function in found.items():
         try:
             targets.append(_of_function(name, function))
-        except (TypeError, ValueError):  # an argument that is neither a tensor nor a number
+        except (TypeError, ValueError):  # an argument that is neither a tensor nor a number, or none at all
             continue
     return targets
 
@@ -116,6 +116,9 @@ def _of_function(name: str, function: Callable[..., Any]) -> Target:
             target.arguments += [Argument(f"{parameter.name}.{field}", "tensor", is_written=None) for field in fields]
             continue
         target.arguments.append(_of_annotation(parameter.name, annotation))
+    if not target.arguments:
+        msg = f"{name} takes nothing"
+        raise ValueError(msg)
     return target
 
 
