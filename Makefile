@@ -16,11 +16,11 @@ CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++
 demo: $(VENV)/.installed-demo
 	$(VENV)/bin/anyaccel demo
 
-# Everything is built first, on all cores: several tests need all of it. Two workers: most tests wait for a process that imports torch.
+# Every op is built first, on all cores: several tests need all of them. Two workers: most tests wait for a process that imports torch.
 # Files in their order: by the number of tests, as is the default, those with a few long ones would come last.
 PYTEST_ON_TWO := -n 2 --dist loadfile --no-loadscope-reorder --durations=25
 test: $(VENV)/.installed-test
-	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all
+	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all --target native --target sm_90
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_ON_TWO)
 
 # The slow cases besides, which hold nothing that `make test` does not.

@@ -1,7 +1,8 @@
 """Builds the wheel. ``BUILD_EXT=1 pip install .`` puts prebuilt ops into it; without, ops are built where they are used.
 
-``CUDA_EXT=1`` and ``DS_BUILD_OPS=1`` mean the same. The prebuilt ops use torch's stable ABI and CPU code for every level of
-this machine's architecture, so that one wheel serves every Python and every torch from 2.10 on.
+``CUDA_EXT=1`` and ``DS_BUILD_OPS=1`` mean the same; ``DS_BUILD_LION=1`` is for that op alone, and ``=0`` leaves it out. The
+prebuilt ops use torch's stable ABI and CPU code for every level of this machine's architecture, so that one wheel serves every
+Python and every torch from 2.10 on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from setuptools.command.build_py import build_py
 from setuptools.compat.py310 import tomllib
 
 _SWITCHES = ("BUILD_EXT", "CUDA_EXT", "DS_BUILD_OPS")
+_SWITCH_OF_AN_OP = "DS_BUILD_"
 _CODE = (".py", ".h", ".cpp", ".cu", ".ptx", ".sycl", "")  # csrc/device_std has headers without a suffix
 _ROOT = Path(__file__).resolve().parent
 _BUILD = "from anyaccel.cli import main; main()"
@@ -25,8 +27,13 @@ _RUNS = "import filelock, ninja, packaging, platformdirs, psutil, rich, torch, t
 _RUNS_CUDA = "import cuda.bindings.nvrtc"
 
 
+def _is_on(switch: str) -> bool:
+    value = os.environ.get(switch, "0")
+    return value.isdecimal() and int(value) != 0
+
+
 def _is_wanted() -> bool:
-    return any(os.environ.get(switch, "0") not in ("", "0") for switch in _SWITCHES)
+    return any(map(_is_on, (*_SWITCHES, *(name for name in os.environ if name.startswith(_SWITCH_OF_AN_OP)))))
 
 
 def _outside_isolation(*paths: str) -> dict[str, str]:
@@ -80,7 +87,9 @@ class BuildWithOps(build_py):
         package = Path(self.build_lib).resolve()
         installed_by_pip = [path for path in sys.path if path.endswith("site-packages")]
         command = [sys.executable, "-c", _BUILD, "build", "--all", "--output", str(package / "anyaccel" / "_C")]
-        subprocess.run(command, env=_outside_isolation(str(package), *installed_by_pip), check=True)
+        environment = _outside_isolation(str(package), *installed_by_pip)
+        every_op = str(int(any(map(_is_on, _SWITCHES))))
+        subprocess.run(command, env={**environment, "DS_BUILD_OPS": every_op}, check=True)
 
 
 class WheelWithOps(bdist_wheel):

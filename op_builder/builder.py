@@ -60,6 +60,7 @@ class OpBuilder:
 
     Attributes:
         NAME: the op's name, as in ``anyaccel report``.
+        BUILD_VAR: the environment variable that says whether the op is built ahead of time; ``DS_BUILD_<NAME>`` by default.
         SOURCES: its source files; relative ones are looked for beside the file of the builder's class, then up to two folders up.
         STABLE_ABI: True when the sources register torch ops and include nothing of torch but ``torch/csrc/stable`` and
             ``torch/headeronly``: one binary then serves every Python and torch. Otherwise they are a Python module
@@ -67,6 +68,7 @@ class OpBuilder:
     """
 
     NAME: str = ""
+    BUILD_VAR: str = ""
     SOURCES: tuple[str, ...] = ()
     STABLE_ABI: ClassVar[bool] = False
 
@@ -78,6 +80,10 @@ class OpBuilder:
                 f"letters, digits and underscores. Fix: set NAME, or pass name."
             )
             raise OpError(msg)
+
+    def build_var(self) -> str:
+        """Return the environment variable that says whether the op is built ahead of time."""
+        return self.BUILD_VAR or f"DS_BUILD_{self.NAME.upper()}"
 
     def absolute_name(self) -> str:
         """Return the name of the module in which a prebuilt op is installed."""

@@ -18,6 +18,7 @@ from ..op_builder.engine.errors import CacheError
 from ..op_builder.engine.progress import watch
 from ..op_builder.engine.targets import NATIVE
 from ..op_builder.engine.toolchains.nvrtc import probe_nvrtc
+from ..op_builder.switches import switched_on
 
 if TYPE_CHECKING:
     from ..op_builder.ahead_of_time import BuildOutcome
@@ -29,7 +30,7 @@ EPILOG = "Example: [bold]anyaccel build --op rms_norm --target sm_90 --target x8
 
 
 def command(
-    everything: Annotated[bool, typer.Option("--all", help="Every op.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every op, or what DS_BUILD_… says.")] = False,
     op: Annotated[list[str] | None, typer.Option("--op", help="An op; may be given several times.")] = None,
     target: Annotated[
         list[str] | None,
@@ -50,7 +51,7 @@ def command(
     if output is None:
         _wanted_cache()  # where there is none, this is said before anything is built
     console = Console()
-    builders = every_builder() if everything else named_builders(op or [])
+    builders = switched_on(every_builder(), environment.build_switches()) if everything else named_builders(op or [])
     wanted = target or ((wheel_targets() if output else all_targets()) if everything else [NATIVE])
     table = Table("op", "target", "", "seconds", "KiB", title=_title(), title_justify="left")
     with console.status("looking for compilers") as status:

@@ -17,6 +17,7 @@ class AsyncIOBuilder(HostLibrary):
     """Builds the library; it needs no package of the system."""
 
     NAME = "async_io"
+    BUILD_VAR = "DS_BUILD_AIO"
     SOURCES = ("async_io/async_io.cpp", "async_io/handle.cpp", "async_io/ring.cpp", "async_io/worker.cpp")
 
     def _load_library(self, binary: Path) -> Any:

@@ -7,6 +7,7 @@ ANYACCEL_BUILD_TIMEOUT      how many seconds one compiler may run before it is e
 CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
 CPATH, CPLUS_INCLUDE_PATH   where compilers look for headers besides; they decide a build
+DS_BUILD_OPS, …             what ``anyaccel build --all`` builds: every op, or with ``DS_BUILD_<OP>`` that one; 0 for none
 COMPILER_PATH               where compilers look for their programs first; it decides a build
 LIBRARY_PATH, …             what compilers and linkers take as flags besides: it decides a build (``_COMPILER_VARIABLES``)
 HOME, XDG_CACHE_HOME        where the user's cache directory is; a temporary one serves where they are not absolute
@@ -36,6 +37,7 @@ __all__ = [
     "PYTHON_FOR_COMMANDS",
     "announce_sycl",
     "build_jobs",
+    "build_switches",
     "build_timeout",
     "cache_dir",
     "compiler_environment",
@@ -118,6 +120,14 @@ def build_timeout() -> float | None:
         )
         raise SettingError(msg)
     return seconds
+
+
+def build_switches() -> dict[str, bool]:
+    """Return deepspeed's variables ``DS_BUILD_…`` that are set to a number, by name, each with whether it is on."""
+    switches = {name: value for name, value in os.environ.items() if name.startswith("DS_BUILD_")}
+    return {
+        name: int(value) != 0 for name, value in switches.items() if value.isdecimal()
+    }  # DS_BUILD_STRING is a version
 
 
 def cxx() -> str | None:

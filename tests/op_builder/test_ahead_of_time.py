@@ -11,14 +11,16 @@ import pytest
 
 from anyaccel.op_builder import OpError, ToolchainError
 from anyaccel.op_builder.ahead_of_time import build_orders, copy_entry, named_builders, orders, wheel_targets
+from anyaccel.op_builder.all_ops import every_builder
 from anyaccel.op_builder.cpu import CPUAdamBuilder
 from anyaccel.op_builder.cuda import LionBuilder as CudaLionBuilder
 from anyaccel.op_builder.cuda.device import device_code
-from anyaccel.op_builder.engine import prebuilt, targets
+from anyaccel.op_builder.engine import environment, prebuilt, targets
 from anyaccel.op_builder.engine.fingerprint import cpu_flags
 from anyaccel.op_builder.engine.targets import CPU_TARGETS, CUDA_TARGETS, host_cpu_targets, require_target
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
 from anyaccel.op_builder.engine.trace import Trace
+from anyaccel.op_builder.switches import switched_on
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,3 +193,31 @@ def test_what_was_built_natively_serves_when_the_compiler_is_gone(
     builder = CPUAdamBuilder()
     assert builder.is_compatible()
     assert builder.find_built() == entry
+
+
+def _ops(**switches: bool) -> set[str]:
+    wanted = switched_on(every_builder(), {f"DS_BUILD_{name}": value for name, value in switches.items()})
+    return {order.op for order in orders(wanted, [BASELINE])}
+
+
+def test_without_a_switch_every_op_is_built_ahead_of_time() -> None:
+    assert _ops() == _ops(OPS=True) == {order.op for order in orders(every_builder(), [BASELINE])}
+
+
+def test_each_op_is_switched_by_its_name_and_by_deepspeeds(caplog: pytest.LogCaptureFixture) -> None:
+    every = _ops()
+    assert _ops(CPU_ADAM=False) == every - {"cpu_adam"}
+    assert _ops(OPS=False, CPU_ADAM=True, AIO=True) == {"cpu_adam", "async_io"}
+    assert _ops(OPS=False, FUSED_LION=True) == {"lion", "cuda_runtime"}
+    assert _ops(OPS=False, FUSED_LION=True, CUDA_RUNTIME=False) == {"lion"}
+    assert _ops(OPS=False, INFERENCE_CORE_OPS=True) == {"rms_norm", "layer_norm", "activations", "cuda_runtime"}
+    assert _ops(FP_QUANTIZER=False, QUANTIZER=True) == every
+    assert not caplog.records
+    assert _ops(EVOFORMER_ATTN=True, GDS=False) == every
+    assert caplog.messages == ["DS_BUILD_EVOFORMER_ATTN is set, but anyaccel has no such op: nothing is built for it"]
+
+
+def test_the_switches_that_are_set_to_a_number_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"AIO": "1", "LION": "0", "STRING": ".dev1", "OPS": ""}.items():
+        monkeypatch.setenv(f"DS_BUILD_{name}", value)
+    assert environment.build_switches() == {"DS_BUILD_AIO": True, "DS_BUILD_LION": False}

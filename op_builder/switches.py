@@ -1,0 +1,51 @@
+"""What deepspeed's variables say of building ahead of time: ``DS_BUILD_OPS``, and one for every builder."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .builder import OpBuilder
+
+__all__ = ["switched_on"]
+
+_EVERY = "DS_BUILD_OPS"
+_RUNTIME = "cuda_runtime"
+
+_logger = logging.getLogger(__name__)
+
+
+def switched_on(builders: Sequence[OpBuilder], switches: Mapping[str, bool]) -> list[OpBuilder]:
+    """Return the builders whose ops are wanted.
+
+    An op is wanted when the variable of a builder that loads it is on, unwanted when one is off and none is on, and otherwise
+    what ``DS_BUILD_OPS`` says, which is on where it is not set. With kernels for a GPU comes the runtime that starts them.
+
+    Args:
+        builders: all of them.
+        switches: the variables that are set, by name.
+    """
+    said: dict[str, bool] = {}
+    for builder in builders:
+        value = switches.get(builder.build_var())
+        if value is not None:
+            said |= {op: value or said.get(op, False) for op in _loads(builder)}
+    known = {_EVERY, *(builder.build_var() for builder in builders)}
+    for name in sorted(switches.keys() - known):
+        if switches[name]:
+            _logger.warning("%s is set, but anyaccel has no such op: nothing is built for it", name)
+    default = switches.get(_EVERY, True)
+    wanted = [builder for builder in builders if said.get(_loads(builder)[0], default)]
+    has_kernels = any(op.kernels for builder in wanted if (op := getattr(builder, "OP", None)) is not None)
+    if has_kernels and _RUNTIME not in said:
+        wanted += [builder for builder in builders if builder.NAME == _RUNTIME and builder not in wanted]
+    return wanted
+
+
+def _loads(builder: OpBuilder) -> list[str]:
+    """Return the names of the ops that a builder loads, its own first."""
+    held = getattr(builder, "HELD", None)
+    return [(held or builder).NAME, *(one.NAME for one in getattr(builder, "ALSO", ()))]
