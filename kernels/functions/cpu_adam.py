@@ -8,6 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .registration import OpFunctions, mark_changed, nothing
+from .zenflow_adam import ZenFlowAdam
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ def _refusal(tensors: Sequence[torch.Tensor]) -> RuntimeError:
     )
 
 
-class CPUAdamFunctions(OpFunctions):
+class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
     """The functions of the loaded op; tensors are float32, bfloat16 or float16, states float32 or of the parameter's dtype."""
 
     OPS: ClassVar = {"adam_step": (nothing,), "adam_update": (nothing,), "adam_rollback": (nothing,)}

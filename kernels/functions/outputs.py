@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
-__all__ = ["require_one_place_each", "write_output"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["in_float32", "require_one_place_each", "write_output"]
 
 
 def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> None:
@@ -41,3 +44,19 @@ def require_one_place_each(function: str, output: torch.Tensor) -> None:
             )
             raise RuntimeError(msg)
         reach += stride * (size - 1)
+
+
+@contextlib.contextmanager
+def in_float32(*lists: Sequence[torch.Tensor]) -> Iterator[list[list[torch.Tensor]]]:
+    """Give lists of states as the kernels take them; programs keep them in the parameters' dtype in places.
+
+    What is not float32 is copied, and after the step, where that went well, rounded back.
+    """
+    for state in (state for states in lists for state in states if state.dtype != torch.float32):
+        require_one_place_each("the step", state)
+    given = [[state if state.dtype == torch.float32 else state.float() for state in states] for states in lists]
+    yield given
+    for states, computed in zip(lists, given, strict=True):
+        for state, result in zip(states, computed, strict=True):
+            if state is not result:
+                state.copy_(result)

@@ -20,12 +20,41 @@ _GELU, _RELU, _SILU, _GEGLU, _REGLU, _SIGLU, _IDENTITY = range(7)
 
 
 class InferenceCoreModule:
-    """deepspeed's module ``inference_core_ops``, but for its matrix products."""
+    """deepspeed's module ``inference_core_ops``, but for its matrix product with 6-bit weights."""
 
     def __init__(
         self, rms_norm: RMSNormFunctions, layer_norm: LayerNormFunctions, activations: ActivationFunctions
     ) -> None:
         self._rms_norm, self._layer_norm, self._activations = rms_norm, layer_norm, activations
+
+    def create_handle(self) -> None:
+        """Do nothing: torch keeps what its matrix products need."""
+
+    def blas_linear(self, output: torch.Tensor, hidden_states: torch.Tensor, weights: torch.Tensor) -> None:
+        """Write ``hidden_states @ weights.T``.
+
+        Args:
+            output: ``(tokens, out)``, written.
+            hidden_states: ``(tokens, in)``.
+            weights: ``(out, in)``, all of one dtype.
+
+        Raises:
+            RuntimeError: when shapes or dtypes do not fit.
+        """
+        write_output("blas_linear", output, torch.nn.functional.linear(hidden_states, weights))
+
+    def blas_4d_matmul(self, c: torch.Tensor, b: torch.Tensor, a: torch.Tensor) -> None:
+        """Write ``a @ b`` to ``c``.
+
+        Args:
+            c: ``(..., n, m)``, written.
+            b: ``(..., k, m)``.
+            a: ``(..., n, k)``.
+
+        Raises:
+            RuntimeError: when shapes or dtypes do not fit.
+        """
+        write_output("blas_4d_matmul", c, torch.matmul(a, b))
 
     def rms_norm(self, norm_output: torch.Tensor, norm_input: torch.Tensor, gamma: torch.Tensor, eps: float) -> None:
         """Write the normalised input to ``norm_output``."""

@@ -54,6 +54,7 @@ DEEPSPEED_NAMES = {
     ),
     "PinMemoryBuilder": Alias("pin_memory", "", "host_memory:PinMemoryModule"),
     "QuantizerBuilder": Alias("quantizer", "QuantizationBuilder", "quantizers:QuantizerModule"),
+    "RaggedUtilsBuilder": Alias("ragged_ops", "", "ragged:RaggedUtilsModule"),
     "RandomLTDBuilder": Alias("random_ltd", "", "tokens:RandomLTDModule"),
     "SpatialInferenceBuilder": Alias("spatial_inference", "", "images:SpatialInferenceModule"),
     "UtilsBuilder": Alias("utils", "", "host_memory:UtilsModule"),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...kernels.functions.outputs import require_one_place_each
+from ...kernels.functions.outputs import in_float32, require_one_place_each
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ...kernels.functions.optimizers import AdagradFunctions, LambFunctions, LionFunctions
 
@@ -73,7 +72,7 @@ class FusedAdamModule:
         step: int, noop_flag: torch.Tensor, options: dict[str, Any],
     ) -> None:  # fmt: skip
         steps = [step] * len(params)
-        with _in_float32(*states) as moments:
+        with in_float32(*states) as moments:
             self._op.multi_tensor_adam_step(params, grads, *moments, steps, noop_flag=noop_flag, **options)
 
 
@@ -117,7 +116,7 @@ class FusedLionModule:
         """
         _check("multi_tensor_lion", tensor_lists, 3)
         grads, params, states = tensor_lists
-        with _in_float32(states) as (exp_avgs,):
+        with in_float32(states) as (exp_avgs,):
             self._op.lion_step(
                 params, grads, exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, noop_flag=noop_flag
             )
@@ -145,7 +144,7 @@ class CPULionModule:
         param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor,
     ) -> int:  # fmt: skip
         """Take a step of one parameter, in place."""
-        with _in_float32([exp_avg]) as (exp_avgs,):
+        with in_float32([exp_avg]) as (exp_avgs,):
             self._op.lion_step([param], [grad], exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
         return 0
 
@@ -176,7 +175,7 @@ class CPUAdagradModule:
         grad: torch.Tensor, exp_avg_sq: torch.Tensor,
     ) -> int:  # fmt: skip
         """Take a step of one parameter, in place; the gradient stays what it is."""
-        with _in_float32([exp_avg_sq]) as (exp_avg_sqs,):
+        with in_float32([exp_avg_sq]) as (exp_avg_sqs,):
             self._op.adagrad_step([param], [grad], exp_avg_sqs, lr=lr, eps=eps, weight_decay=weight_decay)
         return 0
 
@@ -219,7 +218,7 @@ class FusedLambModule:
         _check("lamb", (), 0, mode=mode)
         require_one_place_each("lamb", param_copy)
         scale = torch.full((1,), grad_scale, dtype=torch.float32, device=param.device)
-        with _in_float32([exp_avg], [exp_avg_sq]) as (exp_avgs, exp_avg_sqs):
+        with in_float32([exp_avg], [exp_avg_sq]) as (exp_avgs, exp_avg_sqs):
             ratio = self._op.lamb_step(
                 [param], [grad], exp_avgs, exp_avg_sqs, step, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
                 eps=eps, min_coeff=min_coeff, max_coeff=max_coeff, bias_correction=bool(bias_correction),
@@ -228,22 +227,6 @@ class FusedLambModule:
         if param_copy.numel() > 0:
             param_copy.copy_(param)
         return ratio
-
-
-@contextlib.contextmanager
-def _in_float32(*lists: Sequence[torch.Tensor]) -> Iterator[list[list[torch.Tensor]]]:
-    """Give lists of states as the kernels take them; deepspeed keeps them in the parameters' dtype in places.
-
-    What is not float32 is copied, and after the step, where that went well, rounded back.
-    """
-    for state in (state for states in lists for state in states if state.dtype != torch.float32):
-        require_one_place_each("the step", state)
-    given = [[state if state.dtype == torch.float32 else state.float() for state in states] for states in lists]
-    yield given
-    for states, computed in zip(lists, given, strict=True):
-        for state, result in zip(states, computed, strict=True):
-            if state is not result:
-                state.copy_(result)
 
 
 def _check(function: str, lists: Sequence[Any], expected: int, mode: int = 0) -> None:

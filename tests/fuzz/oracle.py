@@ -39,6 +39,10 @@ class Outcome:
         self.target = target
 
 
+_OF_THE_LAYOUT = {"ragged_ops.allocate_fast_host_buffer", "ragged_ops.allocate_view_on"}
+"""Functions whose result is uninitialised, or has its argument's strides: a plain copy gives another."""
+
+
 def judge(target: Target, drawing: Drawing, *, with_gradients: bool, with_fake: bool, with_reference: bool) -> Outcome:
     """Make a call twice, on the drawn arguments and on copies, and compare.
 
@@ -146,6 +150,8 @@ def _gradients(result: Any, arguments: dict[str, Any]) -> list[torch.Tensor | No
 def _compare_with_copies(
     target: Target, drawing: Drawing, result: Any, copies: dict[str, Any], *, with_gradients: bool
 ) -> None:
+    if target.name in _OF_THE_LAYOUT:
+        return
     if with_gradients:
         for tensor, original in zip(_all(copies), _all(drawing.arguments), strict=True):
             tensor.requires_grad_(original.requires_grad)

@@ -187,6 +187,20 @@ def test_inference_activations(biased: bool) -> None:
             call(x, bias, 9)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_matrix_products_are_written_to_what_is_given(dtype: torch.dtype) -> None:
+    core = _load("InferenceCoreBuilder")
+    core.create_handle()
+    hidden, weights, output = torch.randn(3, 8).to(dtype), torch.randn(5, 8).to(dtype), torch.empty(3, 5, dtype=dtype)
+    core.blas_linear(output, hidden, weights)
+    torch.testing.assert_close(output, hidden @ weights.t())
+    a, b, c = torch.randn(2, 3, 4).to(dtype), torch.randn(2, 4, 6).to(dtype), torch.empty(2, 3, 6, dtype=dtype)
+    core.blas_4d_matmul(c, b, a)
+    torch.testing.assert_close(c, a @ b)
+    with pytest.raises(RuntimeError, match=r"blas_linear failed: got a .* output of shape \(3, 4\)"):
+        core.blas_linear(output[:, :4], hidden, weights)
+
+
 def test_colossals_inference_ops() -> None:
     ops = InferenceOpsLoader().load()
     functional = torch.nn.functional

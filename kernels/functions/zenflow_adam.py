@@ -1,0 +1,239 @@
+"""deepspeed 0.19.8's nine functions of ZenFlow's Adam: a process of its own steps, told by a block of shared memory.
+
+The block is laid out as deepspeed's, so that either side may be deepspeed's own. Semaphores are the C library's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import itertools
+import os
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ZenFlowAdam"]
+
+_MAX_GROUPS = 1024
+_PER_GROUP = 5  # lr, beta1, beta2, eps, weight_decay
+_STEP, _EXIT = 0, 1
+_LOOK_NS = 1_000_000_000
+"""How often a process that waits for steps looks whether the one that gives them is still there."""
+
+
+class _Control(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("cmd_ready", ctypes.c_long * 4),  # a sem_t
+        ("done", ctypes.c_long * 4),
+        ("cmd", ctypes.c_int),
+        ("now_state", ctypes.c_int),
+        ("step", ctypes.c_int64),
+        ("num_groups", ctypes.c_int),
+        ("options", ctypes.c_float * (_MAX_GROUPS * _PER_GROUP)),
+        ("bias_correction", ctypes.c_uint8 * _MAX_GROUPS),
+    ]
+
+
+class _TimeSpec(ctypes.Structure):
+    _fields_: ClassVar = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
+
+
+class _Optimizer:
+    def __init__(self, number: int, cores: list[int]) -> None:
+        self.number, self.cores = number, cores
+        self.groups: list[tuple[torch.Tensor | None, ...]] = []
+
+
+class ZenFlowAdam:
+    """The functions, over ``adam_step`` and ``create_adam`` of the class that they are mixed into."""
+
+    if TYPE_CHECKING:
+        _decoupled: dict[int, bool]
+
+        def adam_step(self, *arguments: Any, **options: Any) -> None: ...
+
+    _optimizers: ClassVar[dict[int, _Optimizer]] = {}
+    _handles: ClassVar = itertools.count()
+
+    def zenflow_adam_create(self, optimizer_id: int, zf_affinity: Sequence[int]) -> int:
+        """Open an optimizer whose steps run on some cores, and return its handle.
+
+        Args:
+            optimizer_id: given to ``create_adam`` before.
+            zf_affinity: the cores; none leaves the process where it is.
+
+        Raises:
+            KeyError: when there is no such optimizer.
+        """
+        if optimizer_id not in self._decoupled:
+            msg = (
+                f"zenflow_adam_create failed: got optimizer {optimizer_id}; expected one of {sorted(self._decoupled)}. "
+                f"Fix: call create_adam({optimizer_id}, …) first."
+            )
+            raise KeyError(msg)
+        handle: int = next(self._handles)
+        self._optimizers[handle] = _Optimizer(optimizer_id, list(zf_affinity))
+        return handle
+
+    def zenflow_adam_register_group(
+        self, handle: int, param: torch.Tensor, grad0: torch.Tensor, grad1: torch.Tensor, exp_avg0: torch.Tensor,
+        exp_avg1: torch.Tensor, exp_avg_sq0: torch.Tensor, exp_avg_sq1: torch.Tensor, stale: torch.Tensor | None,
+    ) -> None:  # fmt: skip
+        """Add a parameter, with gradients and moments for either state of the double buffer.
+
+        Args:
+            handle: from :meth:`zenflow_adam_create`.
+            param: the parameter, in shared memory.
+            grad0: its gradient in state 0.
+            grad1: in state 1.
+            exp_avg0: the first moment in state 0; so are the next three.
+            exp_avg1: in state 1.
+            exp_avg_sq0: the second moment.
+            exp_avg_sq1: in state 1.
+            stale: receives a copy of the parameter after each step; None for none.
+        """
+        found = self._of("zenflow_adam_register_group", handle)
+        found.groups.append((param, grad0, grad1, exp_avg0, exp_avg1, exp_avg_sq0, exp_avg_sq1, stale))
+
+    def zenflow_adam_destroy(self, handle: int) -> None:
+        """Close an optimizer."""
+        self._optimizers.pop(handle, None)
+
+    def zenflow_adam_ctrl_size(self) -> int:
+        """Return how many bytes the block takes."""
+        return ctypes.sizeof(_Control)
+
+    def zenflow_adam_ctrl_init(self, control_ptr: int, num_groups: int) -> None:
+        """Prepare the block, before the other process starts.
+
+        Args:
+            control_ptr: the address of :meth:`zenflow_adam_ctrl_size` bytes of shared memory.
+            num_groups: how many parameters a step takes, up to 1024.
+
+        Raises:
+            ValueError: when there are more.
+        """
+        _require_groups("zenflow_adam_ctrl_init", num_groups)
+        control = _Control.from_address(control_ptr)
+        control.num_groups, control.cmd = num_groups, _STEP
+        for semaphore in ("cmd_ready", "done"):
+            _checked("sem_init", _semaphore(control_ptr, semaphore), 1, 0)
+
+    def zenflow_adam_run_worker(self, handle: int, control_ptr: int) -> None:
+        """Step whenever the block says so, and return when it says to exit, or the parent process is gone; a failed step raises.
+
+        Args:
+            handle: from :meth:`zenflow_adam_create`.
+            control_ptr: the address of the block.
+        """
+        found, control = self._of("zenflow_adam_run_worker", handle), _Control.from_address(control_ptr)
+        if found.cores:
+            os.sched_setaffinity(0, found.cores)  # threads that this one starts stay there, too
+            torch.set_num_threads(len(found.cores))
+        parent = os.getppid()
+        while True:
+            while not _waited_until(control_ptr, "cmd_ready", time.time_ns() + _LOOK_NS):
+                if os.getppid() != parent:
+                    return
+            if control.cmd == _EXIT:
+                return
+            for group in range(control.num_groups):
+                self._step(found, control, group)
+            _checked("sem_post", _semaphore(control_ptr, "done"))
+
+    def zenflow_adam_submit(
+        self, control_ptr: int, now_state: int, step: int, lr: Sequence[float], beta1: Sequence[float],
+        beta2: Sequence[float], eps: Sequence[float], weight_decay: Sequence[float], bias_correction: Sequence[int],
+    ) -> None:  # fmt: skip
+        """Ask the other process for a step.
+
+        Args:
+            control_ptr: the address of the block.
+            now_state: which state of the double buffers, 0 or 1.
+            step: the number of the step, from 1.
+            lr: the learning rate of each parameter; so are the rest.
+            beta1: the decay of the first moment.
+            beta2: the decay of the second moment.
+            eps: added to the root of the second moment.
+            weight_decay: the decay of the parameter.
+            bias_correction: whether the moments are corrected.
+
+        Raises:
+            ValueError: when there are more than 1024, or the lists are of several lengths.
+        """
+        _require_groups("zenflow_adam_submit", len(lr))
+        control = _Control.from_address(control_ptr)
+        for group, options in enumerate(zip(lr, beta1, beta2, eps, weight_decay, strict=True)):
+            control.options[group * _PER_GROUP : (group + 1) * _PER_GROUP] = options
+        control.bias_correction[: len(bias_correction)] = [int(bool(one)) for one in bias_correction]
+        control.now_state, control.step, control.cmd = now_state, step, _STEP
+        _checked("sem_post", _semaphore(control_ptr, "cmd_ready"))
+
+    def zenflow_adam_wait(self, control_ptr: int, timeout_s: float) -> bool:
+        """Wait for a step's end; return False when the time is over, for the caller to see whether the other process lives."""
+        return _waited_until(control_ptr, "done", time.time_ns() + int(timeout_s * 1e9))
+
+    def zenflow_adam_ctrl_exit(self, control_ptr: int) -> None:
+        """Ask the other process to return from :meth:`zenflow_adam_run_worker`."""
+        _Control.from_address(control_ptr).cmd = _EXIT
+        _checked("sem_post", _semaphore(control_ptr, "cmd_ready"))
+
+    def _of(self, function: str, handle: int) -> _Optimizer:
+        if handle not in self._optimizers:
+            msg = (
+                f"{function} failed: got handle {handle}; expected one of {sorted(self._optimizers)}. "
+                f"Fix: call zenflow_adam_create first."
+            )
+            raise KeyError(msg)
+        return self._optimizers[handle]
+
+    def _step(self, optimizer: _Optimizer, control: _Control, group: int) -> None:
+        lr, beta1, beta2, eps, weight_decay = control.options[group * _PER_GROUP : (group + 1) * _PER_GROUP]
+        param, *grads_and_moments, stale = optimizer.groups[group]
+        grad, exp_avg, exp_avg_sq = grads_and_moments[control.now_state :: 2]
+        self.adam_step(
+            [param], [grad], [exp_avg], [exp_avg_sq], [torch.tensor(float(control.step - 1))], lr=lr, beta1=beta1,
+            beta2=beta2, eps=eps, weight_decay=weight_decay, adamw_mode=self._decoupled[optimizer.number],
+            bias_correction=bool(control.bias_correction[group]),
+        )  # fmt: skip
+        if stale is not None and param is not None:
+            stale.copy_(param)
+
+
+def _require_groups(function: str, groups: int) -> None:
+    if groups > _MAX_GROUPS:
+        msg = f"{function} failed: got {groups} groups; expected up to {_MAX_GROUPS}. Fix: merge parameter groups."
+        raise ValueError(msg)
+
+
+def _semaphore(control_ptr: int, name: str) -> ctypes.c_void_p:
+    return ctypes.c_void_p(control_ptr + getattr(_Control, name).offset)
+
+
+def _call(function: str, *arguments: Any) -> int:
+    """Call a function of the C library, and return its error number, 0 for none."""
+    if getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments) == 0:
+        return 0
+    return ctypes.get_errno()
+
+
+def _checked(function: str, *arguments: Any) -> None:
+    number = _call(function, *arguments)
+    if number:
+        raise OSError(number, f"{function} failed: {os.strerror(number)}")
+
+
+def _waited_until(control_ptr: int, semaphore: str, nanoseconds: int) -> bool:
+    """Wait for a semaphore until a time since the epoch; return False when it is over. Signals' handlers run meanwhile."""
+    deadline = ctypes.byref(_TimeSpec(*divmod(nanoseconds, 1_000_000_000)))
+    while True:
+        number = _call("sem_timedwait", _semaphore(control_ptr, semaphore), deadline)
+        if number not in (0, errno.EINTR, errno.ETIMEDOUT):
+            raise OSError(number, f"sem_timedwait failed: {os.strerror(number)}")
+        if number != errno.EINTR:
+            return number == 0

@@ -1,0 +1,73 @@
+"""deepspeed 0.19.8's module of buffers for ragged batches, by its function names and arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["RaggedUtilsModule"]
+
+
+class RaggedUtilsModule:
+    """The module ``ragged_ops``: a host's mirror of a device's tensor, and views of a buffer's bytes."""
+
+    def allocate_fast_host_buffer(self, device_mirror: torch.Tensor) -> torch.Tensor:
+        """Return an uninitialised tensor on the host, from which copies to the device are fast.
+
+        Args:
+            device_mirror: whose shape and dtype it takes; any device.
+        """
+        from ...accelerator import get_accelerator
+
+        accelerator = get_accelerator()
+        on_host = torch.empty(device_mirror.shape, dtype=device_mirror.dtype)
+        return (
+            accelerator.pin_memory(on_host, make_copy=False) if accelerator.on_accelerator(device_mirror) else on_host
+        )
+
+    def allocate_view_on(self, tensor: torch.Tensor, buffer: torch.Tensor, offset: int) -> torch.Tensor:
+        """Return a view of a buffer's bytes that has a tensor's shape, strides and dtype.
+
+        Args:
+            tensor: which nothing is read of.
+            buffer: contiguous, of any dtype; the view keeps it alive.
+            offset: where the view begins, in bytes.
+
+        Raises:
+            ValueError: when the buffer does not hold it, or the offset is no multiple of an element's size.
+        """
+        return _view("allocate_view_on", tensor.shape, tensor.stride(), tensor.dtype, buffer, offset)
+
+    def allocate_view_like(
+        self,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        dummy_tensor: torch.Tensor,
+        buffer: torch.Tensor,
+        offset: int,
+    ) -> torch.Tensor:
+        """Return the same for a shape and strides; of ``dummy_tensor`` the dtype counts."""
+        return _view("allocate_view_like", shape, strides, dummy_tensor.dtype, buffer, offset)
+
+
+def _view(
+    function: str, shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, buffer: torch.Tensor, offset: int
+) -> torch.Tensor:
+    size = dtype.itemsize
+    steps = [(count - 1) * stride for count, stride in zip(shape, strides, strict=True)]
+    is_valid = min([0, *shape, *strides]) == 0 and buffer.is_contiguous() and offset >= 0 and offset % size == 0
+    needed = offset + (0 if 0 in shape else (1 + sum(steps)) * size)
+    if not is_valid or needed > buffer.nbytes:
+        msg = (
+            f"{function} failed: got shape {tuple(shape)}, strides {tuple(strides)} and {dtype} at byte {offset} of a buffer of "
+            f"{buffer.nbytes} bytes with strides {buffer.stride()}; expected a contiguous one of {needed} bytes at least, and an "
+            f"offset in whole elements. Fix: take a larger buffer, or correct the offset."
+        )
+        raise ValueError(msg)
+    whole = buffer.view(-1).view(torch.uint8)
+    elements = whole[: whole.numel() // size * size].view(dtype)
+    return elements.as_strided(tuple(shape), tuple(strides), elements.storage_offset() + offset // size)
