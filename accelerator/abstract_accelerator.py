@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import secrets
 from typing import TYPE_CHECKING, Any
 
 from .errors import UnsupportedError
@@ -496,6 +497,111 @@ class DeepSpeedAccelerator(abc.ABC):
         """Return the free and the total memory of a device, in bytes."""
         return self.available_memory(device_index), self.total_memory(device_index)
 
+    def get_rng_state_all(self) -> list[torch.Tensor]:
+        """Return the states of all devices' generators, in the order of their indices."""
+        return [self.get_rng_state(index) for index in range(self.device_count())]
+
+    def set_rng_state_all(self, new_states: Sequence[torch.Tensor]) -> None:
+        """Set the states of devices' generators, from the first device on."""
+        for index, state in enumerate(new_states):
+            self.set_rng_state(state, index)
+
+    def seed(self) -> int:
+        """Seed the current device with a random number, and return it."""
+        number = secrets.randbits(63)
+        self.manual_seed(number)
+        return number
+
+    def seed_all(self) -> int:
+        """Seed every device with one random number, and return it."""
+        number = secrets.randbits(63)
+        self.manual_seed_all(number)
+        return number
+
+    def memory_summary(self, device_index: int | None = None, abbreviated: bool = False) -> str:
+        """Return a text that shows the memory in use.
+
+        Args:
+            device_index: the device.
+            abbreviated: leave out what few ask.
+        """
+        stats = {name: value for name, value in self.memory_stats(device_index).items() if isinstance(value, int)}
+        shown = {name: value for name, value in stats.items() if ".all." in name} if abbreviated else stats
+        return "\n".join(
+            [f"{self.device_name(device_index)}:", *(f"  {name}: {value}" for name, value in shown.items())]
+        )
+
+    def memory_snapshot(self) -> Any:
+        """Return what the allocator holds, segment by segment, in torch's form."""
+        member = "memory_snapshot"
+        raise UnsupportedError(member, self._name, "snapshot of its allocator")
+
+    def reset_accumulated_memory_stats(self, device_index: int | None = None) -> None:
+        """Set the counters of :meth:`memory_stats` that only grow to 0."""
+        member = "reset_accumulated_memory_stats"
+        raise UnsupportedError(member, self._name, "counters to reset")
+
+    def get_per_process_memory_fraction(self, device_index: int | None = None) -> float:
+        """Return the part of a device's memory, 0 to 1, that this process may take."""
+        member = "get_per_process_memory_fraction"
+        raise UnsupportedError(member, self._name, "limit of this process's memory")
+
+    def set_per_process_memory_fraction(self, fraction: float, device_index: int | None = None) -> None:
+        """Limit this process to a part of a device's memory.
+
+        Args:
+            fraction: 0 to 1.
+            device_index: the device.
+        """
+        member = "set_per_process_memory_fraction"
+        raise UnsupportedError(member, self._name, "limit of this process's memory")
+
+    def MemPool(self, *arguments: Any, **options: Any) -> Any:
+        """Return a new pool of memory for :meth:`use_mem_pool`, made with the arguments of torch's class."""
+        member = "MemPool"
+        raise UnsupportedError(member, self._name, "pools of memory")
+
+    def use_mem_pool(self, pool: Any, device_index: int | None = None) -> AbstractContextManager[Any]:
+        """Return a context manager, inside of which memory comes from a pool.
+
+        Args:
+            pool: from :meth:`MemPool`.
+            device_index: the device.
+        """
+        member = "use_mem_pool"
+        raise UnsupportedError(member, self._name, "pools of memory")
+
+    def utilization(self, device_index: int | None = None) -> int:
+        """Return how many percent of the last moment the device has computed in."""
+        member = "utilization"
+        raise UnsupportedError(member, self._name, "measure of its utilization")
+
+    def can_device_access_peer(self, device_index: int, peer_index: int) -> bool:
+        """Return whether one device reads another's memory without a copy on the host."""
+        member = "can_device_access_peer"
+        raise UnsupportedError(member, self._name, "way to tell")
+
+    def get_arch_list(self) -> list[str]:
+        """Return the architectures that this torch has code for, as torch names them."""
+        member = "get_arch_list"
+        raise UnsupportedError(member, self._name, "list of architectures")
+
+    def graph_pool_handle(self) -> Any:
+        """Return a name for a pool of memory, which graphs may share: ``capture_to_graph(graph, pool=...)``."""
+        member = "graph_pool_handle"
+        raise UnsupportedError(member, self._name, "graphs")
+
+    def make_graphed_callables(self, callables: Any, sample_args: Any, **options: Any) -> Any:
+        """Return functions or modules whose forward and backward passes are replayed as graphs.
+
+        Args:
+            callables: one, or a tuple of them.
+            sample_args: a tuple of tensors that they are called with, or one for each of them.
+            **options: as of torch's function.
+        """
+        member = "make_graphed_callables"
+        raise UnsupportedError(member, self._name, "graphs")
+
     def set_stream(self, stream: Any) -> None:
         """Make a stream current until further notice."""
         member = "set_stream"
@@ -559,7 +665,14 @@ class DeepSpeedAccelerator(abc.ABC):
 
 
 # Members whose default body only refuses.
-_WITHOUT_DEFAULT = ("communication_backend_version", "get_device_properties", "get_device_capability", "set_stream")
+_WITHOUT_DEFAULT = frozenset(
+    [
+        "MemPool", "can_device_access_peer", "communication_backend_version", "get_arch_list", "get_device_capability",
+        "get_device_properties", "get_per_process_memory_fraction", "graph_pool_handle", "make_graphed_callables",
+        "memory_snapshot", "reset_accumulated_memory_stats", "set_per_process_memory_fraction", "set_stream",
+        "use_mem_pool", "utilization",
+    ]
+)  # fmt: skip
 
 
 def _require_host(device: torch.device | str) -> None:

@@ -96,6 +96,9 @@ class CPU_Accelerator(TorchAccelerator):
     def manual_seed_all(self, seed: int) -> Any:
         return self.manual_seed(seed)
 
+    def get_rng_state_all(self) -> list[torch.Tensor]:
+        return [self.get_rng_state()]
+
     def initial_seed(self) -> int:
         import torch
 
@@ -161,6 +164,31 @@ class CPU_Accelerator(TorchAccelerator):
 
     def get_device_properties(self, device_index: int | None = None) -> host.Processor:
         return host.processor()
+
+    def reset_accumulated_memory_stats(self, device_index: int | None = None) -> None:
+        """Do nothing: none of the CPU's figures only grows."""
+
+    def get_rss(self) -> int:
+        """Return this process's resident set in bytes, as deepspeed's CPU class does."""
+        return host.resident_bytes()
+
+    def reset_rss(self) -> int:
+        """Start a new measurement of the peak, and return the resident set in bytes."""
+        host.reset_peak_resident()
+        return host.resident_bytes()
+
+    def utilization(self, device_index: int | None = None) -> int:
+        """Return how many percent of all cores' time was used in a tenth of a second, which passes meanwhile."""
+        return host.utilization_percent()
+
+    def can_device_access_peer(self, device_index: int, peer_index: int) -> bool:
+        return True
+
+    def get_arch_list(self) -> list[str]:
+        """Return the instruction set that torch's kernels use here, such as ``AVX512``."""
+        import torch
+
+        return [torch.backends.cpu.get_cpu_capability()]
 
     # Data types
 

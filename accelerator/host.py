@@ -23,6 +23,7 @@ __all__ = [
     "reset_peak_resident",
     "resident_bytes",
     "total_memory_bytes",
+    "utilization_percent",
 ]
 
 _FILESYSTEM = Path("/")
@@ -70,6 +71,11 @@ def numa_node_count(root: Path = _FILESYSTEM) -> int:
     """
     nodes = (root / "sys/devices/system/node").glob("node[0-9]*/cpulist")
     return max(1, sum(1 for node in nodes if node.read_text(encoding="utf-8").strip()))
+
+
+def utilization_percent() -> int:
+    """Return how many percent of all cores' time was used in the tenth of a second that this takes."""
+    return round(psutil.cpu_percent(interval=0.1))
 
 
 def resident_bytes() -> int:

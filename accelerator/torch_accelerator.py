@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import host_ranges
 from .abstract_accelerator import DeepSpeedAccelerator
 from .errors import SelectionError, UnsupportedError
+from .mps import MpsModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, MutableMapping, Sequence
@@ -220,7 +221,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
 
     # What torch.<name> serves
 
-    def _load_module(self, name: str) -> ModuleType:
+    def _load_module(self, name: str) -> Any:
         import torch
 
         try:
@@ -231,7 +232,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
                 f"a device that torch has a module for. Fix: install or import the package that registers '{name}'."
             )
             raise SelectionError(msg) from error
-        return module
+        return MpsModule(module) if name == "mps" else module
 
     def _settle(self, member: str, function: Any) -> None:
         for called in function.__torch_calls__:
@@ -409,6 +410,49 @@ class TorchAccelerator(DeepSpeedAccelerator):
         free_bytes, total_bytes = self._module.mem_get_info(device_index)
         return int(free_bytes), int(total_bytes)
 
+    def memory_summary(self, device_index: int | None = None, abbreviated: bool = False) -> str:
+        own = getattr(self._module, "memory_summary", None)
+        if own is None:
+            return super().memory_summary(device_index, abbreviated)
+        return str(own(device_index, abbreviated))
+
+    @calls("memory_snapshot")
+    def memory_snapshot(self) -> Any:
+        return self._module.memory_snapshot()
+
+    @calls("reset_accumulated_memory_stats")
+    def reset_accumulated_memory_stats(self, device_index: int | None = None) -> None:
+        self._module.reset_accumulated_memory_stats(device_index)
+
+    @calls("get_per_process_memory_fraction")
+    def get_per_process_memory_fraction(self, device_index: int | None = None) -> float:
+        return float(self._module.get_per_process_memory_fraction(device_index))
+
+    @calls("set_per_process_memory_fraction")
+    def set_per_process_memory_fraction(self, fraction: float, device_index: int | None = None) -> None:
+        self._module.set_per_process_memory_fraction(fraction, device_index)
+
+    @calls("MemPool")
+    def MemPool(self, *arguments: Any, **options: Any) -> Any:
+        return self._module.MemPool(*arguments, **options)
+
+    @calls("use_mem_pool")
+    def use_mem_pool(self, pool: Any, device_index: int | None = None) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self._module.use_mem_pool(pool, device_index)
+        return context
+
+    @calls("utilization")
+    def utilization(self, device_index: int | None = None) -> int:
+        return int(self._module.utilization(device_index))
+
+    @calls("can_device_access_peer")
+    def can_device_access_peer(self, device_index: int, peer_index: int) -> bool:
+        return bool(self._module.can_device_access_peer(device_index, peer_index))
+
+    @calls("get_arch_list")
+    def get_arch_list(self) -> list[str]:
+        return list(self._module.get_arch_list())
+
     @calls("get_device_properties")
     def get_device_properties(self, device_index: int | None = None) -> Any:
         return self._module.get_device_properties(device_index)
@@ -464,3 +508,11 @@ class TorchAccelerator(DeepSpeedAccelerator):
     @calls("graph")
     def replay_graph(self, graph: Any) -> None:
         graph.replay()
+
+    @calls("graph_pool_handle")
+    def graph_pool_handle(self) -> Any:
+        return self._module.graph_pool_handle()
+
+    @calls("make_graphed_callables")
+    def make_graphed_callables(self, callables: Any, sample_args: Any, **options: Any) -> Any:
+        return self._module.make_graphed_callables(callables, sample_args, **options)

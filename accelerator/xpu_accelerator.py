@@ -11,7 +11,6 @@ from .torch_accelerator import TorchAccelerator, calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
 
     import torch
 
@@ -24,7 +23,7 @@ class XPU_Accelerator(TorchAccelerator):
     def __init__(self) -> None:
         super().__init__("xpu")
 
-    def _load_module(self, name: str) -> ModuleType:
+    def _load_module(self, name: str) -> Any:
         import_ipex()
         return super()._load_module(name)
 

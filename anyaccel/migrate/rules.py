@@ -127,7 +127,7 @@ RULES: dict[str, Rule] = {
         "random number generators",
         "torch.cuda.default_generators[0]",
         "get_accelerator().default_generator(0)",
-        "`set_rng_state_all` and `seed` are reported.",
+        "",
     ),
     "memory": Rule(
         "memory statistics",

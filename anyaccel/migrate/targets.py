@@ -29,6 +29,22 @@ _LATER = frozenset(  # members that deepspeed's class lacks
         "autocast",
         "grad_scaler",
         "tensor_type",
+        "get_rng_state_all",
+        "set_rng_state_all",
+        "seed",
+        "seed_all",
+        "memory_summary",
+        "memory_snapshot",
+        "reset_accumulated_memory_stats",
+        "get_per_process_memory_fraction",
+        "set_per_process_memory_fraction",
+        "MemPool",
+        "use_mem_pool",
+        "utilization",
+        "can_device_access_peer",
+        "get_arch_list",
+        "graph_pool_handle",
+        "make_graphed_callables",
     ]
 )
 _CONTRACT = frozenset(name for name in dir(DeepSpeedAccelerator) if not name.startswith("_"))
@@ -43,6 +59,7 @@ _RAISES_ON_CPU = {  # by member, the function of torch.accelerator, which raises
     "max_memory_reserved": ("max_memory_reserved", ""),
     "reset_peak_memory_stats": ("reset_peak_memory_stats", ""),
     "memory_stats": ("memory_stats", ", {{}}"),
+    "reset_accumulated_memory_stats": ("reset_accumulated_memory_stats", ""),
     "mem_get_info": ("get_memory_info", ", (0, 0)"),
 }
 _TORCH = {

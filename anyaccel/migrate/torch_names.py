@@ -32,6 +32,14 @@ _SAME = [
     "set_stream",
     "Stream",
     "Event",
+    "set_rng_state_all",
+    "seed",
+    "seed_all",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "can_device_access_peer",
+    "graph_pool_handle",
+    "make_graphed_callables",
 ]
 MEMBERS = {
     **{name: name for name in _SAME},
@@ -79,10 +87,6 @@ ADVICE = {
     "init": "the accelerator initialises itself when it is first used: remove the call",
     "is_initialized": "other devices have no such state; remove the question",
     "ipc_collect": "CUDA's own; call it only where get_accelerator().device_name() is 'cuda'",
-    "seed": "get_accelerator().manual_seed(torch.seed()) does the same on every device",
-    "seed_all": "get_accelerator().manual_seed_all(torch.seed()) does the same on every device",
-    "memory_summary": "CUDA's own; get_accelerator().memory_stats() has the figures",
-    "set_per_process_memory_fraction": "CUDA's own; other allocators have no such limit",
-    "make_graphed_callables": "CUDA's own; get_accelerator().create_graph() and capture_to_graph() are the contract's",
+    "set_per_process_memory_fraction": "ask get_accelerator().supports() for it first: a CPU has no such limit",
     "nccl.version": "get_accelerator().communication_backend_version() is the contract's",
 }

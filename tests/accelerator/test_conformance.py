@@ -53,6 +53,13 @@ def test_only_what_a_cpu_cannot_do_is_unsupported() -> None:
         "create_graph",
         "capture_to_graph",
         "replay_graph",
+        "graph_pool_handle",
+        "make_graphed_callables",
+        "MemPool",
+        "use_mem_pool",
+        "memory_snapshot",
+        "get_per_process_memory_fraction",
+        "set_per_process_memory_fraction",
     }
 
 

@@ -186,3 +186,29 @@ def test_accelerators_copy_and_pickle() -> None:
 def test_set_compile_backend_names_the_choices(cpu: anyaccel.CPU_Accelerator) -> None:
     with pytest.raises(ValueError, match=r"'nonsense'; expected one of .*inductor"):
         cpu.set_compile_backend("nonsense")
+
+
+def test_the_last_members_of_the_contract_on_the_cpu() -> None:
+    cpu = anyaccel.CPU_Accelerator()
+    states = cpu.get_rng_state_all()
+    assert len(states) == 1
+    drawn = torch.rand(3)
+    cpu.set_rng_state_all(states)
+    assert torch.equal(torch.rand(3), drawn)
+    assert cpu.seed() != cpu.seed_all() == torch.initial_seed()
+    assert "allocated_bytes.all.peak" in cpu.memory_summary()
+    assert cpu.memory_summary(abbreviated=True).startswith("cpu:")
+    assert cpu.get_arch_list() == [torch.backends.cpu.get_cpu_capability()]
+    assert cpu.can_device_access_peer(0, 1) is True
+    assert 0 <= cpu.utilization() <= 100
+    cpu.reset_accumulated_memory_stats()
+
+
+def test_the_resident_set_by_deepspeeds_names() -> None:
+    cpu = anyaccel.CPU_Accelerator()
+    before = cpu.get_rss()
+    held = torch.ones(16 << 20)
+    assert cpu.get_rss() - before > held.nbytes // 2
+    del held
+    assert cpu.reset_rss() > 0
+    assert cpu.max_memory_allocated() < before + (48 << 20)

@@ -6,6 +6,7 @@ that they lack raises AttributeError.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from typing import Any
@@ -40,6 +41,11 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "tensor_type": (torch.int8,),
     "is_pinned": (torch.ones(1),),
     "unpin_memory": (torch.ones(1),),
+    "set_rng_state_all": ([torch.zeros(1, dtype=torch.uint8)],),
+    "set_per_process_memory_fraction": (0.5, 1),
+    "use_mem_pool": (mock.Mock(), 1),
+    "can_device_access_peer": (0, 1),
+    "make_graphed_callables": (torch.nn.Linear(1, 1), (torch.ones(1),)),
 }
 NEEDS_THE_DEVICE = {"pin_memory", "pin_empty", "pin_empty_like", "is_pinned", "grad_scaler", "autocast"}
 """These go through tensors and torch.amp, not through the device's module; the conformance suite runs them."""
@@ -58,6 +64,9 @@ def _accelerator(name: str) -> Any:
     module.current_device.return_value = 1
     module.mem_get_info.return_value = (1, 2)
     module.memory_stats.return_value = {}
+    module.utilization.return_value = 3
+    module.get_per_process_memory_fraction.return_value = 0.5
+    module.get_arch_list.return_value = []
     module.get_device_capability.return_value = (9, 0)
     module.get_device_properties.return_value = mock.Mock(total_memory=2)
     module.default_generators = (torch.Generator(), torch.Generator())
@@ -171,3 +180,41 @@ def test_generic_accelerator_serves_what_its_module_has() -> None:
 def test_a_device_unknown_to_torch_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'nonsense' failed: got torch .* without torch.nonsense"):
         anyaccel.TorchAccelerator("nonsense")
+
+
+def test_apples_gpu_is_asked_by_its_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = {
+        "current_allocated_memory": 3,
+        "driver_allocated_memory": 5,
+        "recommended_max_memory": 8,
+        "get_name": "M9",
+    }
+    for name, figure in figures.items():
+        monkeypatch.setattr(torch.mps, name, lambda figure=figure: figure, raising=False)
+    taken: list[Any] = []
+    monkeypatch.setattr(torch.mps, "set_per_process_memory_fraction", taken.append)
+    monkeypatch.setattr(torch.mps, "set_rng_state", taken.append)
+    mps = anyaccel.TorchAccelerator("mps")
+    assert (mps.current_device(), mps.memory_allocated(), mps.memory_allocated(0), mps.memory_reserved()) == (
+        0,
+        3,
+        3,
+        5,
+    )
+    assert (mps.mem_get_info(), mps.total_memory(), mps.available_memory()) == ((3, 8), 8, 3)
+    assert mps.get_device_properties().name == "M9"
+    mps.set_per_process_memory_fraction(0.5)
+    mps.set_rng_state("state", 0)
+    assert taken == [0.5, "state"]
+    with pytest.raises(NotImplementedError, match=r"torch.mps.memory_stats"):
+        mps.memory_stats()
+    assert copy.copy(mps).memory_allocated() == 3
+
+
+def test_what_a_device_lacks_of_the_later_members_has_a_body_or_refuses() -> None:
+    mtia = anyaccel.TorchAccelerator("mtia")
+    for member in ("make_graphed_callables", "MemPool", "use_mem_pool", "graph_pool_handle", "utilization"):
+        if not hasattr(torch.mtia, member):
+            assert not mtia.supports(member)
+    with pytest.raises(NotImplementedError, match=r"'cpu', which has no torch.cpu.MemPool"):
+        anyaccel.CPU_Accelerator().MemPool()

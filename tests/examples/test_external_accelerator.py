@@ -110,6 +110,17 @@ def test_it_keeps_the_contract(
         "create_graph",
         "capture_to_graph",
         "replay_graph",
+        "graph_pool_handle",
+        "make_graphed_callables",
+        "MemPool",
+        "use_mem_pool",
+        "memory_snapshot",
+        "reset_accumulated_memory_stats",
+        "get_per_process_memory_fraction",
+        "set_per_process_memory_fraction",
+        "utilization",
+        "can_device_access_peer",
+        "get_arch_list",
     }
 
 

@@ -96,6 +96,22 @@ def _lazy_call(accelerator: DeepSpeedAccelerator) -> None:
     expect(called == [1], "lazy_call(callback) on an initialised device does not run the callback")
 
 
+def _utilization(accelerator: DeepSpeedAccelerator) -> None:
+    percent = accelerator.utilization()
+    expect_type(percent, int, "utilization()")
+    expect(0 <= percent <= 100, f"utilization() is {percent}")
+
+
+def _can_device_access_peer(accelerator: DeepSpeedAccelerator) -> None:
+    if accelerator.device_count() > 1:
+        expect_type(accelerator.can_device_access_peer(0, 1), bool, "can_device_access_peer(0, 1)")
+
+
+def _get_arch_list(accelerator: DeepSpeedAccelerator) -> None:
+    found = accelerator.get_arch_list()
+    expect(isinstance(found, list) and all(isinstance(name, str) for name in found), f"get_arch_list() is {found!r}")
+
+
 CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     "device_name": _device_name,
     "device": _device,
@@ -108,5 +124,8 @@ CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     "on_accelerator": _on_accelerator,
     "get_device_properties": _get_device_properties,
     "get_device_capability": _get_device_capability,
+    "utilization": _utilization,
+    "can_device_access_peer": _can_device_access_peer,
+    "get_arch_list": _get_arch_list,
     "lazy_call": _lazy_call,
 }

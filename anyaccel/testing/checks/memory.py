@@ -89,6 +89,49 @@ def _empty_cache(accelerator: DeepSpeedAccelerator) -> None:
     _answers_bytes("memory_reserved", accelerator)
 
 
+def _reset_accumulated(accelerator: DeepSpeedAccelerator) -> None:
+    _allocate(accelerator)
+    accelerator.reset_accumulated_memory_stats()
+    for name, value in accelerator.memory_stats().items():
+        expect(
+            not name.endswith(".allocated") or value == 0, f"after reset_accumulated_memory_stats(), {name} is {value}"
+        )
+
+
+def _memory_summary(accelerator: DeepSpeedAccelerator) -> None:
+    for options in ({}, {"abbreviated": True}):
+        text = accelerator.memory_summary(**options)
+        expect_type(text, str, f"memory_summary({options})")
+        expect(any(sign.isdigit() for sign in text), f"memory_summary({options}) has no figure")
+
+
+def _memory_snapshot(accelerator: DeepSpeedAccelerator) -> None:
+    held = _allocate(accelerator)
+    expect(
+        bool(accelerator.memory_snapshot()), f"memory_snapshot() is empty while a tensor of {held.nbytes} bytes lives"
+    )
+
+
+def _fraction(accelerator: DeepSpeedAccelerator) -> None:
+    before = accelerator.get_per_process_memory_fraction()
+    expect(0 <= before <= 1, f"get_per_process_memory_fraction() is {before}")
+    accelerator.set_per_process_memory_fraction(0.5)
+    half = accelerator.get_per_process_memory_fraction()
+    accelerator.set_per_process_memory_fraction(before)
+    expect(half == 0.5, f"after set_per_process_memory_fraction(0.5), it is {half}")
+
+
+def _set_fraction(accelerator: DeepSpeedAccelerator) -> None:
+    accelerator.set_per_process_memory_fraction(1.0)
+
+
+def _pool(accelerator: DeepSpeedAccelerator) -> None:
+    pool = accelerator.MemPool()
+    with accelerator.use_mem_pool(pool):
+        held = torch.ones(4, device=accelerator.current_device_name())
+    expect(held.sum().item() == 4.0, "a tensor made in use_mem_pool() is wrong")
+
+
 CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     "empty_cache": _empty_cache,
     "memory_allocated": _memory_allocated,
@@ -104,4 +147,11 @@ CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     "total_memory": _total_memory,
     "available_memory": _total_memory,
     "mem_get_info": _mem_get_info,
+    "reset_accumulated_memory_stats": _reset_accumulated,
+    "memory_summary": _memory_summary,
+    "memory_snapshot": _memory_snapshot,
+    "get_per_process_memory_fraction": _fraction,
+    "set_per_process_memory_fraction": _set_fraction,
+    "MemPool": _pool,
+    "use_mem_pool": _pool,
 }

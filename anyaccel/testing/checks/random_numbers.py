@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -60,6 +61,22 @@ def _rng_state(accelerator: DeepSpeedAccelerator) -> None:
         expect(_drawn(accelerator) == first, f"set_rng_state(state, *{arguments}) does not bring the numbers back")
 
 
+def _rng_state_all(accelerator: DeepSpeedAccelerator) -> None:
+    states = accelerator.get_rng_state_all()
+    expect(len(states) >= 1, "get_rng_state_all() is empty")
+    first = _drawn(accelerator)
+    accelerator.set_rng_state_all(states)
+    expect(_drawn(accelerator) == first, "set_rng_state_all(get_rng_state_all()) does not bring the numbers back")
+
+
+def _random_seed(member: str, accelerator: DeepSpeedAccelerator) -> None:
+    numbers = [getattr(accelerator, member)() for _ in range(2)]
+    for number in numbers:
+        expect_type(number, int, f"{member}()")
+    expect(numbers[0] != numbers[1], f"{member}() gives the same number twice")
+    expect(accelerator.initial_seed() == numbers[1], f"after {member}(), initial_seed() is not what it returned")
+
+
 def _default_generator(accelerator: DeepSpeedAccelerator) -> None:
     generator = accelerator.default_generator(accelerator.current_device())
     expect_type(generator, torch.Generator, "default_generator(i)")
@@ -74,5 +91,9 @@ CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     "initial_seed": _initial_seed,
     "get_rng_state": _rng_state,
     "set_rng_state": _rng_state,
+    "get_rng_state_all": _rng_state_all,
+    "set_rng_state_all": _rng_state_all,
+    "seed": partial(_random_seed, "seed"),
+    "seed_all": partial(_random_seed, "seed_all"),
     "default_generator": _default_generator,
 }

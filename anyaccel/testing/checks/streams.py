@@ -93,6 +93,26 @@ def _graph(accelerator: DeepSpeedAccelerator) -> None:
     expect(target.cpu().tolist() == [6.0] * 4, f"a replayed graph leaves {target.cpu().tolist()}; expected sixes")
 
 
+def _graph_pool(accelerator: DeepSpeedAccelerator) -> None:
+    pool = accelerator.graph_pool_handle()
+    source = torch.ones(4, device=accelerator.current_device_name())
+    accelerator.synchronize()
+    graph = accelerator.create_graph()
+    with accelerator.capture_to_graph(graph, pool=pool):
+        doubled = source * 2
+    accelerator.replay_graph(graph)
+    expect(doubled.sum().item() == 8.0, "a graph in a pool of graph_pool_handle() is replayed wrongly")
+
+
+def _graphed_callables(accelerator: DeepSpeedAccelerator) -> None:
+    device = accelerator.current_device_name()
+    layer = torch.nn.Linear(4, 4).to(device)
+    x = torch.ones(2, 4, device=device)
+    wanted = layer(x)
+    graphed = accelerator.make_graphed_callables(layer, (x.clone().requires_grad_(),))
+    expect(torch.allclose(graphed(x.requires_grad_()), wanted, atol=1e-5), "a graphed module computes something else")
+
+
 CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     "Stream": _stream_class,
     "stream": _stream,
@@ -104,4 +124,6 @@ CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     "create_graph": _graph,
     "capture_to_graph": _graph,
     "replay_graph": _graph,
+    "graph_pool_handle": _graph_pool,
+    "make_graphed_callables": _graphed_callables,
 }

@@ -1,0 +1,64 @@
+"""``torch.mps`` by the names that other devices have: Apple's GPUs count their memory under names of their own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["MpsModule"]
+
+
+class MpsModule:
+    """A device's module as ``TorchAccelerator`` calls it; what is not here is ``torch.mps``'s own. There is one device.
+
+    Args:
+        module: ``torch.mps``.
+    """
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_module":  # of an object that is being copied
+            raise AttributeError(name)
+        return getattr(self._module, name)
+
+    def current_device(self) -> int:
+        """Return the index of the one device."""
+        return 0
+
+    def memory_allocated(self, device: Any = None) -> int:
+        """Return the memory of tensors."""
+        return int(self._module.current_allocated_memory())
+
+    def memory_reserved(self, device: Any = None) -> int:
+        """Return the memory that Metal has given to this process."""
+        return int(self._module.driver_allocated_memory())
+
+    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
+        """Return what is left of the memory that Metal recommends to stay within, and that."""
+        total = int(self._module.recommended_max_memory())
+        return max(0, total - self.memory_reserved()), total
+
+    def get_device_properties(self, device: Any = None) -> SimpleNamespace:
+        """Return the device's name, its memory and, where torch tells, its cores."""
+        own = {"name": getattr(self._module, "get_name", lambda: "Apple GPU")()}
+        cores = getattr(self._module, "get_core_count", None)
+        if cores is not None:
+            own["multi_processor_count"] = cores()
+        return SimpleNamespace(**own, total_memory=int(self._module.recommended_max_memory()))
+
+    def set_per_process_memory_fraction(self, fraction: float, device: Any = None) -> None:
+        """Limit this process to a part of the recommended memory."""
+        self._module.set_per_process_memory_fraction(fraction)
+
+    def get_rng_state(self, device: Any = None) -> Any:
+        """Return the generator's state."""
+        return self._module.get_rng_state()
+
+    def set_rng_state(self, new_state: Any, device: Any = None) -> None:
+        """Set the generator's state."""
+        self._module.set_rng_state(new_state)
