@@ -39,10 +39,15 @@ class KernelLoader:
             TypeError: when it is not one, lacks a method, or its name or priority is none.
         """
         _require_extension(extension)
-        cls.REGISTRY[:] = [known for known in cls.REGISTRY if known.name != extension.name]
+        name = _described(extension).name
+        cls.REGISTRY[:] = [known for known in cls.REGISTRY if _described(known).name != name]
         cls.REGISTRY.append(extension)
 
     def load(self, ext_name: str | None = None) -> Any:
+        """Load an implementation; see :meth:`functions`."""
+        return self.functions(ext_name)
+
+    def functions(self, ext_name: str | None = None) -> Any:
         """Load an implementation.
 
         Args:
@@ -79,10 +84,11 @@ class KernelLoader:
         return [extension for extension in _available(self.REGISTRY, trace) if _is_compatible(extension, trace)]
 
     def _named(self, ext_name: str) -> KernelExtension:
-        for known in self.REGISTRY:
+        described = [_described(known) for known in self.REGISTRY]
+        for known in described:
             if known.name == ext_name:
                 return known() if isinstance(known, type) else known
-        choices = ", ".join(known.name for known in self.REGISTRY) or "none"
+        choices = ", ".join(known.name for known in described) or "none"
         msg = f"{type(self).__name__} failed: got {ext_name!r}; expected one of: {choices}. Fix: correct the name."
         raise NoKernelError(msg)
 
@@ -100,6 +106,12 @@ class KernelLoader:
         return NoKernelError(msg)
 
 
+def _described(extension: KernelExtension | type[KernelExtension]) -> KernelExtension | type[KernelExtension]:
+    """Return what has the name and the priority: the class, or an instance where ``__init__`` sets them."""
+    has_both = isinstance(getattr(extension, "name", None), str) and isinstance(extension.priority, int)
+    return extension if has_both or not isinstance(extension, type) else extension()
+
+
 def _require_extension(extension: Any) -> type[KernelExtension]:
     """Return an implementation's class, when it is whole.
 
@@ -111,15 +123,25 @@ def _require_extension(extension: Any) -> type[KernelExtension]:
         problem = "expected a subclass of KernelExtension. Fix: pass the class"
     elif extension.__abstractmethods__:
         problem = f"expected one with {', '.join(sorted(extension.__abstractmethods__))}. Fix: define them"
-    elif not isinstance(getattr(extension, "name", None), str):
-        problem = "expected one with a name. Fix: name = '...'"
-    elif not isinstance(getattr(extension, "priority", None), int):
-        problem = "expected a priority that is a whole number. Fix: priority = 1"
+    else:
+        problem = _problem_of(extension)
     if problem:
         msg = f"registering an implementation of a kernel failed: got {extension!r}; {problem}."
         raise TypeError(msg)
     found: type[KernelExtension] = extension
     return found
+
+
+def _problem_of(extension: type[KernelExtension]) -> str:
+    try:
+        described = _described(extension)
+    except Exception as error:  # noqa: BLE001  # whatever its __init__ raises
+        return f"making one raised {type(error).__name__}: {error}. Fix: give it an __init__ without arguments"
+    if not isinstance(getattr(described, "name", None), str):
+        return "expected one with a name. Fix: name = '...'"
+    if not isinstance(getattr(described, "priority", None), int):
+        return "expected a priority that is a whole number. Fix: priority = 1"
+    return ""
 
 
 def best_of(implementations: Sequence[KernelExtension | type[KernelExtension]], trace: Trace | None = None) -> Any:
@@ -145,7 +167,7 @@ def best_of(implementations: Sequence[KernelExtension | type[KernelExtension]], 
 
 def _available(implementations: Sequence[Any], trace: Trace) -> Iterator[KernelExtension]:
     """Yield the implementations whose hardware is here, best first; those after the one that is taken are not asked."""
-    for known in sorted(implementations, key=lambda one: -one.priority):
+    for known in sorted(map(_described, implementations), key=lambda one: -one.priority):
         try:
             extension = known() if isinstance(known, type) else known
             is_available = extension.is_available()

@@ -17,6 +17,15 @@ __all__ = ["KernelLoader", "loader_class", "loader_names"]
 _OF_OPS = {name: (op, about) for op in OPS for name, about in op.loaders.items()}
 
 
+class OpLoader(KernelLoader):
+    """Loads an op of the table; its functions answer to Colossal-AI's names too, where it has a loader of this name."""
+
+    def load(self, ext_name: str | None = None) -> Any:
+        from .colossalai.surface import with_colossalais_names
+
+        return with_colossalais_names(type(self).__name__, self.functions(ext_name))
+
+
 def loader_names() -> list[str]:
     """Return the names of all loaders, in the order of the report."""
     return [*_OF_OPS, *_others()]
@@ -41,7 +50,8 @@ def loader_class(name: str) -> type[KernelLoader]:
     else:
         about, extensions = _others()[name]
         implementations = extensions()
-    made: type[KernelLoader] = type(name, (KernelLoader,), {"__doc__": f"{about}.", "__module__": __name__})
+    base = OpLoader if name in _OF_OPS else KernelLoader
+    made: type[KernelLoader] = type(name, (base,), {"__doc__": f"{about}.", "__module__": __name__})
     made.REGISTRY = implementations
     return made
 

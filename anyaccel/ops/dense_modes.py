@@ -153,7 +153,7 @@ def _load(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
         "triton": "triton",
         None: None,
     }  # anyaccel: ignore[device-name]
-    dense: Callable[..., torch.Tensor] = loader_class("DenseLoader")().load(names[mode]).dense
+    dense: Callable[..., torch.Tensor] = loader_class("DenseLoader")().functions(names[mode]).dense
     return dense
 
 

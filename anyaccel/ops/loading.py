@@ -78,7 +78,7 @@ def load_on_host(builder: str) -> Any:
 
 
 def _chosen_by(loader: str) -> Any:
-    return loader_class(loader)().load()
+    return loader_class(loader)().functions()
 
 
 declare("cpu_adam", partial(load_on_host, "CPUAdamBuilder"))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
+
+import torch
 
 from ..engine.errors import OpLoadError
 from ..kernel_extensions import KernelExtension, has_device, require_package
 
-if TYPE_CHECKING:
-    import torch
+_CAUSAL = (2, 3)
+"""Of Colossal-AI's ``AttnMaskType``: causal, and causal with padding."""
 
 __all__ = ["FlashAttentionPackageExtension", "FlashAttentionSDPAExtension"]
 
@@ -46,55 +49,40 @@ class FlashAttentionPackageExtension(KernelExtension):
 
     def load(self) -> Any:
         try:
-            from flash_attn import flash_attn_func
+            import flash_attn
         except ImportError as error:
             msg = f"loading '{self.name}' failed: got {error}; expected it to import. Fix: reinstall flash-attn."
             raise OpLoadError(msg) from error
 
-        def attention(
-            query: torch.Tensor,
-            key: torch.Tensor,
-            value: torch.Tensor,
-            *,
-            attn_mask: torch.Tensor | None = None,
-            dropout_p: float = 0.0,
-            is_causal: bool = False,
-            scale: float | None = None,
-        ) -> torch.Tensor:
-            if attn_mask is not None:
-                msg = (
-                    "attention failed: got attn_mask; expected none with flash-attn. "
-                    "Fix: FlashAttentionLoader().load(ext_name='flash_attention_sdpa')."
-                )
-                raise NotImplementedError(msg)
-            by_position = (tensor.transpose(1, 2) for tensor in (query, key, value))
-            result = flash_attn_func(*by_position, dropout_p=dropout_p, softmax_scale=scale, causal=is_causal)
-            attended: torch.Tensor = result.transpose(1, 2)
-            return attended
-
-        return attention
+        return partial(_by_package, flash_attn)
 
 
 def _sdpa(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    *,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> torch.Tensor:
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float = 0.0, scale: float | None = None,
+    attention_mask: torch.Tensor | None = None, is_causal: bool = False, cu_seqlens_q: torch.Tensor | None = None,
+    cu_seqlens_kv: torch.Tensor | None = None, max_seqlen_q: int | None = None, max_seqlen_kv: int | None = None,
+    q_indices: torch.Tensor | None = None, kv_indices: torch.Tensor | None = None, *,
+    attn_mask: torch.Tensor | None = None, attention_mask_type: Any = None,
+) -> torch.Tensor:  # fmt: skip
     """Return scaled dot-product attention.
 
     Args:
         query: ``(batch, heads, positions, head_dim)``, of any floating dtype.
         key: ``(batch, kv_heads, kv_positions, head_dim)``; fewer heads serve a group of the query's each.
         value: as ``key``.
-        attn_mask: added to the scores, or where it is boolean, False hides a position.
         dropout_p: the probability of dropping a weight.
-        is_causal: hide later positions.
         scale: of the scores; ``1 / sqrt(head_dim)`` by default.
+        attention_mask: added to the scores, or where it is boolean, False hides a position. Of three dimensions, it is
+            for every head.
+        is_causal: hide later positions.
+        cu_seqlens_q: with ``q_indices``, that the batch is padded; so with the next three, of which the indices say all.
+        cu_seqlens_kv: likewise.
+        max_seqlen_q: likewise.
+        max_seqlen_kv: likewise.
+        q_indices: int64, which of the ``batch * positions`` are no padding; the result is 0 elsewhere.
+        kv_indices: int64, which of the ``batch * kv_positions`` are no padding; the others are hidden.
+        attn_mask: the same as ``attention_mask``, by torch's name.
+        attention_mask_type: Colossal-AI's ``AttnMaskType``, or its number: 2 and 3 mean ``is_causal``.
 
     Returns:
         ``(batch, heads, positions, head_dim)``.
@@ -103,13 +91,64 @@ def _sdpa(
     """
     from torch.nn.functional import scaled_dot_product_attention
 
-    return scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=attn_mask,
-        dropout_p=dropout_p,
-        is_causal=is_causal,
-        scale=scale,
+    mask = attn_mask if attention_mask is None else attention_mask
+    if mask is not None and mask.dim() == 3:
+        mask = mask[:, None]
+    if mask is None and kv_indices is not None:
+        mask = _among(kv_indices, key.shape[0], key.shape[2])[:, None, None]
+    is_causal = is_causal or _is_causal(attention_mask_type)
+    if is_causal and mask is not None:
+        mask, is_causal = _causal_too(mask, query.shape[2], key.shape[2]), False
+    attended = scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
         enable_gqa=key.shape[-3] != query.shape[-3],
-    )
+    )  # fmt: skip
+    if q_indices is None:
+        return attended
+    kept = _among(q_indices, query.shape[0], query.shape[2])[:, None, :, None]
+    return attended.masked_fill(~kept, 0.0)
+
+
+def _by_package(
+    package: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float = 0.0,
+    scale: float | None = None, attention_mask: torch.Tensor | None = None, is_causal: bool = False,
+    cu_seqlens_q: torch.Tensor | None = None, cu_seqlens_kv: torch.Tensor | None = None,
+    max_seqlen_q: int | None = None, max_seqlen_kv: int | None = None, q_indices: torch.Tensor | None = None,
+    kv_indices: torch.Tensor | None = None, *, attn_mask: torch.Tensor | None = None, attention_mask_type: Any = None,
+) -> torch.Tensor:  # fmt: skip
+    """Return attention by ``flash-attn``; arguments as of :func:`_sdpa`, where what is padded needs all six of its own."""
+    is_padded = cu_seqlens_q is not None and q_indices is not None and kv_indices is not None
+    if attn_mask is not None or (attention_mask is not None and not is_padded):
+        name = "attn_mask" if attn_mask is not None else "attention_mask"
+        msg = (
+            f"attention failed: got {name}; expected none with flash-attn. "
+            f"Fix: FlashAttentionWithCustomMaskLoader().load()."
+        )
+        raise NotImplementedError(msg)
+    options = {"dropout_p": dropout_p, "softmax_scale": scale, "causal": is_causal or _is_causal(attention_mask_type)}
+    by_position = [tensor.transpose(1, 2) for tensor in (query, key, value)]
+    if not is_padded:
+        attended: torch.Tensor = package.flash_attn_func(*by_position, **options).transpose(1, 2)
+        return attended
+    rows = [tensor.flatten(0, 1) for tensor in by_position]
+    taken = [rows[0][q_indices], rows[1][kv_indices], rows[2][kv_indices]]
+    lengths = (cu_seqlens_q, cu_seqlens_kv, max_seqlen_q, max_seqlen_kv)
+    result = package.flash_attn_varlen_func(*taken, *lengths, **options)
+    padded = rows[0].new_zeros(rows[0].shape).index_copy(0, q_indices, result)  # type: ignore[arg-type]
+    by_batch: torch.Tensor = padded.unflatten(0, by_position[0].shape[:2])
+    return by_batch.transpose(1, 2)
+
+
+def _is_causal(attention_mask_type: Any) -> bool:
+    return getattr(attention_mask_type, "value", attention_mask_type) in _CAUSAL
+
+
+def _among(indices: torch.Tensor, batch: int, positions: int) -> torch.Tensor:
+    """Return which positions the flattened indices name, boolean ``(batch, positions)``."""
+    kept = indices.new_zeros(batch * positions, dtype=torch.bool)
+    return kept.index_fill(0, indices.long(), True).view(batch, positions)
+
+
+def _causal_too(mask: torch.Tensor, queries: int, keys: int) -> torch.Tensor:
+    earlier = torch.ones(queries, keys, dtype=torch.bool, device=mask.device).tril()
+    return mask & earlier if mask.dtype == torch.bool else mask.masked_fill(~earlier, -torch.inf)

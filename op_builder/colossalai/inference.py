@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...kernels.functions.outputs import write_output
+import torch
+
+from ...kernels.functions.outputs import require_one_place_each, write_output
+from .arguments import require_floats, require_integers, require_lengths
+from .caches import convert_float8, paged_attention, require_caches, token_positions, write_tokens
 
 if TYPE_CHECKING:
-    import torch
-
     from ...kernels.functions.activations import ActivationFunctions
     from ...kernels.functions.normalization import RMSNormFunctions
     from ...kernels.functions.rotary_embedding import RotaryEmbeddingFunctions
@@ -17,7 +19,13 @@ __all__ = ["InferenceOps"]
 
 
 class InferenceOps:
-    """Colossal-AI's module of inference kernels, but for its paged caches and its attention."""
+    """The module ``inference_ops``; its paged caches are described in ``caches.py`` beside this file.
+
+    Args:
+        rms_norm: the functions of the op of that name; so are the others.
+        activations: likewise.
+        rotary_embedding: likewise.
+    """
 
     def __init__(
         self, rms_norm: RMSNormFunctions, activations: ActivationFunctions, rotary_embedding: RotaryEmbeddingFunctions
@@ -49,3 +57,137 @@ class InferenceOps:
         pairs = query.shape[-1] // 2
         for tensor in (query, key):
             self._rotary.rotary_embedding(tensor[None], cos[:, :pairs], sin[:, :pairs], inplace=True)
+
+    def rotary_embedding_and_cache_copy(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor,
+        key_cache: torch.Tensor, value_cache: torch.Tensor, sequence_lengths: torch.Tensor, block_tables: torch.Tensor,
+        high_precision: bool = False,
+    ) -> None:  # fmt: skip
+        """Turn the query in place, and write the turned key, and the value, as each sequence's last entry; the key stays.
+
+        Args:
+            query: ``(sequences, heads, head_dim)``, of each sequence's last token.
+            key: ``(sequences, kv_heads, head_dim)``.
+            value: like the key.
+            cos: ``(sequences, head_dim)``, of which the first half counts.
+            sin: likewise.
+            key_cache: written.
+            value_cache: written.
+            sequence_lengths: ``(sequences,)``, this token among them.
+            block_tables: ``(sequences, blocks)``.
+            high_precision: taken for Colossal-AI's sake: it is always computed in float32.
+        """
+        require_floats("rotary_embedding_and_cache_copy", (3,), query=query, key=key, value=value)
+        turned = key.clone()
+        self.rotary_embedding(query, turned, cos, sin, high_precision)
+        self.decode_kv_cache_memcpy(turned, value, key_cache, value_cache, sequence_lengths, block_tables)
+
+    def decode_kv_cache_memcpy(
+        self, key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
+        sequence_lengths: torch.Tensor, block_tables: torch.Tensor,
+    ) -> None:  # fmt: skip
+        """Write the keys and values of each sequence's last token to the caches; arguments as above."""
+        self._require("decode_kv_cache_memcpy", key, value, (key_cache, value_cache), sequence_lengths, block_tables)
+        sequences = torch.arange(len(sequence_lengths), device=key.device)
+        write_tokens(key, value, (key_cache, value_cache), sequences, sequence_lengths.long() - 1, block_tables)
+
+    def context_kv_cache_memcpy(
+        self, key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
+        sequence_lengths: torch.Tensor, cu_seqlens: torch.Tensor, block_tables: torch.Tensor, max_seq_len_in_batch: int,
+    ) -> None:  # fmt: skip
+        """Write the keys and values of whole sequences to the caches.
+
+        Args:
+            key: ``(tokens, kv_heads, head_dim)``, of all sequences in their order.
+            value: like the key.
+            key_cache: written.
+            value_cache: written.
+            sequence_lengths: ``(sequences,)``.
+            cu_seqlens: ``(sequences + 1,)``, where each begins among the tokens, and where the last ends.
+            block_tables: ``(sequences, blocks)``.
+            max_seq_len_in_batch: taken for Colossal-AI's sake: the lengths say it.
+        """
+        function = "context_kv_cache_memcpy"
+        self._require(function, key, value, (key_cache, value_cache), sequence_lengths, block_tables)
+        require_integers(function, (1,), cu_seqlens=cu_seqlens)
+        if len(cu_seqlens) != len(sequence_lengths) + 1:
+            msg = (
+                f"{function} failed: got {len(cu_seqlens)} entries of cu_seqlens; expected {len(sequence_lengths) + 1}, one more "
+                f"than there are lengths. Fix: correct the call."
+            )
+            raise ValueError(msg)
+        sequence, position = token_positions(sequence_lengths, cu_seqlens, len(key))
+        write_tokens(key, value, (key_cache, value_cache), sequence, position, block_tables)
+
+    def get_cos_and_sin(
+        self, cos_cache: torch.Tensor, sin_cache: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor,
+        sequence_lengths: torch.Tensor, max_seq_len_in_batch: int, is_prompts: bool,
+    ) -> None:  # fmt: skip
+        """Write each token's angles: of all tokens of prompts, or of each sequence's last.
+
+        Args:
+            cos_cache: ``(positions, head_dim)``.
+            sin_cache: like ``cos_cache``.
+            cos: ``(tokens, head_dim)``, written.
+            sin: likewise.
+            sequence_lengths: ``(sequences,)``.
+            max_seq_len_in_batch: taken for Colossal-AI's sake.
+            is_prompts: whether tokens are whole sequences, one after the other.
+        """
+        function = "get_cos_and_sin"
+        require_floats(function, (2,), cos_cache=cos_cache, sin_cache=sin_cache, cos=cos, sin=sin)
+        require_integers(function, (1,), sequence_lengths=sequence_lengths)
+        require_lengths(function, sequence_lengths, 0 if is_prompts else 1, min(len(cos_cache), len(sin_cache)))
+        position = sequence_lengths.long() - 1
+        if is_prompts:
+            starts = torch.nn.functional.pad(sequence_lengths.long().cumsum(0), (1, 0))
+            _, position = token_positions(sequence_lengths, starts, int(starts[-1]))
+        for output, cache in ((cos, cos_cache), (sin, sin_cache)):
+            write_output(function, output[: len(position)], cache[position])
+
+    def flash_decoding_attention(
+        self, out: torch.Tensor, query: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
+        context_lens: torch.Tensor, block_tables: torch.Tensor, block_size: int, max_context_len: int,
+        tmp_out: torch.Tensor, tmp_out_lse: torch.Tensor, alibi_slopes: torch.Tensor | None, scale: float,
+    ) -> None:  # fmt: skip
+        """Write the attention of each sequence's query over its cached entries, which are gathered first.
+
+        Args:
+            out: ``(sequences, heads, head_dim)``, written.
+            query: likewise, read.
+            key_cache: the keys.
+            value_cache: the values.
+            context_lens: ``(sequences,)``.
+            block_tables: ``(sequences, blocks)``.
+            block_size: taken for Colossal-AI's sake: the caches say it.
+            max_context_len: no length is above it.
+            tmp_out: taken for Colossal-AI's sake, like the next.
+            tmp_out_lse: likewise.
+            alibi_slopes: float32 ``(heads,)``, or None.
+            scale: of the scores.
+        """
+        caches, function = (key_cache, value_cache), "flash_decoding_attention"
+        require_floats(function, (3,), query=query, out=out)
+        require_caches(function, caches, context_lens, block_tables, tuple(query.shape))
+        require_lengths(function, context_lens, 1, max_context_len)
+        attended = paged_attention(query, caches, context_lens, block_tables, max_context_len, scale, alibi_slopes)
+        write_output(function, out, attended)
+
+    def convert_fp8(self, x: torch.Tensor, output: torch.Tensor) -> None:
+        """Write 8-bit floats (e5m2) of floats, as uint8, or the floats of such codes."""
+        write_output("convert_fp8", output, convert_float8(x, output))
+
+    def _require(
+        self, function: str, key: torch.Tensor, value: torch.Tensor, caches: tuple[torch.Tensor, torch.Tensor],
+        lengths: torch.Tensor, block_tables: torch.Tensor,
+    ) -> None:  # fmt: skip
+        require_floats(function, (3,), key=key, value=value)
+        require_caches(function, caches, lengths, block_tables, tuple(key.shape))
+        for cache in caches:
+            require_one_place_each(function, cache)
+        if key.shape != value.shape or key.shape[1] != caches[1].shape[1]:
+            msg = (
+                f"{function} failed: got keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)}; expected "
+                f"both (tokens, {caches[1].shape[1]}, head_dim). Fix: correct the call."
+            )
+            raise ValueError(msg)

@@ -5,13 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..all_ops import builder_class
 from ..choosing import best_of
-from ..implementations import BuiltImplementation, implementations_of
+from ..engine.errors import OpLoadError
+from ..implementations import implementations_of
 from ..kernel_extensions import KernelExtension, has_device
+from ..op import KERNEL_DEVICES
 from ..table import OPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ..builder import OpBuilder
 
 __all__ = ["COLOSSALAI_LOADERS"]
 
@@ -39,12 +44,52 @@ class InferenceOpsExtension(KernelExtension):
 _INFERENCE = ("rms_norm", "activations", "rotary_embedding")
 
 
+class FusedOptimizerExtension(KernelExtension):
+    """Multi-tensor optimizers on one kind of device.
+
+    Args:
+        name: by which a user may ask for it.
+        device: whose builders' ops it takes.
+        serves: returns whether it serves on this machine.
+        priority: the highest among those that serve is chosen.
+    """
+
+    support_aot = False
+
+    def __init__(self, name: str, device: str, serves: Callable[[], bool], priority: int) -> None:
+        self.name, self.priority = name, priority
+        self._device, self._serves = device, serves
+
+    def is_available(self) -> bool:
+        return self._serves()
+
+    def assert_compatible(self) -> None:
+        for builder in self._builders():
+            reason = builder.incompatibility()
+            if reason:
+                raise OpLoadError(reason)
+
+    def load(self) -> Any:
+        from .optimizers import FusedOptimizerModule
+
+        return FusedOptimizerModule(*(builder.load() for builder in self._builders()))
+
+    def build_jit(self) -> Any:
+        return self.load()
+
+    def _builders(self) -> list[OpBuilder]:
+        found = (builder_class(name, self._device) for name in _FUSED)
+        return [builder() for builder in found if builder is not None]
+
+
+_FUSED = ("MultiTensorAdamBuilder", "SGDBuilder", "MultiTensorBuilder")
+
+
 def _fused_optimizers() -> list[KernelExtension]:
-    cuda = "cuda"  # anyaccel: ignore[device-name]
-    return [
-        BuiltImplementation("fused_optim_cuda", "FusedAdamBuilder", cuda, partial(has_device, cuda), priority=5),
-        BuiltImplementation("fused_optim_cpu", "FusedAdamBuilder", "cpu", _is_cpu_current),
+    on_devices = [
+        FusedOptimizerExtension(f"fused_optim_{kind}", kind, partial(has_device, kind), 5) for kind in KERNEL_DEVICES
     ]
+    return [*on_devices, FusedOptimizerExtension("fused_optim_cpu", "cpu", _is_cpu_current, 1)]
 
 
 def _is_cpu_current() -> bool:
@@ -59,6 +104,12 @@ def _attention() -> list[type[KernelExtension]]:
     return [FlashAttentionPackageExtension, FlashAttentionSDPAExtension]
 
 
+def _attention_with_masks() -> list[type[KernelExtension]]:
+    from .attention import FlashAttentionSDPAExtension
+
+    return [FlashAttentionSDPAExtension]
+
+
 COLOSSALAI_LOADERS: dict[str, tuple[str, Callable[[], list[Any]]]] = {
     "FusedOptimizerLoader": ("Multi-tensor optimizers for parameters on the accelerator", _fused_optimizers),
     "InferenceOpsLoader": (
@@ -68,5 +119,13 @@ COLOSSALAI_LOADERS: dict[str, tuple[str, Callable[[], list[Any]]]] = {
     "FlashAttentionLoader": (
         "Attention that does not store the scores: ``attention(query, key, value, ...)``",
         _attention,
+    ),
+    "FlashAttentionWithCustomMaskLoader": (
+        "The same, where ``attention_mask`` may be any",
+        _attention_with_masks,
+    ),
+    "FlashAttentionForFloatAndCustomMaskLoader": (
+        "The same, where it may be any and tensors may be float32",
+        _attention_with_masks,
     ),
 }

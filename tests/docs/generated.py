@@ -15,7 +15,7 @@ from anyaccel.op_builder.engine import environment as op_environment
 from anyaccel.op_builder.kernel_loader import loader_class, loader_names
 from tests.sass import gate
 
-from . import rules
+from . import rules, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +72,16 @@ def machine_code() -> str:
     return gate.summary(gate.read_table("sm_90")[1])
 
 
+def builders_of_deepspeed() -> str:
+    """Return the table of deepspeed's functions, by its builders."""
+    return served.table("builder", served.deepspeeds())
+
+
+def loaders_of_colossalai() -> str:
+    """Return the table of Colossal-AI's functions, by its loaders."""
+    return served.table("loader", served.colossalais())
+
+
 def _between(begin: str, end: str, text: Callable[[], str]) -> Callable[[str], str]:
     place = re.compile(rf"(<!-- {begin}: .+? -->\n).*(<!-- {end} -->)", re.DOTALL)
     return lambda page: place.sub(lambda match: match[1] + text() + match[2], page)
@@ -82,6 +92,8 @@ WRITERS: dict[Path, Callable[[str], str]] = {
     DOCS / "environment.md": _between("variables", "end of variables", variables),
     DOCS / "contract.md": _between("members", "end of members", members),
     DOCS / "benchmarks.md": _between("machine code", "end of machine code", machine_code),
+    DOCS / "colossalai.md": _between("functions", "end of functions", loaders_of_colossalai),
+    DOCS / "deepspeed.md": _between("functions", "end of functions", builders_of_deepspeed),
     DOCS / "ops.md": _between("loaders", "end of loaders", loaders),
 }
 

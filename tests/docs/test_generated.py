@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from . import generated
+from . import generated, served
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [file for folder in ("accelerator", "op_builder", "anyaccel") for file in (ROOT / folder).rglob("*.py")]
@@ -15,6 +15,18 @@ NATIVE = [file for file in (ROOT / "csrc").rglob("*") if file.suffix in (".cpp",
 
 def test_no_page_is_older_than_the_code() -> None:
     assert not generated.stale(), "run python -m tests.docs.generated --write"
+
+
+def test_every_function_of_colossalais_loaders_is_served() -> None:
+    assert not [lacks for _, _, lacks in served.colossalais() if lacks]
+
+
+def test_the_files_that_bind_deepspeeds_functions_are_read() -> None:
+    names = {builder: {*has, *lacks} for builder, has, lacks in served.deepspeeds()}
+    assert all(names.values())
+    assert {"aio_handle", "aio_read"} <= names["AsyncIOBuilder"]
+    assert {"softmax_<dtype>", "rms_norm"} <= names["InferenceBuilder"]
+    assert not [lacks for builder, _, lacks in served.deepspeeds() if lacks and builder == "AsyncIOBuilder"]
 
 
 def test_every_variable_that_is_read_is_in_the_table() -> None:

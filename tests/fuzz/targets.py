@@ -6,11 +6,15 @@ import dataclasses
 import inspect
 import re
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from anyaccel.op_builder.all_ops import BUILDERS, builder_class
+from anyaccel.op_builder.colossalai.surface import modules
+from anyaccel.op_builder.kernel_loader import loader_class
+from anyaccel.op_builder.op import resolve
 
 from .specs import Argument
 
@@ -55,6 +59,12 @@ def load_every_op(only: list[str]) -> dict[str, Any]:
             continue
         if not only or cls.NAME in only:
             loaded[cls.NAME] = cls().load()
+    for loader, target in modules().items() if not only else ():
+        cls = resolve(f"op_builder.colossalai.{target}")
+        if inspect.isclass(cls):
+            module = loader_class(loader)().load()
+            own = {name: getattr(module, name) for name in vars(cls) if name[0].islower()}
+            loaded[f"colossalai.{loader}"] = SimpleNamespace(**own)
     return loaded
 
 
@@ -107,6 +117,9 @@ def public_targets(loaded: dict[str, Any], *, with_fronts: bool) -> list[Target]
 def _of_function(name: str, function: Callable[..., Any]) -> Target:
     target = Target(name, function, [], is_raw=False)
     for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == "control_ptr":
+            msg = f"{name} takes an address, which nobody can check"
+            raise ValueError(msg)
         annotation = str(parameter.annotation)
         if annotation == "Routing":
             from anyaccel.kernels.functions.moe import Routing

@@ -242,7 +242,15 @@ def test_the_flash_attention_package_is_preferred_where_it_is(monkeypatch: pytes
         calls.append(options)
         return query
 
+    def flash_attn_varlen_func(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, starts: torch.Tensor, _: torch.Tensor,
+        longest: int, __: int, **options: Any,
+    ) -> torch.Tensor:  # fmt: skip
+        calls.append({"rows": len(query), "starts": starts.tolist(), "longest": longest})
+        return query
+
     package.flash_attn_func = flash_attn_func  # type: ignore[attr-defined]
+    package.flash_attn_varlen_func = flash_attn_varlen_func  # type: ignore[attr-defined]
     package.__spec__ = types.SimpleNamespace(name="flash_attn")  # type: ignore[assignment]
     monkeypatch.setitem(sys.modules, "flash_attn", package)
     from anyaccel.op_builder.colossalai.attention import FlashAttentionPackageExtension
@@ -252,6 +260,15 @@ def test_the_flash_attention_package_is_preferred_where_it_is(monkeypatch: pytes
     query = torch.randn(1, 2, 3, 4)
     torch.testing.assert_close(attention(query, query, query, is_causal=True), query)
     assert calls == [{"dropout_p": 0.0, "softmax_scale": None, "causal": True}]
+    kept, ends = torch.tensor([0, 1, 3]), torch.tensor([0, 2, 3], dtype=torch.int32)
+    pair, padding = torch.randn(2, 2, 2, 4), torch.ones(2, 1, 2, 2)
+    found = attention(pair, pair, pair, 0.0, None, padding, False, ends, ends, 2, 2, kept, kept)
+    torch.testing.assert_close(found[0], pair[0])
+    torch.testing.assert_close(found[1, :, 1], pair[1, :, 1])
+    assert not found[1, :, 0].any()
+    assert calls[1:] == [{"rows": 3, "starts": [0, 2, 3], "longest": 2}]
+    with pytest.raises(NotImplementedError, match="got attention_mask; expected none with flash-attn"):
+        attention(query, query, query, attention_mask=torch.ones(3, 3))
     with pytest.raises(NotImplementedError, match="got attn_mask; expected none with flash-attn"):
         attention(query, query, query, attn_mask=torch.ones(3, 3))
 
@@ -265,7 +282,7 @@ def test_a_loader_without_implementations_says_so() -> None:
 
 @pytest.mark.parametrize("loader", LOADERS)
 def test_every_loader_loads_here(loader: type[KernelLoader]) -> None:
-    assert len(LOADERS) == 19
+    assert len(LOADERS) == 21
     assert loader().load() is not None
 
 
@@ -317,4 +334,4 @@ def test_a_cpp_extension_of_a_third_party_needs_a_builder_only() -> None:
 
             return CPUAdamBuilder()
 
-    assert _loader(Adam).load() is CPUAdamLoader().load()
+    assert _loader(Adam).load() is CPUAdamLoader().functions()

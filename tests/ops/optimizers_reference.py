@@ -32,7 +32,8 @@ def adagrad(p: Tensor, g: Tensor, total: Tensor, **o: float) -> tuple[Tensor, ..
 
 def sgd(p: Tensor, g: Tensor, buffer: Tensor, **o: float) -> tuple[Tensor, ...]:
     g = (-g if o["maximize"] else g) + o["weight_decay"] * p
-    buffer = g if o["first_step"] else o["momentum"] * buffer + (1 - o["dampening"]) * g
+    dampening = o["dampening"] if o["momentum"] else 0  # as torch has it
+    buffer = g if o["first_step"] else o["momentum"] * buffer + (1 - dampening) * g
     return p - o["lr"] * (g + o["momentum"] * buffer if o["nesterov"] else buffer), buffer
 
 

@@ -24,6 +24,10 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda p: ops.FusedSGD(p, lr=0.1, momentum=0.9, dampening=0.1, weight_decay=0.01),
         lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.1, weight_decay=0.01),
     ),
+    "sgd without momentum": (
+        lambda p: ops.FusedSGD(p, lr=0.1, dampening=0.5, weight_decay=0.01),
+        lambda p: torch.optim.SGD(p, lr=0.1, dampening=0.5, weight_decay=0.01),
+    ),
     "nesterov": (
         lambda p: ops.FusedSGD(p, lr=0.1, momentum=0.9, nesterov=True),
         lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),

@@ -54,6 +54,9 @@ CASES = {
     "sgd first": Case("SGDBuilder", "sgd_step", 1, "", reference.sgd, SGD),
     "sgd first nesterov": Case("SGDBuilder", "sgd_step", 1, "", reference.sgd, {**SGD, **NESTEROV, "first_step": True}),
     "sgd": Case("SGDBuilder", "sgd_step", 1, "", reference.sgd, {**SGD, **NESTEROV}),
+    "sgd without momentum": Case(
+        "SGDBuilder", "sgd_step", 1, "", reference.sgd, {**SGD, "momentum": 0.0, "first_step": False}
+    ),
     "lamb": Case("LambBuilder", "lamb_step", 2, "one", reference.lamb, LAMB),
     "lamb inside": Case("LambBuilder", "lamb_step", 2, "one", reference.lamb, {**LAMB, **INSIDE}),
 }

@@ -1,0 +1,61 @@
+"""Checks of tensors before torch's operators read them: some of those end the process for a layout that they do not have."""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["require_floats", "require_integers", "require_lengths"]
+
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_INTEGERS = (torch.int32, torch.int64)
+
+
+def require_floats(function: str, dims: tuple[int, ...], *, codes: bool = False, **tensors: torch.Tensor) -> None:
+    """Check that tensors are plain ones of floats.
+
+    Args:
+        function: that was called.
+        dims: the numbers of dimensions that they may have.
+        codes: allow uint8, which holds 8-bit floats.
+        tensors: by their names.
+
+    Raises:
+        ValueError: naming the first that is not.
+    """
+    allowed = (*_FLOATS, torch.uint8) if codes else _FLOATS
+    _require(function, dims, allowed, "float32, float16, bfloat16 or float64", tensors)
+
+
+def require_integers(function: str, dims: tuple[int, ...], **tensors: torch.Tensor) -> None:
+    """Check that tensors are plain ones of int32 or int64; see :func:`require_floats`."""
+    _require(function, dims, _INTEGERS, "int32 or int64", tensors)
+
+
+def require_lengths(function: str, lengths: torch.Tensor, least: int, most: int) -> None:
+    """Check that lengths of sequences lie in a range; waits for the device.
+
+    Raises:
+        ValueError: when one does not.
+    """
+    if lengths.numel() == 0:
+        return
+    shortest, longest = (int(end) for end in torch.aminmax(lengths))
+    if shortest < least or longest > most:
+        msg = (
+            f"{function} failed: got sequences of {shortest} to {longest} tokens; expected {least} to {most}, which the tables "
+            f"and the caches hold. Fix: correct the lengths, or add blocks."
+        )
+        raise ValueError(msg)
+
+
+def _require(
+    function: str, dims: tuple[int, ...], dtypes: tuple[torch.dtype, ...], wanted: str, tensors: dict[str, torch.Tensor]
+) -> None:
+    for name, tensor in tensors.items():
+        if tensor.layout is not torch.strided or tensor.dtype not in dtypes or tensor.dim() not in dims:
+            shown = " or ".join(map(str, dims))
+            msg = (
+                f"{function} failed: got {name}, {tensor.dtype} of {tensor.dim()} dimensions, {tensor.layout}; expected "
+                f"{wanted}, of {shown} dimensions, torch.strided. Fix: correct the call."
+            )
+            raise ValueError(msg)

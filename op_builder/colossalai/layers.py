@@ -1,0 +1,129 @@
+"""Colossal-AI's modules of layer normalisation and softmax, by their function names and arguments, on this project's kernels."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .module import ColossalAIModule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+__all__ = ["LayerNormModule", "ScaledMaskedSoftmaxModule", "ScaledUpperTriangleMaskedSoftmaxModule"]
+
+
+class LayerNormModule(ColossalAIModule):
+    """The module ``layernorm``."""
+
+    def forward_affine(
+        self,
+        x: torch.Tensor,
+        normalized_shape: Sequence[int],
+        gamma: torch.Tensor,
+        beta: torch.Tensor,
+        epsilon: float,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the normalised x, and what :meth:`backward_affine` needs.
+
+        Args:
+            x: whose last dimensions are ``normalized_shape``; float32, bfloat16 or float16.
+            normalized_shape: the dimensions that are one row.
+            gamma: the weights, of that shape; the result has their dtype.
+            beta: the biases, like gamma.
+            epsilon: added to the variance.
+
+        Returns:
+            The output; each row's mean and the inverse of its standard deviation, float32 ``(rows,)``.
+
+        Raises:
+            RuntimeError: when shapes or dtypes do not fit.
+        """
+        rows, columns = _rows("forward_affine", x, normalized_shape)
+        given = x.to(gamma.dtype).reshape(rows, columns)
+        y, mean, inverse = self._functions._ops.layer_norm.default(given, gamma.reshape(-1), beta.reshape(-1), epsilon)
+        return y.view(x.shape), mean, inverse
+
+    def backward_affine(
+        self, dout: torch.Tensor, mean: torch.Tensor, invvar: torch.Tensor, x: torch.Tensor,
+        normalized_shape: Sequence[int], gamma: torch.Tensor, beta: torch.Tensor, epsilon: float,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+        """Return the gradients of the x, gamma and beta.
+
+        Args:
+            dout: the gradient of the output, of its shape and dtype.
+            mean: as :meth:`forward_affine` returned it.
+            invvar: likewise.
+            x: as it was given there; so are the rest.
+            normalized_shape: the dimensions that are one row.
+            gamma: the weights.
+            beta: the biases, of which only the shape counts.
+            epsilon: not read: ``invvar`` holds it.
+
+        Raises:
+            RuntimeError: when shapes or dtypes do not fit.
+        """
+        rows, columns = _rows("backward_affine", x, normalized_shape)
+        given, grad = (tensor.to(gamma.dtype).reshape(rows, columns) for tensor in (x, dout))
+        backward = self._functions._ops.layer_norm_backward.default
+        grad_input, grad_gamma, grad_beta = backward(grad, None, given, gamma.reshape(-1), mean, invvar)
+        return grad_input.to(x.dtype).view(x.shape), grad_gamma.view(gamma.shape), grad_beta.view(beta.shape)
+
+
+class ScaledMaskedSoftmaxModule(ColossalAIModule):
+    """The module ``scaled_masked_softmax``."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, scale_factor: float) -> torch.Tensor:
+        """Return the softmax of the scaled scores over the last dimension, without those that the mask hides.
+
+        Args:
+            x: ``(batch, heads, queries, keys)``.
+            mask: ``(batch or 1, 1, queries, keys)``; what is not 0 is hidden.
+            scale_factor: of the scores.
+
+        Source: anyaccel.ops.scaled_masked_softmax
+        """
+        y: torch.Tensor = self._functions.scaled_masked_softmax(x, mask.bool(), scale_factor)
+        return y
+
+    def backward(self, output_grads: torch.Tensor, softmax_results: torch.Tensor, scale_factor: float) -> torch.Tensor:
+        """Return the gradient of the scores; theirs is written over ``output_grads``, which stay here.
+
+        Args:
+            output_grads: the gradient of the result.
+            softmax_results: the result.
+            scale_factor: as it was given to :meth:`forward`.
+        """
+        grad: torch.Tensor = self._functions._ops.softmax_backward.default(output_grads, softmax_results, scale_factor)
+        return grad
+
+    def get_batch_per_block(self, query_seq_len: int, key_seq_len: int, batches: int, attn_heads: int) -> int:
+        """Return what the number of rows must be a multiple of, which is 1: here every number is served."""
+        return 1
+
+
+class ScaledUpperTriangleMaskedSoftmaxModule(ColossalAIModule):
+    """The module ``scaled_upper_triang_masked_softmax``."""
+
+    def forward(self, x: torch.Tensor, scale_factor: float) -> torch.Tensor:
+        """Return the softmax of the scaled scores ``(heads, queries, keys)``, each query without the keys after it.
+
+        Source: anyaccel.ops.scaled_upper_triang_masked_softmax
+        """
+        y: torch.Tensor = self._functions.scaled_upper_triang_masked_softmax(x, scale_factor)
+        return y
+
+    backward = ScaledMaskedSoftmaxModule.backward
+
+
+def _rows(function: str, x: torch.Tensor, normalized_shape: Sequence[int]) -> tuple[int, int]:
+    shape = tuple(normalized_shape)
+    if not shape or tuple(x.shape[-len(shape) :]) != shape:
+        msg = (
+            f"{function} failed: got an input of shape {tuple(x.shape)} and normalized_shape {shape}; expected its last "
+            f"dimensions. Fix: correct the call."
+        )
+        raise RuntimeError(msg)
+    return math.prod(x.shape[: -len(shape)]), math.prod(shape)

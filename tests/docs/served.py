@@ -1,0 +1,114 @@
+"""Which functions of deepspeed's builders and Colossal-AI's loaders are served: their sources' names against the classes here."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+from anyaccel.op_builder.all_ops import builder_class
+from anyaccel.op_builder.colossalai.surface import modules
+from anyaccel.op_builder.kernel_loader import loader_names
+from anyaccel.op_builder.op import resolve
+
+_BINDINGS = {
+    "AsyncIOBuilder": "ops/csrc/aio/py_lib/py_ds_aio.cpp",
+    "CPUAdagradBuilder": "ops/csrc/adagrad/cpu_adagrad.cpp",
+    "CPUAdamBuilder": "ops/csrc/adam/cpu_adam.cpp",
+    "CPULionBuilder": "ops/csrc/lion/cpu_lion.cpp",
+    "FPQuantizerBuilder": "ops/csrc/fp_quantizer/fp_quantize.cpp",
+    "FusedAdamBuilder": "ops/csrc/adam/fused_adam_frontend.cpp",
+    "FusedLambBuilder": "ops/csrc/lamb/fused_lamb_cuda.cpp",
+    "FusedLionBuilder": "ops/csrc/lion/fused_lion_frontend.cpp",
+    "InferenceBuilder": "ops/csrc/transformer/inference/csrc/pt_binding.cpp",
+    "InferenceCoreBuilder": "inference/v2/kernels/core_ops/core_ops.cpp",
+    "PinMemoryBuilder": "ops/csrc/pin_memory/py_ds_pin_memory.cpp",
+    "QuantizerBuilder": "ops/csrc/quantization/pt_binding.cpp",
+    "RaggedOpsBuilder": "inference/v2/kernels/ragged_ops/ragged_ops.cpp",
+    "RaggedUtilsBuilder": "inference/v2/ragged/csrc/ragged_ops.cpp",
+    "RandomLTDBuilder": "ops/csrc/random_ltd/pt_binding.cpp",
+    "SpatialInferenceBuilder": "ops/csrc/spatial/csrc/pt_binding.cpp",
+    "UtilsBuilder": "ops/csrc/utils/py_ds_utils.cpp",
+}
+"""Of the builders whose functions have a meaning without CUDA, the file that binds them."""
+
+_OF_CUDA = {"cuda_wf6af16_linear", "preprocess_weight"}
+"""Functions that have none: they are for a layout of 6-bit weights that CUDA's kernels want."""
+
+COLOSSALAIS = {
+    "CPUAdamLoader": ("CPUAdamOptimizer",),
+    "FusedOptimizerLoader": (
+        "multi_tensor_scale", "multi_tensor_sgd", "multi_tensor_adam", "multi_tensor_lamb", "multi_tensor_l2norm",
+    ),
+    "LayerNormLoader": ("forward_affine", "backward_affine"),
+    "MoeLoader": ("cumsum_sub_one", "dispatch_forward", "dispatch_backward", "combine_forward", "combine_backward"),
+    "ScaledMaskedSoftmaxLoader": ("forward", "backward", "get_batch_per_block"),
+    "ScaledUpperTriangleMaskedSoftmaxLoader": ("forward", "backward"),
+    "InferenceOpsLoader": (
+        "decode_kv_cache_memcpy", "context_kv_cache_memcpy", "rotary_embedding_and_cache_copy", "rotary_embedding",
+        "silu_and_mul", "rms_layernorm", "fused_add_rms_layernorm", "get_cos_and_sin", "flash_decoding_attention",
+        "convert_fp8",
+    ),
+    "FlashAttentionLoader": ("__call__",),
+    "FlashAttentionWithCustomMaskLoader": ("__call__",),
+    "FlashAttentionForFloatAndCustomMaskLoader": ("__call__",),
+}  # fmt: skip
+"""The loaders of Colossal-AI, with what its modules bind (``extensions`` of its main branch, 2026)."""
+
+
+def _bound(file: Path) -> list[str]:
+    """Return the names that a file of C++ gives to Python, in their order."""
+    text = re.sub(r"\\\n", "\n", file.read_text(errors="replace"))
+    found = re.findall(r'(?:\bm\.def|class_<[^>]+>)\(\s*(?:m,\s*)?"(\w+)"(\s*#)?', text)
+    return list(dict.fromkeys(f"{name}<dtype>" if of_dtypes else name for name, of_dtypes in found))
+
+
+def _serves(builder: str) -> Any:
+    """Return the class whose attributes a builder's module has here, or None; loads nothing."""
+    cls: Any = builder_class(builder, "cpu")
+    if cls is None:
+        return None
+    if builder == "AsyncIOBuilder":
+        return resolve("op_builder.deepspeed.async_files:AsyncIOModule")
+    module = getattr(cls, "MODULE", "")
+    return resolve(f"op_builder.deepspeed.{module}") if module else cls.OP.functions_class()
+
+
+def deepspeeds() -> list[tuple[str, list[str], list[str]]]:
+    """Return of each builder which functions are served, and which are not."""
+    found = importlib.util.find_spec("deepspeed")
+    assert found is not None
+    assert found.origin is not None
+    rows = []
+    for builder, file in _BINDINGS.items():
+        names = [name for name in _bound(Path(found.origin).parent / file) if name not in _OF_CUDA]
+        served = _serves(builder)
+        has = [name for name in names if served is not None and hasattr(served, name)]
+        rows.append((builder, has, [name for name in names if name not in has]))
+    return rows
+
+
+def colossalais() -> list[tuple[str, list[str], list[str]]]:
+    """Return of each loader which functions are served, and which are not."""
+    here, rows = modules(), []
+    for loader, names in COLOSSALAIS.items():
+        served = (
+            resolve(f"op_builder.colossalai.{here[loader]}") if loader in loader_names() and loader in here else None
+        )
+        has = [name for name in names if hasattr(served, name)]
+        rows.append((loader, has, [name for name in names if name not in has]))
+    return rows
+
+
+def table(kind: str, rows: list[tuple[str, list[str], list[str]]]) -> str:
+    """Return the rows as a page has them, and their sum above them."""
+    served, all_of = sum(len(has) for _, has, _ in rows), sum(len(has) + len(lacks) for _, has, lacks in rows)
+    lines = ["", f"{served} of {all_of} functions.", "", f"| {kind} | served | not served |", "|---|---|---|"]
+    for name, has, lacks in rows:
+        lines.append(f"| `{name}` | {_listed(has)} | {_listed(lacks)} |")
+    return "\n".join([*lines, "", ""])
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join("the function itself" if name == "__call__" else f"`{name}`" for name in names)
