@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from .arguments import require_floats, require_integers, require_lengths
+from ..arguments import require_floats, require_integers, require_lengths
 
 __all__ = ["convert_float8", "paged_attention", "require_caches", "token_positions", "write_tokens"]
 

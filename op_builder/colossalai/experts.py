@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from .arguments import require_floats, require_integers
+from ..arguments import require_floats, require_integers
 from .module import ColossalAIModule
 
 __all__ = ["MoeModule"]

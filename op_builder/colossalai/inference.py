@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ...kernels.functions.outputs import require_one_place_each, write_output
-from .arguments import require_floats, require_integers, require_lengths
+from ..arguments import require_floats, require_integers, require_lengths
 from .caches import convert_float8, paged_attention, require_caches, token_positions, write_tokens
 
 if TYPE_CHECKING:

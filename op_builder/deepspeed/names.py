@@ -46,6 +46,13 @@ DEEPSPEED_NAMES = {
     "FPQuantizerBuilder": Alias("fp_quantizer", "QuantizationBuilder", "quantizers:FPQuantizerModule"),
     "FusedLambBuilder": Alias("fused_lamb", "LambBuilder", "optimizers:FusedLambModule"),
     "FusedLionBuilder": Alias("fused_lion", "LionBuilder", "optimizers:FusedLionModule"),
+    "InferenceBuilder": Alias(
+        "transformer_inference",
+        "RMSNormBuilder",
+        "transformer:InferenceModule",
+        ("cpu",),
+        also=("LayerNormBuilder", "ActivationsBuilder"),
+    ),
     "InferenceCoreBuilder": Alias(
         "inference_core_ops",
         "RMSNormBuilder",
@@ -54,6 +61,7 @@ DEEPSPEED_NAMES = {
     ),
     "PinMemoryBuilder": Alias("pin_memory", "", "host_memory:PinMemoryModule"),
     "QuantizerBuilder": Alias("quantizer", "QuantizationBuilder", "quantizers:QuantizerModule"),
+    "RaggedOpsBuilder": Alias("ragged_device_ops", "", "ragged_batches:RaggedOpsModule", ("cpu",)),
     "RaggedUtilsBuilder": Alias("ragged_ops", "", "ragged:RaggedUtilsModule"),
     "RandomLTDBuilder": Alias("random_ltd", "", "tokens:RandomLTDModule"),
     "SpatialInferenceBuilder": Alias("spatial_inference", "", "images:SpatialInferenceModule"),

@@ -33,8 +33,12 @@ _BINDINGS = {
 }
 """Of the builders whose functions have a meaning without CUDA, the file that binds them."""
 
-_OF_CUDA = {"cuda_wf6af16_linear", "preprocess_weight"}
-"""Functions that have none: they are for a layout of 6-bit weights that CUDA's kernels want."""
+_OF_CUDA = {
+    "cuda_wf6af16_linear", "preprocess_weight",  # a layout of 6-bit weights that CUDA's kernels want
+    "allocate_workspace_<dtype>", "release_workspace", "retake_workspace", "reset_cache", "repeat_kv_cache_<dtype>",
+    "softmax_context_<dtype>", "softmax_context_int8",  # the workspace of its CUDA context, and attention over the cache in it
+}  # fmt: skip
+"""Functions that have none."""
 
 COLOSSALAIS = {
     "CPUAdamLoader": ("CPUAdamOptimizer",),
@@ -84,9 +88,13 @@ def deepspeeds() -> list[tuple[str, list[str], list[str]]]:
     for builder, file in _BINDINGS.items():
         names = [name for name in _bound(Path(found.origin).parent / file) if name not in _OF_CUDA]
         served = _serves(builder)
-        has = [name for name in names if served is not None and hasattr(served, name)]
+        has = [name for name in names if _has(served, name)]
         rows.append((builder, has, [name for name in names if name not in has]))
     return rows
+
+
+def _has(served: Any, name: str) -> bool:
+    return all(hasattr(served, name.replace("<dtype>", dtype)) for dtype in ("fp32", "fp16", "bf16"))
 
 
 def colossalais() -> list[tuple[str, list[str], list[str]]]:

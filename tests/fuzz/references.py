@@ -24,7 +24,7 @@ def reference_of(name: str) -> Callable[[dict[str, Any]], Any] | None:
     others are in the table below. A reference returns the op's first result.
     """
     short = name.replace("::", ".").rsplit(".", maxsplit=1)[1]
-    if name.startswith("colossalai."):  # other arguments, by some of the same names
+    if name.startswith(("colossalai.", "transformer_inference.")):  # other arguments, by some of the same names
         return None
     if short not in _found:
         _found[short] = _TABLE.get(short) or _by_name(short)

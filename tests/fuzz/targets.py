@@ -102,9 +102,12 @@ def public_targets(loaded: dict[str, Any], *, with_fronts: bool) -> list[Target]
     if with_fronts:  # each loads its op
         found = {f"anyaccel.ops.{name}": getattr(functional, name) for name in functional.__all__}
     for op, functions in loaded.items():
+        met = set()
         for name, function in inspect.getmembers(functions, callable):
-            if not name.startswith("_"):
+            one = getattr(function, "__func__", function)  # which may have a name for each dtype
+            if not name.startswith("_") and one not in met:
                 found[f"{op}.{name}"] = function
+                met.add(one)
     targets = []
     for name, function in found.items():
         try:
@@ -117,7 +120,7 @@ def public_targets(loaded: dict[str, Any], *, with_fronts: bool) -> list[Target]
 def _of_function(name: str, function: Callable[..., Any]) -> Target:
     target = Target(name, function, [], is_raw=False)
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.name == "control_ptr":
+        if parameter.name in ("control_ptr", "kv_ptrs", "attention_atoms"):
             msg = f"{name} takes an address, which nobody can check"
             raise ValueError(msg)
         annotation = str(parameter.annotation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["require_floats", "require_integers", "require_lengths"]
+__all__ = ["require_floats", "require_integers", "require_lengths", "require_like"]
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _INTEGERS = (torch.int32, torch.int64)
@@ -57,5 +57,20 @@ def _require(
             msg = (
                 f"{function} failed: got {name}, {tensor.dtype} of {tensor.dim()} dimensions, {tensor.layout}; expected "
                 f"{wanted}, of {shown} dimensions, torch.strided. Fix: correct the call."
+            )
+            raise ValueError(msg)
+
+
+def require_like(function: str, shape: tuple[int, ...], dtype: torch.dtype, **tensors: torch.Tensor) -> None:
+    """Check that tensors are plain ones of a shape and a dtype.
+
+    Raises:
+        ValueError: naming the first that is not.
+    """
+    for name, tensor in tensors.items():
+        if tensor.layout is not torch.strided or tensor.dtype is not dtype or tensor.shape != shape:
+            msg = (
+                f"{function} failed: got {name}, {tensor.dtype} of shape {tuple(tensor.shape)}, {tensor.layout}; expected "
+                f"{dtype} of shape {shape}, torch.strided. Fix: correct the call."
             )
             raise ValueError(msg)

@@ -1,0 +1,254 @@
+"""deepspeed 0.19.8's module of operations on ragged batches, by its function names and arguments, for the CPU.
+
+Of a batch of sequences that are in progress, ``batch_metadata`` has the numbers of tokens and of sequences, ``seq_metadata`` a
+row for each sequence (its first token's row, its tokens, those of before, unused), ``tokens_to_seq`` each token's sequence, and
+``kv_ptrs`` each sequence's address of int32 numbers of its blocks in the cache. Rows beyond the batch are padding, and stay as
+they are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from ...kernels.functions.outputs import require_one_place_each
+from ..arguments import require_floats, require_integers, require_like
+from .ragged_attention import RaggedAttention, block_numbers, require_on_host
+from .ragged_experts import RaggedExperts
+
+__all__ = ["RaggedOpsModule"]
+
+
+class _Batch(NamedTuple):
+    """Where the tokens of a batch are: of each its sequence, and its place in it."""
+
+    tokens: int
+    sequence: torch.Tensor
+    position: torch.Tensor
+
+
+class RaggedOpsModule(RaggedExperts, RaggedAttention):
+    """The module ``ragged_device_ops``: embedding, caches in blocks, attention over them, experts, and what logits need."""
+
+    def ragged_embed(
+        self, embedded_tokens: torch.Tensor, input_ids: torch.Tensor, embedding_weight: torch.Tensor,
+        position_embedding_weight: torch.Tensor | None, pos_embed_offset: int, batch_metadata: torch.Tensor,
+        seq_metadata: torch.Tensor, tokens_to_seq: torch.Tensor, kv_ptrs: torch.Tensor,
+    ) -> None:  # fmt: skip
+        """Write the embeddings of the batch's tokens; a token that the table does not have leaves its row as it is.
+
+        Args:
+            embedded_tokens: ``(tokens, channels)``, written.
+            input_ids: int32 or int64 ``(tokens,)``.
+            embedding_weight: ``(vocabulary, channels)``.
+            position_embedding_weight: ``(positions, channels)``, added by a token's place in its sequence, or None.
+            pos_embed_offset: added to the places, which are then kept within the table.
+            batch_metadata: int32 ``(2,)``.
+            seq_metadata: int32 ``(sequences, 4)``.
+            tokens_to_seq: int32 ``(tokens,)``.
+            kv_ptrs: not read.
+
+        Raises:
+            ValueError: when a shape or a dtype is another.
+            RuntimeError: when elements of the output share memory.
+        """
+        name = "ragged_embed"
+        require_integers(name, (1,), input_ids=input_ids)
+        require_floats(name, (2,), embedding_weight=embedding_weight)
+        vocabulary, channels = embedding_weight.shape
+        require_like(name, (input_ids.shape[0], channels), embedding_weight.dtype, embedded_tokens=embedded_tokens)
+        require_one_place_each(name, embedded_tokens)
+        batch = _batch(name, input_ids.shape[0], batch_metadata, seq_metadata, tokens_to_seq)
+        ids = input_ids[: batch.tokens].long()
+        known = (ids >= 0) & (ids < vocabulary)
+        rows = embedding_weight[ids[known]]
+        if position_embedding_weight is not None:
+            require_floats(name, (2,), position_embedding_weight=position_embedding_weight)
+            positions = position_embedding_weight.shape[0]
+            require_like(
+                name, (positions, channels), embedding_weight.dtype, position_embedding_weight=position_embedding_weight
+            )
+            rows += position_embedding_weight[(batch.position[known] + pos_embed_offset).clamp(0, positions - 1)]
+        embedded_tokens[: batch.tokens][known] = rows
+
+    def gather_for_logits(
+        self, final_token_acts: torch.Tensor, all_acts: torch.Tensor, batch_metadata: torch.Tensor,
+        seq_metadata: torch.Tensor,
+    ) -> None:  # fmt: skip
+        """Write the row of each sequence's last token.
+
+        Args:
+            final_token_acts: ``(sequences, channels)``, written.
+            all_acts: ``(tokens, channels)``.
+            batch_metadata: int32 ``(2,)``.
+            seq_metadata: int32 ``(sequences, 4)``.
+
+        Raises:
+            ValueError: when a shape or a dtype is another, or a sequence ends elsewhere.
+            RuntimeError: when elements of the output share memory.
+        """
+        name = "gather_for_logits"
+        require_floats(name, (2,), all_acts=all_acts)
+        rows = final_token_acts.shape[0] if final_token_acts.dim() else 0
+        require_like(name, (rows, all_acts.shape[1]), all_acts.dtype, final_token_acts=final_token_acts)
+        require_one_place_each(name, final_token_acts)
+        _, sequences = _counts(name, batch_metadata)
+        sequences = min(sequences, rows)
+        described = _sequences(name, seq_metadata, sequences)
+        last = described[:, 0] + described[:, 1] - 1
+        _require_range(name, "last tokens", last, all_acts.shape[0])
+        final_token_acts[:sequences] = all_acts[last]
+
+    def kv_rotary_embeddings(
+        self, kv_cache: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rotary_dim: int,
+        theta_base: float, batch_metadata: torch.Tensor, seq_metadata: torch.Tensor, tokens_to_seq: torch.Tensor,
+        kv_ptrs: torch.Tensor,
+    ) -> None:  # fmt: skip
+        """Rotate queries in place, and write rotated keys and values to the cache; see :meth:`linear_kv_copy`.
+
+        Args:
+            kv_cache: ``(blocks, block size, 2, key heads, head size)``, written.
+            q: ``(tokens, heads * head size)``, rotated.
+            k: ``(tokens, key heads * head size)``.
+            v: as ``k``.
+            rotary_dim: how many channels of a head turn, in halves.
+            theta_base: channel ``i`` of a half turns by ``theta_base ** (-2 * i / rotary_dim)`` a token, in float32.
+            batch_metadata: int32 ``(2,)``.
+            seq_metadata: int32 ``(sequences, 4)``.
+            tokens_to_seq: int32 ``(tokens,)``.
+            kv_ptrs: int64 ``(sequences,)``, addresses on the host.
+
+        Raises:
+            ValueError: when a shape or a dtype is another, or a block's number is not the cache's.
+        """
+        if rotary_dim < 2 or rotary_dim % 2 or not theta_base > 0:
+            msg = (
+                f"kv_rotary_embeddings failed: got rotary_dim={rotary_dim} and theta_base={theta_base}; expected an even number "
+                f"and a positive one. Fix: correct the call."
+            )
+            raise ValueError(msg)
+        inv_freq = torch.pow(theta_base, -torch.arange(0, rotary_dim, 2, dtype=torch.float32) / rotary_dim)
+        about = (batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs)
+        _write_cache("kv_rotary_embeddings", kv_cache, (q, k, v), inv_freq, about)
+
+    def kv_trained_rotary_embeddings(
+        self, kv_cache: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, inv_freq: torch.Tensor,
+        batch_metadata: torch.Tensor, seq_metadata: torch.Tensor, tokens_to_seq: torch.Tensor, kv_ptrs: torch.Tensor,
+    ) -> None:  # fmt: skip
+        """Do as :meth:`kv_rotary_embeddings`, with given angles a token: float32 ``(rotary_dim / 2,)``."""
+        require_like("kv_trained_rotary_embeddings", (inv_freq.numel(),), torch.float32, inv_freq=inv_freq)
+        about = (batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs)
+        _write_cache("kv_trained_rotary_embeddings", kv_cache, (q, k, v), inv_freq, about)
+
+    def linear_kv_copy(
+        self, kv_cache: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch_metadata: torch.Tensor,
+        seq_metadata: torch.Tensor, tokens_to_seq: torch.Tensor, kv_ptrs: torch.Tensor,
+    ) -> None:  # fmt: skip
+        """Write keys and values to their places in the cache; the arguments of :meth:`kv_rotary_embeddings`."""
+        about = (batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs)
+        _write_cache("linear_kv_copy", kv_cache, (q, k, v), None, about)
+
+
+def _write_cache(
+    function: str, kv_cache: torch.Tensor, projected: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    inv_freq: torch.Tensor | None, about: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
+) -> None:  # fmt: skip
+    q, k, v = projected
+    require_floats(function, (5,), kv_cache=kv_cache)
+    require_floats(function, (2,), q=q, k=k, v=v)
+    blocks, block_size, _, key_heads, head_size = kv_cache.shape
+    rows, channels = q.shape
+    require_like(function, (blocks, block_size, 2, key_heads, head_size), q.dtype, kv_cache=kv_cache)
+    require_like(function, (rows, key_heads * head_size), q.dtype, k=k, v=v)
+    rotated = 2 * inv_freq.numel() if inv_freq is not None else 0
+    if head_size == 0 or channels % head_size or rotated > head_size:
+        msg = (
+            f"{function} failed: got queries of {channels} channels, heads of {head_size} and {rotated} rotated channels; "
+            f"expected whole heads, and no more rotated channels than a head has. Fix: correct the shapes."
+        )
+        raise ValueError(msg)
+    require_one_place_each(function, kv_cache)
+    require_one_place_each(function, q)
+    batch = _batch(function, rows, *about[:3])
+    block = _blocks_of(function, batch, about[3], blocks, block_size)
+    keys, queries = (part[: batch.tokens].unflatten(1, (-1, head_size)) for part in (k, q))
+    if inv_freq is not None:
+        angles = batch.position[:, None, None] * inv_freq
+        keys = _rotated(keys, angles)
+        queries.copy_(_rotated(queries, angles))
+    kv_cache[block, batch.position % block_size, 0] = keys
+    kv_cache[block, batch.position % block_size, 1] = v[: batch.tokens].unflatten(1, (-1, head_size))
+
+
+def _rotated(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    half = angles.shape[-1]
+    first, second, rest = x.float().split([half, half, x.shape[-1] - 2 * half], -1)
+    turned = [first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin(), rest]
+    return torch.cat(turned, -1).to(x.dtype)
+
+
+def _blocks_of(function: str, batch: _Batch, kv_ptrs: torch.Tensor, blocks: int, block_size: int) -> torch.Tensor:
+    """Return the block of each token."""
+    if batch.tokens == 0:
+        return batch.position
+    sequences = int(batch.sequence.max()) + 1
+    require_like(function, tuple(kv_ptrs.shape[:1]), torch.int64, kv_ptrs=kv_ptrs)
+    require_on_host(function, kv_ptrs)
+    if kv_ptrs.shape[0] < sequences or block_size == 0:
+        msg = (
+            f"{function} failed: got addresses of {kv_ptrs.shape[0]} sequences and blocks of {block_size}; expected "
+            f"{sequences} and 1 or more. Fix: pass one for each sequence."
+        )
+        raise ValueError(msg)
+    ordinals = batch.position // block_size
+    numbers = torch.empty_like(ordinals)
+    for sequence, address in enumerate(kv_ptrs[:sequences].tolist()):
+        own = batch.sequence == sequence
+        if own.any():
+            numbers[own] = block_numbers(function, address, int(ordinals[own].max()) + 1, blocks)[ordinals[own]]
+    return numbers
+
+
+def _batch(
+    function: str, rows: int, batch_metadata: torch.Tensor, seq_metadata: torch.Tensor, tokens_to_seq: torch.Tensor
+) -> _Batch:
+    tokens, sequences = _counts(function, batch_metadata)
+    tokens = min(tokens, rows)
+    require_integers(function, (1,), tokens_to_seq=tokens_to_seq)
+    described = _sequences(function, seq_metadata, sequences)
+    sequence = tokens_to_seq[:tokens].long()
+    if sequence.shape[0] != tokens:
+        msg = f"{function} failed: got the sequences of {sequence.shape[0]} tokens; expected {tokens}. Fix: pass one for each."
+        raise ValueError(msg)
+    _require_range(function, "numbers of sequences", sequence, sequences)
+    position = described[sequence, 2] + torch.arange(tokens) - described[sequence, 0]
+    _require_range(function, "places in a sequence", position, 2**31)
+    return _Batch(tokens, sequence, position)
+
+
+def _counts(function: str, batch_metadata: torch.Tensor) -> tuple[int, int]:
+    require_like(function, (2,), torch.int32, batch_metadata=batch_metadata)
+    _require_range(function, "numbers of tokens and sequences", batch_metadata.long(), 2**31)
+    tokens, sequences = batch_metadata.tolist()
+    return tokens, sequences
+
+
+def _sequences(function: str, seq_metadata: torch.Tensor, sequences: int) -> torch.Tensor:
+    require_integers(function, (2,), seq_metadata=seq_metadata)
+    if seq_metadata.shape[0] < sequences or seq_metadata.shape[1] != 4:
+        msg = (
+            f"{function} failed: got seq_metadata of shape {tuple(seq_metadata.shape)} for {sequences} sequences; expected four "
+            f"numbers for each. Fix: pass the batch's."
+        )
+        raise ValueError(msg)
+    return seq_metadata[:sequences].long()
+
+
+def _require_range(function: str, what: str, numbers: torch.Tensor, end: int) -> None:
+    if numbers.numel() > 0 and not (numbers.min() >= 0 and numbers.max() < end):
+        msg = (
+            f"{function} failed: got {what} from {numbers.min()} to {numbers.max()}; expected 0 to {end - 1}. Fix: pass the "
+            f"metadata of this batch."
+        )
+        raise ValueError(msg)

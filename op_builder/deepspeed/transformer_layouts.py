@@ -1,0 +1,91 @@
+"""The functions of deepspeed's transformer inference that move what they are given: padding, heads, and the turn of positions."""
+
+from __future__ import annotations
+
+import torch
+
+from ..arguments import require_floats
+
+__all__ = ["TransformerLayouts", "heads_of", "padded"]
+
+_PADDED_KEYS = 128
+
+
+class TransformerLayouts:
+    """deepspeed's functions of layouts, by its names."""
+
+    def add_padding(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> list[torch.Tensor]:
+        """Return ``(batch, heads, tokens, head size)`` with zeros to sizes of 32, 64 or 128; keys and values to 128 tokens."""
+        require_floats("add_padding", (4,), query=query, key=key, value=value)
+        rows = (query.shape[2], _PADDED_KEYS, _PADDED_KEYS)
+        return [padded("add_padding", x, row) for x, row in zip((query, key, value), rows, strict=True)]
+
+    add_padding_fp32 = add_padding_fp16 = add_padding_bf16 = add_padding
+
+    def pad_transform(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: int, add_padding: bool
+    ) -> list[torch.Tensor]:
+        """Return ``(batch, tokens, channels)`` by heads, and with ``add_padding``, as :meth:`add_padding` does."""
+        parts = [heads_of("pad_transform", x, heads) for x in (query, key, value)]
+        return self.add_padding(*parts) if add_padding else [part.contiguous() for part in parts]
+
+    pad_transform_fp32 = pad_transform_fp16 = pad_transform_bf16 = pad_transform
+
+    def apply_rotary_pos_emb(
+        self, mixed_query: torch.Tensor, key_layer: torch.Tensor, rotary_dim: int, offset: int, num_heads: int,
+        rotate_half: bool, rope_theta: float,
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        """Return the turned queries, and the keys with the first of them turned.
+
+        Args:
+            mixed_query: of shape ``(batch, tokens, heads * head size)``, in memory ``(batch, heads, tokens, head size)``.
+            key_layer: in memory ``(batch, heads, tokens of the cache, head size)``.
+            rotary_dim: how many channels of a head turn, in halves.
+            offset: the place of the first token.
+            num_heads: as said.
+            rotate_half: not used; channels turn with those half of ``rotary_dim`` away.
+            rope_theta: channel ``i`` of a half turns by ``rope_theta ** (-2 * i / rotary_dim)`` a token.
+
+        Raises:
+            ValueError: when a shape does not fit.
+        """
+        name = "apply_rotary_pos_emb"
+        require_floats(name, (3,), mixed_query=mixed_query)
+        require_floats(name, (3, 4), key_layer=key_layer)
+        query, key = (x.clone(memory_format=torch.contiguous_format) for x in (mixed_query, key_layer))
+        batch, tokens, channels = query.shape
+        rows, size = batch * num_heads, channels // max(num_heads, 1)
+        is_right = num_heads > 0 and channels % num_heads == 0 and 2 <= rotary_dim <= size and rotary_dim % 2 == 0
+        if not is_right or rows * size == 0 or key.numel() % (rows * size) or key.numel() < query.numel():
+            msg = (
+                f"{name} failed: got queries of shape {tuple(query.shape)}, keys of {tuple(key.shape)}, {num_heads} heads and "
+                f"rotary_dim={rotary_dim}; expected whole heads, an even number of a head's channels, and keys for each token. "
+                f"Fix: correct the call."
+            )
+            raise ValueError(msg)
+        inv_freq = torch.pow(rope_theta, -torch.arange(0, rotary_dim, 2, device=query.device) / rotary_dim)
+        angles = torch.arange(offset, offset + tokens, device=query.device)[:, None] * inv_freq
+        for x in (query.view(rows, tokens, size), key.view(rows, -1, size)[:, :tokens]):
+            first, second = x[..., :rotary_dim].float().chunk(2, -1)
+            turned = (first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin())
+            x[..., :rotary_dim] = torch.cat(turned, -1).to(x.dtype)
+        return query, key
+
+
+def heads_of(function: str, x: torch.Tensor, heads: int) -> torch.Tensor:
+    """Return ``(batch, tokens, channels)`` as ``(batch, heads, tokens, head size)``."""
+    require_floats(function, (3,), x=x)
+    if heads < 1 or x.shape[2] % heads:
+        msg = f"{function} failed: got {x.shape[2]} channels and {heads} heads; expected whole heads. Fix: correct the call."
+        raise ValueError(msg)
+    return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(1, 2)
+
+
+def padded(function: str, x: torch.Tensor, rows: int) -> torch.Tensor:
+    """Return ``(..., tokens, head size)`` with zeros to a number of rows, and to a head size of 32, 64 or 128."""
+    tokens, size = x.shape[-2:]
+    wide = next((width for width in (32, 64, 128) if size < width), 128)
+    if tokens > rows or size > wide:
+        msg = f"{function} failed: got {tokens} tokens of heads of {size}; expected {rows} of {wide} at most. Fix: do without it."
+        raise ValueError(msg)
+    return torch.nn.functional.pad(x, (0, wide - size, 0, rows - tokens))
