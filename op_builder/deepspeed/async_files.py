@@ -192,21 +192,31 @@ class AsyncIOHandle:
         """
         return self.pread(buffer, filename, False, True, file_offset)
 
-    def async_pwrite(self, buffer: torch.Tensor, filename: str | int, file_offset: int = 0) -> int:
+    def async_pwrite(
+        self, buffer: torch.Tensor, filename: str | int | None = None, file_offset: int = 0, *, fd: int | None = None
+    ) -> int:
         """Start to write; a new file is readable by its owner alone, as deepspeed's is, and a longer one keeps its end.
 
         Args:
             buffer: what is written; its bytes, as a contiguous tensor has them.
             filename: the file, or the descriptor of an open one.
             file_offset: where in the file to begin.
+            fd: the descriptor, by deepspeed's keyword.
 
         Returns:
             0.
 
         Raises:
             OSError: when the file cannot be opened.
+            TypeError: when there is not one of ``filename`` and ``fd``.
         """
-        self._start(buffer, filename, False, file_offset, False)
+        file = fd if filename is None else filename
+        if file is None or (filename is not None and fd is not None):
+            msg = (
+                f"async_pwrite failed: got filename={filename!r} and fd={fd!r}; expected one of them. Fix: pass a file."
+            )
+            raise TypeError(msg)
+        self._start(buffer, file, False, file_offset, False)
         return 0
 
     def wait(self) -> int:
@@ -247,9 +257,13 @@ class AsyncIOHandle:
         """Return a tensor in locked memory that begins at a page, to and from which nothing is copied on the way."""
         return self._pins.new_cpu_locked_tensor(num_elem, example_tensor)
 
-    def free_cpu_locked_tensor(self, locked_tensor: torch.Tensor) -> bool:
+    def free_cpu_locked_tensor(self, tensor: torch.Tensor) -> bool:
         """Unlock such a tensor's memory; return whether it was locked."""
-        return self._pins.free_cpu_locked_tensor(locked_tensor)
+        return self._pins.free_cpu_locked_tensor(tensor)
+
+    def is_pinned(self, buffer: torch.Tensor) -> bool:
+        """Return whether torch has pinned a tensor's memory, or it is locked by :meth:`new_cpu_locked_tensor`."""
+        return self._pins.is_pinned(buffer)
 
     def _start(self, tensor: torch.Tensor, file: str | int, is_read: bool, offset: int, is_checked: bool) -> None:
         self._require_own_process()

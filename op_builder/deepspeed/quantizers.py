@@ -41,15 +41,15 @@ class QuantizerModule:
     def dequantize(
         self, quantized_data: torch.Tensor, params: torch.Tensor, groups: int, num_bits: int, quant_type: int
     ) -> torch.Tensor:
-        """Return the values, float16."""
-        _check_groups(params, groups)
+        """Return the values, float16; ``params`` may have any shape, as the buffers that ranks gather them in."""
+        params = _by_group("dequantize", params, groups, quant_type)
         return self._op.dequantize(quantized_data, params, num_bits, dtype=torch.float16)
 
     def dequantize_fp32(
         self, quantized_data: torch.Tensor, params: torch.Tensor, groups: int, num_bits: int, quant_type: int
     ) -> torch.Tensor:
-        """Return the values, float32."""
-        _check_groups(params, groups)
+        """Return the values, float32; see :meth:`dequantize`."""
+        params = _by_group("dequantize_fp32", params, groups, quant_type)
         return self._op.dequantize(quantized_data, params, num_bits, dtype=torch.float32)
 
     def swizzle_quant(
@@ -105,7 +105,7 @@ class QuantizerModule:
         Raises:
             ValueError: when the sizes cannot be divided so.
         """
-        _check_groups(input_scales, in_groups)
+        input_scales = _by_group("quantized_reduction", input_scales, in_groups, quant_type)
         last = input_vals.shape[-1] if input_vals.dim() else 0
         if devices_per_node < 1 or last % devices_per_node != 0 or in_groups % devices_per_node != 0:
             msg = (
@@ -216,7 +216,13 @@ def _float8(bits: int, mantissa: int) -> torch.dtype:
     return found
 
 
-def _check_groups(params: torch.Tensor, groups: int) -> None:
-    if params.shape[0] != groups:
-        msg = f"dequantize failed: got params of {params.shape[0]} groups; expected {groups}. Fix: pass what quantize gave."
+def _by_group(function: str, params: torch.Tensor, groups: int, quant_type: int) -> torch.Tensor:
+    """Return the parameters with a row for each group: a scale, and the offset of an asymmetric one."""
+    columns = 1 if quant_type == _QuantizationType.Symmetric else 2
+    if groups < 1 or params.numel() != groups * columns or params.layout is not torch.strided:
+        msg = (
+            f"{function} failed: got params of shape {tuple(params.shape)} for {groups} groups; expected {columns} for each. Fix: "
+            f"pass what quantize gave."
+        )
         raise ValueError(msg)
+    return params.reshape(groups, columns)

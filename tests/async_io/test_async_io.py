@@ -130,7 +130,10 @@ def test_misaligned_memory_is_served_and_locked_memory_too(handle: Any, tmp_path
     locked = handle.new_cpu_locked_tensor(40_000, memory)
     handle.sync_pread(locked, file)
     assert torch.equal(locked, memory[64:40_064])
-    assert handle.free_cpu_locked_tensor(locked)
+    assert handle.is_pinned(locked[100:200])
+    assert not handle.is_pinned(memory)
+    assert handle.free_cpu_locked_tensor(tensor=locked)
+    assert not handle.is_pinned(locked)
 
 
 def test_many_operations_overlap_and_are_counted(handle: Any, tmp_path: Path) -> None:
@@ -165,7 +168,9 @@ def test_an_open_file_is_written(handle: Any, tmp_path: Path, flags: int) -> Non
     file = tmp_path / "file"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | flags)
     data = torch.randint(0, 256, (10_001,), dtype=torch.uint8)
-    assert handle.async_pwrite(data, descriptor, 4096) == 0
+    with pytest.raises(TypeError, match="got filename=None and fd=None"):
+        handle.async_pwrite(data)
+    assert handle.async_pwrite(data, fd=descriptor, file_offset=4096) == 0
     assert handle.wait() == 1
     os.close(descriptor)
     assert file.read_bytes() == b"\0" * 4096 + bytes(data.tolist())

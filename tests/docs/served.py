@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +63,21 @@ COLOSSALAIS = {
 """The loaders of Colossal-AI, with what its modules bind (``extensions`` of its main branch, 2026)."""
 
 
-def _bound(file: Path) -> list[str]:
-    """Return the names that a file of C++ gives to Python, in their order."""
+def _bound(file: Path) -> dict[str, list[str]]:
+    """Return the names that a file of C++ gives to Python, in their order, methods as ``class.method``; of each its keywords."""
     text = re.sub(r"\\\n", "\n", file.read_text(errors="replace"))
-    found = re.findall(r'(?:\bm\.def|class_<[^>]+>)\(\s*(?:m,\s*)?"(\w+)"(\s*#)?', text)
-    return list(dict.fromkeys(f"{name}<dtype>" if of_dtypes else name for name, of_dtypes in found))
+    found = list(re.finditer(r'(\bm\.def|class_<[^>]+>|\)\s*\.def)\(\s*(?:m,\s*)?"(\w+)"(\s*#)?', text))
+    bound: dict[str, list[str]] = {}
+    owner = ""
+    for this, following in zip(found, [*found[1:], None], strict=True):
+        kind, name, of_dtypes = this.groups()
+        owner = name if kind.startswith("class_") else owner
+        name = (
+            f"{owner}.{name}" if kind.endswith(".def") and kind != "m.def" else f"{name}<dtype>" if of_dtypes else name
+        )
+        keywords = re.findall(r'"(\w+)"_a', text[this.end() : following.start() if following else len(text)])
+        bound[name] = list(dict.fromkeys([*bound.get(name, []), *keywords]))
+    return bound
 
 
 def _serves(builder: str) -> Any:
@@ -79,22 +91,49 @@ def _serves(builder: str) -> Any:
     return resolve(f"op_builder.deepspeed.{module}") if module else cls.OP.functions_class()
 
 
-def deepspeeds() -> list[tuple[str, list[str], list[str]]]:
-    """Return of each builder which functions are served, and which are not."""
+def _sources() -> Path:
     found = importlib.util.find_spec("deepspeed")
     assert found is not None
     assert found.origin is not None
+    return Path(found.origin).parent
+
+
+def deepspeeds() -> list[tuple[str, list[str], list[str]]]:
+    """Return of each builder which functions are served, and which are not."""
     rows = []
     for builder, file in _BINDINGS.items():
-        names = [name for name in _bound(Path(found.origin).parent / file) if name not in _OF_CUDA]
+        names = [name for name in _bound(_sources() / file) if name not in _OF_CUDA]
         served = _serves(builder)
         has = [name for name in names if _has(served, name)]
         rows.append((builder, has, [name for name in names if name not in has]))
     return rows
 
 
+def _found(served: Any, name: str) -> Any:
+    """Return a function of a module's class, or a method of the class that it returns; None where there is none."""
+    owner, _, method = name.rpartition(".")
+    if not owner:
+        return getattr(served, method, None)
+    made = getattr(served, owner, None)
+    if made is None:
+        return None
+    cls = getattr(sys.modules[made.__module__], inspect.signature(made).return_annotation, None)
+    return getattr(cls, method, None)
+
+
 def _has(served: Any, name: str) -> bool:
-    return all(hasattr(served, name.replace("<dtype>", dtype)) for dtype in ("fp32", "fp16", "bf16"))
+    return all(_found(served, name.replace("<dtype>", dtype)) for dtype in ("fp32", "fp16", "bf16"))
+
+
+def refused_keywords() -> list[str]:
+    """Return the keywords that deepspeed's functions take and ours do not, as ``builder.function(keyword)``."""
+    refused = []
+    for builder, file in _BINDINGS.items():
+        for name, keywords in _bound(_sources() / file).items():
+            function = _found(_serves(builder), name)
+            taken = inspect.signature(function).parameters if function is not None and keywords else {}
+            refused += [f"{builder}.{name}({keyword})" for keyword in keywords if keyword not in taken]
+    return refused
 
 
 def colossalais() -> list[tuple[str, list[str], list[str]]]:

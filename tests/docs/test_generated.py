@@ -21,10 +21,17 @@ def test_every_function_of_colossalais_loaders_is_served() -> None:
     assert not [lacks for _, _, lacks in served.colossalais() if lacks]
 
 
+def test_keywords_of_deepspeeds_functions_are_taken() -> None:
+    not_to_be_written = {"async": "Python's own word", "example_tenosr": "a misprint"}
+    assert not [
+        one for one in served.refused_keywords() if not one.endswith(tuple(f"({word})" for word in not_to_be_written))
+    ]
+
+
 def test_the_files_that_bind_deepspeeds_functions_are_read() -> None:
     names = {builder: {*has, *lacks} for builder, has, lacks in served.deepspeeds()}
     assert all(names.values())
-    assert {"aio_handle", "aio_read"} <= names["AsyncIOBuilder"]
+    assert {"aio_handle", "aio_read", "aio_handle.is_pinned"} <= names["AsyncIOBuilder"]
     assert {"softmax_<dtype>", "rms_norm"} <= names["InferenceBuilder"]
     assert not [lacks for builder, _, lacks in served.deepspeeds() if lacks and builder == "AsyncIOBuilder"]
 

@@ -124,8 +124,11 @@ def test_quantizer(bits: int, kind: str) -> None:
     step = params[:, :1] * 1.01 + 1e-3
     assert ((module.dequantize(q, params, 4, bits, quant_type) - x).abs() <= step).all()
     assert module.dequantize(q, params, 4, bits, quant_type).dtype == torch.float16
-    assert module.dequantize_fp32(q, params, 4, bits, quant_type).dtype == torch.float32
-    with pytest.raises(ValueError, match="got params of 4 groups; expected 2"):
+    values = module.dequantize_fp32(q, params, 4, bits, quant_type)
+    assert values.dtype == torch.float32
+    gathered = params.flatten()  # as ZeRO++ hands them over
+    assert torch.equal(module.dequantize_fp32(q, gathered, 4, bits, quant_type), values)
+    with pytest.raises(ValueError, match=r"got params of shape \(4, [12]\) for 2 groups"):
         module.dequantize(q, params, 2, bits, quant_type)
 
 
