@@ -88,8 +88,6 @@ DEEPSPEED_TESTS ?= unit/accelerator unit/ops/adam/test_cpu_adam.py unit/ops/adag
 test-deepspeed:
 	@test -d "$(DEEPSPEED)/tests/unit" || { echo "set DEEPSPEED to a clone of deepspeed's repository"; exit 1; }
 	$(MAKE) .venv-ecosystem/.installed-test-ecosystem VENV=.venv-ecosystem
-	.venv-ecosystem/bin/python -m pip install --quiet --upgrade --no-deps --target .venv-ecosystem/transformers-4 \
-	  transformers==4.57.6 tokenizers==0.22.1 huggingface_hub==0.36.0 kernels==0.10.3
 	cd "$(DEEPSPEED)/tests" && DS_ACCELERATOR=cpu DS_TEST_USE_INSTALLED_DEEPSPEED=1 \
 	  PATH="$(CURDIR)/.venv-ecosystem/bin:$$PATH" TORCH_EXTENSIONS_DIR="$(CURDIR)/.venv-ecosystem/extensions" \
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-ecosystem/cache" PYTHONPATH="$(if $(STOCK),,$(CURDIR)/tests/ecosystem/every_process)" \

@@ -43,7 +43,7 @@ DEEPSPEED_NAMES = {
     ),
     "CPUAdagradBuilder": Alias("cpu_adagrad", "AdagradBuilder", "optimizers:CPUAdagradModule", (ON_HOST,)),
     "CPULionBuilder": Alias("cpu_lion", "LionBuilder", "optimizers:CPULionModule", (ON_HOST,)),
-    "FPQuantizerBuilder": Alias("fp_quantizer", "QuantizationBuilder", "quantizers:FPQuantizerModule"),
+    "FPQuantizerBuilder": Alias("fp_quantizer", "", "floats:FPQuantizerModule", ("cpu", "xpu")),
     "FusedLambBuilder": Alias("fused_lamb", "LambBuilder", "optimizers:FusedLambModule"),
     "FusedLionBuilder": Alias("fused_lion", "LionBuilder", "optimizers:FusedLionModule"),
     "InferenceBuilder": Alias(

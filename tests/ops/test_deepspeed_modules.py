@@ -17,7 +17,6 @@ from .compare import close
 NAMES = {
     "CPUAdagradBuilder": "cpu_adagrad",
     "CPULionBuilder": "cpu_lion",
-    "FPQuantizerBuilder": "fp_quantizer",
     "FusedAdamBuilder": "fused_adam",
     "FusedLambBuilder": "fused_lamb",
     "FusedLionBuilder": "fused_lion",
@@ -132,25 +131,6 @@ def test_quantizer(bits: int, kind: str) -> None:
         module.dequantize(q, params, 2, bits, quant_type)
 
 
-@pytest.mark.parametrize("mantissa", [3, 2])
-def test_fp_quantizer(mantissa: int) -> None:
-    module = _load("FPQuantizerBuilder")
-    x = torch.randn(6, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
-    out = torch.zeros(6, 68, dtype=torch.uint8)
-    assert module.quantize(out, x, 64, False, 8, mantissa) is out
-    largest = torch.finfo(torch.float8_e4m3fn if mantissa == 3 else torch.float8_e5m2).max
-    torch.testing.assert_close(module.get_scales(out, 6)[:, 0], x.float().abs().amax(1) / largest)
-    back = torch.empty_like(x)
-    module.dequantize(back, out, 64, mantissa, 7 - mantissa)
-    torch.testing.assert_close(back, x, rtol=0.5**mantissa, atol=1e-3)
-    chosen = torch.empty(2, 64, dtype=torch.bfloat16)
-    module.selective_dequantize(chosen, out, torch.tensor([4, 1], dtype=torch.int32), 64, mantissa, 7 - mantissa)
-    assert torch.equal(chosen, back[[4, 1]])
-    for bits, stochastic in ((6, False), (8, True)):
-        with pytest.raises(NotImplementedError, match=r"Fix: "):
-            module.quantize(out, x, 64, stochastic, bits, 3)
-
-
 def test_inference_core() -> None:
     core = _load("InferenceCoreBuilder")
     x, residual, out, total = (torch.randn(3, 8) for _ in range(4))
@@ -250,7 +230,6 @@ def test_an_output_whose_elements_share_memory_is_refused_before_it_is_written()
         lambda: _load("FusedLionBuilder").multi_tensor_lion(
             0, flag, [[numbers], [numbers.clone()], [state]], 0.1, 0.9, 0.9, 1, 0.0
         ),
-        lambda: _load("FPQuantizerBuilder").dequantize(window, torch.zeros(3, 7, dtype=torch.uint8), 3, 3, 4),
     ]
     for call in calls:
         with pytest.raises(RuntimeError, match=r"elements share memory; expected one\s+place for each"):

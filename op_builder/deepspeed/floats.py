@@ -1,0 +1,230 @@
+"""deepspeed 0.19.8's module of floats of 4, 6, 8 and 12 bits: its function names, arguments and format, by torch's operators.
+
+A group's row has its codes one after the other, the first in the lowest bits, and then its scale in 4 bytes. A code is a sign, an
+exponent and a mantissa with a leading 1; deepspeed has no subnormal numbers and no infinity.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from ...kernels.functions.outputs import require_one_place_each, write_output
+from ..arguments import require_floats, require_integers
+
+__all__ = ["FPQuantizerModule"]
+
+_MANTISSA = 23
+"""Bits of a float32's; its exponent is 127 more than the power of two."""
+
+
+class _Format(NamedTuple):
+    exponent: int
+    mantissa: int
+    largest: float
+
+    @property
+    def bits(self) -> int:
+        return 1 + self.exponent + self.mantissa
+
+    @property
+    def bias(self) -> int:
+        return (1 << (self.exponent - 1)) - 1
+
+    def row(self, group_size: int) -> int:
+        """Return the bytes of a group."""
+        return group_size * self.bits // 8 + 4
+
+
+_FORMATS = {
+    (8, 3): _Format(4, 3, 480.0),
+    (8, 2): _Format(5, 2, 114688.0),
+    (12, 7): _Format(4, 7, 510.0),
+    (12, 4): _Format(4, 7, 510.0),  # what deepspeed's Python asks for, and its kernel gives
+    (6, 2): _Format(3, 2, 28.0),
+    (4, 1): _Format(2, 1, 6.0),
+}
+
+
+class FPQuantizerModule:
+    """The module ``fp_quantizer``.
+
+    Its codes are deepspeed's bit for bit, for every number but zero: deepspeed's kernel writes the bits of other numbers for it,
+    and with 12 bits into its neighbour; here it has the code 0, which deepspeed's kernel never writes, and is read as zero.
+    Stochastic rounding is unbiased; deepspeed's adds about ten to the bits that are dropped, which is next to none.
+    """
+
+    CUDA_IMPL = True
+
+    def quantize(
+        self, out: torch.Tensor, val: torch.Tensor, group_size: int, stochastic_rounding: bool, q_bits: int,
+        q_mantisa_bits: int,
+    ) -> torch.Tensor:  # fmt: skip
+        """Write codes and scales.
+
+        Args:
+            out: uint8 ``(groups, group_size * q_bits / 8 + 4)``, written.
+            val: bfloat16, float16 or float32, whose elements are cut into groups.
+            group_size: a multiple of 8.
+            stochastic_rounding: to either neighbour, the more often the nearer it is; to the nearest otherwise.
+            q_bits: 4, 6, 8 or 12.
+            q_mantisa_bits: 1, 2, 3 or 2, or 4.
+
+        Returns:
+            ``out``.
+
+        Raises:
+            NotImplementedError: when there is no such format.
+            ValueError: when a shape or a dtype does not fit.
+            RuntimeError: when elements of the output share memory.
+        """
+        form = _format(q_bits, q_mantisa_bits)
+        require_floats("quantize", tuple(range(9)), val=val)
+        groups = _require_rows("quantize", out, form, group_size, val.numel())
+        require_one_place_each("quantize", out)
+        if groups == 0:
+            return out
+        given = val.reshape(groups, group_size)
+        largest = given.abs().amax(1, keepdim=True).float()
+        limit = torch.full_like(largest, form.largest)  # a number divided by a tensor is the number times the inverse
+        factor = torch.where(largest == 0, 0, limit / largest)
+        codes = _codes(given.float() * factor, form, stochastic_rounding)
+        out[:, :-4] = _packed(codes, form.bits)
+        out[:, -4:] = (largest / limit).view(torch.uint8)
+        return out
+
+    def dequantize(
+        self, val: torch.Tensor, val_q: torch.Tensor, group_size: int, q_mantisa_bits: int, q_exponent_bits: int
+    ) -> None:
+        """Write the values of codes to ``val``, which :meth:`quantize` was given as many of.
+
+        Raises:
+            NotImplementedError: when there is no such format.
+            ValueError: when a shape or a dtype does not fit.
+            RuntimeError: when elements of the output share memory.
+        """
+        form = _format(1 + q_mantisa_bits + q_exponent_bits, q_mantisa_bits)
+        require_floats("dequantize", tuple(range(9)), val=val)
+        _require_rows("dequantize", val_q, form, group_size, val.numel())
+        codes = _unpacked(val_q[:, :-4], form.bits)
+        scales = val_q[:, -4:].contiguous().view(torch.float32)
+        write_output("dequantize", val, (_values(codes, form) * scales).to(val.dtype).view(val.shape))
+
+    def get_scales(self, out: torch.Tensor, num_groups: int) -> torch.Tensor:
+        """Return the scales in the last 4 bytes of each row, float32 ``(groups, 1)``."""
+        if out.dtype != torch.uint8 or out.dim() != 2 or out.shape[1] < 4 or not 0 <= num_groups <= out.shape[0]:
+            msg = (
+                f"get_scales failed: got {out.dtype} of shape {tuple(out.shape)} for {num_groups} groups; expected "
+                f"torch.uint8, a row for each. Fix: pass what quantize returned."
+            )
+            raise ValueError(msg)
+        return out[:num_groups, -4:].clone(memory_format=torch.contiguous_format).view(torch.float32)
+
+    def selective_dequantize(
+        self, val: torch.Tensor, val_q: torch.Tensor, indexes: torch.Tensor, group_size: int, q_mantisa_bits: int,
+        q_exponent_bits: int,
+    ) -> None:  # fmt: skip
+        """Write the values of some of the first dimension of what was quantized; see :meth:`dequantize`.
+
+        Args:
+            val: ``(indexes, ...)``, written.
+            val_q: all codes.
+            indexes: int32 or int64 ``(indexes,)``.
+            group_size: as it was quantized.
+            q_mantisa_bits: likewise.
+            q_exponent_bits: likewise.
+
+        Raises:
+            IndexError: when there is no such part.
+        """
+        require_integers("selective_dequantize", (1,), indexes=indexes)
+        form, count = _format(1 + q_mantisa_bits + q_exponent_bits, q_mantisa_bits), indexes.shape[0]
+        if count == 0:
+            return
+        groups = val.numel() // count // max(group_size, 1)
+        width = groups * form.row(group_size)
+        if width == 0 or val_q.numel() % width or int(indexes.min()) < 0 or int(indexes.max()) * width >= val_q.numel():
+            msg = (
+                f"selective_dequantize failed: got parts {indexes.tolist()[:8]} of {groups} groups each, and {val_q.numel()} "
+                f"bytes; expected parts that they have. Fix: pass all codes, and an output for the parts."
+            )
+            raise IndexError(msg)
+        chosen = val_q.reshape(-1, width)[indexes.long()].view(-1, form.row(group_size))
+        self.dequantize(val, chosen, group_size, q_mantisa_bits, q_exponent_bits)
+
+
+def _codes(scaled: torch.Tensor, form: _Format, is_stochastic: bool) -> torch.Tensor:
+    """Return the codes of float32 numbers up to the format's largest, int32."""
+    bits, dropped = scaled.view(torch.int32), _MANTISSA - form.mantissa
+    sign, rest = (bits >> 31) & 1, bits & 0x7FFFFFFF
+    offset = torch.randint_like(rest, 1 << dropped) if is_stochastic else 1 << (dropped - 1)
+    rounded = rest.clamp(max=0x7F000000) + offset  # what is not finite is beyond the largest, too
+    shift = (127 - form.bias) << form.mantissa
+    field = (rounded >> dropped) - shift  # exponent and mantissa
+    field = field.clamp(1 << form.mantissa, (1 << (form.bits - 1)) - 1)
+    return torch.where(rest >> _MANTISSA == 0, 0, sign << (form.bits - 1) | field)
+
+
+def _values(codes: torch.Tensor, form: _Format) -> torch.Tensor:
+    """Return the numbers of codes, float32, without the scale."""
+    field = codes & ((1 << (form.bits - 1)) - 1)
+    bits = (codes >> (form.bits - 1) << 31) | (field + ((127 - form.bias) << form.mantissa)) << (
+        _MANTISSA - form.mantissa
+    )
+    return torch.where(field == 0, 0.0, bits.view(torch.float32))
+
+
+def _packed(codes: torch.Tensor, bits: int) -> torch.Tensor:
+    """Return rows of codes as rows of bytes, the first code in the lowest bits."""
+    together, size = _together(bits)
+    places = torch.arange(together, dtype=torch.int32, device=codes.device) * bits
+    words = (codes.view(codes.shape[0], codes.shape[1] // together, together) << places).sum(-1, dtype=torch.int32)
+    ends = torch.arange(size, dtype=torch.int32, device=codes.device) * 8
+    stored: torch.Tensor = ((words[..., None] >> ends) & 255).flatten(1).to(torch.uint8)
+    return stored
+
+
+def _unpacked(data: torch.Tensor, bits: int) -> torch.Tensor:
+    together, size = _together(bits)
+    ends = torch.arange(size, dtype=torch.int32, device=data.device) * 8
+    words = (data.to(torch.int32).reshape(data.shape[0], data.shape[1] // size, size) << ends).sum(
+        -1, dtype=torch.int32
+    )
+    places = torch.arange(together, dtype=torch.int32, device=data.device) * bits
+    codes: torch.Tensor = ((words[..., None] >> places) & ((1 << bits) - 1)).flatten(1)
+    return codes
+
+
+def _together(bits: int) -> tuple[int, int]:
+    """Return how many codes take whole bytes together, and how many bytes."""
+    return {4: (2, 1), 6: (4, 3), 8: (1, 1), 12: (2, 3)}[bits]
+
+
+def _format(bits: int, mantissa: int) -> _Format:
+    found = _FORMATS.get((bits, mantissa))
+    if found is None:
+        msg = (
+            f"quantizing to floats failed: got {bits} bits with a mantissa of {mantissa}; expected 8 with 3 or 2, 12 with 4, "
+            f"6 with 2 or 4 with 1. Fix: choose one of them."
+        )
+        raise NotImplementedError(msg)
+    return found
+
+
+def _require_rows(function: str, rows: torch.Tensor, form: _Format, group_size: int, elements: int) -> int:
+    """Check the tensor of codes, and return the number of groups."""
+    groups = elements // group_size if group_size > 0 and group_size % 8 == 0 and elements % group_size == 0 else -1
+    if (
+        groups < 0
+        or rows.dtype != torch.uint8
+        or rows.shape != (groups, form.row(group_size))
+        or rows.layout is not torch.strided
+    ):
+        msg = (
+            f"{function} failed: got codes of shape {tuple(rows.shape)} and {rows.dtype} for {elements} elements in groups of "
+            f"{group_size}; expected torch.uint8, (elements / group size, group size * {form.bits} / 8 + 4), and a group size "
+            f"that is a multiple of 8. Fix: correct the shapes."
+        )
+        raise ValueError(msg)
+    return groups
