@@ -23,7 +23,7 @@ test: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all --target native --target sm_90
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_ON_TWO)
 
-# The slow cases besides, which hold nothing that `make test` does not.
+# The slow cases as well, which hold nothing that `make test` does not.
 test-all: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_ON_TWO) -m "slow or not slow"

@@ -612,7 +612,7 @@ class DeepSpeedAccelerator(abc.ABC):
 
         Args:
             tensor: any; nothing needs to be kept of one on the host, where work is finished when its call returns.
-            stream: another one than that on which it was made. One that is not torch's is of a device that works likewise.
+            stream: another one than that on which it was made. One that is not torch's is of a device that works in the same way.
         """
         import torch
 

@@ -238,7 +238,7 @@ def _plug_in_candidates(requested: str | None) -> list[Candidate]:
 
 @functools.cache
 def _make_plug_in(entry_point: EntryPoint) -> tuple[DeepSpeedAccelerator | None, str]:
-    """Return a plug-in's accelerator, once a process, and why it cannot be used."""
+    """Return a plug-in's accelerator, once per process, and why it cannot be used."""
     try:
         made = _adopt(entry_point.load()())
         return made, "" if made.is_available() else "its is_available() says no"

@@ -98,7 +98,7 @@ def others(groups: dict[str, Any]) -> Iterator[Row]:
 
 
 def beside_a_thread(groups: dict[str, Any]) -> Row:
-    """A reduction while another thread of every rank computes in Python: it holds Python's lock, but for 5 ms at a time."""
+    """A reduction while another thread of every rank computes in Python: it holds Python's lock, except for 5 ms at a time."""
     x = torch.zeros(16 << 20)
 
     def call(group: Any) -> None:

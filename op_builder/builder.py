@@ -468,7 +468,7 @@ class OpBuilder:
         return str(self._located(code_path, what))
 
     def hipify_extension(self) -> None:
-        """Do nothing, as deepspeed's does but for ROCm, for which this builds nothing."""
+        """Do nothing, as deepspeed's does except for ROCm, for which this builds nothing."""
 
     def sycl_extension(self) -> None:
         """Do nothing, as deepspeed's does."""

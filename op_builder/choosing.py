@@ -101,7 +101,7 @@ class KernelLoader:
             return NoKernelError(msg)
         msg = (
             f"{name} failed: no implementation can be used here: {trace}. "
-            f"Fix: remove what stops the one that is meant for this machine."
+            f"Fix: remove what stops the implementation that this machine should use."
         )
         return NoKernelError(msg)
 

@@ -1,4 +1,4 @@
-"""From a finished binary to functions, once a process."""
+"""From a finished binary to functions, once per process."""
 
 from __future__ import annotations
 

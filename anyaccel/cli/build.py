@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["EPILOG", "command"]
 
-EPILOG = "Example: [bold]anyaccel build --op rms_norm --target sm_90 --target x86-64-v3[/]"
+EPILOG = "Example: [bold]anyaccel build rms_norm --target sm_90 --target x86-64-v3[/]"
 
 
 def command(
+    ops: Annotated[list[str] | None, typer.Argument(help="Names of ops or builders, such as rms_norm.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every op, or what DS_BUILD_… says.")] = False,
-    op: Annotated[list[str] | None, typer.Option("--op", help="An op; may be given several times.")] = None,
     target: Annotated[
         list[str] | None,
         typer.Option("--target", help="native, x86-64-v3, sm_90, compute_120 (PTX) …; may be given several times."),
@@ -40,18 +40,18 @@ def command(
         Path | None, typer.Option(help="Also copy the results into this folder, as a wheel carries them.")
     ] = None,
 ) -> None:
-    """Build ops into the cache before anyone needs them; a GPU or CPU that they are built for need not be here.
+    """Build ops into the cache ahead of time, also for GPUs and CPUs that this machine does not have.
 
-    With --all and no target, builds everything that this machine can target; with --op, for this machine.
+    Without a target, builds the named ops for this machine; with --all, everything that this machine can target.
     """
-    if everything == bool(op):
-        got = "both --all and --op" if everything else "neither --all nor --op"
-        msg = f"got {got}; expected one of them. Fix: anyaccel build --all"
+    if everything == bool(ops):
+        got = "both --all and the names of ops" if everything else "no ops to build"
+        msg = f"got {got}. Fix: pass names, as in 'anyaccel build rms_norm', or --all for every op"
         raise typer.BadParameter(msg)
     if output is None:
         _wanted_cache()  # where there is none, this is said before anything is built
     console = Console()
-    builders = switched_on(every_builder(), environment.build_switches()) if everything else named_builders(op or [])
+    builders = switched_on(every_builder(), environment.build_switches()) if everything else named_builders(ops or [])
     wanted = target or ((wheel_targets() if output else all_targets()) if everything else [NATIVE])
     table = Table("op", "target", "", "seconds", "KiB", title=_title(), title_justify="left")
     with console.status("looking for compilers") as status:

@@ -30,7 +30,7 @@ _LITTLE_SPACE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was looked at, whether it serves, why, and the one command that mends it."""
+    """What was looked at, whether it serves, why, and the one command that fixes it."""
 
     what: str
     tool: str

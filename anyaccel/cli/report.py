@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from dataclasses import dataclass
 from itertools import groupby
@@ -43,8 +44,11 @@ class _Section:
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page instead.")] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also show every tool, builder and kernel implementation.")
+    ] = False,
 ) -> None:
-    """Show devices and why each was chosen or rejected, versions, memory, compilers and the ops' state."""
+    """Show the chosen device and why, versions, memory, which ops can be used, and what is wrong."""
     if html is not None:
         require_writable(html)
     report = gather()
@@ -54,12 +58,13 @@ def command(
     elif as_json:
         typer.echo(json.dumps(report.as_dict(), indent=2))
     else:
-        show(report, Console())
+        show(report, Console(), everything=verbose or logging.getLogger().isEnabledFor(logging.INFO))
 
 
-def show(report: Report, console: Console) -> None:
-    """Print a report as tables."""
-    for section in _sections(report):
+def show(report: Report, console: Console, *, everything: bool = False) -> None:
+    """Print a report as tables: the device, the machine and the ops; with ``everything``, every tool, builder and kernel."""
+    summary = [*_sections(report)[:2], _summary_of_ops(report)]
+    for section in _sections(report) if everything else summary:
         table = Table(*section.columns, title=escape(section.title), title_justify="left", title_style="bold")
         table.header_style, table.columns[-1].overflow = "dim", "fold"
         for row in section.rows:
@@ -94,7 +99,7 @@ def _sections(report: Report) -> list[_Section]:
     backends = [name for name, is_here in report.communication_backends.items() if is_here]
     machine = [
         *report.versions.items(),
-        ("cpu", f"{cpu['name']}, {cpu['cores']} cores, {cpu['numa_nodes']} NUMA nodes"),
+        ("cpu", f"{cpu['name']}, {cpu['cores']} cores, NUMA nodes: {cpu['numa_nodes']}"),
         ("isa", " ".join(cpu["isa"])),
         *((name, f"{size_bytes / 2**30:.1f} GiB") for name, size_bytes in report.memory.items()),
         ("torch.distributed", " ".join(backends) or "no backend"),
@@ -105,10 +110,22 @@ def _sections(report: Report) -> list[_Section]:
     return [
         _Section("Accelerators", ("device", "from", "", "why"), devices),
         _Section("Machine", ("what", "value"), machine),
-        _Section("Toolchains (anyaccel doctor tells how to mend them)", ("toolchain", "tool", "", "detail"), tools),
+        _Section("Toolchains (anyaccel doctor tells how to fix them)", ("toolchain", "tool", "", "detail"), tools),
         _Section(f"Ops (cache: {report.cache_dir})", ("op", "builder", "state", "why"), ops),
         _Section("Kernels", ("loader", "implementation", "", "why"), _kernels(report)),
     ]
+
+
+def _summary_of_ops(report: Report) -> _Section:
+    """Return the ops by their state, and for those that cannot be built, why; an op that is another device's is left out."""
+    by_state: dict[tuple[str, str], list[str]] = {}
+    for one in report.ops:
+        if not one.detail.startswith("no implementation for"):
+            by_state.setdefault((one.state, one.detail), []).append(one.name or one.builder)
+    rows = [(state, ", ".join(dict.fromkeys(names)), detail) for (state, detail), names in sorted(by_state.items())]
+    if not any(detail for _, _, detail in rows):
+        return _Section(f"Ops (cache: {report.cache_dir})", ("state", "ops"), [row[:2] for row in rows])
+    return _Section(f"Ops (cache: {report.cache_dir})", ("state", "ops", "why"), rows)
 
 
 def _kernels(report: Report) -> list[tuple[str, ...]]:

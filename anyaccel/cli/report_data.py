@@ -40,7 +40,7 @@ class DeviceChoice:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A tool that was looked for: which toolchain's, and where it was rejected, what mends it."""
+    """A tool that was looked for: which toolchain's, and where it was rejected, what fixes it."""
 
     toolchain: str
     name: str

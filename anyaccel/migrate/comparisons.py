@@ -158,7 +158,7 @@ def _with_name(
     if isinstance(updated, cst.Call) and isinstance(original, cst.Call):
         return updated.with_changes(args=[_named(updated.args[0], name), *updated.args[1:]])
     assert isinstance(updated, cst.Comparison)  # noqa: S101  # decide() gives no other
-    assert isinstance(original, cst.Comparison)  # noqa: S101  # likewise
+    assert isinstance(original, cst.Comparison)  # noqa: S101  # as above
     targets = [
         new.with_changes(comparator=_named(new.comparator, name)) if old.comparator in named else new
         for old, new in zip(original.comparisons, updated.comparisons, strict=True)

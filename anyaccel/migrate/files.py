@@ -236,5 +236,8 @@ def write(result: FileResult) -> None:
     except (OSError, SourceError, UnicodeEncodeError) as error:
         if staged is not None:
             Path(staged).unlink(missing_ok=True)
-        msg = f"writing {result.path} failed: got {error}; expected room and permission. Fix: see to that; the file is as it was."
+        msg = (
+            f"writing {result.path} failed: got {error}; expected free space and permission to write. Fix: free some space, or "
+            f"change the permissions; the file is unchanged."
+        )
         raise MigrateError(msg) from error

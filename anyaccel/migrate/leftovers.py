@@ -111,8 +111,8 @@ def _shown(plan: Plan, node: cst.FormattedString) -> cst.FormattedString:
     place = _shown_index(node)
     assert place is not None  # noqa: S101  # _decide_unfinished has asked
     text, value = node.parts[place - 1], node.parts[place]
-    assert isinstance(text, cst.FormattedStringText)  # noqa: S101  # likewise
-    assert isinstance(value, cst.FormattedStringExpression)  # noqa: S101  # likewise
+    assert isinstance(text, cst.FormattedStringText)  # noqa: S101  # as above
+    assert isinstance(value, cst.FormattedStringExpression)  # noqa: S101  # as above
     name = expression("{n}.upper()", n=plan.named(value.expression))
     news = [text.with_changes(value=text.value.removesuffix("CUDA:")), value.with_changes(expression=name)]
     return node.with_changes(parts=[*node.parts[: place - 1], *news, *node.parts[place + 1 :]])

@@ -45,7 +45,7 @@ def migrate_notebook(text: str, target: str = "anyaccel", project: Project | Non
     Args:
         text: the notebook, as JSON of format 4.
         target: as for :func:`anyaccel.migrate.source.migrate_source`.
-        project: likewise.
+        project: the same.
 
     Raises:
         SourceError: when it is no notebook.

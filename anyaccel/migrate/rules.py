@@ -94,7 +94,7 @@ RULES: dict[str, Rule] = {
         "mixed precision by torch.cuda.amp",
         "with torch.cuda.amp.autocast(use_amp): pass",
         "with torch.amp.autocast(get_accelerator().device_name(), enabled=use_amp): pass",
-        "`GradScaler`, `custom_fwd` and `custom_bwd` likewise, and imports move to `torch.amp` when every use has.",
+        "`GradScaler`, `custom_fwd` and `custom_bwd` too, and imports move to `torch.amp` when every use has.",
     ),
     "streams": Rule(
         "streams, events and the device guard",

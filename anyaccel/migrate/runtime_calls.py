@@ -255,7 +255,7 @@ def _restoring(line: cst.SimpleStatementLine, function: str) -> cst.CSTNode:
     """Return a loop that restores every device's state, in place of the line that did."""
     statement = line.body[0]
     assert isinstance(statement, cst.Expr)  # noqa: S101  # as _line_of says
-    assert isinstance(statement.value, cst.Call)  # noqa: S101  # likewise
+    assert isinstance(statement.value, cst.Call)  # noqa: S101  # as above
     states = expression("enumerate({states})", states=statement.value.args[0].value)
     inner = cst.SimpleStatementLine([cst.Expr(cst.parse_expression(f"{function}(state, i)"))])
     loop = cst.For(

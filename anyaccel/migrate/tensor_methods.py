@@ -259,7 +259,7 @@ def _is_current(plan: Plan, node: cst.BaseExpression) -> bool:
 
 
 def _decide_number(plan: Plan, value: cst.BaseExpression) -> None:
-    """``x.to(rank)``: likewise."""
+    """``x.to(rank)``: the same."""
     if not plan.is_open(value) or any(_is_current(plan, each) for each in plan.view.values_of(value)):
         return  # the rule current-device makes a name of the last, where a device is wanted
     told = told_index(plan.view, value)

@@ -127,7 +127,7 @@ def implementation(mode: Mode | None, device: str) -> Callable[..., torch.Tensor
         device: the type of the tensors' device.
 
     Raises:
-        ValueError: for a mode that there is not.
+        ValueError: for an unknown mode.
         OpError: when this machine lacks what the mode needs.
     """
     key = "dense", mode, device

@@ -103,7 +103,7 @@ class DeviceKernel:
         Args:
             *values: one for each entry of ``args``: contiguous tensors, all on one device, and numbers.
             grid: how many blocks (work-groups): an int or up to three of them; SYCL takes one. A 0 launches nothing.
-            block: how many threads (work-items) a block has, likewise; 1 or more.
+            block: how many threads (work-items) a block has, in the same way; 1 or more.
             shared_bytes: bytes of dynamic shared memory of a block, only for CUDA and PTX.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What the functions, layers and optimizers here call, loaded once a process, where ``torch.compile`` sees it."""
+"""What the functions, layers and optimizers here call, loaded once per process, where ``torch.compile`` sees it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def declare(key: Hashable, load: Callable[[], Any]) -> None:
 
 
 def loaded(key: Hashable) -> Any:
-    """Return what a loader chooses, or an op's functions, once a process.
+    """Return what a loader chooses, or an op's functions, once per process.
 
     Args:
         key: a loader's name, such as ``"RMSNormLoader"``, ``"cpu_adam"``, or what else has been declared.

@@ -67,7 +67,7 @@ inline void adam_step(float& param, float grad, float& exp_avg, float& exp_avg_s
   param = c.kept * param - quotient(c.step_size * exp_avg, denominator);
 }
 
-// The inverse of adam_step, with the coefficients of the same step; exact but for rounding, which a second
+// The inverse of adam_step, with the coefficients of the same step; exact except for rounding, which a second
 // moment near zero amplifies.
 template <bool HasL2>
 inline void adam_rollback(float& param, float grad, float& exp_avg, float& exp_avg_sq, const AdamCoefficients& c) {

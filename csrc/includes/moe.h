@@ -2,7 +2,7 @@
 // of rows between the order of tokens and the order of experts.
 //
 // Memory traffic with float32: gating reads 4 B and writes 4 B for each token and expert; gathering reads and writes
-// 4 B an element; combining reads k * 4 B and writes 4 B an element.
+// 4 bytes per element; combining reads k * 4 bytes and writes 4 bytes per element.
 
 #pragma once
 

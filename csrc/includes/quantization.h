@@ -35,7 +35,7 @@ struct Extremes {
 enum class Ranged : std::int32_t {
   kMagnitudes,     // without NaNs
   kMagnitudesNan,  // a NaN counts as an infinity
-  kBoth,           // likewise
+  kBoth,           // the same
 };
 
 // `Q` is what the row is quantized to.

@@ -16,7 +16,7 @@ template <typename T, bool Interleaved>
 struct RotaryEmbedding {
   static constexpr int kBlocksOfAnSm = 2;
 
-  const T* x;                // (batch, positions, heads, columns), strided but for the last dimension
+  const T* x;                // (batch, positions, heads, columns), strided except for the last dimension
   T* y;                      // of the same shape; may be x
   const Compute<T>* cosine;  // (positions, pairs)
   const Compute<T>* sine;

@@ -19,7 +19,7 @@ struct SchedulePoint {
 
 struct Schedule {
   float lr;    // where the device has none
-  float step;  // likewise; counted from 1
+  float step;  // the same; counted from 1
   float log_beta1;
   float log_beta2;
 

@@ -45,7 +45,7 @@ struct TensorTable {
 
   std::int64_t ends[kCapacity];  // of each tensor's elements, counted through all tensors
   void* data[kCapacity][Roles];
-  std::int32_t chunk_ends[kCapacity];  // of each tensor's chunks, counted likewise
+  std::int32_t chunk_ends[kCapacity];  // of each tensor's chunks, counted in the same way
   std::int32_t count;
   std::int32_t first;  // which of a call's tensors is number 0
 

@@ -1,7 +1,7 @@
 // What holds for the arguments of every op, checked before its function is called, so that no op can forget it.
 //
 // All tensors are on one device that kernels run on, and their addresses are multiples of their elements' size. Of what
-// the schema marks as written, no two elements share memory, and none is part of another argument, but for a tensor
+// the schema marks as written, no two elements share memory, and none is part of another argument, except for a tensor
 // that is read and written at the same place of two lists.
 
 #pragma once

@@ -1,7 +1,7 @@
 // What holds for the memory of a call's tensors.
 //
 // Addresses are multiples of the elements' size. Of what is written, no two elements share memory, and none is part of
-// another argument, but for a tensor that is read and written at the same place of two lists.
+// another argument, except for a tensor that is read and written at the same place of two lists.
 
 #pragma once
 

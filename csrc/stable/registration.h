@@ -1,4 +1,4 @@
-// An op's functions as torch is told of them: schemas, and what serves which dispatch key.
+// An op's functions as torch is told of them: schemas, and which function serves which dispatch key.
 
 #pragma once
 

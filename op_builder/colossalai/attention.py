@@ -76,9 +76,9 @@ def _sdpa(
             for every head.
         is_causal: hide later positions.
         cu_seqlens_q: with ``q_indices``, that the batch is padded; so with the next three, of which the indices say all.
-        cu_seqlens_kv: likewise.
-        max_seqlen_q: likewise.
-        max_seqlen_kv: likewise.
+        cu_seqlens_kv: the same.
+        max_seqlen_q: the same.
+        max_seqlen_kv: the same.
         q_indices: int64, which of the ``batch * positions`` are no padding; the result is 0 elsewhere.
         kv_indices: int64, which of the ``batch * kv_positions`` are no padding; the others are hidden.
         attn_mask: the same as ``attention_mask``, by torch's name.

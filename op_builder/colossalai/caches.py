@@ -79,7 +79,7 @@ def write_tokens(
 
     Args:
         key: ``(tokens, heads, head_dim)``.
-        value: likewise.
+        value: the same.
         caches: of keys, and of values.
         sequence: int64 ``(tokens,)``, the row of ``block_tables`` that each token has; -1 for none.
         position: int64 ``(tokens,)``, in the sequence.

@@ -69,7 +69,7 @@ class MoeModule(ColossalAIModule):
             h: the length of a token.
             expert_grad: ``(ec, h)``, the gradient of what :meth:`dispatch_forward` returned.
             mask: as it was given there.
-            dest_idx: likewise.
+            dest_idx: the same.
 
         Raises:
             ValueError: when a shape is another.

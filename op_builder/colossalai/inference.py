@@ -23,8 +23,8 @@ class InferenceOps:
 
     Args:
         rms_norm: the functions of the op of that name; so are the others.
-        activations: likewise.
-        rotary_embedding: likewise.
+        activations: the same.
+        rotary_embedding: the same.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class InferenceOps:
             key: ``(sequences, kv_heads, head_dim)``.
             value: like the key.
             cos: ``(sequences, head_dim)``, of which the first half counts.
-            sin: likewise.
+            sin: the same.
             key_cache: written.
             value_cache: written.
             sequence_lengths: ``(sequences,)``, this token among them.
@@ -129,7 +129,7 @@ class InferenceOps:
             cos_cache: ``(positions, head_dim)``.
             sin_cache: like ``cos_cache``.
             cos: ``(tokens, head_dim)``, written.
-            sin: likewise.
+            sin: the same.
             sequence_lengths: ``(sequences,)``.
             max_seq_len_in_batch: taken for Colossal-AI's sake.
             is_prompts: whether tokens are whole sequences, one after the other.
@@ -154,7 +154,7 @@ class InferenceOps:
 
         Args:
             out: ``(sequences, heads, head_dim)``, written.
-            query: likewise, read.
+            query: the same, read.
             key_cache: the keys.
             value_cache: the values.
             context_lens: ``(sequences,)``.
@@ -162,7 +162,7 @@ class InferenceOps:
             block_size: taken for Colossal-AI's sake: the caches say it.
             max_context_len: no length is above it.
             tmp_out: taken for Colossal-AI's sake, like the next.
-            tmp_out_lse: likewise.
+            tmp_out_lse: the same.
             alibi_slopes: float32 ``(heads,)``, or None.
             scale: of the scores.
         """

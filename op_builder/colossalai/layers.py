@@ -55,7 +55,7 @@ class LayerNormModule(ColossalAIModule):
         Args:
             dout: the gradient of the output, of its shape and dtype.
             mean: as :meth:`forward_affine` returned it.
-            invvar: likewise.
+            invvar: the same.
             x: as it was given there; so are the rest.
             normalized_shape: the dimensions that are one row.
             gamma: the weights.

@@ -20,7 +20,7 @@ __all__ = ["CPUAdamModule", "FusedOptimizerModule"]
 
 
 class CPUAdamOptimizer:
-    """Adam for parameters in the host's memory; what :meth:`step` is given counts, but for ``adamw_mode``.
+    """Adam for parameters in the host's memory; what :meth:`step` is given counts, except for ``adamw_mode``.
 
     Args:
         functions: of the op ``cpu_adam``.

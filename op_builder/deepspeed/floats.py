@@ -132,8 +132,8 @@ class FPQuantizerModule:
             val_q: all codes.
             indexes: int32 or int64 ``(indexes,)``.
             group_size: as it was quantized.
-            q_mantisa_bits: likewise.
-            q_exponent_bits: likewise.
+            q_mantisa_bits: the same.
+            q_exponent_bits: the same.
 
         Raises:
             IndexError: when there is no such part.

@@ -20,7 +20,7 @@ _GELU, _RELU, _SILU, _GEGLU, _REGLU, _SIGLU, _IDENTITY = range(7)
 
 
 class InferenceCoreModule:
-    """deepspeed's module ``inference_core_ops``, but for its matrix product with 6-bit weights."""
+    """deepspeed's module ``inference_core_ops``, except for its matrix product with 6-bit weights."""
 
     def __init__(
         self, rms_norm: RMSNormFunctions, layer_norm: LayerNormFunctions, activations: ActivationFunctions

@@ -34,6 +34,9 @@ class Alias(NamedTuple):
         return self.on_cpu if device == "cpu" and self.on_cpu else (self.builder, self.module)
 
 
+_BUT_CUDA = tuple(device for device in DEVICES if device != "cuda")
+"""Where deepspeed has no kernels of its own, which are faster than torch's operators."""
+
 DEEPSPEED_NAMES = {
     "FusedAdamBuilder": Alias(
         "fused_adam",
@@ -43,14 +46,14 @@ DEEPSPEED_NAMES = {
     ),
     "CPUAdagradBuilder": Alias("cpu_adagrad", "AdagradBuilder", "optimizers:CPUAdagradModule", (ON_HOST,)),
     "CPULionBuilder": Alias("cpu_lion", "LionBuilder", "optimizers:CPULionModule", (ON_HOST,)),
-    "FPQuantizerBuilder": Alias("fp_quantizer", "", "floats:FPQuantizerModule", ("cpu", "xpu")),
+    "FPQuantizerBuilder": Alias("fp_quantizer", "", "floats:FPQuantizerModule", _BUT_CUDA),
     "FusedLambBuilder": Alias("fused_lamb", "LambBuilder", "optimizers:FusedLambModule"),
     "FusedLionBuilder": Alias("fused_lion", "LionBuilder", "optimizers:FusedLionModule"),
     "InferenceBuilder": Alias(
         "transformer_inference",
         "RMSNormBuilder",
         "transformer:InferenceModule",
-        ("cpu",),
+        _BUT_CUDA,
         also=("LayerNormBuilder", "ActivationsBuilder"),
     ),
     "InferenceCoreBuilder": Alias(

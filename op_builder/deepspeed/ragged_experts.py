@@ -66,8 +66,8 @@ class RaggedExperts:
             mapped_slots: int32 ``(tokens, k)``, written: the rows; -1 for padding.
             activations: ``(tokens, channels)``.
             expert_counts: int32 ``(experts,)``, of :meth:`top_k_gating`.
-            assignments: int32 ``(tokens, k)``, likewise.
-            offsets: int32 ``(tokens, k)``, likewise.
+            assignments: int32 ``(tokens, k)``, from the same call.
+            offsets: int32 ``(tokens, k)``, from the same call.
 
         Raises:
             ValueError: when a shape or a dtype is another, or an assignment leads elsewhere; nothing is written.

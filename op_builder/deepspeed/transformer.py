@@ -19,7 +19,7 @@ __all__ = ["InferenceModule"]
 
 
 class InferenceModule(TransformerProducts, TransformerLayouts):
-    """The module ``transformer_inference``, but for its workspace."""
+    """The module ``transformer_inference``, except for its workspace."""
 
     def softmax(
         self, attn_scores: torch.Tensor, attn_mask: torch.Tensor | None, alibi: torch.Tensor | None, triangular: bool,
@@ -35,7 +35,7 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
             triangular: query ``i`` sees the keys up to ``i``.
             recompute: not used.
             local_attention: query ``i`` sees the last ``window_size`` keys only; with a cache, of ``i + keys``.
-            window_size: as said.
+            window_size: as described.
             async_op: not used.
             layer_scale: of the scores, before mask and alibi.
             head_offset: the first head of this process in ``alibi``.
@@ -122,7 +122,7 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
             final_bias: ``(channels,)``.
             mp_size: processes, by which what each of them adds is divided.
             mlp_after_attn: the MLP comes after the attention.
-            add_bias: as said.
+            add_bias: as described.
             preln: a layer norm comes before it.
 
         Returns:

@@ -42,7 +42,7 @@ class TransformerLayouts:
             key_layer: in memory ``(batch, heads, tokens of the cache, head size)``.
             rotary_dim: how many channels of a head turn, in halves.
             offset: the place of the first token.
-            num_heads: as said.
+            num_heads: as described.
             rotate_half: not used; channels turn with those half of ``rotary_dim`` away.
             rope_theta: channel ``i`` of a half turns by ``rope_theta ** (-2 * i / rotary_dim)`` a token.
 

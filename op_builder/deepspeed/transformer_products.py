@@ -145,7 +145,7 @@ class TransformerProducts(TransformerNorms):
             x: ``(batch, tokens, channels)``.
             weight: to ``3 * channels`` where ``do_flash_attn``.
             bias: of the product's channels.
-            add_bias: as said.
+            add_bias: as described.
             do_flash_attn: return ``(3, batch, heads, tokens, head size)`` instead, heads padded with zeros to 32, 64 or 128.
             num_heads: of the input's channels.
             transposed_mode: ``weight`` is ``(out, in)``.

@@ -62,7 +62,7 @@ class Recipe(Protocol):
         """Return what the metadata of a build keep."""
 
     def produce(self, workplace: Workplace) -> dict[str, Any]:
-        """Build ``output`` in a workplace, and return what the metadata keep of the result besides."""
+        """Build ``output`` in a workplace, and return what the metadata keep of the result as well."""
 
     def covered(self) -> list[str]:
         """Return the files whose content is in the fingerprint."""

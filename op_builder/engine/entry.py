@@ -36,7 +36,7 @@ class Entry(NamedTuple):
         binary: the shared library.
         sha256: its digest when it was published.
         facts: what its fingerprint was made of.
-        inputs: the files that decided it besides.
+        inputs: the files that decided it as well.
         name: what it was published as; a copy in a wheel lies in a folder of another name.
     """
 

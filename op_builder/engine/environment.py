@@ -6,10 +6,10 @@ ANYACCEL_BUILD_JOBS         how many compiler processes run at once; from cores 
 ANYACCEL_BUILD_TIMEOUT      how many seconds one compiler may run before it is ended; no limit otherwise
 CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
-CPATH, CPLUS_INCLUDE_PATH   where compilers look for headers besides; they decide a build
+CPATH, CPLUS_INCLUDE_PATH   where compilers look for headers as well; they decide a build
 DS_BUILD_OPS, …             what ``anyaccel build --all`` builds: every op, or with ``DS_BUILD_<OP>`` that one; 0 for none
 COMPILER_PATH               where compilers look for their programs first; it decides a build
-LIBRARY_PATH, …             what compilers and linkers take as flags besides: it decides a build (``_COMPILER_VARIABLES``)
+LIBRARY_PATH, …             what compilers and linkers take as flags as well: it decides a build (``_COMPILER_VARIABLES``)
 HOME, XDG_CACHE_HOME        where the user's cache directory is; a temporary one serves where they are not absolute
 OCL_ICD_FILENAMES           the OpenCL drivers; set to pip's CPU driver before SYCL is loaded, where it is unset
 PATH                        where compilers are looked for
@@ -214,7 +214,7 @@ def compiler_variables(further: Iterable[str] = ()) -> dict[str, str]:
     """Return those variables by which compilers are told of flags and directories, and which therefore decide a build.
 
     Args:
-        further: names that a compiler reads besides, such as a wrapper script.
+        further: names that a compiler reads as well, such as a wrapper script.
     """
     names = dict.fromkeys((*_COMPILER_VARIABLES, *further))
     return {name: value for name in names if (value := os.environ.get(name)) is not None and name not in _NEUTRAL}

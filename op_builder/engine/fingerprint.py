@@ -28,7 +28,7 @@ def fingerprint(
         sources: the source files.
         include_dirs: this project's own include directories; headers found there count with their content.
         facts: everything else that decides the result (flags, toolchain, target, ABI), as JSON values.
-        further: headers that are included besides, such as by a flag.
+        further: headers that are included as well, such as by a flag.
 
     Returns:
         32 hexadecimal digits.

@@ -83,7 +83,7 @@ def run_ninja(
         folder: where ``build.ninja`` is.
         jobs: how many commands run at once.
         environment: the commands' environment.
-        tick: called about twice a second with the seconds since the start, and which process has been running longest.
+        tick: called about twice per second with the seconds since the start, and which process has been running longest.
     """
     program = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(folder), "-j", str(jobs), "--quiet"]
     began = time.monotonic()

@@ -49,7 +49,7 @@ _watchers: list[Callable[[Progress], None]] = []
 
 @contextlib.contextmanager
 def watch(callback: Callable[[Progress], None]) -> Iterator[None]:
-    """Call a function about twice a second with every piece of work that is going on, in place of the log."""
+    """Call a function about twice per second with every piece of work that is going on, in place of the log."""
     _watchers.append(callback)
     try:
         yield

@@ -88,7 +88,7 @@ class Started:
         """Return what the program printed, once it has ended.
 
         Args:
-            tick: called about twice a second; may raise, to give up.
+            tick: called about twice per second; may raise, to give up.
             timeout: in seconds.
 
         Raises:

@@ -32,14 +32,14 @@ def _built(folder: Path) -> dict[str, str]:
 
 @NEEDS_NVRTC
 def test_an_op_for_machines_that_are_elsewhere(tmp_path: Path) -> None:
-    shown = _build(tmp_path, "--op", "rms_norm", "--target", "sm_90", "--target", "x86-64-v3")
+    shown = _build(tmp_path, "rms_norm", "--target", "sm_90", "--target", "x86-64-v3")
     assert shown.count("built") >= 2
     assert _built(tmp_path) == {"sm_90": "rms_norm", "x86-64-v3": "rms_norm"}
-    assert _build(tmp_path, "--op", "rms_norm", "--target", "sm_90").count("was there") == 1
+    assert _build(tmp_path, "rms_norm", "--target", "sm_90").count("was there") == 1
 
 
 def test_an_op_for_this_machine(tmp_path: Path) -> None:
-    _build(tmp_path, "--op", "CPUAdamBuilder")
+    _build(tmp_path, "CPUAdamBuilder")
     assert list(_built(tmp_path).values()) == ["cpu_adam"]
 
 
@@ -56,11 +56,11 @@ def test_everything_into_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "got neither --all nor --op"),
-        (("--all", "--op", "cpu_adam"), "got both --all and --op"),
-        (("--op", "nonsense"), "got the op 'nonsense'; expected one of: cpu_adam"),
-        (("--op", "cpu_adam", "--target", "sm90"), "got 'sm90'; expected one of: native"),
-        (("--op", "cpu_adam", "--target", "sm_90"), "expected an op with code for it"),
+        ((), "got no ops to build"),
+        (("--all", "cpu_adam"), "got both --all and the names of ops"),
+        (("nonsense",), "got the op 'nonsense'; expected one of: cpu_adam"),
+        (("cpu_adam", "--target", "sm90"), "got 'sm90'; expected one of: native"),
+        (("cpu_adam", "--target", "sm_90"), "expected an op with code for it"),
     ],
 )
 def test_a_wrong_request_is_refused_with_the_choices(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -69,12 +69,12 @@ def test_a_wrong_request_is_refused_with_the_choices(tmp_path: Path, arguments: 
 
 
 def test_no_compiler_is_one_readable_error(tmp_path: Path) -> None:
-    shown = _build(tmp_path, "--op", "cpu_adam", check=False, CXX="no-such-compiler")
+    shown = _build(tmp_path, "cpu_adam", check=False, CXX="no-such-compiler")
     assert "error: choosing a C++ compiler failed: got CXX=no-such-compiler: not found" in shown
     assert "Traceback" not in shown
 
 
 def test_a_cache_that_keeps_nothing_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file in its place")
-    shown = _build(tmp_path, "--op", "cpu_adam", check=False)
+    shown = _build(tmp_path, "cpu_adam", check=False)
     assert "error: building ahead of time failed: got a cache at" in shown

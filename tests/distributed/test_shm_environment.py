@@ -171,7 +171,7 @@ def test_a_store_serves_one_group_after_another(scripts: Scripts) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 def test_ranks_in_two_network_namespaces(tmp_path: Path) -> None:
-    """Two hosts but for the boot id: no socket of the one can be reached in the other, only a network of two."""
+    """Two hosts except for the boot id: no socket of the one can be reached in the other, only a network of two."""
     if shutil.which("ip") is None:
         pytest.skip("no ip command")
     from .ranks import PROLOGUE

@@ -1,6 +1,6 @@
 """ZeRO-Infinity, ZeRO++, ZenFlow, random-LTD and the fast file writer run on a CPU with our ops.
 
-Stock deepspeed has them for GPUs alone or needs further packages, but for ZenFlow.
+Stock deepspeed has them for GPUs alone or needs further packages, except for ZenFlow.
 """
 
 from __future__ import annotations

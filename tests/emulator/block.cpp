@@ -294,7 +294,7 @@ Scheduler& scheduler() {
 
 void Scheduler::enter() {
   Scheduler& self = scheduler();
-  for (;;) {  // once a block
+  for (;;) {  // once per block
     if (__tsan_acquire != nullptr) {
       __tsan_acquire(&self.begin_);
     }

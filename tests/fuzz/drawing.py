@@ -34,7 +34,7 @@ class Drawing:
         pool: arenas, used again by every call.
         dims: the number that each symbol stands for.
         is_exact: every float is finite and of ordinary size, so that results can be compared.
-        is_tame: besides, no option makes the result sensitive to rounding, as an epsilon of 0 does.
+        is_tame: in addition, no option makes the result sensitive to rounding, as an epsilon of 0 does.
         is_ordinary: every tensor has its values in plain memory on the CPU.
         shares_memory: an argument lies in the memory of another.
     """

@@ -106,7 +106,7 @@ def _plain(value: Any, memo: dict[Any, torch.Tensor]) -> Any:
         return value
     place = (value.data_ptr(), value.shape, value.stride(), value.dtype, value.is_neg())
     is_shared = value.layout == torch.strided and value.numel() > 0 and not value.requires_grad
-    key = place if is_shared else id(value)  # the same tensor twice stays the same, but for autograd
+    key = place if is_shared else id(value)  # the same tensor twice stays the same, except for autograd
     if key not in memo:
         memo[key] = _resolved(value).clone(memory_format=torch.contiguous_format)
     return memo[key]

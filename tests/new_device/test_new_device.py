@@ -69,7 +69,7 @@ def test_it_is_the_accelerator_and_has_every_op(scratch: Path) -> None:
         import torch_toy
         accelerator = get_accelerator()
         assert (type(accelerator).__name__, accelerator.device_name(0)) == ("ToyAccelerator", "toy:0")
-        others = {"CudaRuntimeBuilder", "SyclRuntimeBuilder"}
+        others = {"CudaRuntimeBuilder", "SyclRuntimeBuilder", "RaggedOpsBuilder"}  # the last reads addresses on the host
         lacking = {name for name in BUILDERS if accelerator.create_op_builder(name) is None}
         assert lacking == others, lacking
         with_kernels = [op for op in OPS if op.kernels]
@@ -139,5 +139,5 @@ def test_the_report_and_build_know_it(scratch: Path) -> None:
     report = json.loads(scratch_copy.run(scratch, "-c", call.format("['report', '--json']")))
     assert [device["name"] for device in report["devices"] if device["chosen"]] == ["toy"]
     assert {"rms_norm_toy", "sgd_toy"} <= {kernel["name"] for kernel in report["kernels"]}
-    built = scratch_copy.run(scratch, "-c", call.format("['build', '--op', 'toy_runtime', '--target', 'native']"))
+    built = scratch_copy.run(scratch, "-c", call.format("['build', 'toy_runtime', '--target', 'native']"))
     assert "toy_runtime" in built

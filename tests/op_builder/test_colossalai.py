@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# The README of Colossal-AI's extensions, its cases as printed but for the package's name.
+# The README of Colossal-AI's extensions, its cases as printed except for the package's name.
 CASES = {
     "simply load": """
 from anyaccel.kernel.kernel_loader import CPUAdamLoader

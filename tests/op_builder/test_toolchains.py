@@ -37,7 +37,7 @@ def test_the_first_that_runs_is_chosen_and_each_rejection_has_a_reason(tmp_path:
     _compiler(tmp_path / "bin", "clang++", "echo fake clang 99")
     probes = {probe.name: probe for probe in probe_cxx(None, str(tmp_path / "bin"), tmp_path)}
     assert "exit status 3: broken" in probes["c++"].detail
-    assert probes["g++"].detail == "not found, or no program that may be run"
+    assert probes["g++"].detail == "not found, or not executable"
     chosen = choose_cxx(None, str(tmp_path / "bin"), tmp_path)
     assert chosen.version == "fake clang 99"
 

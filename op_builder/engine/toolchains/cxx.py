@@ -143,7 +143,7 @@ def _zig_command() -> tuple[str, ...] | None:
 
 def _probe(name: str, command: tuple[str, ...] | None, memory: Path, fix: str) -> Probe[CxxCompiler]:
     if command is None:
-        return Probe("C++", name, None, "not found, or no program that may be run", fix)
+        return Probe("C++", name, None, "not found, or not executable", fix)
     try:
         known = Memory(memory).recall(
             command, lambda: _try_out(command, memory), () if is_zig(command) else TELL_PROGRAMS

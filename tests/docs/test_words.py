@@ -1,0 +1,50 @@
+"""Texts are plain modern English: words and turns of phrase that nobody says any more are not in the tree."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TEXTS = {".md", ".py", ".cpp", ".h", ".cu", ".toml", ".svg"}
+OLD = re.compile(
+    r"\b(mend(s|ed|ing)?|likewise|at hand|see to (it|that)|what is in doubt|for a \w+ that there is not"
+    r"|has not (what|a|an|any|the)|(once|twice) an? (process|element|block|call|group|row|token|second)"
+    r"|(B|KiB|MiB|bytes) an? (process|element|block|call|group|row|token)|where(of|to|upon|with)|there(of|upon|with)"
+    r"|here(of|upon|with)|hitherto|henceforth|thence|whence|thither|lest|albeit|amidst|whilst|nigh|ere|forsooth)\b"
+    r"|\bbesides[.:;,)]|(?<!\bwhat)(?<!\bhas)(?<!\bnothing)\bbut for\b"
+)
+
+
+def _files() -> list[Path]:
+    tops = [
+        top for top in ROOT.iterdir() if not top.name.startswith(".") and top.name not in ("build", "demo_out", "dist")
+    ]
+    found = [path for top in tops for path in (top.rglob("*") if top.is_dir() else [top])]
+    return [
+        path for path in sorted(found) if path.suffix in TEXTS and "cases" not in path.parts and path != Path(__file__)
+    ]
+
+
+def test_no_old_word_is_left() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+        for path in _files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for match in [OLD.search(line)]
+        if match
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_old_words_are_recognised() -> None:
+    for text in (
+        "the fix mends it",
+        "once a process",
+        "4 B an element",
+        "looks for headers besides;",
+        "all but for one",
+    ):
+        assert OLD.search(text), text
+    for text in ("recommended", "besides the CPU", "once per process", "hands that on", "amendment"):
+        assert not OLD.search(text), text
