@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import itertools
+import multiprocessing
 import os
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -135,10 +136,11 @@ class ZenFlowAdam:
         if found.cores:
             os.sched_setaffinity(0, found.cores)  # threads that this one starts stay there, too
             torch.set_num_threads(len(found.cores))
-        parent = os.getppid()
+        parent, number = multiprocessing.parent_process(), os.getppid()
         while True:
             while not _waited_until(control_ptr, "cmd_ready", time.time_ns() + _LOOK_NS):
-                if os.getppid() != parent:
+                # The number alone is not enough: the parent may have ended before this function was called.
+                if os.getppid() != number or (parent is not None and not parent.is_alive()):
                     return
             if control.cmd == _EXIT:
                 return

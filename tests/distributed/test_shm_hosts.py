@@ -77,7 +77,7 @@ def test_where_no_memory_can_be_made_gloo_serves(scripts: Scripts, denied: str) 
 from anyaccel.distributed import shm
 shm._module()
 {how}
-with warnings.catch_warnings(record=True) as described:
+with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     start()
 if rank == 0: assert any("share no memory: gloo serves them" in str(one.message) for one in said), said

@@ -156,7 +156,11 @@ ORPHANED = IN_A_PROCESS.replace(
 
 
 def test_the_process_of_steps_ends_when_the_trainer_is_gone(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(ORPHANED)
+    _require_its_end(tmp_path, ORPHANED)
+
+
+def _require_its_end(tmp_path: Path, program: str) -> None:
+    (tmp_path / "program.py").write_text(program)
     log = tmp_path / "log"
     with log.open("w") as output:
         subprocess.run([sys.executable, tmp_path / "program.py"], stdout=output, stderr=output, check=True, timeout=120)
@@ -165,6 +169,14 @@ def test_the_process_of_steps_ends_when_the_trainer_is_gone(tmp_path: Path) -> N
     while Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
         assert time.monotonic() < deadline, f"process {pid} still waits for steps"
         time.sleep(0.1)
+
+
+def test_a_process_whose_trainer_ended_before_it_waits_ends_too(tmp_path: Path) -> None:
+    late = ORPHANED.replace(
+        "    op.zenflow_adam_run_worker(", "    __import__('time').sleep(1.5)\n    op.zenflow_adam_run_worker("
+    )
+    assert late != ORPHANED
+    _require_its_end(tmp_path, late)
 
 
 def test_the_block_is_laid_out_as_deepspeeds() -> None:
