@@ -83,9 +83,7 @@ def test_fp16_support_is_a_bool(cpu: anyaccel.CPU_Accelerator) -> None:
 
 
 def test_memory_allocated_is_this_process(cpu: anyaccel.CPU_Accelerator) -> None:
-    ours = cpu.memory_allocated()
-    assert ours == pytest.approx(psutil.Process().memory_info().rss, rel=0.05)
-    assert ours < psutil.virtual_memory().used + ours
+    assert cpu.memory_allocated() == pytest.approx(psutil.Process().memory_info().rss, rel=0.05)
 
 
 def test_peak_counts_what_was_freed_between_two_calls(cpu: anyaccel.CPU_Accelerator) -> None:
