@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["require_floats", "require_integers", "require_lengths", "require_like"]
+__all__ = ["lie_below", "require_floats", "require_integers", "require_lengths", "require_like"]
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _INTEGERS = (torch.int32, torch.int64)
+
+
+def lie_below(numbers: torch.Tensor, end: int) -> bool:
+    """Return whether all numbers are from 0 to below an end; waits for the device."""
+    if numbers.numel() == 0:
+        return True
+    least, most = torch.aminmax(numbers)
+    return int(least) >= 0 and int(most) < end
 
 
 def require_floats(function: str, dims: tuple[int, ...], *, codes: bool = False, **tensors: torch.Tensor) -> None:

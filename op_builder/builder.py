@@ -236,7 +236,7 @@ class OpBuilder:
         """Load the op, prebuilt or built where needed, and return its functions.
 
         Args:
-            verbose: accepted for deepspeed's sake; the log tells the same at its levels.
+            verbose: not used: the log tells the same at its levels.
 
         Returns:
             An object with the op's functions; the same one on every call in a process.

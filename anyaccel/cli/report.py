@@ -63,8 +63,8 @@ def command(
 
 def show(report: Report, console: Console, *, everything: bool = False) -> None:
     """Print a report as tables: the device, the machine and the ops; with ``everything``, every tool, builder and kernel."""
-    summary = [*_sections(report)[:2], _summary_of_ops(report)]
-    for section in _sections(report) if everything else summary:
+    machine = _machine(report)
+    for section in [*machine, *_details(report)] if everything else [*machine, _summary_of_ops(report)]:
         table = Table(*section.columns, title=escape(section.title), title_justify="left", title_style="bold")
         table.header_style, table.columns[-1].overflow = "dim", "fold"
         for row in section.rows:
@@ -87,14 +87,14 @@ def _coloured(word: str) -> str:
 
 def _page(report: Report) -> Page:
     page = Page("anyaccel report", time.strftime("%Y-%m-%d"))
-    for section in _sections(report):
+    for section in [*_machine(report), *_details(report)]:
         page.section(section.title)
         chosen = [bool({"chosen", "built", "accepted"} & set(row)) for row in section.rows]
         page.table(section.columns, section.rows, chosen)
     return page
 
 
-def _sections(report: Report) -> list[_Section]:
+def _machine(report: Report) -> list[_Section]:
     cpu = report.cpu
     backends = [name for name, is_here in report.communication_backends.items() if is_here]
     machine = [
@@ -105,11 +105,16 @@ def _sections(report: Report) -> list[_Section]:
         ("torch.distributed", " ".join(backends) or "no backend"),
     ]
     devices = [(one.name, one.source, "chosen" if one.chosen else "", one.reason) for one in report.devices]
-    tools = [(one.toolchain, one.name, _said(one.accepted), one.detail) for one in report.toolchains]
-    ops = [(one.name, one.builder, one.state, one.detail) for one in report.ops]
     return [
         _Section("Accelerators", ("device", "from", "", "why"), devices),
         _Section("Machine", ("what", "value"), machine),
+    ]
+
+
+def _details(report: Report) -> list[_Section]:
+    tools = [(one.toolchain, one.name, _said(one.accepted), one.detail) for one in report.toolchains]
+    ops = [(one.name, one.builder, one.state, one.detail) for one in report.ops]
+    return [
         _Section("Toolchains (anyaccel doctor tells how to fix them)", ("toolchain", "tool", "", "detail"), tools),
         _Section(f"Ops (cache: {report.cache_dir})", ("op", "builder", "state", "why"), ops),
         _Section("Kernels", ("loader", "implementation", "", "why"), _kernels(report)),

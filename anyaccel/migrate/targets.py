@@ -15,9 +15,9 @@ from .site import MigrateError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["HELPERS", "TARGETS", "Target", "expression", "helpers_called", "target_named"]
+__all__ = ["BEYOND_DEEPSPEED", "HELPERS", "TARGETS", "Target", "expression", "helpers_called", "target_named"]
 
-_LATER = frozenset(  # members that deepspeed's class lacks
+BEYOND_DEEPSPEED = frozenset(  # members that deepspeed's class lacks
     [
         "supports",
         "device_guard",
@@ -143,7 +143,7 @@ TARGETS = {
     target.name: target
     for target in (
         Target("anyaccel", "anyaccel", _methods(_CONTRACT)),
-        Target("deepspeed", "deepspeed.accelerator", _methods(_CONTRACT - _LATER)),
+        Target("deepspeed", "deepspeed.accelerator", _methods(_CONTRACT - BEYOND_DEEPSPEED)),
         Target("torch.accelerator", "", _TORCH),
     )
 }

@@ -151,7 +151,7 @@ AdamOptions options_of(const StableIValue* stack) {
                      to<double>(stack[4]), to<bool>(stack[5]),   to<bool>(stack[6]),   to<bool>(stack[7])};
 }
 
-// Boxed by hand, for the lists' sake: TORCH_BOX would make a torch::stable::Tensor of every entry.
+// Boxed by hand, because of the lists: TORCH_BOX would make a torch::stable::Tensor of every entry.
 void adam_step_boxed(StableIValue* stack, std::uint64_t, std::uint64_t) {
   const std::array<TensorList, kRoles> lists = {TensorList(stack[0]), TensorList(stack[1]), TensorList(stack[2]),
                                                 TensorList(stack[3])};

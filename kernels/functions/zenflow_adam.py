@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import itertools
 import multiprocessing
 import os
@@ -217,9 +218,14 @@ def _semaphore(control_ptr: int, name: str) -> ctypes.c_void_p:
     return ctypes.c_void_p(control_ptr + getattr(_Control, name).offset)
 
 
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _call(function: str, *arguments: Any) -> int:
     """Call a function of the C library, and return its error number, 0 for none."""
-    if getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments) == 0:
+    if getattr(_libc(), function)(*arguments) == 0:
         return 0
     return ctypes.get_errno()
 

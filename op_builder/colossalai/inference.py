@@ -39,7 +39,7 @@ class InferenceOps:
         return y.squeeze(0) if y.shape[0] == 1 else y
 
     def rms_layernorm(self, out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> None:
-        """Write the normalised x to ``out``."""
+        """Write the normalised input to ``out``."""
         write_output("rms_layernorm", out, self._rms_norm.rms_norm(x, weight, epsilon))
 
     def fused_add_rms_layernorm(
@@ -75,7 +75,7 @@ class InferenceOps:
             value_cache: written.
             sequence_lengths: ``(sequences,)``, this token among them.
             block_tables: ``(sequences, blocks)``.
-            high_precision: taken for Colossal-AI's sake: it is always computed in float32.
+            high_precision: not used: it is always computed in float32.
         """
         require_floats("rotary_embedding_and_cache_copy", (3,), query=query, key=key, value=value)
         turned = key.clone()
@@ -105,7 +105,7 @@ class InferenceOps:
             sequence_lengths: ``(sequences,)``.
             cu_seqlens: ``(sequences + 1,)``, where each begins among the tokens, and where the last ends.
             block_tables: ``(sequences, blocks)``.
-            max_seq_len_in_batch: taken for Colossal-AI's sake: the lengths say it.
+            max_seq_len_in_batch: not used: the lengths say it.
         """
         function = "context_kv_cache_memcpy"
         self._require(function, key, value, (key_cache, value_cache), sequence_lengths, block_tables)
@@ -131,7 +131,7 @@ class InferenceOps:
             cos: ``(tokens, head_dim)``, written.
             sin: the same.
             sequence_lengths: ``(sequences,)``.
-            max_seq_len_in_batch: taken for Colossal-AI's sake.
+            max_seq_len_in_batch: not used.
             is_prompts: whether tokens are whole sequences, one after the other.
         """
         function = "get_cos_and_sin"
@@ -159,9 +159,9 @@ class InferenceOps:
             value_cache: the values.
             context_lens: ``(sequences,)``.
             block_tables: ``(sequences, blocks)``.
-            block_size: taken for Colossal-AI's sake: the caches say it.
+            block_size: not used: the caches say it.
             max_context_len: no length is above it.
-            tmp_out: taken for Colossal-AI's sake, like the next.
+            tmp_out: not used, like the next.
             tmp_out_lse: the same.
             alibi_slopes: float32 ``(heads,)``, or None.
             scale: of the scores.

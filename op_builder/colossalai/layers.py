@@ -26,7 +26,7 @@ class LayerNormModule(ColossalAIModule):
         beta: torch.Tensor,
         epsilon: float,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the normalised x, and what :meth:`backward_affine` needs.
+        """Return the normalised input, and what :meth:`backward_affine` needs.
 
         Args:
             x: whose last dimensions are ``normalized_shape``; float32, bfloat16 or float16.
@@ -50,7 +50,7 @@ class LayerNormModule(ColossalAIModule):
         self, dout: torch.Tensor, mean: torch.Tensor, invvar: torch.Tensor, x: torch.Tensor,
         normalized_shape: Sequence[int], gamma: torch.Tensor, beta: torch.Tensor, epsilon: float,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-        """Return the gradients of the x, gamma and beta.
+        """Return the gradients of x, gamma and beta.
 
         Args:
             dout: the gradient of the output, of its shape and dtype.

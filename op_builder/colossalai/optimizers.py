@@ -84,7 +84,7 @@ class CPUAdamModule(ColossalAIModule):
 class FusedOptimizerModule:
     """The module ``fused_optim``: apex's functions.
 
-    ``chunk_size`` is taken for their sake; the work is cut evenly. Nothing is done where ``noop_flag`` is not 0.
+    ``chunk_size`` is not used: the work is cut evenly. Nothing is done where ``noop_flag`` is not 0.
 
     Args:
         adam: the functions of the op ``multi_tensor_adam``.

@@ -76,7 +76,7 @@ class AsyncIOHandle:
         library: the library of ``csrc/async_io``.
         block_size: bytes of a block; rounded up to 4096.
         queue_depth: blocks that a thread has under way, as long as they are no more than 32 MiB.
-        single_submit: accepted for deepspeed's sake; without effect.
+        single_submit: not used.
         overlap_events: the same; blocks always overlap.
         intra_op_parallelism: threads.
         backend: ``"io_uring"`` or ``"threads"``; ``"best"`` takes the first that works here.

@@ -36,7 +36,7 @@ class FusedAdamModule:
         """Take step number ``step`` (counted from 1) of every parameter, in place, without waiting for the device.
 
         Args:
-            chunk_size: accepted for deepspeed's sake; the work is cut evenly.
+            chunk_size: not used: the work is cut evenly.
             noop_flag: one integer on the device; nothing is done where it is not zero, as after an overflow.
             tensor_lists: gradients, parameters, first and second moments, as many of each.
             lr: the learning rate.
@@ -101,13 +101,13 @@ class FusedLionModule:
         """Take a step of every parameter, in place; ``chunk_size`` and ``step`` change nothing.
 
         Args:
-            chunk_size: accepted for deepspeed's sake.
+            chunk_size: not used.
             noop_flag: one integer on the device; nothing is done where it is not zero.
             tensor_lists: gradients, parameters, momenta, as many of each.
             lr: the learning rate.
             beta1: of the interpolation.
             beta2: the decay of the momentum.
-            step: accepted for deepspeed's sake.
+            step: not used.
             weight_decay: the decay of the parameter.
 
         Raises:

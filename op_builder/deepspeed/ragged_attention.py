@@ -117,7 +117,7 @@ class RaggedAttention:
 
 
 def require_on_host(function: str, addresses: torch.Tensor) -> None:
-    """Check that addresses are in the host's memory, and thereby the host's.
+    """Check that a tensor of addresses is on the host: then they are the host's.
 
     Raises:
         NotImplementedError: when they are not.

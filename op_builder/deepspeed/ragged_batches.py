@@ -13,9 +13,10 @@ from typing import NamedTuple
 import torch
 
 from ...kernels.functions.outputs import require_one_place_each
-from ..arguments import require_floats, require_integers, require_like
+from ..arguments import lie_below, require_floats, require_integers, require_like
 from .ragged_attention import RaggedAttention, block_numbers, require_on_host
 from .ragged_experts import RaggedExperts
+from .rotation import frequencies, rotated
 
 __all__ = ["RaggedOpsModule"]
 
@@ -128,9 +129,8 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
                 f"and a positive one. Fix: correct the call."
             )
             raise ValueError(msg)
-        inv_freq = torch.pow(theta_base, -torch.arange(0, rotary_dim, 2, dtype=torch.float32) / rotary_dim)
         about = (batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs)
-        _write_cache("kv_rotary_embeddings", kv_cache, (q, k, v), inv_freq, about)
+        _write_cache("kv_rotary_embeddings", kv_cache, (q, k, v), frequencies(theta_base, rotary_dim), about)
 
     def kv_trained_rotary_embeddings(
         self, kv_cache: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, inv_freq: torch.Tensor,
@@ -161,10 +161,10 @@ def _write_cache(
     rows, channels = q.shape
     require_like(function, (blocks, block_size, 2, key_heads, head_size), q.dtype, kv_cache=kv_cache)
     require_like(function, (rows, key_heads * head_size), q.dtype, k=k, v=v)
-    rotated = 2 * inv_freq.numel() if inv_freq is not None else 0
-    if head_size == 0 or channels % head_size or rotated > head_size:
+    turned = 2 * inv_freq.numel() if inv_freq is not None else 0
+    if head_size == 0 or channels % head_size or turned > head_size:
         msg = (
-            f"{function} failed: got queries of {channels} channels, heads of {head_size} and {rotated} rotated channels; "
+            f"{function} failed: got queries of {channels} channels, heads of {head_size} and {turned} rotated channels; "
             f"expected whole heads, and no more rotated channels than a head has. Fix: correct the shapes."
         )
         raise ValueError(msg)
@@ -175,17 +175,10 @@ def _write_cache(
     keys, queries = (part[: batch.tokens].unflatten(1, (-1, head_size)) for part in (k, q))
     if inv_freq is not None:
         angles = batch.position[:, None, None] * inv_freq
-        keys = _rotated(keys, angles)
-        queries.copy_(_rotated(queries, angles))
+        keys = rotated(keys, angles)
+        queries.copy_(rotated(queries, angles))
     kv_cache[block, batch.position % block_size, 0] = keys
     kv_cache[block, batch.position % block_size, 1] = v[: batch.tokens].unflatten(1, (-1, head_size))
-
-
-def _rotated(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-    half = angles.shape[-1]
-    first, second, rest = x.float().split([half, half, x.shape[-1] - 2 * half], -1)
-    turned = [first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin(), rest]
-    return torch.cat(turned, -1).to(x.dtype)
 
 
 def _blocks_of(function: str, batch: _Batch, kv_ptrs: torch.Tensor, blocks: int, block_size: int) -> torch.Tensor:
@@ -229,7 +222,7 @@ def _batch(
 
 def _counts(function: str, batch_metadata: torch.Tensor) -> tuple[int, int]:
     require_like(function, (2,), torch.int32, batch_metadata=batch_metadata)
-    _require_range(function, "numbers of tokens and sequences", batch_metadata.long(), 2**31)
+    _require_range(function, "numbers of tokens and sequences", batch_metadata, 2**31)
     tokens, sequences = batch_metadata.tolist()
     return tokens, sequences
 
@@ -246,7 +239,7 @@ def _sequences(function: str, seq_metadata: torch.Tensor, sequences: int) -> tor
 
 
 def _require_range(function: str, what: str, numbers: torch.Tensor, end: int) -> None:
-    if numbers.numel() > 0 and not (numbers.min() >= 0 and numbers.max() < end):
+    if not lie_below(numbers, end):
         msg = (
             f"{function} failed: got {what} from {numbers.min()} to {numbers.max()}; expected 0 to {end - 1}. Fix: pass the "
             f"metadata of this batch."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ...kernels.functions.outputs import require_one_place_each
-from ..arguments import require_floats, require_integers, require_like
+from ..arguments import lie_below, require_floats, require_integers, require_like
 
 __all__ = ["RaggedExperts"]
 
@@ -137,8 +137,7 @@ class RaggedExperts:
 
 
 def _require_below(function: str, what: str, numbers: torch.Tensor, end: int) -> None:
-    is_right = numbers.numel() == 0 or bool(numbers.min() >= 0 and numbers.max() < end)
-    _require(function, is_right, f"{what} outside of {end}", "those of top_k_gating")
+    _require(function, lie_below(numbers, end), f"{what} outside of {end}", "those of top_k_gating")
 
 
 def _require(function: str, is_right: bool, got: str, expected: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from ..arguments import lie_below
+
 __all__ = ["RandomLTDModule"]
 
 
@@ -136,7 +138,7 @@ def _rows(
     _require_batch(function, sorted_indices.shape[0], activations.shape[0 if batch_first else 1])
     kept = sorted_indices.long()
     tokens = activations.shape[1 if batch_first else 0]
-    if kept.device.type == "cpu" and kept.numel() > 0 and not (kept.min() >= 0 and kept.max() < tokens):
+    if kept.device.type == "cpu" and not lie_below(kept, tokens):
         msg = (
             f"{function} failed: got token numbers from {kept.min()} to {kept.max()}; expected 0 to {tokens - 1}. Fix: pass "
             f"those of tokens that the activations have."

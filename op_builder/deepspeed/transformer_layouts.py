@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..arguments import require_floats
+from .rotation import frequencies, rotated
 
 __all__ = ["TransformerLayouts", "heads_of", "padded"]
 
@@ -63,12 +64,10 @@ class TransformerLayouts:
                 f"Fix: correct the call."
             )
             raise ValueError(msg)
-        inv_freq = torch.pow(rope_theta, -torch.arange(0, rotary_dim, 2, device=query.device) / rotary_dim)
+        inv_freq = frequencies(rope_theta, rotary_dim, query.device)
         angles = torch.arange(offset, offset + tokens, device=query.device)[:, None] * inv_freq
         for x in (query.view(rows, tokens, size), key.view(rows, -1, size)[:, :tokens]):
-            first, second = x[..., :rotary_dim].float().chunk(2, -1)
-            turned = (first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin())
-            x[..., :rotary_dim] = torch.cat(turned, -1).to(x.dtype)
+            x.copy_(rotated(x, angles))
         return query, key
 
 

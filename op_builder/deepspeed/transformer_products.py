@@ -45,7 +45,7 @@ class TransformerProducts(TransformerNorms):
         self, x: torch.Tensor, weight: torch.Tensor, q_scale: torch.Tensor, bias: torch.Tensor,
         gamma: torch.Tensor, beta: torch.Tensor, epsilon: float, add_bias: bool, q_int8: bool, transposed_mode: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """Return the product of the normalised input and a weight, with a bias where ``add_bias``, and the normalised x."""
+        """Return the product of the normalised input and a weight, with a bias where ``add_bias``, and the normalised input."""
         normalised = self.layer_norm(x, gamma, beta, epsilon)
         product = _product("qkv_gemm", normalised, weight, q_scale, q_int8, transposed_mode)
         return biased("qkv_gemm", product, bias) if add_bias else product, normalised

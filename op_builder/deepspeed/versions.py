@@ -26,7 +26,7 @@ def installed_cuda_version(name: str = "") -> tuple[int, int]:
     """Return the major and the minor version of the CUDA toolkit that ops are compiled with.
 
     Args:
-        name: accepted for deepspeed's sake.
+        name: not used.
 
     Raises:
         ToolchainError: when there is no nvcc.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import anyaccel
+from anyaccel.migrate.targets import BEYOND_DEEPSPEED as OWN_ADDITIONS
 
 
 def _deepspeed_class() -> Any:
@@ -34,34 +35,6 @@ IMPLEMENTATIONS = [
     anyaccel.XPU_Accelerator,
     anyaccel.CPU_Accelerator,
 ]
-OWN_ADDITIONS = {
-    "supports",
-    "get_device_properties",
-    "get_device_capability",
-    "mem_get_info",
-    "set_stream",
-    "record_stream",
-    "device_guard",
-    "autocast",
-    "grad_scaler",
-    "tensor_type",
-    "get_rng_state_all",
-    "set_rng_state_all",
-    "seed",
-    "seed_all",
-    "memory_summary",
-    "memory_snapshot",
-    "reset_accumulated_memory_stats",
-    "get_per_process_memory_fraction",
-    "set_per_process_memory_fraction",
-    "MemPool",
-    "use_mem_pool",
-    "utilization",
-    "can_device_access_peer",
-    "get_arch_list",
-    "graph_pool_handle",
-    "make_graphed_callables",
-}
 PRIVATE_HELPERS = {"_pin_fresh", "_shape_numel", "_require_host_device"}
 
 

@@ -11,8 +11,8 @@ OLD = re.compile(
     r"\b(mend(s|ed|ing)?|likewise|at hand|see to (it|that)|what is in doubt|for a \w+ that there is not"
     r"|has not (what|a|an|any|the)|(once|twice) an? (process|element|block|call|group|row|token|second)"
     r"|(B|KiB|MiB|bytes) an? (process|element|block|call|group|row|token)|where(of|to|upon|with)|there(of|upon|with)"
-    r"|here(of|upon|with)|hitherto|henceforth|thence|whence|thither|lest|albeit|amidst|whilst|nigh|ere|forsooth)\b"
-    r"|\bbesides[.:;,)]|(?<!\bwhat)(?<!\bhas)(?<!\bnothing)\bbut for\b"
+    r"|here(of|upon|with)|hitherto|henceforth|thence|whence|thither|lest|albeit|amidst|thereby|whilst|nigh|ere|forsooth)\b"
+    r"|\b(\w+'s?|their) sake\b|\bbesides[.:;,)]|(?<!\bwhat)(?<!\bhas)(?<!\bnothing)\bbut for\b"
 )
 
 

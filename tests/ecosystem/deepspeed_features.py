@@ -47,7 +47,6 @@ TOKEN_DROPPING = {
     },
 }  # fmt: skip
 WAYS: dict[str, dict[str, Any]] = {
-    "stage 2": zero(2),
     "stage 3": zero(3),
     "files": {},
     "quantized weights": zero(3, zero_quantized_weights=True, **QUANTIZED),
