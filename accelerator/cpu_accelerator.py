@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import environment, host, host_streams
 from .communication import is_oneccl_importable, require_backend
-from .torch_accelerator import TorchAccelerator
+from .generic_module import GenericModule
+from .torch_accelerator import TorchAccelerator, calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +44,17 @@ class CPU_Accelerator(TorchAccelerator):
         super().__init__("cpu")
         self._device_count = environment.local_world_size() or host.numa_node_count()
         self._current_device = environment.local_rank()
+
+    def _load_module(self, name: str) -> Any:
+        import torch
+
+        own = {
+            "current_stream": host_streams.current_stream,
+            "initial_seed": torch.initial_seed,
+            "manual_seed": torch.manual_seed,
+            "manual_seed_all": torch.manual_seed,
+        }
+        return GenericModule(torch.cpu, own)
 
     def is_synchronized_device(self) -> bool:
         return True
@@ -88,21 +100,8 @@ class CPU_Accelerator(TorchAccelerator):
 
         return torch.get_rng_state()
 
-    def manual_seed(self, seed: int) -> Any:
-        import torch
-
-        return torch.manual_seed(seed)
-
-    def manual_seed_all(self, seed: int) -> Any:
-        return self.manual_seed(seed)
-
     def get_rng_state_all(self) -> list[torch.Tensor]:
         return [self.get_rng_state()]
-
-    def initial_seed(self) -> int:
-        import torch
-
-        return torch.initial_seed()
 
     def default_generator(self, device_index: int) -> torch.Generator:
         import torch
@@ -114,8 +113,9 @@ class CPU_Accelerator(TorchAccelerator):
     def stream(self, stream: Any) -> host_streams.StreamContext:
         return host_streams.StreamContext(stream)
 
+    @calls("current_stream", bind=True)
     def current_stream(self, device_index: int | None = None) -> host_streams.Stream:
-        return host_streams.current_stream()
+        return host_streams.current_stream(device_index)
 
     def default_stream(self, device_index: int | None = None) -> host_streams.Stream:
         return host_streams.default_stream()

@@ -1,9 +1,9 @@
 """Bodies shared by every device that torch serves as ``torch.<name>``.
 
 ``TorchAccelerator("mps")``, ``("mtia")`` or any PrivateUse1 name serves a device that has no leaf file. Each member names
-the functions of ``torch.<name>`` that it calls; where torch lacks one, that member raises ``UnsupportedError`` and
-``supports`` says so beforehand. All of this is settled once, when the instance is made, so that a call costs what the
-torch call costs.
+the functions of ``torch.<name>`` that it calls; where neither that module nor ``torch.accelerator`` has one, the member
+raises ``UnsupportedError`` and ``supports`` says so beforehand. All of this is settled once, when the instance is made,
+so that a call costs what the torch call costs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import host_ranges
 from .abstract_accelerator import DeepSpeedAccelerator
 from .errors import SelectionError, UnsupportedError
+from .generic_module import completed
 from .mps import MpsModule
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
                 f"a device that torch has a module for. Fix: install or import the package that registers '{name}'."
             )
             raise SelectionError(msg) from error
-        return MpsModule(module) if name == "mps" else module
+        return MpsModule(module) if name == "mps" else completed(module, name)
 
     def _settle(self, member: str, function: Any) -> None:
         for called in function.__torch_calls__:

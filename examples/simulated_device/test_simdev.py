@@ -47,6 +47,24 @@ def test_torch_names_it_the_accelerator():
     assert torch.accelerator.get_memory_info(1)[1] == 1 << 30
 
 
+def test_what_its_module_lacks_is_torch_accelerators():
+    functions = (
+        "memory_allocated",
+        "max_memory_reserved",
+        "memory_stats",
+        "reset_peak_memory_stats",
+        "empty_cache",
+        "set_stream",
+    )
+    assert not [name for name in functions if hasattr(torch.simdev, name)]
+    assert all(map(ACCELERATOR.supports, functions))
+    tensor = torch.empty(1000, device="simdev:1")
+    assert ACCELERATOR.memory_allocated(1) == torch.accelerator.memory_allocated(1) >= 4096
+    assert ACCELERATOR.memory_stats(1) == torch.accelerator.memory_stats(1)
+    assert tensor.device.index == 1
+    assert not ACCELERATOR.supports("MemPool")
+
+
 def test_the_current_device_is_where_tensors_without_an_index_are_made():
     with torch.simdev.device(1):
         made = [torch.ones(2, device="simdev"), torch.ones(2).to("simdev"), torch.ones(2).simdev()]

@@ -1,4 +1,7 @@
-"""What becomes ``torch.simdev``. A member means what the one of that name in ``torch.cuda`` means."""
+"""What becomes ``torch.simdev``. A member means what the one of that name in ``torch.cuda`` means.
+
+What counts memory and sets streams is not here: ``TorchAccelerator`` takes it from ``torch.accelerator``.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.accelerator import current_device_index as current_device
-from torch.accelerator import (
-    current_stream,
-    empty_cache,
-    get_device_capability,
-    max_memory_allocated,
-    max_memory_reserved,
-    memory_allocated,
-    memory_reserved,
-    memory_stats,
-    reset_accumulated_memory_stats,
-    reset_peak_memory_stats,
-    set_stream,
-    synchronize,
-)
+from torch.accelerator import current_stream, get_device_capability, synchronize
 from torch.accelerator import get_memory_info as mem_get_info
 
 if TYPE_CHECKING:
@@ -30,13 +20,11 @@ if TYPE_CHECKING:
     Device = torch.device | str | int | None
 
 __all__ = [
-    "DeviceProperties", "Event", "Stream", "current_device", "current_stream", "default_generators", "default_stream",
-    "device", "device_count", "empty_cache", "get_amp_supported_dtype", "get_device_capability", "get_device_name",
-    "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed", "is_available",
-    "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
-    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats",
-    "reset_accumulated_memory_stats", "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state",
-    "set_rng_state_all", "set_stream", "stream", "synchronize",
+    "DeviceProperties", "Event", "Stream", "current_device", "current_stream", "default_generators",
+    "default_stream", "device", "device_count", "get_amp_supported_dtype", "get_device_capability",
+    "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed",
+    "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "mem_get_info", "seed",
+    "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "stream", "synchronize",
 ]  # fmt: skip
 
 _NAME = "simdev"

@@ -1,0 +1,77 @@
+"""A device's module, completed by ``torch.accelerator``: what ``torch.<name>`` lacks and torch has for every device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["GenericModule", "completed"]
+
+_OF_DEVICES = {
+    "device_count": "device_count",
+    "current_device": "current_device_index",
+    "set_device": "set_device_index",
+    "current_stream": "current_stream",
+    "set_stream": "set_stream",
+}
+_OF_ALLOCATORS = (
+    "empty_cache",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+)
+
+
+class GenericModule:
+    """A device's module as ``TorchAccelerator`` calls it.
+
+    Args:
+        module: ``torch.<name>``.
+        functions: what it lacks or has otherwise, by the names that device modules have.
+    """
+
+    def __init__(self, module: ModuleType, functions: dict[str, Any]) -> None:
+        self._module = module
+        vars(self).update(functions)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_module":  # of an object that is being copied
+            raise AttributeError(name)
+        return getattr(self._module, name)
+
+
+def completed(module: ModuleType, name: str) -> Any:
+    """Return a device's module with what it lacks from ``torch.accelerator``, where that serves this device.
+
+    Only what is known to work without initialising the device is taken: ``synchronize``, ``get_memory_info`` and ``Graph``
+    raise on devices that did not implement them, and nothing tells beforehand.
+
+    Args:
+        module: ``torch.<name>``.
+        name: the device's type.
+    """
+    import torch
+
+    generic = getattr(torch, "accelerator", None)  # from torch 2.6 on
+    current = None if generic is None else generic.current_accelerator()
+    if current is None or current.type != name:
+        return module
+    offered = dict(_OF_DEVICES)
+    try:
+        generic.memory_stats()  # {} before the first allocation; raises where the allocator keeps no statistics
+    except (AttributeError, RuntimeError):
+        pass
+    else:
+        offered.update((function, function) for function in _OF_ALLOCATORS)
+    lacking = {
+        own: getattr(generic, function)
+        for own, function in offered.items()
+        if not hasattr(module, own) and hasattr(generic, function)
+    }
+    return GenericModule(module, lacking) if lacking else module
