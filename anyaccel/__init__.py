@@ -5,6 +5,7 @@ Importing this package imports no torch; that happens when an accelerator is fir
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from .op_builder import load_op
 
 __version__ = "0.1.0"
+
+# In a checkout the folders of DeepSpeed's layout (accelerator, op_builder, csrc, ...) are beside this one; installed, inside.
+_here = os.path.dirname(os.path.abspath(__file__))
+if not os.path.isdir(os.path.join(_here, "accelerator")):
+    __path__.append(os.path.dirname(_here))
 
 _PUBLIC = {
     "AnyaccelError": "accelerator.errors",

@@ -43,6 +43,13 @@ def test_an_op_builds_from_this_install(run_python: Callable[..., subprocess.Com
     assert str(ROOT) in run_python(LOADS_AN_OP).stdout
 
 
+def test_an_op_builds_in_a_checkout_that_is_not_installed(
+    run_python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    not_installed = "import sys; sys.meta_path[:] = [one for one in sys.meta_path if 'editable' not in repr(one)]\n"
+    assert "anyaccel" in run_python(not_installed + LOADS_AN_OP, PYTHONPATH=str(ROOT)).stdout
+
+
 @pytest.mark.parametrize("name", ["accelerator", "op_builder", "csrc", "kernels"])
 def test_bare_import_fails(name: str, run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     finished = run_python(f"import {name}", check=False)
