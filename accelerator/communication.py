@@ -64,7 +64,7 @@ def require_backend(name: str, asked_by: str) -> str:
     except Exception as error:  # a package of somebody else's may raise anything
         msg = (
             f"choosing the communication backend failed: got {asked_by}={name!r}, which {announced[name].value} could not "
-            f"register: {error}; expected it to. Fix: repair that package, or unset {asked_by}."
+            f"register: {error}. Fix: repair that package, or unset {asked_by}."
         )
         raise SelectionError(msg) from error
     return name

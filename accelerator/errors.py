@@ -38,8 +38,7 @@ class UnsupportedError(AnyaccelError, NotImplementedError):
         self.device = device
         self.lacks = lacks
         super().__init__(
-            f"{member} failed: got device '{device}', which has no {lacks}; "
-            f"expected a device that supports it. "
+            f"{member} failed: it is not supported on '{device}', which has no {lacks}. "
             f"Fix: ask get_accelerator().supports('{member}') first."
         )
 

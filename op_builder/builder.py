@@ -377,7 +377,7 @@ class OpBuilder:
         """
         missing = "" if self.STABLE_ABI else torch_libraries.missing_python_headers()
         if missing:
-            msg = f"building the op '{self.name}' failed: got {missing}; expected it. Fix: apt-get install python3-dev"
+            msg = f"building the op '{self.name}' failed: {missing}. Fix: apt-get install python3-dev"
             raise ToolchainError(msg)
         memory = open_cache(environment.cache_dir()).root
         return choose_cxx(environment.cxx(), environment.search_path(), memory, for_torch_headers=not self.STABLE_ABI)

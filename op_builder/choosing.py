@@ -96,7 +96,7 @@ class KernelLoader:
         name = type(self).__name__
         if not self.REGISTRY:
             msg = (
-                f"{name} failed: got no implementation; expected one. Fix: {name}.register_extension(one of your own)."
+                f"{name} failed: it has no implementation. Fix: {name}.register_extension(one of your own)."
             )
             return NoKernelError(msg)
         msg = (

@@ -48,7 +48,7 @@ class BuiltImplementation(BuilderExtension):
     def builder(self) -> OpBuilder:
         found = builder_class(self._builder, self._device)
         if found is None:
-            msg = f"loading '{self.name}' failed: got no {self._builder} for {self._device}; expected one. Fix: report it."
+            msg = f"loading '{self.name}' failed: there is no {self._builder} for {self._device}. Fix: report it as a bug."
             raise OpError(msg)
         return found()
 

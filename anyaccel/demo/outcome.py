@@ -23,7 +23,7 @@ class DemoError(AnyaccelError):
 def require_matplotlib() -> None:
     """Raise DemoError before any work when the loss curve cannot be drawn."""
     if importlib.util.find_spec("matplotlib") is None:
-        msg = "drawing the loss curve failed: got no matplotlib; expected it. Fix: pip install 'anyaccel[demo]'."
+        msg = "drawing the loss curve failed: matplotlib is not installed. Fix: pip install 'anyaccel[demo]'."
         raise DemoError(msg)
 
 

@@ -31,7 +31,7 @@ def monitored_barrier(
     """
     chosen: Any = dist.group.WORLD if group is None else group
     if chosen is None:
-        msg = "monitored_barrier failed: got no process group; expected one. Fix: call init_process_group first."
+        msg = "monitored_barrier failed: there is no process group. Fix: call init_process_group first."
         raise ValueError(msg)
     arguments = () if timeout is None else (timeout,)
     chosen.monitored_barrier(*arguments, wait_all_ranks=wait_all_ranks)

@@ -121,7 +121,7 @@ void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList
     kArguments.refuse("lists",
                       "of " + size(kParam) + " params, " + size(kGrad) + " grads, " + size(kExpAvg) + " exp_avgs, " +
                           size(kExpAvgSq) + " exp_avg_sqs and " + std::to_string(state_steps.size()) + " state_steps",
-                      "as many of each", "pass one of each a parameter");
+                      "as many of each", "pass one of each for every parameter");
   }
   std::vector<Quadruple> quadruples(count);
   std::vector<StepCounter> counters(count);

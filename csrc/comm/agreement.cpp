@@ -62,8 +62,8 @@ constexpr const char* kGoesOn = " Nothing was written, and the group can go on."
   throw MismatchError("shm " + std::string(name_of(own.collective)) + " #" + std::to_string(own.sequence) +
                       " failed: got " + rank + " at " + name_of(other.collective) + " #" +
                       std::to_string(other.sequence) +
-                      "; expected every rank at one operation. An operation before was refused there. Fix: correct "
-                      "what that rank was told when it raised." +
+                      "; expected every rank at one operation. An earlier operation was refused there. Fix: correct "
+                      "what that rank's error names." +
                       kGoesOn);
 }
 

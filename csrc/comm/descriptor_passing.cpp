@@ -32,7 +32,8 @@ Descriptor make_socket() {
 socklen_t address_of(const std::string& name, sockaddr_un& address) {
   if (name.size() > sizeof(address.sun_path) - 1) {
     throw CommError("shm failed: got a socket's name of " + std::to_string(name.size()) + " bytes; expected at most " +
-                    std::to_string(sizeof(address.sun_path) - 1) + ". Fix: run every rank with one anyaccel.");
+                    std::to_string(sizeof(address.sun_path) - 1) +
+                    ". Fix: run every rank with the same version of anyaccel.");
   }
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name.data(), name.size());  // a leading zero byte: no file
@@ -114,9 +115,9 @@ Descriptor Connection::receive(const std::string& secret, int rank, std::chrono:
   Message message;
   if (!is_greeted || recvmsg(socket_.get(), &message.header, MSG_CMSG_CLOEXEC) <= 0) {
     throw CommError(
-        "shm init_process_group failed: got no shared memory from the first rank of this host; expected it from a "
-        "process "
-        "of this user. Fix: run every rank as one user, and see whether that rank has ended.");
+        "shm init_process_group failed: the first rank of this host sent no shared memory: it ended, or runs as "
+        "another "
+        "user. Fix: run every rank as one user, and see why that rank ended.");
   }
   const cmsghdr* control = CMSG_FIRSTHDR(&message.header);
   int file = -1;

@@ -25,7 +25,7 @@ struct MismatchError : CommError {
 [[noreturn]] inline void throw_corrupt(const std::string& what) {
   throw CommError("shm failed: got " + what +
                   " in the shared memory, which no rank of this version writes; expected nobody else to write there. "
-                  "Fix: start the ranks anew, with one anyaccel.");
+                  "Fix: restart every rank, with the same version of anyaccel.");
 }
 
 // "the shared memory: fallocate failed: No space left on device"

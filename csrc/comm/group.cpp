@@ -57,8 +57,8 @@ void Group::wait_for_all(milliseconds timeout, const std::function<void()>& inte
   for (int rank = 0; rank < world(); ++rank) {
     while (segment_->state(rank).process.load(std::memory_order_acquire) == 0) {
       if (Clock::now() >= until) {
-        throw CommError("shm init_process_group timed out: got nothing from rank " + std::to_string(rank) +
-                        " of this host; expected it to map the shared memory. Fix: see why it ended.");
+        throw CommError("shm init_process_group timed out: rank " + std::to_string(rank) +
+                        " of this host did not map the shared memory. Fix: see why it ended.");
       }
       if (interrupt) interrupt();
       std::this_thread::sleep_for(milliseconds(1));

@@ -43,7 +43,7 @@ std::string random_text() { return hexadecimal(random_number()) + hexadecimal(ra
 [[noreturn]] void throw_unexpected(const std::string& name, const std::string& got, const char* expected) {
   throw CommError("shm init_process_group failed: got " + std::to_string(got.size()) + " bytes under '" + name +
                   "' in the store that are not " + expected +
-                  ". Fix: run every rank with one anyaccel, and give each job a store of its own.");
+                  ". Fix: run every rank with the same version of anyaccel, and give each job a store of its own.");
 }
 
 std::string host_of(KeyValues& store, int rank) {

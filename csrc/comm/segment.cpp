@@ -39,7 +39,7 @@ std::atomic<std::uint64_t>& token() {
       "shm failed: got shared memory that another user, program or version made; expected sealed memory of this user, "
       "of version " +
       std::to_string(kVersion) + " and " + std::to_string(layout.total) + " bytes for " + std::to_string(layout.world) +
-      " ranks. Fix: run every rank as one user, with one anyaccel.");
+      " ranks. Fix: run every rank as one user, with the same version of anyaccel.");
 }
 
 struct flock presence_of(int rank) {

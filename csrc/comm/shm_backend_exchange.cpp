@@ -85,7 +85,7 @@ WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = only("send", tensors);
   check_rank("send", to, size_);
   TORCH_CHECK(to != rank_, "shm send failed: got this rank's own number, ", to,
-              "; expected another rank of the group.");
+              "; expected another rank of the group. Fix: correct the rank.");
   Staging staging;
   const Block block = staging.input(tensor);
   const Dtype dtype = dtype_of(tensor);
@@ -110,7 +110,7 @@ WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
   only("recv", tensors);
   check_rank("recv", from, size_);
   TORCH_CHECK(from != rank_, "shm recv failed: got this rank's own number, ", from,
-              "; expected another rank of the group.");
+              "; expected another rank of the group. Fix: correct the rank.");
   return receive(tensors[0], from, tag, OpType::RECV);
 }
 

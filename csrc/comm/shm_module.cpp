@@ -43,10 +43,8 @@ class TorchStore final : public KeyValues {
     while (!store_->check({key})) {  // a wait that is too short is a warning in the log of some stores
       raise_pending_signal();
       if (Clock::now() >= until_) {
-        throw CommError(
-            "shm init_process_group timed out: got nothing under '" + name +
-            "', whose last part is a rank; expected it from every rank. Fix: see whether they run, or raise the "
-            "timeout.");
+        throw CommError("shm init_process_group timed out: rank " + name.substr(name.rfind('/') + 1) +
+                        " did not come. Fix: see whether every rank runs, or raise the timeout.");
       }
       std::this_thread::sleep_for(nap);
       nap = std::min(nap * 2, std::chrono::milliseconds(50));

@@ -119,7 +119,7 @@ WorkPtr SpanningBackend::enqueue(Turn& turn, OpType type, const char* title, con
   ++sequence_;
   {
     const std::lock_guard lock(queue_->mutex);
-    TORCH_CHECK(!queue_->is_ending, "shm failed: the process group was shut down");
+    TORCH_CHECK(!queue_->is_ending, "shm failed: the process group was shut down. Fix: call init_process_group again.");
     turn.is_taken = true;
     queue_->jobs.push_back(
         {c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, std::move(run), ++queue_->issued});
@@ -164,8 +164,8 @@ void SpanningBackend::agree(Collective collective, const at::Tensor& tensor, int
       if (rows[rank].number > own.number) {
         throw MismatchError(name + " failed: got rank " + std::to_string(rank) + " at #" +
                             std::to_string(rows[rank].number) +
-                            "; expected every rank at one operation. An operation before was refused there. Fix: "
-                            "correct what that rank was told when it raised." +
+                            "; expected every rank at one operation. An earlier operation was refused there. Fix: "
+                            "correct what that rank's error names." +
                             goes_on);
       }
       if (rows[rank].number < own.number) behind = rank;
@@ -267,7 +267,9 @@ void SpanningBackend::shutdown() {
   }
   queue_->changed.notify_all();
   for (const Queue::Job& job : dropped) {
-    job.work->run([] { throw_backend_error("shm failed: the process group was shut down"); });
+    job.work->run([] {
+      throw_backend_error("shm failed: the process group was shut down. Fix: call init_process_group again.");
+    });
   }
 }
 

@@ -7,7 +7,7 @@ namespace anyaccel::comm {
 
 const at::Tensor& only(const char* operation, const std::vector<at::Tensor>& tensors) {
   TORCH_CHECK(tensors.size() == 1, "shm ", operation, " failed: got ", tensors.size(),
-              " tensors; expected one. Fix: call it once a tensor, or its coalesced form.");
+              " tensors; expected one. Fix: call it for each tensor, or call its coalesced form.");
   return tensors[0];
 }
 
@@ -65,7 +65,8 @@ Blocks split_rows(const char* operation, Block block, const at::Tensor& tensor, 
   const int64_t row = length > 0 ? tensor.numel() / length : 0;
   Blocks blocks;
   for (const int64_t count : counts) {
-    TORCH_CHECK(count >= 0, "shm ", operation, " failed: got split sizes ", counts, "; expected none below 0.");
+    TORCH_CHECK(count >= 0, "shm ", operation, " failed: got split sizes ", counts,
+                "; expected none below 0. Fix: correct them.");
     blocks.push_back({block.data, count * row});
     block.data += count * row * tensor.element_size();
   }
@@ -81,7 +82,9 @@ Announcement one_of(Announcement one, const std::vector<at::Tensor>& all) {
 }
 
 Reduction reduction_of(const c10d::ReduceOp& op) {
-  TORCH_CHECK(op.op_ <= c10d::ReduceOp::PREMUL_SUM, "shm failed: got an unknown ReduceOp; expected SUM to PREMUL_SUM.");
+  TORCH_CHECK(op.op_ <= c10d::ReduceOp::PREMUL_SUM,
+              "shm failed: got an unknown ReduceOp; expected SUM to PREMUL_SUM. Fix: choose one of "
+              "torch.distributed.ReduceOp.");
   return static_cast<Reduction>(static_cast<uint8_t>(op.op_));
 }
 

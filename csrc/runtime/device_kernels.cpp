@@ -59,8 +59,8 @@ void launch_on_device(const Place& place, const std::string& kernel, const Work&
   const char* const error =
       device_kernel.launch(device_kernel.kernel, place.device, shape.groups, shape.threads, argument, bytes);
   if (error != nullptr) {
-    throw std::runtime_error("launching " + kernel + " on device " + std::to_string(place.device) + " failed: got " +
-                             error + "; expected it to start. Fix: look the error up in the device's documentation.");
+    throw std::runtime_error("launching " + kernel + " on device " + std::to_string(place.device) +
+                             " failed: " + error + ". Fix: look the error up in the device's documentation.");
   }
 }
 

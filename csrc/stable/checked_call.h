@@ -90,7 +90,7 @@ class CallCheck {
       if (size != lists_[0].second) {
         arguments_.refuse(names_.name(argument).c_str(), "with " + std::to_string(size) + " tensors",
                           std::to_string(lists_[0].second) + ", as " + names_.name(lists_[0].first) + " has",
-                          "pass one of each a parameter");
+                          "pass one of each for every parameter");
       }
     }
     for (const Operand& first : memory_.operands()) {

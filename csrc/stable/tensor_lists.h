@@ -34,7 +34,7 @@ class TensorLists {
       if (originals_[role].size() != originals_[0].size()) {
         arguments_.refuse(roles_[role].name, "with " + std::to_string(originals_[role].size()) + " tensors",
                           std::to_string(originals_[0].size()) + ", as " + roles_[0].name + " has",
-                          "pass one of each a parameter");
+                          "pass one of each for every parameter");
       }
     }
     for (std::size_t i = 0; i < size(); ++i) {

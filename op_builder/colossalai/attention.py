@@ -51,7 +51,7 @@ class FlashAttentionPackageExtension(KernelExtension):
         try:
             import flash_attn
         except ImportError as error:
-            msg = f"loading '{self.name}' failed: got {error}; expected it to import. Fix: reinstall flash-attn."
+            msg = f"loading '{self.name}' failed: flash-attn is installed but cannot be imported: {error}. Fix: reinstall it."
             raise OpLoadError(msg) from error
 
         return partial(_by_package, flash_attn)

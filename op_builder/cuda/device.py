@@ -35,7 +35,7 @@ class CudaDevice:
 
         if rejection(self.kind):
             msg = (
-                f"loading the op '{op}' failed: got no CUDA device that torch can use; expected one. "
+                f"loading the op '{op}' failed: torch can use no CUDA device here. "
                 f"Fix: use the CPU's builder, or install a CUDA build of torch and NVIDIA's driver."
             )
             raise OpLoadError(msg)

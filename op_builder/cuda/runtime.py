@@ -114,7 +114,7 @@ class CudaRuntime:
             driver = driver_version()
             here = "none was found" if driver is None else "this one is of CUDA {}.{}".format(*driver)
             msg = (
-                f"loading or starting '{what}' failed: got {error.decode(errors='replace')}; expected success. "
+                f"loading or starting '{what}' failed: {error.decode(errors='replace')}. "
                 f"Fix: code for this GPU, and an NVIDIA driver of CUDA 12.0 or newer that takes it; {here}."
             )
             raise OpLoadError(msg)

@@ -100,7 +100,7 @@ class AsyncIOHandle:
             ctypes.c_int64(block_size), queue_depth, intra_op_parallelism, _BACKENDS.index(backend)
         )
         if not pointer:
-            msg = f"making an aio_handle failed: got fewer threads than {intra_op_parallelism}; expected all. Fix: ask for less."
+            msg = f"making an aio_handle failed: the system starts fewer threads than {intra_op_parallelism}. Fix: ask for fewer."
             raise RuntimeError(msg)
         self._library, self._pointer, self._numbers = library, ctypes.c_void_p(pointer), numbers
         self._flags = single_submit, overlap_events
@@ -112,7 +112,7 @@ class AsyncIOHandle:
         if backend == "io_uring" and self.backend != backend:
             self._close()
             msg = (
-                "making an aio_handle failed: got no io_uring from the kernel; expected it. Fix: leave backend='best'."
+                "making an aio_handle failed: this kernel does not offer io_uring. Fix: leave backend='best'."
             )
             raise NotImplementedError(msg)
 

@@ -70,6 +70,6 @@ def _require_alike(function: str, activation: torch.Tensor, other: torch.Tensor)
     if other.shape != activation.shape or other.dtype != activation.dtype:
         msg = (
             f"{function} failed: got other of shape {tuple(other.shape)} and {other.dtype}; expected {tuple(activation.shape)} "
-            f"and {activation.dtype}, as the activation. Fix: pass tensors alike."
+            f"and {activation.dtype}, as the activation. Fix: pass two tensors of one shape and dtype."
         )
         raise ValueError(msg)

@@ -158,8 +158,8 @@ def _build_settled(recipe: Recipe, cache: Cache, jobs: int | None, stop: threadi
             return entry
         _logger.warning("the sources of the op '%s' changed while they were compiled; it is built again", recipe.op)
     msg = (
-        f"building the op '{recipe.op}' failed: got sources that changed during each of {_ATTEMPTS} builds; expected them "
-        f"to stay. Fix: stop what writes them."
+        f"building the op '{recipe.op}' failed: its sources changed during each of {_ATTEMPTS} builds. "
+        f"Fix: stop what writes them."
     )
     raise OpError(msg)
 

@@ -87,7 +87,7 @@ class Cache:
         problem = home_problem()
         if problem:
             msg = (
-                f"finding the user's cache directory failed: got no home directory, as {problem}; expected one. "
+                f"finding the user's cache directory failed: there is no home directory: {problem}. "
                 f"Fix: {_FIX}, or HOME."
             )
             raise CacheError(msg)

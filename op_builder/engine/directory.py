@@ -57,7 +57,7 @@ class Directory:
         if self._identity != _identity(self._real):
             os.close(self._descriptor)
             msg = (
-                f"opening the cache failed: got {path}, which was replaced meanwhile; expected it to stay. Fix: {_FIX}."
+                f"opening the cache failed: {path} was replaced by another directory meanwhile. Fix: {_FIX}."
             )
             raise CacheError(msg)
 

@@ -103,8 +103,8 @@ class BuildTimeoutError(OpError):
         self.seconds = seconds
         self.log = log
         super().__init__(
-            f"building the op '{op}' failed: got process {pid}, which was still running after {seconds:g} s:\n  {command}\n"
-            f"expected it to end within ANYACCEL_BUILD_TIMEOUT. The process was ended; what it printed is in {log}. "
+            f"building the op '{op}' failed: process {pid} was still running after {seconds:g} s:\n  {command}\n"
+            f"It was ended, because ANYACCEL_BUILD_TIMEOUT allows no more; what it printed is in {log}\n"
             f"Fix: raise or unset ANYACCEL_BUILD_TIMEOUT, or set CXX to another compiler."
         )
 
@@ -131,8 +131,8 @@ class BuildError(OpError):
         self.ending = ending
         listed = "\n  ".join(self.errors) or "(it printed no line with 'error')"
         super().__init__(
-            f"building the op '{op}' failed: got\n  {listed}\nfrom the command{f' ({ending})' if ending else ''}\n  {command}\n"
-            f"expected it to succeed. Fix: correct the first error above; the full log is {log}"
+            f"building the op '{op}' failed:\n  {listed}\nThe command was{f' ({ending})' if ending else ''}:\n  {command}\n"
+            f"Fix: correct the first error above. Everything that was printed is in {log}"
         )
 
     def __reduce__(self) -> tuple[type[BuildError], tuple[str, str, list[str], Path, str]]:

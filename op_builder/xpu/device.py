@@ -34,7 +34,7 @@ class XpuDevice:
 
         if rejection(self.kind):
             msg = (
-                f"loading the op '{op}' failed: got no XPU that torch can use; expected one. "
+                f"loading the op '{op}' failed: torch can use no XPU here. "
                 f"Fix: use the CPU's builder, or install an XPU build of torch and Intel's driver."
             )
             raise OpLoadError(msg)

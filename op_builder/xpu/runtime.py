@@ -255,5 +255,5 @@ def _address(function: Any) -> int:
 def _check(what: str, error: bytes | None, fix: str) -> None:
     if error is not None:
         said = error.decode(errors="replace").strip()
-        msg = f"loading '{what}' by SYCL failed: got {said}; expected success. Fix: {fix}."
+        msg = f"loading '{what}' by SYCL failed: {said}. Fix: {fix}."
         raise OpLoadError(msg)

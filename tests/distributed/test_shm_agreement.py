@@ -36,7 +36,7 @@ for name, call in {REFUSED!r}.items():
     else:
         before = torch.full((2,), 7.0)
         said = error_of(lambda: dist.all_reduce(before))
-        assert "An operation before was refused there" in said and "rank 0" in said, said
+        assert "An earlier operation was refused there" in said and "rank 0" in said, said
         assert before.tolist() == [7.0, 7.0]
     after = torch.full((2,), rank + 1.0)
     dist.all_reduce(after)

@@ -15,7 +15,7 @@ from anyaccel.op_builder.engine import environment as op_environment
 from anyaccel.op_builder.kernel_loader import loader_class, loader_names
 from tests.sass import gate
 
-from . import rules, served
+from . import errors, rules, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +91,7 @@ WRITERS: dict[Path, Callable[[str], str]] = {
     rules.PAGE: rules.written,
     DOCS / "environment.md": _between("variables", "end of variables", variables),
     DOCS / "contract.md": _between("members", "end of members", members),
+    DOCS / "errors.md": _between("errors", "end of errors", errors.page),
     DOCS / "benchmarks.md": _between("machine code", "end of machine code", machine_code),
     DOCS / "colossalai.md": _between("functions", "end of functions", loaders_of_colossalai),
     DOCS / "deepspeed.md": _between("functions", "end of functions", builders_of_deepspeed),

@@ -114,7 +114,7 @@ except CacheError as error:
     )
     assert done.returncode == 0, done.stderr
     assert str(place) in done.stdout
-    assert "got no home directory, as HOME is not set, and the system knows no home directory" in done.stdout
+    assert "there is no home directory: HOME is not set, and the system knows no home directory" in done.stdout
     assert done.stderr.count("for this process only") == 1
 
 

@@ -124,7 +124,7 @@ def _checked(result: tuple[Any, ...]) -> Any:
     """
     status, *values = result
     if status.value != 0:
-        msg = f"calling NVRTC failed: got {status.name}; expected success. Fix: {_FIX} in its newest version."
+        msg = f"calling NVRTC failed: it returned {status.name}. Fix: {_FIX} in its newest version."
         raise ToolchainError(msg)
     return values[0] if len(values) == 1 else values
 
