@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import environment, host, host_streams
+from . import environment, host
 from .communication import is_oneccl_importable, require_backend
 from .generic_module import GenericModule
-from .torch_accelerator import TorchAccelerator, calls
+from .host_streams import Event, HostStreams, Stream
+from .torch_accelerator import TorchAccelerator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,15 +31,15 @@ _TORCH_TYPES = {
 }
 
 
-class CPU_Accelerator(TorchAccelerator):
+class CPU_Accelerator(HostStreams, TorchAccelerator):
     """The CPU.
 
     Every rank on the host is one CPU device: their number is the launcher's (``LOCAL_WORLD_SIZE``), or that of NUMA nodes
     without one, and the current one is ``LOCAL_RANK`` until ``set_device``. Both are read when the instance is made.
     """
 
-    Stream = host_streams.Stream
-    Event = host_streams.Event
+    Stream = Stream
+    Event = Event
 
     def __init__(self) -> None:
         super().__init__("cpu")
@@ -48,13 +49,12 @@ class CPU_Accelerator(TorchAccelerator):
     def _load_module(self, name: str) -> Any:
         import torch
 
-        own = {
-            "current_stream": host_streams.current_stream,
+        seeds = {
             "initial_seed": torch.initial_seed,
             "manual_seed": torch.manual_seed,
             "manual_seed_all": torch.manual_seed,
         }
-        return GenericModule(torch.cpu, own)
+        return GenericModule(torch.cpu, seeds)
 
     def is_synchronized_device(self) -> bool:
         return True
@@ -107,21 +107,6 @@ class CPU_Accelerator(TorchAccelerator):
         import torch
 
         return torch.default_generator
-
-    # Streams
-
-    def stream(self, stream: Any) -> host_streams.StreamContext:
-        return host_streams.StreamContext(stream)
-
-    @calls("current_stream", bind=True)
-    def current_stream(self, device_index: int | None = None) -> host_streams.Stream:
-        return host_streams.current_stream(device_index)
-
-    def default_stream(self, device_index: int | None = None) -> host_streams.Stream:
-        return host_streams.default_stream()
-
-    def set_stream(self, stream: Any) -> None:
-        host_streams.set_stream(stream)
 
     # Memory: this process's resident set; torch's CPU allocator caches nothing.
 

@@ -58,8 +58,8 @@ def completed(module: ModuleType, name: str) -> Any:
     """
     import torch
 
-    generic = getattr(torch, "accelerator", None)  # from torch 2.6 on
-    current = None if generic is None else generic.current_accelerator()
+    generic: Any = getattr(torch, "accelerator", None)  # from torch 2.6 on
+    current = generic.current_accelerator() if generic else None
     if current is None or current.type != name:
         return module
     offered = dict(_OF_DEVICES)

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any
 
-__all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream"]
+__all__ = ["Event", "HostStreams", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream"]
 
 
 class Stream:
@@ -102,8 +102,8 @@ _current = _Current()
 _is_ever_chosen = False  # until a thread chooses a stream, all have the default: a thread-local doubles the call's cost
 
 
-def current_stream(device_index: int | None = None) -> Stream:
-    """Return the stream that is current in this thread, whatever the index: there is one CPU."""
+def current_stream() -> Stream:
+    """Return the stream that is current in this thread."""
     return _current.stream if _is_ever_chosen else _DEFAULT
 
 
@@ -136,3 +136,23 @@ class StreamContext:
 
     def __exit__(self, *exception: object) -> None:
         set_stream(self._outer)
+
+
+class HostStreams:
+    """The members of an accelerator whose streams are these, beside its classes."""
+
+    def stream(self, stream: Any) -> StreamContext:
+        """Make a stream current inside a ``with`` block; None changes nothing."""
+        return StreamContext(stream)
+
+    def current_stream(self, device_index: int | None = None) -> Stream:  # not by the function: programs ask in loops
+        """Return the stream that is current in this thread, whatever the index: there is one host."""
+        return _current.stream if _is_ever_chosen else _DEFAULT
+
+    def default_stream(self, device_index: int | None = None) -> Stream:
+        """Return the stream that is current when nobody chose one."""
+        return _DEFAULT
+
+    def set_stream(self, stream: Any) -> None:
+        """Make a stream current in this thread; None changes nothing."""
+        set_stream(stream)

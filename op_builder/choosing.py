@@ -95,9 +95,7 @@ class KernelLoader:
     def _none_of(self, trace: Trace) -> NoKernelError:
         name = type(self).__name__
         if not self.REGISTRY:
-            msg = (
-                f"{name} failed: it has no implementation. Fix: {name}.register_extension(one of your own)."
-            )
+            msg = f"{name} failed: it has no implementation. Fix: {name}.register_extension(one of your own)."
             return NoKernelError(msg)
         msg = (
             f"{name} failed: no implementation can be used here: {trace}. "

@@ -111,9 +111,7 @@ class AsyncIOHandle:
         self.backend: Backend = "io_uring" if library.anyaccel_aio_has_rings(self._pointer) else "threads"
         if backend == "io_uring" and self.backend != backend:
             self._close()
-            msg = (
-                "making an aio_handle failed: this kernel does not offer io_uring. Fix: leave backend='best'."
-            )
+            msg = "making an aio_handle failed: this kernel does not offer io_uring. Fix: leave backend='best'."
             raise NotImplementedError(msg)
 
     def get_block_size(self) -> int:

@@ -56,9 +56,7 @@ class Directory:
         self._identity = opened.st_dev, opened.st_ino
         if self._identity != _identity(self._real):
             os.close(self._descriptor)
-            msg = (
-                f"opening the cache failed: {path} was replaced by another directory meanwhile. Fix: {_FIX}."
-            )
+            msg = f"opening the cache failed: {path} was replaced by another directory meanwhile. Fix: {_FIX}."
             raise CacheError(msg)
 
     def __del__(self) -> None:

@@ -106,7 +106,5 @@ def test_kernels_are_loaded_when_they_are_registered_where_a_device_is_used(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a driver")
 def test_no_driver_is_an_error_that_says_so() -> None:
-    with pytest.raises(
-        OpLoadError, match=r"loading or starting 'scale' failed: (no driver: libcuda|cuInit returned)"
-    ):
+    with pytest.raises(OpLoadError, match=r"loading or starting 'scale' failed: (no driver: libcuda|cuInit returned)"):
         CudaRuntimeBuilder().load().load("scale", b"image")
