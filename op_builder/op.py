@@ -38,6 +38,7 @@ class Op(NamedTuple):
         about: what the op does, in a few words.
         functions: the class of its functions, ``"module:Class"`` in ``kernels/functions``.
         kernels: the instances of kernel templates that device code is compiled for.
+        float64_kernels: more of them, for gradcheck: CUDA devices alone get them, as not every Intel GPU has float64.
         loaders: the kernel loaders that choose among its implementations, by name with what each loads.
         devices: the devices that have a builder of this name.
         sources: of the host, relative to ``csrc``.
@@ -50,11 +51,16 @@ class Op(NamedTuple):
     about: str
     functions: str = ""
     kernels: tuple[str, ...] = ()
+    float64_kernels: tuple[str, ...] = ()
     loaders: Mapping[str, str] = MappingProxyType({})
     devices: tuple[str, ...] = DEVICES
     sources: tuple[str, ...] = ()
     triton: str = ""
     own_builder: str = ""
+
+    def kernels_for(self, kind: str) -> tuple[str, ...]:
+        """Return the instances of kernel templates that a kind of device gets."""
+        return self.kernels + (self.float64_kernels if kind == "cuda" else ())  # anyaccel: ignore[device-name]
 
     def host_sources(self) -> tuple[str, ...]:
         """Return the C++ sources of the host library, relative to ``csrc``."""

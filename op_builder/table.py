@@ -48,6 +48,7 @@ OPS: tuple[Op, ...] = (
         about="A linear layer with a sigmoid",
         functions="dense:DenseFunctions",
         kernels=(*instances(["BiasSigmoidForward", "BiasSigmoidBackward"], FLOATS), *_COLUMN_SUM),
+        float64_kernels=instances(["BiasSigmoidForward", "BiasSigmoidBackward", "ColumnSum"], ("double",)),
         loaders={"DenseLoader": "A linear layer with a sigmoid: ``dense``"},
         triton="dense:TritonDense",
     ),

@@ -25,7 +25,7 @@ std::vector<std::int64_t> with_columns(const Tensor& x, std::int64_t columns) {
 }
 
 void check(const Arguments& arguments, const Tensor& x, const Tensor& weight) {
-  arguments.with_floating(x, "x", [](auto) {});
+  arguments.with_floating_or_double(x, "x", [](auto) {});
   arguments.at_least_dimensions(x, "x", 1);
   arguments.at_least_dimensions(weight, "weight", 2);
   arguments.shape(weight, "weight", {weight.size(0), columns_of(x)}, x, "x");
@@ -52,7 +52,7 @@ Tensor dense(Tensor x, Tensor weight, std::optional<Tensor> bias) {
   if (bias) check_bias(arguments, *bias, weight);
   const Tensor z = contiguous_of(linear(as_matrix(x), weight));
   const Tensor b = bias ? contiguous_of(*bias) : z;
-  arguments.with_floating(x, "x", [&](auto t) {
+  arguments.with_floating_or_double(x, "x", [&](auto t) {
     using T = decltype(t);
     Tensor y = z;
     const BiasSigmoidForward<T> kernel{written<T>(y), bias ? read<T>(b) : nullptr, rows_of(z), columns_of(z)};
@@ -78,7 +78,7 @@ std::tuple<Tensor, Tensor, Tensor> dense_backward(Tensor grad, Tensor y, Tensor 
   Tensor grad_z = empty_of(d);
   Tensor grad_bias = empty_of(d, {work.columns});
   Tensor partials = empty_of(d, {groups, work.columns}, compute_dtype(d));
-  arguments.with_floating(x, "x", [&](auto t) {
+  arguments.with_floating_or_double(x, "x", [&](auto t) {
     using T = decltype(t);
     const BiasSigmoidBackward<T> kernel{read<T>(d), read<T>(value), written<T>(grad_z), written<Compute<T>>(partials),
                                         work.rows,  work.columns};

@@ -146,6 +146,15 @@ struct Arguments {
   // Calls `body` with a value of the C++ type of a floating dtype. float64 is served on the CPU, for gradcheck.
   template <typename Body>
   auto with_floating(const Tensor& tensor, const char* name, const Body& body) const {
+    if (tensor.scalar_type() == ScalarType::Double && !tensor.is_cpu()) {
+      refuse(name, "of float64", "float32, bfloat16 or float16 (float64 on the CPU)", "convert it");
+    }
+    return with_floating_or_double(tensor, name, body);
+  }
+
+  // The same for an op whose kernels CUDA devices get in float64 as well.
+  template <typename Body>
+  auto with_floating_or_double(const Tensor& tensor, const char* name, const Body& body) const {
     const ScalarType dtype = tensor.scalar_type();
     switch (dtype) {
       case ScalarType::Float:
@@ -154,12 +163,11 @@ struct Arguments {
         return body(BFloat16{});
       case ScalarType::Half:
         return body(Half{});
-      default:
-        if (dtype != ScalarType::Double || !tensor.is_cpu()) {
-          refuse(name, std::string("of ").append(text_of(dtype)), "float32, bfloat16 or float16 (float64 on the CPU)",
-                 "convert it");
-        }
+      case ScalarType::Double:
         return body(double{});
+      default:
+        refuse(name, std::string("of ").append(text_of(dtype)), "float32, bfloat16 or float16 (float64 on the CPU)",
+               "convert it");
     }
   }
 };

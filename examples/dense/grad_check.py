@@ -10,7 +10,7 @@ from modes import MODES, require
 
 from anyaccel.ops import Dense
 
-IN_FLOAT64 = ("py", "cpp")
+IN_FLOAT64 = ("py", "cpp", "cuda")
 
 
 def gradients(mode, device, x):
@@ -28,8 +28,8 @@ def main():
     mode = parser.parse_args().mode
     device = require(mode)
     if mode in IN_FLOAT64:
-        layer = Dense(5, 3, mode=mode, dtype=torch.float64)
-        x = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+        layer = Dense(5, 3, mode=mode, dtype=torch.float64, device=device)
+        x = torch.randn(4, 5, dtype=torch.float64, device=device, requires_grad=True)
         names = [name for name, _ in layer.named_parameters()]
 
         def call(x, *values):

@@ -1,6 +1,7 @@
 """Assembles ``sigmoid.ptx``: ``ptx.py compile``, or ``ptx.py recompile``, which does it even where nothing has changed.
 
 The result is found by the file's content: after an edit, the next run of anything uses the new code. On a GPU it runs too.
+``compile.sh`` and ``recompile.sh`` build and run a program without Python around it.
 """
 
 import argparse
@@ -22,6 +23,7 @@ def main():
     parser.add_argument("command", choices=("compile", "recompile"))
     parser.add_argument("--source", type=Path, default=HERE / "sigmoid.ptx")
     parser.add_argument("--target", default="sm_90", help="the GPU's architecture")
+    parser.add_argument("--out", type=Path, help="where to copy the machine code")
     chosen = parser.parse_args()
     kernel = DeviceKernel(chosen.source.read_text(), "sigmoid_forward", ("tensor", "tensor", "int64"), language="ptx")
     try:
@@ -32,6 +34,8 @@ def main():
     except AnyaccelError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
+    if chosen.out:
+        shutil.copyfile(entry.binary, chosen.out)
     print(f"{chosen.target}: {entry.binary.stat().st_size} bytes in {entry.binary}")
     if torch.cuda.is_available():
         layer = Dense(8, 8, mode="ptx", device="cuda")

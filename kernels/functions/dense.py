@@ -59,7 +59,8 @@ def _products(grad_z: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tu
 class DenseFunctions(OpFunctions):
     """A linear layer with a sigmoid behind it, and the linear layer alone.
 
-    All take float32, bfloat16 or float16 (float64 on the CPU). Matrix products are torch's; on the CPU in float32 oneDNN's.
+    All take float32, bfloat16 or float16 (float64 on the CPU and on CUDA devices). Matrix products are torch's; on the CPU in
+    float32 oneDNN's.
 
     """
 

@@ -56,7 +56,7 @@ class CudaDevice:
                 library = runtime.load(op.name, entry.binary.read_bytes())
                 symbols = entry.facts["symbols"]
                 kernels[capability] = {
-                    name: runtime.kernel(op.name, library, symbols[f"run<{name}>"]) for name in op.kernels
+                    name: runtime.kernel(op.name, library, symbols[f"run<{name}>"]) for name in op.kernels_for("cuda")
                 }
             if device == current or runtime.is_used(op.name, device):  # on any other, it would take memory for nothing
                 for kernel in kernels[capability].values():

@@ -37,7 +37,7 @@ def device_code_recipe(op: Op, target: str, *, any_compiler: bool = False) -> De
         compiler=Nvrtc("any") if any_compiler else choose_nvrtc(),
         options=(*_NVRTC_OPTIONS, op.header_macro(), f"-arch={target}"),
         output=f"{op.name}.{'cubin' if target.startswith('sm_') else 'ptx'}",
-        kernels=tuple(f"run<{instance}>" for instance in op.kernels),
+        kernels=tuple(f"run<{instance}>" for instance in op.kernels_for("cuda")),
     )
 
 

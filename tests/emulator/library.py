@@ -193,4 +193,5 @@ def emulator() -> Emulator:
 
 def register(op: Op) -> None:
     """Give an op's host library, which is loaded, all of its kernels."""
-    emulator().register(op, built_kernels(op.name, op.kernels, f"{op.name}.h"), op.kernels)
+    kernels = op.kernels_for(os.environ.get(GROUP, "cuda"))
+    emulator().register(op, built_kernels(op.name, kernels, f"{op.name}.h"), kernels)

@@ -94,5 +94,35 @@ def test_ptx_is_assembled_once_and_again_after_an_edit(tmp_path: Path) -> None:
     assert "ex2" in refused.stderr
 
 
+def _scripted(script: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHON": sys.executable, "ANYACCEL_CACHE_DIR": str(folder / "cache"), **env}
+    return subprocess.run(
+        [EXAMPLE / script], capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=240
+    )
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None or shutil.which("c++") is None, reason="no ptxas, or no C++ compiler")
+def test_a_program_without_python_runs_the_assembled_ptx(tmp_path: Path) -> None:
+    """On a driver that stands in: it keeps memory on the host, and computes a sigmoid in the threads that are launched."""
+    if not HAS_GPU:
+        refused = _scripted("compile.sh", tmp_path)
+        assert refused.returncode == 2, refused.stderr
+        assert "sigmoid cannot run here: libcuda.so.1: cannot open" in refused.stderr
+    library = tmp_path / "libcuda.so.1"
+    source = Path(__file__).parent / "sigmoid_driver.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-lm"], check=True)
+    for script, wrong, said in (
+        ("compile.sh", "", "1000003 numbers, the largest error is 8.9e-08"),
+        ("recompile.sh", "1e-3", "the largest error is 1.0e-03"),
+        ("recompile.sh", "nan", "the largest error is nan"),
+    ):
+        finished = _scripted(script, tmp_path, LD_LIBRARY_PATH=str(tmp_path), WRONG_BY=wrong)
+        assert finished.returncode == (1 if wrong else 0), finished.stderr
+        assert said in finished.stdout
+    failed = _scripted("recompile.sh", tmp_path, LD_LIBRARY_PATH=str(tmp_path), FAILS="cuMemAlloc_v2")
+    assert failed.returncode == 2
+    assert failed.stderr == "sigmoid cannot run here: cuMemAlloc_v2: as asked\n"
+
+
 def test_the_examples_ptx_is_the_packages() -> None:
     assert (EXAMPLE / "sigmoid.ptx").read_text() == (CSRC / "dense" / "sigmoid.ptx").read_text()

@@ -125,7 +125,7 @@ def test_device_code_that_was_carried_is_found_and_a_changed_one_is_not(
     op = CudaLionBuilder.OP
     code = device_code(op, (9, 0))
     assert code.binary.parent == folder
-    assert set(code.facts["symbols"]) == {f"run<{kernel}>" for kernel in op.kernels}
+    assert set(code.facts["symbols"]) == {f"run<{kernel}>" for kernel in op.kernels_for("cuda")}
     with monkeypatch.context() as patched:
         patched.setattr(
             "anyaccel.op_builder.cuda.device.driver_version", lambda: (1, 0)

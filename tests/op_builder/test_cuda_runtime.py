@@ -52,7 +52,7 @@ device._cuda = lambda: SimpleNamespace(
     get_device_capability=lambda number: (9, 0),
     get_device_properties=lambda number: SimpleNamespace(multi_processor_count=132),
 )
-symbols = {f"run<{kernel}>": kernel for kernel in op.kernels}
+symbols = {f"run<{kernel}>": kernel for kernel in op.kernels_for("cuda")}
 device.device_code = lambda *_: SimpleNamespace(
     binary=SimpleNamespace(read_bytes=lambda: b"image"), facts={"symbols": symbols}
 )
@@ -100,7 +100,10 @@ def test_kernels_are_loaded_when_they_are_registered_where_a_device_is_used(
     op = next(op for op in OPS if op.name == "softmax")
     shown = run_python(REGISTERS, LD_LIBRARY_PATH=str(stand_ins)).stdout.splitlines()
     assert shown == [
-        line for device in (0, 2) for kernel in op.kernels for line in (f"push {100 + device}", f"load {kernel}", "pop")
+        line
+        for device in (0, 2)
+        for kernel in op.kernels_for("cuda")
+        for line in (f"push {100 + device}", f"load {kernel}", "pop")
     ]
 
 

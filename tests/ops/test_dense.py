@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -86,6 +87,23 @@ def test_gradients_of_the_first_and_second_order(mode: Any, bias: bool) -> None:
 
     assert torch.autograd.gradcheck(call, arguments)
     assert torch.autograd.gradgradcheck(call, arguments)
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (3, 8)], ids=str)
+def test_gradients_of_kernels_agree_with_differences_in_float64(op: Any, shape: tuple[int, int]) -> None:
+    """On every device whose kernels have float64: SYCL's have not, as not every Intel GPU does."""
+    values = (
+        torch.randn(shape, dtype=torch.float64),
+        *(torch.randn(*one, dtype=torch.float64) for one in ((6, shape[1]), (6,))),
+    )
+    arguments = [one.to(op.device).requires_grad_() for one in values]
+    if op.name == "sycl" or os.environ.get("ANYACCEL_TEST_GROUP") == "sycl":
+        with pytest.raises(
+            RuntimeError, match=r"BiasSigmoidForward<double> failed: .* for which it has not been compiled"
+        ):
+            op.functions.dense(*arguments)
+        return
+    assert torch.autograd.gradcheck(op.functions.dense, arguments)
 
 
 def test_torch_checks_the_ops(op: Any) -> None:
