@@ -167,7 +167,7 @@ def _notices(functions: dict[str, Any], expected: dict[str, list[torch.Tensor]])
                 if not torch.equal(mine.nan_to_num(-7.0), wanted.nan_to_num(-7.0)):
                     return f"another result of {name}"
     except RuntimeError as error:
-        return str(error).partition("failed: got ")[2].partition("; expected")[0]
+        return str(error).partition(" failed: ")[2].partition(". Fix:")[0] or str(error)
     return ""
 
 
