@@ -5,14 +5,16 @@ Inside a container the machine's memory is not this process's to use; the cgroup
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
-from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import UnsupportedError
+
+if TYPE_CHECKING:
+    import psutil
 
 __all__ = [
     "Processor",
@@ -29,20 +31,19 @@ __all__ = [
 _FILESYSTEM = Path("/")
 _V1_UNLIMITED_BYTES = 1 << 60  # v1 spells "no limit" as a page-rounded 2**63; no machine has an exbibyte
 
-_process = psutil.Process()
 
+@functools.cache
+def _process() -> psutil.Process:
+    import psutil  # a quarter of the time in which an op is first loaded, for programs that never ask
 
-def _forget_parent() -> None:
-    global _process
-    _process = psutil.Process()
+    return psutil.Process()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parent)
+    os.register_at_fork(after_in_child=_process.cache_clear)
 
 
-@dataclass(frozen=True)
-class Processor:
+class Processor(NamedTuple):
     """What ``get_device_properties`` says of the CPU; ``total_memory`` is in bytes."""
 
     name: str
@@ -75,19 +76,21 @@ def numa_node_count(root: Path = _FILESYSTEM) -> int:
 
 def utilization_percent() -> int:
     """Return how many percent of all cores' time was used in the tenth of a second that this takes."""
+    import psutil
+
     return round(psutil.cpu_percent(interval=0.1))
 
 
 def resident_bytes() -> int:
     """Return the memory this process holds now (its resident set), in bytes."""
-    return int(_process.memory_info().rss)
+    return int(_process().memory_info().rss)
 
 
 def peak_resident_bytes() -> int:
     """Return the largest resident set since the process began or :func:`reset_peak_resident`, in bytes."""
     status = Path("/proc/self/status")
     if not status.exists():
-        return int(max(getattr(_process.memory_info(), "peak_wset", 0), resident_bytes()))
+        return int(max(getattr(_process().memory_info(), "peak_wset", 0), resident_bytes()))
     for line in status.read_text(encoding="utf-8").splitlines():
         if line.startswith("VmHWM:"):
             return max(int(line.split()[1]) * 1024, resident_bytes())
@@ -107,8 +110,7 @@ def reset_peak_resident() -> None:
         raise UnsupportedError(member, "cpu", f"resettable peak ({error.strerror})") from error
 
 
-@dataclass(frozen=True)
-class _Cgroup:
+class _Cgroup(NamedTuple):
     limit_bytes: int
     usage_bytes: int
     reclaimable_bytes: int
@@ -120,6 +122,8 @@ class _Cgroup:
 
 def total_memory_bytes(root: Path = _FILESYSTEM) -> int:
     """Return the memory this process may use: the machine's, or its cgroup's limit where that is lower."""
+    import psutil
+
     limits = [group.limit_bytes for group in _cgroups(root)]
     return int(min([psutil.virtual_memory().total, *limits]))
 
@@ -127,6 +131,8 @@ def total_memory_bytes(root: Path = _FILESYSTEM) -> int:
 def available_memory_bytes(root: Path = _FILESYSTEM) -> int:
     """Return the memory this process can still take without swapping or reaching a cgroup's limit."""
     free = [group.free_bytes for group in _cgroups(root)]
+    import psutil
+
     return int(min([psutil.virtual_memory().available, *free]))
 
 

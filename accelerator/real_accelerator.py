@@ -13,10 +13,9 @@ import importlib
 import logging
 import os
 import threading
-from dataclasses import dataclass
 from functools import partial
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import environment
 from .detection import rejection
@@ -56,8 +55,7 @@ _current: DeepSpeedAccelerator | None = None
 _detected: DeepSpeedAccelerator | None = None
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """An accelerator that could serve here, and whether it can.
 
     Attributes:

@@ -49,8 +49,11 @@ load()
 ended = time.perf_counter()
 print("seconds:", ended - started, ended - began)
 """
+    compiled = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }  # as pip installs
     environment = {
-        **os.environ,
+        **compiled,
         "ANYACCEL_CACHE_DIR": str(cache / "ours"),
         "TORCH_EXTENSIONS_DIR": str(cache / "theirs"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",  # torch looks for ninja there
