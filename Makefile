@@ -14,7 +14,7 @@ CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++
 .PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-old-torch test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
 
 demo: $(VENV)/.installed-demo
-	$(VENV)/bin/anyaccel demo
+	@$(VENV)/bin/anyaccel demo
 
 # Every op is built first, on all cores: several tests need all of them. Two workers: most tests wait for a process that imports torch.
 # Files in their order: by the number of tests, as is the default, those with a few long ones would come last.
@@ -172,16 +172,21 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv "$(VENV)" || \
 	  { rm -rf "$(VENV)"; echo "making $(VENV) failed. Fix: apt-get install python3-venv"; exit 1; }
 
+comma := ,
+LOG := $(VENV)/install.log
+
+# $(call install,what,arguments of pip): pip's own words go to a file, whose end is shown when pip fails.
+install = @echo "installing $(1)"; $(VENV)/bin/python -m pip install --quiet $(2) >>"$(LOG)" 2>&1 || \
+  { tail -n 30 "$(LOG)"; echo "installing $(1) failed; everything that pip said is in $(LOG)"; exit 1; }
+
 $(VENV)/.torch: $(VENV)/bin/python
-	$(VENV)/bin/python -m pip install --quiet --upgrade "pip>=24"
-	$(VENV)/bin/python -m pip install --quiet "$(TORCH)" numpy
+	$(call install,pip,--upgrade "pip>=24")
+	$(call install,$(TORCH) and numpy,"$(TORCH)" numpy)
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
-	$(VENV)/bin/python -m pip install --quiet --editable ".[$*$(addprefix $(comma),$(CXX_EXTRA) $(EXTRAS))]"
+	$(call install,anyaccel[$*] into $(VENV),--editable ".[$*$(addprefix $(comma),$(CXX_EXTRA) $(EXTRAS))]")
 	@touch $@
-
-comma := ,
 
 clean:
 	rm -rf .venv .venv-cuda .venv-ecosystem .venv-old-torch .venv-triton .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info

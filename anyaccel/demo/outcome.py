@@ -60,4 +60,12 @@ def summarize(folder: Path, console: Console) -> bool:
     console.print(
         f"curve {folder / 'loss.png'}, checkpoint {folder / 'checkpoint.pt'}, metrics {folder / 'metrics.json'}"
     )
+    faster = (
+        " · anyaccel build shm_comm, faster ranks on a CPU"
+        if metrics["device"] == "cpu" and metrics["backend"] != "shm"
+        else ""
+    )
+    console.print(
+        f"next: anyaccel check FOLDER, what ties your code to CUDA · anyaccel doctor, what builds here{faster}"
+    )
     return learned

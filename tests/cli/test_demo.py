@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from anyaccel.op_builder.cpu import ShmCommBuilder
+
 ANYACCEL = Path(sys.executable).parent / "anyaccel"
 
 
@@ -30,7 +32,9 @@ def test_learns_writes_its_results_and_resumes(tmp_path: Path) -> None:
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["step"] == 30
     assert metrics["ranks"] == 2
-    assert metrics["backend"] == "gloo"
+    assert metrics["backend"] == ("shm" if ShmCommBuilder().is_built() else "gloo")
+    assert "next: anyaccel check" in first.stdout
+    assert "OMP_NUM_THREADS" not in first.stderr
     assert metrics["validation"][-1][1] < metrics["unigram_loss"] < metrics["validation"][0][1]
     second = _demo(tmp_path, "--steps", "10")
     assert second.returncode == 0, second.stdout + second.stderr
