@@ -105,7 +105,7 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def set_rng_state(self, new_state: torch.Tensor, device_index: int | None = None) -> None:
-        """Set a device's generator to a state got from :meth:`get_rng_state` (a uint8 CPU tensor)."""
+        """Set a device's generator to ``new_state``, a uint8 CPU tensor from :meth:`get_rng_state`."""
 
     @abc.abstractmethod
     def get_rng_state(self, device_index: int | None = None) -> torch.Tensor:
@@ -113,11 +113,11 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def manual_seed(self, seed: int) -> Any:
-        """Seed the current device's generator."""
+        """Seed the current device's generator with the integer ``seed``."""
 
     @abc.abstractmethod
     def manual_seed_all(self, seed: int) -> Any:
-        """Seed the generators of all devices."""
+        """Seed the generators of all devices with the integer ``seed``."""
 
     @abc.abstractmethod
     def initial_seed(self) -> int:
@@ -231,11 +231,17 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def range_push(self, msg: str, domain: str | None = None, category: str | None = None) -> Any:
-        """Open a named range in the device's profiler."""
+        """Open a range in the device's profiler, which shows it until :meth:`range_pop`.
+
+        Args:
+            msg: the range's name.
+            domain: groups ranges, where ``supports_nvtx_domain`` is True; not used otherwise.
+            category: the same within a domain.
+        """
 
     @abc.abstractmethod
     def range_pop(self, domain: str | None = None) -> Any:
-        """Close the range that was opened last in this thread."""
+        """Close the range that was opened last in this thread, in ``domain`` where the device has domains."""
 
     @abc.abstractmethod
     def lazy_call(self, callback: Callable[[], Any]) -> Any:
@@ -401,7 +407,7 @@ class DeepSpeedAccelerator(abc.ABC):
         return False
 
     def unregister_host_memory(self, address: int) -> None:
-        """Undo :meth:`register_host_memory`."""
+        """Undo :meth:`register_host_memory` of the memory that begins at ``address``."""
         return None
 
     def pin_memory_alignment(self) -> int:
@@ -428,7 +434,7 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def get_op_builder(self, class_name: str) -> Any:
-        """Return a builder's class, or None when the device has none of that name."""
+        """Return the class of the builder ``class_name``, such as ``"RMSNormBuilder"``, or None when the device has none."""
 
     @abc.abstractmethod
     def build_extension(self) -> Any:
@@ -502,18 +508,18 @@ class DeepSpeedAccelerator(abc.ABC):
         return [self.get_rng_state(index) for index in range(self.device_count())]
 
     def set_rng_state_all(self, new_states: Sequence[torch.Tensor]) -> None:
-        """Set the states of devices' generators, from the first device on."""
+        """Set the generators of the first devices to ``new_states``, one for each, from :meth:`get_rng_state_all`."""
         for index, state in enumerate(new_states):
             self.set_rng_state(state, index)
 
     def seed(self) -> int:
-        """Seed the current device with a random number, and return it."""
+        """Seed the current device with a random number. Returns that number."""
         number = secrets.randbits(63)
         self.manual_seed(number)
         return number
 
     def seed_all(self) -> int:
-        """Seed every device with one random number, and return it."""
+        """Seed every device with one random number. Returns that number."""
         number = secrets.randbits(63)
         self.manual_seed_all(number)
         return number
@@ -577,7 +583,7 @@ class DeepSpeedAccelerator(abc.ABC):
         raise UnsupportedError(member, self._name, "measure of its utilization")
 
     def can_device_access_peer(self, device_index: int, peer_index: int) -> bool:
-        """Return whether one device reads another's memory without a copy on the host."""
+        """Return whether one device reads the memory of another, ``peer_index``, without a copy on the host."""
         member = "can_device_access_peer"
         raise UnsupportedError(member, self._name, "way to tell")
 

@@ -158,7 +158,7 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
         return host.resident_bytes()
 
     def reset_rss(self) -> int:
-        """Start a new measurement of the peak, and return the resident set in bytes."""
+        """Start a new measurement of the peak. Returns the resident set in bytes."""
         host.reset_peak_resident()
         return host.resident_bytes()
 

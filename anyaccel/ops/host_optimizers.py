@@ -48,7 +48,7 @@ class CPULion(FusedLion):
     """
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters, all on the CPU."""
+        """Add ``param_group``, as ``torch.optim.Optimizer`` takes it, with all parameters on the CPU."""
         super().add_param_group(param_group)
         _require_cpu(self)
 
@@ -101,7 +101,7 @@ class CPUAdagrad(MultiTensorOptimizer):
         )  # fmt: skip
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters, all on the CPU."""
+        """Add ``param_group``, as ``torch.optim.Optimizer`` takes it, with all parameters on the CPU."""
         super().add_param_group(param_group)
         _require_cpu(self)
 

@@ -43,6 +43,9 @@ def run_check(accelerator: DeepSpeedAccelerator, member: str) -> Result:
     Args:
         accelerator: the accelerator, whose device is available.
         member: a key of ``anyaccel.testing.checks.CHECKS``.
+
+    Returns:
+        How the member fared, and what was wrong.
     """
     try:
         CHECKS[member](accelerator)
@@ -57,5 +60,12 @@ def run_check(accelerator: DeepSpeedAccelerator, member: str) -> Result:
 
 
 def run_checks(accelerator: DeepSpeedAccelerator) -> list[Result]:
-    """Run every check of the contract, in its order."""
+    """Run every check of the contract, in its order.
+
+    Args:
+        accelerator: the accelerator, whose device is available.
+
+    Returns:
+        How each member fared.
+    """
     return [run_check(accelerator, member) for member in CHECKS]

@@ -95,12 +95,26 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
         self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
         weight_decay: float = 0.0, adamw_mode: bool = True, should_log: bool = False,
     ) -> int:  # fmt: skip
-        """Open an optimizer for :meth:`adam_update`; only ``adamw_mode`` is kept, the rest comes with each update."""
+        """Open an optimizer for :meth:`adam_update`, as deepspeed's Python does before it steps.
+
+        Args:
+            optimizer_id: any number; one that is open is replaced.
+            lr: not used, like all but ``adamw_mode``: each update brings its own.
+            beta1: not used.
+            beta2: not used.
+            eps: not used.
+            weight_decay: not used.
+            adamw_mode: decay the parameter itself (AdamW) rather than add to the gradient (Adam).
+            should_log: not used.
+
+        Returns:
+            0, as deepspeed's does.
+        """
         self._decoupled[optimizer_id] = bool(adamw_mode)
         return 0
 
     def destroy_adam(self, optimizer_id: int) -> int:
-        """Close an optimizer."""
+        """Close the optimizer ``optimizer_id``, or do nothing where it is not open. Returns 0."""
         self._decoupled.pop(optimizer_id, None)
         return 0
 
@@ -108,7 +122,29 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
         self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, eps: float, weight_decay: float,
         bias_correction: bool, param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
     ) -> int:  # fmt: skip
-        """Take step number ``step`` (counted from 1) of one parameter, in place."""
+        """Take one step of one parameter, in place.
+
+        Args:
+            optimizer_id: that :meth:`create_adam` was given.
+            step: its number, counted from 1.
+            lr: the learning rate.
+            beta1: the decay of the first moment.
+            beta2: the decay of the second moment.
+            eps: added to the root of the second moment.
+            weight_decay: the decay of the parameter.
+            bias_correction: correct the moments for their start at zero.
+            param: float32, bfloat16 or float16, on the CPU.
+            grad: its gradient, of the same shape.
+            exp_avg: the first moment; with ``exp_avg_sq`` float32, or of the parameter's dtype.
+            exp_avg_sq: the second moment.
+
+        Returns:
+            0, as deepspeed's does.
+
+        Raises:
+            KeyError: when there is no such optimizer.
+            RuntimeError: naming the argument, before anything is written.
+        """
         betas_and_decay = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
         return self._step_one(
             "adam_update", optimizer_id, (param, grad, exp_avg, exp_avg_sq, step), bias_correction, betas_and_decay
@@ -118,7 +154,29 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
         self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, eps: float, weight_decay: float,
         bias_correction: bool, param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
     ) -> int:  # fmt: skip
-        """Take step number ``step`` of one parameter back, given the gradient that it was taken with."""
+        """Take one step of one parameter back, in place.
+
+        Args:
+            optimizer_id: that :meth:`create_adam` was given.
+            step: its number, counted from 1.
+            lr: the learning rate.
+            beta1: the decay of the first moment.
+            beta2: the decay of the second moment.
+            eps: added to the root of the second moment.
+            weight_decay: the decay of the parameter.
+            bias_correction: correct the moments for their start at zero.
+            param: float32, bfloat16 or float16, on the CPU.
+            grad: the gradient that the step was taken with, of the same shape.
+            exp_avg: the first moment; with ``exp_avg_sq`` float32, or of the parameter's dtype.
+            exp_avg_sq: the second moment.
+
+        Returns:
+            0, as deepspeed's does.
+
+        Raises:
+            KeyError: when there is no such optimizer.
+            RuntimeError: naming the argument, before anything is written.
+        """
         betas_and_decay = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
         return self._step_one(
             "adam_rollback", optimizer_id, (param, grad, exp_avg, exp_avg_sq, step), bias_correction, betas_and_decay

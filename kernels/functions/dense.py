@@ -99,7 +99,7 @@ class DenseFunctions(OpFunctions):
     def linear_backward(
         self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the gradients of x and weight, given that of :meth:`linear`'s result."""
+        """Return the gradients of ``x`` and ``weight``, given ``grad``, that of :meth:`linear`'s result."""
         if torch.is_grad_enabled():  # a second derivative: torch's own operations have one
             return _products(grad, x, weight)
         grads: tuple[torch.Tensor, torch.Tensor] = self._ops.dense_linear_backward.default(grad, x, weight)

@@ -69,7 +69,7 @@ class MultiTensorFunctions(OpFunctions):
         self, x: Sequence[torch.Tensor], y: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], a: float, b: float,
         noop_flag: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Write ``a * x + b * y`` to each output, which may be x or y; all of one dtype.
+        """Write ``a * x + b * y`` to each of ``outputs``, which may be x or y; all of one dtype.
 
         Raises:
             RuntimeError: naming the argument, before anything is written.

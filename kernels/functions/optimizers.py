@@ -86,7 +86,23 @@ class LionFunctions(_OptimizerFunctions):
         noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
         device_lr: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Take one step of every parameter; arguments as of :meth:`MultiTensorAdamFunctions.multi_tensor_adam_step`.
+        """Take one step of every parameter, in place.
+
+        Args:
+            params: float32, bfloat16 or float16, on one device.
+            grads: of the same shapes, of any of these dtypes.
+            exp_avgs: the momenta, float32.
+            lr: the learning rate; not read with ``device_lr``.
+            beta1: how much of the momentum is in the step's direction.
+            beta2: the decay of the momentum.
+            weight_decay: the decay of the parameter.
+            maximize: step along the gradient instead of against it.
+            noop_flag: one int32 or float32 on the device; nothing is done where it is not zero.
+            grad_scale: one float32 on the device, which gradients are divided by.
+            device_lr: one float32 on the device, the learning rate.
+
+        Raises:
+            RuntimeError: naming the argument, before anything is written.
 
         Source: Chen et al., arXiv:2302.06675; tests/ops/optimizers_reference.py
         """
@@ -107,7 +123,21 @@ class AdagradFunctions(_OptimizerFunctions):
         lr: float, weight_decay: float = 0.0, eps: float = 1e-10, maximize: bool = False,
         noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Take one step of every parameter; ``sums`` of squared gradients, float32; the rest as of Adam.
+        """Take one step of every parameter, in place.
+
+        Args:
+            params: float32, bfloat16 or float16, on one device.
+            grads: of the same shapes, of any of these dtypes.
+            sums: of squared gradients so far, float32.
+            lr: the learning rate.
+            weight_decay: times the parameter is added to its gradient.
+            eps: added to the root of the sum.
+            maximize: step along the gradient instead of against it.
+            noop_flag: one int32 or float32 on the device; nothing is done where it is not zero.
+            grad_scale: one float32 on the device, which gradients are divided by.
+
+        Raises:
+            RuntimeError: naming the argument, before anything is written.
 
         Source: Duchi et al., JMLR 12 (2011); tests/ops/optimizers_reference.py
         """
@@ -130,7 +160,25 @@ class SGDFunctions(_OptimizerFunctions):
         noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
         device_lr: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Take one step of every parameter; ``first_step`` sets the buffers, float32; the rest as of ``torch.optim.SGD``.
+        """Take one step of every parameter, in place, as ``torch.optim.SGD`` does.
+
+        Args:
+            params: float32, bfloat16 or float16, on one device.
+            grads: of the same shapes, of any of these dtypes.
+            momentum_buffers: float32; none where ``momentum`` is 0.
+            lr: the learning rate; not read with ``device_lr``.
+            momentum: the decay of the buffers.
+            dampening: the part of a gradient that is not added to its buffer.
+            weight_decay: times the parameter is added to its gradient.
+            nesterov: step by Nesterov's momentum.
+            maximize: step along the gradient instead of against it.
+            first_step: set the buffers to the gradients rather than add.
+            noop_flag: one int32 or float32 on the device; nothing is done where it is not zero.
+            grad_scale: one float32 on the device, which gradients are divided by.
+            device_lr: one float32 on the device, the learning rate.
+
+        Raises:
+            RuntimeError: naming the argument, before anything is written.
 
         Source: tests/ops/optimizers_reference.py
         """
@@ -159,12 +207,34 @@ class LambFunctions(_OptimizerFunctions):
         noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
         device_lr: torch.Tensor | None = None, device_steps: torch.Tensor | None = None,
     ) -> torch.Tensor:  # fmt: skip
-        """Take step number ``step`` of every parameter; the ratio of norms is kept within ``min_coeff`` and ``max_coeff``.
+        """Take one step of every parameter, in place.
 
-        ``step`` is 0 with ``device_steps``; arguments as of :meth:`MultiTensorAdamFunctions.multi_tensor_adam_step`.
+        Args:
+            params: float32, bfloat16 or float16, on one device.
+            grads: of the same shapes, of any of these dtypes.
+            exp_avgs: the first moments, float32.
+            exp_avg_sqs: the second moments, float32.
+            step: the number of the step to take, counted from 1; 0 with ``device_steps``.
+            lr: the learning rate; not read with ``device_lr``.
+            beta1: the decay of the first moment.
+            beta2: the decay of the second moment.
+            weight_decay: times the parameter is added to its step.
+            eps: added to the root of the second moment.
+            min_coeff: the least ratio of a parameter's norm and its step's.
+            max_coeff: the largest ratio.
+            bias_correction: correct the moments for their start at zero.
+            eps_inside_sqrt: add ``eps`` before the root is taken.
+            maximize: step along the gradient instead of against it.
+            noop_flag: one int32 or float32 on the device; nothing is done where it is not zero.
+            grad_scale: one float32 on the device, which gradients are divided by.
+            device_lr: one float32 on the device, the learning rate.
+            device_steps: float32 ``(params,)`` on the device, the steps that each parameter has taken so far.
 
         Returns:
             The ratio of each parameter, float32 ``(params,)``.
+
+        Raises:
+            RuntimeError: naming the argument, before anything is written.
 
         Source: You et al., arXiv:1904.00962, as deepspeed 0.19.8 has it; tests/ops/optimizers_reference.py
         """

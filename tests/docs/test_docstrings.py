@@ -1,0 +1,110 @@
+"""Everything public is documented: what it does, its parameters, what it returns; functions of ``ops`` with an example."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import typer.main
+
+import anyaccel
+from anyaccel import distributed, ops, testing
+from anyaccel.cli import app
+from anyaccel.op_builder.table import OPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ELSEWHERE = re.compile(r"^See :func:`anyaccel\.ops\.(\w+)`")
+_FREE = ("self", "cls", "args", "kwargs", "options", "arguments")
+"""Those of every function."""
+
+
+class Documented(NamedTuple):
+    """A public callable.
+
+    Attributes:
+        value: a function or a class.
+        around: what the class says that it is a member of, for parameters that many members have.
+    """
+
+    value: Any
+    around: str = ""
+
+
+def _members(holder: type) -> Iterator[tuple[str, Documented]]:
+    around = "".join(inspect.getdoc(one) or "" for one in holder.__mro__ if one is not object)
+    for name, value in vars(holder).items():
+        if not name.startswith("_") and inspect.isfunction(inspect.unwrap(getattr(value, "__func__", value))):
+            yield name, Documented(getattr(holder, name), around)
+
+
+def _exported(module: Any) -> Iterator[tuple[str, Documented]]:
+    for name in module.__all__:
+        value = getattr(module, name)
+        if callable(value):
+            yield f"{module.__name__}.{name}", Documented(value)
+            if inspect.isclass(value) and value.__module__.startswith("anyaccel"):
+                yield from ((f"{module.__name__}.{name}.{member}", one) for member, one in _members(value))
+
+
+def _of_builders() -> Iterator[tuple[str, Documented]]:
+    for op in OPS:
+        if op.functions:
+            yield from ((f"{op.builder}.{name}", one) for name, one in _members(op.functions_class()))
+
+
+PUBLIC = {name: one for module in (anyaccel, ops, testing, distributed) for name, one in _exported(module)}
+PUBLIC.update(_of_builders())
+
+
+def _lacks(documented: Documented) -> list[str]:
+    """Return what a docstring does not say."""
+    value = documented.value
+    text = inspect.getdoc(value) or ""
+    elsewhere = _ELSEWHERE.match(text)
+    if elsewhere:
+        other = getattr(ops, elsewhere[1])
+        same = [*inspect.signature(value).parameters][1:] == [*inspect.signature(other).parameters]
+        return _lacks(Documented(other)) if same else [f"the parameters of {elsewhere[1]}, to which it refers"]
+    if not text:
+        return ["a docstring"]
+    if inspect.isclass(value) and issubclass(value, Enum):
+        return []
+    called = value.__init__ if inspect.isclass(value) and "__init__" in vars(value) else value
+    try:
+        signature = inspect.signature(called)
+    except ValueError:
+        return []
+    said = text + documented.around
+    lacking = [name for name in signature.parameters if name not in _FREE and not re.search(rf"\b{name}\b", said)]
+    if inspect.isfunction(value) and signature.return_annotation not in (None, "None", "Any", inspect.Signature.empty):
+        says_what = re.search(r"Return|Yield|Whether|Make|The ", text)
+        lacking += [] if says_what else ["what it returns"]
+    return lacking
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_a_public_callable_is_documented(name: str) -> None:
+    assert not _lacks(PUBLIC[name]), f"{name} does not say {_lacks(PUBLIC[name])}"
+
+
+@pytest.mark.parametrize("name", sorted(name for name in ops.__all__ if inspect.isfunction(getattr(ops, name))))
+def test_a_function_of_ops_has_everything_that_its_user_needs(name: str) -> None:
+    text = inspect.getdoc(getattr(ops, name)) or ""
+    assert [part for part in ("Args:", "Returns:", "Raises:", "Source:", ">>> ") if part not in text] == []
+
+
+def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for word, inner in getattr(command, "commands", {}).items():
+        yield from _commands(inner, f"{name} {word}")
+
+
+@pytest.mark.parametrize(("name", "command"), [*_commands(typer.main.get_command(app), "anyaccel")])
+def test_a_command_and_its_options_have_help(name: str, command: Any) -> None:
+    assert command.help, name
+    assert [one.name for one in command.params if not getattr(one, "help", "") and one.name != "help"] == []
