@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo docs test test-all test-cuda-torch test-ecosystem test-old-torch test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
+.PHONY: demo dist docs test test-all test-cuda-torch test-ecosystem test-old-torch test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
 
 demo: $(VENV)/.installed-demo
 	@$(VENV)/bin/anyaccel demo
@@ -44,6 +44,25 @@ test-wheel: $(VENV)/.installed-test
 	  "$$venv/bin/python" -m pip install --quiet "$${on#*:}" numpy dist/*.whl; \
 	  (cd / && PATH=/nowhere CXX=no-such-compiler "$(CURDIR)/$$venv/bin/python" "$(CURDIR)/tests/prebuilt_op.py"); \
 	done
+
+# What is published, in DIST: the source, a wheel without ops, and a wheel with prebuilt ops for each platform, built from that source by
+# ziglang with a cache of their own, about 10 minutes each; then what tests/release finds wrong with them. To see that two builds agree:
+#   make dist && make dist DIST=again && .venv/bin/python -m tests.release dist again
+PLATFORMS ?= manylinux_2_28_x86_64 manylinux_2_28_aarch64
+DIST ?= dist
+dist: $(VENV)/.installed-release
+	rm -rf "$(DIST)"
+	@set -e; export SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" ANYACCEL_CACHE_DIR="$(CURDIR)/$(DIST)/cache" ZIG_GLOBAL_CACHE_DIR="$(CACHE)/zig"; \
+	$(VENV)/bin/python -m build --no-isolation --outdir "$(DIST)"; \
+	for platform in $(PLATFORMS); do \
+	  echo "building the ops for $$platform"; \
+	  BUILD_EXT=1 ANYACCEL_PLATFORM="$$platform" $(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation \
+	    --wheel-dir "$(DIST)" "$(DIST)"/anyaccel-*.tar.gz; \
+	done; \
+	rm -rf "$(DIST)/cache"; \
+	$(VENV)/bin/python -m twine check --strict "$(DIST)"/*; \
+	$(VENV)/bin/check-wheel-contents "$(DIST)"/*.whl; \
+	$(VENV)/bin/python -m tests.release "$(DIST)"
 
 # Every SYCL kernel, run on the CPU by each runtime that torch's XPU wheels pin, each in a .venv-sycl-* of its own.
 SYCL ?= 2025.3.3 2026.2.0

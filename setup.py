@@ -2,7 +2,7 @@
 
 ``CUDA_EXT=1`` and ``DS_BUILD_OPS=1`` mean the same; ``DS_BUILD_LION=1`` is for that op alone, and ``=0`` leaves it out. The
 prebuilt ops use torch's stable ABI and CPU code for every level of this machine's architecture, so that one wheel serves every
-Python and every torch from 2.10 on.
+Python and every torch from 2.10 on. ``ANYACCEL_PLATFORM=manylinux_2_28_aarch64`` builds for that platform instead, by ziglang.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from setuptools.compat.py310 import tomllib
 
 _SWITCHES = ("BUILD_EXT", "CUDA_EXT", "DS_BUILD_OPS")
 _SWITCH_OF_AN_OP = "DS_BUILD_"
+_PLATFORM = "ANYACCEL_PLATFORM"
 _CODE = (".py", ".h", ".cpp", ".cu", ".ptx", ".sycl", "")  # csrc/device_std has headers without a suffix
 _ROOT = Path(__file__).resolve().parent
 _BUILD = "from anyaccel.cli import main; main()"
@@ -97,7 +98,7 @@ class WheelWithOps(bdist_wheel):
 
     def get_tag(self) -> tuple[str, str, str]:
         python, abi, platform = super().get_tag()
-        return ("py3", "none", platform) if _is_wanted() else (python, abi, platform)
+        return ("py3", "none", os.environ.get(_PLATFORM) or platform) if _is_wanted() else (python, abi, platform)
 
 
 class Anyaccel(Distribution):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .accelerator.xpu_accelerator import XPU_Accelerator
     from .op_builder import load_op
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # In a checkout the folders of DeepSpeed's layout (accelerator, op_builder, csrc, ...) are beside this one; installed, inside.
 _here = os.path.dirname(os.path.abspath(__file__))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import platform
 import shutil
 import tempfile
 import threading
@@ -21,7 +20,14 @@ from .engine.entry import write_entry
 from .engine.errors import OpError, ToolchainError
 from .engine.ninja_file import default_jobs
 from .engine.prebuilt import folder_for
-from .engine.targets import CPU_TARGETS, CUDA_TARGETS, NATIVE, host_cpu_targets, is_cuda_target, require_target
+from .engine.targets import (
+    CUDA_TARGETS,
+    NATIVE,
+    host_cpu_targets,
+    is_cuda_target,
+    require_target,
+    wheel_cpu_targets,
+)
 from .engine.toolchains.nvrtc import probe_nvrtc
 
 if TYPE_CHECKING:
@@ -66,9 +72,9 @@ class BuildOutcome:
 
 
 def wheel_targets() -> list[str]:
-    """Return what a wheel of this machine's architecture serves, as far as this machine can compile it."""
+    """Return what a wheel serves, for this machine's architecture or that of ``ANYACCEL_PLATFORM``, and can be compiled here."""
     cuda = CUDA_TARGETS if probe_nvrtc().tool is not None else ()
-    return [*CPU_TARGETS.get(platform.machine(), {}), *cuda]
+    return [*wheel_cpu_targets(), *cuda]
 
 
 def all_targets() -> list[str]:

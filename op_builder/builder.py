@@ -17,8 +17,8 @@ from .engine.cache import open_cache
 from .engine.errors import OpError, OpLoadError, ToolchainError
 from .engine.fingerprint import cpu_flags
 from .engine.native import NativeRecipe
-from .engine.targets import NATIVE, host_cpu_targets, is_cuda_target, march
-from .engine.toolchains.cxx import choose_cxx
+from .engine.targets import NATIVE, host_cpu_targets, is_cuda_target, wheel_platform
+from .engine.toolchains.cxx import choose_cxx, zig_for
 from .engine.trace import Trace
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .engine.cache import Cache
     from .engine.entry import Entry
     from .engine.native import Compiler
+    from .engine.targets import Platform
     from .engine.toolchains.cxx import CxxCompiler
 
 __all__ = ["CPU_FLAGS", "CPUOpBuilder", "OpBuilder"]
@@ -339,10 +340,20 @@ class OpBuilder:
             target: a CPU, such as ``x86-64-v3``.
             any_compiler: look for no compiler: the recipe then only names its result.
         """
-        cxx = torch_libraries.UNKNOWN_COMPILER if any_compiler else self.cxx()
+        platform = None if target == NATIVE or any_compiler else wheel_platform()
+        root = open_cache(environment.cache_dir()).root
+        known = torch_libraries.UNKNOWN_COMPILER if any_compiler else None
+        cxx = known or (self.cxx() if platform is None else self.cxx_for(platform))
         compilers = self.compilers(cxx)
         if target != NATIVE:
-            compilers = {suffix: torch_libraries.retargeted(one, march(target)) for suffix, one in compilers.items()}
+            compilers = {
+                suffix: torch_libraries.retargeted(one, target, self.source_root()) for suffix, one in compilers.items()
+            }
+        link_paths = (
+            self.link_paths() if platform is None or platform.is_here else (torch_libraries.stand_in(platform, root),)
+        )
+        if target != NATIVE or cxx.is_zig:  # with its C++ library's, a library of ziglang's is 8 MB
+            link_paths = (*link_paths, "-s")
         return NativeRecipe(
             op=self.name,
             sources=tuple(self.source_files()),
@@ -353,12 +364,12 @@ class OpBuilder:
                 *(f"-l{name}" for name in self.strip_empty_entries(self.libraries_args())),
                 *self.strip_empty_entries(self.extra_ldflags()),
             ),
-            link_paths=self.link_paths(),
+            link_paths=link_paths,
             include_dirs=next(iter(compilers.values())).include_dirs,
             facts=torch_libraries.facts(self.STABLE_ABI, target),
             output="op.so",
             is_portable=target != NATIVE,
-            note=torch_libraries.note(open_cache(environment.cache_dir()).root) if cxx.is_zig else "",
+            note=torch_libraries.note(root) if cxx.is_zig else "",
         )
 
     def recipes(self, target: str) -> list[Recipe]:
@@ -381,6 +392,20 @@ class OpBuilder:
             raise ToolchainError(msg)
         memory = open_cache(environment.cache_dir()).root
         return choose_cxx(environment.cxx(), environment.search_path(), memory, for_torch_headers=not self.STABLE_ABI)
+
+    def cxx_for(self, platform: Platform) -> CxxCompiler:
+        """Return the C++ compiler for a wheel of a platform: ziglang, which has every platform's C library.
+
+        Raises:
+            ToolchainError: when ziglang is not installed, or the op uses torch's C++ API.
+        """
+        if not self.STABLE_ABI:
+            msg = (
+                f"building the op '{self.name}' for {platform.triple} failed: torch's C++ API needs the C++ library that torch "
+                f"was built with, and ziglang has its own. Fix: unset ANYACCEL_PLATFORM, or use the stable ABI."
+            )
+            raise ToolchainError(msg)
+        return zig_for(platform.triple, open_cache(environment.cache_dir()).root)
 
     def compilers(self, cxx: CxxCompiler) -> dict[str, Compiler]:
         """Return the compiler for each kind of source."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,16 +11,20 @@ from typing import TYPE_CHECKING, Any
 from .engine.environment import compiler_variables, zig_cache
 from .engine.fingerprint import host_isa
 from .engine.native import Compiler
-from .engine.targets import NATIVE
-from .engine.toolchains.cxx import CxxCompiler
+from .engine.scratch import in_scratch_folder
+from .engine.targets import CPU_TARGETS, NATIVE, march
+from .engine.toolchains.cxx import CxxCompiler, zig_for
+from .engine.toolchains.probe import run_quietly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .engine.targets import Platform
+
 __all__ = [
     "OLDEST_TORCH", "UNKNOWN_COMPILER", "cxx_compiler", "facts", "link_flags", "link_paths", "macros",
     "missing_python_headers", "note",
-    "retargeted", "too_old_for_stable_abi", "torch_include_dirs", "with_standard",
+    "retargeted", "stand_in", "too_old_for_stable_abi", "torch_include_dirs", "with_standard",
 ]  # fmt: skip
 
 OLDEST_TORCH = (2, 10)
@@ -77,10 +83,22 @@ def cxx_compiler(cxx: CxxCompiler, flags: Sequence[str], include_dirs: Sequence[
     return Compiler(cxx.command, cxx.version, tuple(flags), tuple(include_dirs), outside, identity=cxx.identity)
 
 
-def retargeted(compiler: Compiler, march: str) -> Compiler:
-    """Return a compiler that builds for another CPU than this machine's."""
-    flags = (march if flag == "-march=native" else flag for flag in compiler.flags)
-    return compiler._replace(flags=tuple(flags))
+def retargeted(compiler: Compiler, target: str, root: Path) -> Compiler:
+    """Return a compiler that builds for other machines.
+
+    Args:
+        compiler: builds for this machine.
+        target: their CPU, such as ``x86-64-v3``.
+        root: where the sources lie; the result does not say where that is on this machine.
+    """
+    flags = [march(target) if flag == "-march=native" else flag for flag in compiler.flags]
+    if target in CPU_TARGETS["aarch64"]:
+        flags = [flag for flag in flags if not flag.startswith("-mprefer-vector-width=")]
+    if compiler.is_nvcc:
+        return compiler._replace(flags=tuple(flags))
+    places = {folder: folder.name for folder in (_torch_root(), *(one.parent for one in compiler.include_dirs), root)}
+    named = (f"-fmacro-prefix-map={place}={name}" for place, name in places.items())
+    return compiler._replace(flags=tuple(flags), other=(*compiler.other, *named))
 
 
 def facts(stable_abi: bool, target: str) -> dict[str, Any]:
@@ -105,6 +123,50 @@ def link_flags(stable_abi: bool) -> tuple[str, ...]:
 def link_paths() -> tuple[str, ...]:
     """Return the flags that say where torch's libraries lie."""
     return (f"-L{_torch_root() / 'lib'}",)
+
+
+def stand_in(platform: Platform, root: Path) -> str:
+    """Return the flag that says where a library lies that has the names of another machine's libtorch_cpu, and nothing else.
+
+    Linking against it finds names that torch's stable ABI does not have, as linking against torch does.
+
+    Args:
+        platform: the other machine's.
+        root: the cache.
+
+    Raises:
+        OSError, subprocess.SubprocessError: when it cannot be built.
+    """
+    import torch
+
+    folder = zig_cache(root) / f"torch-{torch.__version__}-{platform.triple}"
+    library = folder / "libtorch_cpu.so"
+    if not library.is_file():
+        command = [
+            *zig_for(platform.triple, root).command,
+            "-shared",
+            "-Wl,-soname,libtorch_cpu.so",
+            "names.cpp",
+            "-o",
+            "made.so",
+        ]
+
+        def make(scratch: Path) -> None:
+            names = "".join(f"void {name}() {{}}\n" for name in _stable_names())
+            (scratch / "names.cpp").write_text(f'extern "C" {{\n{names}}}\n', encoding="utf-8")
+            run_quietly(command, root, scratch)
+            folder.mkdir(parents=True, exist_ok=True)
+            os.replace(scratch / "made.so", library)
+
+        in_scratch_folder(root, f"building libtorch_cpu's names for {platform.machine}", make)
+    return f"-L{folder}"
+
+
+def _stable_names() -> list[str]:
+    """Return what the headers of torch's stable ABI declare in C."""
+    headers = (_torch_root() / "include" / "torch" / "csrc").rglob("*shim*.h")
+    text = "\n".join(header.read_text(encoding="utf-8") for header in headers)
+    return sorted(set(re.findall(r"\b(?:aoti_)?torch_\w+(?=\()", text)))
 
 
 def note(cache_root: Path) -> str:

@@ -4,6 +4,7 @@
 ANYACCEL_CACHE_DIR          where built ops are kept; the user's cache directory otherwise
 ANYACCEL_BUILD_JOBS         how many compiler processes run at once; from cores and memory otherwise
 ANYACCEL_BUILD_TIMEOUT      how many seconds one compiler may run before it is ended; no limit otherwise
+ANYACCEL_PLATFORM           the platform tag that ops are built ahead of time for, by ziglang (``manylinux_2_28_aarch64``)
 CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
 CPATH, CPLUS_INCLUDE_PATH   where compilers look for headers as well; they decide a build
@@ -50,6 +51,7 @@ __all__ = [
     "inherited_environment",
     "program_search",
     "search_path",
+    "wheel_platform",
     "zig_cache",
 ]
 
@@ -102,6 +104,11 @@ def build_jobs() -> int | None:
         msg = f"reading ANYACCEL_BUILD_JOBS failed: got {value!r}; expected a number of 1 or more. Fix: unset or correct it."
         raise SettingError(msg)
     return int(value)
+
+
+def wheel_platform() -> str:
+    """Return the platform tag in ``ANYACCEL_PLATFORM``; empty for this machine's."""
+    return os.environ.get("ANYACCEL_PLATFORM", "")
 
 
 def build_timeout() -> float | None:

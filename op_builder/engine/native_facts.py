@@ -12,6 +12,7 @@ from .errors import OpError
 from .fingerprint import fingerprint
 from .flag_files import refuse_untracked_flags
 from .scan import scan
+from .toolchains.cxx import spelled
 from .toolchains.identity import Identity
 
 __all__ = ["Compiler", "NativeFacts"]
@@ -74,7 +75,7 @@ class Compiler(NamedTuple):
     def _begin(self) -> tuple[str, ...]:
         own = [word for folder in self.include_dirs for word in ("-I", str(folder))]
         others = [word for folder in self.system_include_dirs for word in ("-isystem", str(folder))]
-        return (*self.command, *self.flags, *self.other, *own, *others)
+        return (*self.command, *spelled(self.command, self.flags), *self.other, *own, *others)
 
 
 @dataclass(eq=False, repr=False)  # each method that is generated takes 0.1 ms of every process's first call
@@ -87,7 +88,7 @@ class NativeFacts:
         compilers: for each suffix of the sources, such as ``".cpp"``.
         linker: the command that links, a C++ compiler's.
         link_flags: the linker's flags, which decide the result.
-        link_paths: flags that only say where libraries lie.
+        link_paths: flags that say where libraries lie, and that leave out what only debuggers read.
         include_dirs: the op's own include directories, whose headers count in the fingerprint.
         facts: further facts for the fingerprint: the target, the ABI.
         output: the library's file name, of plain letters.
@@ -127,16 +128,18 @@ class NativeFacts:
         return {**self._portable_facts(), **({} if self.is_portable else self.tools)}
 
     def described(self) -> dict[str, Any]:
-        """Return what the metadata of a build keep."""
-        return {**self._portable_facts(), **self.tools, "key": self.key()}
+        """Return what the metadata of a build keep; for other machines, no word of where this one keeps its compiler."""
+        tools = {"compiler_version": self.tools["compiler_version"]} if self.is_portable else self.tools
+        return {**self._portable_facts(), **tools, "key": self.key()}
 
     def fingerprint(self) -> str:
         """Return the name of the result."""
         return fingerprint(self.sources, self.include_dirs, self.all_facts())
 
     def key(self) -> str:
-        """Return the name that the result has whichever compiler builds it."""
-        return fingerprint(self.sources, self.include_dirs, self._portable_facts())
+        """Return the name that the result has whichever compiler builds it, in whatever environment."""
+        facts = {name: fact for name, fact in self._portable_facts().items() if name != "environment"}
+        return fingerprint(self.sources, self.include_dirs, facts)
 
     def _portable_facts(self) -> dict[str, Any]:
         return {

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import platform
 import re
+from typing import NamedTuple
 
-from .errors import OpError
+from . import environment
+from .errors import OpError, SettingError
 from .fingerprint import cpu_flags
 
 __all__ = [
     "CPU_TARGETS",
     "CUDA_TARGETS",
     "NATIVE",
+    "Platform",
     "cuda_targets_for",
     "host_cpu_targets",
     "is_cuda_target",
     "march",
     "require_target",
+    "wheel_cpu_targets",
+    "wheel_platform",
 ]
 
 NATIVE = "native"
@@ -36,6 +41,54 @@ CUDA_TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
 """What a wheel serves: machine code for four generations of GPUs, and PTX of the newest for those to come."""
 
 _CUDA = r"(sm|compute)_(\d{2,3})[af]?"
+_MANYLINUX = r"manylinux_(\d+)_(\d+)_(\w+)"
+
+
+class Platform(NamedTuple):
+    """What a wheel is for.
+
+    Attributes:
+        machine: the architecture, as ``platform.machine()`` names it.
+        glibc: the oldest version of the C library, such as ``2.28``.
+    """
+
+    machine: str
+    glibc: str
+
+    @property
+    def triple(self) -> str:
+        """What ziglang calls it."""
+        return f"{self.machine}-linux-gnu.{self.glibc}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine's architecture."""
+        return self.machine == platform.machine()
+
+
+def wheel_platform() -> Platform | None:
+    """Return the platform that ``ANYACCEL_PLATFORM`` names; None when ops are built for this machine's.
+
+    Raises:
+        SettingError: when it names none that ops can be built for.
+    """
+    tag = environment.wheel_platform()
+    if not tag:
+        return None
+    found = re.fullmatch(_MANYLINUX, tag)
+    if found is None or found[3] not in CPU_TARGETS:
+        msg = (
+            f"reading ANYACCEL_PLATFORM failed: got {tag!r}; expected manylinux_<major>_<minor>_<machine>, "
+            f"of {' or '.join(CPU_TARGETS)}. Fix: unset it, or use a tag such as manylinux_2_28_aarch64."
+        )
+        raise SettingError(msg)
+    return Platform(found[3], f"{found[1]}.{found[2]}")
+
+
+def wheel_cpu_targets() -> list[str]:
+    """Return the CPU targets of the platform that ops are built ahead of time for, best first."""
+    chosen = wheel_platform()
+    return list(CPU_TARGETS.get(chosen.machine if chosen else platform.machine(), {}))
 
 
 def host_cpu_targets() -> list[str]:
@@ -74,7 +127,7 @@ def require_target(target: str) -> str:
     Raises:
         OpError: listing the choices.
     """
-    cpu = CPU_TARGETS.get(platform.machine(), {})
+    cpu = wheel_cpu_targets()
     if target == NATIVE or target in cpu or is_cuda_target(target):
         return target
     msg = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import shlex
 import shutil
 import string
@@ -20,7 +21,7 @@ from .probe import Memory, Probe, run_quietly, said_version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["TELL_PROGRAMS", "CxxCompiler", "choose_cxx", "is_zig", "probe_cxx"]
+__all__ = ["TELL_PROGRAMS", "CxxCompiler", "choose_cxx", "is_zig", "probe_cxx", "spelled", "zig_for"]
 
 _logger = logging.getLogger(__name__)
 TELL_PROGRAMS = (
@@ -66,6 +67,41 @@ class CxxCompiler(NamedTuple):
 def is_zig(command: Sequence[str]) -> bool:
     """Return whether a command starts ziglang's compiler."""
     return Path(command[0]).name == "zig"
+
+
+def spelled(command: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """Return flags as a compiler spells them: ziglang takes a CPU's name with underscores, and Arm's versions as features."""
+    if not is_zig(command):
+        return list(flags)
+    return [_spelled_for_zig(flag) if flag.startswith("-march=") else flag for flag in flags]
+
+
+def _spelled_for_zig(flag: str) -> str:
+    name = flag.removeprefix("-march=")
+    if name.startswith("x86-64"):
+        return f"-march={name.replace('-', '_')}"
+    arm = re.fullmatch(r"armv8(?:\.(\d))?-a", name)
+    if arm is None:
+        return flag
+    return f"-mcpu=generic+v8_{arm[1]}a" if arm[1] else "-mcpu=generic"
+
+
+def zig_for(triple: str, memory: Path) -> CxxCompiler:
+    """Return ziglang's compiler for another platform than this machine's.
+
+    Args:
+        triple: such as ``aarch64-linux-gnu.2.28``.
+        memory: the directory that remembers what compilers said of themselves.
+
+    Raises:
+        ToolchainError: when ziglang is not installed, or does not know the platform.
+    """
+    command = _zig_command()
+    probe = _probe("ziglang", None if command is None else (*command, "-target", triple), memory, _FIX)
+    if probe.tool is None:
+        msg = f"choosing a C++ compiler for {triple} failed: ziglang is {probe.detail}. Fix: {probe.fix}."
+        raise ToolchainError(msg)
+    return probe.tool
 
 
 def probe_cxx(requested: str | None, path: str, memory: Path) -> list[Probe[CxxCompiler]]:

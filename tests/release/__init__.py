@@ -1,0 +1,1 @@
+"""What is published: ``python -m tests.release dist`` looks at it, and ``make dist`` ends with that."""
