@@ -172,8 +172,9 @@ ON_GPU ?= 3.12
 gpu-day-wheels: $(VENV)/.installed-test
 	$(VENV)/bin/python -m tests.gpu_day.wheels "$(WHEELS)" "$(ON_GPU)"
 
-# The pages of docs/, in build/html; a warning is an error, and their examples run in `make test`.
-docs: $(VENV)/.installed-docs
+# The pages of docs/, in build/html; a warning is an error, and their examples run in `make test`. With DOCS_SOURCES, an
+# address such as https://host/owner/anyaccel/blob/main/docs/{filename}, every page leads to its source, to be read and edited.
+docs: $(VENV)/.installed-test
 	$(VENV)/bin/python -m sphinx -n -W --keep-going -q -b html docs build/html
 	@echo "build/html/index.html"
 

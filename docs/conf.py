@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -20,7 +21,9 @@ author = "the anyaccel maintainers"
 project_copyright = author
 release = version = anyaccel.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+copybutton_prompt_text = r"\$ |>>> "
+copybutton_prompt_is_regexp = True
 exclude_patterns = ["_build"]
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
@@ -29,12 +32,15 @@ autodoc_default_options = {"members": True, "show-inheritance": True}
 nitpick_ignore_regex = [  # others' names, and names that only annotations use
     ("py:.*", r"(torch|abc|collections|contextlib|types|typing|enum|pathlib|importlib|pytest|argparse)\..*"),
     ("py:.*", r"timedelta|[A-Z]\w*|dist\..*|_\w+.*|.*\._\w+.*|optional|Any|None|\.\.\."),
-    ("py:.*", r"anyaccel\.op_builder\.(engine|functions|loading|targets|implementations|kernel_op|deepspeed_names).*"),
+    ("py:.*", r"anyaccel\.op_builder\.(builder|engine|functions|loading|targets|implementations).*"),
     ("py:.*", r"anyaccel\.accelerator\.(named|host).*"),
-    ("py:.*",),
 ]
 html_theme = "furo"
 html_title = f"anyaccel {release}"
+_SOURCES = os.environ.get("DOCS_SOURCES", "")
+html_theme_options = (
+    {"source_view_link": _SOURCES, "source_edit_link": _SOURCES.replace("/blob/", "/edit/")} if _SOURCES else {}
+)
 
 _LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)(#[^)]*)?\)")
 _ROOT = Path(__file__).parents[1]

@@ -28,7 +28,7 @@ def clip_grad_norm_(parameters: torch.Tensor | Iterable[torch.Tensor], max_norm:
         max_norm: the largest norm of all gradients together; 0 or more, which is not checked.
 
     Returns:
-        The norm before clipping: float32 ``(1,)`` on the gradients' device, or 0 on the CPU if there is no gradient.
+        The norm before clipping, float32 ``(1,)`` on the gradients' device, or 0 on the CPU if there is no gradient.
 
     Raises:
         RuntimeError: if gradients are on several devices or of another dtype, or a ``DTensor`` holds partial sums.
