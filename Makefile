@@ -184,7 +184,7 @@ bench: $(VENV)/.installed-test
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
-	$(VENV)/bin/clang-format -i $$(git ls-files '*.h' '*.cpp' '*.cu')
+	$(VENV)/bin/clang-format -i $$(git ls-files '*.h' '*.cpp' '*.cu' '*.hip')
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \

@@ -21,7 +21,7 @@ from setuptools.compat.py310 import tomllib
 _SWITCHES = ("BUILD_EXT", "CUDA_EXT", "DS_BUILD_OPS")
 _SWITCH_OF_AN_OP = "DS_BUILD_"
 _PLATFORM = "ANYACCEL_PLATFORM"
-_CODE = (".py", ".h", ".cpp", ".cu", ".ptx", ".sycl", "")  # csrc/device_std has headers without a suffix
+_CODE = (".py", ".h", ".cpp", ".cu", ".hip", ".ptx", ".sycl", "")  # csrc/device_std has headers without a suffix
 _ROOT = Path(__file__).resolve().parent
 _BUILD = "from anyaccel.cli import main; main()"
 _RUNS = "import filelock, ninja, packaging, platformdirs, psutil, rich, torch, typer"

@@ -24,7 +24,7 @@ from .engine.targets import (
     CUDA_TARGETS,
     NATIVE,
     host_cpu_targets,
-    is_cuda_target,
+    is_device_target,
     require_target,
     wheel_cpu_targets,
 )
@@ -72,9 +72,12 @@ class BuildOutcome:
 
 
 def wheel_targets() -> list[str]:
-    """Return what a wheel serves, for this machine's architecture or that of ``ANYACCEL_PLATFORM``, and can be compiled here."""
+    """Return what a wheel serves, for this machine's architecture or that of ``ANYACCEL_PLATFORM``, and can be compiled here.
+
+    And what ``ANYACCEL_WHEEL_TARGETS`` names.
+    """
     cuda = CUDA_TARGETS if probe_nvrtc().tool is not None else ()
-    return [*wheel_cpu_targets(), *cuda]
+    return list(dict.fromkeys([*wheel_cpu_targets(), *cuda, *environment.wheel_targets()]))
 
 
 def all_targets() -> list[str]:
@@ -117,7 +120,7 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
         needed = [one for one in builders if not (target == NATIVE and one.STABLE_ABI and serves_here)]
         recipes = [recipe for builder in needed for recipe in builder.recipes(target)]
         if not recipes:
-            kind = "CUDA device code" if is_cuda_target(target) else "code for the CPU"
+            kind = "device code" if is_device_target(target) else "code for the CPU"
             _logger.warning("%s: %s has no %s, so nothing is built for it", target, names, kind)
         found |= {recipe.fingerprint(): Order(recipe.op, target, recipe) for recipe in recipes}
     if not found:

@@ -17,7 +17,7 @@ from .engine.cache import open_cache
 from .engine.errors import OpError, OpLoadError, ToolchainError
 from .engine.fingerprint import cpu_flags
 from .engine.native import NativeRecipe
-from .engine.targets import NATIVE, host_cpu_targets, is_cuda_target, wheel_platform
+from .engine.targets import NATIVE, host_cpu_targets, is_device_target, wheel_platform
 from .engine.toolchains.cxx import choose_cxx, zig_for
 from .engine.trace import Trace
 
@@ -378,7 +378,7 @@ class OpBuilder:
         Raises:
             ToolchainError: when there is no tool to build it with.
         """
-        return [] if is_cuda_target(target) else [self.recipe_for(target)]
+        return [] if is_device_target(target) else [self.recipe_for(target)]
 
     def cxx(self) -> CxxCompiler:
         """Return the C++ compiler.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .builder import CPU_FLAGS, OpBuilder
 from .engine import prebuilt
-from .engine.targets import is_cuda_target
+from .engine.targets import is_device_target, is_hip_target
 from .op import CSRC
 
 if TYPE_CHECKING:
@@ -59,10 +59,14 @@ class HostLibrary(OpBuilder):
         return prebuilt.find_library(self.name, lambda target: self.recipe_for(target, any_compiler=True).key(), trace)
 
     def recipes(self, target: str) -> list[Recipe]:
-        if not is_cuda_target(target):
+        if not is_device_target(target):
             return [self.recipe_for(target)]
         if self.OP is None or not self.OP.kernels:
             return []
+        if is_hip_target(target):
+            from .hip import device_code as hip
+
+            return [hip.device_code_recipe(self.OP, target)]
         from .cuda.device_code import device_code_recipe
 
         return [device_code_recipe(self.OP, target)]

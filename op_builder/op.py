@@ -21,6 +21,7 @@ KERNEL_DEVICES: dict[str, str] = {
     "xpu": "op_builder.xpu.device:XpuDevice",
 }
 """The kinds of device that kernels are compiled for, each with its class, a ``Device`` of ``device_kernels.py``."""
+_WITH_FLOAT64 = ("cuda", "hip")  # anyaccel: ignore[device-name]
 DEVICES = ("cpu", *KERNEL_DEVICES)
 ON_HOST = "host"
 """Serves every device: a host-side op runs on the CPU wherever the model lives."""
@@ -38,7 +39,7 @@ class Op(NamedTuple):
         about: what the op does, in a few words.
         functions: the class of its functions, ``"module:Class"`` in ``kernels/functions``.
         kernels: the instances of kernel templates that device code is compiled for.
-        float64_kernels: more of them, for gradcheck: CUDA devices alone get them, as not every Intel GPU has float64.
+        float64_kernels: more of them, for gradcheck: CUDA and HIP devices alone get them, as not every Intel GPU has float64.
         loaders: the kernel loaders that choose among its implementations, by name with what each loads.
         devices: the devices that have a builder of this name.
         sources: of the host, relative to ``csrc``.
@@ -60,7 +61,7 @@ class Op(NamedTuple):
 
     def kernels_for(self, kind: str) -> tuple[str, ...]:
         """Return the instances of kernel templates that a kind of device gets."""
-        return self.kernels + (self.float64_kernels if kind == "cuda" else ())  # anyaccel: ignore[device-name]
+        return self.kernels + (self.float64_kernels if kind in _WITH_FLOAT64 else ())
 
     def host_sources(self) -> tuple[str, ...]:
         """Return the C++ sources of the host library, relative to ``csrc``."""

@@ -16,7 +16,7 @@ PACKAGES = ("accelerator", "anyaccel", "kernels", "op_builder")
 SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
 NATIVE = sorted(
     file
-    for kind in ("h", "cpp", "cu", "sycl")
+    for kind in ("h", "cpp", "cu", "hip", "sycl")
     for root in ("csrc", "kernels")
     for file in ROOT.glob(f"{root}/**/*.{kind}")
 )

@@ -38,7 +38,7 @@ def test_native_code_is_formatted() -> None:
         file
         for root in ("csrc", "examples")
         for file in (ROOT / root).rglob("*")
-        if file.suffix in (".h", ".cpp", ".cu")
+        if file.suffix in (".h", ".cpp", ".cu", ".hip")
     ]
     _check(BIN / "clang-format", "--dry-run", "-Werror", *files)
 

@@ -1,6 +1,6 @@
 // A row that several passes go over, and totals of columns that many rows add to, as a Group's `with_row` and
-// `with_totals` give them to a kernel. These stay in memory; a CUDA block keeps what fits in its registers
-// (cuda_row.h).
+// `with_totals` give them to a kernel. These stay in memory; a block keeps what fits in its registers
+// (block_row.h).
 
 #pragma once
 

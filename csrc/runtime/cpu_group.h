@@ -1,7 +1,7 @@
 // A kernel's view of the CPU: one thread, with a range of the work.
 //
-// Kernels are templates over a Group, which is this thread on the CPU, a block of threads on CUDA (cuda_group.h) and a
-// work-group on SYCL (sycl_group.h). The loops here are what the compiler vectorises.
+// Kernels are templates over a Group, which is this thread on the CPU, a block of threads on CUDA and HIP
+// (block_group.h) and a work-group on SYCL (sycl_group.h). The loops here are what the compiler vectorises.
 
 #pragma once
 

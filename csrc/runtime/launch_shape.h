@@ -101,7 +101,7 @@ inline Shape shape_for(const Device& device, const Work& work, std::int64_t grou
     return {groups > 0 ? groups : std::min(work.chunks, most), threads_for_row(device, kThreadsOfAChunk, 1)};
   }
   if (work.summed_rows > 0 && device.runtime == Runtime::cuda) {
-    // A group takes a strip of 32 columns, and 8 of its threads a row of it (CudaGroup::column_sums).
+    // A group takes a strip of 32 columns, and 8 of its threads a row of it (BlockGroup::column_sums).
     std::int32_t threads = 32;
     while (threads < 256 && threads / 8 < work.summed_rows) {
       threads *= 2;

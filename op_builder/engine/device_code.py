@@ -1,4 +1,4 @@
-"""The recipe of device code: a source that a run-time compiler turns into a binary for one kind of device."""
+"""The recipe of device code: a source that a compiler turns into a binary for one kind of device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .build import Workplace
     from .scan import ScannedFile
 
-__all__ = ["DeviceCodeRecipe", "DeviceCompiler"]
+__all__ = ["DeviceCodeFacts", "DeviceCodeRecipe", "DeviceCompiler", "DeviceTool"]
 
 _FOLDER = re.compile(r"(?:-I|--include-path=?|-isystem|-iquote|-idirafter)=?(.*)")
 _INCLUDED = re.compile(r"(?:--pre-include|-include)=?(.*)")
@@ -32,8 +32,8 @@ _UNTRACKED = re.compile(r"@|--options-file|-imacros|-fmodule|-fplugin|-specs|--c
 _HEADER_MACRO = re.compile(rb'#[ \t]*define[ \t]+(\w+)[ \t]+(?:"([^"\n]+)"|<([^>\n]+)>)')
 
 
-class DeviceCompiler(Protocol):
-    """A run-time compiler.
+class DeviceTool(Protocol):
+    """A compiler of device code.
 
     Attributes:
         name: such as ``"NVRTC"``.
@@ -45,6 +45,10 @@ class DeviceCompiler(Protocol):
     @property
     def version(self) -> str: ...
 
+
+class DeviceCompiler(DeviceTool, Protocol):
+    """A run-time compiler: it compiles within this process."""
+
     def compile(
         self, source: str, name: str, options: Sequence[str], kernels: Sequence[str]
     ) -> tuple[bytes, dict[str, str], str]:
@@ -52,7 +56,7 @@ class DeviceCompiler(Protocol):
 
 
 @dataclass(frozen=True)
-class DeviceCodeRecipe:
+class DeviceCodeFacts:
     """Everything that decides a piece of device code.
 
     Attributes:
@@ -70,7 +74,7 @@ class DeviceCodeRecipe:
     source: Path
     include_dirs: tuple[Path, ...]
     target: str
-    compiler: DeviceCompiler
+    compiler: DeviceTool
     options: tuple[str, ...]
     output: str
     kernels: tuple[str, ...] = ()
@@ -167,6 +171,27 @@ class DeviceCodeRecipe:
         )
         return OpError(msg)
 
+    def verify(self, built: Path) -> None:
+        """Refuse what is neither machine code nor PTX; Intel's OpenCL wraps machine code too.
+
+        Raises:
+            OpError: saying what it is instead.
+        """
+        content = built.read_bytes()
+        if not (content.startswith(b"\x7fELF") or b".target" in content):
+            msg = (
+                f"verifying the op '{self.op}' failed: got {content[:16]!r} from {self.compiler.name}; "
+                f"expected device code. Fix: report it."
+            )
+            raise OpError(msg)
+
+
+@dataclass(frozen=True)
+class DeviceCodeRecipe(DeviceCodeFacts):
+    """What a run-time compiler makes in one call."""
+
+    compiler: DeviceCompiler
+
     def produce(self, workplace: Workplace) -> dict[str, Any]:
         """Compile in a workplace, and return the kernels' symbols.
 
@@ -184,17 +209,3 @@ class DeviceCodeRecipe:
             raise workplace.error(self.op, Failure(command, log))
         (workplace.folder / self.output).write_bytes(binary)
         return {"symbols": symbols}
-
-    def verify(self, built: Path) -> None:
-        """Refuse what is neither machine code nor PTX; Intel's OpenCL wraps machine code too.
-
-        Raises:
-            OpError: saying what it is instead.
-        """
-        content = built.read_bytes()
-        if not (content.startswith(b"\x7fELF") or b".target" in content):
-            msg = (
-                f"verifying the op '{self.op}' failed: got {content[:16]!r} from {self.compiler.name}; "
-                f"expected device code. Fix: report it."
-            )
-            raise OpError(msg)

@@ -4,6 +4,7 @@
 ANYACCEL_CACHE_DIR          where built ops are kept; the user's cache directory otherwise
 ANYACCEL_BUILD_JOBS         how many compiler processes run at once; from cores and memory otherwise
 ANYACCEL_BUILD_TIMEOUT      how many seconds one compiler may run before it is ended; no limit otherwise
+ANYACCEL_WHEEL_TARGETS      GPUs that a wheel's ops serve as well, such as ``gfx942 gfx1100``
 ANYACCEL_PLATFORM           the platform tag that ops are built ahead of time for, by ziglang (``manylinux_2_28_aarch64``)
 CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
@@ -52,6 +53,7 @@ __all__ = [
     "program_search",
     "search_path",
     "wheel_platform",
+    "wheel_targets",
     "zig_cache",
 ]
 
@@ -109,6 +111,11 @@ def build_jobs() -> int | None:
 def wheel_platform() -> str:
     """Return the platform tag in ``ANYACCEL_PLATFORM``; empty for this machine's."""
     return os.environ.get("ANYACCEL_PLATFORM", "")
+
+
+def wheel_targets() -> list[str]:
+    """Return the targets in ``ANYACCEL_WHEEL_TARGETS``, which a wheel serves besides those that every wheel does."""
+    return os.environ.get("ANYACCEL_WHEEL_TARGETS", "").split()
 
 
 def build_timeout() -> float | None:

@@ -13,13 +13,17 @@ from .fingerprint import cpu_flags
 __all__ = [
     "CPU_TARGETS",
     "CUDA_TARGETS",
+    "HIP_TARGETS",
     "NATIVE",
     "Platform",
     "cuda_targets_for",
     "host_cpu_targets",
     "is_cuda_target",
+    "is_device_target",
+    "is_hip_target",
     "march",
     "require_target",
+    "wave_lanes",
     "wheel_cpu_targets",
     "wheel_platform",
 ]
@@ -40,7 +44,11 @@ CPU_TARGETS: dict[str, dict[str, tuple[str, ...]]] = {
 CUDA_TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
 """What a wheel serves: machine code for four generations of GPUs, and PTX of the newest for those to come."""
 
+HIP_TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+"""AMD's GPUs that a wheel serves: Instinct MI200, MI300 and MI350, Radeon RX 7900 and RX 9070. Code is for one of them alone."""
+
 _CUDA = r"(sm|compute)_(\d{2,3})[af]?"
+_HIP = r"gfx(9|1[0-2])[0-9a-f]{2}"
 _MANYLINUX = r"manylinux_(\d+)_(\d+)_(\w+)"
 
 
@@ -116,6 +124,21 @@ def is_cuda_target(target: str) -> bool:
     return re.fullmatch(_CUDA, target) is not None
 
 
+def is_hip_target(target: str) -> bool:
+    """Return whether a target is a GPU architecture of AMD's."""
+    return re.fullmatch(_HIP, target) is not None
+
+
+def is_device_target(target: str) -> bool:
+    """Return whether a target is a GPU architecture of any vendor's."""
+    return is_cuda_target(target) or is_hip_target(target)
+
+
+def wave_lanes(target: str) -> int:
+    """Return how many lanes a wave of an AMD GPU has: 64 on gfx9, as Instinct's GPUs are, and 32 on Radeon's since gfx10."""
+    return 64 if target.startswith("gfx9") else 32
+
+
 def march(target: str) -> str:
     """Return the compiler's flag for a CPU target."""
     return f"-march={target}"
@@ -128,10 +151,11 @@ def require_target(target: str) -> str:
         OpError: listing the choices.
     """
     cpu = wheel_cpu_targets()
-    if target == NATIVE or target in cpu or is_cuda_target(target):
+    if target == NATIVE or target in cpu or is_device_target(target):
         return target
+    choices = ", ".join([NATIVE, *cpu, *CUDA_TARGETS, *HIP_TARGETS])
     msg = (
-        f"choosing the target failed: got {target!r}; expected one of: {', '.join([NATIVE, *cpu, *CUDA_TARGETS])}. "
-        f"Fix: correct the name; sm_<number> and compute_<number> may name any GPU that NVRTC knows."
+        f"choosing the target failed: got {target!r}; expected one of: {choices}. "
+        f"Fix: correct the name; sm_<number>, compute_<number> and gfx<number> may name any GPU that the compiler knows."
     )
     raise OpError(msg)

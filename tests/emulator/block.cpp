@@ -35,7 +35,8 @@ Coordinates grid_size;
 
 namespace {
 
-constexpr unsigned kWarp = 32;
+unsigned warp_size = 32;
+constexpr unsigned kMostLanes = 64;
 constexpr unsigned kMostThreads = 1024;
 constexpr std::size_t kStackBytes = 64 * 1024;
 
@@ -48,7 +49,7 @@ struct Fiber {
   void* in_sanitizer = nullptr;
   State state = State::Done;
   const Site* site = nullptr;
-  std::uint32_t mask = 0;
+  std::uint64_t mask = 0;
   unsigned source = 0;
   std::uint64_t value = 0;
 };
@@ -77,7 +78,7 @@ class Scheduler {
     if (stacks_ == nullptr) {
       return "no memory for the stacks";
     }
-    if (threads == 0 || threads > kMostThreads || threads % kWarp != 0 || blocks == 0) {
+    if (threads == 0 || threads > kMostThreads || threads % warp_size != 0 || blocks == 0) {
       return "a launch of " + std::to_string(blocks) + " blocks of " + std::to_string(threads) + " threads";
     }
     kernel_ = &kernel;
@@ -114,7 +115,7 @@ class Scheduler {
     }
   }
 
-  std::uint64_t exchange(const Site& site, std::uint32_t mask, std::uint64_t given, unsigned source) {
+  std::uint64_t exchange(const Site& site, std::uint64_t mask, std::uint64_t given, unsigned source) {
     Fiber& fiber = fibers_[current_];
     fiber.mask = mask;
     fiber.value = given;
@@ -191,7 +192,7 @@ class Scheduler {
         return "";
       }
       bool has_moved = false;
-      for (unsigned first = 0; first < threads_; first += kWarp) {
+      for (unsigned first = 0; first < threads_; first += warp_size) {
         std::string problem = release_warp(first, has_moved);
         if (!problem.empty()) {
           return problem;
@@ -217,33 +218,33 @@ class Scheduler {
 
   // Lets the lanes of a warp that are at a shuffle go on; all lanes of the mask must be at the same one.
   std::string release_warp(unsigned first, bool& has_moved) {
-    for (unsigned thread = first; thread < first + kWarp; ++thread) {
+    for (unsigned thread = first; thread < first + warp_size; ++thread) {
       const Fiber& fiber = fibers_[thread];
       if (fiber.state != State::AtShuffle) {
         continue;
       }
-      if ((fiber.mask >> (thread % kWarp) & 1u) == 0) {
+      if ((fiber.mask >> (thread % warp_size) & 1u) == 0) {
         return wrong_mask(thread, "which is not in its own mask");
       }
-      if (fiber.source >= kWarp || (fiber.mask >> fiber.source & 1u) == 0) {
+      if (fiber.source >= warp_size || (fiber.mask >> fiber.source & 1u) == 0) {
         return wrong_mask(thread, "which takes lane " + std::to_string(fiber.source) + "'s value, not in its mask");
       }
-      for (unsigned other = first; other < first + kWarp; ++other) {
-        const bool is_meant = (fiber.mask >> (other % kWarp) & 1u) != 0;
+      for (unsigned other = first; other < first + warp_size; ++other) {
+        const bool is_meant = (fiber.mask >> (other % warp_size) & 1u) != 0;
         const Fiber& peer = fibers_[other];
         if (is_meant && (peer.state != State::AtShuffle || peer.site != fiber.site)) {
           return divergence(thread, other);
         }
         if (is_meant && peer.mask != fiber.mask) {
-          return wrong_mask(thread, "whose mask differs from lane " + std::to_string(other % kWarp) + "'s");
+          return wrong_mask(thread, "whose mask differs from lane " + std::to_string(other % warp_size) + "'s");
         }
       }
     }
-    std::uint64_t given[kWarp] = {};
-    for (unsigned lane = 0; lane < kWarp; ++lane) {
+    std::uint64_t given[kMostLanes] = {};
+    for (unsigned lane = 0; lane < warp_size; ++lane) {
       given[lane] = fibers_[first + lane].value;
     }
-    for (unsigned thread = first; thread < first + kWarp; ++thread) {
+    for (unsigned thread = first; thread < first + warp_size; ++thread) {
       if (fibers_[thread].state == State::AtShuffle) {
         fibers_[thread].value = given[fibers_[thread].source];
         fibers_[thread].state = State::Ready;
@@ -324,8 +325,11 @@ std::map<std::string, Started>& started() {
   return *one;
 }
 
-// One warp, several and as many as are launched; each kernel meets them in turn.
-constexpr unsigned kSizes[] = {64, 512, 32};
+// Two warps, as many as are launched, and one; each kernel meets them in turn.
+unsigned size_of_launch(unsigned number) {
+  const unsigned sizes[] = {2 * warp_size, 512, warp_size};
+  return sizes[number % std::size(sizes)];
+}
 // Every second launch has no more blocks than this, which then take several rows each.
 constexpr std::int64_t kFewBlocks = 3;
 
@@ -335,7 +339,7 @@ unsigned fixed_size = 0;
 
 void barrier(const Site& site) { scheduler().wait(State::AtBarrier, site); }
 
-std::uint64_t exchange(const Site& site, std::uint32_t mask, std::uint64_t given, unsigned source) {
+std::uint64_t exchange(const Site& site, std::uint64_t mask, std::uint64_t given, unsigned source) {
   return scheduler().exchange(site, mask, given, source);
 }
 
@@ -343,6 +347,9 @@ std::uint64_t exchange(const Site& site, std::uint32_t mask, std::uint64_t given
 
 // Every launch from now on has blocks of so many threads, and as many blocks as the host asks for; 0 varies both.
 extern "C" void emulator_fix_size(unsigned threads) { emulator::fixed_size = threads; }
+
+// Every warp from now on has so many lanes.
+extern "C" void emulator_set_warp_size(unsigned lanes) { emulator::warp_size = lanes; }
 
 // Lines of `kernel threads...`, until the next call.
 extern "C" const char* emulator_started() {
@@ -367,7 +374,7 @@ extern "C" const char* emulator_launch(void* kernel, std::int32_t, std::int64_t 
   const std::lock_guard lock(launches());
   const Kernel& chosen = *static_cast<const Kernel*>(kernel);
   Started& known = started()[chosen.name];
-  const unsigned size = fixed_size != 0 ? fixed_size : kSizes[known.launches % std::size(kSizes)];
+  const unsigned size = fixed_size != 0 ? fixed_size : size_of_launch(known.launches);
   const bool has_few = fixed_size == 0 && !chosen.is_grid_meant && known.launches % 2 == 1;
   const std::int64_t blocks = has_few ? std::min(groups, kFewBlocks) : groups;
   ++known.launches;

@@ -47,12 +47,16 @@ struct Kernel {
 void barrier(const Site& site);
 
 // Waits for the warp's lanes in `mask`; returns what lane `source` has given.
-std::uint64_t exchange(const Site& site, std::uint32_t mask, std::uint64_t given, unsigned source);
+std::uint64_t exchange(const Site& site, std::uint64_t mask, std::uint64_t given, unsigned source);
 
-inline unsigned lane() { return thread_index.x % 32; }
+#ifdef ANYACCEL_LANES  // in kernels: 32, or 64
+inline constexpr unsigned kLanes = ANYACCEL_LANES;
+
+inline unsigned lane() { return thread_index.x % kLanes; }
+#endif
 
 template <typename Value>
-Value shuffled(const Site& site, std::uint32_t mask, Value value, unsigned source) {
+Value shuffled(const Site& site, std::uint64_t mask, Value value, unsigned source) {
   static_assert(sizeof(Value) == 4 || sizeof(Value) == 8, "CUDA shuffles 4 or 8 bytes");
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(Value));

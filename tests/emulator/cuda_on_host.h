@@ -1,4 +1,4 @@
-// The part of CUDA's language that the sources use, for g++; included before them.
+// The part of CUDA's and HIP's languages that the sources use, for g++; included before them.
 
 #pragma once
 
@@ -21,12 +21,14 @@
 #define __syncthreads() ::emulator::barrier(EMULATOR_SITE("__syncthreads"))
 #define __syncwarp(mask) \
   static_cast<void>(::emulator::exchange(EMULATOR_SITE("__syncwarp"), mask, 0, ::emulator::lane()))
-#define __shfl_sync(mask, value, source) ::emulator::shuffled(EMULATOR_SITE("__shfl_sync"), mask, value, (source) % 32)
+#define __shfl_sync(mask, value, source) \
+  ::emulator::shuffled(EMULATOR_SITE("__shfl_sync"), mask, value, (source) % ::emulator::kLanes)
 #define __shfl_xor_sync(mask, value, other) \
   ::emulator::shuffled(EMULATOR_SITE("__shfl_xor_sync"), mask, value, ::emulator::lane() ^ (other))
-#define __shfl_down_sync(mask, value, distance)                        \
-  ::emulator::shuffled(EMULATOR_SITE("__shfl_down_sync"), mask, value, \
-                       ::emulator::lane() + (distance) < 32 ? ::emulator::lane() + (distance) : ::emulator::lane())
+#define __shfl_down_sync(mask, value, distance)       \
+  ::emulator::shuffled(                               \
+      EMULATOR_SITE("__shfl_down_sync"), mask, value, \
+      ::emulator::lane() + (distance) < ::emulator::kLanes ? ::emulator::lane() + (distance) : ::emulator::lane())
 #define __shfl_up_sync(mask, value, distance)                        \
   ::emulator::shuffled(EMULATOR_SITE("__shfl_up_sync"), mask, value, \
                        ::emulator::lane() >= (distance) ? ::emulator::lane() - (distance) : ::emulator::lane())

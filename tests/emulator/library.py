@@ -23,7 +23,9 @@ HERE = Path(__file__).parent
 SANITIZED = "ANYACCEL_EMULATOR_TSAN"
 """Set in a process that ThreadSanitizer's library watches, in place of the emulator's own checks of accesses."""
 GROUP = "ANYACCEL_TEST_GROUP"
-"""In a process that runs kernels in the emulator, whose group they get: ``cuda``, as where it is not set, or ``sycl``."""
+"""In a process that runs kernels in the emulator, whose group they get: of ``LANES``; ``cuda`` where it is not set."""
+LANES = {"cuda": 32, "hip32": 32, "hip64": 64, "sycl": 32}
+"""The lanes of a warp, by group."""
 ENTRY = """extern "C" void emulator_run_{number}(const void* argument) {{
   using Kernel = {instance};
   {call};
@@ -31,12 +33,16 @@ ENTRY = """extern "C" void emulator_run_{number}(const void* argument) {{
 """
 _CALLS = {
     "cuda": "run<Kernel>(*static_cast<const Kernel*>(argument))",
+    "hip": "anyaccel_kernel_{number}(*static_cast<const Kernel*>(argument))",
     "sycl": "Kernel(*static_cast<const Kernel*>(argument))(SyclGroup{})",
 }
+_NO_FLOAT16 = "-U__FLT16_MANT_DIG__"  # NVRTC has no _Float16
 _LANGUAGES = {
-    "cuda": ["-include", str(HERE / "cuda_on_host.h")],
-    "sycl": [f"-I{HERE / 'sycl_on_host'}"],
+    "cuda": ["-include", str(HERE / "cuda_on_host.h"), _NO_FLOAT16],
+    "hip": ["-include", str(HERE / "cuda_on_host.h")],
+    "sycl": [f"-I{HERE / 'sycl_on_host'}", _NO_FLOAT16],
 }
+_SOURCES = {"cuda": "kernels.cu", "hip": "kernels.hip"}
 _SYCL_KERNELS = '#include "sycl_group.h"\n#include ANYACCEL_OP_HEADER\nusing namespace anyaccel;\n'
 
 
@@ -70,26 +76,39 @@ def built_kernels(name: str, instances: Sequence[str], header: str, sources: Seq
         header: what defines them.
         sources: folders searched for ``kernels.cu`` and headers, before the tree's own.
     """
-    group = os.environ.get(GROUP, "cuda")
+    group, lanes = _group(), LANES[os.environ.get(GROUP, "cuda")]
     folders = [*sources, CSRC / "runtime", CSRC / "includes"]
     entries = "".join(
-        ENTRY.format(number=number, instance=kernel, call=_CALLS[group]) for number, kernel in enumerate(instances)
+        ENTRY.format(number=number, instance=kernel, call=_CALLS[group].format(number=number))
+        for number, kernel in enumerate(instances)
     )
-    kernels = next(folder / "kernels.cu" for folder in folders if (folder / "kernels.cu").is_file())
-    included = f'#include "{kernels}"\n' if group == "cuda" else _SYCL_KERNELS
+    if group == "hip":
+        defined = (
+            f"ANYACCEL_HIP_KERNEL(anyaccel_kernel_{number}, {kernel})" for number, kernel in enumerate(instances)
+        )
+        entries = "\n".join([*defined, entries])
+    included = _SYCL_KERNELS
+    if group in _SOURCES:
+        name_of_source = _SOURCES[group]
+        kernels = next(folder / name_of_source for folder in folders if (folder / name_of_source).is_file())
+        included = f'#include "{kernels}"\n'
     rows = "".join(
         f'{{"{kernel}", emulator_run_{number}, {_is_grid_meant(kernel, folders)}}},'
         for number, kernel in enumerate(instances)
     )
     text = f'{included}{entries}extern "C" emulator::Kernel emulator_kernels[] = {{{rows}}};\n'
-    read = [file for folder in folders for file in sorted(folder.iterdir()) if file.suffix in (".h", ".cu")]
+    read = [file for folder in folders for file in sorted(folder.iterdir()) if file.suffix in (".h", ".cu", ".hip")]
     options = [
-        "-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-w",
-        "-U__FLT16_MANT_DIG__",  # NVRTC has no _Float16 either
+        "-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-w", f"-DANYACCEL_LANES={lanes}",
         f'-DANYACCEL_OP_HEADER="{header}"', *_LANGUAGES[group], "-iquote", str(HERE),
         *(f"-I{folder}" for folder in folders), "-x", "c++",
     ]  # fmt: skip
     return _built(name, options, [*read, *HERE.glob("*.h"), *HERE.glob("sycl_on_host/**/*.h")], text)
+
+
+def _group() -> str:
+    """Return the kind of group that kernels get."""
+    return os.environ.get(GROUP, "cuda").rstrip("0123456789")
 
 
 def _is_grid_meant(kernel: str, folders: Sequence[Path]) -> str:
@@ -148,6 +167,7 @@ class Emulator:
         self._library = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
         self._library.emulator_started.restype = ctypes.c_char_p
         self._library.emulator_launch.restype = ctypes.c_char_p
+        self._library.emulator_set_warp_size(LANES[os.environ.get(GROUP, "cuda")])
         self.launch = ctypes.cast(self._library.emulator_launch, ctypes.c_void_p).value or 0
         self._kept: list[ctypes.CDLL] = []
 
@@ -193,5 +213,5 @@ def emulator() -> Emulator:
 
 def register(op: Op) -> None:
     """Give an op's host library, which is loaded, all of its kernels."""
-    kernels = op.kernels_for(os.environ.get(GROUP, "cuda"))
+    kernels = op.kernels_for(_group())
     emulator().register(op, built_kernels(op.name, kernels, f"{op.name}.h"), kernels)

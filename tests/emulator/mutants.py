@@ -18,7 +18,7 @@ from anyaccel.op_builder.all_ops import builder_class
 from anyaccel.op_builder.op import CSRC
 from anyaccel.op_builder.table import OPS
 
-from .library import GROUP, built_kernels, emulator
+from .library import GROUP, LANES, built_kernels, emulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +66,7 @@ _PLACES = re.compile(
     r"sycl::group_barrier\(item\.get_group\(\)\)|sycl::reduce_over_group\(item\.get_group\(\), (?P<own>\w+), [^)]*\)\)"
 )
 _OTHERS = {
-    "cuda_group.h": (
+    "block_group.h": (
         ("right > left ? right : left", "left > right ? left : right", "a maximum that lanes disagree on"),
         ("atomicOr(flag, 1)", "*flag = 1", "a flag that is not atomic"),
     ),
@@ -81,10 +81,11 @@ _OTHERS = {
 
 
 def mutants(group: str) -> list[Mutant]:
-    """Return every change, of every barrier, shuffle and reduction of the sources: the ops' with CUDA's group."""
+    """Return every change, of every barrier, shuffle and reduction of the sources: the ops' with CUDA's and HIP's group."""
     made = []
-    of_ops = sorted((CSRC / "includes").glob("*.h")) if group == "cuda" else []
-    for file in [*sorted((CSRC / "runtime").glob(f"{group}_*.h")), *of_ops]:
+    is_sycl = group == "sycl"
+    of_ops = [] if is_sycl else sorted((CSRC / "includes").glob("*.h"))
+    for file in [*sorted((CSRC / "runtime").glob("sycl_*.h" if is_sycl else "block_*.h")), *of_ops]:
         text = file.read_text()
         for found in _PLACES.finditer(text):
             line = text.count("\n", 0, found.start()) + 1
@@ -145,7 +146,8 @@ def _functions() -> dict[str, Any]:
 
 def _results(functions: dict[str, Any]) -> Iterator[tuple[str, list[torch.Tensor]]]:
     """Yield what each kernel computes, with one warp and with two."""
-    for threads in (32, 64):
+    lanes = LANES[os.environ.get(GROUP, "cuda")]
+    for threads in (lanes, 2 * lanes):
         emulator().fix_size(threads)
         for name, run in _RUN.items():
             yield f"{name} with {threads} threads", run(functions[name])
@@ -179,8 +181,9 @@ def main() -> None:
         for file in [
             *(CSRC / "includes").glob("*.h"),
             *(CSRC / "runtime").glob("*_group.h"),
-            CSRC / "runtime/cuda_row.h",
+            CSRC / "runtime/block_row.h",
             CSRC / "runtime/kernels.cu",
+            CSRC / "runtime/kernels.hip",
         ]:
             (folder / file.name).write_text(file.read_text())
         (folder / "mutants.h").write_text("".join(f'#include "{op}.h"\n' for op in _RUN))

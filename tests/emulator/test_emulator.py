@@ -1,4 +1,4 @@
-"""CUDA's kernels on the CPU: all of them, in an emulator of blocks that refuses what a GPU would leave undefined.
+"""CUDA's and HIP's kernels on the CPU: all of them, in an emulator of blocks that refuses what a GPU would leave undefined.
 
 Each test starts a process, as the emulator takes the place of torch's allocator, and of SYCL on the CPU.
 """
@@ -18,7 +18,7 @@ import pytest
 
 from anyaccel.op_builder.table import OPS
 
-from .library import GROUP, preloaded, preloaded_with_tsan
+from .library import GROUP, LANES, preloaded, preloaded_with_tsan
 from .mutants import mutants
 
 ROOT = Path(__file__).parents[2]
@@ -74,19 +74,22 @@ def _run_ops(ran: Path, environment: dict[str, str], *options: str, timeout: flo
 
 
 def _assert_all_ran(started: dict[str, list[int]], group: str = "cuda") -> None:
+    sizes = [LANES[group], 2 * LANES[group], 512]
     missing = {
         op.name: names
         for op in OPS
-        if (names := [kernel for kernel in op.kernels_for(group) if started.get(kernel) != [32, 64, 512]])
+        if (names := [kernel for kernel in op.kernels_for(group.rstrip("0123456789")) if started.get(kernel) != sizes])
     }
     said = (
-        f"in the table, and not run in blocks of 32, 64 and 512 threads: {missing}. Fix: add cases to tests/ops, with a word of "
+        f"in the table, and not run in blocks of {sizes} threads: {missing}. Fix: add cases to tests/ops, with a word of "
         f"_FOR_BLOCKS (tests/ops/conftest.py) in the test's name."
     )
     assert not missing, said
 
 
-@pytest.mark.parametrize("group", ["cuda", pytest.param("sycl", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "group", ["cuda", "hip64", *(pytest.param(one, marks=pytest.mark.slow) for one in ("hip32", "sycl"))]
+)
 def test_every_kernel_of_the_table_agrees_with_its_reference(tmp_path: Path, group: str) -> None:
     """With SYCL's group too: OpenCL's CPU device tells of no divergence, no race and no access out of bounds."""
     _assert_all_ran(_run_ops(tmp_path / "ran.json", {**preloaded(), GROUP: group}), group)
@@ -119,7 +122,7 @@ def test_thread_sanitizer_sees_a_block_as_threads() -> None:
     assert not re.search(r"#0 void Correct::operator", done.stderr)
 
 
-@pytest.mark.parametrize("group", ["cuda", "sycl"])
+@pytest.mark.parametrize("group", ["cuda", "sycl", pytest.param("hip64", marks=pytest.mark.slow)])
 def test_each_change_of_a_barrier_or_a_shuffle_is_noticed(group: str) -> None:
     noticed = _lines("tests.emulator.mutants", **{GROUP: group})
     made = mutants(group)

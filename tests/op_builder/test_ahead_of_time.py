@@ -44,12 +44,12 @@ def test_a_machine_of_2013_does_not_get_avx_512(monkeypatch: pytest.MonkeyPatch)
     assert host_cpu_targets()[0] == "x86-64-v3"
 
 
-@pytest.mark.parametrize("target", ["native", "sm_90", "sm_90a", "compute_120", BASELINE])
+@pytest.mark.parametrize("target", ["native", "sm_90", "sm_90a", "compute_120", "gfx942", "gfx90a", BASELINE])
 def test_targets_that_exist(target: str) -> None:
     assert require_target(target) == target
 
 
-@pytest.mark.parametrize("target", ["sm90", "x86-64-v9", "", "-march=native"])
+@pytest.mark.parametrize("target", ["gfx", "gfx942:xnack+", "sm90", "x86-64-v9", "", "-march=native"])
 def test_targets_that_do_not_exist_list_those_that_do(target: str) -> None:
     with pytest.raises(OpError, match=r"choosing the target failed: got .* expected one of: native, .*sm_90"):
         require_target(target)
@@ -60,6 +60,12 @@ def test_a_wheel_serves_every_level_and_four_generations() -> None:
     if probe_nvrtc().tool is not None:
         expected += CUDA_TARGETS
     assert wheel_targets() == expected
+
+
+def test_a_wheel_serves_further_gpus_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = wheel_targets()
+    monkeypatch.setenv("ANYACCEL_WHEEL_TARGETS", " gfx942  gfx1100 sm_90")
+    assert wheel_targets() == list(dict.fromkeys([*before, "gfx942", "gfx1100", "sm_90"]))
 
 
 def test_an_unknown_op_lists_the_ops() -> None:
@@ -77,7 +83,7 @@ def test_an_op_without_code_for_the_target_is_refused(cache: Cache) -> None:
 def test_one_target_of_several_may_have_nothing_which_is_said(cache: Cache, caplog: pytest.LogCaptureFixture) -> None:
     (order,) = orders(named_builders(["cpu_adam"]), ["sm_90", BASELINE])
     assert order.target == BASELINE
-    assert "sm_90: cpu_adam has no CUDA device code, so nothing is built for it" in caplog.text
+    assert "sm_90: cpu_adam has no device code, so nothing is built for it" in caplog.text
 
 
 def test_ops_that_share_a_library_share_the_build(cache: Cache) -> None:

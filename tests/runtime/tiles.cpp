@@ -18,7 +18,7 @@ static Dim threadIdx, blockIdx, blockDim, gridDim;
 #define __launch_bounds__(...)
 static void __syncthreads() { std::abort(); }  // the threads of one after the other cannot meet
 template <typename Value>
-static Value __shfl_xor_sync(unsigned, Value, int) {
+static Value __shfl_xor_sync(unsigned long long, Value, int) {
   std::abort();
 }
 static void atomicOr(int* flag, int bits) { *flag |= bits; }

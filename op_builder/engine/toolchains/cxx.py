@@ -21,7 +21,16 @@ from .probe import Memory, Probe, run_quietly, said_version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["TELL_PROGRAMS", "CxxCompiler", "choose_cxx", "is_zig", "probe_cxx", "spelled", "zig_for"]
+__all__ = [
+    "TELL_PROGRAMS",
+    "CxxCompiler",
+    "choose_cxx",
+    "is_zig",
+    "probe_cxx",
+    "spelled",
+    "zig_for",
+    "zig_program",
+]
 
 _logger = logging.getLogger(__name__)
 TELL_PROGRAMS = (
@@ -169,11 +178,16 @@ def _command_of(text: str, path: str) -> tuple[str, ...] | None:
     return (program, *words[1:]) if program else None
 
 
-def _zig_command() -> tuple[str, ...] | None:
+def zig_program() -> str | None:
+    """Return the program that pip's ziglang brings, or None."""
     package = importlib.util.find_spec("ziglang")
     if package is None or not package.submodule_search_locations:
         return None
-    program = shutil.which("zig", path=package.submodule_search_locations[0])
+    return shutil.which("zig", path=package.submodule_search_locations[0])
+
+
+def _zig_command() -> tuple[str, ...] | None:
+    program = zig_program()
     return None if program is None else (program, "c++")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import ninja
 
 from .. import environment
+from .amdgpu import probe_amdgpu
 from .cxx import probe_cxx
 from .nvcc import probe_nvcc
 from .nvrtc import probe_nvrtc
@@ -25,6 +26,7 @@ PURPOSES = {
     "ninja": "runs every build",
     "C++": "builds ops for the CPU, and the host side of all others",
     "NVRTC": "compiles this project's CUDA device code, with or without a GPU",
+    "amdgcn": "compiles this project's device code for AMD's GPUs, with or without one",
     "nvcc": "compiles third parties' .cu sources, nothing else",
     "DPC++": "compiles this project's SYCL device code",
     "icpx": "compiles third parties' SYCL sources, nothing else",
@@ -46,6 +48,7 @@ def survey(memory: Path) -> list[Probe[Any]]:
         [_probe_ninja()],
         cxx,
         [probe_nvrtc()],
+        [probe_amdgpu(memory)],
         probe_nvcc(environment.cuda_home(), path, memory, host),
         [probe_dpcpp()],
         [probe_icpx(path, memory)],

@@ -1,9 +1,9 @@
-// What a block of CUDA threads keeps in its registers: a row between passes, and totals of columns from row to row; see
+// What a block of threads keeps in its registers: a row between passes, and totals of columns from row to row; see
 // row.h for what each member means.
 
 #pragma once
 
-#include "cuda_group.h"
+#include "block_group.h"
 
 namespace anyaccel {
 
@@ -51,13 +51,14 @@ void each_tile_of_thread(int count, const Body& body) {
 }
 
 // A row, read once and kept by the block's threads. All of a thread's tiles are loaded before any is used.
+template <int kLanes>
 template <typename Of, typename T, typename... Beside>
-class CudaGroup::RowInRegisters {
+class BlockGroup<kLanes>::RowInRegisters {
  public:
   using C = Compute<T>;
   static constexpr bool kReplaces = true;
 
-  RowInRegisters(const CudaGroup& group, int count, const Of& of) : group_(group), count_(count), of_(of) {}
+  RowInRegisters(const BlockGroup& group, int count, const Of& of) : group_(group), count_(count), of_(of) {}
 
   void read(const T* row) {
     Packed packs[kTiles] = {};
@@ -128,15 +129,16 @@ class CudaGroup::RowInRegisters {
     each_tile_of_thread<kCount, kTiles>(count_, body);
   }
 
-  const CudaGroup& group_;
+  const BlockGroup& group_;
   int count_;
   Of of_;
   KeptTile<Of, T, kCount> kept_[kTiles] = {};  // else the registers would be kept from row to row
 };
 
 // Totals of the columns, each thread's own for the tiles that it has of every row.
+template <int kLanes>
 template <int Kinds, typename T, typename... Beside>
-class CudaGroup::TotalsInRegisters {
+class BlockGroup<kLanes>::TotalsInRegisters {
  public:
   using C = Compute<T>;
 

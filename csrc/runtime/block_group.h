@@ -1,0 +1,297 @@
+// A kernel's view of a GPU whose threads run in lockstep, a warp of `kLanes` at a time: a block of threads; see
+// cpu_group.h for what each member means. CUDA's group (cuda_group.h) and HIP's (hip_group.h) are instances of it; what
+// they call, such as __syncthreads, is a part of both languages.
+
+#pragma once
+
+#include <cstdint>
+
+#include "elementary.h"
+#include "row.h"
+#include "tensor_table.h"
+#include "tile.h"
+
+namespace anyaccel {
+
+template <typename Of>
+inline constexpr bool is_as_it_is = false;
+
+template <>
+inline constexpr bool is_as_it_is<AsTheyAre> = true;
+
+template <int kLanes>
+struct BlockGroup {
+  template <typename... T>
+  static constexpr std::int64_t kTile = kTileOf<T...>;
+
+  // Elements of a row that a thread keeps in registers: a block of 512 keeps a row of 16384 as it is, and of 8192 where
+  // it is kept computed, which takes as many registers again.
+  template <typename Of>
+  static constexpr int kKept = is_as_it_is<Of> ? 32 : 16;
+
+  template <typename Of, typename T, typename... Beside>
+  class RowInRegisters;
+
+  // Elements of totals that a thread keeps in registers: a block of 512 keeps one kind of 16384 columns.
+  static constexpr int kKeptTotals = 32;
+
+  template <int Kinds, typename T, typename... Beside>
+  class TotalsInRegisters;
+
+  std::int64_t index = blockIdx.x;
+  std::int64_t count = gridDim.x;
+
+  template <typename Body>
+  void rows(std::int64_t count, const Body& body) const {
+    for (std::int64_t row = blockIdx.x; row < count; row += gridDim.x) {
+      body(row);
+    }
+  }
+
+  template <typename Body>
+  void elements(std::int64_t count, const Body& body) const {
+    const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+#pragma unroll 4
+    for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+      body(i);
+    }
+  }
+
+  // A strip of columns at a time, whose rows the threads share; their sums meet in shared memory.
+  template <typename Value, typename Body>
+  void column_sums(const Value* values, std::int64_t count, std::int64_t columns, std::int64_t stride,
+                   const Body& body) const {
+    constexpr int kWidth = kTileOf<Value>;
+    __shared__ Value sums[kMostThreads * kWidth / kStrip][kStrip];
+    const bool is_aligned = are_aligned(values) && keep_aligned<Value>(columns, stride);
+    rows((columns + kStrip - 1) / kStrip, [&](std::int64_t strip) {
+      const std::int64_t first = strip * kStrip;
+      const int slices = is_aligned ? add_rows<kWidth>(values + first, count, columns - first, stride, sums)
+                                    : add_rows<1>(values + first, count, columns - first, stride, sums);
+      __syncthreads();
+      if (threadIdx.x < kStrip && first + threadIdx.x < columns) {
+        Value total = 0;
+        for (int slice = 0; slice < slices; ++slice) {
+          total += sums[slice][threadIdx.x];
+        }
+        body(first + threadIdx.x, total);
+      }
+      __syncthreads();
+    });
+  }
+
+  template <typename Table, typename Body>
+  void chunks(const Table& table, const Body& body) const {
+    for (std::int64_t chunk = blockIdx.x; chunk < table.chunks(); chunk += gridDim.x) {
+      body(table.chunk(chunk));
+    }
+  }
+
+  template <typename... T, typename Table, typename BodyOf>
+  void tensors(const Table& table, const BodyOf& body_of) const {
+    chunks(table, [&](const Chunk& chunk) {
+      const auto body = body_of(chunk.number);
+      tiles<T...>(chunk.elements, table.is_aligned(chunk.number),
+                  [&](auto range) { body(decltype(range){chunk.begin + range.first}); });
+    });
+  }
+
+  template <typename Body>
+  void each(std::int64_t count, const Body& body) const {
+#pragma unroll 4
+    for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+      body(i);
+    }
+  }
+
+  // In tiles where they are aligned, and one by one what is left.
+  template <typename... T, typename Body>
+  void tiles(std::int64_t count, bool is_aligned, const Body& body) const {
+    constexpr std::int64_t kElements = kTileOf<T...>;
+    const std::int64_t in_tiles = is_aligned ? count / kElements * kElements : 0;
+    for (std::int64_t i = threadIdx.x * kElements; i < in_tiles; i += blockDim.x * kElements) {
+      body(TileRange<kTileOf<T...>>{i});
+    }
+    each(count - in_tiles, [&](std::int64_t i) { body(TileRange<1>{in_tiles + i}); });
+  }
+
+  template <typename... T, typename Body>
+  void strips(std::int64_t count, bool is_aligned, const Body& body) const {
+    tiles<T...>(count, is_aligned, body);
+  }
+
+  // In tiles where they are aligned, of which a row has whole ones then.
+  template <typename... T, typename BodyOf>
+  void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const BodyOf& body_of) const {
+    if (is_aligned) {
+      share_rows<kTileOf<T...>>(rows, columns / kTile<T...>, body_of);
+    } else {
+      share_rows<1>(rows, columns, body_of);
+    }
+  }
+
+  template <typename Value, typename Body>
+  Value sum(std::int64_t count, const Body& body) const {
+    Value total = 0;
+#pragma unroll 4
+    for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+      total += body(i);
+    }
+    return combined(total, Value(0), [](Value left, Value right) { return left + right; });
+  }
+
+  template <typename Value, typename... T, typename Body>
+  Value sum_tiles(std::int64_t count, bool is_aligned, const Body& body) const {
+    Value total = 0;
+    tiles<T...>(count, is_aligned, [&](auto range) { total += body(range); });
+    return combined(total, Value(0), [](Value left, Value right) { return left + right; });
+  }
+
+  template <typename... T, typename Value, typename Body>
+  void sums(std::int64_t count, bool is_aligned, Value& first, Value& second, const Body& body) const {
+    Value one = 0;
+    Value two = 0;
+    tiles<T...>(count, is_aligned, [&](auto range) { body(range, one, two); });
+    const auto add = [](Value left, Value right) { return left + right; };
+    first = combined(one, Value(0), add);
+    second = combined(two, Value(0), add);
+  }
+
+  template <typename Value, typename Body>
+  Value max(std::int64_t count, const Body& body) const {
+    Value largest = -infinity<Value>();
+#pragma unroll 4
+    for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+      largest = larger(largest, body(i));
+    }
+    return largest_of_all(largest);
+  }
+
+  template <typename Value, typename... T, typename Body>
+  Value max_tiles(std::int64_t count, bool is_aligned, const Body& body) const {
+    Value largest = -infinity<Value>();
+    tiles<T...>(count, is_aligned, [&](auto range) { largest = larger(largest, body(range)); });
+    return largest_of_all(largest);
+  }
+
+  template <typename T, typename... Beside, typename Of, typename Body>
+  void with_row(std::int64_t count, bool is_aligned, const Of& of, const Body& body) const {
+    if (is_aligned && count % kTile<T, Beside...> == 0 && count <= std::int64_t{blockDim.x} * kKept<Of>) {
+      RowInRegisters<Of, T, Beside...> row(*this, static_cast<int>(count), of);
+      body(row);
+    } else {
+      RowInMemory<BlockGroup, Of, T, Beside...> row(*this, count, is_aligned, of);
+      body(row);
+    }
+  }
+
+  template <int Kinds, typename T, typename... Beside, typename Body>
+  void with_totals(std::int64_t count, bool is_aligned, Compute<T>* place, const Body& body) const {
+    if (is_aligned && count % kTile<T, Beside...> == 0 && count <= std::int64_t{blockDim.x} * (kKeptTotals / Kinds)) {
+      TotalsInRegisters<Kinds, T, Beside...> totals(static_cast<int>(count));
+      body(totals);
+      totals.write(place);
+    } else {
+      body(TotalsInMemory<BlockGroup, Kinds, T, Beside...>(*this, count, is_aligned, place));
+    }
+  }
+
+  bool is_first() const { return threadIdx.x == 0; }
+
+  void wait() const { __syncthreads(); }
+
+  void raise(std::int32_t* flag) const { atomicOr(flag, 1); }
+
+ private:
+  static constexpr int kMostThreads = 512;
+  static constexpr int kStrip = 32;  // columns
+  static constexpr int kMostWarps = 32;
+  static constexpr std::uint64_t kAllLanes = ~std::uint64_t{0} >> (64 - kLanes);
+
+  // Each slice of the block's threads adds up every so many-th row of a strip; returns how many slices there are.
+  template <int Width, typename Value>
+  static int add_rows(const Value* values, std::int64_t count, std::int64_t columns, std::int64_t stride,
+                      Value (*sums)[kStrip]) {
+    constexpr int kThreads = kStrip / Width;  // of a row
+    const int slices = static_cast<int>(blockDim.x) / kThreads;
+    const int slice = static_cast<int>(threadIdx.x) / kThreads;
+    const int column = static_cast<int>(threadIdx.x) % kThreads * Width;
+    Tile<Value, Width> total{};
+    if (column < columns) {
+#pragma unroll 4
+      for (std::int64_t row = slice; row < count; row += slices) {
+        const auto tile = load(values + row * stride, TileRange<Width>{column});
+        for (int i = 0; i < Width; ++i) {
+          total[i] += tile[i];
+        }
+      }
+    }
+    for (int i = 0; i < Width; ++i) {
+      sums[slice][column + i] = total[i];
+    }
+    return slices;
+  }
+
+  // Gives the block's threads the tiles of rows that have `tiles` each.
+  template <int Count, typename BodyOf>
+  void share_rows(std::int64_t rows, std::int64_t tiles, const BodyOf& body_of) const {
+    for (std::int64_t i = threadIdx.x; i < rows * tiles; i += blockDim.x) {
+      // in 32 bits: a division of 64 calls a subroutine
+      const std::int64_t row = rows == 1 ? 0 : static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(tiles);
+      body_of(row)(TileRange<Count>{(i - row * tiles) * Count});
+    }
+  }
+
+  // Keeps `left` where `right` is NaN, so that none gets in: lanes that met one in another order would disagree.
+  template <typename Value>
+  static Value larger(Value left, Value right) {
+    return right > left ? right : left;
+  }
+
+  template <typename Value>
+  Value largest_of_all(Value value) const {
+    return combined(value, -infinity<Value>(), [](Value left, Value right) { return larger(left, right); });
+  }
+
+  // One value of all threads' in every thread: by shuffles in a warp, by shared memory among warps.
+  template <typename Value, typename Combine>
+  Value combined(Value value, Value neutral, const Combine& combine) const {
+    __shared__ Value of_warps[kMostWarps];
+    for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+      value = combine(value, __shfl_xor_sync(kAllLanes, value, offset));
+    }
+    const int warps = (blockDim.x + kLanes - 1) / kLanes;
+    if (warps == 1) {
+      return value;
+    }
+    __syncthreads();  // an earlier result may still be read
+    if (threadIdx.x % kLanes == 0) {
+      of_warps[threadIdx.x / kLanes] = value;
+    }
+    __syncthreads();
+    value = threadIdx.x % kLanes < warps ? of_warps[threadIdx.x % kLanes] : neutral;
+    for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+      value = combine(value, __shfl_xor_sync(kAllLanes, value, offset));
+    }
+    return value;
+  }
+};
+
+}  // namespace anyaccel
+
+#include "block_row.h"  // which needs the group
+
+namespace anyaccel {
+
+// How many blocks of 512 threads an SM, or AMD's compute unit, is to hold, where a kernel says so. On an SM two leave a
+// thread 64 registers, three 40, and the compiler's own choice may be 32, with what does not fit in memory.
+template <typename Kernel>
+constexpr int blocks_of_a_unit() {
+  if constexpr (requires { Kernel::kBlocksOfAnSm; }) {
+    return Kernel::kBlocksOfAnSm;
+  } else {
+    return 0;
+  }
+}
+
+}  // namespace anyaccel

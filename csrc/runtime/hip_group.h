@@ -1,0 +1,17 @@
+// A kernel's view of an AMD GPU: a block of threads in waves of 32 or 64 lanes; see block_group.h.
+
+#pragma once
+
+#include "block_group.h"
+
+namespace anyaccel {
+
+// The waves' size is the target's (op_builder/hip/targets.py).
+using HipGroup = BlockGroup<ANYACCEL_LANES>;
+
+}  // namespace anyaccel
+
+// Defines a kernel that takes a struct and calls it; the engine writes one for each instance that it compiles. No block
+// has more than 512 threads, which leaves the compiler as many registers as a kernel needs.
+#define ANYACCEL_HIP_KERNEL(name, ...) \
+  extern "C" __global__ __launch_bounds__(512) void name(const __VA_ARGS__ kernel) { kernel(HipGroup{}); }

@@ -1,0 +1,89 @@
+"""What decides an op's device code for AMD's GPUs, whether there is one or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..engine import environment
+from ..engine.cache import open_cache
+from ..engine.device_code import DeviceCodeFacts
+from ..engine.targets import wave_lanes
+from ..engine.toolchains.amdgpu import COMPILE, LINK, AmdgpuClang, choose_amdgpu
+from ..op import CSRC
+
+if TYPE_CHECKING:
+    from ..engine.build import Workplace
+    from ..op import Op
+
+__all__ = ["HipCodeRecipe", "device_code_recipe"]
+
+_OPTIONS = (
+    "-O3", "-std=c++20", "-mcode-object-version=5", "-ffp-contract=fast-honor-pragmas",
+    "-Wno-pass-failed",  # a loop may be as good as it is without what a pragma asks for
+    "-include", "hip_language.h",
+)  # fmt: skip
+_INCLUDE_DIRS = (CSRC / "includes", CSRC / "runtime", CSRC / "device_std")
+_KERNELS_OF_A_PART = 3
+"""The compiler takes up to two seconds a kernel: an op is compiled in parts, side by side. Their number does not depend on
+the machine, so that every machine makes the same bytes."""
+
+
+@dataclass(frozen=True)
+class HipCodeRecipe(DeviceCodeFacts):
+    """What clang makes of a source: object files of a few kernels each, and one code object of them."""
+
+    compiler: AmdgpuClang
+
+    def _facts(self) -> dict[str, Any]:
+        commands = {"compile": list(COMPILE), "link": list(LINK), "kernels_of_a_part": _KERNELS_OF_A_PART}
+        return {**super()._facts(), **commands}
+
+    def produce(self, workplace: Workplace) -> dict[str, Any]:
+        """Compile and link in a workplace, and return the kernels' symbols.
+
+        Raises:
+            BuildError: when the compiler refuses the source.
+        """
+        from ..engine.ninja_file import Command, run_ninja, write_ninja
+
+        symbols = {kernel: f"anyaccel_kernel_{number}" for number, kernel in enumerate(self.kernels)}
+        options = [*self.options, *(f"-I{folder}" for folder in self.include_dirs)]
+        parts = -(-len(symbols) // _KERNELS_OF_A_PART)
+        commands = []
+        for part in range(parts):
+            mine = list(symbols.items())[part::parts]  # neighbours, which take about as long, go to different parts
+            lines = [f"ANYACCEL_HIP_KERNEL({symbol}, {kernel})" for kernel, symbol in mine]
+            text = "\n".join([f'#include "{self.source}"', *lines, ""])
+            (workplace.folder / f"{part}.hip").write_text(text, encoding="utf-8")
+            commands.append(Command(self.compiler.compiling(f"{part}.hip", options, f"{part}.o"), f"{part}.o"))
+        objects = tuple(command.output for command in commands)
+        commands.append(Command(self.compiler.linking(objects, self.output), self.output, objects))
+        write_ninja(commands, workplace.folder, workplace.limit_seconds)
+        failure = run_ninja(commands, workplace.folder, workplace.jobs, workplace.environment, workplace.tick)
+        if failure is not None:
+            raise workplace.error(self.op, failure)
+        return {"symbols": symbols}
+
+
+def device_code_recipe(op: Op, target: str, *, any_compiler: bool = False) -> HipCodeRecipe:
+    """Return everything that decides an op's device code for an AMD GPU.
+
+    Args:
+        op: the op.
+        target: such as ``gfx942``.
+        any_compiler: look for no compiler: the recipe then only names its result.
+
+    Raises:
+        ToolchainError: when there is no ziglang.
+    """
+    return HipCodeRecipe(
+        op=op.name,
+        source=CSRC / "runtime" / "kernels.hip",
+        include_dirs=_INCLUDE_DIRS,
+        target=target,
+        compiler=AmdgpuClang("any") if any_compiler else choose_amdgpu(open_cache(environment.cache_dir()).root),
+        options=(*_OPTIONS, op.header_macro(), f"-DANYACCEL_LANES={wave_lanes(target)}", "-target-cpu", target),
+        output=f"{op.name}.hsaco",
+        kernels=op.kernels_for("hip"),
+    )
