@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-__all__ = ["import_ipex", "rejection"]
+__all__ = ["import_ipex", "kernel_kind", "kernel_rejection", "rejection"]
 
 _LAST_IPEX = (2, 8)
 
@@ -48,3 +48,31 @@ def rejection(name: str) -> str:
         return f"this torch ({torch.__version__}) is built without it"
     # device_count asks the management library first; is_available would initialise the driver and break forked children
     return "" if module.device_count() > 0 else "torch is built for it and finds no device (is the driver installed?)"
+
+
+def kernel_kind(name: str) -> str:
+    """Return the kind of kernels that run on a device: under ROCm, torch's CUDA devices are AMD's, and take HIP's.
+
+    Args:
+        name: what torch calls the device, such as ``"cuda"``.
+    """
+    if name != "cuda":  # anyaccel: ignore[device-name]
+        return name
+    import torch
+
+    return name if torch.version.hip is None else "hip"
+
+
+def kernel_rejection(kind: str) -> str:
+    """Return why kernels of a kind cannot run here; empty when they can. Initialises no driver.
+
+    Args:
+        kind: such as ``"cuda"``, or ``"hip"``, whose devices torch calls CUDA's too.
+    """
+    import torch
+
+    name = "cuda" if kind == "hip" else kind  # anyaccel: ignore[device-name]
+    if kernel_kind(name) == kind:
+        return rejection(name)
+    is_for_rocm = torch.version.hip is not None
+    return f"this torch ({torch.__version__}) is built {'for ROCm' if is_for_rocm else 'without ROCm'}"

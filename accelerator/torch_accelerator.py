@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import host_ranges
 from .abstract_accelerator import DeepSpeedAccelerator
+from .detection import kernel_kind
 from .errors import SelectionError, UnsupportedError
 from .generic_module import completed
 from .mps import MpsModule
@@ -175,7 +176,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
     # Ops
 
     def op_builder_dir(self) -> str:
-        own = f"anyaccel.op_builder.{self._name}"
+        own = f"anyaccel.op_builder.{kernel_kind(self._name)}"
         return own if importlib.util.find_spec(own) is not None else "anyaccel.op_builder"
 
     def create_op_builder(self, class_name: str) -> Any:
@@ -185,7 +186,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
     def get_op_builder(self, class_name: str) -> Any:
         from ..op_builder import find_builder
 
-        return find_builder(class_name, self._name)
+        return find_builder(class_name, kernel_kind(self._name))
 
     def build_extension(self) -> Any:
         from torch.utils.cpp_extension import BuildExtension

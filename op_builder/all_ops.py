@@ -168,8 +168,9 @@ def load_op(name: str) -> Any:
         OpError: when the accelerator has no such op, or it cannot be built or loaded.
     """
     from ..accelerator import get_accelerator
+    from ..accelerator.detection import kernel_kind
 
-    device = get_accelerator().device_name()
+    device = kernel_kind(get_accelerator().device_name())
     builders = [found for class_name in _devices_by_name() if (found := builder_class(class_name, device)) is not None]
     for builder in builders:
         if name in (builder.NAME, builder.__name__):

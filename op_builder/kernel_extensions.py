@@ -148,10 +148,10 @@ class TritonExtension(KernelExtension):
 
 
 def has_device(kind: str) -> bool:
-    """Return whether torch can use a device of this kind, such as ``"cuda"``, without initialising its driver."""
-    from ..accelerator.detection import rejection
+    """Return whether torch can use a device of this kind, such as ``"cuda"`` or ``"hip"``, without initialising its driver."""
+    from ..accelerator.detection import kernel_rejection
 
-    return not rejection(kind)
+    return not kernel_rejection(kind)
 
 
 def require_package(extension: str, module: str, package: str) -> None:

@@ -18,6 +18,7 @@ CSRC = Path(__file__).resolve().parents[1] / "csrc"
 
 KERNEL_DEVICES: dict[str, str] = {
     "cuda": "op_builder.cuda.device:CudaDevice",  # anyaccel: ignore[device-name]
+    "hip": "op_builder.hip.device:HipDevice",
     "xpu": "op_builder.xpu.device:XpuDevice",
 }
 """The kinds of device that kernels are compiled for, each with its class, a ``Device`` of ``device_kernels.py``."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["switched_on"]
 
 _EVERY = "DS_BUILD_OPS"
-_RUNTIME = "cuda_runtime"
+_RUNTIMES = ("cuda_runtime", "hip_runtime")
 
 _logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ def switched_on(builders: Sequence[OpBuilder], switches: Mapping[str, bool]) -> 
     """Return the builders whose ops are wanted.
 
     An op is wanted when the variable of a builder that loads it is on, unwanted when one is off and none is on, and otherwise
-    what ``DS_BUILD_OPS`` says, which is on where it is not set. With kernels for a GPU comes the runtime that starts them.
+    what ``DS_BUILD_OPS`` says, which is on where it is not set. With kernels for a GPU come the runtimes that start them.
 
     Args:
         builders: all of them.
@@ -40,8 +40,8 @@ def switched_on(builders: Sequence[OpBuilder], switches: Mapping[str, bool]) -> 
     default = switches.get(_EVERY, True)
     wanted = [builder for builder in builders if said.get(_loads(builder)[0], default)]
     has_kernels = any(op.kernels for builder in wanted if (op := getattr(builder, "OP", None)) is not None)
-    if has_kernels and _RUNTIME not in said:
-        wanted += [builder for builder in builders if builder.NAME == _RUNTIME and builder not in wanted]
+    runtimes = [name for name in _RUNTIMES if has_kernels and name not in said]
+    wanted += [builder for builder in builders if builder.NAME in runtimes and builder not in wanted]
     return wanted
 
 

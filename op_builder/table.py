@@ -186,6 +186,13 @@ OPS: tuple[Op, ...] = (
         own_builder="op_builder.cuda.runtime:CudaRuntimeBuilder",
     ),
     Op(
+        name="hip_runtime",
+        builder="HipRuntimeBuilder",
+        about="Loads device code for AMD's GPUs and starts its kernels",
+        devices=("hip",),
+        own_builder="op_builder.hip.runtime:HipRuntimeBuilder",
+    ),
+    Op(
         name="sycl_runtime",
         builder="SyclRuntimeBuilder",
         about="Loads SYCL device code and starts its kernels",

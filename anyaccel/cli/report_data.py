@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..accelerator import environment as accelerator_environment
 from ..accelerator import host
+from ..accelerator.detection import kernel_kind
 from ..accelerator.real_accelerator import candidates, get_accelerator
 from ..op_builder import BUILDERS, builder_class
 from ..op_builder.engine import environment as op_environment
@@ -104,7 +105,7 @@ def gather() -> Report:
         communication_backends=_communication_backends(),
         toolchains=toolchains,
         cache_dir=str(cache.root),
-        ops=[_op(name, accelerator.device_name()) for name in BUILDERS],
+        ops=[_op(name, kernel_kind(accelerator.device_name())) for name in BUILDERS],
         kernels=[kernel for loader in map(loader_class, loader_names()) for kernel in _kernels(loader)],
     )
 

@@ -31,9 +31,9 @@ class CudaDevice:
     namespace = "anyaccel"
 
     def require(self, op: str) -> None:
-        from ...accelerator.detection import rejection
+        from ...accelerator.detection import kernel_rejection
 
-        if rejection(self.kind):
+        if kernel_rejection(self.kind):
             msg = (
                 f"loading the op '{op}' failed: torch can use no CUDA device here. "
                 f"Fix: use the CPU's builder, or install a CUDA build of torch and NVIDIA's driver."

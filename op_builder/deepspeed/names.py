@@ -34,7 +34,7 @@ class Alias(NamedTuple):
         return self.on_cpu if device == "cpu" and self.on_cpu else (self.builder, self.module)
 
 
-_BUT_CUDA = tuple(device for device in DEVICES if device != "cuda")  # anyaccel: ignore[device-name]
+_BUT_CUDA = tuple(device for device in DEVICES if device not in ("cuda", "hip"))  # anyaccel: ignore[device-name]
 """Where deepspeed has no kernels of its own, which are faster than torch's operators."""
 
 DEEPSPEED_NAMES = {

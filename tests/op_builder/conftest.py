@@ -58,11 +58,11 @@ def make_builder(tmp_path: Path) -> Callable[..., CPUOpBuilder]:
     return make
 
 
-def stand_in_library(name: str, folder: Path) -> None:
-    """Build the stand-in for NVIDIA's driver as a library of a name; skips where there is no C compiler."""
+def stand_in_library(name: str, folder: Path, source_name: str = "stand_in_driver.c") -> None:
+    """Build a stand-in, NVIDIA's driver's unless told, as a library of a name; skips where there is no C compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler for the stand-in")
-    source = Path(__file__).with_name("stand_in_driver.c")
+    source = Path(__file__).with_name(source_name)
     command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{name}", source, "-o", folder / name]
     subprocess.run(command, check=True)

@@ -214,9 +214,10 @@ def test_each_op_is_switched_by_its_name_and_by_deepspeeds(caplog: pytest.LogCap
     every = _ops()
     assert _ops(CPU_ADAM=False) == every - {"cpu_adam"}
     assert _ops(OPS=False, CPU_ADAM=True, AIO=True) == {"cpu_adam", "async_io"}
-    assert _ops(OPS=False, FUSED_LION=True) == {"lion", "cuda_runtime"}
-    assert _ops(OPS=False, FUSED_LION=True, CUDA_RUNTIME=False) == {"lion"}
-    assert _ops(OPS=False, INFERENCE_CORE_OPS=True) == {"rms_norm", "layer_norm", "activations", "cuda_runtime"}
+    assert _ops(OPS=False, FUSED_LION=True) == {"lion", "cuda_runtime", "hip_runtime"}
+    assert _ops(OPS=False, FUSED_LION=True, CUDA_RUNTIME=False, HIP_RUNTIME=False) == {"lion"}
+    runtimes = {"cuda_runtime", "hip_runtime"}
+    assert _ops(OPS=False, INFERENCE_CORE_OPS=True) == {"rms_norm", "layer_norm", "activations", *runtimes}
     assert _ops(FP_QUANTIZER=False, QUANTIZER=True) == every
     assert not caplog.records
     assert _ops(EVOFORMER_ATTN=True, GDS=False) == every

@@ -288,7 +288,7 @@ def test_every_loader_loads_here(loader: type[KernelLoader]) -> None:
 def test_every_kernel_is_registered_for_every_device(loader: type[KernelLoader]) -> None:
     names = [extension.name for extension in loader.REGISTRY]
     op = names[0].removesuffix("_cuda")
-    assert names[:5] == [f"{op}_cuda", f"{op}_xpu", f"{op}_x86", f"{op}_arm", "sycl"]
+    assert names[:6] == [*(f"{op}_{kind}" for kind in ("cuda", "hip", "xpu", "x86", "arm")), "sycl"]
     lowest = min(loader.REGISTRY, key=lambda extension: extension.priority)
     assert lowest.name == "sycl"
 

@@ -31,6 +31,10 @@ KINDS = ["emulated"] if IS_EMULATED else ["cpu", "sycl", *PRESENT]
 """What runs the ops here: in a process of tests/emulator, CUDA's kernels on an emulated device."""
 
 
+TORCHS = {"sycl": "cpu", "hip": "cuda"}
+"""What torch calls a kind of device, where that is something else."""
+
+
 @dataclass(frozen=True)
 class Implementation:
     """An op's functions, and the device whose tensors they take here."""
@@ -63,7 +67,7 @@ def load(kind: str, builder: str) -> Implementation:
         pytest.skip(f"no DPC++: {probe_dpcpp().detail}")
     found = builder_class(builder, kind)
     assert found is not None, f"the table has no {builder} for {kind}"
-    return Implementation(kind, found().load(), "cpu" if kind == "sycl" else kind)
+    return Implementation(kind, found().load(), TORCHS.get(kind, kind))
 
 
 @pytest.fixture(params=KINDS)
@@ -114,7 +118,7 @@ def poisoned() -> Iterator[None]:
     torch.utils.deterministic.fill_uninitialized_memory = True
     assert libc.mallopt(_M_PERTURB, _FREED) == 1
     for kind in PRESENT:  # what its allocator hands out next
-        torch.full((1 << 22,), float("nan"), device=kind)
+        torch.full((1 << 22,), float("nan"), device=TORCHS.get(kind, kind))
     yield
     libc.mallopt(_M_PERTURB, 0)
     torch.use_deterministic_algorithms(False)

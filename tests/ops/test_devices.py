@@ -8,7 +8,7 @@ import torch
 from anyaccel.op_builder.all_ops import builder_class
 from anyaccel.op_builder.op import KERNEL_DEVICES
 
-from .conftest import PRESENT
+from .conftest import PRESENT, TORCHS
 
 
 @pytest.mark.parametrize("kind", KERNEL_DEVICES)
@@ -19,6 +19,7 @@ def test_the_kernels_run_on_the_device(kind: str) -> None:
     assert found is not None
     builder = found()
     assert builder.is_compatible(verbose=True)
-    x = torch.randn(3, 7, device=kind)
-    y = builder.load().rms_norm(x, torch.ones(7, device=kind))
+    device = TORCHS.get(kind, kind)
+    x = torch.randn(3, 7, device=device)
+    y = builder.load().rms_norm(x, torch.ones(7, device=device))
     assert y.device == x.device
