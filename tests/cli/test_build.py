@@ -60,7 +60,7 @@ def test_everything_into_a_folder(tmp_path: Path) -> None:
         (("--all", "cpu_adam"), "got both --all and the names of ops"),
         (("nonsense",), "got the op 'nonsense'; expected one of: cpu_adam"),
         (("cpu_adam", "--target", "sm90"), "got 'sm90'; expected one of: native"),
-        (("cpu_adam", "--target", "sm_90"), "expected an op with code for it"),
+        (("cpu_adam", "--target", "sm_90"), "cpu_adam has no code for sm_90"),
     ],
 )
 def test_a_wrong_request_is_refused_with_the_choices(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

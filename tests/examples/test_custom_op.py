@@ -104,7 +104,7 @@ def _nvcc_is_here(builder: CUDAOpBuilder) -> CUDAOpBuilder:
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is a CUDA build")
 def test_without_a_cuda_build_of_torch_it_says_so(cuda_builder: CUDAOpBuilder) -> None:
     assert not cuda_builder.is_compatible()
-    with pytest.raises(OpLoadError, match=r"built without CUDA; expected a CUDA build\. Fix: install one"):
+    with pytest.raises(OpLoadError, match=r"built without CUDA\. Fix: install a CUDA build"):
         cuda_builder.load()
 
 

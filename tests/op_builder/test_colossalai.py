@@ -191,9 +191,9 @@ def test_an_extension_that_cannot_be_made_or_lacks_sources_is_refused_when_it_is
         def sources_files(self) -> list[str]:
             return []
 
-    with pytest.raises(TypeError, match=r"expected one with nvcc_flags, sources_files\. Fix: define them"):
+    with pytest.raises(TypeError, match=r"it does not define nvcc_flags, sources_files\. Fix: define these"):
         Loader.register_extension(Incomplete)
-    with pytest.raises(TypeError, match=r"making one raised TypeError: .*'name'\. Fix: give it an __init__ without"):
+    with pytest.raises(TypeError, match=r"creating it raised TypeError: .*'name'\. Fix: give it an __init__ without"):
         Loader.register_extension(WithArguments)
     with pytest.raises(NoKernelError):
         Loader().load()

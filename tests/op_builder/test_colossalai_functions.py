@@ -199,7 +199,7 @@ def test_layer_norm_forward_and_backward(dtypes: tuple[torch.dtype, torch.dtype]
             atol=2e-2 if like.dtype == torch.float16 else 1e-4,
         )
     assert torch.equal(norm.layer_norm(x.to(gamma.dtype).flatten(2), gamma.flatten(), beta.flatten()).view(y.shape), y)
-    with pytest.raises(RuntimeError, match=r"got an input of shape .* and normalized_shape \(4,\); expected its last"):
+    with pytest.raises(RuntimeError, match=r"got an input of shape .* and normalized_shape \(4,\); expected the input's last"):
         norm.forward_affine(x, (4,), gamma, beta, 1e-5)
 
 

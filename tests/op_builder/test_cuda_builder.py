@@ -80,7 +80,7 @@ def test_nvcc_in_path_is_found(tmp_path: Path) -> None:
 def test_parts_of_different_versions_are_rejected_with_the_command_that_mends_it(tmp_path: Path) -> None:
     (probe,) = probe_nvcc(_toolkit(tmp_path / "cuda", release="13.5, V13.5.37"), "", tmp_path, None)
     assert probe.tool is None
-    assert probe.detail == "nvcc is 13.5.37, and the headers beside it are of CUDA 13.0"
+    assert probe.detail == "nvcc is 13.5.37, but the headers next to it are of CUDA 13.0"
     assert probe.fix == "pip install 'nvidia-cuda-nvcc==13.0.*' 'nvidia-cuda-crt==13.0.*' 'nvidia-nvvm==13.0.*'"
 
 
@@ -141,5 +141,5 @@ def test_a_name_that_could_be_a_path_or_a_flag_is_refused(name: str) -> None:
     class Builder(CUDAOpBuilder):
         NAME = name
 
-    with pytest.raises(OpError, match=r"expected a name that C\+\+ takes too"):
+    with pytest.raises(OpError, match=r"expected a valid C\+\+ name"):
         Builder()

@@ -74,10 +74,10 @@ def test_versions_are_asked_of_the_class_as_theirs_are() -> None:
     assert CPUOpBuilder.get_rocm_wavefront_size().isdigit()
     CPUOpBuilder.validate_torch_version({"version": ".".join(torch.__version__.split(".")[:2])})
     with pytest.raises(
-        OpLoadError, match=r"got torch .*; expected 1\.0, which it was compiled with. Fix: compile it again"
+        OpLoadError, match=r"it was compiled with torch 1\.0, and this is .* Fix: compile it again"
     ):
         CPUOpBuilder.validate_torch_version({"version": "1.0"})
-    with pytest.raises(OpLoadError, match=r"got CUDA .*; expected 9\.0, which"):
+    with pytest.raises(OpLoadError, match=r"it was compiled with CUDA 9\.0, and this"):
         CPUOpBuilder.validate_torch_op_version({"cuda_version": "9.0"})
 
 
@@ -92,7 +92,7 @@ def test_a_builder_chooses_among_architectures(monkeypatch: pytest.MonkeyPatch) 
     flags = FromEight().compute_capability_args()
     assert flags == ["-gencode=arch=compute_90,code=sm_90", "-gencode=arch=compute_90,code=compute_90"]
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.5")
-    with pytest.raises(OpError, match=r"got none of 7\.5 from filter_ccs; expected one that the op is for"):
+    with pytest.raises(OpError, match=r"filter_ccs kept none of 7\.5"):
         FromEight().compute_capability_args()
 
 

@@ -148,7 +148,7 @@ def test_a_header_that_cannot_be_known_is_refused_by_name(
     cache: Cache, recipe: DeviceCodeRecipe, begin: str, options: tuple[str, ...], named: str
 ) -> None:
     recipe.source.write_text(begin + 'extern "C" __global__ void kernel(int* x) {}\n')
-    with pytest.raises(OpError, match=rf"compiling the op 'twice' failed: got .*{named}.*would go unseen"):
+    with pytest.raises(OpError, match=rf"compiling the op 'twice' failed: got .*{named}.*would go unnoticed"):
         ensure_built(dataclasses.replace(recipe, options=(*recipe.options, *options)), cache)
     assert not cache.entries()
 

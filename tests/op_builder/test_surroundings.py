@@ -114,7 +114,7 @@ except CacheError as error:
     )
     assert done.returncode == 0, done.stderr
     assert str(place) in done.stdout
-    assert "there is no home directory: HOME is not set, and the system knows no home directory" in done.stdout
+    assert "HOME is not set, and the system has no home directory for this user" in done.stdout
     assert done.stderr.count("for this process only") == 1
 
 
@@ -211,7 +211,7 @@ def test_no_python_at_all_is_an_error_with_a_fix(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sysconfig, "get_config_var", lambda _: str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        ToolchainError, match=r"looking for Python failed: got sys.executable ''.*Fix: put python3 into PATH"
+        ToolchainError, match=r"looking for Python failed: sys.executable is ''.*Fix: put python3 into PATH"
     ):
         find_python()
 

@@ -44,7 +44,7 @@ def test_an_icpx_that_fails_is_rejected(tmp_path: Path) -> None:
 @pytest.mark.skipif(torch.version.xpu is not None, reason="this torch is an XPU build")
 def test_without_an_xpu_build_of_torch_it_says_so() -> None:
     assert not Builder().is_compatible()
-    with pytest.raises(OpLoadError, match=r"built without XPU; expected an XPU build\. Fix: install one"):
+    with pytest.raises(OpLoadError, match=r"built without XPU\. Fix: install an XPU build"):
         Builder().load()
 
 

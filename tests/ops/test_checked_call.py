@@ -51,7 +51,7 @@ def test_a_sliding_window_is_not_written(op: Any) -> None:
 def test_what_is_written_is_no_part_of_another_argument(op: Any) -> None:
     memory = torch.ones(64, device=op.device)
     x, cos, sin = memory[:24].view(1, 3, 2, 4), memory[20:26].view(3, 2), torch.ones(3, 2, device=op.device)
-    with pytest.raises(RuntimeError, match="got x, which shares memory with cos; expected memory of its own"):
+    with pytest.raises(RuntimeError, match="got x, which shares memory with cos; expected separate memory"):
         op.functions.rotary_embedding(x, cos, sin, inplace=True)
     assert (memory == 1).all()
     op.functions.rotary_embedding(x, memory[24:30].view(3, 2), sin, inplace=True)
@@ -62,7 +62,7 @@ def test_a_written_tensor_that_a_flag_negates_is_refused_before_the_writing(op: 
     space = op.space
     memory = torch.ones(1, 3, 2, 4, device=op.device)
     for wrong in (torch._neg_view(memory), torch._efficientzerotensor((1, 3, 2, 4), device=op.device)):
-        with pytest.raises(RuntimeError, match="rotary_embedding_ failed: got a tensor that is negated"):
+        with pytest.raises(RuntimeError, match="rotary_embedding_ failed: got a tensor that a flag marks as negated"):
             space.rotary_embedding_(wrong, *_tables(op), False, False)
     assert (memory == 1).all()
     negated = op.functions.rotary_embedding(torch._neg_view(memory), *[table + 1 for table in _tables(op)])

@@ -47,13 +47,13 @@ def test_dimensions_whose_product_overflows_are_refused_though_there_are_no_elem
     call: Callable[[], object],
 ) -> None:
     with pytest.raises(
-        RuntimeError, match=r"got the shape \(0, 4611686018427387904, 4\); expected a product .* below 2\^63"
+        RuntimeError, match=r"got the shape \(0, 4611686018427387904, 4\); the product .* is 2\^63 or more"
     ):
         call()
 
 
 def test_a_result_that_no_memory_holds_is_refused_with_its_shape() -> None:
     with pytest.raises(
-        RuntimeError, match=r"got the shape \(1125899906842624, 2\) of float32; expected .* has memory for"
+        RuntimeError, match=r"got the shape \(1125899906842624, 2\) of float32; .*does not have enough memory"
     ):
         ops.quantize(torch.empty(0, 4), 1 << 50, symmetric=False)

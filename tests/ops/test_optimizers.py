@@ -240,8 +240,8 @@ def test_learning_rates_and_steps_of_the_device_agree_with_the_hosts(
         ("adamw", [[]], {"device_steps": torch.ones(2)}, r"got device_steps of shape \(2\); expected \(205\)"),
         ("adamw", [[]], {"device_steps": torch.ones(205).long()}, "got device_steps of int64; expected float32"),
         ("adamw", [[]], {"device_steps": torch.ones(410)[::2]}, "got device_steps with gaps between its elements"),
-        ("adamw", [[3] * 205], {"device_steps": torch.ones(205)}, "got steps .* expected none beside device_steps"),
-        ("lamb", [3], {"device_steps": torch.ones(205)}, "got step 3; expected 0 beside device_steps"),
+        ("adamw", [[3] * 205], {"device_steps": torch.ones(205)}, "got steps .* expected none together with device_steps"),
+        ("lamb", [3], {"device_steps": torch.ones(205)}, "got step 3; expected 0 together with device_steps"),
     ],
 )
 def test_a_schedule_that_does_not_fit_is_named(

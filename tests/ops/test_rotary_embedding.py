@@ -140,7 +140,7 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
 def test_angles_that_require_a_gradient_are_refused() -> None:
     """They would get none, without a word."""
     x, cos, sin = torch.ones(1, 2, 1, 4), torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)
-    with pytest.raises(RuntimeError, match="got cos or sin that requires a gradient"):
+    with pytest.raises(RuntimeError, match="cos or sin requires a gradient"):
         load("cpu", BUILDER).functions.rotary_embedding(x, cos, sin)
 
 

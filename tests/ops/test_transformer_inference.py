@@ -266,7 +266,7 @@ def test_weights_of_int8(ops: Any, dtype: torch.dtype) -> None:
     found = getattr(ops, f"dequantize_{SUFFIX[dtype]}")(weight, scale, 4)
     assert found.dtype == dtype
     assert torch.equal(found, exact.t().to(torch.float32).to(dtype))
-    with pytest.raises(ValueError, match="equal groups and a scale for each"):
+    with pytest.raises(ValueError, match="equal groups and one scale per group"):
         ops.dequantize_fp16(weight, scale, 5)
 
 
