@@ -1,4 +1,4 @@
-"""``anyaccel build``, as it is typed."""
+"""``anyaccel build``, as users type it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_op_for_this_machine(tmp_path: Path) -> None:
 
 @NEEDS_NVRTC
 def test_everything_into_a_folder(tmp_path: Path) -> None:
-    shared = str(environment.cache_dir())  # where test_device_code.py finds or leaves the same code
+    shared = str(environment.cache_dir())  # test_device_code.py uses the same code
     targets = ("--target", "sm_80", "--target", "compute_120")
     _build(tmp_path, "--all", *targets, "--output", "carried here", ANYACCEL_CACHE_DIR=shared)
     carried = {folder.name for folder in (tmp_path / "carried here").iterdir()}

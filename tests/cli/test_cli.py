@@ -1,4 +1,4 @@
-"""The command line as people type it."""
+"""The command line, as users type it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops built before anyone asks: for the right targets, carried by a wheel, and checked before they are used."""
+"""Ops built ahead of time: for the right targets, included in a wheel, and checked before use."""
 
 from __future__ import annotations
 
@@ -68,9 +68,7 @@ def test_an_unknown_op_lists_the_ops() -> None:
 
 
 def test_an_op_without_code_for_the_target_is_refused(cache: Cache) -> None:
-    with pytest.raises(
-        OpError, match="building ahead of time failed: cpu_adam has no code for sm_90"
-    ):
+    with pytest.raises(OpError, match="building ahead of time failed: cpu_adam has no code for sm_90"):
         orders(named_builders(["cpu_adam"]), ["sm_90"])
 
 
@@ -87,7 +85,7 @@ def test_ops_that_share_a_library_share_the_build(cache: Cache) -> None:
 
 @pytest.fixture
 def carried(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a wheel would carry: ``cpu_adam`` for the baseline, in the place where the package looks."""
+    """The content of a wheel: ``cpu_adam`` for the baseline, in the place where the package looks for it."""
     (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), [BASELINE]))
     assert outcome.was_built
     root = tmp_path / "_C"
@@ -129,7 +127,7 @@ def test_device_code_that_was_carried_is_found_and_a_changed_one_is_not(
     with monkeypatch.context() as patched:
         patched.setattr(
             "anyaccel.op_builder.cuda.device.driver_version", lambda: (1, 0)
-        )  # refuses every compiler's code
+        )  # rejects every compiler's code
         assert device_code(op, (9, 0)).binary.parent.parent == cache.root
     metadata = json.loads((folder / "metadata.jsonl").read_text().splitlines()[0])
     metadata["facts"]["key"] = "another"
@@ -139,9 +137,7 @@ def test_device_code_that_was_carried_is_found_and_a_changed_one_is_not(
 
 def test_a_build_for_this_machine_only_is_not_carried(cache: Cache, tmp_path: Path) -> None:
     (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), ["native"]))
-    with pytest.raises(
-        ToolchainError, match="the build is for this machine only"
-    ):
+    with pytest.raises(ToolchainError, match="the build is for this machine only"):
         copy_entry(outcome, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The life cycle: built once, found again, rebuilt when it must be, and never half-visible."""
+"""The life cycle: built once, found again, rebuilt when necessary, and never visible half-built."""
 
 from __future__ import annotations
 

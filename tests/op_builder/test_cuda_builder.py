@@ -1,4 +1,4 @@
-"""CUDA sources of third parties: which architectures, which nvcc, and what is said without one."""
+"""CUDA sources of third parties: the choice of architectures and nvcc, and the errors without nvcc."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_without_a_gpu_and_a_request_four_generations_are_built_for(monkeypatch:
 
 
 def _toolkit(home: Path, *, release: str = "13.0, V13.0.88", headers: int = 13000, compiles: bool = True) -> Path:
-    """Make a toolkit whose nvcc says a version and, where asked to compile, does or fails."""
+    """Make a toolkit whose nvcc prints a version and, when run to compile, succeeds or fails."""
     (home / "bin").mkdir(parents=True)
     (home / "include").mkdir()
     (home / "include" / "cuda_runtime_api.h").write_text(f"#define CUDART_VERSION  {headers}\n")

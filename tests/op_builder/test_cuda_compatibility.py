@@ -1,4 +1,4 @@
-"""Drivers and NVRTC of different CUDA releases: what is compiled for which, and what is said where nothing fits."""
+"""Drivers and NVRTC of different CUDA releases: the target for each pair, and the error when none fits."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_the_release_of_nvrtc_that_is_installed_decides(monkeypatch: pytest.Monk
 
 @pytest.fixture
 def no_memory() -> Iterator[None]:
-    """The driver is asked anew, here and after this test."""
+    """Forget the driver's version, before and after this test."""
     driver_version.cache_clear()
     yield
     driver_version.cache_clear()
@@ -182,7 +182,7 @@ for name, driver in drivers.items():
 def test_an_op_is_compiled_for_the_driver_that_is_there(
     tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """With the NVRTC that is installed and stand-in drivers around its release."""
+    """With the installed NVRTC, and fake drivers around its release."""
     stand_in_library("libcuda.so.1", tmp_path)
     nvrtc = probe_nvrtc().tool
     assert nvrtc is not None

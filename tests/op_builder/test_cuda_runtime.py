@@ -1,6 +1,6 @@
-"""The CUDA runtime against a stand-in for the driver: what is asked of it, in which order, and what its errors become.
+"""The CUDA runtime against a fake driver: which calls it gets, in which order, and what its errors become.
 
-Whether kernels compute what they should is tested where there is a GPU, in tests/ops.
+tests/ops tests on a GPU whether kernels compute the right results.
 """
 
 from __future__ import annotations

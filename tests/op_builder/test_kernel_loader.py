@@ -1,4 +1,4 @@
-"""Choosing among implementations: by priority among those that serve, with the reason for every other one."""
+"""Choosing an implementation by priority among those available, with the reason for rejecting each other one."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_one_bad_implementation_never_stops_the_others(caplog: pytest.LogCapture
     ):
         assert reason in caplog.text
     warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(warned) == 3  # a bug, and two failures where success was promised
+    assert len(warned) == 3  # a bug, and two failures after a check had passed
 
 
 def test_a_name_chooses_and_fails_loudly() -> None:
@@ -141,7 +141,9 @@ def test_a_name_chooses_and_fails_loudly() -> None:
         loader.load(ext_name="incompatible")
     with pytest.raises(NoKernelError, match="'elsewhere' does not run on this machine"):
         _loader(Slow, Elsewhere).load(ext_name="elsewhere")
-    with pytest.raises(NoKernelError, match="it has no implementation 'slwo'. Fix: use one of: slow, fast, incompatible"):
+    with pytest.raises(
+        NoKernelError, match=r"it has no implementation 'slwo'\. Fix: use one of: slow, fast, incompatible"
+    ):
         loader.load(ext_name="slwo")
 
 
@@ -234,7 +236,7 @@ def test_attention_serves_a_group_of_queries_with_one_key() -> None:
 
 
 def test_the_flash_attention_package_is_preferred_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its kernels need a GPU; what is checked here is that its layout is served and its limits are said."""
+    """Its kernels need a GPU; this test checks the layout of its arguments and the errors for its limits."""
     package = types.ModuleType("flash_attn")
     calls: list[dict[str, Any]] = []
 
@@ -274,7 +276,9 @@ def test_the_flash_attention_package_is_preferred_where_it_is(monkeypatch: pytes
 
 
 def test_a_loader_without_implementations_says_so() -> None:
-    with pytest.raises(NoKernelError, match=r"Loader failed: it has no implementation. Fix: add one with Loader.register"):
+    with pytest.raises(
+        NoKernelError, match=r"Loader failed: it has no implementation. Fix: add one with Loader.register"
+    ):
         _loader().load()
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong is named for what it is: a full disk is no missing compiler, a mount option no mistake in the sources."""
+"""Errors name the real cause: a full disk is not a missing compiler, and a mount option is not an error in the sources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BUILD = textwrap.dedent("""
 
 
 def _run(code: str, *arguments: str | Path, mounted: str = "", **env: str) -> str:
-    """Run Python code, where ``mounted`` is a shell command that mounts something for it alone."""
+    """Run Python code; ``mounted`` is a shell command that mounts something for it alone."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     if mounted:
         unshare = ["unshare", "--mount"] if os.getuid() == 0 else ["unshare", "--mount", "--map-root-user"]
@@ -111,7 +111,7 @@ for probe in probe_cxx(None, {os.environ["PATH"]!r}, place):
 
 
 def test_a_compiler_that_has_no_room_is_tried_elsewhere(tmp_path: Path) -> None:
-    """It says so itself, and the folder that it was tried in is not this machine's only one."""
+    """The compiler reports it, and the system has another folder to try it in."""
     compiler = tmp_path / "c++"
     compiler.write_text(
         f'#!/bin/sh\ncase "$PWD $*" in *version*) echo fake 1.0;; "{tmp_path}/cache"*) '

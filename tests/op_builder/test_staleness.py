@@ -1,4 +1,4 @@
-"""No build is served for anything but what it was made of: whatever decides it is seen, wherever it hides."""
+"""A build is used only for the inputs it was made from; a change of any input is noticed."""
 
 from __future__ import annotations
 
@@ -305,7 +305,10 @@ def test_an_edited_module_that_defines_torch_ops_is_refused_before_torch_ends_th
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ('throw std::runtime_error("no licence")', "no licence.*Fix: correct the code that runs when the library is loaded"),
+        (
+            'throw std::runtime_error("no licence")',
+            "no licence.*Fix: correct the code that runs when the library is loaded",
+        ),
         ('pybind11::module_::import("no_such_mod")', "No module named 'no_such_mod'"),
         ("extern int gone(); gone()", "undefined symbol.*Fix: add the source that defines it"),
     ],

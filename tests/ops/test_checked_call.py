@@ -1,4 +1,4 @@
-"""What holds for the arguments of every op, shown on one that writes a tensor and on one that writes lists."""
+"""Checks for the arguments of every op, shown on one that writes a tensor and on one that writes lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUILDER = "RotaryEmbeddingBuilder"
 
 
 def _at_byte(byte: int, *shape: int) -> torch.Tensor:
-    """Return float32 zeros on the CPU whose address is a byte off a multiple of four."""
+    """Return float32 zeros on the CPU whose address is one byte past a multiple of four."""
     count = torch.Size(shape).numel()
     memory = bytearray(4 * count + 4)
     return torch.frombuffer(memory, dtype=torch.float32, count=count, offset=byte).view(shape)
@@ -100,7 +100,7 @@ def test_tensors_without_plain_memory_are_refused(op: Any, make: Any) -> None:
 
 
 class _Elsewhere(torch.Tensor):
-    """A tensor without memory that says it is on any device, whether torch was built for it or not."""
+    """A tensor without memory that claims to be on a device, whether torch was built for the device or not."""
 
     @classmethod
     def __torch_dispatch__(cls, *_: Any, **__: Any) -> Any:
@@ -117,7 +117,7 @@ class _Elsewhere(torch.Tensor):
     ],
 )
 def test_a_device_without_kernels_is_named(device: str, name: str) -> None:
-    """The dispatcher stops such a tensor first; here it is sent on to the CPU's function, as a careless fallback would."""
+    """The dispatcher rejects such a tensor first; here it is passed to the CPU's function, like by a careless fallback."""
     load("cpu", "RMSNormBuilder")
     on_cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     x = torch.Tensor._make_wrapper_subclass(_Elsewhere, (2, 3), dtype=torch.float32, device=torch.device(device))

@@ -1,4 +1,4 @@
-"""``DeviceKernel``: SYCL source really runs here; CUDA source is compiled, and runs where there is a GPU."""
+"""``DeviceKernel``: SYCL source really runs here; CUDA source is compiled, and runs if there is a GPU."""
 
 from __future__ import annotations
 

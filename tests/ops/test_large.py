@@ -1,4 +1,4 @@
-"""More than 2 ** 31 elements, where memory allows: indices are 64-bit."""
+"""More than 2 ** 31 elements, if there is enough memory: indices are 64-bit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEEDS = 2 * 2 * ROWS * COLUMNS + (2 << 30)
 @pytest.mark.skipif(psutil.virtual_memory().available < NEEDS, reason="not enough memory for 2 ** 31 elements twice")
 def test_the_last_row_is_reached() -> None:
     op = load("cpu", "RMSNormBuilder").functions
-    x = torch.zeros(ROWS, COLUMNS, dtype=torch.bfloat16)  # whose pages are not there until they are written
+    x = torch.zeros(ROWS, COLUMNS, dtype=torch.bfloat16)  # its pages do not exist until they are written
     x[-1] = torch.randn(COLUMNS)
     y = op.rms_norm(x, torch.ones(COLUMNS, dtype=torch.bfloat16))
     assert y.numel() > 1 << 31
