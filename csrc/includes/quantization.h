@@ -25,8 +25,8 @@ inline std::int32_t nearest_integer(float value) {
 
 inline float infinite_if_nan(float value) { return value == value ? value : infinity<float>(); }
 
-// What scales depend on, of a row or a part of one: the largest magnitude, or the largest element and the largest
-// negated one.
+// The data that scales depend on, for a row or a part of one: the largest magnitude, or the largest element and the
+// largest negated element.
 struct Extremes {
   float largest;
   float largest_negated;
@@ -35,10 +35,10 @@ struct Extremes {
 enum class Ranged : std::int32_t {
   kMagnitudes,     // without NaNs
   kMagnitudesNan,  // a NaN counts as an infinity
-  kBoth,           // the same
+  kBoth,           // a NaN counts as an infinity
 };
 
-// `Q` is what the row is quantized to.
+// `Q` is the type of the quantized row.
 template <typename Q, typename T, typename Group>
 inline Extremes extremes_of(const Group& group, const T* row, std::int64_t count, bool is_aligned, Ranged ranged) {
   const auto largest = [&](auto of) {
@@ -59,11 +59,11 @@ inline Extremes extremes_of(const Group& group, const T* row, std::int64_t count
   return {largest([](float value) { return infinite_if_nan(value); }), largest([](float value) { return -value; })};
 }
 
-// How groups are cut, where they are too few for all units of a device.
+// How groups are split into parts, when there are fewer groups than units of a device.
 struct Parts {
-  std::int64_t count;        // of a group
-  std::int64_t size;         // of a part, in elements; the last one may be shorter
-  const Extremes* extremes;  // (groups); null where a group is one part, which finds its own
+  std::int64_t count;        // parts per group
+  std::int64_t size;         // elements per part; the last one may be shorter
+  const Extremes* extremes;  // (groups); null if a group is a single part, which computes its own
 };
 
 struct Part {

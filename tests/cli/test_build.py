@@ -70,7 +70,7 @@ def test_a_wrong_request_is_refused_with_the_choices(tmp_path: Path, arguments: 
 
 def test_no_compiler_is_one_readable_error(tmp_path: Path) -> None:
     shown = _build(tmp_path, "cpu_adam", check=False, CXX="no-such-compiler")
-    assert "error: choosing a C++ compiler failed: got CXX=no-such-compiler: not found" in shown
+    assert "error: choosing a C++ compiler failed: no compiler works: CXX=no-such-compiler: not found" in shown
     assert "Traceback" not in shown
 
 

@@ -65,7 +65,7 @@ def test_the_three_cases_of_their_readme_run_as_printed(
     finished = run_python(f"{program}\nprint(kernel.CPUAdamOptimizer(1e-3, 0.9, 0.999, 1e-8, 0.0, True))")
     assert "CPUAdamOptimizer" in finished.stdout
     if case == "your own":  # nothing is implemented yet: the next one is used, with a warning
-        assert "MyExtension has no is_available. Fix: define it" in finished.stderr
+        assert "MyExtension does not define is_available. Fix: define it" in finished.stderr
 
 
 OWN = """

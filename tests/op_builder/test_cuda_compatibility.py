@@ -52,27 +52,27 @@ def test_a_target_is_what_the_gpu_runs_and_the_driver_takes(
     [
         pytest.param(
             (9, 0), NVRTC_13_5, (13, 5), (12, 8),
-            "choosing the code for a GPU of compute capability 9.0 failed: got a driver of CUDA 12.8 and machine code from a "
-            "compiler of CUDA 13.5; expected a driver of CUDA 13.0 or newer. Fix: update NVIDIA's driver (branch 580 or newer), "
+            "choosing the code for a GPU of compute capability 9.0 failed: the driver is for CUDA 12.8, and machine code from a "
+            "compiler of CUDA 13.5 needs a driver for CUDA 13.0 or newer. Fix: update NVIDIA's driver (branch 580 or newer), "
             "or pip install 'anyaccel[cuda12]'.",
             id="older major driver",
         ),
         pytest.param(
             (9, 0), NVRTC_12_4, (12, 4), (11, 8),
-            "choosing the code for a GPU of compute capability 9.0 failed: got a driver of CUDA 11.8 and machine code from a "
-            "compiler of CUDA 12.4; expected a driver of CUDA 12.0 or newer. Fix: update NVIDIA's driver (branch 525 or newer).",
+            "choosing the code for a GPU of compute capability 9.0 failed: the driver is for CUDA 11.8, and machine code from a "
+            "compiler of CUDA 12.4 needs a driver for CUDA 12.0 or newer. Fix: update NVIDIA's driver (branch 525 or newer).",
             id="a driver that is too old for the runtime",
         ),
         pytest.param(
             (13, 0), NVRTC_13_5, (13, 5), (13, 4),
-            "choosing the code for a GPU of compute capability 13.0 failed: got a driver of CUDA 13.4 and PTX from a compiler of "
-            "CUDA 13.5; expected a driver of CUDA 13.5 or newer. Fix: update NVIDIA's driver, or pip install 'anyaccel[cuda]' "
+            "choosing the code for a GPU of compute capability 13.0 failed: the driver is for CUDA 13.4, and PTX from a compiler of "
+            "CUDA 13.5 needs a driver for CUDA 13.5 or newer. Fix: update NVIDIA's driver, or pip install 'anyaccel[cuda]' "
             "in its newest version.",
             id="PTX for an older minor driver",
         ),
         pytest.param(
             (7, 0), NVRTC_13_5, (13, 5), (13, 0),
-            "choosing the code for a GPU of compute capability 7.0 failed: got NVRTC of CUDA 13.5, which compiles for 7.5 and "
+            "choosing the code for a GPU of compute capability 7.0 failed: NVRTC of CUDA 13.5 compiles for 7.5 and "
             "newer only. Fix: pip install 'anyaccel[cuda12]'.",
             id="a GPU that the compiler no longer knows",
         ),

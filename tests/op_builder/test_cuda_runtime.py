@@ -86,10 +86,10 @@ def test_launches_are_on_torchs_stream_in_the_devices_context(
         "pop",
         "loading or starting 'scale' failed: cuLibraryLoadData: CUDA_ERROR_INVALID_PTX, a PTX JIT compilation failed. "
         "Fix: use code for this GPU, and an NVIDIA driver for CUDA 12.0 or newer; "
-        "this one is of CUDA 12.4.",
+        "this driver supports CUDA 12.4.",
         "loading or starting 'scale' failed: cuLibraryGetKernel: CUDA_ERROR_NOT_FOUND, named symbol not found. "
         "Fix: use code for this GPU, and an NVIDIA driver for CUDA 12.0 or newer; "
-        "this one is of CUDA 12.4.",
+        "this driver supports CUDA 12.4.",
     ]
 
 

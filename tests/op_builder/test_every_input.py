@@ -230,7 +230,7 @@ def test_what_cannot_be_tracked_is_refused_by_name(site: Site, ask: Ask, flag: s
     site.main(FUNCTION)
     site.cxx_args = ["-DkAnswer=1", flag]
     error = ask(site).get("error", "")
-    assert error.startswith(f"OpError: building the op 'site' failed: got the flag {flag!r}")
+    assert error.startswith(f"OpError: building the op 'site' failed: the flag {flag!r}")
 
 
 @pytest.mark.timeout(ZIG_SECONDS)

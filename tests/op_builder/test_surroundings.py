@@ -1,4 +1,4 @@
-"""Odd surroundings: no home, relative paths, Python inside another program, a file system without locks."""
+"""Unusual environments: no home, relative paths, Python inside another program, a file system without locks."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def _arguments(**replaced: Any) -> list[Any]:
         ({"state_steps": [torch.zeros((), dtype=torch.int64)]}, r"state_steps\[0\]"),
         (
             {"grads": [torch.ones(4, device="meta")]},
-            "got grads on meta; expected cpu, where the others are",
+            "got grads on meta; expected cpu, like the other tensors",
         ),
     ],
 )
