@@ -101,7 +101,7 @@ def error_of(code: int, path: str, is_read: bool, offset: int, asked: int, moved
         moved: the number of bytes that were transferred.
         found: a text to use instead of the code's.
     """
-    what = found or (os.strerror(code) if code else "the end of the file")
+    what = found or (os.strerror(code) if code else "end of file")
     fix = _FIXES.get(code, "check the disk and its file system")
     message = (
         f"{'reading' if is_read else 'writing'} {asked} bytes failed: got {what} at byte {offset} of the file, after {moved} "

@@ -227,7 +227,7 @@ def test_a_file_that_is_too_short_is_refused_before_anything_is_read(handle: Any
     file = tmp_path / "file"
     file.write_bytes(b"\1" * 100)
     tensor = torch.zeros(60, dtype=torch.uint8)
-    with pytest.raises(AsyncIOError, match="reading 60 bytes failed: got the end of the file at byte 100 of the file"):
+    with pytest.raises(AsyncIOError, match="reading 60 bytes failed: got end of file at byte 100 of the file"):
         handle.async_pread(tensor, str(file), 41)
     assert not tensor.any()
     assert handle.wait() == 0
@@ -253,7 +253,7 @@ def test_a_file_that_is_truncated_underneath_is_an_error(
     monkeypatch.setattr(os, "fstat", truncating)
     handle.async_pread(torch.zeros(20_000, dtype=torch.uint8), str(file))
     monkeypatch.undo()
-    with pytest.raises(AsyncIOError, match=r"got the end of the file at byte \d+") as caught:
+    with pytest.raises(AsyncIOError, match=r"got end of file at byte \d+") as caught:
         handle.wait()
     assert 9000 <= caught.value.offset <= 20_000
     assert caught.value.filename == str(file)

@@ -65,8 +65,8 @@ def test_a_target_is_what_the_gpu_runs_and_the_driver_takes(
         ),
         pytest.param(
             (13, 0), NVRTC_13_5, (13, 5), (13, 4),
-            "choosing the code for a GPU of compute capability 13.0 failed: the driver is for CUDA 13.4, and PTX from a compiler of "
-            "CUDA 13.5 needs a driver for CUDA 13.5 or newer. Fix: update NVIDIA's driver, or pip install 'anyaccel[cuda]' "
+            "choosing the code for a GPU of compute capability 13.0 failed: the driver is for CUDA 13.4, and PTX from a compiler "
+            "of CUDA 13.5 needs a driver for CUDA 13.5 or newer. Fix: update NVIDIA's driver, or pip install 'anyaccel[cuda]' "
             "in its newest version.",
             id="PTX for an older minor driver",
         ),
