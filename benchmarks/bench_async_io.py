@@ -1,8 +1,8 @@
-"""Writing a tensor to a file and reading it back: ours by each backend, deepspeed's own (with libaio's headers), torch and dd.
+"""Writing a tensor to a file and reading it back: each of our backends, deepspeed's own (with libaio's headers), torch and dd.
 
-Every candidate writes or reads as many bytes of the same disk, past the page cache where it can; ``torch.save`` and
-``torch.load`` go through it, so that their writes end before the disk has them, and their reads need not touch it. dd is
-what the disk does for one program. Medians of interleaved rounds.
+Every candidate writes or reads the same number of bytes on the same disk, past the page cache if it can. ``torch.save`` and
+``torch.load`` use the page cache: their writes return before the data is on the disk, and their reads may not touch it. dd
+shows what the disk does for one program. Medians of interleaved rounds.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ ROUNDS = 9
 
 
 def deepspeeds() -> Any:
-    """Return deepspeed's own module, or None where it cannot be built."""
+    """Return deepspeed's own module, or None if it cannot be built."""
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     try:
         from deepspeed.ops.op_builder import AsyncIOBuilder
 
         return AsyncIOBuilder().load(verbose=False)
-    except Exception as error:  # noqa: BLE001 - whatever its build does
+    except Exception as error:  # noqa: BLE001 - its build may raise anything
         print(f"deepspeed's own is left out: {str(error).splitlines()[0]}")
         return None
 
 
 def dd(source: str, target: str, count: int) -> None:
-    """Copy with dd, past the page cache on the side of the file."""
+    """Copy with dd, bypassing the page cache for the file."""
     flag = "oflag=direct" if source == "/dev/zero" else "iflag=direct"
     command = ["dd", f"if={source}", f"of={target}", f"bs={BLOCK}", f"count={count}", flag]
     if source == "/dev/zero":
@@ -51,7 +51,7 @@ def dd(source: str, target: str, count: int) -> None:
 
 
 def measured(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the median seconds of each, in turns."""
+    """Return the median seconds of each; the candidates take turns."""
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(rounds + 1):
         for name, candidate in candidates.items():
@@ -98,7 +98,7 @@ def main() -> None:
             rate = (options.mib << 20) / seconds / 1e6
             against = f"{times['deepspeed'] / seconds:.2f}" if "deepspeed" in times else "-"
             rows.append([way, name, f"{rate:.0f}", against, f"{times['dd, direct'] / seconds:.0%}"])
-    title = f"{options.mib} MiB, blocks of 1 MiB, {DEPTH} under way, {options.threads} threads, medians of {ROUNDS}"
+    title = f"{options.mib} MiB, blocks of 1 MiB, {DEPTH} in flight, {options.threads} threads, medians of {ROUNDS}"
     show("async_io", title, ["way", "candidate", "MB/s", "x deepspeed's", "of dd"], rows)
     shutil.rmtree(folder)
 

@@ -1,4 +1,4 @@
-"""A wheel with prebuilt ops: what it carries, and that it needs no compiler where it is installed.
+"""A wheel with prebuilt ops: its content, and that it needs no compiler where it is installed.
 
 ``make test-wheel`` installs one such wheel under several Pythons and torches.
 """

@@ -13,10 +13,10 @@
 namespace anyaccel::async_io {
 namespace {
 
-constexpr std::int64_t kMostUnderWay = std::int64_t{32} << 20;  // bytes of a thread, which may need as much memory
+constexpr std::int64_t kMostUnderWay = std::int64_t{32} << 20;  // bytes per thread, which may need as much memory
 constexpr int kThreadsInPlaceOfAQueue = 8;
 
-// Signals are for the program's own threads.
+// Blocks signals in new threads: the program's own threads handle them.
 class NoSignals {
  public:
   NoSignals() {
@@ -32,7 +32,7 @@ class NoSignals {
   sigset_t before_{};
 };
 
-// What the file system asks of addresses with O_DIRECT, where the kernel tells (Linux 6.1).
+// The address alignment that the file system requires for O_DIRECT, if the kernel reports it (Linux 6.1).
 std::int64_t memory_alignment_of(int direct) {
 #ifdef STATX_DIOALIGN
   struct statx known{};
@@ -93,7 +93,7 @@ void Handle::start(const Operation& operation) {
   owned->memory_alignment = memory_alignment_of(owned->direct);
   std::vector<Block> blocks;
   for (std::int64_t begin = 0; begin < owned->bytes;) {
-    // To the next block of the file: all but the first and the last are aligned, and no two share a page.
+    // Blocks end at block boundaries of the file: all but the first and the last are aligned, and no two share a page.
     const std::int64_t place = owned->offset + begin;
     const std::int64_t unaligned = place % kAlignment;
     const std::int64_t left = owned->bytes - begin;

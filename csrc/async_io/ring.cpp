@@ -67,7 +67,7 @@ Ring::~Ring() {
 }
 
 void Ring::add(const Transfer& transfer) {
-  const unsigned tail = *submitted_tail_;  // nobody else writes it
+  const unsigned tail = *submitted_tail_;  // only this thread writes it
   const unsigned number = tail & *submitted_mask_;
   io_uring_sqe& entry = static_cast<io_uring_sqe*>(entries_.begin)[number];
   std::memset(&entry, 0, sizeof(entry));

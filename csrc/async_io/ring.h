@@ -1,4 +1,4 @@
-// A queue of reads and writes that the kernel works on at once: io_uring by its system calls, without liburing.
+// A queue of reads and writes that the kernel processes in parallel: io_uring through system calls, without liburing.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace anyaccel::async_io {
 
-// What is asked of the kernel; `tag` comes back with the result.
+// A request to the kernel; `tag` is returned with the result.
 struct Transfer {
   bool is_read;
   int file;
@@ -24,20 +24,20 @@ struct Result {
 
 class Ring {
  public:
-  // Returns null where the kernel has no io_uring, or does not allow it.
+  // Returns null if the kernel does not have io_uring, or does not allow it.
   static std::unique_ptr<Ring> open(unsigned depth);
 
   ~Ring();
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  // Adds a transfer to those of the next `wait`; there are never more than `depth` under way.
+  // Queues a transfer for the next `wait`; at most `depth` may be in flight.
   void add(const Transfer& transfer);
 
-  // Starts what was added, and returns when one transfer or more has ended; false where the kernel refuses.
+  // Starts the queued transfers, and returns when at least one has ended; false if the kernel returns an error.
   bool wait();
 
-  // Takes the result of a transfer that has ended; false when there is none.
+  // Takes the result of an ended transfer; false when there is none.
   bool take(Result& result);
 
  private:

@@ -10,7 +10,7 @@
 namespace anyaccel::async_io {
 namespace {
 
-constexpr std::int64_t kMostAtOnce = std::int64_t{1} << 30;  // a system call moves 2 GiB - 4 KiB at most
+constexpr std::int64_t kMostAtOnce = std::int64_t{1} << 30;  // a system call transfers 2 GiB - 4 KiB at most
 
 bool is_aligned(std::int64_t value) { return value % kAlignment == 0; }
 
@@ -41,7 +41,7 @@ void Worker::run() {
       begin(slot, block);
     }
     if (used_ == 0) {
-      continue;  // every block ended at once
+      continue;  // every block ended immediately
     }
     if (!ring_->wait()) {
       fail_all(errno);
@@ -112,7 +112,7 @@ bool Worker::receive(Slot& slot, std::int64_t moved) {
     return true;
   }
   if (moved == -EINVAL && slot.is_direct) {
-    std::atomic_ref(operation.direct).store(-1, std::memory_order_relaxed);  // the flag was taken, its use is refused
+    std::atomic_ref(operation.direct).store(-1, std::memory_order_relaxed);  // open took the flag, I/O rejects it
     return true;
   }
   if (moved <= 0) {

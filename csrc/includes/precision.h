@@ -1,8 +1,8 @@
-// bfloat16 and float16 as bits, and their conversion to and from float.
+// bfloat16 and float16 as bits, and conversions to and from float.
 //
-// No torch, CPU-vendor or device header: the same code serves the CPU, CUDA and SYCL. The CPU's compiler vectorises
-// these loops. float16 uses the compiler's own type where that becomes the hardware's instructions in vectors, and
-// integers elsewhere. NVRTC has no type without CUDA's headers, and is told the instructions.
+// No torch, CPU-vendor or device header: the same code serves the CPU, CUDA and SYCL. CPU compilers vectorise
+// these loops. float16 uses the compiler's own type where its conversions are vectorised, and integers elsewhere.
+// NVRTC has no such type without CUDA's headers, so the instructions are written here.
 
 #pragma once
 
@@ -19,7 +19,7 @@ struct Half {
   std::uint16_t bits;
 };
 
-// What a kernel computes in for elements of type T.
+// The type in which a kernel computes for elements of type T.
 template <typename T>
 struct ComputeType {
   using type = float;
@@ -52,7 +52,7 @@ inline void store(float value, float& target) { target = value; }
 
 inline void store(double value, double& target) { target = value; }
 
-// Rounds to nearest, ties to even; a NaN stays one (a quiet one), whatever its payload.
+// Rounds to nearest, ties to even; NaN stays NaN (a quiet one), whatever its payload.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 inline void store(float value, BFloat16& target) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(target.bits) : "f"(value)); }
 #else

@@ -1,4 +1,4 @@
-// A kernel's view of a CUDA device: a block of threads; see cpu_group.h for what each member means.
+// A kernel's view of a CUDA device: a block of threads; cpu_group.h describes each member.
 
 #pragma once
 
@@ -21,15 +21,15 @@ struct CudaGroup {
   template <typename... T>
   static constexpr std::int64_t kTile = kTileOf<T...>;
 
-  // Elements of a row that a thread keeps in registers: a block of 512 keeps a row of 16384 as it is, and of 8192 where
-  // it is kept computed, which takes as many registers again.
+  // Elements of a row that a thread keeps in registers: a block of 512 keeps an unchanged row of 16384, or a row of
+  // 8192 if it keeps computed values, which take as many registers again.
   template <typename Of>
   static constexpr int kKept = is_as_it_is<Of> ? 32 : 16;
 
   template <typename Of, typename T, typename... Beside>
   class RowInRegisters;
 
-  // Elements of totals that a thread keeps in registers: a block of 512 keeps one kind of 16384 columns.
+  // Elements of totals that a thread keeps in registers: a block of 512 keeps one kind for 16384 columns.
   static constexpr int kKeptTotals = 32;
 
   template <int Kinds, typename T, typename... Beside>
@@ -54,7 +54,7 @@ struct CudaGroup {
     }
   }
 
-  // A strip of columns at a time, whose rows the threads share; their sums meet in shared memory.
+  // Processes a strip of columns at a time; the threads share its rows and combine their sums in shared memory.
   template <typename Value, typename Body>
   void column_sums(const Value* values, std::int64_t count, std::int64_t columns, std::int64_t stride,
                    const Body& body) const {
@@ -101,7 +101,7 @@ struct CudaGroup {
     }
   }
 
-  // In tiles where they are aligned, and one by one what is left.
+  // In tiles if they are aligned, and one by one for the rest.
   template <typename... T, typename Body>
   void tiles(std::int64_t count, bool is_aligned, const Body& body) const {
     constexpr std::int64_t kElements = kTileOf<T...>;
@@ -117,7 +117,7 @@ struct CudaGroup {
     tiles<T...>(count, is_aligned, body);
   }
 
-  // In tiles where they are aligned, of which a row has whole ones then.
+  // In tiles if they are aligned; a row then consists of whole tiles.
   template <typename... T, typename BodyOf>
   void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const BodyOf& body_of) const {
     if (is_aligned) {
@@ -203,7 +203,7 @@ struct CudaGroup {
   static constexpr int kMostThreads = 512;
   static constexpr int kStrip = 32;  // columns
 
-  // Each slice of the block's threads adds up every so many-th row of a strip; returns how many slices there are.
+  // Each slice of the block's threads adds up every n-th row of a strip; returns the number n of slices.
   template <int Width, typename Value>
   static int add_rows(const Value* values, std::int64_t count, std::int64_t columns, std::int64_t stride,
                       Value (*sums)[kStrip]) {
@@ -227,17 +227,17 @@ struct CudaGroup {
     return slices;
   }
 
-  // Gives the block's threads the tiles of rows that have `tiles` each.
+  // Distributes the tiles of rows, `tiles` per row, over the block's threads.
   template <int Count, typename BodyOf>
   void share_rows(std::int64_t rows, std::int64_t tiles, const BodyOf& body_of) const {
     for (std::int64_t i = threadIdx.x; i < rows * tiles; i += blockDim.x) {
-      // in 32 bits: a division of 64 calls a subroutine
+      // in 32 bits: a 64-bit division calls a subroutine
       const std::int64_t row = rows == 1 ? 0 : static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(tiles);
       body_of(row)(TileRange<Count>{(i - row * tiles) * Count});
     }
   }
 
-  // Keeps `left` where `right` is NaN, so that none gets in: lanes that met one in another order would disagree.
+  // Keeps `left` where `right` is NaN, so that no NaN enters: lanes that met it in another order would disagree.
   template <typename Value>
   static Value larger(Value left, Value right) {
     return right > left ? right : left;
@@ -248,7 +248,7 @@ struct CudaGroup {
     return combined(value, -infinity<Value>(), [](Value left, Value right) { return larger(left, right); });
   }
 
-  // One value of all threads' in every thread: by shuffles in a warp, by shared memory among warps.
+  // Combines one value per thread, and returns the result to all: by shuffles in a warp, by shared memory among warps.
   template <typename Value, typename Combine>
   Value combined(Value value, Value neutral, const Combine& combine) const {
     __shared__ Value of_warps[32];
@@ -274,12 +274,12 @@ struct CudaGroup {
 
 }  // namespace anyaccel
 
-#include "cuda_row.h"  // which needs the group
+#include "cuda_row.h"  // cuda_row.h needs the group
 
 namespace anyaccel {
 
-// How many blocks of 512 threads an SM is to hold, where a kernel says so: two leave a thread 64 registers, three 40,
-// and the compiler's own choice may be 32, with what does not fit in memory.
+// The number of blocks of 512 threads that an SM should hold, if a kernel sets it: two leave a thread 64 registers,
+// three 40; the compiler may choose 32 by itself, and spill the rest to memory.
 template <typename Kernel>
 constexpr int blocks_of_an_sm() {
   if constexpr (requires { Kernel::kBlocksOfAnSm; }) {
@@ -289,8 +289,8 @@ constexpr int blocks_of_an_sm() {
   }
 }
 
-// Every kernel is an instance of this one, named by its type. A kernel is its own argument: a struct of pointers and
-// sizes with a call operator. Its registers are kept to what blocks of 512 threads, the largest that are launched,
+// Every kernel is an instance of this one, named after its type. A kernel is its own argument: a struct of pointers and
+// sizes with a call operator. Its register count is limited to what blocks of 512 threads, the largest launched,
 // allow.
 template <typename Kernel>
 __global__ __launch_bounds__(512, blocks_of_an_sm<Kernel>()) void run(const __grid_constant__ Kernel kernel) {

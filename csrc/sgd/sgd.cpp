@@ -12,7 +12,7 @@ void sgd_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector
               std::optional<Tensor> noop_flag, std::optional<Tensor> grad_scale, std::optional<Tensor> device_lr,
               double lr, double momentum, double dampening, double weight_decay, bool nesterov, bool maximize,
               bool first_step) {
-  const bool is_damped = momentum != 0.0 && !first_step;  // as torch has it
+  const bool is_damped = momentum != 0.0 && !first_step;  // like torch
   const SgdCoefficients coefficients{static_cast<float>(lr),
                                      nesterov ? static_cast<float>(momentum) : 1.0f,
                                      first_step ? 0.0f : static_cast<float>(momentum),

@@ -1,4 +1,4 @@
-"""deepspeed's builders: the op that each has here, and the module that it makes of the op's functions."""
+"""deepspeed's builders: for each, the op here and the module made from the op's functions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["DEEPSPEED_NAMES", "Alias"]
 
 
 class Alias(NamedTuple):
-    """A builder of deepspeed's.
+    """A deepspeed builder.
 
     Attributes:
-        name: the op's name at deepspeed.
+        name: deepspeed's name of the op.
         builder: the builder here; empty for a module that needs no compiler.
-        module: the class of the module that deepspeed's builder loads, ``"module:Class"`` in this folder, which takes the
-            functions of the op, and of those of ``also``.
-        devices: that have it.
+        module: the class of the module that deepspeed's builder loads, ``"module:Class"`` in this folder; it takes the
+            functions of the op, and those of ``also``.
+        devices: the devices that have it.
         also: further builders whose functions the module takes.
-        on_cpu: the builder and the module on the CPU, where they are others.
+        on_cpu: the builder and the module for the CPU, if they differ.
     """
 
     name: str
@@ -30,12 +30,12 @@ class Alias(NamedTuple):
     on_cpu: tuple[str, str] | None = None
 
     def on(self, device: str) -> tuple[str, str]:
-        """Return the builder and the module on a device."""
+        """Return the builder and the module for a device."""
         return self.on_cpu if device == "cpu" and self.on_cpu else (self.builder, self.module)
 
 
 _BUT_CUDA = tuple(device for device in DEVICES if device != "cuda")  # anyaccel: ignore[device-name]
-"""Where deepspeed has no kernels of its own, which are faster than torch's operators."""
+"""The devices for which deepspeed has no kernels faster than torch operators."""
 
 DEEPSPEED_NAMES = {
     "FusedAdamBuilder": Alias(
@@ -70,4 +70,4 @@ DEEPSPEED_NAMES = {
     "SpatialInferenceBuilder": Alias("spatial_inference", "", "images:SpatialInferenceModule"),
     "UtilsBuilder": Alias("utils", "", "host_memory:UtilsModule"),
 }
-"""By the builder's name at deepspeed."""
+"""The aliases, by deepspeed's builder name."""

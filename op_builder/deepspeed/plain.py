@@ -1,4 +1,4 @@
-"""Builders by deepspeed's names whose modules need no compiler: torch's operators and the operating system are enough."""
+"""Builders with deepspeed's names whose modules need no compiler, only torch operators and the operating system."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PlainBuilder"]
 
 
 class PlainBuilder(OpBuilder):
-    """Gives a module of deepspeed's that is not compiled here.
+    """Returns a deepspeed module that needs no compilation.
 
     Attributes:
         MODULE: the module's class, ``"module:Class"`` in this folder.
@@ -39,13 +39,13 @@ class PlainBuilder(OpBuilder):
         return []
 
     def builder(self) -> Any:
-        """Refuse: there is nothing that setuptools could build.
+        """Raise an error: setuptools has nothing to build.
 
         Raises:
             OpError: always.
         """
         msg = (
-            f"making an extension of the op '{self.name}' failed: got an op without native code; expected one that is compiled. "
-            f"Fix: leave it out, as its load() needs no build."
+            f"making an extension of the op '{self.name}' failed: the op has no native code. "
+            f"Fix: leave it out; load() works without a build."
         )
         raise OpError(msg)

@@ -87,7 +87,7 @@ def test_memory_allocated_is_this_process(cpu: anyaccel.CPU_Accelerator) -> None
 
 
 def test_peak_counts_what_was_freed_between_two_calls(cpu: anyaccel.CPU_Accelerator) -> None:
-    """Deepspeed samples: memory taken and given back between two calls is never in its peak."""
+    """Deepspeed samples: memory allocated and freed between two calls is never in its peak."""
     cpu.reset_peak_memory_stats()
     before = cpu.max_memory_allocated()
     held = torch.ones(64 << 20, dtype=torch.uint8)

@@ -1,7 +1,7 @@
-"""CUDA and XPU without the hardware: what each member calls exists in this torch and takes those arguments.
+"""CUDA and XPU without the hardware: the functions that each member calls exist in this torch and take those arguments.
 
 ``create_autospec`` wraps the real ``torch.cuda`` and ``torch.xpu``: a call with wrong arguments raises TypeError, and a name
-that they lack raises AttributeError.
+that they do not have raises AttributeError.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "make_graphed_callables": (torch.nn.Linear(1, 1), (torch.ones(1),)),
 }
 NEEDS_THE_DEVICE = {"pin_memory", "pin_empty", "pin_empty_like", "is_pinned", "grad_scaler", "autocast"}
-"""These go through tensors and torch.amp, not through the device's module; the conformance suite runs them."""
+"""These use tensors and torch.amp, not the device's module; the conformance suite runs them."""
 
 
 @functools.cache
@@ -130,7 +130,7 @@ def test_calls_without_arguments_are_torchs_own_functions(name: str) -> None:
 
 
 def test_free_memory_needs_no_visible_device_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deepspeed maps the index through int(CUDA_VISIBLE_DEVICES), which a UUID breaks."""
+    """Deepspeed maps the index through int(CUDA_VISIBLE_DEVICES), which fails for a UUID."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", UUID)
     assert _accelerator("cuda").available_memory(0) == 1
 

@@ -1,5 +1,5 @@
-// In place of ring.cpp and of two system calls: a kernel that moves less than it is asked for, is interrupted, refuses
-// O_DIRECT now and then, and ends transfers in any order.
+// Replaces ring.cpp and two system calls: a kernel that moves fewer bytes than requested, is interrupted, sometimes
+// rejects O_DIRECT, and ends transfers in any order.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ std::size_t shortened(int file, std::size_t bytes) {
   return bytes > unit && one_in(3) ? (1 + numbers() % (bytes / unit)) * unit : bytes;
 }
 
-// The error that comes in place of a transfer, or 0.
+// The error to return instead of a transfer, or 0.
 int error_for(int file) {
   if (one_in(8)) {
     return one_in(2) ? EINTR : EAGAIN;

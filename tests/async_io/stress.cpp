@@ -1,5 +1,5 @@
-// Random writes and reads of a file against a copy in memory, from several threads with handles of their own:
-// stress FOLDER ROUNDS SEED BACKEND. It prints what differs, and nothing else.
+// Random writes and reads of a file against a copy in memory, from several threads with their own handles:
+// stress FOLDER ROUNDS SEED BACKEND. It prints only differences.
 
 #include <fcntl.h>
 #include <unistd.h>

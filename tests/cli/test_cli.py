@@ -1,4 +1,4 @@
-"""The command line as people type it."""
+"""The command line, as users type it."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_locale_without_letters_shows_them_anyway(tmp_path: Path) -> None:
 def test_a_relative_home_is_an_error_with_a_fix(tmp_path: Path, command: list[str]) -> None:
     done = _run(*command, cwd=tmp_path, HOME="nowhere", XDG_CACHE_HOME="", ANYACCEL_CACHE_DIR="")
     assert done.returncode == 1
-    assert "finding the user's cache directory failed: there is no home directory: HOME is 'nowhere'" in done.stderr
+    assert "finding the user's cache directory failed: HOME is 'nowhere'" in done.stderr
     assert "Fix: set ANYACCEL_CACHE_DIR" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())

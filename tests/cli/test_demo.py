@@ -1,4 +1,4 @@
-"""The demo: it learns, resumes, and says when it does not learn."""
+"""The demo: it learns, resumes, and reports when it does not learn."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def ranks() -> Iterator[Callable[[int], Ranks]]:
-    """Return the ranks of a world of some size; a test that breaks its group must start processes of its own."""
+    """Return the ranks of a world of a given size; a test that breaks its group must start its own processes."""
     made: dict[int, Ranks] = {}
 
     def of(world: int) -> Ranks:
@@ -30,7 +30,7 @@ def ranks() -> Iterator[Callable[[int], Ranks]]:
 
 @pytest.fixture
 def scripts(tmp_path: Path) -> Iterator[Scripts]:
-    """Processes that each run a script as one rank, and may be killed."""
+    """Processes that each run a script as one rank, and can be killed."""
     made = Scripts(tmp_path)
     yield made
     made.close()

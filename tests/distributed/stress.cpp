@@ -3,7 +3,7 @@
 //   stress processes 4 2000 1    ranks as processes that share memory: AddressSanitizer, UndefinedBehaviorSanitizer
 //   stress threads 4 2000 1      ranks as threads on one mapping, so that ThreadSanitizer sees every access
 //
-// Arguments: ranks, operations, seed. Every result is compared with what the seed says it must be.
+// Arguments: ranks, operations, seed. Every result is compared with the one that the seed determines.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -43,7 +43,7 @@ void require(bool holds, const std::string& what) {
   std::abort();
 }
 
-// Keys are files in a folder.
+// A key-value store whose keys are files in a folder.
 class FolderStore final : public comm::KeyValues {
  public:
   explicit FolderStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -195,7 +195,7 @@ class Rank {
     check(mine, sums(number, me_, size), "scatter_sums");
   }
 
-  // Two messages around the ring, received in the other order of their tags.
+  // Two messages around the ring, received in reverse order of their tags.
   void messages(std::uint64_t number, std::size_t size) {
     const int to = (me_ + 1) % world_, from = (me_ + world_ - 1) % world_;
     std::vector<float> sent[2], received[2];
@@ -264,7 +264,7 @@ void run_threads(int world, std::uint64_t operations, std::uint64_t seed) {
   for (std::thread& one : threads) one.join();
 }
 
-// Memory that could be cut off under its readers, or that others may open, is refused.
+// Memory that could be truncated under its readers, or that others can open, is rejected.
 void refuse_forged_memory() {
   const comm::Layout layout(2);
   for (const bool is_sealed : {false, true}) {
@@ -282,7 +282,7 @@ void refuse_forged_memory() {
   }
 }
 
-// The memory says of itself what it is for.
+// The memory states its own version.
 void refuse_memory_of_another_version() {
   comm::Descriptor file = comm::Segment::create(2);
   comm::Identity identity = comm::Layout(2).identity();
@@ -297,7 +297,7 @@ void refuse_memory_of_another_version() {
   require(is_refused, "memory of another version was taken");
 }
 
-// The only real rank of two; `forge` is what the other has written.
+// The only real rank of two; `forge` writes the other's data.
 std::string error_beside(const std::function<void(comm::Segment&)>& forge,
                          const std::function<comm::Task(comm::Group&)>& call, bool is_transfer) {
   const auto segment = std::make_shared<comm::Segment>(comm::Segment::create(2), 2);
@@ -323,7 +323,7 @@ std::string error_beside(const std::function<void(comm::Segment&)>& forge,
   return text;
 }
 
-// What a peer has written is used for no index, size or name before it is checked.
+// Data from a peer is checked before it is used as an index, size or name.
 void refuse_forged_peers() {
   std::vector<float> data(8), parts(16);
   const Block block = block_of(data);
@@ -356,7 +356,7 @@ void refuse_forged_peers() {
   forged([](Announcement& one) { one.root = 7; });
   forged([](Announcement& one) { one.count = -1; });
   forged([](Announcement& one) { one.count = std::int64_t{1} << 60; });
-  forged([](Announcement& one) { one.count = 1000; });  // other than its table says
+  forged([](Announcement& one) { one.count = 1000; });  // differs from its table
   require(is_refused(beside(gathers, -8)), "a forged table was used");
   const auto message = [&](std::uint64_t sent, Dtype dtype) {
     return error_beside(
@@ -378,7 +378,7 @@ void refuse_forged_peers() {
   require(is_refused(message(std::uint64_t{1} << 40, Dtype::kFloat32)), "more letters than there are places were read");
 }
 
-// Looking for signals takes Python's lock, for which a waiting rank may wait as long as a busy thread likes: it does so
+// Checking for signals takes Python's lock, which a busy thread may hold for a long time: a waiting rank does so
 // rarely, however often it is woken.
 void look_for_signals_rarely() {
   const auto segment = std::make_shared<comm::Segment>(comm::Segment::create(2), 2);
@@ -408,7 +408,7 @@ void look_for_signals_rarely() {
           "signals were looked for " + std::to_string(looks) + " times");
 }
 
-// Who does not know the secret, or is another user, gets no descriptor; the next honest rank does.
+// A process that does not know the secret, or belongs to another user, gets no descriptor; the next honest rank does.
 void refuse_forged_handshake() {
   const std::string name = "anyaccel-stress-" + std::to_string(getpid()), secret(32, 's'), wrong(32, 'w');
   const comm::Listener listener(name);
@@ -433,7 +433,7 @@ void refuse_forged_handshake() {
   require(waitpid(stranger, &status, 0) == stranger && status == 0, "another user got memory");
 }
 
-// More ranks than an element holds, and sums that no element holds.
+// More ranks than an element can hold, and sums that no element can hold.
 void average_of_many() {
   std::vector<std::int8_t> ones(100, 1), result(100);
   const std::vector<const void*> inputs(256, ones.data());

@@ -1,4 +1,4 @@
-"""What a rank is told that is wrong, on one rank or on all: refused, said, and the group goes on."""
+"""Wrong arguments, on one rank or on all: they are rejected with an error, and the group stays usable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFUSED = {
 def test_a_refusal_on_one_rank_does_not_pair_operations_that_do_not_belong_together(
     scripts: Scripts, hosts: str
 ) -> None:
-    """Rank 0 is refused an operation, and goes on with the next, which has the same dtype and size as what rank 1 waits in."""
+    """Rank 0's operation is rejected, and its next one has the same dtype and size as the one that rank 1 waits in."""
     scripts.start(
         ("os.environ['ANYACCEL_SHM_HOST'] = str(rank)\n" if hosts == "apart" else "")
         + f"""

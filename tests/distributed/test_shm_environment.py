@@ -1,4 +1,4 @@
-"""How programs come to shm: names, device maps, debug mode, launchers, several hosts, and its C++ core alone."""
+"""How programs select shm: names, device maps, debug mode, launchers, several hosts, and its C++ core alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_it_serves_the_cpu_beside_other_backends(scripts: Scripts) -> None:
 
 
 def test_the_accelerator_names_it_where_the_environment_asks(scripts: Scripts) -> None:
-    """Without a line of the program saying so."""
+    """Without a change to the program."""
     scripts.start(
         """
         import anyaccel
@@ -134,7 +134,7 @@ def test_ranks_on_several_pretended_hosts(scripts: Scripts, hosts: str) -> None:
 
 
 def test_a_group_between_hosts_is_left_at_once(scripts: Scripts) -> None:
-    """Whatever is pending, with and without destroying the group."""
+    """With operations pending, with and without destroying the group."""
     scripts.start(
         """
         os.environ["ANYACCEL_SHM_HOST"] = str(rank)
@@ -171,7 +171,7 @@ def test_a_store_serves_one_group_after_another(scripts: Scripts) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 def test_ranks_in_two_network_namespaces(tmp_path: Path) -> None:
-    """Two hosts except for the boot id: no socket of the one can be reached in the other, only a network of two."""
+    """Two hosts, except for the boot id: neither can reach the other's local sockets, only its network."""
     if shutil.which("ip") is None:
         pytest.skip("no ip command")
     from .ranks import PROLOGUE
@@ -199,7 +199,7 @@ def test_ranks_in_two_network_namespaces(tmp_path: Path) -> None:
     missing = ("Operation not permitted", "Operation not supported", "Permission denied", "Unknown device type")
     if any(text in finished.stderr for text in missing):
         pytest.skip(f"no network namespaces here: {finished.stderr}")
-    assert finished.stdout.count("right") == 3, finished.stderr  # of three processes on one pipe, lines may mix
+    assert finished.stdout.count("right") == 3, finished.stderr  # lines of three processes on one pipe may mix
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a host may deny: other users, limits, filtered system calls, masked files. The group works by what is left."""
+"""Restrictions of a host: other users, limits, filtered system calls, masked files. The group works with what remains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="changing the user needs root")
 
-# A program for the kernel: a system call of these numbers fails with EPERM, every other passes.
+# # A seccomp filter: system calls with these numbers fail with EPERM, all others are allowed.
 DENY = """
 import ctypes, struct
 def deny(*numbers):
@@ -188,7 +188,7 @@ def test_idle_groups_give_their_memory_back(scripts: Scripts) -> None:
 
 
 def test_more_groups_than_the_kernel_waits_for_at_once(scripts: Scripts) -> None:
-    """Receives that nobody waits for on 140 groups: threads sleep, and each message comes."""
+    """Receives that nobody waits for on 140 groups: threads sleep, and each message arrives."""
     scripts.start(
         """
         start(60)

@@ -1,4 +1,4 @@
-"""Nothing that comes from the store or from shared memory is believed: what makes no sense is refused by name."""
+"""Data from the store or from shared memory is not trusted: invalid data is rejected with a message that names it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORGED = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_what_the_store_holds_is_checked(scripts: Scripts, name: str) -> None:
-    """One rank of a group of two, whose other rank is a thread that writes to the store what no rank writes."""
+    """One rank of a group of two; a thread plays the other rank, and writes invalid data to the store."""
     key, value, expected = FORGED[name]
     scripts.start(
         f"""

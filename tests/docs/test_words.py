@@ -1,4 +1,4 @@
-"""Texts are plain modern English: words and turns of phrase that nobody says any more are not in the tree."""
+"""Texts are plain modern English: obsolete words and phrases do not appear in the tree."""
 
 from __future__ import annotations
 

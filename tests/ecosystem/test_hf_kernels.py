@@ -1,4 +1,4 @@
-"""Hugging Face's ``kernels`` serves our RMSNorm from the folder in our package, to a module of its own and to a Llama."""
+"""Hugging Face's ``kernels`` loads our RMSNorm from a folder in our package, into a module of its own and into a Llama."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-// Checks every access of a kernel that was compiled with -fsanitize=thread: in place of that sanitizer's library, these
-// are the functions that its code calls.
+// Checks every access of a kernel compiled with -fsanitize=thread: instead of that sanitizer's library, the functions
+// that its code calls are defined here.
 //
 // An access must lie in a tensor, in shared memory or on the thread's own stack, be aligned to its size, and read no
 // shared memory that the block has not written. Two threads must not access one byte, one of them to write it, without
-// a barrier between; threads of two blocks must not at all. Unlike ThreadSanitizer this sees races among blocks, and
-// knows what a tensor is (memory.cpp).
+// a barrier in between; threads of two blocks must not at all. Unlike ThreadSanitizer, this detects races among blocks,
+// and knows what a tensor is (memory.cpp).
 
 #include "accesses.h"
 
@@ -91,7 +91,7 @@ Page* page_of(State& now, Address number) {
   return page.get();
 }
 
-// Whether the first cell of an access stands for all of its bytes; from a page's second size on, none does.
+// Whether the first cell of an access represents all of its bytes; after a page has seen a second size, none does.
 bool is_one_cell(Page& page, Address at, std::size_t bytes) {
   if (page.unit == 0 && kPage % bytes == 0) {
     page.unit = static_cast<std::uint32_t>(bytes);
@@ -106,7 +106,7 @@ bool is_one_cell(Page& page, Address at, std::size_t bytes) {
   return false;
 }
 
-// The source line of a kernel's instruction, by binutils' addr2line where there is one.
+// The source line of a kernel's instruction, from binutils' addr2line if it is installed.
 std::string line_of(const void* pc) {
   Dl_info info{};
   if (dladdr(pc, &info) == 0) {
@@ -232,7 +232,7 @@ void access(Address at, std::size_t bytes, std::size_t alignment, bool is_write,
   }
 }
 
-// An access that other atomic ones may race with; only its place is checked.
+// An access that may race with other atomic accesses; only its location is checked.
 void atomic_access(Address at, std::size_t bytes, const void* pc) {
   State& now = state();
   const Kind kind = kind_of(now, at, bytes);
@@ -291,7 +291,7 @@ std::string end_launch() { return state().fault; }
 
 }  // namespace emulator::accesses
 
-// A library of kernels, by an address in it.
+// A library of kernels, given by an address in it.
 extern "C" void emulator_add_module(void* address) { dl_iterate_phdr(&emulator::accesses::add_segments, address); }
 
 #define ON_ACCESS(bytes)                                                                                               \
@@ -308,7 +308,7 @@ ON_ACCESS(4)
 ON_ACCESS(8)
 ON_ACCESS(16)
 
-// Copies of structs, whose alignment the compiler knows and does not tell.
+// Copies of structs; the compiler does not pass on their alignment.
 extern "C" void __tsan_read_range(void* at, unsigned long bytes) {
   emulator::accesses::access(reinterpret_cast<std::uintptr_t>(at), bytes, 1, false, __builtin_return_address(0));
 }

@@ -1,4 +1,4 @@
-// What every access of a kernel must keep to; the engine tells who accesses.
+// The rules for every access of a kernel; the engine sets which thread accesses.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace emulator::accesses {
 
-// What the threads of a launch have besides tensors: stacks, one after the other, and the kernel's argument.
+// The threads' memory apart from tensors: stacks, one after another, and the kernel's argument.
 struct Surroundings {
   const void* stacks;
   std::size_t stack_bytes;

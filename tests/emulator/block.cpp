@@ -17,7 +17,7 @@
 
 #include "accesses.h"
 
-// ThreadSanitizer's, where it is in the process: each fiber is a thread to it, and a barrier is what orders them.
+// ThreadSanitizer's functions, if it is in the process: each fiber is a thread to it, and barriers order them.
 extern "C" {
 __attribute__((weak)) void* __tsan_get_current_fiber();
 __attribute__((weak)) void* __tsan_create_fiber(unsigned flags);
@@ -44,7 +44,7 @@ enum class State { Ready, AtBarrier, AtShuffle, Done };
 struct Fiber {
   ucontext_t context;
   jmp_buf jump;
-  bool has_begun = false;  // it waits for the next block where it has been through one
+  bool has_begun = false;  // after a block, it waits for the next one
   void* in_sanitizer = nullptr;
   State state = State::Done;
   const Site* site = nullptr;
@@ -62,7 +62,7 @@ std::string place_of(const Fiber& fiber) {
          std::to_string(fiber.site->line);
 }
 
-// Runs blocks, one after the other. There is one, whose fibers serve all of them.
+// Runs blocks, one after another. There is one scheduler, whose fibers serve all blocks.
 class Scheduler {
  public:
   Scheduler() : fibers_(kMostThreads) {
@@ -72,7 +72,7 @@ class Scheduler {
     stacks_ = stacks == MAP_FAILED ? nullptr : static_cast<char*>(stacks);
   }
 
-  // Returns what went wrong, or an empty text.
+  // Returns the problem, or an empty text.
   std::string run(const Kernel& kernel, unsigned blocks, unsigned threads, const void* argument, std::size_t bytes) {
     if (stacks_ == nullptr) {
       return "no memory for the stacks";
@@ -92,7 +92,7 @@ class Scheduler {
       accesses::begin_block(block);
       problem = run_block();
     }
-    if (!problem.empty()) {  // some threads are inside the kernel for good
+    if (!problem.empty()) {  // some threads can never leave the kernel
       for (Fiber& fiber : fibers_) {
         fiber.has_begun = false;
       }
@@ -104,7 +104,7 @@ class Scheduler {
     Fiber& fiber = fibers_[current_];
     fiber.state = state;
     fiber.site = &site;
-    char* const meeting = &barriers_[passed_ % 2];  // who is at the next barrier already is not ordered by this one
+    char* const meeting = &barriers_[passed_ % 2];  // does not order those at the next barrier
     if (state == State::AtBarrier && __tsan_release != nullptr) {
       __tsan_release(meeting);
     }
@@ -140,7 +140,7 @@ class Scheduler {
     thread_index = {thread, 0, 0};
     accesses::set_thread(thread);
     if (__tsan_switch_to_fiber != nullptr) {
-      __tsan_switch_to_fiber(fibers_[thread].in_sanitizer, 1);  // 1: what ran before is not ordered with it
+      __tsan_switch_to_fiber(fibers_[thread].in_sanitizer, 1);  // 1: earlier work is not ordered with it
     }
     Fiber& fiber = fibers_[thread];
     if (_setjmp(main_) != 0) {
@@ -215,7 +215,7 @@ class Scheduler {
            place_of(fibers_[one]) + ", thread " + std::to_string(other) + " at " + place_of(fibers_[other]);
   }
 
-  // Lets the lanes of a warp that are at a shuffle go on; all lanes of the mask must be at the same one.
+  // Releases the lanes of a warp that are at a shuffle; all lanes of the mask must be at the same one.
   std::string release_warp(unsigned first, bool& has_moved) {
     for (unsigned thread = first; thread < first + kWarp; ++thread) {
       const Fiber& fiber = fibers_[thread];
@@ -258,7 +258,7 @@ class Scheduler {
            std::to_string(thread) + ", " + how;
   }
 
-  // Lets a block go on whose threads are all at one barrier.
+  // Releases a block whose threads are all at one barrier.
   std::string release_block() {
     for (unsigned thread = 1; thread < threads_; ++thread) {
       if (fibers_[thread].state != fibers_[0].state || fibers_[thread].site != fibers_[0].site) {
@@ -277,7 +277,7 @@ class Scheduler {
   jmp_buf main_{};
   void* main_in_sanitizer_ = nullptr;
   char* stacks_ = nullptr;
-  char begin_ = 0;  // addresses that name to ThreadSanitizer what orders threads
+  char begin_ = 0;  // addresses that ThreadSanitizer uses to order threads
   char end_ = 0;
   char barriers_[2] = {};
   std::uint64_t passed_ = 0;
@@ -288,7 +288,7 @@ class Scheduler {
 };
 
 Scheduler& scheduler() {
-  static Scheduler* const one = new Scheduler;  // never destroyed: a thread may launch while the process ends
+  static Scheduler* const one = new Scheduler;  // never destroyed: a thread may launch while the process exits
   return *one;
 }
 
@@ -313,10 +313,10 @@ std::mutex& launches() {
   return one;
 }
 
-// What has run of a kernel.
+// The launches of a kernel so far.
 struct Started {
   unsigned launches = 0;
-  unsigned sizes = 0;  // of blocks, as bits
+  unsigned sizes = 0;  // block sizes, as bits
 };
 
 std::map<std::string, Started>& started() {
@@ -324,9 +324,9 @@ std::map<std::string, Started>& started() {
   return *one;
 }
 
-// One warp, several and as many as are launched; each kernel meets them in turn.
+// One warp, several, and the largest launched size; each kernel runs with all of them in turn.
 constexpr unsigned kSizes[] = {64, 512, 32};
-// Every second launch has no more blocks than this, which then take several rows each.
+// Every second launch has at most this many blocks, which then take several rows each.
 constexpr std::int64_t kFewBlocks = 3;
 
 unsigned fixed_size = 0;

@@ -1,6 +1,6 @@
-// A CUDA block on the host: its threads are fibers, which run one after the other until each waits or is done.
+// A CUDA block on the host: its threads are fibers, which run one after another until each waits or is done.
 //
-// What a block may get wrong and a GPU would not tell is an error here: a barrier that some threads do not reach, a
+// Mistakes that a GPU would not report are errors here: a barrier that some threads do not reach, a
 // shuffle that some lanes of its mask do not reach, either reached from two places at once, and, in a kernel compiled
 // with -fsanitize=thread, what accesses.cpp or ThreadSanitizer finds in its accesses.
 
@@ -17,13 +17,13 @@ struct Coordinates {
   unsigned z;
 };
 
-// Those of the thread that runs.
+// The coordinates of the running thread.
 extern Coordinates thread_index;
 extern Coordinates block_index;
 extern Coordinates block_size;
 extern Coordinates grid_size;
 
-// Where a barrier or a shuffle stands: one for each place and template instance.
+// The location of a barrier or a shuffle: one for each place and template instance.
 struct Site {
   const char* file;
   int line;
@@ -40,13 +40,13 @@ struct Site {
 struct Kernel {
   const char* name;
   void (*run)(const void* argument);
-  bool is_grid_meant;  // as each block has its place in the result; otherwise blocks share what there is
+  bool is_grid_meant;  // each block has its own part of the result; otherwise blocks share the work
 };
 
 // Waits for the block's threads.
 void barrier(const Site& site);
 
-// Waits for the warp's lanes in `mask`; returns what lane `source` has given.
+// Waits for the warp's lanes in `mask`; returns the value of lane `source`.
 std::uint64_t exchange(const Site& site, std::uint32_t mask, std::uint64_t given, unsigned source);
 
 inline unsigned lane() { return thread_index.x % 32; }

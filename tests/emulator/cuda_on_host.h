@@ -11,7 +11,7 @@
 #define __global__
 #define __grid_constant__
 #define __launch_bounds__(...)
-#define __shared__ static  // blocks run one after the other
+#define __shared__ static  // blocks run one after another
 
 #define threadIdx (::emulator::thread_index)
 #define blockIdx (::emulator::block_index)

@@ -1,4 +1,4 @@
-"""Builds the emulator, and an op's CUDA kernels for it; gives them to the op's host library as a device's."""
+"""Builds the emulator and an op's CUDA kernels for it, and registers them with the op's host library as a device's."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SANITIZED = "ANYACCEL_EMULATOR_TSAN"
-"""Set in a process that ThreadSanitizer's library watches, in place of the emulator's own checks of accesses."""
+"""Set in a process that ThreadSanitizer's library checks, instead of the emulator's own access checks."""
 GROUP = "ANYACCEL_TEST_GROUP"
-"""In a process that runs kernels in the emulator, whose group they get: ``cuda``, as where it is not set, or ``sycl``."""
+"""In a process that runs kernels in the emulator, the group that they get: ``cuda`` (the default) or ``sycl``."""
 ENTRY = """extern "C" void emulator_run_{number}(const void* argument) {{
   using Kernel = {instance};
   {call};
@@ -55,7 +55,7 @@ def preloaded_with_tsan() -> dict[str, str]:
 
 
 def built_engine(*, under_tsan: bool) -> Path:
-    """Return the library that runs blocks, and unless ThreadSanitizer does, checks their accesses."""
+    """Return the library that runs blocks and, unless ThreadSanitizer does, checks their accesses."""
     checks = ("no_checks.cpp",) if under_tsan else ("accesses.cpp", "memory.cpp")
     sources = [HERE / "block.cpp", *(HERE / name for name in checks)]
     return _built("engine", ["-std=c++20", "-O2", "-g", *map(str, sources)], [*HERE.glob("*.h"), *sources])
@@ -65,9 +65,9 @@ def built_kernels(name: str, instances: Sequence[str], header: str, sources: Seq
     """Return a library of kernels.
 
     Args:
-        name: of the library.
-        instances: of kernel templates.
-        header: what defines them.
+        name: the library's name.
+        instances: the kernel template instances.
+        header: the header that defines them.
         sources: folders searched for ``kernels.cu`` and headers, before the tree's own.
     """
     group = os.environ.get(GROUP, "cuda")
@@ -93,7 +93,7 @@ def built_kernels(name: str, instances: Sequence[str], header: str, sources: Seq
 
 
 def _is_grid_meant(kernel: str, folders: Sequence[Path]) -> str:
-    """Return, as C++ does, whether a kernel asks which block of how many it is."""
+    """Return whether a kernel uses its block's index and the number of blocks, like the C++ code."""
     start = re.compile(rf"^struct {kernel.partition('<')[0]}( : \w+)? {{.*?^}};", re.MULTILINE | re.DOTALL)
     for folder in folders:
         for header in folder.glob("*.h"):
@@ -105,7 +105,7 @@ def _is_grid_meant(kernel: str, folders: Sequence[Path]) -> str:
 
 
 def _built(name: str, options: Sequence[str], files: Sequence[Path], text: str = "") -> Path:
-    """Compile a shared library, unless it is there already; its name holds what decides it."""
+    """Compile a shared library, unless it exists; its name includes a hash of its inputs."""
     digest = hashlib.sha256(repr((options, text)).encode())
     for file in files:
         digest.update(file.read_bytes())
@@ -115,7 +115,7 @@ def _built(name: str, options: Sequence[str], files: Sequence[Path], text: str =
     if library.is_file():
         return library
     source, unlinked = library.with_suffix(f".{os.getpid()}.cpp"), library.with_suffix(f".{os.getpid()}.o")
-    if text:  # linked apart, without ThreadSanitizer's library: what is preloaded has its functions
+    if text:  # linked separately, without ThreadSanitizer's library: the preloaded library has its functions
         source.write_text(text)
         _compile("-c", *options, str(source), "-o", str(unlinked))
         options = [str(unlinked)]
@@ -137,7 +137,7 @@ class _Kernel(ctypes.Structure):
 
 
 class Emulator:
-    """Runs the kernels of ops, in place of SYCL on the CPU: the host library takes it for that device."""
+    """Runs the kernels of ops instead of SYCL on the CPU: the host library uses it as that device."""
 
     kind = "sycl"
 
@@ -160,11 +160,11 @@ class Emulator:
         return {name: ctypes.addressof(entry) for name, entry in zip(instances, table, strict=True)}
 
     def register(self, op: Op, library: Path, instances: Sequence[str]) -> None:
-        """Let an op, whose host library is loaded, start kernels of a library."""
+        """Register the kernels of a library with an op, whose host library is loaded."""
         register_kernels(op.name, self, 0, self.load(library, instances))
 
     def start(self, kernel: int, blocks: int, argument: ctypes.Structure) -> str:
-        """Run a kernel; return what went wrong, or an empty text."""
+        """Run a kernel; return the problem, or an empty text."""
         problem = self._library.emulator_launch(
             ctypes.c_void_p(kernel),
             0,
@@ -176,11 +176,11 @@ class Emulator:
         return problem.decode() if problem else ""
 
     def fix_size(self, threads: int) -> None:
-        """Set the threads of every block, and launch as many blocks as the host asks for; 0 varies both."""
+        """Set the number of threads of every block, and launch as many blocks as the host requests; 0 varies both."""
         self._library.emulator_fix_size(threads)
 
     def started(self) -> dict[str, set[int]]:
-        """Return the sizes of blocks that each kernel was started with in this process."""
+        """Return the block sizes with which each kernel was started in this process."""
         lines = self._library.emulator_started().decode().splitlines()
         return {name: {int(size) for size in sizes.split()} for name, sizes in (line.split("\t") for line in lines)}
 
@@ -192,6 +192,6 @@ def emulator() -> Emulator:
 
 
 def register(op: Op) -> None:
-    """Give an op's host library, which is loaded, all of its kernels."""
+    """Register all of an op's kernels with its host library, which is loaded."""
     kernels = op.kernels_for(os.environ.get(GROUP, "cuda"))
     emulator().register(op, built_kernels(op.name, kernels, f"{op.name}.h"), kernels)

@@ -1,4 +1,4 @@
-// Where torch's CPU tensors are: memory.cpp takes the place of what torch allocates them with.
+// The locations of torch's CPU tensors: memory.cpp replaces torch's allocation function.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace emulator::memory {
 
-// Whether these bytes lie in one tensor's memory, as large as torch asked for it.
+// Whether these bytes lie in one tensor's memory, with the size that torch requested.
 bool is_in_tensor(std::uintptr_t at, std::size_t bytes);
 
 }  // namespace emulator::memory

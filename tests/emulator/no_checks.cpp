@@ -1,4 +1,4 @@
-// In place of accesses.cpp where ThreadSanitizer checks accesses.
+// Replaces accesses.cpp when ThreadSanitizer checks accesses.
 
 #include "accesses.h"
 

@@ -1,4 +1,4 @@
-"""Every rule on code that was written for it: what it must rewrite, what it must not touch, and what it says."""
+"""Every rule on code written for it: what it must rewrite, what it must not touch, and what it reports."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_second_run_changes_nothing(name: str, target: str) -> None:
 def test_no_comment_is_lost(name: str) -> None:
     migration = migrate_source(corpus.before(name))
     lost = _comments(migration.old) - _comments(migration.new)
-    assert set(lost) <= {"# with its comment"}  # which was about an import that is gone
+    assert set(lost) <= {"# with its comment"}  # the comment belonged to a removed import
 
 
 def _comments(source: str) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Files: what is found, what git allows, and what is written; nothing is lost when anything goes wrong."""
+"""Files: which are found, what git allows, and what is written; no error loses a file."""
 
 from __future__ import annotations
 

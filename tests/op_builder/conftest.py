@@ -1,4 +1,4 @@
-"""A tiny op of its own for the engine's tests, and an empty cache for each."""
+"""A tiny op for the engine's tests, and an empty cache for each test."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cache]:
 
 @pytest.fixture
 def make_builder(tmp_path: Path) -> Callable[..., CPUOpBuilder]:
-    """Return a function that makes a builder of a one-line op, in a folder of the test's choice."""
+    """Return a function that makes a builder of a one-line op, in any folder."""
 
     def make(folder: Path | None = None, source: str = SOURCE, header: str = "const int kAnswer = 42;") -> CPUOpBuilder:
         place = folder or tmp_path / "sources"
@@ -59,7 +59,7 @@ def make_builder(tmp_path: Path) -> Callable[..., CPUOpBuilder]:
 
 
 def stand_in_library(name: str, folder: Path) -> None:
-    """Build the stand-in for NVIDIA's driver as a library of a name; skips where there is no C compiler."""
+    """Build the fake of NVIDIA's driver as a library with a given name; skip without a C compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler for the stand-in")

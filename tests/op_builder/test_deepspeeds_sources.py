@@ -1,4 +1,4 @@
-"""deepspeed's own builders, as they are written, on this project's: only where ``.builder`` leads is another."""
+"""deepspeed's own builders, unchanged, on this project's; only ``.builder`` leads elsewhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COMPILED_HERE = {
     ("", "utils", "UtilsBuilder"): ("cast_to_byte_tensor",),
     ("", "pin_memory", "PinMemoryBuilder"): (),
 }
-"""Every one whose sources a CPU machine compiles without further packages (AsyncIO needs libaio, CCL oneCCL)."""
+"""All builders whose sources compile on a CPU machine without further packages (AsyncIO needs libaio, CCL oneCCL)."""
 _QUICK = "CPUAdagradBuilder"
 
 

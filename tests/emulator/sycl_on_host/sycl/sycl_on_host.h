@@ -46,7 +46,7 @@ struct nd_item {
   std::size_t get_global_linear_id() const { return get_group_linear_id() * get_local_range(0) + get_local_linear_id(); }
 };
 
-// Macros, as each place that they stand at is a site of its own.
+// Macros, so that each use is a separate site.
 #define group_barrier(group) on_host::barrier(EMULATOR_SITE("group_barrier"), group)
 #define reduce_over_group(...) on_host::reduced(EMULATOR_SITE("reduce_over_group"), __VA_ARGS__)
 
@@ -56,7 +56,7 @@ inline void barrier(const emulator::Site& site, work_group) { emulator::barrier(
 
 template <typename Value, typename Combine>
 Value reduced(const emulator::Site& site, work_group, Value value, Combine combine) {
-  static Value given[1024];  // as __shared__ is
+  static Value given[1024];  // like __shared__
   emulator::barrier(site);   // an earlier result may still be read
   given[emulator::thread_index.x] = value;
   emulator::barrier(site);
