@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncIOError", "AsyncIOHandle", "AsyncIOModule"]
 
-Backend = Literal["best", "io_uring", "threads"]
-_BACKENDS: tuple[Backend, ...] = ("best", "io_uring", "threads")
+Backend = Literal["best", "io_uring", "kernel_aio", "threads"]
+_BACKENDS: tuple[Backend, ...] = ("best", "io_uring", "kernel_aio", "threads")
 _ALIGNMENT = 512  # what deepspeed's callers round to, times the threads
 
 
@@ -66,8 +66,9 @@ class AsyncIOModule:
 class AsyncIOHandle:
     """Reads files to tensors and writes tensors to files, beside the program, several at once.
 
-    Each operation is cut into blocks, and threads keep many of them under way: by the kernel's io_uring, and where that is
-    missing or not allowed by a system call for each block. What is aligned in the file goes past the page cache (O_DIRECT)
+    Each operation is cut into blocks, and threads keep many of them under way: by the kernel's io_uring, where that is missing or
+    not allowed by its older interface, the one that libaio calls, and where there is neither by a system call for each block.
+    What is aligned in the file goes past the page cache (O_DIRECT)
     where the file system can do that, the rest through it. Tensors may be of any device, layout and alignment; those of
     :meth:`new_cpu_locked_tensor` need no copy on the way. A tensor must not be changed, nor a file be read, before
     :meth:`wait` has returned.
@@ -79,11 +80,11 @@ class AsyncIOHandle:
         single_submit: not used.
         overlap_events: the same; blocks always overlap.
         intra_op_parallelism: threads.
-        backend: ``"io_uring"`` or ``"threads"``; ``"best"`` takes the first that works here.
+        backend: ``"io_uring"``, ``"kernel_aio"`` or ``"threads"``; ``"best"`` takes the first that works here.
 
     Raises:
         ValueError: when a number is not positive.
-        NotImplementedError: when io_uring is asked for and not available.
+        NotImplementedError: when the kernel does not offer the backend that is asked for.
     """
 
     def __init__(
@@ -108,10 +109,10 @@ class AsyncIOHandle:
         self._pending: dict[int, Pending] = {}
         self._pins = PinMemoryModule().pin_handle()
         self._close = weakref.finalize(self, _close, library, self._pointer, self._process, self._pending)
-        self.backend: Backend = "io_uring" if library.anyaccel_aio_has_rings(self._pointer) else "threads"
-        if backend == "io_uring" and self.backend != backend:
+        self.backend = _BACKENDS[library.anyaccel_aio_backend(self._pointer)]
+        if backend not in ("best", self.backend):
             self._close()
-            msg = "making an aio_handle failed: this kernel does not offer io_uring. Fix: leave backend='best'."
+            msg = f"making an aio_handle failed: this kernel does not offer {backend}. Fix: leave backend='best'."
             raise NotImplementedError(msg)
 
     def get_block_size(self) -> int:

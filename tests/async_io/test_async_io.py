@@ -37,10 +37,12 @@ def module() -> Any:
     return get_accelerator().create_op_builder("AsyncIOBuilder").load()
 
 
-@pytest.fixture(params=["io_uring", "threads"])
+@pytest.fixture(params=["io_uring", "kernel_aio", "threads"])
 def backend(request: pytest.FixtureRequest, module: Any) -> str:
-    if module.aio_handle().backend != "io_uring" and request.param == "io_uring":
-        pytest.skip("the kernel has no io_uring, or does not allow it")
+    try:
+        module.aio_handle(backend=request.param)
+    except NotImplementedError as error:
+        pytest.skip(str(error))
     return str(request.param)
 
 
@@ -420,13 +422,21 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         [compiler, *flags, *shared, HERE / "flaky.cpp", folder / "worker.o", "-o", folder / "flaky"], check=True
     )
     subprocess.run(
-        [compiler, *flags, *shared, CORE / "worker.cpp", CORE / "ring.cpp", "-o", folder / "real"], check=True
+        [
+            compiler,
+            *flags,
+            *shared,
+            *(CORE / f"{name}.cpp" for name in ("worker", "io_uring", "kernel_aio")),
+            "-o",
+            folder / "real",
+        ],
+        check=True,
     )
     return {"real": folder / "real", "flaky": folder / "flaky"}
 
 
 @pytest.mark.parametrize("kernel", ["real", "flaky"])
-@pytest.mark.parametrize("way", ["best", "threads"])
+@pytest.mark.parametrize("way", ["best", "kernel_aio", "threads"])
 def test_random_transfers_are_right_under_sanitizers(
     programs: dict[str, Path], tmp_path: Path, kernel: str, way: str
 ) -> None:
