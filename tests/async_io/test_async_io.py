@@ -13,7 +13,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -372,8 +371,7 @@ def test_signals_interrupt_nothing(handle: Any, tmp_path: Path) -> None:
     before = signal.signal(signal.SIGALRM, lambda *_: caught.append(1))
     signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
     try:
-        ends = time.monotonic() + 0.5
-        while time.monotonic() < ends:
+        while len(caught) <= 20:
             handle.sync_pwrite(data, str(tmp_path / "file"))
             handle.sync_pread(back, str(tmp_path / "file"))
             assert torch.equal(back, data)
@@ -381,7 +379,6 @@ def test_signals_interrupt_nothing(handle: Any, tmp_path: Path) -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert len(caught) > 20
 
 
 def test_sixteen_threads_share_a_handle(handle: Any, tmp_path: Path) -> None:
