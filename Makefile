@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, pip's ziglang serves.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo dist docs test test-all test-cuda-torch test-ecosystem test-old-torch test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
+.PHONY: demo dist docs test test-all test-cuda-torch test-ecosystem test-old-torch test-torches test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
 
 demo: $(VENV)/.installed-demo
 	@$(VENV)/bin/anyaccel demo
@@ -94,6 +94,16 @@ test-old-torch:
 	.venv-old-torch/bin/python -m pip install --quiet deepspeed==0.19.8 ninja pytest==9.2.0 pytest-timeout==2.4.0 --editable .
 	PATH="$(CURDIR)/.venv-old-torch/bin:$$PATH" TORCH_EXTENSIONS_DIR="$(CURDIR)/.venv-old-torch/extensions" \
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-old-torch/cache" .venv-old-torch/bin/python -m pytest tests/old_torch
+
+# What depends most on torch's version, under several torches, each in a .venv-torch-* of its own (PyPI's bring CUDA: 5 GB of disk each).
+TORCHES ?= torch==2.10.0 torch==2.14.1 torch==2.15.0
+test-torches:
+	@set -e; for torch in $(TORCHES); do \
+	  venv=".venv-torch-$${torch##*=}"; \
+	  $(MAKE) "$$venv/.installed-test" VENV="$$venv" TORCH="$$torch"; \
+	  ANYACCEL_CACHE_DIR="$(CURDIR)/$$venv/cache" "$$venv/bin/python" -m pytest $(PYTEST_ON_TWO) \
+	    tests/accelerator tests/migrate tests/ops tests/distributed; \
+	done
 
 # The Triton kernels in Triton's interpreter, on the CPU; only GPU builds of torch bring Triton (700 MB unpacked, in .venv-triton).
 test-triton: $(VENV)/.installed-test
@@ -209,4 +219,4 @@ $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-cuda .venv-ecosystem .venv-old-torch .venv-triton .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info
+	rm -rf .venv .venv-cuda .venv-ecosystem .venv-old-torch .venv-torch-* .venv-triton .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 __all__ = ["MpsModule"]
 
 
+_OF_THE_ONE_DEVICE = ("current_stream", "default_stream")  # torch 2.15 has them, and they take no device
+
+
 class MpsModule:
     """A device's module as ``TorchAccelerator`` calls it; what is not here is ``torch.mps``'s own. There is one device.
 
@@ -24,7 +27,8 @@ class MpsModule:
     def __getattr__(self, name: str) -> Any:
         if name == "_module":  # of an object that is being copied
             raise AttributeError(name)
-        return getattr(self._module, name)
+        own = getattr(self._module, name)
+        return (lambda _device=None: own()) if name in _OF_THE_ONE_DEVICE else own
 
     def current_device(self) -> int:
         """Return the index of the one device."""

@@ -97,7 +97,7 @@ def _renamed(class_name: str, device: str) -> type[OpBuilder]:
     alias = DEEPSPEED_NAMES[class_name]
     builder, module = alias.on(device)
     if not builder:
-        plain: Any = resolve("op_builder.deepspeed.plain:PlainBuilder")
+        plain: Any = resolve(f"op_builder.deepspeed.{alias.plain}")
         return _derived(
             plain, class_name, device, f"Gives deepspeed's ``{alias.name}``", NAME=alias.name, MODULE=module
         )

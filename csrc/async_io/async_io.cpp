@@ -25,8 +25,8 @@ ANYACCEL_EXPORT void* anyaccel_aio_open(std::int64_t block_bytes, std::int32_t d
   }
 }
 
-ANYACCEL_EXPORT std::int32_t anyaccel_aio_has_rings(const void* handle) {
-  return static_cast<const Handle*>(handle)->has_rings() ? 1 : 0;
+ANYACCEL_EXPORT std::int32_t anyaccel_aio_backend(const void* handle) {
+  return static_cast<std::int32_t>(static_cast<const Handle*>(handle)->backend());
 }
 
 // Returns 0 if memory cannot be allocated.

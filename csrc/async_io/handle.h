@@ -23,7 +23,8 @@ struct Failure {
   std::int64_t moved;  // bytes transferred, at any position
 };
 
-enum class Backend : std::int32_t { best, io_uring, threads };
+// In the order in which `best` takes the first that works here.
+enum class Backend : std::int32_t { best, io_uring, kernel_aio, threads };
 
 // One read or write; it lives until every block of it has ended.
 struct Operation {
@@ -53,8 +54,8 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
-  // Whether the kernel's queues are in use.
-  bool has_rings() const { return has_rings_; }
+  // What works on the blocks: what was asked for, or threads where the kernel does not offer it.
+  Backend backend() const { return backend_; }
 
   // Starts an operation; the memory and the files must stay valid until it has ended.
   void start(const Operation& operation);
@@ -83,7 +84,7 @@ class Handle {
   std::int64_t ended_ = 0;
   std::int64_t block_bytes_;
   bool is_closing_ = false;
-  bool has_rings_ = false;
+  Backend backend_ = Backend::threads;
   std::vector<std::thread> threads_;
 };
 

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "handle.h"
-#include "ring.h"
+#include "queue.h"
 
 namespace anyaccel::async_io {
 
 class Worker {
  public:
-  Worker(Handle& handle, std::unique_ptr<Ring> ring, int depth);
+  Worker(Handle& handle, std::unique_ptr<Queue> queue, int depth);
 
   // Returns when the handle is closing and no work is left.
   void run();
@@ -30,14 +30,15 @@ class Worker {
     std::uint32_t asked = 0;
     bool is_direct = false;
     bool is_bounced = false;
+    bool is_refused = false;  // by the queue: a system call moves the block
     bool is_used = false;
     std::unique_ptr<char, Free> bounce;  // an aligned buffer, if the memory is not aligned
     std::int64_t bounce_bytes = 0;
   };
 
   void begin(Slot& slot, const Block& block);
-  // Requests the rest of a slot's block, from the kernel's queue or directly; false when the block has ended.
-  bool go_on(Slot& slot);
+  // Asks for what is left of a slot's block: of the kernel's queue, or at once.
+  void go_on(Slot& slot);
   Transfer next_transfer(Slot& slot);
   // Records the transferred bytes, or an error; false when the block has ended.
   bool receive(Slot& slot, std::int64_t moved);
@@ -45,7 +46,7 @@ class Worker {
   void fail_all(std::int64_t error);
 
   Handle& handle_;
-  std::unique_ptr<Ring> ring_;
+  std::unique_ptr<Queue> queue_;
   std::vector<Slot> slots_;
   int used_ = 0;
 };

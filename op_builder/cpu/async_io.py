@@ -18,7 +18,7 @@ class AsyncIOBuilder(HostLibrary):
 
     NAME = "async_io"
     BUILD_VAR = "DS_BUILD_AIO"
-    SOURCES = ("async_io/async_io.cpp", "async_io/handle.cpp", "async_io/ring.cpp", "async_io/worker.cpp")
+    SOURCES = tuple(f"async_io/{name}.cpp" for name in ("async_io", "handle", "io_uring", "kernel_aio", "worker"))
 
     def _load_library(self, binary: Path) -> Any:
         from ..deepspeed.async_files import AsyncIOModule

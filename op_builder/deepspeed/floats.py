@@ -13,7 +13,7 @@ import torch
 from ...kernels.functions.outputs import require_one_place_each, write_output
 from ..arguments import require_floats, require_integers
 
-__all__ = ["FPQuantizerModule"]
+__all__ = ["FPQuantizerModule", "largest"]
 
 _MANTISSA = 23
 """The mantissa bits of a float32; its exponent has a bias of 127."""
@@ -45,6 +45,18 @@ _FORMATS = {
     (6, 2): _Format(3, 2, 28.0),
     (4, 1): _Format(2, 1, 6.0),
 }
+
+
+_DEFAULT_MANTISSA = {4: 1, 6: 2, 8: 3, 12: 7}
+
+
+def largest(bits: int) -> float:
+    """Return the largest number of the usual format of so many bits.
+
+    Raises:
+        NotImplementedError: when there is none.
+    """
+    return _format(bits, _DEFAULT_MANTISSA.get(bits, 0)).largest
 
 
 class FPQuantizerModule:

@@ -19,7 +19,8 @@ class Alias(NamedTuple):
             functions of the op, and those of ``also``.
         devices: the devices that have it.
         also: further builders whose functions the module takes.
-        on_cpu: the builder and the module for the CPU, if they differ.
+        on_cpu: the builder and the module on the CPU, where they are others.
+        plain: the builder's class, ``"module:Class"`` in this folder, for a module that needs no compiler.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Alias(NamedTuple):
     devices: tuple[str, ...] = DEVICES
     also: tuple[str, ...] = ()
     on_cpu: tuple[str, str] | None = None
+    plain: str = "plain:PlainBuilder"
 
     def on(self, device: str) -> tuple[str, str]:
         """Return the builder and the module for a device."""
@@ -46,7 +48,9 @@ DEEPSPEED_NAMES = {
     ),
     "CPUAdagradBuilder": Alias("cpu_adagrad", "AdagradBuilder", "optimizers:CPUAdagradModule", (ON_HOST,)),
     "CPULionBuilder": Alias("cpu_lion", "LionBuilder", "optimizers:CPULionModule", (ON_HOST,)),
-    "FPQuantizerBuilder": Alias("fp_quantizer", "", "floats:FPQuantizerModule", _BUT_CUDA),
+    "FPQuantizerBuilder": Alias(
+        "fp_quantizer", "", "floats:FPQuantizerModule", _BUT_CUDA, plain="plain:SmallFloatsBuilder"
+    ),
     "FusedLambBuilder": Alias("fused_lamb", "LambBuilder", "optimizers:FusedLambModule"),
     "FusedLionBuilder": Alias("fused_lion", "LionBuilder", "optimizers:FusedLionModule"),
     "InferenceBuilder": Alias(

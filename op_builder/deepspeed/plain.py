@@ -9,9 +9,11 @@ from ..engine.errors import OpError
 from .renamed import module_of
 
 if TYPE_CHECKING:
+    import torch
+
     from ..engine.build import Recipe
 
-__all__ = ["PlainBuilder"]
+__all__ = ["PlainBuilder", "SmallFloatsBuilder"]
 
 
 class PlainBuilder(OpBuilder):
@@ -49,3 +51,28 @@ class PlainBuilder(OpBuilder):
             f"Fix: leave it out; load() works without a build."
         )
         raise OpError(msg)
+
+
+class SmallFloatsBuilder(PlainBuilder):
+    """Gives deepspeed's small floats, and what its class tells of them without loading anything."""
+
+    @staticmethod
+    def get_default_quant_dtype() -> torch.dtype:
+        """Return the dtype of codes."""
+        import torch
+
+        return torch.uint8
+
+    @staticmethod
+    def get_quant_range(q_bits: int | None = None) -> float:
+        """Return the largest number of a format.
+
+        Args:
+            q_bits: 4, 6, 8 or 12; deepspeed has no answer for 4.
+
+        Raises:
+            NotImplementedError: when there is no such format.
+        """
+        from .floats import largest
+
+        return largest(q_bits or 0)

@@ -145,7 +145,7 @@ def test_graphs_refuse_and_say_what_to_ask(cpu: anyaccel.CPU_Accelerator) -> Non
 
 
 def test_ranges_show_in_the_profiler(cpu: anyaccel.CPU_Accelerator) -> None:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profile:
         cpu.range_push("outer range")
         cpu.range_push("inner range")
         torch.ones(4).sum()

@@ -217,3 +217,12 @@ def test_the_switches_that_are_set_to_a_number_are_read(monkeypatch: pytest.Monk
     for name, value in {"AIO": "1", "LION": "0", "STRING": ".dev1", "OPS": ""}.items():
         monkeypatch.setenv(f"DS_BUILD_{name}", value)
     assert environment.build_switches() == {"DS_BUILD_AIO": True, "DS_BUILD_LION": False}
+
+
+def test_an_op_that_is_not_prebuilt_is_an_import_error_that_says_what_builds_it() -> None:
+    with pytest.raises(
+        ImportError, match=r"brings none\. Fix: get_accelerator\(\)\.create_op_builder\('RMSNormBuilder'\)"
+    ):
+        from anyaccel._C import rms_norm  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'no_such_op'"):
+        from anyaccel._C import no_such_op  # noqa: F401
