@@ -56,7 +56,7 @@ def fio(way: str, path: str, mib: int) -> float:
     job = [f"--rw={way}", f"--filename={path}", f"--size={mib}m", f"--bs={BLOCK}", f"--iodepth={DEPTH}"]
     fixed = ["--name=limit", "--direct=1", "--ioengine=io_uring", "--overwrite=1", "--output-format=json"]
     command = ["fio", *fixed, *job]
-    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8")
     return (mib << 20) / float(json.loads(ran.stdout)["jobs"][0][way]["bw_bytes"])
 
 

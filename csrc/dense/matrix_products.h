@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "allocation.h"
+#include "error_code.h"
 
 namespace anyaccel {
 

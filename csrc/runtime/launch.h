@@ -19,6 +19,7 @@
 
 #include "cpu_group.h"
 #include "device_kernels.h"
+#include "error_code.h"
 
 namespace anyaccel {
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "error_code.h"
 
 namespace anyaccel {
 

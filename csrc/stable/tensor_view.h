@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
-// From Python's stable ABI; weak, so that a program without Python can load an op too.
+#include "error_code.h"
+
+// Of Python's stable ABI; weak, so that a program without Python can load an op too.
 extern "C" __attribute__((weak)) int PyGILState_Ensure();
 extern "C" __attribute__((weak)) void PyGILState_Release(int);
 
