@@ -104,7 +104,8 @@ def _decide_one(
     elif is_number or name is None:
         plan.report(node, RULE, _ONE_DEVICE if is_number else plan.without("device_name"))
     elif not others or not all(_is_device(plan.view, each) for each in others):
-        plan.report(node, RULE, _REASON)
+        places = frozenset(named)
+        plan.report(node, RULE, _REASON, "device-comparison", lambda updated: _with_name(node, updated, places, name))
     else:
         places = frozenset(named)
         plan.rewrite(node, RULE, lambda updated: _with_name(node, updated, places, name))
