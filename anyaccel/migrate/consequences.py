@@ -30,6 +30,7 @@ _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _BUILTINS = frozenset(dir(builtins))
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
+_NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # the calls of the last two are sites of their own
 _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 
 
@@ -232,7 +233,7 @@ def _functions_that_stay(plan: Plan) -> set[str]:
     found = set()
     for one in reported:
         for around in plan.view.ancestors(one.node):
-            if isinstance(around, cst.FunctionDef) and around.name.value not in ("__init__", "forward", *_ENTRIES):
+            if isinstance(around, cst.FunctionDef) and around.name.value not in (*_NOT_CALLED_BY_NAME, *_ENTRIES):
                 found.add(around.name.value)
                 break
     return found

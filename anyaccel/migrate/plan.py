@@ -136,7 +136,8 @@ class Plan:
         if self.view.is_ignored(decision.node, decision.rule):
             decision = replace(decision, outcome=SiteOutcome.LEFT, reason="a comment says to ignore it", build=None)
         elif self._staying:
-            stays = (self._staying[each] for each in self.view.ancestors(decision.node) if each in self._staying)
+            around = (decision.node, *self.view.ancestors(decision.node))
+            stays = (self._staying[each] for each in around if each in self._staying)
             reason = next(stays, "")
             if reason:
                 decision = replace(decision, outcome=SiteOutcome.LEFT, reason=reason, build=None)
