@@ -132,10 +132,10 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     objection = _of_what_depends(plan, [found, *named], asked)
     if objection:
         plan.cuda_guards.pop(question.node, None)
-    elif guard is not None:
-        objection = Objection("cuda-guard", advice_on(plan.view, guard))
     elif found.is_test:
         objection = _of_test(plan, question, found)
+        if guard is not None and objection is not None:
+            objection = Objection("cuda-guard", advice_on(plan.view, guard))
     else:
         objection = _of_value(plan, question, found, named)
     return objection is not None and plan.reconsider(question.node, objection.reason, question=objection.question)

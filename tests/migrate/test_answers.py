@@ -44,7 +44,7 @@ PORTED = {
     ),
     "kernel-guard": ("def f(x):\n    assert x.is_cuda\n", "assert get_accelerator().on_accelerator(x)"),
     "cuda-guard": (
-        "def f(x):\n    assert torch.cuda.is_available()\n    return x.cuda()\n",
+        "def f(x):\n    assert torch.cuda.is_available()\n    return x\n",
         "assert get_accelerator().is_available()",
     ),
     "device-text": ("f('cuda')\n", "f(get_accelerator().device_name())"),

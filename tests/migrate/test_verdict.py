@@ -39,7 +39,7 @@ PROGRAMS = {
         "yes",
     ),
     "a guard in a function": (
-        "import torch\ndef check():\n    if not torch.cuda.is_available():\n        raise RuntimeError\n    f(x.cuda())\n"
+        "import torch\ndef check():\n    if not torch.cuda.is_available():\n        raise RuntimeError\n    f(x)\n"
         "def main():\n    check()\n" + MAIN,
         "no a.py:3",
     ),
