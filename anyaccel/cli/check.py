@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from pathlib import Path  # noqa: TC003  # typer reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..migrate.findings import FORMATS, findings_of
+from ..migrate.settings import settings_of
 from .migrate import results_of
 
 __all__ = ["EPILOG", "command"]
@@ -27,6 +28,6 @@ def command(
     ] = None,
 ) -> None:
     """Exit with 1 where code is tied to CUDA, or cannot be read; with 2 where a path or a setting is wrong."""
-    findings = findings_of(results_of(paths, "anyaccel", exclude or []))
+    findings = findings_of(results_of(paths, "anyaccel", exclude or [], settings_of(Path.cwd())))
     typer.echo(FORMATS[form.value](findings), nl=bool(findings) or form.value in ("json", "sarif"))
     raise typer.Exit(1 if findings else 0)
