@@ -241,8 +241,9 @@ def _make_plug_in(entry_point: EntryPoint) -> tuple[DeepSpeedAccelerator | None,
         made = _adopt(entry_point.load()())
         return made, "" if made.is_available() else "its is_available() says no"
     except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a plug-in raises must not stop this program
-        _logger.warning("the accelerator plug-in '%s' (%s) fails: %r", entry_point.name, entry_point.value, error)
-        return None, f"it raised {error!r}"
+        told = f"{type(error).__name__}: {error}"
+        _logger.warning("the accelerator plug-in '%s' (%s) failed and is skipped: %s", entry_point.name, entry_point.value, told)
+        return None, told
 
 
 def _made(accelerator: DeepSpeedAccelerator | None) -> DeepSpeedAccelerator:

@@ -19,6 +19,7 @@ from ..op_builder.engine.trace import Trace
 from ..op_builder.kernel_loader import loader_class, loader_names
 
 if TYPE_CHECKING:
+    from ..accelerator.abstract_accelerator import DeepSpeedAccelerator
     from ..op_builder.kernel_loader import KernelLoader
 
 _X86_FLAGS = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "amx_bf16")
@@ -98,7 +99,7 @@ def gather() -> Report:
     ]
     return Report(
         versions=_versions(),
-        devices=_devices(accelerator.device_name()),
+        devices=_devices(accelerator),
         memory=_memory(accelerator),
         cpu=_cpu(),
         communication_backends=_communication_backends(),
@@ -134,18 +135,24 @@ def _nvidia_driver() -> str:
         return ""
 
 
-def _devices(current: str) -> list[DeviceChoice]:
+def _devices(accelerator: DeepSpeedAccelerator) -> list[DeviceChoice]:
     requested = accelerator_environment.requested_accelerator()
-    devices = []
+    devices: list[DeviceChoice] = []
     for candidate in candidates():
-        chosen = candidate.name == current
-        reason = candidate.rejection or "available; one before it was chosen"
+        is_open = candidate.is_available and not any(device.chosen for device in devices)
+        chosen = is_open and _is_alike(candidate.make(), accelerator)
+        reason = candidate.rejection or "available, but an earlier one was chosen"
         if chosen:
             reason = f"DS_ACCELERATOR={requested}" if requested else "the first that is available"
         devices.append(DeviceChoice(candidate.name, candidate.source, chosen, reason))
     if not any(device.chosen for device in devices):
-        devices.insert(0, DeviceChoice(current, "set_accelerator", True, "set by the program"))
+        devices.insert(0, DeviceChoice(accelerator.device_name(), "set_accelerator", True, "set by the program"))
     return devices
+
+
+def _is_alike(made: DeepSpeedAccelerator, accelerator: DeepSpeedAccelerator) -> bool:
+    """Compare classes as well as names: a plug-in's accelerator may serve a device that torch knows, such as the CPU."""
+    return type(made) is type(accelerator) and made.device_name() == accelerator.device_name()
 
 
 def _memory(accelerator: Any) -> dict[str, int]:
