@@ -1,4 +1,4 @@
-"""What ``anyaccel report`` shows, gathered as plain data."""
+"""Gathers the content of ``anyaccel report`` as plain data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["DeviceChoice", "Kernel", "OpState", "Report", "Toolchain", "gather"]
 
 @dataclass(frozen=True)
 class DeviceChoice:
-    """An accelerator that could serve: its name, where it comes from, and why it was chosen or rejected."""
+    """A possible accelerator: its name, where it comes from, and why it was chosen or rejected."""
 
     name: str
     source: str
@@ -41,7 +41,7 @@ class DeviceChoice:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A tool that was looked for: which toolchain's, and where it was rejected, what fixes it."""
+    """A tool that was searched for, its toolchain, and if it was rejected, the fix."""
 
     toolchain: str
     name: str
@@ -52,7 +52,7 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class OpState:
-    """An op: ``built``, ``buildable``, or ``not buildable`` and why."""
+    """An op: ``built``, ``buildable``, or ``not buildable`` with the reason."""
 
     name: str
     builder: str
@@ -62,7 +62,7 @@ class OpState:
 
 @dataclass(frozen=True)
 class Kernel:
-    """An implementation that a kernel loader may choose: whether it would, and why."""
+    """An implementation that a kernel loader can choose: whether it is chosen, and why."""
 
     loader: str
     name: str
@@ -72,7 +72,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything, in the order in which it is shown; memory is in bytes."""
+    """The whole report, in the order of display; memory is in bytes."""
 
     versions: dict[str, str]
     devices: list[DeviceChoice]
@@ -90,7 +90,7 @@ class Report:
 
 
 def gather() -> Report:
-    """Look at this machine; nothing is built and no device context is created."""
+    """Examine this machine without building anything or creating a device context."""
     accelerator = get_accelerator()
     cache = open_cache(op_environment.cache_dir())
     toolchains = [

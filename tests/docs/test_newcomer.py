@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "newcomer.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (?P<mistake>[^|]+) \| (?P<message>[^|]*`[^|]*) \|$", re.MULTILINE)
-MISTAKES = r'''
+MISTAKES = r"""
 import json, os, pathlib, runpy, subprocess, sys
 import torch
 from typer.testing import CliRunner
@@ -90,7 +90,7 @@ for mistake, make in mistakes.items():
     except (Exception, SystemExit) as error:
         shown[mistake] = f"{error}"
 print(json.dumps(shown))
-'''
+"""
 
 
 def _rows() -> dict[str, list[str]]:

@@ -180,7 +180,9 @@ def test_a_broken_plug_in_is_skipped_with_a_warning(
     environment = {"PYTHONPATH": str(tmp_path / "site"), "PYTHONWARNINGS": "error"}
     finished = run_python(code, **environment)
     assert finished.stdout == run_python(code).stdout  # the CPU, where the machine has no other device
-    assert finished.stderr.count("the accelerator plug-in 'broken' (broken_device:Accelerator) failed and is skipped") == 1
+    assert (
+        finished.stderr.count("the accelerator plug-in 'broken' (broken_device:Accelerator) failed and is skipped") == 1
+    )
     asked_for = run_python(code, check=False, **environment, DS_ACCELERATOR="broken")
     assert "expected an available one of: broken (" in asked_for.stderr
     assert run_python(code, **environment, DS_ACCELERATOR="cpu").stderr == ""
