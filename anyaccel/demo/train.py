@@ -1,4 +1,4 @@
-"""Trains the character transformer; one process of torchrun's, on whatever accelerator the machine has.
+"""Trains the character transformer; one process of torchrun, on this machine's accelerator.
 
 ``torchrun --nproc-per-node 2 -m anyaccel.demo.train --steps 300``
 """
