@@ -77,4 +77,4 @@ def test_no_compiler_is_one_readable_error(tmp_path: Path) -> None:
 def test_a_cache_that_keeps_nothing_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file in its place")
     shown = _build(tmp_path, "cpu_adam", check=False)
-    assert "error: building ahead of time failed: got a cache at" in shown
+    assert "error: building ahead of time failed: the cache at" in shown

@@ -109,7 +109,7 @@ def test_conformance_finds_what_is_wrong(tmp_path: Path) -> None:
     finished = _run("conformance", "mine:Mine", cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert finished.returncode == 1
     assert "current_device() is '0', of type str; expected int" in finished.stdout
-    assert "refuses without naming the device" in finished.stdout
+    assert "raises without naming the device" in finished.stdout
 
 
 @pytest.mark.parametrize("target", ["nonsense", "nonsense:Class", "anyaccel:Nothing", "anyaccel:get_accelerator:x"])

@@ -180,7 +180,28 @@ def test_a_broken_plug_in_is_skipped_with_a_warning(
     environment = {"PYTHONPATH": str(tmp_path / "site"), "PYTHONWARNINGS": "error"}
     finished = run_python(code, **environment)
     assert finished.stdout == run_python(code).stdout  # the CPU, if the machine has no other device
-    assert finished.stderr.count("the accelerator plug-in 'broken' (broken_device:Accelerator) fails") == 1
+    assert (
+        finished.stderr.count("the accelerator plug-in 'broken' (broken_device:Accelerator) failed and is skipped") == 1
+    )
     asked_for = run_python(code, check=False, **environment, DS_ACCELERATOR="broken")
-    assert "expected an available one of: broken (it raised" in asked_for.stderr
+    assert "expected an available one of: broken (" in asked_for.stderr
     assert run_python(code, **environment, DS_ACCELERATOR="cpu").stderr == ""
+
+
+def test_a_plug_in_for_a_device_that_torch_knows_is_reported_as_the_one_chosen(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    metadata = tmp_path / "tuned_cpu-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tuned-cpu\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[anyaccel.accelerators]\ntuned = tuned_cpu:Accelerator\n")
+    (tmp_path / "tuned_cpu.py").write_text(
+        "from anyaccel import CPU_Accelerator\nclass Accelerator(CPU_Accelerator):\n    pass\n"
+    )
+    code = (
+        "from anyaccel.cli.report_data import gather\n"
+        "print([(device.name, device.source) for device in gather().devices if device.chosen])"
+    )
+    assert "[('tuned', 'entry point of tuned-cpu')]" in run_python(code, PYTHONPATH=str(tmp_path)).stdout
+    asked = run_python(code, PYTHONPATH=str(tmp_path), DS_ACCELERATOR="cpu").stdout
+    assert "[('cpu', 'built in')]" in asked

@@ -1,4 +1,4 @@
-"""A repository of layers for Hugging Face's ``kernels``: this folder, served without the hub.
+"""A repository of layers for Hugging Face's ``kernels``: this folder, used without the hub.
 
 >>> from kernels import Mode, kernelize, register_kernel_mapping
 >>> register_kernel_mapping({"RMSNorm": {"cpu": {Mode.TRAINING: repository("RMSNorm")}}})

@@ -1,4 +1,4 @@
-"""The layers: each has the forward of a stock layer, whose weights it finds on the module that it is put into."""
+"""The layers: each has the forward method of a stock layer, and uses the weights of the module that it is put into."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["RMSNorm"]
 
 
 class RMSNorm(torch.nn.Module):
-    """The norm of Llama and its likes, which keep ``weight`` and ``variance_epsilon``."""
+    """The norm of Llama and similar models, which have ``weight`` and ``variance_epsilon``."""
 
     can_torch_compile = True
     has_backward = True
@@ -18,5 +18,5 @@ class RMSNorm(torch.nn.Module):
     variance_epsilon: float
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Return the normalised states, of their own shape and dtype."""
+        """Return the normalised states, with the same shape and dtype."""
         return rms_norm(hidden_states, self.weight, self.variance_epsilon)
