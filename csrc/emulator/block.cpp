@@ -321,7 +321,7 @@ void note_progress() { scheduler().note_progress(); }
 
 void fail(const std::string& what) { scheduler().fail(what); }
 
-void trap(const Site& site) { fail(std::string(site.what) + " by " + name_of_thread() + ", at " + place_of(site)); }
+void trap(const Site& site) { fail(std::string(site.what) + ": by " + name_of_thread() + ", at " + place_of(site)); }
 
 std::string place_of(const Site& site) {
   const std::string file = site.file;

@@ -214,6 +214,10 @@ __global__ void atomics(int* i, unsigned int* u, float* f, double* d, unsigned l
 
 __global__ void asserts(const int* x) { assert(x[threadIdx.x] == 0); }
 
+__global__ void traps(const int* x) {
+  if (x[threadIdx.x] != 0) __trap();
+}
+
 // Bytes and words in one place.
 __global__ void sizes(int* x) {
   x[threadIdx.x] = 0;
@@ -294,6 +298,9 @@ def test_printf_and_assert(capfd: pytest.CaptureFixture[str]) -> None:
         KernelFaultError, match=r"assertion failed: x\[threadIdx.x\] == 0 by thread 2 of block 0, at kernel-"
     ):
         _of_language("asserts", _T)(x, grid=1, block=4)
+    with pytest.raises(KernelFaultError, match="__trap: by thread 2 of block 0, at kernel-") as caught:
+        _of_language("traps", _T)(x, grid=1, block=4)
+    assert caught.value.fault == "__trap"
 
 
 @pytest.mark.parametrize(
