@@ -14,6 +14,7 @@ from ..accelerator.real_accelerator import candidates, get_accelerator
 from ..op_builder import BUILDERS, builder_class
 from ..op_builder.engine import environment as op_environment
 from ..op_builder.engine.cache import open_cache
+from ..op_builder.engine.fingerprint import cpu_flags
 from ..op_builder.engine.toolchains.survey import survey
 from ..op_builder.engine.trace import Trace
 from ..op_builder.kernel_loader import loader_class, loader_names
@@ -167,15 +168,13 @@ def _memory(accelerator: Any) -> dict[str, int]:
 
 
 def _cpu() -> dict[str, Any]:
-    import cpuinfo
-
-    info = cpuinfo.get_cpu_info()
+    processor = host.processor()
     return {
-        "name": info.get("brand_raw", platform.processor()),
-        "architecture": info.get("arch", platform.machine()),
-        "cores": host.processor().multi_processor_count,
+        "name": processor.name,
+        "architecture": platform.machine(),
+        "cores": processor.multi_processor_count,
         "numa_nodes": host.numa_node_count(),
-        "isa": [flag for flag in _ISA_FLAGS if flag in info.get("flags", ())],
+        "isa": [flag for flag in _ISA_FLAGS if flag in cpu_flags()],
     }
 
 

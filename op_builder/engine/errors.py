@@ -9,7 +9,8 @@ OpError (RuntimeError)
 ├── CacheError          the cache directory is unsafe to load code from
 ├── NoKernelError       no implementation of a kernel is available here
 ├── SettingError        an environment variable has an invalid value (ValueError too)
-└── OpLoadError         a finished binary cannot be loaded
+├── OpLoadError         a finished binary cannot be loaded
+└── KernelFaultError    a kernel in the block emulator did something that a GPU leaves undefined
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = [
     "BuildStoppedError",
     "BuildTimeoutError",
     "CacheError",
+    "KernelFaultError",
     "NoKernelError",
     "OpError",
     "OpLoadError",
@@ -58,6 +60,26 @@ class SettingError(OpError, ValueError):
 
 class OpLoadError(OpError):
     """A finished binary cannot be loaded."""
+
+
+class KernelFaultError(OpError):
+    """A kernel did in the block emulator what a GPU leaves undefined.
+
+    Attributes:
+        kernel: the kernel's name.
+        fault: what it did: ``"race"``, ``"divergence"``, ``"access out of bounds"``, ``"misaligned access"``,
+            ``"uninitialised shared memory"``, ``"assertion failed"``, ``"endless loop"``, or other words.
+        place: where in its source, such as ``"kernel.cu:12"``; empty where that is not known.
+    """
+
+    def __init__(self, message: str, kernel: str, fault: str, place: str) -> None:
+        self.kernel = kernel
+        self.fault = fault
+        self.place = place
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[KernelFaultError], tuple[str, str, str, str]]:
+        return type(self), (str(self), self.kernel, self.fault, self.place)
 
 
 class TemporaryDirectoryError(OpError):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anyaccel.op_builder.op import Op
 
 HERE = Path(__file__).parent
+EMULATOR = CSRC / "emulator"
 SANITIZED = "ANYACCEL_EMULATOR_TSAN"
 """Set in a process that ThreadSanitizer's library checks, instead of the emulator's own access checks."""
 GROUP = "ANYACCEL_TEST_GROUP"
@@ -34,7 +35,7 @@ _CALLS = {
     "sycl": "Kernel(*static_cast<const Kernel*>(argument))(SyclGroup{})",
 }
 _LANGUAGES = {
-    "cuda": ["-include", str(HERE / "cuda_on_host.h")],
+    "cuda": ["-include", str(EMULATOR / "language" / "cuda_on_host.h")],
     "sycl": [f"-I{HERE / 'sycl_on_host'}"],
 }
 _SYCL_KERNELS = '#include "sycl_group.h"\n#include ANYACCEL_OP_HEADER\nusing namespace anyaccel;\n'
@@ -56,9 +57,11 @@ def preloaded_with_tsan() -> dict[str, str]:
 
 def built_engine(*, under_tsan: bool) -> Path:
     """Return the library that runs blocks and, unless ThreadSanitizer does, checks their accesses."""
-    checks = ("no_checks.cpp",) if under_tsan else ("accesses.cpp", "memory.cpp")
-    sources = [HERE / "block.cpp", *(HERE / name for name in checks)]
-    return _built("engine", ["-std=c++20", "-O2", "-g", *map(str, sources)], [*HERE.glob("*.h"), *sources])
+    checks = [EMULATOR / name for name in ("accesses.cpp", "history.cpp", "lines.cpp")]
+    own = [HERE / "no_checks.cpp"] if under_tsan else [*checks, HERE / "memory.cpp"]
+    sources = [EMULATOR / "block.cpp", EMULATOR / "fibers.cpp", HERE / "launch.cpp", *own]
+    options = ["-std=c++20", "-O2", "-g", f"-I{EMULATOR}", *map(str, sources)]
+    return _built("engine", options, [*EMULATOR.glob("*.h"), *sources])
 
 
 def built_kernels(name: str, instances: Sequence[str], header: str, sources: Sequence[Path] = ()) -> Path:
@@ -78,18 +81,19 @@ def built_kernels(name: str, instances: Sequence[str], header: str, sources: Seq
     kernels = next(folder / "kernels.cu" for folder in folders if (folder / "kernels.cu").is_file())
     included = f'#include "{kernels}"\n' if group == "cuda" else _SYCL_KERNELS
     rows = "".join(
-        f'{{"{kernel}", emulator_run_{number}, {_is_grid_meant(kernel, folders)}}},'
+        f'{{"{kernel}", emulator_run_{number}, {_is_grid_meant(kernel, folders)}, &emulator::shared_memory}},'
         for number, kernel in enumerate(instances)
     )
-    text = f'{included}{entries}extern "C" emulator::Kernel emulator_kernels[] = {{{rows}}};\n'
+    table = f'extern "C" EMULATOR_EXPORT emulator::Kernel emulator_kernels[] = {{{rows}}};\n'
+    text = f'#include "{EMULATOR}/language/shared_memory.h"\n{included}{entries}{table}'
     read = [file for folder in folders for file in sorted(folder.iterdir()) if file.suffix in (".h", ".cu")]
     options = [
-        "-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-w",
+        "-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-w", "-fvisibility=hidden", "-fno-gnu-unique",
         "-U__FLT16_MANT_DIG__",  # NVRTC has no _Float16 either
-        f'-DANYACCEL_OP_HEADER="{header}"', *_LANGUAGES[group], "-iquote", str(HERE),
+        f'-DANYACCEL_OP_HEADER="{header}"', *_LANGUAGES[group], "-iquote", str(EMULATOR),
         *(f"-I{folder}" for folder in folders), "-x", "c++",
     ]  # fmt: skip
-    return _built(name, options, [*read, *HERE.glob("*.h"), *HERE.glob("sycl_on_host/**/*.h")], text)
+    return _built(name, options, [*read, *EMULATOR.glob("**/*.h"), *HERE.glob("sycl_on_host/**/*.h*")], text)
 
 
 def _is_grid_meant(kernel: str, folders: Sequence[Path]) -> str:
@@ -133,7 +137,12 @@ def _compile(*arguments: str) -> None:
 
 
 class _Kernel(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("run", ctypes.c_void_p), ("is_grid_meant", ctypes.c_bool))
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("run", ctypes.c_void_p),
+        ("is_grid_meant", ctypes.c_bool),
+        ("shared_memory", ctypes.c_void_p),
+    )
 
 
 class Emulator:
@@ -156,7 +165,6 @@ class Emulator:
         kernels = ctypes.CDLL(str(library))
         self._kept.append(kernels)
         table = (_Kernel * len(instances)).in_dll(kernels, "emulator_kernels")
-        self._library.emulator_add_module(ctypes.byref(table))
         return {name: ctypes.addressof(entry) for name, entry in zip(instances, table, strict=True)}
 
     def register(self, op: Op, library: Path, instances: Sequence[str]) -> None:
