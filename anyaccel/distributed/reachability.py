@@ -14,7 +14,13 @@ _NAMES = ("boot of the machine", "network namespace", "user", "value of ANYACCEL
 
 
 class Path(NamedTuple):
-    """How two ranks of a group reach each other."""
+    """How two ranks of a group reach each other.
+
+    Args:
+        ranks: their numbers in the group, the smaller first.
+        way: "memory" or "gloo".
+        reason: why, in words.
+    """
 
     ranks: tuple[int, int]
     way: str

@@ -80,14 +80,14 @@ def extend(backend: str) -> None:
         else:
             torchs_timeout(timeout, group)
 
-    torchs_data = DistributedDataParallel._get_ddp_logging_data
+    torchs_data: Any = DistributedDataParallel._get_ddp_logging_data
 
     @functools.wraps(torchs_data)
-    def logging_data(model: DistributedDataParallel) -> dict[str, Any]:
+    def logging_data(model: Any) -> dict[str, Any]:
         data: dict[str, Any] = torchs_data(model)
         return {**data, "backend_name": backend} if serves(model.process_group) else data
 
-    DistributedDataParallel._get_ddp_logging_data = logging_data
+    setattr(DistributedDataParallel, torchs_data.__name__, logging_data)
     for module in (distributed_c10d, dist):
         for name, function in (("monitored_barrier", barrier), ("_set_pg_timeout", set_pg_timeout)):
             if hasattr(module, name):

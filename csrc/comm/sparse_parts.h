@@ -17,7 +17,7 @@ struct SparseParts {
 };
 SparseParts parts_of(const at::Tensor& sparse);
 
-// Throws MismatchError unless the facts of all ranks are this rank's, but for the number of values.
+// Throws MismatchError unless the facts of all ranks are this rank's; the number of values may differ.
 void check_same_shape(const std::vector<at::Tensor>& facts, const at::Tensor& own);
 
 // Where the other ranks' parts go, by their facts.
