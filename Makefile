@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, use pip's ziglang.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo dist docs test test-all test-cuda-torch test-ecosystem test-old-torch test-torches test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
+.PHONY: demo dist docs test test-all test-cuda-torch test-ecosystem test-old-torch test-torches test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-distributed-torch test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
 
 demo: $(VENV)/.installed-demo
 	@$(VENV)/bin/anyaccel demo
@@ -144,6 +144,12 @@ fuzz: $(VENV)/.installed-test
 test-soak: $(VENV)/.installed-test
 	$(VENV)/bin/python -W ignore -m tests.distributed.soak --operations 10000 --ranks 4 --seed $(SEED)
 	ANYACCEL_STRESS="4 500 $(SEED)" $(VENV)/bin/python -m pytest -k sanitizers tests/distributed
+
+# torch's own DistributedTest on shm, with 2 and 4 ranks: the tests for gloo on CPUs, and those of all_to_all, which torch writes for MPI.
+test-distributed-torch: $(VENV)/.installed-test
+	@set -e; for ranks in 2 4; do for of in gloo "mpi all_to_all"; do \
+	  ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -W ignore -m tests.distributed.torchs_tests --ranks $$ranks --of $$of; \
+	done; done
 
 # The CPU's loops, built for Arm, run in qemu, and compared with this machine's results.
 test-arm: $(VENV)/.installed-test

@@ -15,17 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ShmCommBuilder"]
 
-_CORE = (
-    "agreement", "callbacks", "coalesced", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox",
-    "progress", "reduce", "segment", "supervision",
-)  # fmt: skip
-
 
 class ShmCommBuilder(CPUOpBuilder):
     """Builds ``csrc/comm`` for this machine, Python and torch; for its use see :mod:`anyaccel.distributed`."""
 
     NAME = "shm_comm"
-    SOURCES = tuple(f"comm/{name}.cpp" for name in ("torch_side", *_CORE))
+    SOURCES = ("comm/torch_side.cpp", "comm/core.cpp", "comm/reduce.cpp")
 
     def source_root(self) -> Path:
         return CSRC

@@ -128,7 +128,8 @@ def _run_script(text: str, names: dict[str, Any], folder: str, env: dict[str, st
 class Ranks:
     """One process per rank; each has the default group on shm, and a group on gloo for comparison."""
 
-    def __init__(self, world: int) -> None:
+    def __init__(self, world: int, hosts: str = "") -> None:
+        """``hosts`` has a letter for each rank: those of another letter are as on another host."""
         self.world = world
         self._folder = tempfile.TemporaryDirectory()
         context = _context()
@@ -136,7 +137,9 @@ class Ranks:
         self._processes = []
         for rank in range(world):
             here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(there, rank, world, f"{self._folder.name}/store"))
+            process = context.Process(
+                target=_serve, args=(there, rank, world, f"{self._folder.name}/store", hosts[rank : rank + 1])
+            )
             process.start()
             self._pipes.append(here)
             self._processes.append(process)
@@ -168,9 +171,9 @@ def gloo() -> dist.ProcessGroup:
 _gloo: dist.ProcessGroup | None = None
 
 
-def _serve(pipe: Connection, rank: int, world: int, store: str) -> None:
+def _serve(pipe: Connection, rank: int, world: int, store: str, host: str) -> None:
     global _gloo
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank))
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), ANYACCEL_SHM_HOST=host)
     os.chdir(Path(store).parent)
     join(rank, world, store)
     _gloo = dist.new_group(backend="gloo", timeout=_TIMEOUT)

@@ -3,14 +3,18 @@
 //   stress processes 4 2000 1    ranks as processes that share memory: AddressSanitizer, UndefinedBehaviorSanitizer
 //   stress threads 4 2000 1      ranks as threads on one mapping, so that ThreadSanitizer sees every access
 //
-// Arguments: ranks, operations, seed. Every result is compared with the one that the seed determines.
+// Arguments: ranks, operations, seed. Every result is compared with the one that the seed determines. Some operations
+// are refused on one rank, and ranks come late to some; signals interrupt them, and `processes` kills one rank at the
+// end.
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -78,15 +82,20 @@ Block block_of(std::vector<float>& values) {
 class Rank {
  public:
   Rank(comm::GroupPtr group, std::uint64_t seed)
-      : group_(std::move(group)), random_(seed), me_(group_->rank()), world_(group_->world()) {}
+      : group_(std::move(group)),
+        random_(seed),
+        of_my_own_(seed * 1000 + group_->rank()),
+        me_(group_->rank()),
+        world_(group_->world()) {}
 
   void run(std::uint64_t operations) {
     for (std::uint64_t number = 0; number < operations; ++number) {
-      const std::uint64_t kind = random_() % 6, size_class = random_() % 6;
+      const std::uint64_t kind = random_() % 8, size_class = random_() % 6;
       const std::size_t sizes[] = {0, 1, 33, 5000, 100'000, 700'001};
       const std::size_t size = sizes[size_class];
       const int root = static_cast<int>(random_() % world_);
       is_async_ = random_() % 2 == 0;
+      if (of_my_own_() % 32 == 0) std::this_thread::sleep_for(std::chrono::microseconds(of_my_own_() % 3000));
       switch (kind) {
         case 0:
           sum(number, size, -1);
@@ -103,6 +112,9 @@ class Rank {
         case 4:
           scatter_sums(number, size / world_);
           break;
+        case 5:
+          refused(number, size, root);
+          break;
         default:
           messages(number, size);
           break;
@@ -110,7 +122,30 @@ class Rank {
     }
   }
 
+  // One rank dies: the others are told so, and by whose death.
+  void lose(int victim) {
+    if (me_ == victim) std::raise(SIGKILL);
+    std::vector<float> mine(1000, 1);
+    std::string text;
+    try {
+      const auto what = announcement(Collective::kAllReduce, 0, mine.size(), -1);
+      const Told told = start_told("sum", comm::all_reduce(*group_, what, block_of(mine)));
+      finish(told.operation);
+      text = *told.text;
+    } catch (const comm::CommError& error) {  // a peer was told before, and has ended the group
+      text = error.what();
+    }
+    require(text.find("dead") != text.npos, "a death went unseen: " + text);
+    require(text.find("rank " + std::to_string(victim)) != text.npos, "another rank was said to be dead: " + text);
+  }
+
  private:
+  // An operation that may fail, and the text of its error, complete once it is finished.
+  struct Told {
+    comm::OperationPtr operation;
+    std::shared_ptr<std::string> text;
+  };
+
   Announcement announcement(Collective collective, std::uint64_t number, std::size_t count, int root) const {
     const bool sums = collective == Collective::kAllReduce || collective == Collective::kReduce ||
                       collective == Collective::kReduceScatter;
@@ -119,19 +154,34 @@ class Rank {
             1};
   }
 
-  comm::OperationPtr start(const char* name, comm::Task task, bool is_transfer = false, int peer = -1) {
+  Told start_told(const char* name, comm::Task task) {
+    auto text = std::make_shared<std::string>();
+    auto finish = [text](std::exception_ptr error) {
+      try {
+        if (error) std::rethrow_exception(error);
+      } catch (const comm::CommError& known) {
+        *text = known.what();
+      }
+    };
+    return {start(name, std::move(task), false, -1, std::move(finish)), text};
+  }
+
+  comm::OperationPtr start(const char* name, comm::Task task, bool is_transfer = false, int peer = -1,
+                           std::function<void(std::exception_ptr)> finish = rethrow) {
     auto operation = std::make_shared<comm::Operation>();
     operation->name = name;
     operation->task = std::move(task);
     operation->is_transfer = is_transfer;
     operation->peer = peer;
     operation->timeout = kPatience;
-    operation->finish = [](std::exception_ptr error) {
-      if (error) std::rethrow_exception(error);
-    };
+    operation->finish = std::move(finish);
     group_->submit(operation);
     if (is_async_) comm::Progress::instance().attend(group_);
     return operation;
+  }
+
+  static void rethrow(std::exception_ptr error) {
+    if (error) std::rethrow_exception(error);
   }
 
   void finish(const comm::OperationPtr& operation) {
@@ -195,6 +245,24 @@ class Rank {
     check(mine, sums(number, me_, size), "scatter_sums");
   }
 
+  // An operation that is refused on one rank: the others wait until it starts the next one. Nothing is written.
+  void refused(std::uint64_t number, std::size_t size, int victim) {
+    std::vector<float> mine = values(number, me_, 0, size);
+    Told told;
+    if (me_ == victim) {
+      group_->skip();
+    } else {
+      const auto what = announcement(Collective::kAllReduce, number, size, -1);
+      told = start_told("refused", comm::all_reduce(*group_, what, block_of(mine)));
+    }
+    sum(number, size, -1);
+    if (me_ == victim) return;
+    finish(told.operation);
+    require(told.text->find("An earlier operation was refused there") != std::string::npos,
+            "a refusal of rank " + std::to_string(victim) + " was told as: " + *told.text);
+    check(mine, values(number, me_, 0, size), "refused");
+  }
+
   // Two messages around the ring, received in reverse order of their tags.
   void messages(std::uint64_t number, std::size_t size) {
     const int to = (me_ + 1) % world_, from = (me_ + world_ - 1) % world_;
@@ -218,12 +286,23 @@ class Rank {
   }
 
   const comm::GroupPtr group_;
-  std::mt19937_64 random_;
+  std::mt19937_64 random_;  // draws the same on every rank
+  std::mt19937_64 of_my_own_;
   const int me_, world_;
   bool is_async_ = false;
 };
 
+// A signal every two milliseconds, whose handler does nothing: system calls end early.
+void interrupt_often() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {};
+  sigaction(SIGALRM, &action, nullptr);
+  const itimerval often{{0, 2000}, {0, 2000}};
+  setitimer(ITIMER_REAL, &often, nullptr);
+}
+
 void run_processes(int world, std::uint64_t operations, std::uint64_t seed) {
+  const int victim = static_cast<int>(seed % world);
   const auto folder = std::filesystem::temp_directory_path() / ("stress-" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   std::vector<pid_t> children;
@@ -235,17 +314,20 @@ void run_processes(int world, std::uint64_t operations, std::uint64_t seed) {
         comm::Meeting meeting = comm::meet(store, {rank, world, comm::host_identity()}, kPatience, nullptr);
         auto group = std::make_shared<comm::Group>(std::move(meeting.segment), rank, rank);
         group->wait_for_all(kPatience, nullptr);
-        Rank(group, seed).run(operations);
+        Rank one(group, seed);
+        interrupt_often();
+        one.run(operations);
+        one.lose(victim);
       }
       std::_Exit(0);
     }
     children.push_back(child);
   }
   bool all = true;
-  for (const pid_t child : children) {
+  for (int rank = 0; rank < world; ++rank) {
     int status = 0;
-    waitpid(child, &status, 0);
-    all = all && status == 0;
+    waitpid(children[rank], &status, 0);
+    all = all && (rank == victim ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL : status == 0);
   }
   std::filesystem::remove_all(folder);
   require(all, "a rank");
@@ -254,6 +336,7 @@ void run_processes(int world, std::uint64_t operations, std::uint64_t seed) {
 void run_threads(int world, std::uint64_t operations, std::uint64_t seed) {
   const auto segment = std::make_shared<comm::Segment>(comm::Segment::create(world), world);
   std::vector<std::thread> threads;
+  interrupt_often();
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([=] {
       auto group = std::make_shared<comm::Group>(segment, rank, rank);
