@@ -8,31 +8,31 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv
 CACHE := $(CURDIR)/$(VENV)/cache
 
-# Without a system compiler, pip's ziglang serves.
+# Without a system compiler, use pip's ziglang.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo dist docs test test-all test-cuda-torch test-ecosystem test-old-torch test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
+.PHONY: demo dist docs test test-all test-cuda-torch test-ecosystem test-old-torch test-torches test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-distributed-torch test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
 
 demo: $(VENV)/.installed-demo
 	@$(VENV)/bin/anyaccel demo
 
 # Every op is built first, on all cores: several tests need all of them. Two workers: most tests wait for a process that imports torch.
-# Files in their order: by the number of tests, as is the default, those with a few long ones would come last.
+# Files run in order: sorted by their number of tests, the default, files with a few long tests would run last.
 PYTEST_ON_TWO := -n 2 --dist loadfile --no-loadscope-reorder --durations=25
 test: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all --target native --target sm_90
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_ON_TWO)
 
-# The slow cases as well, which hold nothing that `make test` does not.
+# Also the slow cases, which check no behaviour that `make test` does not check.
 test-all: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_ON_TWO) -m "slow or not slow"
 
-# A CUDA build of torch on a host without a GPU: about 5 GB of disk, hence not part of `make test`.
+# A CUDA build of torch on a host without a GPU: about 5 GB of disk, so it is not part of `make test`.
 test-cuda-torch:
 	$(MAKE) test VENV=.venv-cuda TORCH=torch==2.14.1 EXTRAS=nvcc
 
-# One wheel with prebuilt ops, under several Pythons and torches, each in a .venv-wheel-* of its own, without a compiler:
+# One wheel with prebuilt ops, under several Pythons and torches, each in its own .venv-wheel-*, without a compiler:
 #   make test-wheel ON="python3.10:torch==2.13.0 python3.13:torch==2.14.1"
 ON ?= $(PYTHON):$(TORCH)
 test-wheel: $(VENV)/.installed-test
@@ -45,7 +45,7 @@ test-wheel: $(VENV)/.installed-test
 	  (cd / && PATH=/nowhere CXX=no-such-compiler "$(CURDIR)/$$venv/bin/python" "$(CURDIR)/tests/prebuilt_op.py"); \
 	done
 
-# What is published, in DIST: the source, a wheel without ops, and a wheel with prebuilt ops for each platform, built from that source by
+# The release files, in DIST: the sdist, a wheel without ops, and a wheel with prebuilt ops for each platform, built from that source by
 # ziglang with a cache of their own, about 10 minutes each; then what tests/release finds wrong with them. To see that two builds agree:
 #   make dist && make dist DIST=again && .venv/bin/python -m tests.release dist again
 PLATFORMS ?= manylinux_2_28_x86_64 manylinux_2_28_aarch64
@@ -64,7 +64,7 @@ dist: $(VENV)/.installed-release
 	$(VENV)/bin/check-wheel-contents "$(DIST)"/*.whl; \
 	$(VENV)/bin/python -m tests.release "$(DIST)"
 
-# Every SYCL kernel, run on the CPU by each runtime that torch's XPU wheels pin, each in a .venv-sycl-* of its own.
+# Every SYCL kernel, run on the CPU by each runtime that torch's XPU wheels pin, each in its own .venv-sycl-*.
 SYCL ?= 2025.3.3 2026.2.0
 test-sycl:
 	@set -e; for version in $(SYCL); do \
@@ -79,7 +79,7 @@ test-emulator: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest -m "slow or not slow" tests/emulator
 
 # deepspeed, accelerate, transformers, Fabric, kernels and safetensors, the real packages, in .venv-ecosystem. Stock deepspeed
-# compiles five ops of its own first, which takes most of the time.
+# first compiles five of its own ops, which takes most of the time.
 test-ecosystem:
 	$(MAKE) .venv-ecosystem/.installed-test-ecosystem VENV=.venv-ecosystem
 	.venv-ecosystem/bin/python -m pip install --quiet --upgrade --no-deps --target .venv-ecosystem/transformers-4 \
@@ -94,6 +94,16 @@ test-old-torch:
 	.venv-old-torch/bin/python -m pip install --quiet deepspeed==0.19.8 ninja pytest==9.2.0 pytest-timeout==2.4.0 --editable .
 	PATH="$(CURDIR)/.venv-old-torch/bin:$$PATH" TORCH_EXTENSIONS_DIR="$(CURDIR)/.venv-old-torch/extensions" \
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-old-torch/cache" .venv-old-torch/bin/python -m pytest tests/old_torch
+
+# What depends most on torch's version, under several torches, each in a .venv-torch-* of its own (PyPI's bring CUDA: 5 GB of disk each).
+TORCHES ?= torch==2.10.0 torch==2.14.1 torch==2.15.0
+test-torches:
+	@set -e; for torch in $(TORCHES); do \
+	  venv=".venv-torch-$${torch##*=}"; \
+	  $(MAKE) "$$venv/.installed-test" VENV="$$venv" TORCH="$$torch"; \
+	  ANYACCEL_CACHE_DIR="$(CURDIR)/$$venv/cache" "$$venv/bin/python" -m pytest $(PYTEST_ON_TWO) \
+	    tests/accelerator tests/migrate tests/ops tests/distributed; \
+	done
 
 # The Triton kernels in Triton's interpreter, on the CPU; only GPU builds of torch bring Triton (700 MB unpacked, in .venv-triton).
 test-triton: $(VENV)/.installed-test
@@ -112,7 +122,7 @@ test-deepspeed:
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-ecosystem/cache" PYTHONPATH="$(if $(STOCK),,$(CURDIR)/tests/ecosystem/every_process)" \
 	  "$(CURDIR)/.venv-ecosystem/bin/python" -m pytest --timeout 300 $(DEEPSPEED_TESTS)
 
-# The CPU's code under AddressSanitizer and UndefinedBehaviorSanitizer; anything that they find ends the run.
+# The CPU's code under AddressSanitizer and UndefinedBehaviorSanitizer; any finding ends the run.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
 test-sanitizers: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CURDIR)/$(VENV)/cache-sanitizers" CXX="g++ $(SANITIZE)" ASAN_OPTIONS=detect_leaks=0 \
@@ -121,7 +131,7 @@ test-sanitizers: $(VENV)/.installed-test
 	  --deselect tests/ops/test_device_kernel.py tests/ops
 
 # CALLS random calls of every op, and a tenth as many of every public function, under the same sanitizers, in memory between guard
-# pages; see tests/fuzz. An op of one's own that is in the table of builders is among them.
+# pages; see tests/fuzz. Your own ops are included if they are in the table of builders.
 CALLS ?= 20000
 SEED ?= 0
 fuzz: $(VENV)/.installed-test
@@ -135,19 +145,25 @@ test-soak: $(VENV)/.installed-test
 	$(VENV)/bin/python -W ignore -m tests.distributed.soak --operations 10000 --ranks 4 --seed $(SEED)
 	ANYACCEL_STRESS="4 500 $(SEED)" $(VENV)/bin/python -m pytest -k sanitizers tests/distributed
 
-# The CPU's loops built for Arm and run by qemu, against what this machine computes.
+# torch's own DistributedTest on shm, with 2 and 4 ranks: the tests for gloo on CPUs, and those of all_to_all, which torch writes for MPI.
+test-distributed-torch: $(VENV)/.installed-test
+	@set -e; for ranks in 2 4; do for of in gloo "mpi all_to_all"; do \
+	  ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -W ignore -m tests.distributed.torchs_tests --ranks $$ranks --of $$of; \
+	done; done
+
+# The CPU's loops, built for Arm, run in qemu, and compared with this machine's results.
 test-arm: $(VENV)/.installed-test
 	$(VENV)/bin/python tests/arm/compare.py
 
-# What every kernel's machine code tells, beside the target, and whether any of it is worse than in tests/sass; no GPU is needed:
-#   make test-sass              for sm_90, which `make test` holds too
+# Figures of every kernel's machine code, compared with the target and with tests/sass; needs no GPU:
+#   make test-sass              for sm_90, which `make test` checks too
 #   make test-sass ALL=1        for every architecture of a wheel
-#   make test-sass WRITE=1      takes today's facts for the tables, and docs/benchmarks.md's figures from them
+#   make test-sass WRITE=1      stores the current figures, also in docs/benchmarks.md
 test-sass: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m tests.sass $(if $(ALL),--all) $(if $(WRITE),--write)
 	$(if $(WRITE),$(VENV)/bin/python -m tests.docs.generated --write)
 
-# On a machine with a GPU, in the environment that has torch for it; nothing is downloaded.
+# For a machine with a GPU, in an environment with a GPU build of torch; downloads nothing.
 test-gpu:
 	$(PYTHON) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	$(PYTHON) -m pytest tests/ops tests/accelerator
@@ -156,8 +172,8 @@ test-gpu:
 	  compute-sanitizer --tool "$$tool" --error-exitcode 1 $(PYTHON) -m pytest tests/ops -k "cuda and not compile" || exit 1; \
 	done
 
-# The same, compute-sanitizer on a chosen part and the benchmarks, within 20 minutes; what it has measured is written as it goes:
-#   make gpu-day-wheels         collects in wheels/ what a machine with torch lacks; then there, without network:
+# The same tests, compute-sanitizer on some of them, and the benchmarks, in 20 minutes; results are written as it runs:
+#   make gpu-day-wheels         collects missing packages in wheels/; then, on the machine without network:
 #   make gpu-day OUT=day
 #   make gpu-day OUT=rehearsal DEVICE=cpu
 OUT ?= gpu-day
@@ -172,8 +188,8 @@ ON_GPU ?= 3.12
 gpu-day-wheels: $(VENV)/.installed-test
 	$(VENV)/bin/python -m tests.gpu_day.wheels "$(WHEELS)" "$(ON_GPU)"
 
-# The pages of docs/, in build/html; a warning is an error, and their examples run in `make test`. With DOCS_SOURCES, an
-# address such as https://host/owner/anyaccel/blob/main/docs/{filename}, every page leads to its source, to be read and edited.
+# The pages of docs/, in build/html; warnings are errors, and `make test` runs the examples. With DOCS_SOURCES, an
+# address such as https://host/owner/anyaccel/blob/main/docs/{filename}, every page links to its source, to read and edit it.
 docs: $(VENV)/.installed-test
 	$(VENV)/bin/python -m sphinx -n -W --keep-going -q -b html docs build/html
 	@echo "build/html/index.html"
@@ -195,7 +211,7 @@ $(VENV)/bin/python:
 comma := ,
 LOG := $(VENV)/install.log
 
-# $(call install,what,arguments of pip): pip's own words go to a file, whose end is shown when pip fails.
+# $(call install,what,arguments of pip): pip's output goes to a file, whose end is shown if pip fails.
 install = @echo "installing $(1)"; $(VENV)/bin/python -m pip install --quiet $(2) >>"$(LOG)" 2>&1 || \
   { tail -n 30 "$(LOG)"; echo "installing $(1) failed; everything that pip said is in $(LOG)"; exit 1; }
 
@@ -209,4 +225,4 @@ $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-cuda .venv-ecosystem .venv-old-torch .venv-triton .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info
+	rm -rf .venv .venv-cuda .venv-ecosystem .venv-old-torch .venv-torch-* .venv-triton .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info

@@ -16,7 +16,7 @@ __all__ = ["DeepSpeedAccelerator", "get_accelerator", "set_accelerator", "use_ac
 
 
 def __getattr__(name: str) -> Any:
-    """Return what this package offers, imported when it is first asked for: an op that needs no accelerator waits for none."""
+    """Import the package's names on first use: an op that needs no accelerator does not import one."""
     if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

@@ -1,10 +1,10 @@
-"""The contract: what a program may ask of whatever accelerator the machine has.
+"""The contract: the interface of every accelerator.
 
-Names, parameters and meaning are those of ``DeepSpeedAccelerator`` in deepspeed 0.19.8; the section at the end holds
-what ports need and that class lacks, each with a default body, so that accelerators written before it keep working.
-A device that has no such feature raises ``UnsupportedError`` (a ``NotImplementedError``), and ``supports(member)``
-answers beforehand. An implementation overrides every abstract member; ``TorchAccelerator`` does so for any device that
-torch serves as ``torch.<name>``.
+Names, parameters and meaning are those of ``DeepSpeedAccelerator`` in deepspeed 0.19.8. The section at the end has
+members that ports need and that class lacks, each with a default, so that older accelerators keep working. If a device
+lacks a feature, the member raises ``UnsupportedError`` (a ``NotImplementedError``); ``supports(member)`` says so in
+advance. An implementation overrides every abstract member; ``TorchAccelerator`` does so for any device that has a module
+``torch.<name>``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["DeepSpeedAccelerator"]
 
 
 class DeepSpeedAccelerator(abc.ABC):
-    """One accelerator kind of this machine, and all that a program needs of it.
+    """One kind of accelerator in this machine, with everything that a program calls on it.
 
     A ``device_index`` that is None means the current device; sizes are in bytes.
     """
@@ -46,25 +46,25 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def is_synchronized_device(self) -> bool:
-        """Return whether work is finished when the call that started it returns."""
+        """Return whether a call returns only after its work has finished."""
 
     @abc.abstractmethod
     def use_host_timers(self) -> bool:
-        """Return whether the host's clock times the device's work correctly."""
+        """Return whether the host's clock measures the device's work correctly."""
 
     @abc.abstractmethod
     def resolves_data_dependency(self) -> bool:
-        """Return whether the device orders dependent work by itself, without streams and events."""
+        """Return whether the device orders dependent work itself, without streams and events."""
 
     @abc.abstractmethod
     def handles_memory_backpressure(self) -> bool:
-        """Return whether the device blocks by itself when work queued outgrows its memory."""
+        """Return whether the device blocks by itself when queued work would exceed its memory."""
 
     # Devices
 
     @abc.abstractmethod
     def device_name(self, device_index: int | None = None) -> str:
-        """Return the name to give to torch.
+        """Return the device name that torch uses.
 
         Args:
             device_index: the device's index; None gives the name of the kind.
@@ -75,11 +75,11 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def device(self, device_index: int | None = None) -> torch.device:
-        """Return the ``torch.device`` of an index; without one, of the kind."""
+        """Return the ``torch.device`` with an index, or without one if none is given."""
 
     @abc.abstractmethod
     def set_device(self, device_index: int | str | torch.device) -> None:
-        """Make a device current; ours take a device of their own as well as its index, as torch's modules do."""
+        """Make a device current; our accelerators accept a device as well as its index, like torch's modules."""
 
     @abc.abstractmethod
     def current_device(self) -> int:
@@ -87,7 +87,7 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def current_device_name(self) -> str:
-        """Return the name of the current device, with its index where the kind has indices."""
+        """Return the name of the current device, with its index if the kind has indices."""
 
     @abc.abstractmethod
     def device_count(self) -> int:
@@ -121,7 +121,7 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def initial_seed(self) -> int:
-        """Return the seed that the current device's generator was last given."""
+        """Return the seed that was last set on the current device's generator."""
 
     @abc.abstractmethod
     def default_generator(self, device_index: int) -> torch.Generator:
@@ -159,7 +159,7 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def memory_allocated(self, device_index: int | None = None) -> int:
-        """Return the bytes that tensors occupy; on CPU, what this process occupies."""
+        """Return the bytes occupied by tensors; on the CPU, by this process."""
 
     @abc.abstractmethod
     def max_memory_allocated(self, device_index: int | None = None) -> int:
@@ -171,11 +171,11 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def memory_cached(self, device_index: int | None = None) -> int:
-        """Return what :meth:`memory_reserved` returns (the older name)."""
+        """Return the value of :meth:`memory_reserved`, under its older name."""
 
     @abc.abstractmethod
     def max_memory_cached(self, device_index: int | None = None) -> int:
-        """Return what :meth:`max_memory_reserved` returns (the older name)."""
+        """Return the value of :meth:`max_memory_reserved`, under its older name."""
 
     @abc.abstractmethod
     def reset_max_memory_cached(self, device_index: int | None = None) -> None:
@@ -199,7 +199,7 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def total_memory(self, device_index: int | None = None) -> int:
-        """Return the bytes of memory the device has (on CPU: that this process may use)."""
+        """Return the device's memory in bytes; on the CPU, the memory that this process may use."""
 
     @abc.abstractmethod
     def available_memory(self, device_index: int | None = None) -> int:
@@ -216,7 +216,7 @@ class DeepSpeedAccelerator(abc.ABC):
         """Return whether the device computes in float16."""
 
     def is_fp64_supported(self) -> bool:
-        """Return whether the device computes in float64; all but a few do."""
+        """Return whether the device computes in float64; most devices do."""
         return True
 
     @abc.abstractmethod
@@ -235,30 +235,30 @@ class DeepSpeedAccelerator(abc.ABC):
 
         Args:
             msg: the range's name.
-            domain: groups ranges, where ``supports_nvtx_domain`` is True; not used otherwise.
+            domain: groups ranges if ``supports_nvtx_domain`` is True; ignored otherwise.
             category: the same within a domain.
         """
 
     @abc.abstractmethod
     def range_pop(self, domain: str | None = None) -> Any:
-        """Close the range that was opened last in this thread, in ``domain`` where the device has domains."""
+        """Close the range that this thread opened last, in ``domain`` if the device has domains."""
 
     @abc.abstractmethod
     def lazy_call(self, callback: Callable[[], Any]) -> Any:
-        """Run a callback once the device is initialised: now, or when it becomes so."""
+        """Run a callback once the device is initialised: now, or later when that happens."""
 
     @abc.abstractmethod
     def communication_backend_name(self) -> str:
-        """Return the name to give to ``torch.distributed.init_process_group``."""
+        """Return the backend name for ``torch.distributed.init_process_group``."""
 
     def communication_backend_version(self) -> Any:
         """Return the version of the communication library.
 
         Raises:
-            UnsupportedError: when the device's library does not tell its version.
+            UnsupportedError: when the device's library does not report its version.
         """
         member = "communication_backend_version"
-        raise UnsupportedError(member, self._name, "communication library that tells its version")
+        raise UnsupportedError(member, self._name, "communication library that reports its version")
 
     @abc.abstractmethod
     def is_triton_supported(self) -> bool:
@@ -284,8 +284,8 @@ class DeepSpeedAccelerator(abc.ABC):
 
         Args:
             graph: from :meth:`create_graph`.
-            pool: the memory pool to capture with; None makes one.
-            stream: the stream to capture on; None takes a side stream.
+            pool: the memory pool to capture with; None creates one.
+            stream: the stream to capture on; None uses a side stream.
         """
 
     @abc.abstractmethod
@@ -297,42 +297,42 @@ class DeepSpeedAccelerator(abc.ABC):
     @property
     @abc.abstractmethod
     def BFloat16Tensor(self) -> Any:
-        """The bfloat16 tensor type on this device, constructing as ``torch.BFloat16Tensor`` does."""
+        """The bfloat16 tensor type on this device; called like ``torch.BFloat16Tensor``."""
 
     @property
     @abc.abstractmethod
     def ByteTensor(self) -> Any:
-        """The uint8 tensor type on this device, constructing as ``torch.ByteTensor`` does."""
+        """The uint8 tensor type on this device; called like ``torch.ByteTensor``."""
 
     @property
     @abc.abstractmethod
     def DoubleTensor(self) -> Any:
-        """The float64 tensor type on this device, constructing as ``torch.DoubleTensor`` does."""
+        """The float64 tensor type on this device; called like ``torch.DoubleTensor``."""
 
     @property
     @abc.abstractmethod
     def FloatTensor(self) -> Any:
-        """The float32 tensor type on this device, constructing as ``torch.FloatTensor`` does."""
+        """The float32 tensor type on this device; called like ``torch.FloatTensor``."""
 
     @property
     @abc.abstractmethod
     def HalfTensor(self) -> Any:
-        """The float16 tensor type on this device, constructing as ``torch.HalfTensor`` does."""
+        """The float16 tensor type on this device; called like ``torch.HalfTensor``."""
 
     @property
     @abc.abstractmethod
     def IntTensor(self) -> Any:
-        """The int32 tensor type on this device, constructing as ``torch.IntTensor`` does."""
+        """The int32 tensor type on this device; called like ``torch.IntTensor``."""
 
     @property
     @abc.abstractmethod
     def LongTensor(self) -> Any:
-        """The int64 tensor type on this device, constructing as ``torch.LongTensor`` does."""
+        """The int64 tensor type on this device; called like ``torch.LongTensor``."""
 
-    # Page-locked host memory. A device that pins in another way overrides the three hooks.
+    # Page-locked host memory. A device that pins in a different way overrides the three hooks.
 
     _torch_pins_host_memory = True
-    """Whether the hooks lock pages; deepspeed asks, to keep account of what is locked."""
+    """Whether the hooks lock pages; deepspeed reads this to count locked memory."""
 
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.pin_memory()  # anyaccel: ignore[pinning]
@@ -349,10 +349,10 @@ class DeepSpeedAccelerator(abc.ABC):
         Args:
             tensor: a CPU tensor.
             make_copy: copy the values; otherwise ``tensor`` is a template and the result is uninitialised.
-            match_shape: without a copy, take the tensor's shape; otherwise one dimension of as many elements.
+            match_shape: without a copy, use the tensor's shape; otherwise one dimension with as many elements.
 
         Returns:
-            The pinned tensor. Where the device is the CPU, nothing needs pinning and a copy is ``tensor`` itself.
+            The pinned tensor. On the CPU nothing needs pinning, and a copy is ``tensor`` itself.
         """
         if make_copy:
             return self._torch_pin_memory(tensor)
@@ -379,7 +379,7 @@ class DeepSpeedAccelerator(abc.ABC):
     def pin_empty_like(
         self, tensor: torch.Tensor, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
     ) -> torch.Tensor:
-        """Return an uninitialised page-locked tensor of another's shape, and dtype where none is given.
+        """Return an uninitialised page-locked tensor with the shape of another, and its dtype if none is given.
 
         Raises:
             ValueError: when ``device`` is not the CPU.
@@ -387,7 +387,7 @@ class DeepSpeedAccelerator(abc.ABC):
         return self.pin_empty(tuple(tensor.shape), dtype=dtype or tensor.dtype, device=device)
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor lies in page-locked memory."""
+        """Return whether a tensor is in page-locked memory."""
         return self._torch_is_pinned(tensor)
 
     def unpin_memory(self, tensor: torch.Tensor) -> None:
@@ -395,19 +395,19 @@ class DeepSpeedAccelerator(abc.ABC):
         return None
 
     def register_host_memory(self, address: int, num_bytes: int) -> bool:
-        """Page-lock host memory that someone else allocated.
+        """Page-lock host memory that was allocated elsewhere.
 
         Args:
-            address: where it begins.
-            num_bytes: how long it is.
+            address: its start address.
+            num_bytes: its size in bytes.
 
         Returns:
-            Whether the device's runtime registered it; False where devices of this kind need no registration.
+            Whether the device's runtime registered it; False if this kind of device needs no registration.
         """
         return False
 
     def unregister_host_memory(self, address: int) -> None:
-        """Undo :meth:`register_host_memory` of the memory that begins at ``address``."""
+        """Undo :meth:`register_host_memory` for the memory that starts at ``address``."""
         return None
 
     def pin_memory_alignment(self) -> int:
@@ -422,11 +422,11 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def op_builder_dir(self) -> str:
-        """Return the package that holds this device's op builders."""
+        """Return the name of the package with this device's op builders."""
 
     @abc.abstractmethod
     def create_op_builder(self, class_name: str) -> Any:
-        """Return a new builder of this device, or None when the device has none of that name.
+        """Return a new builder for this device, or None when the device has no builder of that name.
 
         Args:
             class_name: the builder's name, such as ``"CPUAdamBuilder"``.
@@ -444,7 +444,7 @@ class DeepSpeedAccelerator(abc.ABC):
 
     @abc.abstractmethod
     def export_envs(self) -> list[str]:
-        """Return prefixes of the environment variables that a launcher passes on to every host."""
+        """Return prefixes of the environment variables that a launcher passes to every host."""
 
     @abc.abstractmethod
     def visible_devices_envs(self) -> list[str]:
@@ -458,7 +458,7 @@ class DeepSpeedAccelerator(abc.ABC):
 
         Args:
             current_env: the environment to change.
-            local_accelerator_ids: indices, or UUIDs such as ``"GPU-8932f937-…"`` where the device has them.
+            local_accelerator_ids: indices, or UUIDs such as ``"GPU-8932f937-…"`` if the device has them.
         """
 
     # torch.compile
@@ -475,10 +475,10 @@ class DeepSpeedAccelerator(abc.ABC):
             ValueError: when torch has no such backend.
         """
 
-    # What deepspeed's contract lacks. Each has a body, so that older accelerators keep working.
+    # Members that deepspeed's contract lacks. Each has a default, so that older accelerators keep working.
 
     def supports(self, member: str) -> bool:
-        """Return whether a member of this contract works on the device, rather than raise ``UnsupportedError``.
+        """Return whether a member of this contract works on the device instead of raising ``UnsupportedError``.
 
         Args:
             member: the member's name, such as ``"create_graph"``.
@@ -486,7 +486,7 @@ class DeepSpeedAccelerator(abc.ABC):
         Raises:
             AttributeError: when the contract has no such member.
         """
-        own = vars(self).get(member) or getattr(type(self), member)  # an adopted object has later members as its own
+        own = vars(self).get(member) or getattr(type(self), member)  # later members are set on an adopted object itself
         return member not in _WITHOUT_DEFAULT or getattr(own, "__func__", own) is not vars(DeepSpeedAccelerator)[member]
 
     def get_device_properties(self, device_index: int | None = None) -> Any:
@@ -495,7 +495,7 @@ class DeepSpeedAccelerator(abc.ABC):
         raise UnsupportedError(member, self._name, "device properties")
 
     def get_device_capability(self, device_index: int | None = None) -> Any:
-        """Return a device's capability: ``(major, minor)`` on CUDA, torch's own form elsewhere."""
+        """Return a device's capability: ``(major, minor)`` on CUDA, torch's own format elsewhere."""
         member = "get_device_capability"
         raise UnsupportedError(member, self._name, "device capability")
 
@@ -508,7 +508,7 @@ class DeepSpeedAccelerator(abc.ABC):
         return [self.get_rng_state(index) for index in range(self.device_count())]
 
     def set_rng_state_all(self, new_states: Sequence[torch.Tensor]) -> None:
-        """Set the generators of the first devices to ``new_states``, one for each, from :meth:`get_rng_state_all`."""
+        """Set the generators of the first devices to ``new_states`` from :meth:`get_rng_state_all`, one state for each."""
         for index, state in enumerate(new_states):
             self.set_rng_state(state, index)
 
@@ -529,7 +529,7 @@ class DeepSpeedAccelerator(abc.ABC):
 
         Args:
             device_index: the device.
-            abbreviated: leave out what few ask.
+            abbreviated: leave out rarely needed figures.
         """
         stats = {name: value for name, value in self.memory_stats(device_index).items() if isinstance(value, int)}
         shown = {name: value for name, value in stats.items() if ".all." in name} if abbreviated else stats
@@ -538,87 +538,88 @@ class DeepSpeedAccelerator(abc.ABC):
         )
 
     def memory_snapshot(self) -> Any:
-        """Return what the allocator holds, segment by segment, in torch's form."""
+        """Return the state of the allocator, segment by segment, in torch's format."""
         member = "memory_snapshot"
         raise UnsupportedError(member, self._name, "snapshot of its allocator")
 
     def reset_accumulated_memory_stats(self, device_index: int | None = None) -> None:
-        """Set the counters of :meth:`memory_stats` that only grow to 0."""
+        """Reset the accumulated counters of :meth:`memory_stats` to 0."""
         member = "reset_accumulated_memory_stats"
         raise UnsupportedError(member, self._name, "counters to reset")
 
     def get_per_process_memory_fraction(self, device_index: int | None = None) -> float:
-        """Return the part of a device's memory, 0 to 1, that this process may take."""
+        """Return the fraction of a device's memory, 0 to 1, that this process may use."""
         member = "get_per_process_memory_fraction"
-        raise UnsupportedError(member, self._name, "limit of this process's memory")
+        raise UnsupportedError(member, self._name, "limit for this process's memory")
 
     def set_per_process_memory_fraction(self, fraction: float, device_index: int | None = None) -> None:
-        """Limit this process to a part of a device's memory.
+        """Limit this process to a fraction of a device's memory.
 
         Args:
             fraction: 0 to 1.
             device_index: the device.
         """
         member = "set_per_process_memory_fraction"
-        raise UnsupportedError(member, self._name, "limit of this process's memory")
+        raise UnsupportedError(member, self._name, "limit for this process's memory")
 
     def MemPool(self, *arguments: Any, **options: Any) -> Any:
-        """Return a new pool of memory for :meth:`use_mem_pool`, made with the arguments of torch's class."""
+        """Return a new memory pool for :meth:`use_mem_pool`; takes the arguments of torch's class."""
         member = "MemPool"
-        raise UnsupportedError(member, self._name, "pools of memory")
+        raise UnsupportedError(member, self._name, "memory pools")
 
     def use_mem_pool(self, pool: Any, device_index: int | None = None) -> AbstractContextManager[Any]:
-        """Return a context manager, inside of which memory comes from a pool.
+        """Return a context manager inside which memory is allocated from a pool.
 
         Args:
             pool: from :meth:`MemPool`.
             device_index: the device.
         """
         member = "use_mem_pool"
-        raise UnsupportedError(member, self._name, "pools of memory")
+        raise UnsupportedError(member, self._name, "memory pools")
 
     def utilization(self, device_index: int | None = None) -> int:
-        """Return how many percent of the last moment the device has computed in."""
+        """Return the percentage of the recent time in which the device was busy."""
         member = "utilization"
-        raise UnsupportedError(member, self._name, "measure of its utilization")
+        raise UnsupportedError(member, self._name, "utilization figure")
 
     def can_device_access_peer(self, device_index: int, peer_index: int) -> bool:
-        """Return whether one device reads the memory of another, ``peer_index``, without a copy on the host."""
+        """Return whether one device can read the memory of another, ``peer_index``, without a copy through the host."""
         member = "can_device_access_peer"
-        raise UnsupportedError(member, self._name, "way to tell")
+        raise UnsupportedError(member, self._name, "peer access query")
 
     def get_arch_list(self) -> list[str]:
-        """Return the architectures that this torch has code for, as torch names them."""
+        """Return the architectures that this torch has code for, with torch's names."""
         member = "get_arch_list"
         raise UnsupportedError(member, self._name, "list of architectures")
 
     def graph_pool_handle(self) -> Any:
-        """Return a name for a pool of memory, which graphs may share: ``capture_to_graph(graph, pool=...)``."""
+        """Return a handle of a memory pool that graphs can share: ``capture_to_graph(graph, pool=...)``."""
         member = "graph_pool_handle"
         raise UnsupportedError(member, self._name, "graphs")
 
     def make_graphed_callables(self, callables: Any, sample_args: Any, **options: Any) -> Any:
-        """Return functions or modules whose forward and backward passes are replayed as graphs.
+        """Return functions or modules that replay their forward and backward passes as graphs.
 
         Args:
-            callables: one, or a tuple of them.
-            sample_args: a tuple of tensors that they are called with, or one for each of them.
+            callables: a function or module, or a tuple of them.
+            sample_args: a tuple of tensors to call it with, or one such tuple for each callable.
             **options: as of torch's function.
         """
         member = "make_graphed_callables"
         raise UnsupportedError(member, self._name, "graphs")
 
     def set_stream(self, stream: Any) -> None:
-        """Make a stream current until further notice."""
+        """Make a stream current until the next call."""
         member = "set_stream"
         raise UnsupportedError(member, self._name, "way to set the current stream")
 
     def record_stream(self, tensor: torch.Tensor, stream: Any) -> None:
-        """Keep a tensor's memory until the work that a stream has by then is done, even if the tensor is freed before.
+        """Keep a tensor's memory until a stream has finished its queued work, even if the tensor is freed earlier.
 
         Args:
-            tensor: any; nothing needs to be kept of one on the host, where work is finished when its call returns.
-            stream: another one than that on which it was made. One that is not torch's is of a device that works in the same way.
+            tensor: any tensor; for one on the host nothing is kept, because its work is finished when the call returns.
+            stream: a stream other than the one that made the tensor. If it is not torch's, its device
+                works like the host.
         """
         import torch
 
@@ -630,7 +631,7 @@ class DeepSpeedAccelerator(abc.ABC):
         """Make a device current inside a ``with`` block, and the previous one again after it.
 
         Args:
-            device_index: an index, or a device of this accelerator's. None and -1, which a tensor on the host says, change
+            device_index: an index, or a device of this accelerator's. None and -1, the index of a tensor on the host, change
                 nothing, as in ``torch.cuda.device``.
         """
         if device_index is None or device_index == -1:
@@ -649,28 +650,28 @@ class DeepSpeedAccelerator(abc.ABC):
         """Return ``torch.autocast`` for this device.
 
         Args:
-            dtype: the lower precision; None takes torch's default for the device.
-            enabled: whether it has an effect.
-            cache_enabled: whether casts of weights are cached; None takes torch's default.
+            dtype: the lower precision; None means torch's default for the device.
+            enabled: False turns it off.
+            cache_enabled: whether casts of weights are cached; None means torch's default.
         """
         import torch
 
         return torch.autocast(self.device_name(), dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
     def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:
-        """Return a gradient scaler for this device, made with the options of ``torch.amp.GradScaler``."""
+        """Return a gradient scaler for this device; takes the options of ``torch.amp.GradScaler``."""
         import torch
 
         return torch.amp.GradScaler(self.device_name(), **options)
 
     def tensor_type(self, dtype: torch.dtype) -> TypedTensor:
-        """Return the tensor type of any dtype on this device, as :attr:`FloatTensor` is for float32."""
+        """Return the tensor type for any dtype on this device, like :attr:`FloatTensor` for float32."""
         from .typed_tensor import TypedTensor
 
         return TypedTensor(dtype, self.device_name())
 
 
-# Members whose default body only refuses.
+# Members whose default implementation raises UnsupportedError.
 _WITHOUT_DEFAULT = frozenset(
     [
         "MemPool", "can_device_access_peer", "communication_backend_version", "get_arch_list", "get_device_capability",
@@ -685,7 +686,5 @@ def _require_host(device: torch.device | str) -> None:
     import torch
 
     if torch.device(device).type != "cpu":
-        msg = (
-            f"pin_empty failed: got device={device!r}; expected the cpu, whose memory is pinned. Fix: leave device out."
-        )
+        msg = f"pin_empty failed: got device={device!r}; expected the CPU, as only host memory is pinned. Fix: leave device out."
         raise ValueError(msg)

@@ -1,6 +1,6 @@
-"""Backends of torch.distributed that it does not bring itself: importing who made them registers them.
+"""Backends that torch.distributed does not include: importing the package that provides one registers it.
 
-Intel's oneCCL bindings register ``ccl``; others announce theirs, such as ``shm``, as entry points.
+Intel's oneCCL bindings register ``ccl``; other packages announce backends, such as ``shm``, with entry points.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 @functools.cache
 def is_oneccl_importable() -> bool:
-    """Return whether oneCCL's bindings could be imported; a broken install counts as absent and is logged."""
+    """Return whether oneCCL's bindings can be imported; a broken installation is logged and counts as missing."""
     for package in _PACKAGES:
         try:
             importlib.import_module(package)
@@ -36,14 +36,14 @@ def is_oneccl_importable() -> bool:
 
 
 def require_backend(name: str, asked_by: str) -> str:
-    """Return the name of a backend once torch.distributed has it, registering it where a package announces it.
+    """Return a backend's name after making sure that torch.distributed has it, registering it if a package announces it.
 
     Args:
         name: such as ``"shm"``.
-        asked_by: what named it, for the error.
+        asked_by: the variable or argument that named it, for the error message.
 
     Raises:
-        SelectionError: when nobody brings it, or it cannot be registered.
+        SelectionError: when no package provides it, or it cannot be registered.
     """
     from importlib.metadata import entry_points
 
@@ -56,12 +56,12 @@ def require_backend(name: str, asked_by: str) -> str:
         choices = ", ".join(sorted({*announced, *dist.Backend.backend_list} - {dist.Backend.UNDEFINED}))
         msg = (
             f"choosing the communication backend failed: got {asked_by}={name!r}; expected one of: {choices}. "
-            f"Fix: correct it, or install the package that brings it."
+            f"Fix: correct it, or install the package that provides it."
         )
         raise SelectionError(msg)
     try:
         announced[name].load()()
-    except Exception as error:  # a package of somebody else's may raise anything
+    except Exception as error:  # a third party's package may raise anything
         msg = (
             f"choosing the communication backend failed: got {asked_by}={name!r}, which {announced[name].value} could not "
             f"register: {error}. Fix: repair that package, or unset {asked_by}."

@@ -1,4 +1,4 @@
-"""The CPU as an accelerator: synchronous, one device, its memory that of this process."""
+"""The CPU as an accelerator: synchronous, one device, with the memory of this process."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _TORCH_TYPES = {
 class CPU_Accelerator(HostStreams, TorchAccelerator):
     """The CPU.
 
-    Every rank on the host is one CPU device: their number is the launcher's (``LOCAL_WORLD_SIZE``), or that of NUMA nodes
-    without one, and the current one is ``LOCAL_RANK`` until ``set_device``. Both are read when the instance is made.
+    Every rank on the host is one CPU device. Their number is the launcher's ``LOCAL_WORLD_SIZE``, or without a launcher the
+    number of NUMA nodes. The current device is ``LOCAL_RANK`` until ``set_device``. Both are read when the instance is made.
     """
 
     Stream = Stream
@@ -65,7 +65,7 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
         return "cpu"
 
     def set_device(self, device_index: int | str | torch.device) -> None:
-        """Note the index; a device is taken as well, as ``torch.cuda.set_device`` does, and ``"cpu"`` changes nothing."""
+        """Record the index. Like ``torch.cuda.set_device``, it also accepts a device; ``"cpu"`` changes nothing."""
         import torch
 
         if isinstance(device_index, str | torch.device):
@@ -151,7 +151,7 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
         return host.processor()
 
     def reset_accumulated_memory_stats(self, device_index: int | None = None) -> None:
-        """Do nothing: none of the CPU's figures only grows."""
+        """Do nothing: the CPU has no accumulated counters."""
 
     def get_rss(self) -> int:
         """Return this process's resident set in bytes, as deepspeed's CPU class does."""
@@ -163,14 +163,14 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
         return host.resident_bytes()
 
     def utilization(self, device_index: int | None = None) -> int:
-        """Return how many percent of all cores' time was used in a tenth of a second, which passes meanwhile."""
+        """Return the percentage of all cores' time in use, measured for a tenth of a second."""
         return host.utilization_percent()
 
     def can_device_access_peer(self, device_index: int, peer_index: int) -> bool:
         return True
 
     def get_arch_list(self) -> list[str]:
-        """Return the instruction set that torch's kernels use here, such as ``AVX512``."""
+        """Return the instruction set that torch's kernels use on this machine, such as ``AVX512``."""
         import torch
 
         return [torch.backends.cpu.get_cpu_capability()]
@@ -189,7 +189,7 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
             return require_backend(chosen, "ANYACCEL_CPU_BACKEND")
         return "ccl" if is_oneccl_importable() else "gloo"
 
-    # Pinning: the device reads host memory as it is, so a "pinned" tensor is an ordinary one.
+    # Pinning: the device reads ordinary host memory, so a "pinned" tensor is an ordinary one.
 
     _torch_pins_host_memory = False
 
@@ -203,12 +203,12 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
         return False
 
     def tensor_type(self, dtype: torch.dtype) -> Any:
-        """Return torch's own type, such as ``torch.FloatTensor``, where it has one of the dtype."""
+        """Return torch's own type, such as ``torch.FloatTensor``, if there is one for the dtype."""
         import torch
 
         own_type = getattr(torch, _TORCH_TYPES.get(str(dtype), ""), None)
         return super().tensor_type(dtype) if own_type is None else own_type
 
     def visible_devices_envs(self) -> list[str]:
-        """Return ``CUDA_VISIBLE_DEVICES``, as deepspeed does: its launcher takes the first entry on any device."""
+        """Return ``CUDA_VISIBLE_DEVICES``, as deepspeed does: its launcher uses the first entry on any device."""
         return ["CUDA_VISIBLE_DEVICES"]

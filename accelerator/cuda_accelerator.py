@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, and AMD GPUs under ROCm, which torch serves through ``torch.cuda`` as well."""
+"""NVIDIA GPUs, and AMD GPUs under ROCm, which also use ``torch.cuda``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CUDA_Accelerator(TorchAccelerator):
     def communication_backend_version(self) -> Any:
         return self._module.nccl.version()
 
-    # Data types. Without a device the answer is what a current one would say, so that code can be prepared elsewhere.
+    # Data types. Without a device, the answer is that of a current GPU, so that code can be prepared on another machine.
 
     def is_bf16_supported(self) -> bool:
         return bool(self._module.is_bf16_supported()) if self.is_available() else True
@@ -45,7 +45,7 @@ class CUDA_Accelerator(TorchAccelerator):
             return False
         return not hasattr(torch, "_grouped_mm") or 7 <= self.get_device_capability()[0] < 9
 
-    # Ranges go to NVTX; a domain needs the package nvtx, without which it is ignored.
+    # Ranges go to NVTX; a domain needs the package nvtx, and is ignored without it.
 
     @calls("nvtx")
     def range_push(self, msg: str, domain: str | None = None, category: str | None = None) -> Any:
@@ -64,7 +64,7 @@ class CUDA_Accelerator(TorchAccelerator):
             return None
         import nvtx
 
-        return nvtx.get_domain(domain)  # which keeps one object a name
+        return nvtx.get_domain(domain)  # nvtx keeps one object per name
 
     # Host memory
 

@@ -1,4 +1,4 @@
-"""Which devices this machine has, asked without initialising a driver, which would break forked children."""
+"""Detects this machine's devices without initialising a driver, which would break forked children."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LAST_IPEX = (2, 8)
 
 
 def import_ipex() -> bool:
-    """Import IPEX where it is installed and this torch is one that it serves.
+    """Import IPEX if it is installed and supports this torch.
 
     IPEX replaces parts of ``torch.xpu`` when it is imported, so this comes before anything that touches that module.
 
@@ -29,7 +29,7 @@ def import_ipex() -> bool:
 
 
 def rejection(name: str) -> str:
-    """Return why a device cannot serve here; empty when it can. Initialises no driver.
+    """Return why a device cannot be used here; empty if it can. Initialises no driver.
 
     Args:
         name: such as ``"cuda"``.
@@ -43,18 +43,18 @@ def rejection(name: str) -> str:
     try:
         module = torch.get_device_module(name)
     except RuntimeError:
-        return f"this torch ({torch.__version__}) does not know it (is the package that registers it imported?)"
-    if not getattr(module, "_is_compiled", lambda: True)():  # CUDA's and XPU's modules are there in every torch
+        return f"this torch ({torch.__version__}) does not know it (has the package that registers it been imported?)"
+    if not getattr(module, "_is_compiled", lambda: True)():  # every torch has the modules of CUDA and XPU
         return f"this torch ({torch.__version__}) is built without it"
     # device_count asks the management library first; is_available would initialise the driver and break forked children
-    return "" if module.device_count() > 0 else "torch is built for it and finds no device (is the driver installed?)"
+    return "" if module.device_count() > 0 else "torch is built for it but finds no device (is the driver installed?)"
 
 
 def kernel_kind(name: str) -> str:
-    """Return the kind of kernels that run on a device: under ROCm, torch's CUDA devices are AMD's, and take HIP's.
+    """Return the kind of kernels that run on a device: in ROCm builds of torch, "cuda" devices are AMD GPUs and need HIP kernels.
 
     Args:
-        name: what torch calls the device, such as ``"cuda"``.
+        name: torch's name of the device, such as ``"cuda"``.
     """
     if name != "cuda":  # anyaccel: ignore[device-name]
         return name
@@ -64,10 +64,10 @@ def kernel_kind(name: str) -> str:
 
 
 def kernel_rejection(kind: str) -> str:
-    """Return why kernels of a kind cannot run here; empty when they can. Initialises no driver.
+    """Return why kernels of a kind cannot run here; empty when they can. Does not initialise a driver.
 
     Args:
-        kind: such as ``"cuda"``, or ``"hip"``, whose devices torch calls CUDA's too.
+        kind: such as ``"cuda"``, or ``"hip"``, whose devices are also "cuda" in torch.
     """
     import torch
 

@@ -27,7 +27,7 @@ def cpu_backend() -> str | None:
 
 
 def allows_deprecated_fp16() -> bool:
-    """Return whether fp16 is wanted on GPUs where NVIDIA deprecates it (compute capability 6.x)."""
+    """Return whether to use fp16 on GPUs for which NVIDIA deprecated it (compute capability 6.x)."""
     return os.environ.get("DS_ALLOW_DEPRECATED_FP16", "0") == "1"
 
 

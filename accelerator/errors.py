@@ -1,4 +1,4 @@
-"""Every exception that anyaccel raises on its own account, in one tree.
+"""All exceptions that anyaccel defines, in one tree.
 
 AnyaccelError
 ├── SelectionError (ValueError)            an explicit choice of accelerator cannot be served
@@ -16,7 +16,7 @@ class AnyaccelError(Exception):
     """Base of every exception that anyaccel defines.
 
     Attributes:
-        exit_code: what the command line exits with.
+        exit_code: the exit code of the command line.
     """
 
     exit_code = 1

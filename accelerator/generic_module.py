@@ -1,4 +1,4 @@
-"""A device's module, completed by ``torch.accelerator``: what ``torch.<name>`` lacks and torch has for every device."""
+"""A device module completed with ``torch.accelerator``: functions that ``torch.<name>`` lacks and torch has for all devices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GenericModule:
 
     Args:
         module: ``torch.<name>``.
-        functions: what it lacks or has otherwise, by the names that device modules have.
+        functions: the functions that replace missing or different ones, by the names that device modules use.
     """
 
     def __init__(self, module: ModuleType, functions: dict[str, Any]) -> None:
@@ -41,16 +41,16 @@ class GenericModule:
         vars(self).update(functions)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_module":  # of an object that is being copied
+        if name == "_module":  # while the object is being copied
             raise AttributeError(name)
         return getattr(self._module, name)
 
 
 def completed(module: ModuleType, name: str) -> Any:
-    """Return a device's module with what it lacks from ``torch.accelerator``, where that serves this device.
+    """Return a device module with missing functions taken from ``torch.accelerator``, if that is for this device.
 
-    Only what is known to work without initialising the device is taken: ``synchronize``, ``get_memory_info`` and ``Graph``
-    raise on devices that did not implement them, and nothing tells beforehand.
+    Only functions that work without initialising the device are taken. ``synchronize``, ``get_memory_info`` and ``Graph``
+    raise on devices that do not implement them, and there is no way to know in advance.
 
     Args:
         module: ``torch.<name>``.
@@ -64,7 +64,7 @@ def completed(module: ModuleType, name: str) -> Any:
         return module
     offered = dict(_OF_DEVICES)
     try:
-        generic.memory_stats()  # {} before the first allocation; raises where the allocator keeps no statistics
+        generic.memory_stats()  # {} before the first allocation; raises if the allocator keeps no statistics
     except (AttributeError, RuntimeError):
         pass
     else:

@@ -1,6 +1,6 @@
 """Facts about this host and this process: NUMA nodes, resident memory, and the memory it may use.
 
-Inside a container the machine's memory is not this process's to use; the cgroup says how much is (v1 and v2).
+In a container, this process may not use all of the machine's memory; the cgroup (v1 or v2) has the limit.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = [
 ]
 
 _FILESYSTEM = Path("/")
-_V1_UNLIMITED_BYTES = 1 << 60  # v1 spells "no limit" as a page-rounded 2**63; no machine has an exbibyte
+_V1_UNLIMITED_BYTES = 1 << 60  # v1 writes "no limit" as a page-rounded 2**63; no machine has an exbibyte
 
 
 @functools.cache
 def _process() -> psutil.Process:
-    import psutil  # a quarter of the time in which an op is first loaded, for programs that never ask
+    import psutil  # not at the top: a quarter of an op's first load time, and most programs do not need it
 
     return psutil.Process()
 
@@ -44,7 +44,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Processor(NamedTuple):
-    """What ``get_device_properties`` says of the CPU; ``total_memory`` is in bytes."""
+    """The CPU's ``get_device_properties``; ``total_memory`` is in bytes."""
 
     name: str
     total_memory: int
@@ -68,26 +68,26 @@ def _model_name(root: Path = _FILESYSTEM) -> str:
 def numa_node_count(root: Path = _FILESYSTEM) -> int:
     """Return the number of NUMA nodes that have cores; at least 1.
 
-    Nodes without cores (memory-only ones, such as high-bandwidth memory in flat mode) are not counted.
+    Nodes without cores (memory only, such as high-bandwidth memory in flat mode) are not counted.
     """
     nodes = (root / "sys/devices/system/node").glob("node[0-9]*/cpulist")
     return max(1, sum(1 for node in nodes if node.read_text(encoding="utf-8").strip()))
 
 
 def utilization_percent() -> int:
-    """Return how many percent of all cores' time was used in the tenth of a second that this takes."""
+    """Return the percentage of all cores' time in use, measured for a tenth of a second."""
     import psutil
 
     return round(psutil.cpu_percent(interval=0.1))
 
 
 def resident_bytes() -> int:
-    """Return the memory this process holds now (its resident set), in bytes."""
+    """Return this process's current memory (its resident set), in bytes."""
     return int(_process().memory_info().rss)
 
 
 def peak_resident_bytes() -> int:
-    """Return the largest resident set since the process began or :func:`reset_peak_resident`, in bytes."""
+    """Return the largest resident set since the process started or since :func:`reset_peak_resident`, in bytes."""
     status = Path("/proc/self/status")
     if not status.exists():
         return int(max(getattr(_process().memory_info(), "peak_wset", 0), resident_bytes()))
@@ -101,7 +101,7 @@ def reset_peak_resident() -> None:
     """Start a new measurement of the peak.
 
     Raises:
-        UnsupportedError: where the kernel has no such reset (not Linux).
+        UnsupportedError: if the kernel cannot reset it (not Linux).
     """
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
@@ -121,7 +121,7 @@ class _Cgroup(NamedTuple):
 
 
 def total_memory_bytes(root: Path = _FILESYSTEM) -> int:
-    """Return the memory this process may use: the machine's, or its cgroup's limit where that is lower."""
+    """Return the memory that this process may use: the machine's, or its cgroup's limit if that is lower."""
     import psutil
 
     limits = [group.limit_bytes for group in _cgroups(root)]
@@ -129,7 +129,7 @@ def total_memory_bytes(root: Path = _FILESYSTEM) -> int:
 
 
 def available_memory_bytes(root: Path = _FILESYSTEM) -> int:
-    """Return the memory this process can still take without swapping or reaching a cgroup's limit."""
+    """Return the memory that this process can still allocate without swapping or reaching a cgroup's limit."""
     free = [group.free_bytes for group in _cgroups(root)]
     import psutil
 
@@ -137,7 +137,7 @@ def available_memory_bytes(root: Path = _FILESYSTEM) -> int:
 
 
 def _cgroups(root: Path) -> list[_Cgroup]:
-    """Return every limited group around this process; a limit on an ancestor binds as well."""
+    """Return every limited cgroup of this process; a limit on an ancestor applies too."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:

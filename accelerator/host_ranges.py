@@ -1,6 +1,6 @@
-"""Named ranges in ``torch.profiler``, pushed and popped, for devices without a range API of their own.
+"""Named ranges in ``torch.profiler``, for devices without their own range API.
 
-Inside ``torch.compile`` they do nothing, as torch's own ``record_function`` does there.
+Inside ``torch.compile`` they do nothing, like torch's own ``record_function``.
 """
 
 from __future__ import annotations
@@ -41,6 +41,6 @@ def pop() -> None:
     if torch.compiler.is_compiling():
         return
     if not _open.stack:
-        msg = "range_pop failed: got no open range in this thread; expected a range_push before it. Fix: pair them."
+        msg = "range_pop failed: this thread has no open range. Fix: call range_push before each range_pop."
         raise RuntimeError(msg)
     _open.stack.pop().__exit__(None, None, None)

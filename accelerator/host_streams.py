@@ -1,4 +1,4 @@
-"""Streams and events of the CPU, which runs work at once and in order: they do nothing, but an event measures time."""
+"""Streams and events of the CPU, which runs work immediately and in order: they do nothing, but events measure time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["Event", "HostStreams", "Stream", "StreamContext", "current_stream", 
 
 
 class Stream:
-    """A CPU stream: work on it is finished when the call that started it returns.
+    """A CPU stream: work on it is finished when its call returns.
 
     Args:
         device: ignored; there is one CPU.
-        priority: kept and otherwise ignored.
+        priority: stored, and otherwise ignored.
     """
 
     def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
@@ -99,7 +99,7 @@ class _Current(threading.local):
 
 
 _current = _Current()
-_is_ever_chosen = False  # until a thread chooses a stream, all have the default: a thread-local doubles the call's cost
+_is_ever_chosen = False  # all threads use the default until one sets a stream: a thread-local doubles a call's cost
 
 
 def current_stream() -> Stream:
@@ -108,7 +108,7 @@ def current_stream() -> Stream:
 
 
 def default_stream() -> Stream:
-    """Return the stream that is current when nobody chose one."""
+    """Return the stream that is current unless another was set."""
     return _DEFAULT
 
 
@@ -139,18 +139,18 @@ class StreamContext:
 
 
 class HostStreams:
-    """The members of an accelerator whose streams are these, beside its classes."""
+    """The stream members of an accelerator that uses these classes."""
 
     def stream(self, stream: Any) -> StreamContext:
         """Make a stream current inside a ``with`` block; None changes nothing."""
         return StreamContext(stream)
 
-    def current_stream(self, device_index: int | None = None) -> Stream:  # not by the function: programs ask in loops
-        """Return the stream that is current in this thread, whatever the index: there is one host."""
+    def current_stream(self, device_index: int | None = None) -> Stream:  # inlined: programs call it in loops
+        """Return the current stream of this thread; the index is ignored, as there is one host."""
         return _current.stream if _is_ever_chosen else _DEFAULT
 
     def default_stream(self, device_index: int | None = None) -> Stream:
-        """Return the stream that is current when nobody chose one."""
+        """Return the stream that is current unless another was set."""
         return _DEFAULT
 
     def set_stream(self, stream: Any) -> None:

@@ -1,4 +1,4 @@
-"""``torch.mps`` by the names that other devices have: Apple's GPUs count their memory under names of their own."""
+"""``torch.mps`` with the function names of other devices: its memory functions have different names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 __all__ = ["MpsModule"]
 
 
+_OF_THE_ONE_DEVICE = ("current_stream", "default_stream")  # torch 2.15 has them, and they take no device
+
+
 class MpsModule:
-    """A device's module as ``TorchAccelerator`` calls it; what is not here is ``torch.mps``'s own. There is one device.
+    """A device module as ``TorchAccelerator`` calls it; missing attributes come from ``torch.mps``. There is one device.
 
     Args:
         module: ``torch.mps``.
@@ -22,29 +25,30 @@ class MpsModule:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_module":  # of an object that is being copied
+        if name == "_module":  # while the object is being copied
             raise AttributeError(name)
-        return getattr(self._module, name)
+        own = getattr(self._module, name)
+        return (lambda _device=None: own()) if name in _OF_THE_ONE_DEVICE else own
 
     def current_device(self) -> int:
         """Return the index of the one device."""
         return 0
 
     def memory_allocated(self, device: Any = None) -> int:
-        """Return the memory of tensors."""
+        """Return the bytes occupied by tensors."""
         return int(self._module.current_allocated_memory())
 
     def memory_reserved(self, device: Any = None) -> int:
-        """Return the memory that Metal has given to this process."""
+        """Return the bytes that Metal has allocated to this process."""
         return int(self._module.driver_allocated_memory())
 
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
-        """Return what is left of the memory that Metal recommends to stay within, and that."""
+        """Return the free and the total memory, in bytes, relative to Metal's recommended limit."""
         total = int(self._module.recommended_max_memory())
         return max(0, total - self.memory_reserved()), total
 
     def get_device_properties(self, device: Any = None) -> SimpleNamespace:
-        """Return the device's name, its memory and, where torch tells, its cores."""
+        """Return the device's name, its memory and, if torch reports them, its cores."""
         own = {"name": getattr(self._module, "get_name", lambda: "Apple GPU")()}
         cores = getattr(self._module, "get_core_count", None)
         if cores is not None:
@@ -52,7 +56,7 @@ class MpsModule:
         return SimpleNamespace(**own, total_memory=int(self._module.recommended_max_memory()))
 
     def set_per_process_memory_fraction(self, fraction: float, device: Any = None) -> None:
-        """Limit this process to a part of the recommended memory."""
+        """Limit this process to a fraction of the recommended memory."""
         self._module.set_per_process_memory_fraction(fraction)
 
     def get_rng_state(self, device: Any = None) -> Any:

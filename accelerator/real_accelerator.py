@@ -1,8 +1,8 @@
-"""Which accelerator this process uses: the registry, and the order in which candidates are asked.
+"""Chooses the accelerator of this process: the registry, and the order of candidates.
 
 ``set_accelerator`` › ``DS_ACCELERATOR`` › entry points in the group ``anyaccel.accelerators`` › cuda › xpu › any other
-device that ``torch.accelerator`` names › cpu. An explicit choice fails loudly; an automatic one is logged once, with the
-reason for every rejection.
+device that ``torch.accelerator`` names › cpu. An explicit choice that cannot be used
+raises; an automatic one is logged once, with the reason for every rejection.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ REGISTRY: dict[str, str] = {
     "xpu": "xpu_accelerator:XPU_Accelerator",
     "cpu": "cpu_accelerator:CPU_Accelerator",
 }
-"""The accelerators with a leaf file here, in the order of preference."""
+"""The accelerators with a file in this package, in the order of preference."""
 
 _logger = logging.getLogger(__name__)
 _lock = threading.RLock()
 
 
 def _renew_lock() -> None:
-    """Free a forked child of a lock whose holder, a thread of its parent, it does not have."""
+    """Replace the lock in a forked child: its holder, a thread of the parent, does not exist there."""
     global _lock
     _lock = threading.RLock()
 
@@ -56,13 +56,13 @@ _detected: DeepSpeedAccelerator | None = None
 
 
 class Candidate(NamedTuple):
-    """An accelerator that could serve here, and whether it can.
+    """An accelerator that might be used here, and whether it can be.
 
     Attributes:
-        name: what ``DS_ACCELERATOR`` calls it.
+        name: its name for ``DS_ACCELERATOR``.
         source: ``entry point <package>``, ``built in`` or ``torch``.
-        make: makes the accelerator.
-        rejection: why it cannot be used now; empty when it can.
+        make: returns the accelerator.
+        rejection: why it cannot be used now; empty if it can be.
     """
 
     name: str
@@ -89,14 +89,14 @@ def get_accelerator() -> DeepSpeedAccelerator:
 
 
 def set_accelerator(accel_obj: DeepSpeedAccelerator) -> None:
-    """Use an accelerator from now on, whatever detection says.
+    """Use an accelerator from now on, whatever device detection would choose.
 
     Args:
         accel_obj: an instance of ``anyaccel.DeepSpeedAccelerator``, of deepspeed's class of that name, or any object with
             every required member. Members that only our contract has are added to an object that lacks them.
 
     Raises:
-        NotAnAcceleratorError: (a TypeError) naming the members that are missing.
+        NotAnAcceleratorError: (a TypeError) that names the missing members.
     """
     global _current
     _adopt(accel_obj)
@@ -107,9 +107,9 @@ def set_accelerator(accel_obj: DeepSpeedAccelerator) -> None:
 
 @contextlib.contextmanager
 def use_accelerator(accel_obj: DeepSpeedAccelerator) -> Iterator[DeepSpeedAccelerator]:
-    """Use an accelerator inside a ``with`` block, and the previous one again after it.
+    """Use an accelerator inside a ``with`` block, and the previous one again afterwards.
 
-    The choice is the process's, not the thread's: blocks in several threads must not overlap.
+    The choice is per process, not per thread: blocks in several threads must not overlap.
 
     Args:
         accel_obj: as for :func:`set_accelerator`.
@@ -125,9 +125,9 @@ def use_accelerator(accel_obj: DeepSpeedAccelerator) -> Iterator[DeepSpeedAccele
 
 
 def candidates() -> list[Candidate]:
-    """Return every accelerator that could serve here, in the order of preference.
+    """Return every accelerator that might be used here, in the order of preference.
 
-    No device context is created: a child forked afterwards can still use every device.
+    It creates no device context, so a child process forked afterwards can still use every device.
     """
     found = _plug_in_candidates(environment.requested_accelerator())
     for name in REGISTRY:
@@ -138,9 +138,9 @@ def candidates() -> list[Candidate]:
 
 
 def _first_use() -> DeepSpeedAccelerator:
-    """Choose, and publish the choice; code that torch.compile traces reads the choice and publishes nothing.
+    """Choose an accelerator and store it in ``_current``, except while torch.compile traces.
 
-    Were it to publish while tracing, the guard on ``_current`` that the trace begins with would fail at its end.
+    Storing it during tracing would break the guard on ``_current`` with which the trace begins.
     """
     global _current
     _detect()
@@ -155,7 +155,7 @@ def _first_use() -> DeepSpeedAccelerator:
 
 
 def _detect() -> bool:
-    """Set ``_detected`` once; torch.compile runs this while tracing instead of looking inside."""
+    """Set ``_detected`` once; torch.compile runs this function while tracing instead of tracing it."""
     global _detected
     with _lock:
         if _detected is None:
@@ -163,7 +163,7 @@ def _detect() -> bool:
     return True
 
 
-_detect._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as torch.compiler.assume_constant_result does
+_detect._dynamo_marked_constant = True  # type: ignore[attr-defined]  # like torch.compiler.assume_constant_result
 
 
 def _select() -> DeepSpeedAccelerator:
@@ -185,7 +185,7 @@ def _make_requested(requested: str, found: list[Candidate]) -> DeepSpeedAccelera
     choices = ", ".join(f"{candidate.name} ({candidate.rejection or 'available'})" for candidate in found)
     msg = (
         f"choosing the accelerator failed: got DS_ACCELERATOR={requested!r}; expected an available one of: {choices}. "
-        f"Fix: unset DS_ACCELERATOR, or install what the chosen one lacks."
+        f"Fix: unset DS_ACCELERATOR, or install what that accelerator lacks."
     )
     raise SelectionError(msg)
 
@@ -212,14 +212,14 @@ def _other_torch_candidates(known: set[str]) -> list[Candidate]:
         available = TorchAccelerator(name).is_available()
     except (SelectionError, NotImplementedError, RuntimeError) as error:
         return [Candidate(name, "torch", partial(TorchAccelerator, name), str(error))]
-    problem = "" if available else "torch is built for it and finds no device"
+    problem = "" if available else "torch is built for it but finds no device"
     return [Candidate(name, "torch", partial(TorchAccelerator, name), problem)]
 
 
 def _plug_in_candidates(requested: str | None) -> list[Candidate]:
-    """Make each plug-in's accelerator; one that raises is rejected with its error, never fatal.
+    """Make the accelerator of each plug-in; one that raises is rejected with its error.
 
-    Importing a plug-in may register a device with torch, so where one accelerator is requested only its plug-in is imported.
+    Importing a plug-in may register a device with torch, so if an accelerator is requested, only its plug-in is imported.
     """
     from importlib.metadata import entry_points
 
@@ -229,20 +229,23 @@ def _plug_in_candidates(requested: str | None) -> list[Candidate]:
         if requested in (None, entry_point.name):
             made, problem = _make_plug_in(entry_point)
         else:
-            made, problem = None, f"not asked: DS_ACCELERATOR={requested}"
+            made, problem = None, f"not imported: DS_ACCELERATOR={requested}"
         found.append(Candidate(entry_point.name, f"entry point of {package}", partial(_made, made), problem))
     return found
 
 
 @functools.cache
 def _make_plug_in(entry_point: EntryPoint) -> tuple[DeepSpeedAccelerator | None, str]:
-    """Return a plug-in's accelerator, once per process, and why it cannot be used."""
+    """Return a plug-in's accelerator, made once per process, and the reason if it cannot be used."""
     try:
         made = _adopt(entry_point.load()())
-        return made, "" if made.is_available() else "its is_available() says no"
+        return made, "" if made.is_available() else "its is_available() returned False"
     except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a plug-in raises must not stop this program
-        _logger.warning("the accelerator plug-in '%s' (%s) fails: %r", entry_point.name, entry_point.value, error)
-        return None, f"it raised {error!r}"
+        told = f"{type(error).__name__}: {error}"
+        _logger.warning(
+            "the accelerator plug-in '%s' (%s) failed and is skipped: %s", entry_point.name, entry_point.value, told
+        )
+        return None, told
 
 
 def _made(accelerator: DeepSpeedAccelerator | None) -> DeepSpeedAccelerator:
@@ -251,7 +254,7 @@ def _made(accelerator: DeepSpeedAccelerator | None) -> DeepSpeedAccelerator:
 
 
 def _adopt(accel_obj: Any) -> DeepSpeedAccelerator:
-    """Check that an object has every required member, and give it the members that it predates."""
+    """Check that an object has every required member, and add the members that are newer than its class."""
     from .abstract_accelerator import DeepSpeedAccelerator
 
     if isinstance(accel_obj, DeepSpeedAccelerator):

@@ -1,9 +1,9 @@
-"""Bodies shared by every device that torch serves as ``torch.<name>``.
+"""The implementation shared by every device that has a module ``torch.<name>``.
 
-``TorchAccelerator("mps")``, ``("mtia")`` or any PrivateUse1 name serves a device that has no leaf file. Each member names
-the functions of ``torch.<name>`` that it calls; where neither that module nor ``torch.accelerator`` has one, the member
-raises ``UnsupportedError`` and ``supports`` says so beforehand. All of this is settled once, when the instance is made,
-so that a call costs what the torch call costs.
+``TorchAccelerator("mps")``, ``("mtia")`` or any PrivateUse1 name works for a device without a file of its own here. Each
+member names the functions of ``torch.<name>`` that it calls. If neither that module nor ``torch.accelerator`` has one, the
+member raises ``UnsupportedError``, and ``supports`` returns False. All of this is decided once, when the instance is made,
+so that a call costs as much as the torch call.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def calls(*functions: str, bind: bool = False) -> Callable[[_Member], _Member]:
 
     Args:
         *functions: their names.
-        bind: the first one takes the member's own parameters; instances get it itself in the member's place.
+        bind: the first function has the same parameters as the member; instances use it directly in place of the member.
     """
 
     def declare(member: _Member) -> _Member:
@@ -51,14 +51,14 @@ def calls(*functions: str, bind: bool = False) -> Callable[[_Member], _Member]:
 
 
 def _made_again(accelerator_class: type[TorchAccelerator], name: str) -> TorchAccelerator:
-    """Make a copy without its class's own constructor, whose arguments are not known; plain attributes follow."""
+    """Make a copy without the class's constructor, whose arguments are unknown; plain attributes are copied."""
     made = accelerator_class.__new__(accelerator_class)
     TorchAccelerator.__init__(made, name)
     return made
 
 
 class TorchAccelerator(DeepSpeedAccelerator):
-    """Any device that torch serves as ``torch.<name>``.
+    """Any device that has a module ``torch.<name>``.
 
     Args:
         name: the device's type, as in ``torch.device(name)``.
@@ -170,7 +170,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
         return self.tensor_type(getattr(torch, dtype))
 
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
-        placed = tensor if hasattr(tensor, "device") else tensor.data  # a PackedSequence has its tensor there
+        placed = tensor if hasattr(tensor, "device") else tensor.data  # a PackedSequence keeps its tensor there
         return placed.device.type == self._name
 
     # Ops
@@ -221,7 +221,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
             raise ValueError(msg)
         self._compile_backend = backend
 
-    # What torch.<name> serves
+    # The functions of torch.<name>
 
     def _load_module(self, name: str) -> Any:
         import torch
@@ -287,7 +287,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
 
     @calls("synchronize")
     def synchronize(self, device_index: int | None = None) -> None:
-        if device_index is None:  # torch.compile traces the call without an argument only, and MPS takes none
+        if device_index is None:  # torch.compile can trace only the call without an argument, and MPS takes none
             self._module.synchronize()
         else:
             self._module.synchronize(device_index)

@@ -1,4 +1,4 @@
-"""``FloatTensor`` and its kin for any device, constructing as ``torch.FloatTensor`` does."""
+"""``FloatTensor`` and the other tensor types for any device, called like ``torch.FloatTensor``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TypedTensor:
     """A tensor type: a dtype on a device, called with sizes or with data.
 
     ``FloatTensor(3, 4)`` allocates an uninitialised 3x4 tensor, ``FloatTensor([1., 2.])`` copies data, and
-    ``isinstance(t, FloatTensor)`` asks whether ``t`` has the dtype and is on the device.
+    ``isinstance(t, FloatTensor)`` checks that ``t`` has the dtype and is on the device.
 
     Args:
         dtype: the element type.
@@ -31,13 +31,13 @@ class TypedTensor:
 
         Args:
             *data: nothing (an empty tensor), whole numbers (sizes), a ``torch.Size`` (sizes), one sequence or array
-                of values, or a tensor of this very type (which is aliased).
+                of values, or a tensor of exactly this type, whose memory is shared.
 
         Returns:
             The tensor, of this dtype, on this device.
 
         Raises:
-            TypeError: for anything else, as ``torch.FloatTensor`` does.
+            TypeError: for any other argument, like ``torch.FloatTensor``.
         """
         import torch
 

@@ -1,4 +1,4 @@
-"""Intel GPUs through ``torch.xpu``, and through IPEX only where an old install (torch <= 2.8) has it."""
+"""Intel GPUs through ``torch.xpu``, and through IPEX only if it is installed with torch 2.8 or older."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class XPU_Accelerator(TorchAccelerator):
 
     @calls("current_stream")
     def default_stream(self, device_index: int | None = None) -> Any:
-        """Return the current stream: SYCL has no default stream that others synchronise with."""
+        """Return the current stream: SYCL has no default stream with which others synchronise."""
         return self.current_stream(device_index)
 
     def communication_backend_name(self) -> str:
@@ -41,7 +41,7 @@ class XPU_Accelerator(TorchAccelerator):
     def is_triton_supported(self) -> bool:
         return self.is_available() and importlib.util.find_spec("triton") is not None
 
-    # Ranges go to ITT (VTune) where torch was built with it, else to torch.profiler.
+    # Ranges go to ITT (VTune) if torch was built with it, else to torch.profiler.
 
     def range_push(self, msg: str, domain: str | None = None, category: str | None = None) -> Any:
         import torch
@@ -55,7 +55,7 @@ class XPU_Accelerator(TorchAccelerator):
 
         return torch.profiler.itt.range_pop() if torch.profiler.itt.is_available() else super().range_pop()
 
-    # Pinning names its device, which ``new_empty(pin_memory=True)`` cannot.
+    # Pinning has to name its device, which ``new_empty(pin_memory=True)`` cannot.
 
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.pin_memory(device=self.device_name())

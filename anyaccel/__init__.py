@@ -1,6 +1,6 @@
-"""anyaccel: one object for whatever accelerator the machine has, and ops built on demand.
+"""anyaccel: one object for any accelerator, and ops built on demand.
 
-Importing this package imports no torch; that happens when an accelerator is first asked for.
+Importing this package does not import torch; the first use of an accelerator does.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The benchmarks: programs of their own, which ``anyaccel bench`` runs one after another. ``suite.py`` lists them."""
+"""The benchmarks: separate programs, which ``anyaccel bench`` runs one after another. ``suite.py`` lists them."""

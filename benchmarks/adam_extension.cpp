@@ -1,4 +1,4 @@
-// The op `cpu_adam` as it is usually written: torch/extension.h and pybind11, on the same loops. A peer of
+// The op `cpu_adam` as it is usually written: torch/extension.h and pybind11, with the same loops. A peer in
 // bench_load.py.
 
 #include <ATen/Parallel.h>

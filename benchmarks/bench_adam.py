@@ -1,6 +1,6 @@
 """One AdamW step: CPUAdam, torch.optim.AdamW(fused=True) and DeepSpeedCPUAdam, and the machine's streaming limit.
 
-Bytes moved: 28 a parameter (parameter, gradient and two moments read; parameter and two moments written), all float32.
+Bytes moved: 28 per parameter (parameter, gradient and two moments read; parameter and two moments written), all float32.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TriadBuilder(CPUOpBuilder):
 
 
 def optimizers(shapes: list[tuple[int, ...]]) -> dict[str, Any]:
-    """Return each candidate over parameters and gradients of its own."""
+    """Return each candidate, with its own parameters and gradients."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from deepspeed.ops.adam import DeepSpeedCPUAdam

@@ -1,13 +1,14 @@
-"""Writing a tensor to a file and reading it back: ours by each backend, deepspeed's own (with libaio's headers), torch and dd.
+"""Writing a tensor to a file and reading it back: ours by each backend, deepspeed's (with libaio's headers), torch, dd and fio.
 
 Every candidate writes or reads as many bytes of the same disk, past the page cache where it can; ``torch.save`` and
-``torch.load`` go through it, so that their writes end before the disk has them, and their reads need not touch it. dd is
-what the disk does for one program. Medians of interleaved rounds.
+``torch.load`` go through it, so that their writes end before the disk has them, and their reads need not touch it. fio, with
+as many blocks of the same size under way, is the disk's limit. Medians of interleaved rounds.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import statistics
@@ -30,19 +31,19 @@ ROUNDS = 9
 
 
 def deepspeeds() -> Any:
-    """Return deepspeed's own module, or None where it cannot be built."""
+    """Return deepspeed's own module, or None if it cannot be built."""
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     try:
         from deepspeed.ops.op_builder import AsyncIOBuilder
 
         return AsyncIOBuilder().load(verbose=False)
-    except Exception as error:  # noqa: BLE001 - whatever its build does
+    except Exception as error:  # noqa: BLE001 - its build may raise anything
         print(f"deepspeed's own is left out: {str(error).splitlines()[0]}")
         return None
 
 
 def dd(source: str, target: str, count: int) -> None:
-    """Copy with dd, past the page cache on the side of the file."""
+    """Copy with dd, bypassing the page cache for the file."""
     flag = "oflag=direct" if source == "/dev/zero" else "iflag=direct"
     command = ["dd", f"if={source}", f"of={target}", f"bs={BLOCK}", f"count={count}", flag]
     if source == "/dev/zero":
@@ -50,15 +51,24 @@ def dd(source: str, target: str, count: int) -> None:
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 
+def fio(way: str, path: str, mib: int) -> float:
+    """Return the seconds that fio needed, by its own account: it starts a process and lays out its file before."""
+    job = [f"--rw={way}", f"--filename={path}", f"--size={mib}m", f"--bs={BLOCK}", f"--iodepth={DEPTH}"]
+    fixed = ["--name=limit", "--direct=1", "--ioengine=io_uring", "--overwrite=1", "--output-format=json"]
+    command = ["fio", *fixed, *job]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8")
+    return (mib << 20) / float(json.loads(ran.stdout)["jobs"][0][way]["bw_bytes"])
+
+
 def measured(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the median seconds of each, in turns."""
+    """Return the median seconds of each, in turns; a candidate may say itself how many it needed."""
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(rounds + 1):
         for name, candidate in candidates.items():
             began = time.perf_counter()
-            candidate()
+            own = candidate()
             if number > 0:
-                times[name].append(time.perf_counter() - began)
+                times[name].append(own if isinstance(own, float) else time.perf_counter() - began)
     return {name: statistics.median(found) for name, found in times.items()}
 
 
@@ -71,8 +81,8 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     ours = get_accelerator().create_op_builder("AsyncIOBuilder").load()
     handles = {
-        "ours, io_uring": ours.aio_handle(BLOCK, DEPTH, False, True, options.threads, backend="io_uring"),
-        "ours, threads": ours.aio_handle(BLOCK, DEPTH, False, True, options.threads, backend="threads"),
+        f"ours, {backend}": ours.aio_handle(BLOCK, DEPTH, False, True, options.threads, backend=backend)
+        for backend in ("io_uring", "kernel_aio", "threads")
     }
     theirs = deepspeeds()
     if theirs is not None:
@@ -81,7 +91,7 @@ def main() -> None:
     tensor = some.new_cpu_locked_tensor(options.mib << 20, torch.empty(0, dtype=torch.uint8))
     tensor.random_(0, 255)
     rows = []
-    saved, copied, mine = (str(folder / name) for name in ("saved", "copied", "ours, io_uring"))
+    saved, copied, limit, mine = (str(folder / name) for name in ("saved", "copied", "limit", "ours, io_uring"))
     for way in ("write", "read"):
         candidates: dict[str, Callable[[], object]] = {}
         for name, handle in handles.items():
@@ -93,13 +103,16 @@ def main() -> None:
         else:
             candidates["torch.load"] = lambda: torch.load(saved)
             candidates["dd, direct"] = lambda: dd(mine, "/dev/null", options.mib)
+        if shutil.which("fio"):
+            candidates["fio"] = lambda way=way: fio(way, limit, options.mib)
         times = measured(candidates, ROUNDS)
         for name, seconds in times.items():
             rate = (options.mib << 20) / seconds / 1e6
             against = f"{times['deepspeed'] / seconds:.2f}" if "deepspeed" in times else "-"
-            rows.append([way, name, f"{rate:.0f}", against, f"{times['dd, direct'] / seconds:.0%}"])
+            of_limit = f"{times['fio'] / seconds:.0%}" if "fio" in times else "-"
+            rows.append([way, name, f"{rate:.0f}", against, f"{times['dd, direct'] / seconds:.0%}", of_limit])
     title = f"{options.mib} MiB, blocks of 1 MiB, {DEPTH} under way, {options.threads} threads, medians of {ROUNDS}"
-    show("async_io", title, ["way", "candidate", "MB/s", "x deepspeed's", "of dd"], rows)
+    show("async_io", title, ["way", "candidate", "MB/s", "x deepspeed's", "of dd", "of fio"], rows)
     shutil.rmtree(folder)
 
 

@@ -1,8 +1,8 @@
-"""How much of the copy bandwidth each kernel reaches, forward and with backward, on data several times the last-level cache.
+"""The share of the copy bandwidth that each kernel reaches, forward and with backward, on data larger than any cache.
 
-Bytes are what a step must move at least: inputs read once, results written once. With ``--device cuda`` by events and graph
-replay. The results are written after every row, and drawn where matplotlib is installed, so that a run that is cut still
-counts.
+Bytes are the minimum that a step must move: inputs read once, results written once. With ``--device cuda``, times come from
+events and graph replay. The results are written after every row, and drawn if matplotlib is installed, so that an interrupted
+run still has results.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ LABELS = ["kernel", "dtype", "shape"]
 
 
 def rows_of(device: str) -> int:
-    """Return how many rows of bfloat16 make an input that no cache holds."""
+    """Return the number of rows of bfloat16 for inputs that fit into no cache."""
     cache = 0 if device == "cpu" else getattr(get_accelerator().get_device_properties(), "L2_cache_size", 0)
     return math.ceil(max(LEAST_BYTES, 4 * cache) / (2 * COLUMNS))
 
 
 def inputs_of(case: Case, rows: int, device: str, dtype: torch.dtype) -> list[torch.Tensor]:
-    """Return a case's inputs in a dtype; indices and masks stay as they are."""
+    """Return a case's inputs in a dtype; indices and masks do not change."""
     return [
         tensor.detach().to(dtype).requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else tensor
         for tensor in case.inputs(rows, COLUMNS, device)
@@ -54,7 +54,7 @@ def both_ways(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor])
 
 
 def copy_limit(device: str) -> Limit:
-    """Return the copy that a kernel's bandwidth is a share of; on a device one that a graph can hold."""
+    """Return the copy that kernels are compared with; on a device, one that a graph can capture."""
     if device == "cpu":
         return streaming_limit(device)
     source = torch.empty(1 << 30, dtype=torch.uint8, device=device)
@@ -65,20 +65,20 @@ def copy_limit(device: str) -> Limit:
 def agreeing(
     peers: dict[str, Callable[..., torch.Tensor]], case: Case, inputs: list[torch.Tensor]
 ) -> dict[str, Callable[..., torch.Tensor]]:
-    """Return the peers that run here and compute what torch does."""
+    """Return the peers that run here and agree with torch."""
     found = {}
     expected = case.eager(*inputs).float()
     for name, call in peers.items():
         try:
             torch.testing.assert_close(call(*inputs).float(), expected, rtol=0.05, atol=0.05)
             found[name] = call
-        except Exception as error:  # noqa: BLE001 - whatever another project's code does, the rest is measured
+        except Exception as error:  # noqa: BLE001 - another project's failure must not stop the rest
             print(f"{name} is left out: {str(error).splitlines()[0]}")
     return found
 
 
 def measured(kernel: str, case: Case, rows: int, device: str, dtype: torch.dtype) -> dict[str, str]:
-    """Return a case's columns in a dtype, or nothing where it does not take it: times, and the share of the copy bandwidth."""
+    """Return a case's columns for a dtype (times and share of the copy bandwidth), or none if the case does not support it."""
     inputs = inputs_of(case, rows, device, dtype)
     calls = {"ours": case.ours, "eager": case.eager, "compile": torch.compile(case.eager)}
     limit = copy_limit(device)
@@ -108,7 +108,7 @@ def _ms(times: dict[str, float], name: str) -> str:
 
 
 def draw_if_possible(results: Path) -> None:
-    """Draw the results so far, where matplotlib is installed."""
+    """Draw the results so far, if matplotlib is installed."""
     try:
         from plot_bandwidth import draw
     except ModuleNotFoundError as error:

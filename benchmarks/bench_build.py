@@ -1,4 +1,4 @@
-"""Building: eight processes on one cold op, everything ahead of time, and ziglang in place of g++."""
+"""Builds: eight processes on one cold op, everything ahead of time, and ziglang instead of g++."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ import sys, time, torch, anyaccel
 from anyaccel.op_builder.cpu import CPUAdamBuilder
 class Another(CPUAdamBuilder):
     def cxx_args(self):
-        return [*super().cxx_args(), "-DROUND=" + sys.argv[1]]  # another op, so that ziglang's own cache has no answer
+        return [*super().cxx_args(), "-DROUND=" + sys.argv[1]]  # another op, which ziglang's own cache does not have
 builder = Another()
 started = time.perf_counter()
 builder.load()

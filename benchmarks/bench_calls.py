@@ -1,4 +1,4 @@
-"""What a call through ``get_accelerator()`` costs, against the direct torch call and deepspeed's accelerator."""
+"""The cost of a call through ``get_accelerator()``, against the direct torch call and deepspeed's accelerator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDS, ROUND_SECONDS = 31, 0.01
 
 
 def direct_calls() -> dict[str, str]:
-    """Return the direct form of each call on this machine's device, as a user would type it."""
+    """Return the direct form of each call on this machine's device, as a user would write it."""
     name = anyaccel.get_accelerator().device_name()
     if name == "cpu":
         return {

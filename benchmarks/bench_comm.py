@@ -1,4 +1,4 @@
-"""shm against gloo, operation by operation, by the same ranks in turn; the limits of the machine beside them."""
+"""shm against gloo, for each operation, by the same ranks in turn; with the limits of the machine."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class LimitsBuilder(CPUOpBuilder):
 
 @dataclass(frozen=True)
 class Row:
-    """What is measured, by name: calls that every rank makes at the same time."""
+    """A measurement: calls by name, which every rank makes at the same time."""
 
     name: str
     calls: dict[str, Call]
     repeats: int
-    target: float  # of gloo's time, at 2 ranks
+    target: float  # share of gloo's time, at 2 ranks
 
 
 EXCHANGES = 1000
-"""Of a cache line, in a call of the limit: the call itself takes longer than one."""
+"""The number of cache lines in a call of the limit: the call itself takes longer than one exchange."""
 
 
 SIZES = {"8 B": 8, "64 KiB": 64 << 10, "1 MiB": 1 << 20, "64 MiB": 64 << 20}
@@ -98,7 +98,7 @@ def others(groups: dict[str, Any]) -> Iterator[Row]:
 
 
 def beside_a_thread(groups: dict[str, Any]) -> Row:
-    """A reduction while another thread of every rank computes in Python: it holds Python's lock, except for 5 ms at a time."""
+    """A reduction while another thread of each rank computes in Python and holds Python's lock, for 5 ms at a time."""
     x = torch.zeros(16 << 20)
 
     def call(group: Any) -> None:
@@ -139,14 +139,14 @@ def data_parallel(groups: dict[str, Any]) -> Row:
 
 
 def timed(row: Row, rounds: int) -> dict[str, float]:
-    """Return each call's median time in seconds; every round begins together, in an order that all ranks draw alike."""
+    """Return each call's median time in seconds; all ranks start every round together, in the same random order."""
     shuffle = random.Random(row.name).shuffle
     order = list(row.calls.items())
     times: dict[str, list[float]] = {name: [] for name in row.calls}
     for _ in range(rounds):
         shuffle(order)
         for name, call in order:
-            is_exchange = name == "limit" and row.name == "all_reduce 8 B"  # else a copy
+            is_exchange = name == "limit" and row.name == "all_reduce 8 B"  # otherwise a copy
             repeats = 1 if is_exchange else row.repeats
             call()
             dist.barrier()
@@ -187,7 +187,7 @@ def rank_main(rank: int, world: int, folder: str, rounds: int, sizes: dict[str, 
 def measured(
     world: int, rounds: int, sizes: dict[str, int] | None = None
 ) -> list[tuple[int, str, float, dict[str, float]]]:
-    """Return number of ranks, name, target and times of every row; of all_reduce only where its sizes are given."""
+    """Return number of ranks, name, target and times of every row; with ``sizes``, of all_reduce only."""
     results = multiprocessing.get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
         multiprocessing.spawn(rank_main, (world, folder, rounds, sizes, results), world)

@@ -1,6 +1,6 @@
 """``deepspeed.initialize`` with ZeRO 2 and CPUAdam offloaded, and a step after it: stock deepspeed, and deepspeed on anyaccel.
 
-Each start is a process of its own: the first finds empty caches, the others what the first has built.
+Each start is a separate process: the first finds empty caches, the others use what the first has built.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ print("measured:", json.dumps([initialized, statistics.median(steps[5:])]))
 
 
 def seconds(candidate: str, cache: Path) -> tuple[float, float]:
-    """Return how long ``initialize`` takes in a new process, and the median step."""
+    """Return the time of ``initialize`` in a new process, and of the median step."""
     environment = {
         **os.environ,
         "ANYACCEL_CACHE_DIR": str(cache / "ours"),
@@ -60,7 +60,7 @@ def seconds(candidate: str, cache: Path) -> tuple[float, float]:
 
 
 def medians(caches: list[Path]) -> dict[str, tuple[float, float]]:
-    """Return each candidate's medians; every round runs each of them once, in turn."""
+    """Return each candidate's medians; every round runs each candidate once, in turn."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in CANDIDATES}
     for cache in caches:
         for name in CANDIDATES:

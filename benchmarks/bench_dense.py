@@ -40,7 +40,7 @@ def stepper(layer: torch.nn.Module, rows: int, device: str) -> Callable[[], obje
 
 
 def layers_on(device: str) -> dict[str, torch.nn.Module]:
-    """Return ours, the device's own first, and the peers."""
+    """Return our modes, the device's own first, and the peers."""
     modes: tuple[Any, ...] = ("cpp", "py") if device == "cpu" else ("ptx", "triton", "py")
     compiled = Eager(FEATURES, FEATURES, device=device)
     compiled.compile()

@@ -1,6 +1,6 @@
-"""An op's CUDA code by NVRTC with an empty cache, against nvcc on a smaller source with torch's headers.
+"""An op's CUDA code, compiled by NVRTC with an empty cache, against nvcc on a smaller source with torch's headers.
 
-Neither needs a GPU; the peer is left out where there is no nvcc.
+Neither needs a GPU; without nvcc, the peer is left out.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ TARGET, ROUNDS = "sm_90", 3
 
 
 def ours(folder: Path) -> float:
-    """Return the seconds of compiling every kernel of the op."""
+    """Return the seconds for compiling every kernel of the op."""
     started = time.perf_counter()
     ensure_built(RMSNormBuilder().device_code_recipe(TARGET), Cache(folder / "cache"))
     return time.perf_counter() - started
 
 
 def by_nvcc(nvcc: Path, folder: Path) -> float:
-    """Return the seconds of compiling the peer, which has three kernels, with torch's headers."""
+    """Return the seconds for compiling the peer, which has three kernels, with torch's headers."""
     include = Path(torch.__file__).parent / "include"
     places = [include, include / "torch" / "csrc" / "api" / "include", Path(sysconfig.get_path("include"))]
     flags = ["-O3", "-std=c++20", "--expt-relaxed-constexpr", "-Xcompiler=-fPIC", "-DTORCH_EXTENSION_NAME=peer"]

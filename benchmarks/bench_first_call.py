@@ -1,7 +1,7 @@
-"""The first ``ops.rms_norm`` of a process, from its import on, against the first of torch's and of ``torch.compile``.
+"""The first ``ops.rms_norm`` of a process, including the import, against torch's first call and that of ``torch.compile``.
 
-Every time is of a new process that has imported torch; ours finds the op in a warm cache. The finder of an editable installation
-takes as long again: measure an installed wheel.
+Every time is that of a new process that has imported torch; ours has a warm cache. The import finder of an editable
+installation doubles our time: measure an installed wheel.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def seconds(statement: str) -> float:
 
 
 def main() -> None:
-    for statement in CANDIDATES.values():  # fills every cache
+    for statement in CANDIDATES.values():  # this fills every cache
         seconds(statement)
     times: dict[str, list[float]] = {name: [] for name in CANDIDATES}
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""What the host pays for calls on 64 elements, where the kernel is next to nothing: an op, its derivative, an optimizer."""
+"""The host's cost of calls on 64 elements, where the kernel takes almost no time: an op, its backward, an optimizer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def backward_of(forward: Callable[[], torch.Tensor]) -> Callable[[], None]:
 
 
 def norms(requires_grad: bool) -> dict[str, Callable[[], torch.Tensor]]:
-    """Return calls of our norm, of torch's of one kernel, and of torch's of the same formula, which are several kernels here."""
+    """Return calls of our norm, of torch's single-kernel norm, and of torch's same formula, which runs several kernels."""
     x = torch.randn(ELEMENTS).requires_grad_(requires_grad)
     weight, bias = (made(ELEMENTS).requires_grad_(requires_grad) for made in (torch.ones, torch.zeros))
     return {
@@ -46,7 +46,7 @@ def optimizers() -> dict[str, Callable[[], object]]:
 
 
 def main() -> None:
-    torch.set_num_threads(1)  # none of the calls has work for more
+    torch.set_num_threads(1)  # no call has work for more threads
     recorded = norms(requires_grad=True)
     backward = {name: backward_of(call) for name, call in recorded.items()}
     measured = [

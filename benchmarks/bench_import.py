@@ -1,4 +1,4 @@
-"""What importing anyaccel and choosing an accelerator adds to a program."""
+"""The time that importing anyaccel and choosing an accelerator adds to a program."""
 
 from __future__ import annotations
 

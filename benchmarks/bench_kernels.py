@@ -1,7 +1,7 @@
-"""The kernels, forward and backward, against eager torch and ``torch.compile``, and against the machine's streaming limit.
+"""The kernels, forward and backward, against eager torch, ``torch.compile`` and the machine's streaming limit.
 
-On the CPU; with ``--device cuda`` on a GPU, where the peers include Triton through ``torch.compile``. Bytes are what a step
-must move at least: inputs read once, results written once, forward and backward.
+On the CPU; with ``--device cuda`` on a GPU, where ``torch.compile`` uses Triton. Bytes are the minimum that a step
+must move: inputs read once, results written once, forward and backward.
 """
 
 from __future__ import annotations

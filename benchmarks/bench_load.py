@@ -1,4 +1,4 @@
-"""CPUAdam: from an empty cache, and from a warm one in a new process, against torch's and deepspeed's builders."""
+"""CPUAdam, loaded with an empty cache and with a warm one in a new process, against torch's and deepspeed's builders."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ load()
 ended = time.perf_counter()
 print("seconds:", ended - started, ended - began)
 """
-    compiled = {
-        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
-    }  # as pip installs
+    compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # like pip
     environment = {
         **compiled,
         "ANYACCEL_CACHE_DIR": str(cache / "ours"),
@@ -67,7 +65,7 @@ print("seconds:", ended - started, ended - began)
 
 
 def medians(cache_of_round: list[Path]) -> list[dict[str, float]]:
-    """Return each candidate's medians, of both times; every round runs each of them once, in turn."""
+    """Return each candidate's medians of both times; every round runs each candidate once, in turn."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in CANDIDATES}
     for cache in cache_of_round:
         for name, imports in CANDIDATES.items():

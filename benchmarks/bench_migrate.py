@@ -1,9 +1,9 @@
 # anyaccel: ignore-file
-"""How long ``anyaccel check`` takes on 100 000 lines: those of torch's own Python files, and a corpus with a site on each line.
+"""The time of ``anyaccel check`` for 100 000 lines: of torch's own Python files, and of a corpus with a finding on each line.
 
     python benchmarks/bench_migrate.py [--lines 100000]
 
-There is no peer that does the same; grep is measured for what reading the files costs at least.
+No peer does the same; grep shows the minimum cost of reading the files.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 import torch
 from harness import show
 
-CORPUS = Path(__file__).parents[1] / "tests" / "migrate"  # which an installed package lacks
+CORPUS = Path(__file__).parents[1] / "tests" / "migrate"  # an installed package does not have it
 
 
 def of_torch(folder: Path, lines: int) -> int:
-    """Copy torch's files, those that mention CUDA first, until there are enough lines."""
+    """Copy torch's files, first those that mention CUDA, until there are enough lines."""
     sources = sorted(Path(torch.__file__).parent.rglob("*.py"))
     texts = [source.read_text(errors="replace", encoding="utf-8") for source in sources]
     texts.sort(key=lambda text: "cuda" not in text)
@@ -30,7 +30,7 @@ def of_torch(folder: Path, lines: int) -> int:
 
 
 def of_corpus(folder: Path, lines: int) -> int:
-    """Copy the tests' corpus as often as it takes."""
+    """Copy the tests' corpus until there are enough lines."""
     texts = [file.read_text(encoding="utf-8") for file in sorted(CORPUS.rglob("before.txt"))]
     return copied(folder, texts * (1 + lines // sum(text.count("\n") for text in texts)), lines)
 

@@ -1,4 +1,4 @@
-"""One step of each optimizer over GPT-2 small's 148 tensors, against torch's fused or foreach one and deepspeed's."""
+"""One step of each optimizer over GPT-2 small's 148 tensors, against torch's fused or foreach version and deepspeed's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _deepspeed(name: str) -> Callable[..., Any]:
-    """Return what makes one of deepspeed's optimizers, imported when it is made."""
+    """Return a function that makes one of deepspeed's optimizers, importing it on the first call."""
 
     def make(params: list[torch.nn.Parameter]) -> Any:
         module, cls = name.split(".")
@@ -58,12 +58,12 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Callable[..., Any]], int]] 
         12,
     ),
 }
-"""Ours, its peers, and the bytes that a parameter moves at least."""
+"""Ours, its peers, and the minimum number of bytes moved per parameter."""
 FOR_CUDA = {"FusedAdam", "FusedAdam, foreach", "FusedSGD", "FusedLamb", "clip_grad_norm_"}
 
 
 class _Clipping:
-    """Clipping, as if it were an optimizer."""
+    """Clipping, with an optimizer's interface."""
 
     def __init__(self, params: list[torch.nn.Parameter], clip: Callable[..., Any]) -> None:
         self._params, self._clip = params, clip
@@ -73,7 +73,7 @@ class _Clipping:
 
 
 def stepper(make: Callable[..., Any], device: str) -> Callable[[], object]:
-    """Return a step over parameters and gradients of its own."""
+    """Return a step, with its own parameters and gradients."""
     params = [torch.nn.Parameter(torch.randn(shape, device=device)) for shape in gpt2_small()]
     for param in params:
         param.grad = torch.randn_like(param)

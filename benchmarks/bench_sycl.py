@@ -1,4 +1,4 @@
-"""What the SYCL side costs: an op's first load ever, with an empty kernel cache, and warm; each in a new process after torch."""
+"""The time to load an op with SYCL: for the first time ever, with an empty kernel cache, and warm; each in a new process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUNDS = 5
 
 
 def seconds(cache: Path) -> float:
-    """Return how long a load and a first call take in a new process."""
+    """Return the time of a load and a first call in a new process."""
     environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(cache), "SYCL_CACHE_DIR": str(cache / "sycl")}
     shown = subprocess.run(
         [sys.executable, "-c", LOAD], env=environment, capture_output=True, text=True, check=True, encoding="utf-8"

@@ -1,4 +1,4 @@
-// What two processes can do at most: exchange a cache line, and copy memory at the same time.
+// The limits for two processes: exchanging a cache line, and copying memory at the same time.
 
 #include <atomic>
 #include <cstdint>
@@ -11,7 +11,7 @@ using torch::stable::Tensor;
 
 namespace {
 
-// Both processes write a line of their own and wait for the other's; memory that both have mapped.
+// Each process writes its own line and waits for the other's, in memory that both have mapped.
 void exchange(Tensor lines, int64_t me, int64_t rounds) {
   auto* own = reinterpret_cast<std::atomic<int64_t>*>(static_cast<int64_t*>(lines.data_ptr()) + me * 16);
   auto* other = reinterpret_cast<std::atomic<int64_t>*>(static_cast<int64_t*>(lines.data_ptr()) + (1 - me) * 16);

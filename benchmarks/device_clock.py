@@ -1,4 +1,4 @@
-"""Times of calls on a device itself: by events around replays of a graph, so that the host's share is left out."""
+"""Times calls on a device, by events around replays of a graph, without the host's share."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["device_times"]
 
 
 def device_times(candidates: dict[str, Callable[[], object]], device: str, rounds: int = 15) -> dict[str, float]:
-    """Return each candidate's median time in seconds, the candidates taking turns in another order each round.
+    """Return each candidate's median time in seconds; the candidates take turns, in a new order each round.
 
     Args:
-        candidates: what is timed, by name. One that a graph cannot capture is timed call by call, and one that raises is left
-            out.
-        device: the current accelerator's; on ``"cpu"`` the host's clock serves.
-        rounds: how often each is timed.
+        candidates: the calls to time, by name. If a graph cannot capture a candidate, its calls are timed one by one; if it
+            raises, it is left out.
+        device: the current accelerator's device; on ``"cpu"`` the host's clock is used.
+        rounds: the number of times that each is timed.
     """
     runs: dict[str, Callable[[], object]] = {}
     for name, candidate in candidates.items():
         try:
             candidate()
             runs[name] = candidate if device == "cpu" else _replayed(candidate)
-        except Exception as error:  # noqa: BLE001 - of another project, which may raise anything
+        except Exception as error:  # noqa: BLE001 - another project's code may raise anything
             print(f"{name} is left out: {str(error).splitlines()[0]}")
     measure = _on_host if device == "cpu" else _on_device
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -46,7 +46,7 @@ def _replayed(candidate: Callable[[], object]) -> Callable[[], object]:
     accelerator = get_accelerator()
     side = accelerator.Stream()
     side.wait_stream(accelerator.current_stream())
-    with accelerator.stream(side):  # what is made in the first calls must not be made in the capture
+    with accelerator.stream(side):  # first calls allocate, which a capture does not allow
         for _ in range(3):
             candidate()
     accelerator.current_stream().wait_stream(side)

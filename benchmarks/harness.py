@@ -1,4 +1,4 @@
-"""Measures candidates in turn, several rounds, and reports medians."""
+"""Measures candidates in turn, in several rounds, and reports medians."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _results() -> Path:
-    """Return the folder for the results: what follows ``--results``, which no program's own parser sees."""
+    """Return the folder for results: the value of ``--results``, which is removed before programs parse their arguments."""
     if "--results" not in sys.argv:
         return Path(__file__).parent / "results"
     place = sys.argv.index("--results")
@@ -35,9 +35,9 @@ RESULTS = _results()
 
 
 def interleaved(candidates: dict[str, Callable[[], object]], rounds: int, calls: int = 1) -> dict[str, float]:
-    """Return each candidate's median time in seconds a call.
+    """Return each candidate's median time per call in seconds.
 
-    Every round times each of them once, in another order, right after an untimed call.
+    Every round times each candidate once, in a new order, right after an untimed call.
     """
     for candidate in candidates.values():
         candidate()
@@ -46,7 +46,7 @@ def interleaved(candidates: dict[str, Callable[[], object]], rounds: int, calls:
     order = list(candidates.items())
     shuffle = random.Random(0).shuffle
     for _ in range(rounds):
-        shuffle(order)  # so that none always finds the caches as the same other one has left them
+        shuffle(order)  # so that no candidate always runs after the same other one
         for name, candidate in order:
             candidate()
             started = time.perf_counter()
@@ -57,7 +57,7 @@ def interleaved(candidates: dict[str, Callable[[], object]], rounds: int, calls:
 
 
 def show(topic: str, title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table, and keep it as ``results/<topic>.json``."""
+    """Print a table, and save it as ``results/<topic>.json``."""
     table = Table(*columns, title=title, title_justify="left")
     for row in rows:
         table.add_row(*row)
@@ -66,17 +66,17 @@ def show(topic: str, title: str, columns: list[str], rows: list[list[str]]) -> N
 
 
 def keep(topic: str, title: str, rows: list[dict[str, str]]) -> None:
-    """Write ``results/<topic>.json``, over what an earlier call has written."""
+    """Write ``results/<topic>.json``, replacing earlier results."""
     RESULTS.mkdir(exist_ok=True)
     content = {"title": title, "machine": machine(), "rows": rows}
     (RESULTS / f"{topic}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def keep_memory() -> None:
-    """Start the program again with a malloc that keeps what is freed.
+    """Restart the program with a malloc that does not return freed memory to the system.
 
-    By default glibc gives large blocks back to the system, and each use of fresh ones faults page after page: at 32 MiB that
-    takes longer than any of these kernels, whoever's they are.
+    By default, glibc returns large blocks to the system, and each use of a new block causes page faults: at 32 MiB they
+    take longer than any of these kernels.
     """
     wanted = {"MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_THRESHOLD_": str(1 << 34)}
     if not wanted.items() <= os.environ.items():
@@ -85,21 +85,21 @@ def keep_memory() -> None:
 
 @dataclass(frozen=True)
 class Limit:
-    """What the machine streams: on the CPU the triad of ``triad.cpp``, on a device a copy.
+    """The machine's streaming limit: on the CPU the triad in ``triad.cpp``, on a device a copy.
 
-    Measured beside each row's candidates, as a shared host's memory changes from minute to minute.
+    Measured together with each row's candidates, as a shared host's memory bandwidth changes from minute to minute.
     """
 
     run: Callable[[], object]
     moved_bytes: int
 
     def gb_per_s(self, seconds: float) -> float:
-        """Return the rate, given the time of a run."""
+        """Return the bandwidth, given the time of a run."""
         return self.moved_bytes / seconds / 1e9
 
 
 def streaming_limit(device: str) -> Limit:
-    """Return what to time beside the candidates."""
+    """Return the limit to time together with the candidates."""
     import torch
 
     if device == "cpu":
@@ -119,7 +119,7 @@ def streaming_limit(device: str) -> Limit:
 
 
 def machine() -> dict[str, str]:
-    """Return what the figures depend on."""
+    """Return the properties of the machine that affect the results."""
     import torch
 
     from anyaccel.accelerator import host

@@ -1,4 +1,4 @@
-"""What a case of ``bench_kernels.py`` is. Each op's cases are in ``kernel_cases/<op>.py``, as a dictionary ``CASES`` by title."""
+"""A case of ``bench_kernels.py``. Each op's cases are in ``kernel_cases/<op>.py``, as a dictionary ``CASES`` by title."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Case", "random"]
 
 @dataclass(frozen=True)
 class Case:
-    """What makes the inputs, ours, torch's, and the elements that it moves for each of the shape's."""
+    """Functions for the inputs, for ours and for torch's, and the elements moved per element of the shape."""
 
     inputs: Callable[[int, int, str], list[torch.Tensor]]
     ours: Callable[..., torch.Tensor]

@@ -1,4 +1,4 @@
-"""What other projects have for a kernel of ``bench_bandwidth.py``, where they are installed, and ours in Triton."""
+"""Other projects' versions of the kernels in ``bench_bandwidth.py``, if they are installed, and ours in Triton."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _liger() -> dict[str, Callable[..., Any]]:
     from liger_kernel.transformers import functional
 
     return {
-        # not in place, as that would write to the gradient that every round uses
+        # # not in place, as that would overwrite the gradient that every round uses
         "RMSNorm": lambda x, w: functional.liger_rms_norm(x, w, 1e-6, in_place=False),
         "LayerNorm": lambda x, w, b: functional.liger_layer_norm(x, w, b, 1e-5),
         "SwiGLU": functional.liger_swiglu,
@@ -43,11 +43,11 @@ def _apex() -> dict[str, Callable[..., Any]]:
 
 _PROJECTS = {"triton": _triton, "liger": _liger, "apex": _apex}
 PEERS = tuple(_PROJECTS)
-"""Their names: our own Triton kernels, Liger-Kernel and NVIDIA's apex."""
+"""The peers: our own Triton kernels, Liger-Kernel and NVIDIA's apex."""
 
 
 def installed_peers(kernel: str) -> dict[str, Callable[..., Any]]:
-    """Return the functions that take the inputs of a case, by project; a project that is not installed has none.
+    """Return the functions that take the inputs of a case, by project; projects that are not installed are left out.
 
     Args:
         kernel: a case of ``bench_kernels.py``, such as ``"RMSNorm"``.

@@ -1,7 +1,7 @@
-"""Draws what ``bench_bandwidth.py`` has measured so far: bandwidth by kernel, ours and each peer's, beside the copy's.
+"""Draws the results of ``bench_bandwidth.py`` so far: bandwidth by kernel, for ours, each peer and the copy.
 
 Example:
-    python benchmarks/plot_bandwidth.py day/results/bandwidth_cuda.json      writes bandwidth_cuda.png beside it
+    python benchmarks/plot_bandwidth.py day/results/bandwidth_cuda.json      writes bandwidth_cuda.png next to it
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def rates(row: dict[str, str]) -> dict[str, float]:
 
 
 def draw(results: Path) -> Path:
-    """Draw the results of a file; return the picture, which lies beside it."""
+    """Draw the results of a file; return the path of the picture, which is next to it."""
     content = json.loads(results.read_text(encoding="utf-8"))
     rows = {f"{row['kernel']}\n{row['dtype']}": rates(row) for row in content["rows"]}
     names = dict.fromkeys(name for found in rows.values() for name in found)

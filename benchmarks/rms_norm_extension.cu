@@ -1,4 +1,4 @@
-// The peer of bench_device_build.py: RMSNorm's forward alone, three dtypes, with torch's headers in the usual way.
+// The peer in bench_device_build.py: RMSNorm's forward only, three dtypes, with torch's headers in the usual way.
 
 #include <torch/extension.h>
 

@@ -1,4 +1,4 @@
-"""The one table of benchmarks: what each measures, how long it takes, and which columns of its results are compared."""
+"""The table of benchmarks: what each measures, how long it takes, and which columns of its results are compared."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Benchmark:
 
     Attributes:
         topic: its name.
-        about: what it measures against what.
-        seconds: how long it took on two cores, which is what a run time stated beforehand is made of.
-        label: the columns that name a row.
-        bars: the columns with times to draw beside each other, ours first; none where rows are not comparable.
-        needs: packages that it imports and an installation may lack.
+        about: what it measures, and against what.
+        seconds: its run time on two cores, for estimates.
+        label: the columns that identify a row.
+        bars: the columns with times to draw next to each other, ours first; empty if rows are not comparable.
+        needs: packages that it imports and that an installation may not have.
     """
 
     topic: str
@@ -59,7 +59,7 @@ SUITE = (
         "bandwidth", "the share of the copy bandwidth, in two dtypes", 600, ("kernel", "dtype", "shape"),
         ("ours ms", "eager ms", "compile ms"),
     ),
-    Benchmark("host", "what the host pays for calls on 64 elements", 20, ("call",), ("ours µs", "torch µs")),
+    Benchmark("host", "the host's cost of calls on 64 elements", 20, ("call",), ("ours µs", "torch µs")),
     Benchmark("quantization", "quantizing and back", 15, ("kind",)),
     Benchmark(
         "dense", "the layer Dense in its modes", 50, ("rows",), ("default ms", "cpp ms", "py ms", "eager ms", "compile ms"),

@@ -1,5 +1,5 @@
-// The streaming limit of an optimizer's step: the same arrays read and written, with next to no arithmetic.
-// 16 B read and 12 B written an element.
+// The streaming limit of an optimizer's step: the same arrays read and written, with almost no arithmetic.
+// 16 bytes read and 12 written per element.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>

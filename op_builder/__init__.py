@@ -1,9 +1,9 @@
-"""From a builder's name to a loaded op."""
+"""Finds op builders by name, and builds and loads their ops."""
 
 from __future__ import annotations
 
 if __name__ != "anyaccel.op_builder":
-    msg = f"importing '{__name__}' failed: got a bare import; expected the full name. Fix: import anyaccel.op_builder."
+    msg = f"importing '{__name__}' failed: this package has no short name. Fix: import anyaccel.op_builder."
     raise ImportError(msg)
 
 import importlib
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         BuildStoppedError,
         BuildTimeoutError,
         CacheError,
+        KernelFaultError,
         NoKernelError,
         OpError,
         OpLoadError,
@@ -36,6 +37,7 @@ __all__ = [
     "CPUOpBuilder",
     "CUDAOpBuilder",
     "CacheError",
+    "KernelFaultError",
     "NoKernelError",
     "OpBuilder",
     "OpError",
@@ -62,7 +64,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return what this package offers, imported when it is first asked for."""
+    """Return a public name of this package, importing its module on first use."""
     if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

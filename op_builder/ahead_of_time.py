@@ -1,4 +1,4 @@
-"""Building before anyone asks: every op for every target, into the cache, and from there into a wheel's ``_C``."""
+"""Builds ops ahead of time, for every target, into the cache, and copies them into a wheel's ``_C``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Order:
-    """One thing to build: an op, for a target."""
+    """One op to build for one target."""
 
     op: str
     target: str
@@ -63,7 +63,7 @@ class Order:
 
 @dataclass(frozen=True)
 class BuildOutcome:
-    """What became of an order; ``was_built`` is False when the cache had it already."""
+    """The result of an order; ``was_built`` is False when the cache already had the build."""
 
     order: Order
     entry: Entry
@@ -72,24 +72,24 @@ class BuildOutcome:
 
 
 def wheel_targets() -> list[str]:
-    """Return what a wheel serves, for this machine's architecture or that of ``ANYACCEL_PLATFORM``, and can be compiled here.
+    """Return the targets of a wheel for this machine or ``ANYACCEL_PLATFORM`` that can be compiled here.
 
-    And what ``ANYACCEL_WHEEL_TARGETS`` names.
+    Those that ``ANYACCEL_WHEEL_TARGETS`` names are added.
     """
     cuda = CUDA_TARGETS if probe_nvrtc().tool is not None else ()
     return list(dict.fromkeys([*wheel_cpu_targets(), *cuda, *environment.wheel_targets()]))
 
 
 def all_targets() -> list[str]:
-    """Return everything this machine can target: this machine itself, and what a wheel serves."""
+    """Return every target that can be built here: this machine itself, and the targets of a wheel."""
     return [NATIVE, *wheel_targets()]
 
 
 def named_builders(names: Sequence[str]) -> list[OpBuilder]:
-    """Return the builders of ops, by their own names or their builders'.
+    """Return the builders of ops, given the names of ops or of builders.
 
     Raises:
-        OpError: when there is none of a name.
+        OpError: when a name is unknown.
     """
     every = every_builder()
     found: list[OpBuilder] = []
@@ -104,14 +104,14 @@ def named_builders(names: Sequence[str]) -> list[OpBuilder]:
 
 
 def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]:
-    """Return what is to be built: everything that the ops have for the targets, each file once.
+    """Return the builds to make: all that the ops have for the targets, each file once.
 
-    A target for which none of them has code is left out, which the log says. Nothing is built for this machine alone that
-    a level of its CPU serves.
+    Targets for which no op has code are left out, with a log message. A build for this machine alone is left out when a
+    build for one of its CPU levels also serves it.
 
     Raises:
         OpError: when a target does not exist, or there is nothing to build.
-        ToolchainError: when there is no tool to build one of them.
+        ToolchainError: when the tool for a build is missing.
     """
     names = ", ".join(dict.fromkeys(builder.NAME for builder in builders))
     found: dict[str, Order] = {}
@@ -121,11 +121,11 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
         recipes = [recipe for builder in needed for recipe in builder.recipes(target)]
         if not recipes:
             kind = "device code" if is_device_target(target) else "code for the CPU"
-            _logger.warning("%s: %s has no %s, so nothing is built for it", target, names, kind)
+            _logger.warning("%s: %s has no %s; nothing is built for it", target, names, kind)
         found |= {recipe.fingerprint(): Order(recipe.op, target, recipe) for recipe in recipes}
     if not found:
         msg = (
-            f"building ahead of time failed: got {names} for {', '.join(targets)}; expected an op with code for it. "
+            f"building ahead of time failed: {names} has no code for {', '.join(targets)}. "
             f"Fix: name another op or target."
         )
         raise OpError(msg)
@@ -133,9 +133,9 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
 
 
 def build_orders(wanted: Sequence[Order]) -> Iterator[BuildOutcome]:
-    """Build what is not in the cache, as many orders at once as cores and memory allow, and yield each in its turn.
+    """Build the orders that are not in the cache, in parallel as cores and memory allow, and yield the results in order.
 
-    When the caller is interrupted, or takes no more, running compilers are ended and nothing new is begun.
+    When the caller is interrupted or closes the iterator, running compilers are ended and no new build starts.
 
     Raises:
         BuildError: when a compiler fails.
@@ -148,7 +148,7 @@ def build_orders(wanted: Sequence[Order]) -> Iterator[BuildOutcome]:
         pending = [pool.submit(_follow, order, cache, None if len(wanted) == 1 else 1, stop) for order in wanted]
         for future in pending:
             yield future.result()
-    finally:  # Ctrl-C, a failure, or a caller that wants no more: what runs in the threads ends
+    finally:  # Ctrl-C, a failure, or a closed iterator: end the builds that run in threads
         stop.set()
         pool.shutdown(cancel_futures=True)
 
@@ -161,16 +161,16 @@ def _follow(order: Order, cache: Cache, jobs: int | None, stop: threading.Event)
 
 
 def copy_entry(outcome: BuildOutcome, root: Path) -> Path:
-    """Copy what was built to where a wheel carries it, and return the folder.
+    """Copy a build to its place in a wheel, and return the folder.
 
     Raises:
-        ToolchainError: when it was built for this machine only.
+        ToolchainError: when the build is for this machine only.
     """
     order, entry = outcome.order, outcome.entry
     if order.target == NATIVE:
         msg = (
-            f"copying the op '{order.op}' failed: got a build for this machine; expected one for a target that others have. "
-            f"Fix: name targets, such as --target x86-64-v3."
+            f"copying the op '{order.op}' failed: the build is for this machine only. "
+            f"Fix: name a target, such as --target x86-64-v3."
         )
         raise ToolchainError(msg)
     folder = folder_for(root, order.op, order.target)

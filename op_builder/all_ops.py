@@ -1,4 +1,4 @@
-"""Builders by name and device, derived from the table of ops and from deepspeed's names."""
+"""Builders by name and device, derived from the table of ops and deepspeed's names."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = [
 ]
 
 SYCL_ON_HOST = "sycl"
-"""SYCL's kernels on the CPU, which no accelerator's ``create_op_builder`` returns."""
+"""SYCL kernels on the CPU, which no accelerator's ``create_op_builder`` returns."""
 
 _OPS = {op.builder: op for op in OPS}
 _DEVICE_CLASSES = {**KERNEL_DEVICES, SYCL_ON_HOST: "op_builder.xpu.device:SyclOnHost"}
 
 BUILDERS: dict[str, tuple[str, ...]]
-"""The names of all builders, and the devices that each is for."""
+"""The names of all builders, each with the devices it supports."""
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``BUILDERS``, made when it is first asked for: a builder of an op is found without deepspeed's names."""
+    """Return ``BUILDERS``, created on first use: finding an op's builder does not need deepspeed's names."""
     if name != "BUILDERS":
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
@@ -64,11 +64,11 @@ def every_builder() -> list[OpBuilder]:
 
 @functools.cache
 def builder_class(class_name: str, device: str) -> type[OpBuilder] | None:
-    """Return the class of a builder for a device, or None when the device has none of that name.
+    """Return the class of a builder for a device, or None when the device has no builder of that name.
 
     Args:
-        class_name: such as ``"CPUAdamBuilder"``.
-        device: the device's type, such as ``"cuda"``; ``"sycl"`` for SYCL's kernels on the CPU.
+        class_name: the builder's name, such as ``"CPUAdamBuilder"``.
+        device: the device type, such as ``"cuda"``; ``"sycl"`` for SYCL kernels on the CPU.
     """
     op = _OPS.get(class_name)
     devices = _devices_by_name().get(class_name, ()) if op is None else op.devices
@@ -97,7 +97,7 @@ def _renamed(class_name: str, device: str) -> type[OpBuilder]:
     alias = DEEPSPEED_NAMES[class_name]
     builder, module = alias.on(device)
     if not builder:
-        plain: Any = resolve("op_builder.deepspeed.plain:PlainBuilder")
+        plain: Any = resolve(f"op_builder.deepspeed.{alias.plain}")
         return _derived(
             plain, class_name, device, f"Gives deepspeed's ``{alias.name}``", NAME=alias.name, MODULE=module
         )
@@ -108,7 +108,7 @@ def _renamed(class_name: str, device: str) -> type[OpBuilder]:
 
 
 def _derived(base: type[OpBuilder], name: str, device: str, about: str, **attributes: Any) -> type[OpBuilder]:
-    """Return a kind of builder with a name's data; it is an attribute of the device's package, by which it is pickled."""
+    """Return a builder class with a name's data; it is pickled as an attribute of the device's package."""
     package = "xpu" if device == SYCL_ON_HOST else device
     shown = name.replace("Builder", "OnHostBuilder") if device == SYCL_ON_HOST else name
     return type(shown, (base,), {"__doc__": f"{about}.", "__module__": f"{__package__}.{package}", **attributes})
@@ -118,18 +118,18 @@ _finders: list[Callable[[str, str, Any], Any]] = []
 
 
 def add_finder(finder: Callable[[str, str, Any], Any]) -> None:
-    """Let a function decide what ``get_op_builder`` returns; the one added last decides last.
+    """Add a function that can change the result of ``get_op_builder``; the last one added has the last word.
 
     Args:
-        finder: called with the class's name, the device's type and what is found so far (None when nothing is); returns
-            the class to use, or None when there is none.
+        finder: takes the class name, the device type and the class found so far (None if none); returns the class to use,
+            or None for none.
     """
     if finder not in _finders:
         _finders.append(finder)
 
 
 def find_builder(class_name: str, device: str) -> Any:
-    """Return the class that ``get_op_builder`` returns: the table's, and what the finders make of it."""
+    """Return the class that ``get_op_builder`` returns: from the table, as changed by the finders."""
     found: Any = builder_class(class_name, device)
     for finder in _finders:
         found = finder(class_name, device, found)
@@ -156,16 +156,16 @@ def attributes(module: str, device: str) -> Callable[[str], Any]:
 
 
 def load_op(name: str) -> Any:
-    """Build and load an op for the current accelerator, by its own name or its builder's.
+    """Build and load an op for the current accelerator.
 
     Args:
-        name: such as ``"cpu_adam"`` or ``"CPUAdamBuilder"``.
+        name: the op's name or its builder's, such as ``"cpu_adam"`` or ``"CPUAdamBuilder"``.
 
     Returns:
         The object with the op's functions.
 
     Raises:
-        OpError: when the accelerator has no such op, or it cannot be built or loaded.
+        OpError: when the accelerator does not have the op, or building or loading it fails.
     """
     from ..accelerator import get_accelerator
     from ..accelerator.detection import kernel_kind
@@ -176,5 +176,5 @@ def load_op(name: str) -> Any:
         if name in (builder.NAME, builder.__name__):
             return builder().load()
     choices = ", ".join(builder.NAME for builder in builders)
-    msg = f"loading the op failed: got {name!r} on '{device}'; expected one of: {choices}. Fix: correct the name."
+    msg = f"loading the op failed: '{device}' has no op {name!r}. Fix: use one of: {choices}."
     raise OpError(msg)

@@ -1,4 +1,4 @@
-"""Checks of tensors before torch's operators read them: some of those end the process for a layout that they do not have."""
+"""Checks of tensors before torch operators that would crash the process on an unsupported layout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _INTEGERS = (torch.int32, torch.int64)
 
 
 def lie_below(numbers: torch.Tensor, end: int) -> bool:
-    """Return whether all numbers are from 0 to below an end; waits for the device."""
+    """Return whether all numbers are in [0, end); waits for the device."""
     if numbers.numel() == 0:
         return True
     least, most = torch.aminmax(numbers)
@@ -19,39 +19,39 @@ def lie_below(numbers: torch.Tensor, end: int) -> bool:
 
 
 def require_floats(function: str, dims: tuple[int, ...], *, codes: bool = False, **tensors: torch.Tensor) -> None:
-    """Check that tensors are plain ones of floats.
+    """Check that tensors are strided and hold floats.
 
     Args:
-        function: that was called.
-        dims: the numbers of dimensions that they may have.
+        function: the function that was called, for the message.
+        dims: the allowed numbers of dimensions.
         codes: allow uint8, which holds 8-bit floats.
-        tensors: by their names.
+        tensors: the tensors, by argument name.
 
     Raises:
-        ValueError: naming the first that is not.
+        ValueError: naming the first tensor that fails.
     """
     allowed = (*_FLOATS, torch.uint8) if codes else _FLOATS
     _require(function, dims, allowed, "float32, float16, bfloat16 or float64", tensors)
 
 
 def require_integers(function: str, dims: tuple[int, ...], **tensors: torch.Tensor) -> None:
-    """Check that tensors are plain ones of int32 or int64; see :func:`require_floats`."""
+    """Check that tensors are strided and hold int32 or int64; see :func:`require_floats`."""
     _require(function, dims, _INTEGERS, "int32 or int64", tensors)
 
 
 def require_lengths(function: str, lengths: torch.Tensor, least: int, most: int) -> None:
-    """Check that lengths of sequences lie in a range; waits for the device.
+    """Check that sequence lengths lie in a range; waits for the device.
 
     Raises:
-        ValueError: when one does not.
+        ValueError: when a length is outside the range.
     """
     if lengths.numel() == 0:
         return
     shortest, longest = (int(end) for end in torch.aminmax(lengths))
     if shortest < least or longest > most:
         msg = (
-            f"{function} failed: got sequences of {shortest} to {longest} tokens; expected {least} to {most}, which the tables "
-            f"and the caches hold. Fix: correct the lengths, or add blocks."
+            f"{function} failed: got sequences of {shortest} to {longest} tokens; the tables and caches hold "
+            f"{least} to {most}. Fix: correct the lengths, or add blocks."
         )
         raise ValueError(msg)
 
@@ -70,10 +70,10 @@ def _require(
 
 
 def require_like(function: str, shape: tuple[int, ...], dtype: torch.dtype, **tensors: torch.Tensor) -> None:
-    """Check that tensors are plain ones of a shape and a dtype.
+    """Check that tensors are strided and have a given shape and dtype.
 
     Raises:
-        ValueError: naming the first that is not.
+        ValueError: naming the first tensor that fails.
     """
     for name, tensor in tensors.items():
         if tensor.layout is not torch.strided or tensor.dtype is not dtype or tensor.shape != shape:

@@ -1,6 +1,6 @@
-"""What an op declares, and what turns it into loaded functions.
+"""The base class of op builders: a subclass declares an op, and the base builds and loads it.
 
-Method names are deepspeed's, so that code which drives its builders drives these, and a builder written for it builds here.
+Method names are deepspeed's, so code that uses deepspeed's builders works with these, and deepspeed builders build here.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _logger = logging.getLogger(__name__)
 
 
 CPU_FLAGS = ("-O3", "-std=c++20", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra")
-"""For the fastest code that keeps IEEE results: no trap and no errno, hence vector square roots."""
+"""For the fastest code with IEEE results: without traps and errno, square roots can be vectorised."""
 
 
 def _asked_for_later(name: str) -> Callable[..., Any]:
-    """Return a function of ``deepspeed/versions.py``, which is imported when the function is called."""
+    """Return a function of ``deepspeed/versions.py`` that imports the module when called."""
 
     def call(*arguments: Any) -> Any:
         from .deepspeed import versions
@@ -54,17 +54,17 @@ def _asked_for_later(name: str) -> Callable[..., Any]:
 
 
 class OpBuilder:
-    """Builds and loads the op that a subclass declares: a name, sources, and flags.
+    """Builds and loads the op that a subclass declares with a name, sources and flags.
 
     Args:
         name: the op's name; ``NAME`` by default.
 
     Attributes:
         NAME: the op's name, as in ``anyaccel report``.
-        BUILD_VAR: the environment variable that says whether the op is built ahead of time; ``DS_BUILD_<NAME>`` by default.
-        SOURCES: its source files; relative ones are looked for beside the file of the builder's class, then up to two folders up.
-        STABLE_ABI: True when the sources register torch ops and include nothing of torch but ``torch/csrc/stable`` and
-            ``torch/headeronly``: one binary then serves every Python and torch. Otherwise they are a Python module
+        BUILD_VAR: the variable that selects the op for an ahead-of-time build; ``DS_BUILD_<NAME>`` by default.
+        SOURCES: its source files; relative paths are searched for in the folder of the builder's file, then up to two folders up.
+        STABLE_ABI: True when the sources register torch ops and include only ``torch/csrc/stable`` and
+            ``torch/headeronly`` of torch: one binary then serves every Python and torch. Otherwise sources are a Python module
             (``PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)``) and may include ``torch/extension.h``.
     """
 
@@ -77,13 +77,13 @@ class OpBuilder:
         self.name = name or self.NAME
         if not (self.name.isascii() and self.name.isidentifier()):
             msg = (
-                f"making a {type(self).__name__} failed: got the name {self.name!r}; expected a name that C++ takes too, of "
-                f"letters, digits and underscores. Fix: set NAME, or pass name."
+                f"making a {type(self).__name__} failed: got the name {self.name!r}; expected a valid C++ name of "
+                f"ASCII letters, digits and underscores. Fix: set NAME, or pass name."
             )
             raise OpError(msg)
 
     def build_var(self) -> str:
-        """Return the environment variable that says whether the op is built ahead of time."""
+        """Return the environment variable that selects the op for an ahead-of-time build."""
         return self.BUILD_VAR or f"DS_BUILD_{self.NAME.upper()}"
 
     def absolute_name(self) -> str:
@@ -95,7 +95,7 @@ class OpBuilder:
         return self.strip_empty_entries(self.SOURCES)
 
     def include_paths(self) -> list[str]:
-        """Return the op's own include directories, absolute, or relative as sources are."""
+        """Return the op's own include directories, absolute or relative to the builder's file."""
         return []
 
     def cxx_args(self) -> list[str]:
@@ -115,25 +115,25 @@ class OpBuilder:
         return []
 
     def source_root(self) -> Path:
-        """Return the directory that relative paths begin at."""
+        """Return the directory that relative paths start from."""
         return loading.folder_of(type(self))
 
     def source_files(self) -> list[Path]:
-        """Return the source files, absolute.
+        """Return the source files as absolute paths.
 
         Raises:
-            OpError: when one does not exist.
+            OpError: when a source does not exist.
         """
         return [self._located(str(path), "source") for path in self.strip_empty_entries(self.sources())]
 
     def include_dirs(self) -> list[Path]:
-        """Return those of the op's own include directories that exist, absolute; of the others a warning tells."""
+        """Return the op's own include directories that exist, as absolute paths; log a warning for each missing one."""
         found = []
         for path in self.strip_empty_entries(self.include_paths()):
             try:
                 found.append(self._located(str(path), "include directory"))
-            except OpError as error:  # a compiler passes over it, and deepspeed declares some
-                self.warning(f"{error} It is left out.")
+            except OpError as error:  # compilers ignore a missing directory, and deepspeed declares some
+                self.warning(f"{error} The directory is left out.")
         return found
 
     def _located(self, path: str, what: str) -> Path:
@@ -143,7 +143,7 @@ class OpBuilder:
         is_there = os.path.isfile if what == "source" else os.path.isdir
         for place in places:
             if is_there(place):
-                return Path(os.path.abspath(place))  # links stay: where one leads is asked whenever it counts
+                return Path(os.path.abspath(place))  # keep links: they are resolved where that matters
         tried = ", ".join(map(os.path.abspath, dict.fromkeys(places)))
         msg = f"finding a {what} of the op '{self.name}' failed: got {path!r}; expected one of {tried}. Fix: correct the path."
         raise OpError(msg)
@@ -156,7 +156,7 @@ class OpBuilder:
         """Return whether :meth:`load` can succeed here.
 
         Args:
-            verbose: log the reason when it cannot.
+            verbose: log the reason when it cannot be loaded.
         """
         reason = self.incompatibility()
         if reason and verbose:
@@ -178,7 +178,7 @@ class OpBuilder:
         """Check that this torch can run the op.
 
         Raises:
-            OpLoadError: when it cannot, or has loaded other torch ops of this name.
+            OpLoadError: when it cannot, or the process has loaded other torch ops of this name.
         """
         too_old = torch_libraries.too_old_for_stable_abi() if self.STABLE_ABI else ""
         if too_old:
@@ -188,18 +188,18 @@ class OpBuilder:
             loading.require_own_library(self.name, type(self))
 
     def prebuilt(self, trace: Trace) -> Any:
-        """Return what was built ahead of time and serves here, or None; the trace says why not."""
+        """Return a prebuilt op that serves here, or None; the trace records why not."""
         return loading.importable(self.absolute_name(), trace) if not self.STABLE_ABI else None
 
     def is_built(self) -> bool:
-        """Return whether a finished build is in the cache."""
+        """Return whether the cache has a finished build."""
         return self.find_built() is not None
 
     def find_built(self) -> Entry | None:
-        """Return the finished build in the cache that :meth:`load` would take, or None; starts no compiler.
+        """Return the build in the cache that :meth:`load` would use, or None; starts no compiler.
 
         Raises:
-            ToolchainError: when there is none and no compiler to make it.
+            ToolchainError: when there is no build and no compiler.
         """
         cache = open_cache(environment.cache_dir())
         try:
@@ -213,13 +213,13 @@ class OpBuilder:
             return entry
 
     def _find_portable(self, cache: Cache) -> Entry | None:
-        """Return a build for a CPU level that this machine has, made ahead of time, perhaps on another one."""
+        """Return a build made ahead of time, perhaps on another machine, for a CPU level that this machine has."""
         targets = host_cpu_targets() if self.STABLE_ABI else []
         recipes = (self.recipe_for(target, any_compiler=True) for target in targets)
         return next((entry for one in recipes if (entry := cache.find(self.name, one.key(), one.places()))), None)
 
     def build(self, target: str = NATIVE) -> Entry:
-        """Build the op where it is not in the cache, and return its entry.
+        """Build the op unless the cache has it, and return its entry.
 
         Args:
             target: the CPU to build for, such as ``x86-64-v3``.
@@ -234,17 +234,17 @@ class OpBuilder:
         return ensure_built(recipe, open_cache(environment.cache_dir()), environment.build_jobs())
 
     def load(self, verbose: bool = False) -> Any:
-        """Load the op, prebuilt or built where needed, and return its functions.
+        """Load the op, prebuilt or built if needed, and return its functions.
 
         Args:
-            verbose: not used: the log tells the same at its levels.
+            verbose: ignored: use log levels instead.
 
         Returns:
-            An object with the op's functions; the same one on every call in a process.
+            An object with the op's functions; the same object on every call in a process.
 
         Raises:
-            OpLoadError: when torch is too old, or the finished binary cannot be loaded, or the process has loaded another
-                build of the op, which it cannot let go of.
+            OpLoadError: when torch is too old, or loading the binary fails, or the process has already loaded another
+                build of the op, which cannot be unloaded.
             ToolchainError: when no compiler is found.
             BuildError: when the compiler fails.
         """
@@ -260,7 +260,7 @@ class OpBuilder:
             return loading.keep(loading.Loaded(self.name, type(self), binary, (), True, functions))
 
     def jit_load(self, verbose: bool = True) -> Any:
-        """Build the op on this machine where needed, and load it; as :meth:`load`, but never a prebuilt one."""
+        """Build the op on this machine if needed, and load it, like :meth:`load` but ignoring prebuilt ops."""
         self.require_torch()
         with loading.once(type(self), self.name) as loaded:
             if loaded is not None and self.STABLE_ABI:  # a second build would define the same torch ops again
@@ -289,31 +289,31 @@ class OpBuilder:
         return None if found is None else found.binary
 
     def namespaces(self) -> list[str]:
-        """Return the namespaces of torch ops that the sources claim for themselves alone."""
+        """Return the torch op namespaces that only these sources may define."""
         return loading.claimed_namespaces(self.source_files())
 
     def functions(self) -> Any:
-        """Return the object whose attributes are the op's functions; called once its library is loaded.
+        """Return the object whose attributes are the op's functions; called after its library is loaded.
 
         Raises:
-            OpLoadError: when the library registers none under the op's name.
+            OpLoadError: when the library registers no functions under the op's name.
         """
         return loading.torch_functions(self.name)
 
     def builder(self) -> Any:
-        """Return the extension to give to setuptools, to build the op ahead of time in a package of one's own.
+        """Return a setuptools extension, to build the op ahead of time in your own package.
 
         Returns:
-            A ``CppExtension``, or for the other devices a ``CUDAExtension`` or ``SyclExtension``.
+            A ``CppExtension``, or a ``CUDAExtension`` or ``SyclExtension`` for those devices.
         """
         from torch.utils.cpp_extension import CppExtension
 
         return CppExtension(**self.extension_arguments())
 
     def extension_arguments(self) -> dict[str, Any]:
-        """Return the arguments that setuptools' extensions of all devices share."""
+        """Return the arguments that are common to the setuptools extensions of all devices."""
         flags = self.strip_empty_entries(self.cxx_args())
-        if self.STABLE_ABI:  # for the others, torch's BuildExtension defines its own
+        if self.STABLE_ABI:  # otherwise torch's BuildExtension defines its own
             flags += torch_libraries.macros(self.STABLE_ABI, self.name)
         return {
             "name": self.absolute_name(),
@@ -326,19 +326,19 @@ class OpBuilder:
 
     @property
     def recipe(self) -> NativeRecipe:
-        """Everything that decides the binary for this machine."""
+        """The recipe that decides the binary for this machine."""
         if (
             self._recipe is None
-        ):  # functools.cached_property has a lock before Python 3.12, which a forked child never gets
+        ):  # before Python 3.12, functools.cached_property has a lock that a forked child never gets
             self._recipe = self.recipe_for(NATIVE)
         return self._recipe
 
     def recipe_for(self, target: str, *, any_compiler: bool = False) -> NativeRecipe:
-        """Return everything that decides the binary for a target.
+        """Return the recipe that decides the binary for a target.
 
         Args:
             target: a CPU, such as ``x86-64-v3``.
-            any_compiler: look for no compiler: the recipe then only names its result.
+            any_compiler: do not search for a compiler; the recipe then only names its result.
         """
         platform = None if target == NATIVE or any_compiler else wheel_platform()
         root = open_cache(environment.cache_dir()).root
@@ -352,7 +352,7 @@ class OpBuilder:
         link_paths = (
             self.link_paths() if platform is None or platform.is_here else (torch_libraries.stand_in(platform, root),)
         )
-        if target != NATIVE or cxx.is_zig:  # with its C++ library's, a library of ziglang's is 8 MB
+        if target != NATIVE or cxx.is_zig:  # with its C++ library's symbols, a library from ziglang is 8 MB
             link_paths = (*link_paths, "-s")
         return NativeRecipe(
             op=self.name,
@@ -373,10 +373,10 @@ class OpBuilder:
         )
 
     def recipes(self, target: str) -> list[Recipe]:
-        """Return what there is to build ahead of time for a target; nothing where the op has no code for it.
+        """Return the builds to make ahead of time for a target; empty when the op has no code for it.
 
         Raises:
-            ToolchainError: when there is no tool to build it with.
+            ToolchainError: when the tool for a build is missing.
         """
         return [] if is_device_target(target) else [self.recipe_for(target)]
 
@@ -384,7 +384,7 @@ class OpBuilder:
         """Return the C++ compiler.
 
         Raises:
-            ToolchainError: when none is found, or the op is a Python module and Python's headers are missing.
+            ToolchainError: when no compiler is found, or the op is a Python module and Python's headers are missing.
         """
         missing = "" if self.STABLE_ABI else torch_libraries.missing_python_headers()
         if missing:
@@ -394,7 +394,7 @@ class OpBuilder:
         return choose_cxx(environment.cxx(), environment.search_path(), memory, for_torch_headers=not self.STABLE_ABI)
 
     def cxx_for(self, platform: Platform) -> CxxCompiler:
-        """Return the C++ compiler for a wheel of a platform: ziglang, which has every platform's C library.
+        """Return the C++ compiler for wheels of a platform: ziglang, which includes the C library of every platform.
 
         Raises:
             ToolchainError: when ziglang is not installed, or the op uses torch's C++ API.
@@ -424,10 +424,10 @@ class OpBuilder:
         return torch_libraries.link_flags(self.STABLE_ABI)
 
     def link_paths(self) -> tuple[str, ...]:
-        """Return the flags that say where torch's libraries lie."""
+        """Return the flags with the paths of torch's libraries."""
         return torch_libraries.link_paths()
 
-    # deepspeed's helpers for those who write builders
+    # Helpers that deepspeed offers to authors of builders
 
     def warning(self, msg: str) -> None:
         """Log a warning."""
@@ -437,17 +437,15 @@ class OpBuilder:
         """Return the arguments that are not empty.
 
         Raises:
-            OpError: when they are no list, such as a lone string, whose letters would be taken for arguments.
+            OpError: when ``args`` is not a list, such as a single string, whose letters would be taken for arguments.
         """
         if isinstance(args, str) or not hasattr(args, "__iter__"):
-            msg = (
-                f"reading what the op '{self.name}' declares failed: got {args!r}; expected a list. Fix: return a list."
-            )
+            msg = f"reading the arguments of the op '{self.name}' failed: got {args!r}; expected a list. Fix: return a list."
             raise OpError(msg)
         return [arg for arg in args if arg]
 
     def command_exists(self, cmd: str | Sequence[str]) -> bool:
-        """Return whether one of the commands is found in ``PATH``."""
+        """Return whether one of the commands is in ``PATH``."""
         import shutil
 
         names = [cmd] if isinstance(cmd, str) else cmd
@@ -458,13 +456,13 @@ class OpBuilder:
         return "-march=native"
 
     def simd_width(self) -> str:
-        """Return the macro by which deepspeed's CPU sources choose their vectors."""
+        """Return the macro that selects the vector width in deepspeed's CPU sources."""
         if "avx512f" in cpu_flags():
             return "-D__AVX512__"
         return "-D__AVX256__" if "avx2" in cpu_flags() else "-D__SCALAR__"
 
     def version_dependent_macros(self) -> list[str]:
-        """Return the macros by which sources tell versions of torch: every one that is left is newer than all of them."""
+        """Return the macros that tell sources the version of torch; all of them hold for every supported torch."""
         return ["-DVERSION_GE_1_1", "-DVERSION_GE_1_3", "-DVERSION_GE_1_5"]
 
     @staticmethod
@@ -488,15 +486,15 @@ class OpBuilder:
     get_rocm_wavefront_size = staticmethod(_asked_for_later("get_rocm_wavefront_size"))
 
     def deepspeed_src_path(self, code_path: str) -> str:
-        """Return where a source or an include directory is."""
+        """Return the path of a source or an include directory."""
         what = "source" if os.path.splitext(code_path)[1] else "include directory"
         return str(self._located(code_path, what))
 
     def hipify_extension(self) -> None:
-        """Do nothing, as deepspeed's does except for ROCm, for which this builds nothing."""
+        """Do nothing: deepspeed's method acts only on ROCm, which this project does not build for."""
 
     def sycl_extension(self) -> None:
-        """Do nothing, as deepspeed's does."""
+        """Do nothing, like deepspeed's method."""
 
     def has_function(
         self, funcname: str, libraries: Sequence[str], library_dirs: Sequence[str] | None = None, verbose: bool = False
@@ -505,9 +503,9 @@ class OpBuilder:
 
         Args:
             funcname: the function.
-            libraries: the libraries to look in, without ``lib``.
-            library_dirs: where they are, besides the compiler's own places.
-            verbose: log what the linker says when it cannot.
+            libraries: the libraries to search, without ``lib``.
+            library_dirs: their directories, in addition to the compiler's own.
+            verbose: log the linker's message when linking fails.
         """
         from subprocess import SubprocessError
 
@@ -533,14 +531,14 @@ class OpBuilder:
 
 
 def _seen_from_here(source: Path) -> str:
-    """Return a source as setuptools wants it: relative to the directory of ``setup.py``, where it lies below."""
+    """Return a source path for setuptools: relative to the directory of ``setup.py`` if it lies below it."""
     here = Path.cwd().resolve()
     return source.relative_to(here).as_posix() if source.is_relative_to(here) else str(source)
 
 
 class CPUOpBuilder(OpBuilder):
-    """Builds C++ for the CPU it runs on."""
+    """Builds C++ for this machine's CPU."""
 
     def cxx_args(self) -> list[str]:
-        """Return flags for the fastest code that keeps IEEE results: no trap and no errno, hence vector square roots."""
+        """Return flags for the fastest code with IEEE results: without traps and errno, square roots can be vectorised."""
         return [*CPU_FLAGS]

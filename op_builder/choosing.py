@@ -1,4 +1,4 @@
-"""The choice among the implementations of a kernel, by hardware and priority: the best is tried first, the rest not asked."""
+"""Chooses a kernel's implementation by hardware and priority: the best is tried first, the others only if it fails."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class KernelLoader:
-    """Chooses among the implementations of one kernel, and loads it.
+    """Chooses and loads an implementation of one kernel.
 
     Attributes:
-        REGISTRY: the implementations, or their classes; every loader has a list of its own.
+        REGISTRY: the implementations, or their classes; each loader has its own list.
     """
 
     REGISTRY: ClassVar[list[KernelExtension | type[KernelExtension]]] = []
@@ -30,13 +30,13 @@ class KernelLoader:
 
     @classmethod
     def register_extension(cls, extension: Any) -> None:
-        """Add an implementation; one of the same name is replaced.
+        """Add an implementation, replacing one with the same name.
 
         Args:
             extension: its class, a subclass of ``KernelExtension``.
 
         Raises:
-            TypeError: when it is not one, lacks a method, or its name or priority is none.
+            TypeError: when ``extension`` is not a subclass, lacks a method, or has no valid name or priority.
         """
         _require_extension(extension)
         name = _described(extension).name
@@ -51,21 +51,21 @@ class KernelLoader:
         """Load an implementation.
 
         Args:
-            ext_name: its name; by default the one of highest priority among those that serve here, and when that cannot
-                be loaded the next, which the log tells.
+            ext_name: its name. By default the highest-priority implementation available here; if loading it fails, the
+                next, with a log message.
 
         Returns:
             The kernel's functions.
 
         Raises:
-            NoKernelError: when there is none, or none of that name, saying of each why not.
-            OpError: when the one that was named cannot be loaded.
+            NoKernelError: when no implementation is available, or none has that name; lists the reasons.
+            OpError: when the named implementation cannot be loaded.
         """
         if ext_name is not None:
             extension = self._named(ext_name)
             if not extension.is_available():
                 name = type(self).__name__
-                msg = f"{name} failed: got {ext_name!r}; expected one for this machine. Fix: {name}().load() chooses."
+                msg = f"{name} failed: {ext_name!r} does not run on this machine. Fix: call {name}().load()."
                 raise NoKernelError(msg)
             extension.assert_compatible()
             return extension.load()
@@ -76,10 +76,10 @@ class KernelLoader:
         return functions
 
     def usable(self, trace: Trace) -> list[KernelExtension]:
-        """Return the implementations that serve here, best first; builds nothing.
+        """Return the implementations available here, best first; builds nothing.
 
         Args:
-            trace: says of every other one why not.
+            trace: records why each of the others is not available.
         """
         return [extension for extension in _available(self.REGISTRY, trace) if _is_compatible(extension, trace)]
 
@@ -89,38 +89,38 @@ class KernelLoader:
             if known.name == ext_name:
                 return known() if isinstance(known, type) else known
         choices = ", ".join(known.name for known in described) or "none"
-        msg = f"{type(self).__name__} failed: got {ext_name!r}; expected one of: {choices}. Fix: correct the name."
+        msg = f"{type(self).__name__} failed: it has no implementation {ext_name!r}. Fix: use one of: {choices}."
         raise NoKernelError(msg)
 
     def _none_of(self, trace: Trace) -> NoKernelError:
         name = type(self).__name__
         if not self.REGISTRY:
-            msg = f"{name} failed: it has no implementation. Fix: {name}.register_extension(one of your own)."
+            msg = f"{name} failed: it has no implementation. Fix: add one with {name}.register_extension()."
             return NoKernelError(msg)
         msg = (
-            f"{name} failed: no implementation can be used here: {trace}. "
-            f"Fix: remove what stops the implementation that this machine should use."
+            f"{name} failed: no implementation is available here: {trace}. "
+            f"Fix: resolve the problem of the implementation that you want to use."
         )
         return NoKernelError(msg)
 
 
 def _described(extension: KernelExtension | type[KernelExtension]) -> KernelExtension | type[KernelExtension]:
-    """Return what has the name and the priority: the class, or an instance where ``__init__`` sets them."""
+    """Return the object with the name and the priority: the class, or an instance if ``__init__`` sets them."""
     has_both = isinstance(getattr(extension, "name", None), str) and isinstance(extension.priority, int)
     return extension if has_both or not isinstance(extension, type) else extension()
 
 
 def _require_extension(extension: Any) -> type[KernelExtension]:
-    """Return an implementation's class, when it is whole.
+    """Return an implementation's class, after checking that it is complete.
 
     Raises:
         TypeError: saying what is missing.
     """
     problem = ""
     if not (isinstance(extension, type) and issubclass(extension, KernelExtension)):
-        problem = "expected a subclass of KernelExtension. Fix: pass the class"
+        problem = "expected a subclass of KernelExtension. Fix: pass a class"
     elif extension.__abstractmethods__:
-        problem = f"expected one with {', '.join(sorted(extension.__abstractmethods__))}. Fix: define them"
+        problem = f"it does not define {', '.join(sorted(extension.__abstractmethods__))}. Fix: define these methods"
     else:
         problem = _problem_of(extension)
     if problem:
@@ -133,21 +133,21 @@ def _require_extension(extension: Any) -> type[KernelExtension]:
 def _problem_of(extension: type[KernelExtension]) -> str:
     try:
         described = _described(extension)
-    except Exception as error:  # noqa: BLE001  # whatever its __init__ raises
-        return f"making one raised {type(error).__name__}: {error}. Fix: give it an __init__ without arguments"
+    except Exception as error:  # noqa: BLE001  # its __init__ may raise anything
+        return f"creating it raised {type(error).__name__}: {error}. Fix: give it an __init__ without arguments"
     if not isinstance(getattr(described, "name", None), str):
-        return "expected one with a name. Fix: name = '...'"
+        return "it has no name. Fix: set name = '...'"
     if not isinstance(getattr(described, "priority", None), int):
-        return "expected a priority that is a whole number. Fix: priority = 1"
+        return "its priority is not an integer. Fix: set priority = 1"
     return ""
 
 
 def best_of(implementations: Sequence[KernelExtension | type[KernelExtension]], trace: Trace | None = None) -> Any:
-    """Load the best implementation that serves here; the next where it cannot be loaded, and None where none can.
+    """Load the best implementation available here, or the next if loading fails; return None when all fail.
 
     Args:
-        implementations: those to choose among, or their classes.
-        trace: says of every one before the one that was loaded why not.
+        implementations: the implementations, or their classes.
+        trace: records why each one before the loaded one was rejected.
     """
     trace = trace or Trace("the best implementation")
     for extension in _available(implementations, trace):
@@ -155,21 +155,21 @@ def best_of(implementations: Sequence[KernelExtension | type[KernelExtension]], 
             continue
         try:
             functions = extension.load()
-        except Exception as error:  # noqa: BLE001  # one implementation's fault is not another's
-            trace.reject(extension.name, f"it serves here, but {_reason(error)}", logging.WARNING)
+        except Exception as error:  # noqa: BLE001  # one broken implementation must not stop the others
+            trace.reject(extension.name, f"available, but {_reason(error)}", logging.WARNING)
         else:
-            trace.accept(extension.name, f"priority {extension.priority}, the highest that serves here")
+            trace.accept(extension.name, f"priority {extension.priority}, the highest available here")
             return functions
     return None
 
 
 def _available(implementations: Sequence[Any], trace: Trace) -> Iterator[KernelExtension]:
-    """Yield the implementations whose hardware is here, best first; those after the one that is taken are not asked."""
+    """Yield the implementations whose hardware is present, best first; checks no more of them than the caller takes."""
     for known in sorted(map(_described, implementations), key=lambda one: -one.priority):
         try:
             extension = known() if isinstance(known, type) else known
             is_available = extension.is_available()
-        except Exception as error:  # noqa: BLE001  # one implementation's fault is not another's
+        except Exception as error:  # noqa: BLE001  # one broken implementation must not stop the others
             _reject(trace, known.name, error)
             continue
         if is_available:
@@ -181,7 +181,7 @@ def _available(implementations: Sequence[Any], trace: Trace) -> Iterator[KernelE
 def _is_compatible(extension: KernelExtension, trace: Trace) -> bool:
     try:
         extension.assert_compatible()
-    except Exception as error:  # noqa: BLE001  # one implementation's fault is not another's
+    except Exception as error:  # noqa: BLE001  # one broken implementation must not stop the others
         _reject(trace, extension.name, error)
         return False
     return True

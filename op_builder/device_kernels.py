@@ -19,35 +19,35 @@ __all__ = ["Device", "DeviceKernels", "DeviceRuntime", "register_kernels"]
 
 
 class Device(Protocol):
-    """A kind of device that kernels are compiled for.
+    """A kind of device to compile kernels for.
 
     Attributes:
-        kind: such as ``"cuda"``.
-        namespace: of the torch ops that run there.
+        kind: the device type, such as ``"cuda"``.
+        namespace: the namespace of the torch ops that run there.
     """
 
     kind: str
     namespace: str
 
     def require(self, op: str) -> None:
-        """Check that such a device can be used here.
+        """Check that a device of this kind can be used here.
 
         Raises:
-            OpError: when none can.
+            OpError: when no device can be used.
         """
 
     def code_problem(self, op: Op) -> str:
         """Return why an op's kernels cannot be compiled here; empty when they can."""
 
     def load_runtime(self) -> None:
-        """Load what starts kernels, building it where needed."""
+        """Load the runtime that starts kernels, building it if needed."""
 
     def register(self, op: Op) -> None:
-        """Compile an op's kernels for every such device, and give them to its host library, which is loaded."""
+        """Compile an op's kernels for every device of this kind, and register them with its loaded host library."""
 
 
 class DeviceKernels(HoldingBuilder):
-    """Loads an op for a kind of device: the host library, and the kernels that it launches there.
+    """Loads an op for a kind of device: the host library and the kernels that it launches there.
 
     Attributes:
         OP: the op's row in the table.
@@ -86,7 +86,7 @@ class DeviceKernels(HoldingBuilder):
             return library.on_device[kind]
 
     def _beside_the_runtime(self, load_host: Callable[[], Any]) -> Any:
-        """Load the host library and the runtime, which a first time are built side by side."""
+        """Load the host library and the runtime; the first time, build them in parallel."""
         if self.is_built():
             self.DEVICE.load_runtime()
             return load_host()
@@ -110,10 +110,10 @@ class DeviceKernels(HoldingBuilder):
 
 
 class DeviceRuntime(Protocol):
-    """What loads device code and starts its kernels.
+    """Loads device code and starts its kernels.
 
     Attributes:
-        kind: of the device, as ``csrc/runtime/devices.h`` has it.
+        kind: the kind of device, as in ``csrc/runtime/devices.h``.
         launch: the address of its ``LaunchFunction``.
     """
 
@@ -122,14 +122,14 @@ class DeviceRuntime(Protocol):
 
 
 def register_kernels(op: str, runtime: DeviceRuntime, device: int, kernels: dict[str, int], units: int = 0) -> None:
-    """Give an op's library, which is loaded, the kernels of a device.
+    """Register the kernels of a device with an op's loaded library.
 
     Args:
         op: the op's name.
-        runtime: what starts them.
+        runtime: the runtime that starts them.
         device: the device's index.
-        kernels: the address of each, by its instance's name.
-        units: the device's multiprocessors, by which launches are shaped; 0 where they are not known.
+        kernels: the address of each kernel, by the name of its instance.
+        units: the device's number of multiprocessors, which decides launch shapes; 0 if unknown.
     """
     add = ctypes.CDLL(str(loading.library_of(op).binary)).anyaccel_add_kernel
     add.argtypes = [ctypes.c_char_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]

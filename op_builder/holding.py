@@ -1,4 +1,4 @@
-"""Builders that load what another builder builds."""
+"""Builders that load the op of another builder."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["HoldingBuilder"]
 
 
 class HoldingBuilder(OpBuilder):
-    """Loads the op of the builder that it holds, and makes other functions of it.
+    """Loads the op of another builder, and wraps its functions.
 
     Attributes:
-        HELD: the class of that builder.
-        held: that builder.
+        HELD: the class of the other builder.
+        held: the other builder.
     """
 
     STABLE_ABI = True

@@ -1,4 +1,4 @@
-"""The libraries of this project: C++ on the stable ABI, which serve CPU tensors and launch the kernels of devices."""
+"""This project's libraries: C++ on the stable ABI for CPU tensors, which also launches device kernels."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["HostLibrary"]
 
 
 class HostLibrary(OpBuilder):
-    """Builds the host library of an op; a wheel may bring its binary.
+    """Builds the host library of an op; a wheel may include the binary.
 
     Attributes:
-        OP: the op's row in the table; None for the runtimes, which are no ops.
+        OP: the op's row in the table; None for the runtimes, which are not ops.
         SOURCES: relative to ``csrc``.
     """
 
@@ -34,7 +34,7 @@ class HostLibrary(OpBuilder):
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
         if self.OP is not None:
-            self.OP.functions_class()  # imported with the builder, not in a load
+            self.OP.functions_class()  # import the module with the builder, not during a load
 
     def absolute_name(self) -> str:
         return f"anyaccel._C.{self.name}"
@@ -46,16 +46,16 @@ class HostLibrary(OpBuilder):
         return ["includes", "stable", "runtime"]
 
     def cxx_args(self) -> list[str]:
-        """Return flags for the fastest code that keeps IEEE results, with loops vectorised where they are marked.
+        """Return flags for the fastest code with IEEE results, in which only marked loops are vectorised.
 
-        With ``-march=native`` compilers prefer 256 bits on Intel's CPUs, also where AVX-512 has them all; with a level such as
-        ``x86-64-v4`` they do not. What computes (GELU, bfloat16) takes up to twice as long then.
+        With ``-march=native``, compilers prefer 256-bit vectors on Intel CPUs that have AVX-512; with a level such as
+        ``x86-64-v4`` they do not. Compute-bound code (GELU, bfloat16) takes up to twice as long with 256 bits.
         """
         widest = ["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []
         return [*CPU_FLAGS, *widest, "-fopenmp-simd"]
 
     def prebuilt(self, trace: Trace) -> Path | None:
-        """Return the library that a wheel brought for this machine, or None; the trace says why not."""
+        """Return the wheel's library for this machine, or None; the trace records why not."""
         return prebuilt.find_library(self.name, lambda target: self.recipe_for(target, any_compiler=True).key(), trace)
 
     def recipes(self, target: str) -> list[Recipe]:
@@ -72,7 +72,7 @@ class HostLibrary(OpBuilder):
         return [device_code_recipe(self.OP, target)]
 
     def namespaces(self) -> list[str]:
-        """Return nothing: they share the namespace ``anyaccel``, each with fragments of it."""
+        """Return an empty list: the libraries share the namespace ``anyaccel``, of which each defines fragments."""
         return []
 
     def functions(self) -> Any:

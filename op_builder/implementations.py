@@ -1,4 +1,4 @@
-"""The implementations of kernels that this project brings: for each op and target one, derived from the op's row."""
+"""This project's implementations of kernels: one per op and target, derived from the op's row."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _MACHINES = {"x86": ("x86_64", "AMD64"), "arm": ("aarch64", "arm64")}
 
 
 class BuiltImplementation(BuilderExtension):
-    """An op as its builder for a device makes it.
+    """An op, built by its builder for a device.
 
     Args:
-        name: by which a user may ask for it.
+        name: the name to request it by.
         builder: the builder's name.
-        device: whose builder it is.
-        serves: returns whether it serves on this machine.
-        priority: the highest among those that serve is chosen.
+        device: the builder's device.
+        serves: returns whether it is available on this machine.
+        priority: the highest available priority is chosen.
     """
 
     load_checks = True
@@ -54,7 +54,7 @@ class BuiltImplementation(BuilderExtension):
 
 
 class TritonImplementation(TritonExtension):
-    """An op in Triton; below CUDA until it is measured to be faster there.
+    """An op in Triton; its priority stays below CUDA's until it is measured to be faster.
 
     Args:
         target: the class of its functions, ``"module:Class"`` in ``kernels/triton``.
@@ -71,7 +71,7 @@ class TritonImplementation(TritonExtension):
 
 
 def implementations_of(op: Op) -> list[KernelExtension]:
-    """Return the implementations of an op: one for each device and kind of CPU, and by SYCL and Triton where it has them."""
+    """Return the implementations of an op: one per device and kind of CPU, and SYCL and Triton if it has them."""
     on_cpu = {kind: partial(_is_machine, machines) for kind, machines in _MACHINES.items()}
     found: list[KernelExtension] = [
         BuiltImplementation(f"{op.name}_{kind}", op.builder, "cpu", serves) for kind, serves in on_cpu.items()

@@ -1,4 +1,4 @@
-"""What a kernel loader chooses among: implementations of one kernel, each with a priority and a way to be built.
+"""Implementations of one kernel, among which a kernel loader chooses; each has a priority and a way to build it.
 
 The method names are Colossal-AI's.
 """
@@ -31,11 +31,11 @@ class KernelExtension(abc.ABC):
     """One implementation of a kernel.
 
     Attributes:
-        name: by which a user may ask for it.
-        priority: the highest among those that serve is chosen.
+        name: the name to request it by.
+        priority: the highest available priority is chosen.
         support_aot: whether it can be built ahead of time.
-        support_jit: whether it can be built on the machine that uses it.
-        load_checks: whether ``load`` itself checks what ``assert_compatible`` does, before it builds anything.
+        support_jit: whether it can be built at run time on the machine that uses it.
+        load_checks: whether ``load`` itself makes the checks of ``assert_compatible`` before it builds anything.
     """
 
     name: str
@@ -46,14 +46,14 @@ class KernelExtension(abc.ABC):
 
     @abc.abstractmethod
     def is_available(self) -> bool:
-        """Return whether this machine has the hardware that it is for."""
+        """Return whether this machine has the hardware that it needs."""
 
     @abc.abstractmethod
     def assert_compatible(self) -> None:
-        """Check everything else that it needs.
+        """Check its other requirements.
 
         Raises:
-            OpError: saying what is missing, and the fix.
+            OpError: naming the missing requirement and the fix.
         """
 
     @abc.abstractmethod
@@ -61,21 +61,21 @@ class KernelExtension(abc.ABC):
         """Return the kernel's functions, prebuilt or built now."""
 
     def build_aot(self) -> Any:
-        """Return the extension to give to setuptools.
+        """Return the setuptools extension that builds it.
 
         Raises:
-            OpError: when it is not built ahead of time.
+            OpError: when it does not support ahead-of-time builds.
         """
-        msg = f"building '{self.name}' ahead of time failed: got support_aot={self.support_aot}; expected True. Fix: load()."
+        msg = f"building '{self.name}' ahead of time failed: support_aot is {self.support_aot}. Fix: call load()."
         raise OpError(msg)
 
     def build_jit(self) -> Any:
-        """Build it on this machine where needed, and return the kernel's functions.
+        """Build it on this machine if needed, and return the kernel's functions.
 
         Raises:
-            OpError: when it is not built at run time.
+            OpError: when it does not support builds at run time.
         """
-        msg = f"building '{self.name}' failed: got support_jit={self.support_jit}; expected True. Fix: load()."
+        msg = f"building '{self.name}' failed: support_jit is {self.support_jit}. Fix: call load()."
         raise OpError(msg)
 
 
@@ -105,7 +105,7 @@ class CppExtension(BuilderExtension):
     """An implementation in C++ for the CPU.
 
     Attributes:
-        machines: the architectures it is for, as ``platform.machine()`` names them; every one by default.
+        machines: the supported architectures, as ``platform.machine()`` names them; empty for all.
     """
 
     machines: ClassVar[tuple[str, ...]] = ()
@@ -129,7 +129,7 @@ class SyclExtension(BuilderExtension):
 
 
 class TritonExtension(KernelExtension):
-    """An implementation in Triton, which compiles it itself; ``load`` imports and returns it."""
+    """An implementation in Triton, which compiles it; ``load`` imports and returns the module."""
 
     support_aot = False
     support_jit = False
@@ -137,7 +137,7 @@ class TritonExtension(KernelExtension):
     def is_available(self) -> bool:
         import torch
 
-        if torch.accelerator.current_accelerator() is None:  # built for the CPU alone
+        if torch.accelerator.current_accelerator() is None:  # a CPU-only build of torch
             return False
         from ..accelerator import get_accelerator
 
@@ -158,7 +158,7 @@ def require_package(extension: str, module: str, package: str) -> None:
     """Check that an implementation's package is installed.
 
     Raises:
-        OpLoadError: naming it.
+        OpLoadError: naming the missing package.
     """
     if importlib.util.find_spec(module) is None:
         msg = f"loading '{extension}' failed: the package {module} is not installed. Fix: pip install {package}"

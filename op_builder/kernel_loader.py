@@ -1,4 +1,4 @@
-"""The loaders by name, such as ``RMSNormLoader``: of every op in the table, and Colossal-AI's others. The names are its own."""
+"""The kernel loaders by name, such as ``RMSNormLoader``: one or more per op in the table, and Colossal-AI's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_OPS = {name: (op, about) for op in OPS for name, about in op.loaders.items()
 
 
 class OpLoader(KernelLoader):
-    """Loads an op of the table; its functions answer to Colossal-AI's names too, where it has a loader of this name."""
+    """Loads an op of the table; its functions also have Colossal-AI's names if Colossal-AI has a loader of this name."""
 
     def load(self, ext_name: str | None = None) -> Any:
         from .colossalai.surface import with_colossalais_names
@@ -32,7 +32,7 @@ def loader_names() -> list[str]:
 
 
 def _others() -> dict[str, tuple[str, Callable[[], list[Any]]]]:
-    from .colossalai.loaders import COLOSSALAI_LOADERS  # no function of anyaccel.ops needs it
+    from .colossalai.loaders import COLOSSALAI_LOADERS  # not needed by any function of anyaccel.ops
 
     return COLOSSALAI_LOADERS
 
@@ -42,7 +42,7 @@ def loader_class(name: str) -> type[KernelLoader]:
     """Return a loader's class by its name.
 
     Raises:
-        KeyError: when there is none of that name.
+        KeyError: when no loader has that name.
     """
     if name in _OF_OPS:
         op, about = _OF_OPS[name]

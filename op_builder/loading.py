@@ -1,4 +1,4 @@
-"""From a finished binary to functions, once per process."""
+"""Loads each finished binary once per process, and returns its functions."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ __all__ = [
 
 
 class Loaded:
-    """A binary that this process has loaded, which it cannot let go of.
+    """A binary that this process has loaded and cannot unload.
 
     Attributes:
         op: the op's name.
-        owner: the class of the builder that loaded it; a class that is defined again, as in a notebook's cell, is the same.
+        owner: the class of the builder that loaded it; a class that is defined again, as in a notebook cell, counts as the same.
         binary: the file.
-        namespaces: of torch ops, which the binary claims for itself.
+        namespaces: the torch op namespaces that the binary claims.
         is_prebuilt: whether it was built ahead of time.
-        functions: what it gave; None until its builder has made them.
-        on_device: the functions by the kind of device whose kernels it has been given.
+        functions: the binary's functions; None until its builder has made them.
+        on_device: the functions, by the kind of device whose kernels are registered.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Loaded:
 
 
 _loaded: dict[Path, Loaded] = {}
-"""What this process has loaded, by binary; the latest of an op last."""
+"""The binaries that this process has loaded; the latest of an op comes last."""
 _locks: dict[tuple[str, str], threading.RLock] = {}
 _CLAIM = r"(?m)^[ \t]*STABLE_TORCH_LIBRARY[ \t]*\([ \t]*(\w+)|^[ \t]*TORCH_LIBRARY[ \t]*\([ \t]*(\w+)"
 _looking = threading.RLock()
@@ -76,7 +76,7 @@ _looking = threading.RLock()
 
 @contextlib.contextmanager
 def once(builder: type, name: str) -> Iterator[Loaded | None]:
-    """Hold an op's lock in this process, and yield what its builder has loaded last; other ops load meanwhile."""
+    """Hold an op's lock in this process, and yield the binary that its builder loaded last; other ops can load meanwhile."""
     owner = _full_name(builder)
     with _looking:
         lock = _locks.setdefault((owner, name), threading.RLock())
@@ -85,7 +85,7 @@ def once(builder: type, name: str) -> Iterator[Loaded | None]:
 
 
 def keep(loaded: Loaded) -> Any:
-    """Keep what was loaded, as the latest of its op, and return its functions: those that the binary gave first."""
+    """Record a loaded binary as the latest of its op, and return its functions: the ones from the first load."""
     with _looking:
         known = _loaded.pop(loaded.binary, loaded)
         known.functions = loaded.functions if known.functions is None else known.functions
@@ -100,12 +100,12 @@ def functions_of(binary: Path) -> Any:
 
 
 def _of_op(name: str) -> list[Loaded]:
-    """Return what has been loaded of an op, the latest first."""
+    """Return the loaded binaries of an op, latest first."""
     return [one for one in reversed([*_loaded.values()]) if one.op == name]
 
 
 def _renew_locks() -> None:
-    """Free a forked child of locks whose holders, threads of its parent, it does not have."""
+    """Replace the locks in a forked child: their holders, threads of the parent, do not exist there."""
     global _looking
     _looking = threading.RLock()
     _locks.clear()
@@ -115,7 +115,7 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 
 def require_own_library(op: str, builder: type) -> None:
-    """Check that no other builder has loaded a torch library for an op of this name: defining torch ops twice is fatal.
+    """Check that no other builder has loaded a torch library for this op: defining torch ops twice aborts the process.
 
     Raises:
         OpLoadError: naming the other builder.
@@ -123,28 +123,28 @@ def require_own_library(op: str, builder: type) -> None:
     other = next((one for one in _of_op(op) if _full_name(one.owner) != _full_name(builder)), None)
     if other is not None:
         msg = (
-            f"loading the op '{op}' failed: got a second builder, {_full_name(builder)}; expected one in a process, and "
-            f"{_full_name(other.owner)} has loaded {other.binary}. Fix: give each a NAME of its own."
+            f"loading the op '{op}' failed: a process loads an op from one builder only. {_full_name(builder)} is a second; "
+            f"{_full_name(other.owner)} has loaded {other.binary}. Fix: give each builder its own NAME."
         )
         raise OpLoadError(msg)
 
 
 def require_same_build(op: str, loaded: Path, found: Path | None) -> None:
-    """Check that a builder that was defined again is for the build that the process has loaded.
+    """Check that a redefined builder gives the build that the process has loaded.
 
     Raises:
-        OpLoadError: when its sources, flags or compiler are others.
+        OpLoadError: when its sources, flags or compiler have changed.
     """
     if found != loaded:
         msg = (
-            f"loading the op '{op}' failed: got other sources or flags than those of {loaded}, which this process has "
-            f"loaded; expected the same, as torch keeps its ops. Fix: restart the process, or give it a NAME of its own."
+            f"loading the op '{op}' failed: its sources or flags differ from those of {loaded}, which this process has "
+            f"loaded and torch cannot unload. Fix: restart the process, or give the builder another NAME."
         )
         raise OpLoadError(msg)
 
 
 def claimed_namespaces(sources: Sequence[Path]) -> list[str]:
-    """Return the namespaces that sources define with ``STABLE_TORCH_LIBRARY``, which a process allows once each."""
+    """Return the namespaces that sources define with ``STABLE_TORCH_LIBRARY``; a process allows each of them once."""
     texts = (source.read_text(errors="replace", encoding="utf-8") for source in sources)
     return [stable or other for text in texts for stable, other in re.findall(_CLAIM, text)]
 
@@ -154,12 +154,12 @@ def load_torch_library(op: str, builder: type, binary: Path, namespaces: Sequenc
 
     Args:
         op: the op's name.
-        builder: whose op it is.
+        builder: the class of the op's builder.
         binary: the library.
-        namespaces: what it defines, and nothing else in the process may: torch would end the process.
+        namespaces: the namespaces that it defines; if anything else in the process defined them, torch would abort.
 
     Raises:
-        OpLoadError: when it cannot be loaded, or something else has defined one of its namespaces.
+        OpLoadError: when it cannot be loaded, or one of its namespaces is already defined.
     """
     import torch
 
@@ -173,8 +173,8 @@ def load_torch_library(op: str, builder: type, binary: Path, namespaces: Sequenc
             if (claimed := next(claims, None)) is not None or _is_defined(namespace):
                 owner = "this process" if claimed is None else _full_name(claimed.owner)
                 msg = (
-                    f"loading the op '{op}' failed: got the namespace '{namespace}', which {owner} has defined already; "
-                    f"expected one of its own. Fix: STABLE_TORCH_LIBRARY_FRAGMENT, or another name."
+                    f"loading the op '{op}' failed: {owner} has already defined the namespace '{namespace}'. "
+                    f"Fix: use STABLE_TORCH_LIBRARY_FRAGMENT, or another name."
                 )
                 raise OpLoadError(msg)
         try:
@@ -193,14 +193,14 @@ def torch_functions(op: str) -> Any:
     """Return the torch ops of a namespace.
 
     Raises:
-        OpLoadError: when there are none.
+        OpLoadError: when the namespace is empty.
     """
     import torch
 
     if not _is_defined(op):
         msg = (
-            f"loading the op '{op}' failed: got a library that registers nothing under '{op}'; expected torch ops there. "
-            f"Fix: STABLE_TORCH_LIBRARY({op}, library), or override functions()."
+            f"loading the op '{op}' failed: its library registers no torch ops in the namespace '{op}'. "
+            f"Fix: register them with STABLE_TORCH_LIBRARY({op}, library), or override functions()."
         )
         raise OpLoadError(msg)
     return getattr(torch.ops, op)
@@ -222,9 +222,9 @@ def load_python_module(name: str, binary: Path) -> Any:
     Raises:
         OpLoadError: when it cannot be loaded.
     """
-    import torch  # noqa: F401  # whose libraries the module needs
+    import torch  # noqa: F401  # the module needs torch's libraries
 
-    full_name = f"anyaccel_{binary.parent.name}_{binary.stem}.{name}"  # pybind11 gives one name one module a process
+    full_name = f"anyaccel_{binary.parent.name}_{binary.stem}.{name}"  # pybind11 allows one module per name and process
     loader = importlib.machinery.ExtensionFileLoader(full_name, str(binary))
     spec = importlib.util.spec_from_file_location(full_name, binary, loader=loader)
     assert spec is not None  # noqa: S101  # it has a loader
@@ -237,13 +237,13 @@ def load_python_module(name: str, binary: Path) -> Any:
 
 
 def importable(name: str, trace: Trace) -> Any:
-    """Return a module that was built ahead of time and installed, or None; the trace says why not."""
+    """Return an installed prebuilt module, or None; the trace records why not."""
     try:
         if "." not in name or importlib.util.find_spec(name) is None:
             trace.reject("prebuilt", f"no module {name} is installed")
             return None
         module = importlib.import_module(name)
-    except Exception as error:  # noqa: BLE001  # a package of somebody else's may raise anything
+    except Exception as error:  # noqa: BLE001  # a third party's package may raise anything
         trace.reject("prebuilt", f"{name}: {type(error).__name__}: {error}", logging.WARNING)
         return None
     trace.accept("prebuilt", f"the installed module {name}")
@@ -251,7 +251,7 @@ def importable(name: str, trace: Trace) -> Any:
 
 
 def folder_of(builder: type) -> Path:
-    """Return the folder of the file that defines a builder's class; the working directory for one typed in."""
+    """Return the folder of the file that defines a builder's class; the working directory for an interactive session."""
     try:
         return Path(inspect.getfile(builder)).resolve().parent
     except (OSError, TypeError):
@@ -259,7 +259,7 @@ def folder_of(builder: type) -> Path:
 
 
 def load_c_library(op: str, binary: Path) -> ctypes.CDLL:
-    """Load a library whose functions are called by ctypes.
+    """Load a library whose functions are called through ctypes.
 
     Raises:
         OpLoadError: when it cannot be loaded.
@@ -279,16 +279,16 @@ def _is_mounted_noexec(binary: Path) -> bool:
 
 def _refusal(op: str, binary: Path, error: Exception) -> OpLoadError:
     text = f"{error}{f' ({error.__cause__})' if error.__cause__ else ''}"
-    fix = "correct what the sources do when they are loaded"
+    fix = "correct the code that runs when the library is loaded"
     if _is_mounted_noexec(binary) and isinstance(error, (OSError, ImportError)):
         msg = (
-            f"loading the op '{op}' failed: got {text}, as {binary.parent} is on a file system that is mounted noexec; expected "
-            f"one that programs and libraries may be run from. Fix: set ANYACCEL_CACHE_DIR to a directory on another one."
+            f"loading the op '{op}' failed: {text}. {binary.parent} is on a file system that is mounted noexec, "
+            f"from which libraries cannot be loaded. Fix: set ANYACCEL_CACHE_DIR to a directory on another file system."
         )
         return OpLoadError(msg)
     if "undefined symbol" in text:
-        fix = "add the source that defines it to sources(), or its library to libraries_args(); c++filt tells its name in C++"
+        fix = "add the source that defines it to sources(), or its library to libraries_args(); c++filt shows its C++ name"
     elif "module export function" in text:
-        fix = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) in a source; where they register torch ops instead, STABLE_ABI = True"
-    msg = f"loading the op '{op}' failed: got {text}; expected {binary} to load. Fix: {fix}."
+        fix = "add PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) to a source, or set STABLE_ABI = True if it registers torch ops"
+    msg = f"loading the op '{op}' failed: {binary} cannot be loaded: {text}. Fix: {fix}."
     return OpLoadError(msg)

@@ -1,4 +1,4 @@
-"""What an op is: a row of data, from which its builders, loaders and implementations are derived."""
+"""The data of an op, from which its builders, loaders and implementations are derived."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ if TYPE_CHECKING:
 __all__ = ["CSRC", "DEVICES", "FLOATS", "KERNEL_DEVICES", "ON_HOST", "Op", "instances", "resolve"]
 
 CSRC = Path(__file__).resolve().parents[1] / "csrc"
-"""The C++ and CUDA sources, beside this package in a checkout and inside it in a wheel."""
+"""The C++ and CUDA sources: next to this package in a checkout, inside it in a wheel."""
 
 KERNEL_DEVICES: dict[str, str] = {
     "cuda": "op_builder.cuda.device:CudaDevice",  # anyaccel: ignore[device-name]
     "hip": "op_builder.hip.device:HipDevice",
     "xpu": "op_builder.xpu.device:XpuDevice",
 }
-"""The kinds of device that kernels are compiled for, each with its class, a ``Device`` of ``device_kernels.py``."""
+"""The kinds of device to compile kernels for, each with its ``Device`` class (see ``device_kernels.py``)."""
 _WITH_FLOAT64 = ("cuda", "hip")  # anyaccel: ignore[device-name]
 DEVICES = ("cpu", *KERNEL_DEVICES)
 ON_HOST = "host"
-"""Serves every device: a host-side op runs on the CPU wherever the model lives."""
+"""For every device: a host-side op runs on the CPU wherever the model is."""
 
 FLOATS = ("float", "BFloat16", "Half")
-"""The dtypes of device kernels, as C++ names them."""
+"""The dtypes of device kernels, by their C++ names."""
 
 
 class Op(NamedTuple):
-    """An op: one library on the host, and kernels that are compiled for a device from the same formulas.
+    """An op: one library on the host, and kernels compiled for a device from the same formulas.
 
     Attributes:
-        name: the op's name; its formulas are ``csrc/includes/<name>.h``, its host side ``csrc/<name>/<name>.cpp``.
+        name: the op's name; its formulas are in ``csrc/includes/<name>.h``, its host side in ``csrc/<name>/<name>.cpp``.
         builder: the builder's name, such as ``"RMSNormBuilder"``.
         about: what the op does, in a few words.
         functions: the class of its functions, ``"module:Class"`` in ``kernels/functions``.
-        kernels: the instances of kernel templates that device code is compiled for.
-        float64_kernels: more of them, for gradcheck: CUDA and HIP devices alone get them, as not every Intel GPU has float64.
-        loaders: the kernel loaders that choose among its implementations, by name with what each loads.
-        devices: the devices that have a builder of this name.
-        sources: of the host, relative to ``csrc``.
-        triton: the class of its functions in Triton, ``"module:Class"`` in ``kernels/triton``; empty when there is none.
-        own_builder: the builder's class, ``"module:Class"``, of an op that is built in a way of its own.
+        kernels: the kernel template instances to compile for devices.
+        float64_kernels: further instances, for gradcheck: only for CUDA and HIP devices, as not every Intel GPU has float64.
+        loaders: the names of its kernel loaders, each with a description.
+        devices: the devices that have this builder.
+        sources: the host sources, relative to ``csrc``.
+        triton: the class of its functions in Triton, ``"module:Class"`` in ``kernels/triton``; empty if there is none.
+        own_builder: the builder's class, ``"module:Class"``, if the op is not built in the usual way.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Op(NamedTuple):
     own_builder: str = ""
 
     def kernels_for(self, kind: str) -> tuple[str, ...]:
-        """Return the instances of kernel templates that a kind of device gets."""
+        """Return the kernel template instances for a kind of device."""
         return self.kernels + (self.float64_kernels if kind in _WITH_FLOAT64 else ())
 
     def host_sources(self) -> tuple[str, ...]:
@@ -69,26 +69,26 @@ class Op(NamedTuple):
         return self.sources or (f"{self.name}/{self.name}.cpp", "runtime/device_kernels.cpp")
 
     def header_macro(self) -> str:
-        """Return the option that names the op's header to the one source of device code."""
+        """Return the option that tells the single device source which op header to include."""
         return f'-DANYACCEL_OP_HEADER="{self.name}.h"'
 
     def functions_class(self) -> Any:
-        """Return the class of the op's functions, which takes the namespace of its torch ops."""
+        """Return the class of the op's functions; it takes the namespace of the torch ops."""
         return resolve(f"kernels.functions.{self.functions}")
 
 
 def resolve(target: str) -> Any:
-    """Return what ``"module:Name"`` names, relative to ``anyaccel``."""
+    """Return the object that ``"module:Name"`` names, relative to ``anyaccel``."""
     module, name = target.split(":")
     return getattr(importlib.import_module(f"..{module}", __package__), name)
 
 
 def instances(kernels: Sequence[str], *parameters: Sequence[str]) -> tuple[str, ...]:
-    """Return the instances of kernel templates for every combination of template parameters.
+    """Return the kernel template instances for every combination of template parameters.
 
     Args:
         kernels: the templates' names.
-        parameters: the choices for each template parameter; ``"same"`` repeats the one before.
+        parameters: the choices for each template parameter; ``"same"`` repeats the previous choice.
     """
     found: dict[str, None] = {}
     for kernel, choice in product(kernels, product(*parameters)):

@@ -1,4 +1,4 @@
-"""What deepspeed's variables say of building ahead of time: ``DS_BUILD_OPS``, and one for every builder."""
+"""deepspeed's variables that select ops for ahead-of-time builds: ``DS_BUILD_OPS``, and one per builder."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _logger = logging.getLogger(__name__)
 
 
 def switched_on(builders: Sequence[OpBuilder], switches: Mapping[str, bool]) -> list[OpBuilder]:
-    """Return the builders whose ops are wanted.
+    """Return the builders whose ops are selected.
 
-    An op is wanted when the variable of a builder that loads it is on, unwanted when one is off and none is on, and otherwise
-    what ``DS_BUILD_OPS`` says, which is on where it is not set. With kernels for a GPU come the runtimes that start them.
+    An op is selected when the variable of any builder that loads it is on, and not selected when only variables that are off are
+    set. Otherwise ``DS_BUILD_OPS`` decides, which is on by default. GPU kernels also select the runtimes that start them.
 
     Args:
-        builders: all of them.
+        builders: all builders.
         switches: the variables that are set, by name.
     """
     said: dict[str, bool] = {}
@@ -36,7 +36,7 @@ def switched_on(builders: Sequence[OpBuilder], switches: Mapping[str, bool]) -> 
     known = {_EVERY, *(builder.build_var() for builder in builders)}
     for name in sorted(switches.keys() - known):
         if switches[name]:
-            _logger.warning("%s is set, but anyaccel has no such op: nothing is built for it", name)
+            _logger.warning("%s is set, but anyaccel has no such op; nothing is built for it", name)
     default = switches.get(_EVERY, True)
     wanted = [builder for builder in builders if said.get(_loads(builder)[0], default)]
     has_kernels = any(op.kernels for builder in wanted if (op := getattr(builder, "OP", None)) is not None)

@@ -1,4 +1,4 @@
-"""What torch asks of whoever compiles and links against it: by its stable ABI, or by all of its C++ API."""
+"""Compiling and linking against torch: by its stable ABI, or by its whole C++ API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 OLDEST_TORCH = (2, 10)
-"""The oldest torch that ops of the stable ABI run on; one binary serves it and every later one."""
+"""The oldest torch that stable-ABI ops run on; one binary serves it and every later version."""
 
 UNKNOWN_COMPILER = CxxCompiler(("c++",), "unknown")
 
@@ -36,7 +36,7 @@ _TARGET_VERSION = (OLDEST_TORCH[0] << 56) | (OLDEST_TORCH[1] << 48)
 
 
 def too_old_for_stable_abi() -> str:
-    """Return why this torch cannot run ops of the stable ABI; empty when it can."""
+    """Return why this torch cannot run stable-ABI ops; empty when it can."""
     import torch
 
     if tuple(map(int, torch.__version__.split(".")[:2])) >= OLDEST_TORCH:
@@ -45,7 +45,7 @@ def too_old_for_stable_abi() -> str:
 
 
 def macros(stable_abi: bool, module_name: str) -> tuple[str, ...]:
-    """Return the macros that torch's headers read."""
+    """Return the macros that torch's headers need."""
     if stable_abi:
         return (f"-DTORCH_TARGET_VERSION={_TARGET_VERSION:#018x}",)
     import torch
@@ -65,12 +65,12 @@ def missing_python_headers() -> str:
 
 
 def with_standard(flags: Sequence[str]) -> list[str]:
-    """Return a compiler's flags with the C++ standard that torch's headers need, where they name none."""
+    """Return a compiler's flags, adding the C++ standard that torch's headers need if they name none."""
     return list(flags) if any("-std=" in flag for flag in flags) else [*flags, "-std=c++20"]
 
 
 def torch_include_dirs(stable_abi: bool) -> list[Path]:
-    """Return where torch's headers are, and for its C++ API also Python's."""
+    """Return the include directories of torch, and for its C++ API also Python's."""
     include = _torch_root() / "include"
     if stable_abi:
         return [include]
@@ -87,9 +87,9 @@ def retargeted(compiler: Compiler, target: str, root: Path) -> Compiler:
     """Return a compiler that builds for other machines.
 
     Args:
-        compiler: builds for this machine.
-        target: their CPU, such as ``x86-64-v3``.
-        root: where the sources lie; the result does not say where that is on this machine.
+        compiler: a compiler for this machine.
+        target: the other machines' CPU, such as ``x86-64-v3``.
+        root: the directory of the sources; its path on this machine does not appear in the result.
     """
     flags = [march(target) if flag == "-march=native" else flag for flag in compiler.flags]
     if target in CPU_TARGETS["aarch64"]:
@@ -102,7 +102,7 @@ def retargeted(compiler: Compiler, target: str, root: Path) -> Compiler:
 
 
 def facts(stable_abi: bool, target: str) -> dict[str, Any]:
-    """Return what decides a binary besides its sources and compilers."""
+    """Return the facts that decide a binary, apart from its sources and compilers."""
     import torch
 
     isa = host_isa() if target == NATIVE else target
@@ -121,21 +121,21 @@ def link_flags(stable_abi: bool) -> tuple[str, ...]:
 
 
 def link_paths() -> tuple[str, ...]:
-    """Return the flags that say where torch's libraries lie."""
+    """Return the flags with the paths of torch's libraries."""
     return (f"-L{_torch_root() / 'lib'}",)
 
 
 def stand_in(platform: Platform, root: Path) -> str:
-    """Return the flag that says where a library lies that has the names of another machine's libtorch_cpu, and nothing else.
+    """Return the linker flag for a stub of another machine's libtorch_cpu, which defines only the names.
 
-    Linking against it finds names that torch's stable ABI does not have, as linking against torch does.
+    Linking against the stub detects names that torch's stable ABI does not have, like linking against torch.
 
     Args:
-        platform: the other machine's.
-        root: the cache.
+        platform: the other machine's platform.
+        root: the cache directory.
 
     Raises:
-        OSError, subprocess.SubprocessError: when it cannot be built.
+        OSError, subprocess.SubprocessError: when the stub cannot be built.
     """
     import torch
 
@@ -158,21 +158,21 @@ def stand_in(platform: Platform, root: Path) -> str:
             folder.mkdir(parents=True, exist_ok=True)
             os.replace(scratch / "made.so", library)
 
-        in_scratch_folder(root, f"building libtorch_cpu's names for {platform.machine}", make)
+        in_scratch_folder(root, f"building a stub of libtorch_cpu for {platform.machine}", make)
     return f"-L{folder}"
 
 
 def _stable_names() -> list[str]:
-    """Return what the headers of torch's stable ABI declare in C."""
+    """Return the C functions that the headers of torch's stable ABI declare."""
     headers = (_torch_root() / "include" / "torch" / "csrc").rglob("*shim*.h")
     text = "\n".join(header.read_text(encoding="utf-8") for header in headers)
     return sorted(set(re.findall(r"\b(?:aoti_)?torch_\w+(?=\()", text)))
 
 
 def note(cache_root: Path) -> str:
-    """Return what makes builds by ziglang slow the first time."""
+    """Return a note on why the first build by ziglang is slow."""
     if not (zig_cache(cache_root) / "o").is_dir():
-        return "ziglang builds its own C++ library first, once, which takes about a minute"
+        return "ziglang first builds its own C++ library, which takes about a minute, once"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Fixtures that every test may use."""
+"""Fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(autouse=True)
 def undetected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every test chooses its accelerator anew, whatever the machine's environment says and other tests did."""
+    """Every test starts without a chosen accelerator, independent of the environment and of other tests."""
     for variable in ("DS_ACCELERATOR", "LOCAL_RANK", "LOCAL_SIZE", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(variable, raising=False)
     real_accelerator._current = real_accelerator._detected = None
     yield
     real_accelerator._current = real_accelerator._detected = None
-    # Each changes classes of this process for good: a test that needs one runs it in a process of its own.
+    # # Each permanently changes classes of its process: a test that needs one runs it in a new process.
     assert not {"deepspeed", "anyaccel.integrations.deepspeed"} & set(sys.modules)
 
 
 @pytest.fixture
 def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run Python code in a process of its own, away from the checkout; it must succeed unless ``check=False``."""
+    """Run Python code in a new process, outside the checkout; it must succeed unless ``check=False``."""
 
     def run(code: str, *arguments: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
         finished = subprocess.run(
@@ -53,7 +53,7 @@ def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of this checkout, built from a copy so that nothing is left in it."""
+    """A wheel of this checkout, built from a copy so that the build leaves nothing in the checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "demo_out"))

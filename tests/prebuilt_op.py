@@ -1,4 +1,4 @@
-"""Loads and runs an op that the installed wheel brought; ``make test-wheel`` runs this where there is no compiler."""
+"""Loads and runs an op included in the installed wheel; ``make test-wheel`` runs this without a compiler."""
 
 import logging
 import sys

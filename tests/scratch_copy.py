@@ -1,4 +1,4 @@
-"""A copy of the project, in which the tests of CONTRIBUTING's lists create and edit what the lists name."""
+"""A copy of the project, in which the tests of CONTRIBUTING's lists create and edit the files that the lists name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def created(here: Path) -> list[str]:
 
 
 def copied(root: Path, here: Path, to: Path) -> Path:
-    """Copy the project's packages to ``to / "tree"`` and its tests beside them, with what a test has in ``created``."""
+    """Copy the project's packages to ``to / "tree"`` and its tests next to them, with a test's files in ``created``."""
     ignored = shutil.ignore_patterns("__pycache__", "_C")
     for folder in _FOLDERS:
         shutil.copytree(root / folder, to / "tree" / folder, ignore=ignored)
@@ -42,14 +42,14 @@ def copied(root: Path, here: Path, to: Path) -> Path:
 
 
 def inserted(file: Path, before: str, text: str) -> None:
-    """Insert a text into a file before another, which is in it once."""
+    """Insert a text into a file before another text, which must occur once."""
     content = file.read_text(encoding="utf-8")
     assert content.count(before) == 1, f"{file} has {content.count(before)} times: {before}"
     file.write_text(content.replace(before, text + before), encoding="utf-8")
 
 
 def complete(scratch: Path) -> Path:
-    """Assemble the package of a copy in ``site``, as a wheel has it, once its files are edited."""
+    """Assemble the package of a copy in ``site``, like a wheel, after its files are edited."""
     package = scratch / "site" / "anyaccel"
     shutil.copytree(scratch / "tree" / "anyaccel", package)
     for folder in _FOLDERS[1:]:
@@ -58,7 +58,7 @@ def complete(scratch: Path) -> Path:
 
 
 def run(scratch: Path, *arguments: str) -> str:
-    """Run Python with a copy's package, and return what it says; the test fails where it does."""
+    """Run Python with a copy's package, and return its output; the test fails if Python fails."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(scratch / "site"), str(scratch)))}
     ended = subprocess.run(
         [sys.executable, *arguments], cwd=scratch, env=environment, capture_output=True, text=True, encoding="utf-8",
@@ -69,12 +69,12 @@ def run(scratch: Path, *arguments: str) -> str:
 
 
 def named_in(contributing: Path, heading: str, **names: str) -> list[str]:
-    """Return the files that a numbered list of CONTRIBUTING creates and edits, in its order.
+    """Return the files that a numbered list of CONTRIBUTING creates and edits, in order.
 
     Args:
         contributing: the file.
-        heading: of the list's section.
-        names: what stands for ``<op>`` or ``<device>``.
+        heading: the heading of the list's section.
+        names: the replacements for ``<op>`` or ``<device>``.
     """
     text = contributing.read_text(encoding="utf-8")
     section = text[text.index(f"## {heading}\n") :].partition("\n## ")[0]

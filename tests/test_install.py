@@ -1,4 +1,4 @@
-"""A wheel, an editable install and a checkout serve the same package, and nothing leaks to the top level."""
+"""A wheel, an editable install and a checkout provide the same package, and add no other top-level names."""
 
 from __future__ import annotations
 

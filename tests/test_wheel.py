@@ -1,4 +1,4 @@
-"""A wheel with prebuilt ops: what it carries, and that it needs no compiler where it is installed.
+"""A wheel with prebuilt ops: its content, and that it needs no compiler where it is installed.
 
 ``make test-wheel`` installs one such wheel under several Pythons and torches.
 """
@@ -32,6 +32,12 @@ assert builder.is_compatible()
 param, states = torch.ones(3), [torch.zeros(3), torch.zeros(3), torch.zeros(())]
 builder.load().adam_step([param], [torch.ones(3)], [states[0]], [states[1]], [states[2]], lr=0.5)
 assert param.tolist() == [0.5, 0.5, 0.5], param
+from anyaccel._C import cpu_adam
+assert cpu_adam is builder.load()
+try:
+    from anyaccel._C import rms_norm
+except ImportError as error:
+    assert "this installation brings other ops, but not this one" in str(error), error
 """
 
 

@@ -21,7 +21,7 @@ __all__ = ["main"]
 
 app = typer.Typer(
     name="anyaccel",
-    help="One object for whatever accelerator the machine has, and PyTorch ops built on demand.",
+    help="One object for any accelerator, and PyTorch ops built on demand.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -45,7 +45,7 @@ app.add_typer(cache.app, name="cache")
 def _configure(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show what the library logs, decisions included.")
+        bool, typer.Option("--verbose", "-v", help="Show the library's log, including its decisions.")
     ] = False,
 ) -> None:
     if version:
@@ -59,7 +59,7 @@ _SHOWN_ANYWAY = "anyaccel.shown_anyway"
 
 
 def _show_anyway(error: UnicodeError) -> tuple[bytes, int]:
-    """Return what to print for characters that the locale does not have: a path as it is on disk, others escaped."""
+    """Return the output for characters that the locale lacks: the raw bytes of paths, escapes for other characters."""
     assert isinstance(error, UnicodeEncodeError)  # noqa: S101  # it is set for output only
     shown = bytearray()
     for character in error.object[error.start : error.end]:
@@ -69,7 +69,7 @@ def _show_anyway(error: UnicodeError) -> tuple[bytes, int]:
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one readable message and its exit code."""
+    """Run the command line; for our own errors, print one readable message and set the exit code."""
     codecs.register_error(_SHOWN_ANYWAY, _show_anyway)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -1,4 +1,4 @@
-"""``anyaccel bench``: the benchmarks on this machine, ours against the peers that are installed."""
+"""``anyaccel bench``: runs the benchmarks on this machine, ours against the installed peers."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ EPILOG = "Example: [bold]anyaccel bench kernels comm --html bench.html[/]"
 
 
 class BenchmarkError(AnyaccelError, ValueError):
-    """Raised where benchmarks cannot be run as asked."""
+    """Raised when the requested benchmarks cannot be run."""
 
 
 @dataclass(frozen=True)
 class BenchOutcome:
-    """What came of a benchmark: its results, or why there are none."""
+    """The outcome of a benchmark: its results, or the reason why there are none."""
 
     benchmark: Benchmark
     results: dict[str, Any] | None
@@ -47,12 +47,14 @@ class BenchOutcome:
 
 
 def command(
-    topics: Annotated[list[str] | None, typer.Argument(help="Which ones; all by default.", show_default=False)] = None,
-    html: Annotated[Path | None, typer.Option(help="Write one self-contained page, with plots.")] = None,
-    results: Annotated[Path | None, typer.Option(help="Keep each one's results here, as JSON.")] = None,
-    only_list: Annotated[bool, typer.Option("--list", help="Show which there are and how long each takes.")] = False,
+    topics: Annotated[
+        list[str] | None, typer.Argument(help="The benchmarks to run; all by default.", show_default=False)
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write one self-contained HTML page with plots.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Keep the results as JSON files in this folder.")] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="List the benchmarks and how long each takes.")] = False,
 ) -> None:
-    """Run the benchmarks here, each in a process of its own. Ctrl-C ends them and shows what is done."""
+    """Run the benchmarks on this machine, each in its own process. Ctrl-C stops and shows the finished ones."""
     chosen = _chosen(topics or [])
     console = Console(soft_wrap=True, highlight=False)
     if only_list:
@@ -64,9 +66,9 @@ def command(
     minutes = sum(benchmark.seconds for benchmark in chosen if benchmark.topic not in missing) / 60
     console.print(
         f"{len(chosen) - len(missing)} of {len(chosen)} benchmarks can run here, about {minutes:.0f} min on two cores; "
-        f"quiet the machine first. Ctrl-C ends them and shows what is done."
+        f"stop other work first. Ctrl-C stops and shows the finished ones."
     )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what is done is shown
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: finished ones are shown
     with tempfile.TemporaryDirectory(prefix="anyaccel-bench-") as scratch:
         outcomes = _run_all(chosen, missing, results or Path(scratch), console)
     if html is not None:
@@ -104,7 +106,7 @@ def _run_all(chosen: list[Benchmark], missing: dict[str, str], folder: Path, con
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"keeping the results failed: got {error}; expected a folder. Fix: choose another one for --results."
+        msg = f"writing the results failed: {error}. Fix: choose another folder for --results."
         raise BenchmarkError(msg) from error
     outcomes: list[BenchOutcome] = []
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -116,7 +118,7 @@ def _run_all(chosen: list[Benchmark], missing: dict[str, str], folder: Path, con
             try:
                 outcome = BenchOutcome(benchmark, None, why) if why else _run(benchmark, folder)
             except KeyboardInterrupt:
-                console.print(f"ended during {benchmark.topic}")
+                console.print(f"stopped during {benchmark.topic}")
                 break
             outcomes.append(outcome)
             progress.advance(task)
@@ -143,7 +145,7 @@ def _run(benchmark: Benchmark, folder: Path) -> BenchOutcome:
 
 
 def _finished(command: list[str]) -> tuple[int, str]:
-    """Run a program to its end, or end it and all that it has started; return its exit code and its last line."""
+    """Run a program, or on an interrupt end it and its children; return its exit code and its last line."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, encoding="utf-8")  # noqa: S603
     try:
@@ -198,7 +200,7 @@ def _add_section(page: Page, outcome: BenchOutcome) -> None:
 
 
 def _bars(benchmark: Benchmark, row: dict[str, str]) -> list[Bar]:
-    """Return a row's bars; a peer that is named in its own column has that name."""
+    """Return a row's bars; if a column names the peer, its bar has that name."""
     found = []
     for column in benchmark.bars:
         name, _, unit = column.rpartition(" ")

@@ -1,4 +1,4 @@
-"""``anyaccel build``: ops ahead of time, also for machines that are elsewhere."""
+"""``anyaccel build``: builds ops ahead of time, also for other machines."""
 
 from __future__ import annotations
 
@@ -31,13 +31,17 @@ EPILOG = "Example: [bold]anyaccel build rms_norm --target sm_90 --target x86-64-
 
 def command(
     ops: Annotated[list[str] | None, typer.Argument(help="Names of ops or builders, such as rms_norm.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every op, or what DS_BUILD_… says.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Build every op, or those that DS_BUILD_… selects.")
+    ] = False,
     target: Annotated[
         list[str] | None,
-        typer.Option("--target", help="native, x86-64-v3, sm_90, compute_120 (PTX) …; may be given several times."),
+        typer.Option(
+            "--target", help="A target: native, x86-64-v3, sm_90, compute_120 (PTX) …; repeat it for several."
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Also copy the results into this folder, as a wheel carries them.")
+        Path | None, typer.Option(help="Also copy the results into this folder, in the layout of a wheel.")
     ] = None,
 ) -> None:
     """Build ops into the cache ahead of time, also for GPUs and CPUs that this machine does not have.
@@ -49,7 +53,7 @@ def command(
         msg = f"got {got}. Fix: pass names, as in 'anyaccel build rms_norm', or --all for every op"
         raise typer.BadParameter(msg)
     if output is None:
-        _wanted_cache()  # where there is none, this is said before anything is built
+        _wanted_cache()  # if there is none, fail before building anything
     console = Console()
     builders = switched_on(every_builder(), environment.build_switches()) if everything else named_builders(ops or [])
     wanted = target or ((wheel_targets() if output else all_targets()) if everything else [NATIVE])
@@ -73,16 +77,16 @@ def command(
 
 
 def _require_kept(outcome: BuildOutcome) -> None:
-    """Check that what was built is still there tomorrow.
+    """Check that the result is in the user's cache and not in a temporary one.
 
     Raises:
-        CacheError: when the user's cache could not take it, and a temporary one did.
+        CacheError: when the build went to a temporary cache.
     """
     wanted = _wanted_cache()
     if not outcome.entry.binary.is_relative_to(wanted):
         msg = (
-            f"building ahead of time failed: got a cache at {wanted} that takes no build; expected one that keeps it. "
-            f"Fix: set ANYACCEL_CACHE_DIR to a directory with room that can be written."
+            f"building ahead of time failed: the cache at {wanted} cannot store the result. "
+            f"Fix: set ANYACCEL_CACHE_DIR to a writable directory with free space."
         )
         raise CacheError(msg)
 

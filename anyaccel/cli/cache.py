@@ -1,4 +1,4 @@
-"""``anyaccel cache``: what has been built, whether it is intact, and how to be rid of it."""
+"""``anyaccel cache``: lists, checks and clears the built ops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def _cache() -> Cache:
-    """Return the user's cache itself: a temporary one in its place would be empty.
+    """Return the user's cache, never a temporary one, which would be empty.
 
     Raises:
         CacheError: when there is none.
@@ -38,19 +38,19 @@ def _cache() -> Cache:
     except OSError as error:
         if os.path.isdir(wanted):
             return Cache(wanted, writable=False)
-        msg = f"opening the cache failed: got {error}; expected a directory at {wanted}. Fix: set ANYACCEL_CACHE_DIR."
+        msg = f"opening the cache at {wanted} failed: {error}. Fix: set ANYACCEL_CACHE_DIR to another directory."
         raise CacheError(msg) from error
 
 
 @app.command("path", epilog="Example: [bold]anyaccel cache path[/]")
 def show_path() -> None:
     """Print the directory that holds the built ops."""
-    sys.stdout.write(f"{_cache().root}\n")  # typer.echo replaces letters that the locale does not have
+    sys.stdout.write(f"{_cache().root}\n")  # typer.echo replaces letters that the locale lacks
 
 
 @app.command("list", epilog="Example: [bold]anyaccel cache list[/]")
 def list_entries() -> None:
-    """List the built ops: size, age, and what each was built with and for."""
+    """List the built ops with their size, age, compiler and target."""
     cache = _cache()
     table = Table("op", "KiB", "built", "compiler", "target", title=escape(str(cache.root)), title_justify="left")
     for entry in cache.entries():
@@ -65,7 +65,7 @@ def list_entries() -> None:
 
 @app.command("verify", epilog="Example: [bold]anyaccel cache verify[/]")
 def verify() -> None:
-    """Compare every binary with its digest; exit 1 when one differs. It would be built again, never loaded."""
+    """Compare every binary with its digest; exit with 1 if one differs. Such an op is built again, never loaded."""
     cache = _cache()
     intact, damaged = cache.verify()
     console = Console()
@@ -78,16 +78,16 @@ def verify() -> None:
 @app.command("clear", epilog="Example: [bold]anyaccel cache clear --older-than 30d[/]")
 def clear(
     older_than: Annotated[
-        str, typer.Option(help="Only what was built longer ago than this: 90s, 15m, 12h, 30d, 4w.")
+        str, typer.Option(help="Remove only ops built longer ago than this: 90s, 15m, 12h, 30d, 4w.")
     ] = "0s",
 ) -> None:
-    """Remove built ops; those that running programs have loaded stay loaded."""
+    """Remove built ops; running programs keep the ones that they have loaded."""
     oldest = time.time() - _duration(older_than).total_seconds()
     cache = _cache()
     try:
         removed = clear_cache(cache, oldest)
     except OSError as error:
-        msg = f"clearing the cache failed: got {error}; expected {cache.root} to be writable. Fix: make it so."
+        msg = f"clearing the cache failed: {error}. Fix: make {cache.root} writable."
         raise CacheError(msg) from error
     typer.echo(f"removed {removed} of the ops in {cache.root}")
 

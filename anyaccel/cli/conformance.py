@@ -1,4 +1,4 @@
-"""``anyaccel conformance``: how far a class keeps the contract."""
+"""``anyaccel conformance``: checks a class against the contract."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _COLOURS = {"ok": "green", "unsupported": "yellow", "wrong": "red"}
 def command(
     target: Annotated[str, typer.Argument(metavar="PACKAGE.MODULE:CLASS", help="The accelerator class to check.")],
 ) -> None:
-    """Check every member of the contract on a class; exit 1 when one is wrong, 2 when it cannot be checked here."""
-    from ..testing.outcome import run_checks  # imports torch, which --help does without
+    """Check every member of an accelerator class. Exits with 1 if one is wrong, with 2 if the class cannot be checked here."""
+    from ..testing.outcome import run_checks  # imports torch, which --help does not need
 
     console = Console()
     accelerator = _make(target)
@@ -45,7 +45,7 @@ def _make(target: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)()
     except (ImportError, AttributeError, TypeError, ValueError, RuntimeError) as error:
-        raise _unusable(f"'{target}' cannot be made: {error}") from error
+        raise _unusable(f"'{target}' cannot be created: {error}") from error
 
 
 def _unusable(why: str) -> typer.BadParameter:

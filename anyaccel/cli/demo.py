@@ -1,4 +1,4 @@
-"""``anyaccel demo``: the whole path, from the device to a trained model."""
+"""``anyaccel demo``: everything from the device to a trained model."""
 
 from __future__ import annotations
 
@@ -27,18 +27,22 @@ def command(
     text: Annotated[
         Path | None,
         typer.Option(
-            help="The text to learn; the Python standard library's sources by default.", exists=True, dir_okay=False
+            help="A text file to learn from; the Python standard library's sources by default.",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the curve, the checkpoint and the metrics go.")] = Path("demo_out"),
+    out: Annotated[Path, typer.Option(help="The folder for the curve, the checkpoint and the metrics.")] = Path(
+        "demo_out"
+    ),
     steps: Annotated[
-        int, typer.Option(min=1, help="How many steps to train now; a checkpoint found is resumed.")
+        int, typer.Option(min=1, help="The number of steps to train; resumes from a checkpoint in the folder.")
     ] = 300,
-    ranks: Annotated[int, typer.Option(min=1, help="How many processes; at most one a device, but on CPU.")] = 2,
+    ranks: Annotated[int, typer.Option(min=1, help="The number of processes; on a GPU, at most one per device.")] = 2,
 ) -> None:
     """Train a small character-level transformer under torchrun, with a kernel that is built on demand.
 
-    Exits with 1 when the loss does not end below that of a unigram model of the same text.
+    Exits with 1 if the final loss is not below that of a unigram model of the same text.
     """
     accelerator = get_accelerator()
     processes = ranks if accelerator.device_name() == "cpu" else min(ranks, accelerator.device_count())
@@ -54,16 +58,16 @@ def command(
 
 
 def _described() -> str:
-    """Return the device's name, as torch knows it, and torch's version."""
+    """Return torch's name for the device, and torch's version."""
     import torch
 
     accelerator = get_accelerator()
     properties = accelerator.get_device_properties()
-    return f"{accelerator.device_name()} ({properties.name}), torch {torch.__version__}; more by: anyaccel report"
+    return f"{accelerator.device_name()} ({properties.name}), torch {torch.__version__}; see also: anyaccel report"
 
 
 def _environment(processes: int) -> dict[str, str]:
-    """Return the ranks' environment: the cores shared out, and shm between ranks on the CPU where it has been built."""
+    """Return the ranks' environment: cores divided among ranks, and shm on the CPU if it has been built."""
     accelerator = get_accelerator()
     chosen = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // processes))}
     if accelerator.device_name() == "cpu" and processes > 1 and _is_built("ShmCommBuilder"):
@@ -74,27 +78,29 @@ def _environment(processes: int) -> dict[str, str]:
 def _is_built(builder: str) -> bool:
     try:
         return bool(get_accelerator().create_op_builder(builder).is_built())
-    except ToolchainError:  # nothing that could have built it
+    except ToolchainError:  # no compiler could have built it
         return False
 
 
 def _prepare(text: Path | None, out: Path) -> None:
-    """Do once, before any rank starts, what can fail: read the text, check the checkpoint, build the op."""
-    from ..demo.text import Corpus, check_resumable, read_text  # imports torch, which --help does without
+    """Before any rank starts, do the steps that can fail: read the text, check the checkpoint, build the op."""
+    from ..demo.text import Corpus, check_resumable, read_text  # imports torch, which --help does not need
 
     corpus = Corpus(read_text(text))
     if (out / "checkpoint.pt").exists():
         check_resumable(out / "checkpoint.pt", corpus)
     builder = get_accelerator().create_op_builder("CPUAdamBuilder")
     if not builder.is_built():
-        with Console().status("building the op 'cpu_adam': seconds, or about a minute the first time with ziglang"):
+        with Console().status(
+            "building the op 'cpu_adam': a few seconds, or about a minute with ziglang the first time"
+        ):
             started = time.perf_counter()
             builder.build()
         Console().print(f"built the op 'cpu_adam' in {time.perf_counter() - started:.1f} s")
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """Run the launcher; an interrupt reaches it and its ranks, and is waited for."""
+    """Run the launcher; an interrupt also reaches it and its ranks, and this waits for their end."""
     with subprocess.Popen(command, env=environment) as launcher:  # noqa: S603
         try:
             return launcher.wait()

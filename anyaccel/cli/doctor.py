@@ -1,4 +1,4 @@
-"""``anyaccel doctor``: every toolchain, accepted or rejected, why, and the one command that fixes it."""
+"""``anyaccel doctor``: checks every toolchain, and shows the command that fixes a rejected one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LITTLE_SPACE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was looked at, whether it serves, why, and the one command that fixes it."""
+    """A checked tool: whether it was accepted, why, and the command that fixes it."""
 
     what: str
     tool: str
@@ -40,9 +40,9 @@ class Diagnosis:
 
 
 def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
 ) -> None:
-    """Look at everything that building ops needs. Exits with 1 when ops cannot be built for this machine's CPU."""
+    """Check everything that building ops needs. Exits with 1 if ops cannot be built for this machine's CPU."""
     findings = examine()
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
@@ -53,7 +53,7 @@ def command(
 
 
 def examine() -> list[Diagnosis]:
-    """Look at everything that building ops needs; nothing is built for keeps and no device context is created."""
+    """Check everything that building ops needs, without leaving builds behind or creating a device context."""
     findings = [_cache_finding()]
     memory = open_cache(environment.cache_dir()).root if findings[0].accepted else Path("/nonexistent")
     findings += [
@@ -71,7 +71,9 @@ def _cache_finding() -> Diagnosis:
     except CacheError as error:
         return Diagnosis("cache", str(root or ""), False, str(error), str(error).rpartition("Fix: ")[2].rstrip("."))
     if cache.root != wanted:
-        return Diagnosis("cache", str(wanted), False, "it cannot be written", "set ANYACCEL_CACHE_DIR to one that can")
+        return Diagnosis(
+            "cache", str(wanted), False, "it is not writable", "set ANYACCEL_CACHE_DIR to a writable directory"
+        )
     free_bytes = shutil.disk_usage(cache.root).free
     detail = f"private, {free_bytes / 2**30:.1f} GiB free"
     if free_bytes < _LITTLE_SPACE_BYTES:

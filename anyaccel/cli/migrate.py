@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-import difflib
-from collections import Counter
-from pathlib import Path  # noqa: TC003  # typer reads the annotations
+import enum
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
-from rich.text import Text
 
-from ..migrate.site import MigrateError, SiteOutcome
+from ..migrate.site import MigrateError
+from .migrate_report import show_diff, show_report
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..migrate.files import FileResult
+    from ..migrate.settings import Settings
 
 __all__ = ["EPILOG", "command", "results_of"]
 
 EPILOG = "Example: [bold]anyaccel migrate train.py models/[/] shows a diff; [bold]--write[/] applies it."
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+Assumption = enum.Enum("Assumption", {"any-accelerator": "any-accelerator"}, type=str)
 
 
 def command(
     paths: Annotated[list[Path], typer.Argument(help="Python files, notebooks, and folders of them.")],
     apply: Annotated[bool, typer.Option("--write", help="Write the files, rather than show a diff.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write files that git would not bring back, too.")] = False,
+    interactive: Annotated[
+        bool,
+        typer.Option("--interactive", "-i", help="Ask once per class of questions; pyproject.toml keeps the answers."),
+    ] = False,
+    assume: Annotated[
+        Assumption | None, typer.Option(help="Answer the questions about CUDA at once: they mean any accelerator.")
+    ] = None,
+    drop_cuda_guards: Annotated[
+        bool, typer.Option("--drop-cuda-guards", help="Delete assertions and exits that only CUDA passes.")
+    ] = False,
+    pr: Annotated[bool, typer.Option("--pr", help="Print a summary in Markdown, for a pull request.")] = False,
     target: Annotated[
         str, typer.Option(help="What the new code calls: anyaccel, deepspeed or torch.accelerator.")
     ] = "anyaccel",
@@ -36,29 +49,38 @@ def command(
     ] = None,
 ) -> None:
     """Port code from torch.cuda to any accelerator."""
+    from ..migrate.settings import settings_of
+
     console = Console(soft_wrap=True, highlight=False)
-    results = results_of(paths, target, exclude or [])
+    settings = settings_of(Path.cwd())
+    answers = replace(
+        settings.answers,
+        assumes_any_accelerator=settings.answers.assumes_any_accelerator or assume is not None,
+        drops_cuda_guards=drop_cuda_guards,
+    )
+    settings = replace(settings, answers=answers)
+    results = results_of(paths, target, exclude or [], settings)
+    if interactive:
+        results, settings = _asked(console, results, target, settings)
     changed = [result for result in results if result.new != result.old]
-    unwritten: list[MigrateError] = []
-    if apply:
-        unwritten = _apply(changed, force)
+    unwritten = _apply(changed, force) if apply else []
+    if pr:
+        from ..migrate.summary import summary
+
+        typer.echo(summary(results, settings, target, is_written=apply), nl=False)
     else:
-        for result in changed:
-            _show_diff(console, result)
-    _report(console, results)
-    failed = [result for result in results if result.errors]
-    for result in failed:
-        for error in result.errors:
-            console.print(Text(f"{result.path}:{error.line}: {error}", style="red"))
+        for result in () if apply else changed:
+            show_diff(console, result.old, result.new, str(result.path))
+        show_report(console, results, settings, len(changed) - len(unwritten), is_written=apply)
+    failed = any(result.errors for result in results)
     for refusal in unwritten:
-        console.print(Text(str(refusal), style="red"))
-    _show_passed_over(console, results)
-    total = Counter(site.outcome for result in results for site in result.sites)
-    console.print(_summary(total, len(changed) - len(unwritten), is_written=apply))
+        typer.secho(str(refusal), fg="red", err=pr)
     raise typer.Exit(1 if failed or unwritten else 0)
 
 
-def results_of(paths: list[Path], target: str, exclude: list[str]) -> list[FileResult]:
+def results_of(
+    paths: Sequence[Path], target: str, exclude: Sequence[str], settings: Settings, among: Sequence[Path] | None = None
+) -> list[FileResult]:
     """Work out what becomes of every file that some paths mean, with a progress bar where there are many."""
     from ..migrate.files import (  # LibCST takes a while to import, which other commands need not wait for
         discover,
@@ -67,11 +89,30 @@ def results_of(paths: list[Path], target: str, exclude: list[str]) -> list[FileR
     from ..migrate.targets import target_named
 
     target_named(target)
-    files = discover(paths, exclude)
+    files = discover(paths, [*exclude, *settings.exclude])
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=len(files) < 20 or not console.is_terminal) as progress:
         task = progress.add_task("reading", total=len(files))
-        return migrate_files(files, target, lambda: progress.advance(task))
+        return migrate_files(
+            files,
+            target,
+            lambda: progress.advance(task),
+            lambda path: settings.answers.for_file(settings.relative(path)),
+            among,
+        )
+
+
+def _asked(
+    console: Console, results: list[FileResult], target: str, settings: Settings
+) -> tuple[list[FileResult], Settings]:
+    from .migrate_questions import ask
+
+    files = [result.path for result in results]
+
+    def again(some: Sequence[Path], new: Settings) -> list[FileResult]:
+        return results_of(some, target, [], new, among=files)
+
+    return ask(console, results, settings, again)
 
 
 def _apply(changed: list[FileResult], force: bool) -> list[MigrateError]:
@@ -93,43 +134,3 @@ def _apply(changed: list[FileResult], force: bool) -> list[MigrateError]:
         except MigrateError as error:
             unwritten.append(error)
     return unwritten
-
-
-def _show_diff(console: Console, result: FileResult) -> None:
-    old, new = result.old.splitlines(keepends=True), result.new.splitlines(keepends=True)
-    for line in difflib.unified_diff(old, new, str(result.path), str(result.path)):
-        console.print(Text(line.rstrip("\r\n"), style=_COLOURS.get(line[:1], "")))
-
-
-def _report(console: Console, results: list[FileResult]) -> None:
-    reported = [
-        (result.path, site) for result in results for site in result.sites if site.outcome is SiteOutcome.REPORTED
-    ]
-    if reported:
-        console.print(Text("\nFor a person:", style="bold"))
-    for path, site in reported:
-        where = f"{path}:cell {site.cell}:{site.line}" if site.cell else f"{path}:{site.line}"
-        first = site.code.splitlines()[0]
-        console.print(Text.assemble((f"{where}: ", "cyan"), (f"{site.rule}: ", "yellow"), f"{first}: {site.reason}"))
-    counts = Counter((site.rule, site.outcome) for result in results for site in result.sites)
-    if counts:
-        table = Table("rule", *(each.value for each in SiteOutcome), title="Sites", title_justify="left")
-        for rule in sorted({rule for rule, _ in counts}):
-            table.add_row(rule, *(str(counts[rule, each] or "") for each in SiteOutcome))
-        console.print(table)
-
-
-def _show_passed_over(console: Console, results: list[FileResult]) -> None:
-    """Say what the tool's check of itself found; nothing is the rule."""
-    passed = [(result.path, each) for result in results for each in result.passed_over]
-    if passed:
-        console.print(Text(f"\n{len(passed)} tokens not understood:", style="bold red"))
-    for path, each in passed:
-        where = f"{path}:cell {each.cell}:{each.line}" if each.cell else f"{path}:{each.line}"
-        console.print(Text.assemble((f"{where}: ", "cyan"), each.text))
-
-
-def _summary(total: Counter[SiteOutcome], files: int, *, is_written: bool) -> str:
-    rewritten, reported, left = (total[each] for each in SiteOutcome)
-    found = f"{rewritten} rewritten in {files} files, {reported} for a person, {left} left"
-    return found if is_written or not files else f"{found}; nothing is written yet: --write does"

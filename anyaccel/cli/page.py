@@ -1,4 +1,4 @@
-"""One self-contained HTML page of tables and bars: no script, nothing loaded from elsewhere, light and dark."""
+"""A self-contained HTML page of tables and bars, without scripts or external files, in light and dark."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _WIDEST_PERCENT = 60
 
 
 class PageError(AnyaccelError, OSError):
-    """Raised where a page cannot be written."""
+    """Raised when a page cannot be written."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: what it is of, how long it is among its neighbours, and what is written at its end."""
+    """One bar: its name, its length relative to the others, and the text at its end."""
 
     name: str
     value: float
@@ -60,11 +60,11 @@ class Bar:
 
 @dataclass
 class Page:
-    """A page that grows by sections.
+    """A page that is built section by section.
 
     Attributes:
         title: the heading.
-        lead: what the figures are of, below it.
+        lead: a line below the title that says what the figures show.
     """
 
     title: str
@@ -80,8 +80,8 @@ class Page:
 
         Args:
             columns: the headings.
-            rows: the cells; columns of numbers are set to the right.
-            chosen: for each row, whether it is the one that is used.
+            rows: the cells; columns of numbers are right-aligned.
+            chosen: for each row, whether it is the one in use.
         """
         head = "".join(f"<th scope=col>{escape(column)}</th>" for column in columns)
         numbers = [all(_is_number(cell) for cell in column if cell) for column in zip(*rows, strict=True)]
@@ -90,11 +90,11 @@ class Page:
         self._add(f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
 
     def bars(self, caption: str, groups: Sequence[tuple[str, Sequence[Bar]]]) -> None:
-        """Add a plot to the section: groups of bars, each drawn to its own longest.
+        """Add a plot to the section: groups of bars, each scaled to its longest bar.
 
         Args:
             caption: what the bars show.
-            groups: what each group is of, and its bars, ours first.
+            groups: the label of each group, and its bars, ours first.
         """
         drawn = "".join(_group(label, bars) for label, bars in groups)
         self._add(f"<figure><figcaption>{escape(caption)}</figcaption><div class=bars>{drawn}</div></figure>")
@@ -119,7 +119,7 @@ class Page:
 
 
 def require_writable(path: Path) -> None:
-    """Refuse a page that could not be written, before the work that fills it.
+    """Check that a page can be written before doing the work that fills it.
 
     Raises:
         PageError: saying why.
@@ -129,10 +129,10 @@ def require_writable(path: Path) -> None:
             raise IsADirectoryError(21, "it is a directory", str(path))
         with tempfile.TemporaryFile(
             dir=path.parent
-        ):  # beside it, so that no empty page is left when the work is not done
+        ):  # in the same folder, so that no empty page is left if the work fails
             pass
     except OSError as error:
-        msg = f"writing the page failed: got {error}; expected a file that can be written. Fix: choose another path."
+        msg = f"writing the page failed: {error}. Fix: choose another path."
         raise PageError(msg) from error
 
 
@@ -146,7 +146,7 @@ def write(path: Path, page: Page) -> None:
     try:
         path.write_text(page.html(), encoding="utf-8")
     except OSError as error:
-        msg = f"writing the page failed: got {error}; expected room and permission. Fix: choose another path."
+        msg = f"writing the page failed: {error}. Fix: free some space, or choose another path."
         raise PageError(msg) from error
 
 

@@ -1,4 +1,4 @@
-"""``anyaccel report``: what this machine has, and what anyaccel makes of it."""
+"""``anyaccel report``: shows this machine and how anyaccel uses it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COLOURS = {
     "chosen": "green", "accepted": "green", "rejected": "yellow", "built": "green", "buildable": "cyan",
     "not buildable": "red",
 }  # fmt: skip
-"""How a table shows the words that are verdicts."""
+"""The colours of verdicts in tables."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class _Section:
 
 
 def command(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write one self-contained page instead.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained HTML page instead.")] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also show every tool, builder and kernel implementation.")
     ] = False,
 ) -> None:
-    """Show the chosen device and why, versions, memory, which ops can be used, and what is wrong."""
+    """Show the chosen device and why, versions, memory, usable ops, and problems."""
     if html is not None:
         require_writable(html)
     report = gather()
@@ -73,7 +73,7 @@ def show(report: Report, console: Console, *, everything: bool = False) -> None:
 
 
 def verdict_of(accepted: bool) -> str:
-    """Return how a table says that a tool was accepted or rejected."""
+    """Return a table's text for an accepted or a rejected tool."""
     return _coloured(_said(accepted))
 
 
@@ -122,7 +122,7 @@ def _details(report: Report) -> list[_Section]:
 
 
 def _summary_of_ops(report: Report) -> _Section:
-    """Return the ops by their state, and for those that cannot be built, why; an op that is another device's is left out."""
+    """Return the ops by state, with the reason for those that cannot be built; ops of other devices are left out."""
     by_state: dict[tuple[str, str], list[str]] = {}
     for one in report.ops:
         if not one.detail.startswith("no implementation for"):

@@ -1,4 +1,4 @@
-"""What ``anyaccel report`` shows, gathered as plain data."""
+"""Gathers the content of ``anyaccel report`` as plain data."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from ..accelerator.real_accelerator import candidates, get_accelerator
 from ..op_builder import BUILDERS, builder_class
 from ..op_builder.engine import environment as op_environment
 from ..op_builder.engine.cache import open_cache
+from ..op_builder.engine.fingerprint import cpu_flags
 from ..op_builder.engine.toolchains.survey import survey
 from ..op_builder.engine.trace import Trace
 from ..op_builder.kernel_loader import loader_class, loader_names
 
 if TYPE_CHECKING:
+    from ..accelerator.abstract_accelerator import DeepSpeedAccelerator
     from ..op_builder.kernel_loader import KernelLoader
 
 _X86_FLAGS = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "amx_bf16")
@@ -31,7 +33,7 @@ __all__ = ["DeviceChoice", "Kernel", "OpState", "Report", "Toolchain", "gather"]
 
 @dataclass(frozen=True)
 class DeviceChoice:
-    """An accelerator that could serve: its name, where it comes from, and why it was chosen or rejected."""
+    """A possible accelerator: its name, where it comes from, and why it was chosen or rejected."""
 
     name: str
     source: str
@@ -41,7 +43,7 @@ class DeviceChoice:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A tool that was looked for: which toolchain's, and where it was rejected, what fixes it."""
+    """A tool that was searched for, its toolchain, and if it was rejected, the fix."""
 
     toolchain: str
     name: str
@@ -52,7 +54,7 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class OpState:
-    """An op: ``built``, ``buildable``, or ``not buildable`` and why."""
+    """An op: ``built``, ``buildable``, or ``not buildable`` with the reason."""
 
     name: str
     builder: str
@@ -62,7 +64,7 @@ class OpState:
 
 @dataclass(frozen=True)
 class Kernel:
-    """An implementation that a kernel loader may choose: whether it would, and why."""
+    """An implementation that a kernel loader can choose: whether it is chosen, and why."""
 
     loader: str
     name: str
@@ -72,7 +74,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything, in the order in which it is shown; memory is in bytes."""
+    """The whole report, in the order of display; memory is in bytes."""
 
     versions: dict[str, str]
     devices: list[DeviceChoice]
@@ -90,7 +92,7 @@ class Report:
 
 
 def gather() -> Report:
-    """Look at this machine; nothing is built and no device context is created."""
+    """Examine this machine without building anything or creating a device context."""
     accelerator = get_accelerator()
     cache = open_cache(op_environment.cache_dir())
     toolchains = [
@@ -99,7 +101,7 @@ def gather() -> Report:
     ]
     return Report(
         versions=_versions(),
-        devices=_devices(accelerator.device_name()),
+        devices=_devices(accelerator),
         memory=_memory(accelerator),
         cpu=_cpu(),
         communication_backends=_communication_backends(),
@@ -135,18 +137,24 @@ def _nvidia_driver() -> str:
         return ""
 
 
-def _devices(current: str) -> list[DeviceChoice]:
+def _devices(accelerator: DeepSpeedAccelerator) -> list[DeviceChoice]:
     requested = accelerator_environment.requested_accelerator()
-    devices = []
+    devices: list[DeviceChoice] = []
     for candidate in candidates():
-        chosen = candidate.name == current
-        reason = candidate.rejection or "available; one before it was chosen"
+        is_open = candidate.is_available and not any(device.chosen for device in devices)
+        chosen = is_open and _is_alike(candidate.make(), accelerator)
+        reason = candidate.rejection or "available, but an earlier one was chosen"
         if chosen:
             reason = f"DS_ACCELERATOR={requested}" if requested else "the first that is available"
         devices.append(DeviceChoice(candidate.name, candidate.source, chosen, reason))
     if not any(device.chosen for device in devices):
-        devices.insert(0, DeviceChoice(current, "set_accelerator", True, "set by the program"))
+        devices.insert(0, DeviceChoice(accelerator.device_name(), "set_accelerator", True, "set by the program"))
     return devices
+
+
+def _is_alike(made: DeepSpeedAccelerator, accelerator: DeepSpeedAccelerator) -> bool:
+    """Compare classes as well as names: a plug-in's accelerator may serve a device that torch knows, such as the CPU."""
+    return type(made) is type(accelerator) and made.device_name() == accelerator.device_name()
 
 
 def _memory(accelerator: Any) -> dict[str, int]:
@@ -161,15 +169,13 @@ def _memory(accelerator: Any) -> dict[str, int]:
 
 
 def _cpu() -> dict[str, Any]:
-    import cpuinfo
-
-    info = cpuinfo.get_cpu_info()
+    processor = host.processor()
     return {
-        "name": info.get("brand_raw", platform.processor()),
-        "architecture": info.get("arch", platform.machine()),
-        "cores": host.processor().multi_processor_count,
+        "name": processor.name,
+        "architecture": platform.machine(),
+        "cores": processor.multi_processor_count,
         "numa_nodes": host.numa_node_count(),
-        "isa": [flag for flag in _ISA_FLAGS if flag in info.get("flags", ())],
+        "isa": [flag for flag in _ISA_FLAGS if flag in cpu_flags()],
     }
 
 

@@ -1,1 +1,1 @@
-"""The program behind ``anyaccel demo``: a small transformer, trained data-parallel on whatever the machine has."""
+"""The program behind ``anyaccel demo``: a small transformer, trained data-parallel on this machine's accelerator."""

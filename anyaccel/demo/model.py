@@ -38,11 +38,11 @@ class CharTransformer(nn.Module):
     """Predicts each next character.
 
     Args:
-        vocabulary: how many characters there are.
-        context: how many positions it sees at most.
+        vocabulary: the number of different characters.
+        context: the maximum number of positions.
         width: the model's width.
-        depth: how many blocks.
-        heads: attention heads a block.
+        depth: the number of blocks.
+        heads: attention heads per block.
     """
 
     def __init__(self, vocabulary: int, context: int, width: int = 128, depth: int = 3, heads: int = 4) -> None:
@@ -54,7 +54,7 @@ class CharTransformer(nn.Module):
         self.head = nn.Linear(width, vocabulary)
 
     def forward(self, characters: Tensor, following: Tensor) -> Tensor:
-        """Return the mean cross entropy, in nats, of the characters (batch, length) that follow others."""
+        """Return the mean cross entropy, in nats, of the next characters (batch, length)."""
         x = self.embedding(characters) + self.position[: characters.shape[1]]
         for block in self.blocks:
             x = block(x)

@@ -1,4 +1,4 @@
-"""What a training run leaves behind: the metrics, the loss curve, and whether it learned."""
+"""The results of a training run: the metrics, the loss curve, and whether it learned."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["DemoError", "plot", "require_matplotlib", "summarize", "write_metric
 
 
 class DemoError(AnyaccelError):
-    """The demo cannot run as asked."""
+    """Raised when the demo cannot run."""
 
 
 def require_matplotlib() -> None:
-    """Raise DemoError before any work when the loss curve cannot be drawn."""
+    """Raise DemoError before any work if the loss curve cannot be drawn."""
     if importlib.util.find_spec("matplotlib") is None:
         msg = "drawing the loss curve failed: matplotlib is not installed. Fix: pip install 'anyaccel[demo]'."
         raise DemoError(msg)
@@ -42,19 +42,19 @@ def plot(metrics: dict[str, Any], file: Path) -> None:
     axes.plot(*zip(*metrics["training"], strict=True), linewidth=0.8, alpha=0.6, label="training")
     axes.plot(*zip(*metrics["validation"], strict=True), marker="o", markersize=3, label="validation")
     axes.axhline(metrics["unigram_loss"], linestyle="--", color="grey", label="unigram model, validation")
-    axes.set(xlabel="step", ylabel="loss (nats a character)", title=f"Character transformer on {metrics['device']}")
+    axes.set(xlabel="step", ylabel="loss (nats per character)", title=f"Character transformer on {metrics['device']}")
     axes.legend()
     figure.savefig(file, dpi=120)
 
 
 def summarize(folder: Path, console: Console) -> bool:
-    """Say what a run reached and where it lies; return whether it beat the unigram model."""
+    """Print the result of a run and where it is stored; return whether it beat the unigram model."""
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     loss, unigram = metrics["validation"][-1][1], metrics["unigram_loss"]
     learned = bool(loss < unigram)
     verdict = "[green]below[/]" if learned else "[red]not below[/]"
     console.print(
-        f"validation loss {loss:.3f}, {verdict} the unigram model's {unigram:.3f} nats a character; "
+        f"validation loss {loss:.3f}, {verdict} the unigram model's {unigram:.3f} nats per character; "
         f"{metrics['tokens_per_second']:,.0f} tokens/s on {metrics['ranks']} x {metrics['device']} over {metrics['backend']}"
     )
     console.print(
@@ -65,7 +65,5 @@ def summarize(folder: Path, console: Console) -> bool:
         if metrics["device"] == "cpu" and metrics["backend"] != "shm"
         else ""
     )
-    console.print(
-        f"next: anyaccel check FOLDER, what ties your code to CUDA · anyaccel doctor, what builds here{faster}"
-    )
+    console.print(f"next: anyaccel check FOLDER finds code tied to CUDA · anyaccel doctor checks the compilers{faster}")
     return learned

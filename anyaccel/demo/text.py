@@ -34,8 +34,8 @@ def read_text(file: Path | None) -> str:
     text = "\n".join(source.read_text(encoding="utf-8", errors="replace") for source in files)[:_MAX_CHARACTERS]
     if len(text) < _MIN_CHARACTERS:
         msg = (
-            f"reading the text failed: got {len(text)} characters; expected {_MIN_CHARACTERS} or more. "
-            f"Fix: give a longer --text."
+            f"reading the text failed: it has {len(text)} characters; at least {_MIN_CHARACTERS} are needed. "
+            f"Fix: pass a longer --text."
         )
         raise DemoError(msg)
     return text
@@ -50,18 +50,18 @@ def check_resumable(checkpoint: Path, corpus: Corpus) -> dict[str, Any]:
     state: dict[str, Any] = torch.load(checkpoint, map_location="cpu")
     if state["text"] != corpus.digest:
         msg = (
-            f"resuming failed: got {checkpoint}, trained on another text; expected one of this text. "
-            f"Fix: choose another --out, or delete it."
+            f"resuming failed: {checkpoint} was trained on another text. "
+            f"Fix: choose another --out, or delete the checkpoint."
         )
         raise DemoError(msg)
     return state
 
 
 class Corpus:
-    """A text as numbers, nine tenths to train on and one to validate with.
+    """A text as numbers: nine tenths for training, one tenth for validation.
 
     Args:
-        text: the text; characters beyond the 512 commonest become one.
+        text: the text; characters beyond the 512 most common are mapped to one number.
     """
 
     def __init__(self, text: str) -> None:

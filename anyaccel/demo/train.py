@@ -1,4 +1,4 @@
-"""Trains the character transformer; one process of torchrun's, on whatever accelerator the machine has.
+"""Trains the character transformer; one process of torchrun, on this machine's accelerator.
 
 ``torchrun --nproc-per-node 2 -m anyaccel.demo.train --steps 300``
 """
@@ -41,7 +41,7 @@ VALIDATION_BATCHES = 8
 
 
 class HostAdam:
-    """CPUAdam for a model anywhere: parameters that live elsewhere have a float32 master copy in host memory."""
+    """CPUAdam for a model on any device: parameters on other devices have a float32 master copy in host memory."""
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         self.parameters = list(parameters)
@@ -66,11 +66,11 @@ class HostAdam:
 
 
 class Trainer:
-    """One rank's share of the training.
+    """One rank's part of the training.
 
     Args:
         corpus: the text.
-        folder: where the checkpoint and the metrics go.
+        folder: the folder for the checkpoint and the metrics.
     """
 
     def __init__(self, corpus: Corpus, folder: Path) -> None:
@@ -111,7 +111,7 @@ class Trainer:
         return loss
 
     def save(self) -> None:
-        """Write the checkpoint, all or nothing, from rank 0."""
+        """Write the checkpoint atomically, from rank 0."""
         if dist.get_rank() != 0:
             return
         state = {
@@ -133,7 +133,7 @@ class Trainer:
 
 
 def train(trainer: Trainer, steps: int, folder: Path) -> None:
-    """Train for some steps with a progress bar, validate now and then, and write the results from rank 0."""
+    """Train for some steps with a progress bar, validate periodically, and write the results from rank 0."""
     is_first = dist.get_rank() == 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     seconds = 0.0
@@ -161,7 +161,7 @@ def train(trainer: Trainer, steps: int, folder: Path) -> None:
             "ranks": dist.get_world_size(),
         }
         write_metrics(folder, metrics)
-    dist.barrier()  # a rank that left earlier would be missed by the one that still writes
+    dist.barrier()  # the rank that still writes would miss a rank that has left
 
 
 def main() -> None:
@@ -185,7 +185,7 @@ def main() -> None:
         console.print("stopped; run again to resume from the last checkpoint")
         raise SystemExit(130) from None
     finally:
-        gc.collect()  # what refers to the group goes first: its threads must not outlive the interpreter
+        gc.collect()  # first free the objects that refer to the group: its threads must not outlive the interpreter
         dist.destroy_process_group()
 
 

@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, Any
 from .registration import BACKEND_NAME, register
 
 if TYPE_CHECKING:
+    from .reachability import Path, paths
     from .ring import RingError, ring_all_reduce
     from .torch_functions import monitored_barrier, set_timeout
 
-__all__ = ["BACKEND_NAME", "RingError", "monitored_barrier", "register", "ring_all_reduce", "set_timeout"]
+__all__ = [
+    "BACKEND_NAME", "Path", "RingError", "monitored_barrier", "paths", "register", "ring_all_reduce", "set_timeout",
+]  # fmt: skip
 
 _LAZY = {
+    "Path": "reachability",
     "RingError": "ring",
     "monitored_barrier": "torch_functions",
+    "paths": "reachability",
     "ring_all_reduce": "ring",
     "set_timeout": "torch_functions",
 }

@@ -25,4 +25,5 @@ def _create(options: Any, _backend_options: Any = None) -> Any:
     from . import shm, torch_functions
 
     torch_functions.extend(BACKEND_NAME)
-    return shm.create(options)
+    ranks = list(options.global_ranks_in_group)
+    return shm.create(options.store, options.group_rank, options.group_size, options.timeout, ranks)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo
 
 from ..op_builder.all_ops import builder_class
 from .environment import pretended_host
 
-__all__ = ["create"]
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+__all__ = ["create", "hosts"]
 
 _logger = logging.getLogger(__name__)
 
@@ -24,15 +27,17 @@ def _module() -> Any:
     return builder().load()
 
 
-def create(options: Any) -> Any:
-    """Return the backend of a new group, of which torch's options tell the store, the ranks and the timeout."""
+def create(store: Any, rank: int, ranks: int, timeout: timedelta, global_ranks: list[int]) -> Any:
+    """Return the backend of a new group; C++ calls this too, where a group is split."""
 
-    def make_leaders(host: int, hosts: int, generation: int) -> Any:
-        _logger.info("the group spans %d hosts: gloo between their first ranks", hosts)
-        store = PrefixStore(f"leaders/{generation}/", options.store)
-        return ProcessGroupGloo(store, host, hosts, timeout=options.timeout)
+    def make_gloo(name: str, number: int, count: int) -> Any:
+        _logger.info("the group spans hosts: gloo connects rank %d of %d as %s", number, count, name)
+        return ProcessGroupGloo(PrefixStore(name, store), number, count, timeout=timeout)
 
-    return _module().create(
-        options.store, options.group_rank, options.group_size, options.timeout,
-        list(options.global_ranks_in_group), pretended_host(), make_leaders,
-    )  # fmt: skip
+    return _module().create(store, rank, ranks, timeout, global_ranks, pretended_host(), make_gloo)
+
+
+def hosts(backend: Any) -> tuple[list[list[int]], list[str]] | None:
+    """Return the ranks of each host and what names each rank's host; None for another backend, empty on one host."""
+    found: tuple[list[list[int]], list[str]] | None = _module().hosts(backend)
+    return found

@@ -1,6 +1,7 @@
-"""Functions of ``torch.distributed`` that name the backends they work with, extended to one more.
+"""Functions of torch that name the backends they work with, extended to one more.
 
-``dist.monitored_barrier`` refuses every backend but gloo, and ``_set_pg_timeout`` warns and does nothing.
+``dist.monitored_barrier`` refuses every backend but gloo, ``_set_pg_timeout`` warns and does nothing, and DDP's logging data
+says "custom".
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
+from torch.nn.parallel import DistributedDataParallel
 
 __all__ = ["extend", "monitored_barrier", "set_timeout"]
 
@@ -78,6 +80,14 @@ def extend(backend: str) -> None:
         else:
             torchs_timeout(timeout, group)
 
+    torchs_data: Any = DistributedDataParallel._get_ddp_logging_data
+
+    @functools.wraps(torchs_data)
+    def logging_data(model: Any) -> dict[str, Any]:
+        data: dict[str, Any] = torchs_data(model)
+        return {**data, "backend_name": backend} if serves(model.process_group) else data
+
+    setattr(DistributedDataParallel, torchs_data.__name__, logging_data)
     for module in (distributed_c10d, dist):
         for name, function in (("monitored_barrier", barrier), ("_set_pg_timeout", set_pg_timeout)):
             if hasattr(module, name):

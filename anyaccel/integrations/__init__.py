@@ -1,1 +1,1 @@
-"""Other people's software on our accelerator and our ops; each module needs the package it is named after."""
+"""Integrations that make other packages use our accelerator and ops; each module needs the package it is named after."""

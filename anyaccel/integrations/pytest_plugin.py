@@ -1,4 +1,4 @@
-"""What pytest has once anyaccel is installed: the fixture ``accelerator``, the fixture and marker ``requires_accelerator``."""
+"""The pytest plug-in: the fixture ``accelerator``, and the fixture and marker ``requires_accelerator``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARKER = (
 
 @pytest.fixture
 def accelerator() -> DeepSpeedAccelerator:
-    """Return what :func:`anyaccel.get_accelerator` returns."""
+    """Return the result of :func:`anyaccel.get_accelerator`."""
     from .. import get_accelerator
 
     return get_accelerator()
@@ -29,17 +29,17 @@ def accelerator() -> DeepSpeedAccelerator:
 
 @pytest.fixture
 def requires_accelerator() -> Callable[..., None]:
-    """Return a function that skips the test unless the accelerator is one of those that it is called with."""
+    """Return a function that skips the test unless the accelerator is one of its arguments."""
     return _require
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line("markers", _MARKER)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose marker asks for another accelerator, before its fixtures are made."""
+    """Skip a test whose marker requires another accelerator, before its fixtures are set up."""
     for marker in item.iter_markers("requires_accelerator"):
         if marker.kwargs or not all(isinstance(name, str) for name in marker.args):
             msg = (

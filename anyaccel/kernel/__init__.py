@@ -1,4 +1,4 @@
-"""Colossal-AI's import paths: ``colossalai.kernel`` becomes ``anyaccel.kernel``, and the rest of a program stays.
+"""Colossal-AI's import paths: ``colossalai.kernel`` becomes ``anyaccel.kernel``, and the rest of a program stays the same.
 
 >>> from anyaccel.kernel.kernel_loader import CPUAdamLoader
 >>> from anyaccel.kernel.base_extension import _Extension

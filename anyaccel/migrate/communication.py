@@ -167,7 +167,7 @@ def _decide_options(plan: Plan, argument: cst.Arg) -> None:
                 _decide_device_ids(plan, each, -1)
     elif _names_ids(plan.view, argument):
         return  # they are beside it, and cannot be in it, too
-    elif "device_ids" in plan.view.module.code.replace("device_ids=", ""):
+    elif "device_ids" in plan.view.source.replace("device_ids=", ""):
         plan.report(argument, IDS_RULE, "device_ids may be in it, which must be None on a CPU; write the arguments out")
 
 

@@ -24,6 +24,7 @@ __all__ = ["decide", "decide_types"]
 RULE = "device-name"
 _CUDA_TEXT = re.compile(r"^cuda(:\d*)?$")
 _OF_SOMETHING_ELSE = re.compile(r"^(impl|implementation|backend|kernel|mode|provider|engine|lang|language)$")
+_ACCELERATORS = ("xpu", "npu", "hpu", "mlu", "musa", "sdaa")
 _STRINGS_OWN = ("lower", "strip", "split", "casefold")
 _REASON = "decide whether what depends on this comparison is for CUDA alone, or for any accelerator"
 _ONE_DEVICE = "it compares with one CUDA device by its number; decide what that means where there are no numbers"
@@ -97,6 +98,8 @@ def _decide_one(
     is_number = any(":" in (text_of(each) or "") for side in named for each in _texts(side))
     if any("device_name()" in plan.view.code(each) for each in others):
         plan.leave(node, RULE, "asks for CUDA by the contract's own name, as the documentation advises")
+    elif any(text_of(each) in _ACCELERATORS for side in named for each in _texts(side)):
+        plan.leave(node, RULE, "asks for one of several accelerators by name, which is right on every machine")
     elif any(_OF_SOMETHING_ELSE.match((dotted(each) or "").rpartition(".")[2].lower()) for each in others):
         plan.leave(node, RULE, "compares the name of an implementation, not of a device")
     elif isinstance(around := plan.view.parent(node), cst.IfExp) and _is_of_ids(plan, around):
@@ -104,7 +107,8 @@ def _decide_one(
     elif is_number or name is None:
         plan.report(node, RULE, _ONE_DEVICE if is_number else plan.without("device_name"))
     elif not others or not all(_is_device(plan.view, each) for each in others):
-        plan.report(node, RULE, _REASON)
+        places = frozenset(named)
+        plan.report(node, RULE, _REASON, "device-comparison", lambda updated: _with_name(node, updated, places, name))
     else:
         places = frozenset(named)
         plan.rewrite(node, RULE, lambda updated: _with_name(node, updated, places, name))

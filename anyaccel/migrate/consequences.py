@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .answers import Objection
+from .cuda_guards import advice_on, guard_around
 from .device_text import is_device_literal
 from .neutral import is_given_to_neutral, is_neutral
 from .regions import regions_of, regions_of_name
@@ -28,6 +30,7 @@ _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _BUILTINS = frozenset(dir(builtins))
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
+_NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # the calls of the last two are sites of their own
 _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 
 
@@ -79,7 +82,7 @@ def _condition_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
 
 def _keep_scripts(plan: Plan) -> None:
     """Report what TorchScript compiles: it knows no accelerator."""
-    is_scripted = "torch.jit.script(" in plan.view.module.code
+    is_scripted = "torch.jit.script(" in plan.view.source
     for one in plan.decisions.values():
         for around in plan.view.ancestors(one.node) if one.outcome is SiteOutcome.REWRITTEN else ():
             if isinstance(around, cst.FunctionDef):
@@ -121,43 +124,57 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     assert asked is not None  # noqa: S101  # settle() has asked
     found = regions_of(plan.view, asked)
     named = regions_of_name(plan.view, found.value)
+    guard = guard_around(plan.view, asked) if found.is_entry and question.rule == "runtime-call" else None
+    if guard is not None and plan.decided.answer_to("cuda-guard") != "keep":
+        plan.cuda_guards[question.node] = guard
     if found.is_entry and question.rule == "runtime-call" and _is_at_entry(plan, question.node):
         return False  # the program asks at its beginning whether it can run at all: it can
-    reason = _of_what_depends(plan, [found, *named], asked)
-    if not reason:
-        reason = _of_test(plan, question, found) if found.is_test else _of_value(plan, question, found, named)
-    if reason:
-        plan.reconsider(question.node, reason)
-    return bool(reason)
+    objection = _of_what_depends(plan, [found, *named], asked)
+    if objection:
+        plan.cuda_guards.pop(question.node, None)
+    elif found.is_test:
+        objection = _of_test(plan, question, found)
+        if guard is not None and objection is not None:
+            objection = Objection("cuda-guard", advice_on(plan.view, guard))
+    else:
+        objection = _of_value(plan, question, found, named)
+    return objection is not None and plan.reconsider(question.node, objection.reason, question=objection.question)
 
 
-def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> str:
+def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Objection | None:
     """Return an objection where something that depends on the answer stays CUDA's, here or in a function that is called."""
     tainted = _functions_that_stay(plan)
     for region in (each for one in found for each in one.all):
         for one in _in_region(plan, region):
             if one.outcome is SiteOutcome.REPORTED or (one.outcome is SiteOutcome.LEFT and one.rule != "env"):
                 line = plan.view.position(one.node)[0]
-                return (
-                    f"what depends on it stays CUDA's (line {line}); on another device the answer would be yes as well"
+                return Objection(
+                    "depends-on-cuda",
+                    f"what depends on it stays CUDA's (line {line}); on another device the answer would be yes as well",
                 )
         foreign = _call_of_cudas_own(plan, region) or (
             _imported_function(plan, region) if asked in plan.questions else ""
         )
         if foreign:
-            return (
-                f"{foreign} depends on it, which may be CUDA's alone; on another device the answer would be yes as well"
+            return Objection(
+                "depends-on-function",
+                f"{foreign} depends on it, which may be CUDA's alone; on another device the answer would be yes as well",
             )
         if nccl := _NCCL.search(_names_in(plan, region)):
-            return f"{nccl[0]} depends on it, which is for NCCL alone"
+            return Objection("depends-on-cuda", f"{nccl[0]} depends on it, which is for NCCL alone")
         is_asked = _asks_for_bfloat16(plan, asked)
         if (_PRECISION.search(plan.view.code(region)) and not is_asked) or _is_number(region):
-            return "a choice of precision or of a number depends on it; decide what other devices take"
+            return Objection(
+                "precision", "a choice of precision or of a number depends on it; decide what other devices take"
+            )
         if tainted:
             called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
             if called:
-                return f"{called}() depends on it, in which something stays CUDA's; on another device the answer would be yes"
-    return ""
+                return Objection(
+                    "depends-on-cuda",
+                    f"{called}() depends on it, in which something stays CUDA's; on another device the answer would be yes",
+                )
+    return None
 
 
 def _names_in(plan: Plan, region: cst.CSTNode) -> str:
@@ -216,21 +233,27 @@ def _functions_that_stay(plan: Plan) -> set[str]:
     found = set()
     for one in reported:
         for around in plan.view.ancestors(one.node):
-            if isinstance(around, cst.FunctionDef) and around.name.value not in ("__init__", "forward", *_ENTRIES):
+            if isinstance(around, cst.FunctionDef) and around.name.value not in (*_NOT_CALLED_BY_NAME, *_ENTRIES):
                 found.add(around.name.value)
                 break
     return found
 
 
-def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> str:
+def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | None:
     if question.rule in ("is-cuda", "typed-tensor", "device-name") and found.is_entry:
-        return "it guards what only CUDA can do; ask get_accelerator().on_accelerator(t) where every device can"
+        return Objection(
+            "kernel-guard",
+            "it guards what only CUDA can do; ask get_accelerator().on_accelerator(t) where every device can",
+        )
     regions = found.blocks or found.operands
     if _asks_for_bfloat16(plan, question.node):
-        return ""
+        return None
     if _rewritten_in(plan, regions) or (regions and all(is_neutral(plan.view, each) for each in regions)):
-        return ""
-    return "nothing that depends on it is rewritten; decide what it means on another device, where the answer is yes"
+        return None
+    return Objection(
+        "nothing-rewritten",
+        "nothing that depends on it is rewritten; decide what it means on another device, where the answer is yes",
+    )
 
 
 def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
@@ -239,24 +262,27 @@ def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
     return owner is None or (isinstance(owner, cst.FunctionDef) and owner.name.value in _ENTRIES)
 
 
-def _of_value(plan: Plan, question: SiteDecision, found: Regions, named: list[Regions]) -> str:
+def _of_value(plan: Plan, question: SiteDecision, found: Regions, named: list[Regions]) -> Objection | None:
     """Object to an answer that is kept or handed on to where nobody can see what it decides."""
     blocks = [each for one in named for each in one.all]
     if blocks and (_rewritten_in(plan, blocks) or all(is_neutral(plan.view, each) for each in blocks)):
-        return ""
+        return None
     if is_given_to_neutral(plan.view, found.value):
-        return ""
+        return None
     if isinstance(found.value, cst.Expr | cst.FormattedStringExpression | cst.CompFor):
-        return ""
+        return None
     if question.rule == "is-cuda" and not blocks and _is_kept_to_itself(plan, found.value):
-        return ""
+        return None
     if isinstance(found.value, cst.Arg):
         call = plan.view.parent(found.value)
         called = (dotted(call.func) or "") if isinstance(call, cst.Call) else ""
         is_flag = found.value.keyword is not None and found.value.keyword.value == "pin_memory"
         if is_flag or _SHOWN.match(called):
-            return ""
-    return "its answer goes where the tool cannot see what it decides; on another device it would be yes as well"
+            return None
+    return Objection(
+        "answer-goes-elsewhere",
+        "its answer goes where the tool cannot see what it decides; on another device it would be yes as well",
+    )
 
 
 def _is_kept_to_itself(plan: Plan, value: cst.CSTNode | None) -> bool:

@@ -1,7 +1,12 @@
-"""Code that is about CUDA itself and stays: a class that implements CUDA for a device layer, and what drives TensorRT."""
+"""Code that is about CUDA itself and stays.
+
+A class that implements CUDA for a device layer, what a method called ``cuda()`` promises, what drives TensorRT, and CUDA's branch
+of a program that knows other accelerators by name.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -15,6 +20,12 @@ __all__ = ["regions_that_stay"]
 
 _VENDORS = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")
 _OF_CLASS = "{} implements CUDA for a device layer of its own, which has other classes for other devices"
+_OF_METHOD = "it is what a method called cuda() promises; the method is reported"
+_OF_LADDER = "CUDA's branch of a question that has one for another accelerator by name, too"
+_OTHERS = re.compile(
+    r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)"
+)
+_CUDA = re.compile(r"cuda")
 _OF_VENDOR = "it belongs to code that uses {}, which runs on CUDA only"
 
 
@@ -41,10 +52,33 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
         block = _block_of(view, statement) if library in _VENDORS else None
         if block is not None:
             found[block] = _OF_VENDOR.format(library)
+    for function in view.of(cst.FunctionDef):
+        if function.name.value == "cuda" and _class_of(view, function) is not None:
+            found[function.body] = _OF_METHOD
+    for test in view.of(cst.If):
+        found |= dict.fromkeys(_branches_of_cuda(view, test), _OF_LADDER)
     for owner, names in methods.items():
         if len(names) > 1 and isinstance(owner, cst.ClassDef):
             found[owner] = _OF_CLASS.format(owner.name.value)
     return found
+
+
+def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
+    """Return CUDA's tests and branches where another test of the same ``if`` asks for another accelerator by name.
+
+    Each machine takes its own branch, so that all of them are right as they stand. MPS does not count: who asks for it means
+    "CUDA, else Apple's, else the CPU", which is a choice.
+    """
+    if isinstance(view.parent(first), cst.If):
+        return []
+    tests = [first]
+    while isinstance(tests[-1].orelse, cst.If):
+        tests.append(tests[-1].orelse)
+    asked = {each: view.code(each.test) for each in tests}
+    if len(tests) < 2 or not any(_OTHERS.search(code) and not _CUDA.search(code) for code in asked.values()):
+        return []
+    of_cuda = [each for each in tests if _CUDA.search(asked[each]) and not _OTHERS.search(asked[each])]
+    return [part for each in of_cuda for part in (each.test, each.body)]
 
 
 def _library(statement: cst.Import | cst.ImportFrom) -> str:

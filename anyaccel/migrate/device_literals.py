@@ -53,7 +53,9 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
     elif where.is_device:
         _rewrite(plan, node)
     else:
-        plan.report(node, RULE, where.reason)
+        can_port = plan.device_name(index_in(node)) is not None
+        build = (lambda updated: plan.named(index_in(updated))) if can_port else None
+        plan.report(node, RULE, where.reason, "device-text", build)
     plan.claim(*own_text(node))
 
 

@@ -243,7 +243,7 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     if name is None:
         return Position("stored under a key; decide who reads it")
     is_named = DEVICE_NAME.search(name.lower()) is not None  # a text stays a text, and the name says what it is
-    if owner is None and not is_named and _READS_NAMES.search(view.module.code):
+    if owner is None and not is_named and _READS_NAMES.search(view.source):
         return Position("a global of a program that reads its globals back; decide what it does with another name")
     others = {text_of(value) for value in view.values_of(targets[0])} if isinstance(targets[0], cst.Name) else set()
     if others & _ACCELERATORS:

@@ -20,15 +20,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .answers import UNDECIDED
 from .notebooks import migrate_notebook
 from .project import survey
-from .settings import excluded_patterns
 from .site import MigrateError, SourceError
 from .source import migrate_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from .answers import Decided
     from .project import Project
     from .self_check import Passed
     from .site import Site
@@ -63,11 +64,11 @@ class FileResult:
 
 
 def discover(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
-    """Return the Python files and notebooks that some paths mean, without links, what git ignores and what the project excludes.
+    """Return the Python files and notebooks that some paths mean, without links, what git ignores and what is excluded.
 
     Args:
         paths: files and folders.
-        exclude: patterns of paths to leave out, such as ``"third_party/*"``.
+        exclude: patterns of paths to leave out, such as ``"third_party/*"``, as they are given or absolute.
 
     Raises:
         MigrateError: when a path does not exist, or is a file of another kind.
@@ -82,11 +83,10 @@ def discover(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
             what = "a file of another kind" if path.exists() else "nothing there"
             msg = f"reading {path} failed: got {what}; expected a folder, a .py or an .ipynb file. Fix: name one."
             raise MigrateError(msg)
-    patterns = [*exclude, *excluded_patterns(Path.cwd())]
     return [
         path
         for path in found
-        if not any(fnmatch(str(path), pattern) or fnmatch(str(path.resolve()), pattern) for pattern in patterns)
+        if not any(fnmatch(str(path), pattern) or fnmatch(str(path.resolve()), pattern) for pattern in exclude)
     ]
 
 
@@ -129,28 +129,38 @@ def dirty_files(paths: Iterable[Path]) -> list[Path]:
     return dirty
 
 
-def migrate_files(paths: Sequence[Path], target: str, advance: Callable[[], None] = lambda: None) -> list[FileResult]:
+def migrate_files(
+    paths: Sequence[Path],
+    target: str,
+    advance: Callable[[], None] = lambda: None,
+    decided: Callable[[Path], Decided] = lambda _: UNDECIDED,
+    among: Sequence[Path] | None = None,
+) -> list[FileResult]:
     """Work out what becomes of files, on all cores; nothing is written.
 
     Args:
         paths: as :func:`discover` returns them.
         target: as for :func:`anyaccel.migrate.migrate_source`.
         advance: called once a file.
+        decided: tells what a person has answered for a file.
+        among: the files of the run, where these are only some of them.
     """
-    project = survey(text for path in paths if path.suffix == ".py" and (text := _text_or_none(path)) is not None)
+    known = paths if among is None else among
+    project = survey(text for path in known if path.suffix == ".py" and (text := _text_or_none(path)) is not None)
     work = partial(_migrate_file, target=target, project=project)
+    answers = [decided(path) for path in paths]
     results: dict[Path, FileResult] = {}
     if len(paths) > _SMALL:
         try:
             with _pool() as pool:
-                for path, result in zip(paths, pool.map(work, paths, chunksize=4), strict=True):
+                for path, result in zip(paths, pool.map(work, paths, answers, chunksize=4), strict=True):
                     results[path] = result
                     advance()
         except BrokenProcessPool:
             pass  # a file ended its process: the rest one by one, so that it ends only its own
-    for path in paths:
+    for path, answer in zip(paths, answers, strict=True):
         if path not in results:
-            results[path] = work(path) if len(paths) <= _SMALL else _apart(work, path)
+            results[path] = work(path, answer) if len(paths) <= _SMALL else _apart(work, path, answer)
             advance()
     return [results[path] for path in paths]
 
@@ -160,10 +170,10 @@ def _pool(workers: int | None = None) -> concurrent.futures.ProcessPoolExecutor:
     return concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
 
 
-def _apart(work: Callable[[Path], FileResult], path: Path) -> FileResult:
+def _apart(work: Callable[[Path, Decided], FileResult], path: Path, decided: Decided) -> FileResult:
     with _pool(1) as pool:
         try:
-            return pool.submit(work, path).result()
+            return pool.submit(work, path, decided).result()
         except BrokenProcessPool:
             return FileResult(
                 path, errors=(SourceError(f"reading {path} ended the process that did. Fix: report the file."),)
@@ -188,11 +198,11 @@ def _read(path: Path) -> tuple[str, str]:
         raise SourceError(msg) from error
 
 
-def _migrate_file(path: Path, target: str, project: Project) -> FileResult:
+def _migrate_file(path: Path, decided: Decided, target: str, project: Project) -> FileResult:
     try:
         text, _ = _read(path)
         migrate = migrate_notebook if path.suffix == ".ipynb" else migrate_source
-        done: Migration = migrate(text, target, project)
+        done: Migration = migrate(text, target, project, decided)
         if path.suffix == ".py" and done.new != done.old:
             _require_valid(done)
     except SourceError as error:

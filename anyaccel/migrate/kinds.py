@@ -25,6 +25,7 @@ DEVICE_NAME = re.compile(r"(^|_)(dev|device)$|^(device|dev)_?(name|str|type)?$")
 _INDEX_CALL = re.compile(
     r"(^|_)(int|len|rank|get_rank|get_local_rank|get_node_local_rank|local_rank|current_device|device_count|get_device)$"
 )
+_SHORT = re.compile(r"(^|\.)(id|idx|index|[ijkn])$")
 _DEPTH = 4
 _COUNT = re.compile(r"^int$|(^|_)(get_rank|get_local_rank|local_rank|device_count)$")
 _ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)
@@ -47,7 +48,8 @@ def kind_of(view: SourceView, node: cst.BaseExpression, depth: int = 0) -> Kind:
     if isinstance(node, cst.Call):
         return _kind_of_call(view, node)
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, _ARITHMETIC):
-        return Kind.UNKNOWN if _has_text(node) else Kind.INDEX
+        is_number = not _has_text(node) and (depth == 0 or _is_surely_index(node))
+        return Kind.INDEX if is_number else Kind.UNKNOWN  # what is assigned or passed may be two tensors' product
     if isinstance(node, cst.Subscript):
         return _kind_of_element(node)
     name = dotted(node)
@@ -104,7 +106,7 @@ def _kinds_told(view: SourceView, node: cst.BaseExpression, depth: int) -> set[K
     told: set[Kind] = set()
     for value in view.values_of(node):
         if dotted(value) is not None and dotted(value) != dotted(node):
-            told |= _kinds_told(view, value, depth + 1) or {kind_by_name(dotted(value) or "")}
+            told |= _kinds_told(view, value, depth + 1) or {_told_by_name(dotted(value) or "")}
         elif not _is_none(value):
             told.add(kind_of(view, value, depth + 1))
     told |= _kinds_that_callers_pass(view, node, depth)
@@ -128,7 +130,9 @@ def _kinds_that_callers_pass(view: SourceView, node: cst.BaseExpression, depth: 
     for call in view.calls_of(_called_as(view, owner)):
         for number, argument in enumerate(call.args):
             if argument.keyword.value == name if argument.keyword else number == place and not argument.star:
-                kinds.add(kind_of(view, argument.value, depth + 1))
+                passed = dotted(argument.value)
+                is_short = passed is not None and _SHORT.search(passed) is not None
+                kinds.add(Kind.UNKNOWN if is_short else kind_of(view, argument.value, depth + 1))
     if place == 0 and any(_spawns(view, call, owner.name.value) for call in view.calls_of("spawn")):
         kinds.add(Kind.INDEX)
     kinds.discard(Kind.UNKNOWN)
@@ -154,6 +158,11 @@ def kind_by_name(name: str) -> Kind:
     if DEVICE_NAME.search(name):
         return Kind.DEVICE
     return Kind.INDEX if _INDEX_NAME.search(name) else Kind.UNKNOWN
+
+
+def _told_by_name(name: str) -> Kind:
+    """Return what the name of a value says of what it is given to: ``k`` may be a key as well as a number."""
+    return Kind.UNKNOWN if _SHORT.search(name) else kind_by_name(name)
 
 
 def _kind_of_call(view: SourceView, node: cst.Call) -> Kind:

@@ -9,11 +9,13 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .answers import UNDECIDED
 from .notebook_text import with_sources
 from .site import SourceError
 from .source import Migration, migrate_source
 
 if TYPE_CHECKING:
+    from .answers import Decided
     from .project import Project
 
 __all__ = ["migrate_notebook"]
@@ -39,13 +41,16 @@ class _Cell:
     magics: list[str]
 
 
-def migrate_notebook(text: str, target: str = "anyaccel", project: Project | None = None) -> Migration:
+def migrate_notebook(
+    text: str, target: str = "anyaccel", project: Project | None = None, decided: Decided = UNDECIDED
+) -> Migration:
     """Rewrite the code cells of a notebook; outputs and everything else stay.
 
     Args:
         text: the notebook, as JSON of format 4.
         target: as for :func:`anyaccel.migrate.source.migrate_source`.
         project: the same.
+        decided: the same.
 
     Raises:
         SourceError: when it is no notebook.
@@ -58,7 +63,7 @@ def migrate_notebook(text: str, target: str = "anyaccel", project: Project | Non
     }
     cells, unread = _readable(sources)
     module = "".join(f"{_MARK}{cell.number}\n{cell.text}\n" for cell in cells)
-    done = migrate_source(module, target, project)
+    done = migrate_source(module, target, project, decided)
     sites = tuple(_in_cell(site, module) for site in done.sites)
     passed = tuple(_in_cell(each, module) for each in done.passed_over)
     if done.new == done.old:

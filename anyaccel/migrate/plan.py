@@ -15,6 +15,7 @@ from .source_view import parts
 from .targets import HELPERS, expression
 
 if TYPE_CHECKING:
+    from .answers import Decided
     from .project import Project
     from .source_view import SourceView
     from .targets import Target
@@ -24,16 +25,28 @@ __all__ = ["Build", "Plan", "SiteDecision"]
 Build = Callable[[Any], cst.CSTNode]
 """Makes the new node from the old one, whose own parts are new already."""
 
+_KEPT = "kept by the project's answer to {}"
+
 
 @dataclass(frozen=True)
 class SiteDecision:
-    """What becomes of one site."""
+    """What becomes of one site.
+
+    Attributes:
+        node: what stands there.
+        rule: the rule's id.
+        outcome: what becomes of it.
+        reason: why it is not rewritten.
+        build: makes the new code; of a site that is reported, what an answer may still ask for.
+        question: the class of a report; see :mod:`anyaccel.migrate.answers`.
+    """
 
     node: cst.CSTNode
     rule: str
     outcome: SiteOutcome
     reason: str = ""
     build: Build | None = None
+    question: str = ""
 
 
 class Plan:
@@ -43,13 +56,15 @@ class Plan:
         view: the module.
         target: what the new code calls.
         project: what the module's neighbours define.
+        decided: what a person has answered.
     """
 
-    def __init__(self, view: SourceView, target: Target, project: Project) -> None:
-        self.view, self.target, self.project = view, target, project
+    def __init__(self, view: SourceView, target: Target, project: Project, decided: Decided) -> None:
+        self.view, self.target, self.project, self.decided = view, target, project, decided
         self.decisions: dict[cst.CSTNode, SiteDecision] = {}
         self.needs_torch = False
         self.questions: set[cst.CSTNode] = set()
+        self.cuda_guards: dict[cst.CSTNode, cst.CSTNode] = {}
         self._staying = regions_that_stay(view)
         self._claimed: set[cst.CSTNode] = set()
         self.accelerator, self.import_line = self._how_to_reach()
@@ -92,9 +107,24 @@ class Plan:
         self._decide(SiteDecision(node, rule, SiteOutcome.REWRITTEN, build=build))
         self.claim(*claims)
 
-    def report(self, node: cst.CSTNode, rule: str, reason: str) -> None:
-        """Decide that a node needs a person; the reason says why, and what to do."""
-        self._decide(SiteDecision(node, rule, SiteOutcome.REPORTED, reason))
+    def report(self, node: cst.CSTNode, rule: str, reason: str, question: str = "", build: Build | None = None) -> None:
+        """Decide that a node needs a person; the reason says why, and what to do.
+
+        Args:
+            node: what stands there.
+            rule: the rule's id.
+            reason: for the person.
+            question: the class of the report, to which a project may have an answer.
+            build: makes the new code where the answer is to port it.
+        """
+        question = question or rule
+        answer = self.decided.answer_to(question)
+        if answer == "port" and build is not None:
+            self._decide(SiteDecision(node, rule, SiteOutcome.REWRITTEN, build=build, question=question))
+        elif answer == "keep":
+            self._decide(SiteDecision(node, rule, SiteOutcome.LEFT, _KEPT.format(question), question=question))
+        else:
+            self._decide(SiteDecision(node, rule, SiteOutcome.REPORTED, reason, build, question))
 
     def leave(self, node: cst.CSTNode, rule: str, reason: str) -> None:
         """Decide that a node is rightly CUDA's."""
@@ -106,7 +136,8 @@ class Plan:
         if self.view.is_ignored(decision.node, decision.rule):
             decision = replace(decision, outcome=SiteOutcome.LEFT, reason="a comment says to ignore it", build=None)
         elif self._staying:
-            stays = (self._staying[each] for each in self.view.ancestors(decision.node) if each in self._staying)
+            around = (decision.node, *self.view.ancestors(decision.node))
+            stays = (self._staying[each] for each in around if each in self._staying)
             reason = next(stays, "")
             if reason:
                 decision = replace(decision, outcome=SiteOutcome.LEFT, reason=reason, build=None)
@@ -118,9 +149,22 @@ class Plan:
         ones = [self.decisions.get(node), self.decisions.get(around) if around is not None else None]
         return any(one is not None and one.outcome is SiteOutcome.REWRITTEN for one in ones)
 
-    def reconsider(self, node: cst.CSTNode, reason: str, outcome: SiteOutcome = SiteOutcome.REPORTED) -> None:
-        """Report, or leave, a site after all."""
-        self.decisions[node] = replace(self.decisions[node], outcome=outcome, reason=reason, build=None)
+    def reconsider(
+        self, node: cst.CSTNode, reason: str, outcome: SiteOutcome = SiteOutcome.REPORTED, question: str = ""
+    ) -> bool:
+        """Report, or leave, a site after all; return whether that is done, as a project's answer may be to port it."""
+        one = self.decisions[node]
+        answer = self.decided.answer_to(question) if question else ""
+        if answer == "port":
+            self.decisions[node] = replace(one, question=question)
+            return False
+        if answer == "keep":
+            outcome, reason = SiteOutcome.LEFT, _KEPT.format(question)
+        build = one.build if question and outcome is SiteOutcome.REPORTED else None
+        self.decisions[node] = replace(
+            one, outcome=outcome, reason=reason, build=build, question=question or one.question or one.rule
+        )
+        return True
 
     # What new code is made of
 
@@ -155,5 +199,6 @@ class Plan:
             current = self.function("current_device_name")
             if index is not None and current and self.view.code(index) == f"{self.function('current_device')}()":
                 return expression(f"{current}()")
-            return expression(f"{function}()") if index is None else expression(f"{function}({{i}})", i=index)
+            call = cst.parse_expression(f"{function}()")
+            return call if index is None else call.with_changes(args=[cst.Arg(index)])
         return None

@@ -145,18 +145,41 @@ def _following(view: SourceView, statement: cst.CSTNode) -> list[cst.CSTNode]:
 
 
 def regions_of_name(view: SourceView, value: cst.CSTNode | None) -> list[Regions]:
-    """Return what depends on the name that an answer is given to: ``use_cuda = …``, or an option's default."""
+    """Return what depends on the name that an answer is given to: ``use_cuda = …``, an option's default, or a parameter.
+
+    A name that is handed on to a function of this file is followed into it, once.
+    """
     target = value.targets[0].target if isinstance(value, cst.Assign) and len(value.targets) == 1 else None
     reads = view.uses(target) if target is not None else None
+    given = [value] if isinstance(value, cst.Arg) else [view.parent(read) for read in reads or ()]
+    parameters = [parameter for each in given if (parameter := _parameter_given(view, each)) is not None]
+    inner = [read for parameter in parameters for read in view.uses(parameter.name) or ()]
     name = _name_given(view, value)
     found = []
     for test in view.of(cst.If, cst.IfExp, cst.While):
         for part in _parts(test.test):
             text = dotted(part) or ""
             is_read = any(part is read for read in reads) if reads is not None else bool(name) and text == name
+            is_read = is_read or any(part is read for read in inner)
             if is_read or (name.startswith(".") and text.endswith(name)):
                 found.append(regions_of(view, part))
     return found
+
+
+def _parameter_given(view: SourceView, argument: cst.CSTNode | None) -> cst.Param | None:
+    """Return the parameter of a function of this file that an argument is given to; None where there is no such, or two."""
+    call = view.parent(argument) if isinstance(argument, cst.Arg) else None
+    if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name):
+        return None
+    name = call.func.value
+    owners = [each for each in view.of(cst.FunctionDef, cst.ClassDef) if each.name.value == name]
+    if len(owners) != 1 or not isinstance(owners[0], cst.FunctionDef) or any(each.star for each in call.args):
+        return None
+    params = [*owners[0].params.posonly_params, *owners[0].params.params, *owners[0].params.kwonly_params]
+    if argument.keyword is not None:
+        return next((each for each in params if each.name.value == argument.keyword.value), None)
+    place = call.args.index(argument)
+    return params[place] if place < len(params) else None
 
 
 def _name_given(view: SourceView, value: cst.CSTNode | None) -> str:

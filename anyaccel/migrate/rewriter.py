@@ -39,13 +39,15 @@ class Rewriter(cst.CSTTransformer):
         if decision is None or decision.outcome is not SiteOutcome.REWRITTEN or decision.build is None:
             return updated_node
         new: Any = decision.build(updated_node)
-        if new is not updated_node and getattr(updated_node, "lpar", None) and hasattr(new, "lpar"):
+        parentheses = getattr(updated_node, "lpar", None)
+        has_them = parentheses and any(each is parentheses[0] for each in getattr(new, "lpar", ()))
+        if parentheses and hasattr(new, "lpar") and not has_them:
             new = new.with_changes(lpar=[*updated_node.lpar, *new.lpar], rpar=[*new.rpar, *updated_node.rpar])
-        code = self._plan.view.code
-        if len(_COMMENT.findall(code(new))) < len(_COMMENT.findall(code(updated_node))) and "#" in code(updated_node):
+        code, old = self._plan.view.code(new), self._plan.view.code(updated_node)
+        if "#" in old and len(_COMMENT.findall(code)) < len(_COMMENT.findall(old)):
             self._plan.reconsider(
                 original_node, "a comment inside of it would be lost; move the comment, and run again"
             )
             return updated_node
-        self.replacements[original_node] = code(new).strip()
+        self.replacements[original_node] = code.strip()
         return new

@@ -96,6 +96,13 @@ RULES: dict[str, Rule] = {
         "with torch.amp.autocast(get_accelerator().device_name(), enabled=use_amp): pass",
         "`GradScaler`, `custom_fwd` and `custom_bwd` too, and imports move to `torch.amp` when every use has.",
     ),
+    "half": Rule(
+        "models that are kept in float16 without asking",
+        "",
+        "",
+        "`model.half()` and `torch_dtype=torch.float16` in a module that is ported are reported, unless a test around them asks "
+        "for the precision or the device: a CPU computes in float16 slowly, or not at all.",
+    ),
     "streams": Rule(
         "streams, events and the device guard",
         "with torch.cuda.stream(s): pass",

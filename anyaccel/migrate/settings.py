@@ -1,25 +1,48 @@
-"""``[tool.anyaccel]`` of a project's pyproject.toml: what ``migrate`` and ``check`` leave out."""
+"""``[tool.anyaccel]`` of a project's pyproject.toml: what ``migrate`` and ``check`` leave out, and what has been answered."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
+from .answers import ANSWERS, ANY_ACCELERATOR, Answer, Answers
 from .site import MigrateError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-__all__ = ["excluded_patterns"]
+__all__ = ["Settings", "keep_answers", "settings_of"]
+
+_FORM = 'assume = "any-accelerator", answers = [{question = "…", answer = "port" or "keep", files = ["…"]}]'
 
 
-def excluded_patterns(start: Path) -> list[str]:
-    """Return the patterns of absolute paths that the project around a folder excludes.
+@dataclass(frozen=True)
+class Settings:
+    """What a project says to the tool.
+
+    Attributes:
+        file: its pyproject.toml; the one to make where there is none.
+        exclude: patterns of absolute paths to leave out.
+        answers: to the tool's questions.
+    """
+
+    file: Path
+    exclude: tuple[str, ...] = ()
+    answers: Answers = field(default_factory=Answers)
+
+    def relative(self, path: Path) -> str:
+        """Return a file's path from the project's folder, with slashes, as the patterns of answers have it."""
+        return Path(os.path.relpath(path.absolute(), self.file.parent)).as_posix()
+
+
+def settings_of(start: Path) -> Settings:
+    """Return the settings of the project around a folder.
 
     Args:
         start: where to look for ``pyproject.toml``, and in the folders above.
@@ -30,22 +53,94 @@ def excluded_patterns(start: Path) -> list[str]:
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
         if file.is_file():
-            return [str(folder / pattern) for pattern in _exclude(file)]
-    return []
+            return _read(file)
+    return Settings(start / "pyproject.toml")
 
 
-def _exclude(file: Path) -> list[str]:
+def _read(file: Path) -> Settings:
     try:
         table: Any = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("anyaccel", {})
     except (OSError, ValueError) as error:
         msg = f"reading {file} failed: got {error}; expected TOML. Fix: correct it."
         raise MigrateError(msg) from error
-    patterns = table.get("exclude", []) if isinstance(table, dict) else None
-    unknown = set(table) - {"exclude"} if isinstance(table, dict) else {"no table"}
-    if unknown or not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
+    patterns: Any = table.get("exclude", []) if isinstance(table, dict) else None
+    unknown = set(table) - {"exclude", "migrate"} if isinstance(table, dict) else {"no table"}
+    if unknown or not _are_texts(patterns):
         msg = (
             f"reading [tool.anyaccel] of {file} failed: got {', '.join(sorted(unknown)) or patterns}; expected "
-            f'exclude = ["pattern", …] and nothing else. Fix: correct it.'
+            f'exclude = ["pattern", …], a table migrate, and nothing else. Fix: correct it.'
         )
         raise MigrateError(msg)
-    return patterns
+    exclude = tuple(str(file.parent / pattern) for pattern in patterns)
+    return Settings(file, exclude, _answers(file, table.get("migrate", {})))
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _answers(file: Path, table: Any) -> Answers:
+    is_known = isinstance(table, dict) and not set(table) - {"assume", "answers"}
+    given: Any = table.get("answers", []) if is_known else None
+    is_right = isinstance(given, list) and all(_is_answer(each) for each in given)
+    if not is_right or table.get("assume", ANY_ACCELERATOR) != ANY_ACCELERATOR:
+        msg = f"reading [tool.anyaccel.migrate] of {file} failed: got {table}; expected {_FORM}. Fix: correct it."
+        raise MigrateError(msg)
+    answers = tuple(Answer(each["question"], each["answer"], tuple(each.get("files", ()))) for each in given)
+    return Answers(answers, assumes_any_accelerator="assume" in table)
+
+
+def _is_answer(each: Any) -> bool:
+    if not isinstance(each, dict) or set(each) - {"question", "answer", "files"}:
+        return False
+    return isinstance(each.get("question"), str) and each.get("answer") in ANSWERS and _are_texts(each.get("files", []))
+
+
+def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
+    """Add answers to the project's pyproject.toml, whose other lines stay as they are; return the settings then.
+
+    Args:
+        settings: the project's.
+        new: what has been answered; an answer for the same class and the same files replaces the old one.
+
+    Raises:
+        MigrateError: when the file cannot be read or written; it is as it was then.
+    """
+    places = {(each.question, each.files) for each in new}
+    kept = [each for each in settings.answers.given if (each.question, each.files) not in places]
+    import tomlkit  # only here, as reading needs none of it
+    from tomlkit.exceptions import TOMLKitError
+
+    file = Path(os.path.realpath(settings.file))  # a link stays one
+    staged = file.with_name(f".{file.name}.new")
+    try:
+        document: Any = tomlkit.parse(file.read_bytes().decode() if file.exists() else "")
+        table = document
+        for name in ("tool", "anyaccel", "migrate"):
+            if name not in table:
+                is_inline = isinstance(table, tomlkit.items.InlineTable)
+                table[name] = tomlkit.inline_table() if is_inline else tomlkit.table(is_super_table=name != "migrate")
+            table = table[name]
+        table["answers"] = _as_array(tomlkit, [*kept, *new])
+        text = tomlkit.dumps(document)
+        _answers(file, tomllib.loads(text)["tool"]["anyaccel"]["migrate"])
+        staged.write_bytes(text.encode())
+        if file.exists():
+            shutil.copymode(file, staged)
+        os.replace(staged, file)
+    except (OSError, ValueError, TOMLKitError) as error:
+        staged.unlink(missing_ok=True)
+        msg = f"writing the answers to {file} failed: got {error}; expected TOML, and permission to write. Fix: correct it."
+        raise MigrateError(msg) from error
+    return replace(settings, answers=replace(settings.answers, given=(*kept, *new)))
+
+
+def _as_array(tomlkit: Any, answers: list[Answer]) -> Any:
+    array = tomlkit.array()
+    for each in answers:
+        table = tomlkit.inline_table()
+        table.update({"question": each.question, "answer": each.answer})
+        if each.files:
+            table["files"] = list(each.files)
+        array.append(table)
+    return array.multiline(multiline=True)

@@ -2,7 +2,7 @@
 
 A test that says that it needs CUDA is skipped without it. ``device == "cuda" and not torch.cuda.is_available()`` asks whether
 the device that somebody named is there. ``map_location=None if torch.cuda.is_available() else "cpu"`` brings a checkpoint to
-a machine without CUDA, whatever else the machine has.
+a machine without CUDA, whatever else the machine has. ``print("CUDA available:", torch.cuda.is_available())`` tells about CUDA.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _SKIPS = ("skipIf", "skipUnless", "skipif", "skip", "skipTest", "SkipTest")
 _SAYS_CUDA = re.compile(r"cuda|\bgpus?\b|\bcpu\b|nvidia|nccl", re.IGNORECASE)
 _OF_REQUEST = "asks whether the CUDA device that was named is there"
 _OF_CHECKPOINT = "brings a checkpoint to a machine without CUDA, which is right on every machine"
+_OF_MESSAGE = "it is shown beside a text that names CUDA, and is the answer to that"
+_SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format))$")
 _OF_SKIP = "a test that is skipped without CUDA, which its message says; it is skipped there still"
 
 
@@ -37,6 +39,19 @@ def decide(plan: Plan) -> None:
         if is_none and "cpu" in texts and asks_availability(plan.view, choice.test) is not None:
             _leave_questions(plan, choice.test, _OF_CHECKPOINT)
     _decide_skips(plan)
+    for call in plan.view.of(cst.Call):
+        told = _told(plan, call) if asks_availability(plan.view, call) else None
+        if told is not None and "cuda" in plan.view.code(told).replace(plan.view.code(call), "").lower():
+            _leave_questions(plan, call, _OF_MESSAGE)
+
+
+def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:
+    """Return the text, or the call of ``print`` or of a logger, that an answer is a part of; None where it is of no such."""
+    around = plan.view.parent(asked)
+    if isinstance(around, cst.FormattedStringExpression):
+        return plan.view.parent(around)
+    call = plan.view.parent(around) if isinstance(around, cst.Arg) else None
+    return call if isinstance(call, cst.Call) and _SHOWN.match(dotted(call.func) or "") else None
 
 
 def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:

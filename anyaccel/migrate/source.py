@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -16,12 +16,15 @@ from . import (
     consequences,
     device_literals,
     guards,
+    half_precision,
     leftovers,
     runtime_calls,
     settled_questions,
     tensor_methods,
     typed_tensors,
 )
+from .answers import UNDECIDED
+from .cuda_guards import without_lines
 from .imports import TextModule
 from .plan import Plan
 from .project import survey
@@ -32,6 +35,7 @@ from .source_view import SourceView
 from .targets import TARGETS, helpers_called, target_named
 
 if TYPE_CHECKING:
+    from .answers import Decided
     from .project import Project
     from .self_check import Passed
     from .site import SourceError
@@ -65,13 +69,16 @@ class Migration:
     passed_over: tuple[Passed, ...] = ()
 
 
-def migrate_source(source: str, target: str = "anyaccel", project: Project | None = None) -> Migration:
+def migrate_source(
+    source: str, target: str = "anyaccel", project: Project | None = None, decided: Decided = UNDECIDED
+) -> Migration:
     """Rewrite a module.
 
     Args:
         source: its text.
         target: what the new code calls: ``"anyaccel"``, ``"deepspeed"`` or ``"torch.accelerator"``.
         project: what its neighbours define; None looks at this module alone.
+        decided: what a person has answered to the tool's questions.
 
     Returns:
         Its new text, and its sites.
@@ -86,8 +93,10 @@ def migrate_source(source: str, target: str = "anyaccel", project: Project | Non
     view = SourceView(source)
     if chosen.package and "deepspeed.accelerator.get_accelerator" in view.imported.values():
         chosen = TARGETS["deepspeed"]  # the module has an accelerator, and needs no other one
-    plan = Plan(view, chosen, survey([source]) if project is None else project)
+    plan = Plan(view, chosen, survey([source]) if project is None else project, decided)
     _decide(plan)
+    if decided.drops_cuda_guards and plan.cuda_guards:
+        return _without_guards(plan, source, target, project)
     rewriter = Rewriter(plan)
     code = view.module.visit(rewriter).code
     sites = [_site(plan, node, rewriter) for node in plan.decisions]
@@ -99,6 +108,21 @@ def migrate_source(source: str, target: str = "anyaccel", project: Project | Non
     new = code if rewriter.replacements else source
     in_order = tuple(sorted(sites, key=lambda site: (site.line, site.column)))
     return Migration(source, new, in_order, passed_over=passed_over(source, in_order))
+
+
+def _without_guards(plan: Plan, source: str, target: str, project: Project | None) -> Migration:
+    """Return a module without the guards that only CUDA passes, and with the rest ported; lines are those of before."""
+    guards = list(dict.fromkeys(plan.cuda_guards.values()))
+    text, numbers = without_lines(plan.view, source, guards)
+    rest = migrate_source(text, target, project, plan.decided)
+    sites = [replace(site, line=numbers[site.line - 1]) for site in rest.sites]
+    for asked, guard in plan.cuda_guards.items():
+        line, column = plan.view.position(guard)
+        code = plan.view.code(guard.with_changes(leading_lines=())).strip()
+        sites.append(Site(plan.decisions[asked].rule, SiteOutcome.REWRITTEN, line, column, code))
+    in_order = tuple(sorted(sites, key=lambda site: (site.line, site.column)))
+    passed = tuple(replace(each, line=numbers[each.line - 1]) for each in rest.passed_over)
+    return Migration(source, rest.new, in_order, passed_over=passed)
 
 
 def _decide(plan: Plan) -> None:
@@ -118,6 +142,7 @@ def _decide(plan: Plan) -> None:
     device_literals.decide(plan)
     leftovers.decide(plan)
     consequences.settle(plan)
+    half_precision.decide(plan)
 
 
 def _with_imports(plan: Plan, code: str, rewriter: Rewriter) -> tuple[str, list[Site]]:
@@ -147,8 +172,17 @@ def _site(plan: Plan, node: cst.CSTNode, rewriter: Rewriter) -> Site:
     decision = plan.decisions[node]
     line, column = plan.view.position(node)
     code = plan.view.code(node.with_changes(leading_lines=()) if hasattr(node, "leading_lines") else node).strip()
+    is_reported = decision.outcome is SiteOutcome.REPORTED
     return Site(
-        decision.rule, decision.outcome, line, column, code, rewriter.replacements.get(node, ""), decision.reason
+        decision.rule,
+        decision.outcome,
+        line,
+        column,
+        code,
+        rewriter.replacements.get(node, ""),
+        decision.reason,
+        question=decision.question or (decision.rule if is_reported else ""),
+        can_be_ported=is_reported and decision.build is not None,
     )
 
 

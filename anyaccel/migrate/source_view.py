@@ -8,9 +8,10 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
-from libcst.metadata import MetadataWrapper, PositionProvider, ScopeProvider
+from libcst.metadata import PositionProvider, ScopeProvider
 from libcst.metadata.scope_provider import ImportAssignment
 
+from .scopes import Metadata
 from .site import SourceError
 
 if TYPE_CHECKING:
@@ -89,8 +90,9 @@ class SourceView:
         except (RecursionError, ValueError) as error:
             msg = f"reading Python failed: got {error}; expected Python 3. Fix: correct it."
             raise SourceError(msg) from error
-        self.module = module
-        self._wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+        self.module, self.source = module, source
+        self._codes: dict[cst.CSTNode, str] = {}
+        self._wrapper = Metadata(module, unsafe_skip_copy=True)
         self._scopes = self._wrapper.resolve(ScopeProvider)
         self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._by_kind: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
@@ -146,7 +148,10 @@ class SourceView:
 
     def code(self, node: cst.CSTNode) -> str:
         """Return the text of a node."""
-        return self.module.code_for_node(node)
+        found = self._codes.get(node)
+        if found is None:
+            found = self._codes[node] = self.module.code_for_node(node)
+        return found
 
     def of(self, *kinds: type[Any]) -> Iterator[Any]:
         """Yield the nodes of some kinds."""

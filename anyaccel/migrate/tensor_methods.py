@@ -16,7 +16,7 @@ from .source_view import dotted
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["decide"]
+__all__ = ["decide", "origin_of"]
 
 RULE = "tensor-cuda"
 _NUMBER_NAME = re.compile(r"(^|_)(rank|gpu|gpu_?id|device_?(id|idx|index))$")
@@ -81,14 +81,14 @@ def _receiver_reason(plan: Plan, receiver: cst.BaseExpression, method: str) -> s
 
 def _may_be(receiver: cst.BaseExpression, owner: str) -> bool:
     """Return whether an expression may be of a class by its name: ``batch`` of ``PaddedBatch``, ``obj`` of any."""
-    receiver = _origin(receiver)
+    receiver = origin_of(receiver)
     if isinstance(receiver, cst.Attribute) and receiver.attr.value in ("data", "grad"):
         return False  # a tensor's
     words = set(_WORDS.findall((dotted(receiver) or "item").rpartition(".")[2].lower()))
     return bool(words & {word.lower() for word in _CAMEL.findall(owner)}) or bool(words & _ANYTHING)
 
 
-def _origin(node: cst.BaseExpression) -> cst.BaseExpression:
+def origin_of(node: cst.BaseExpression) -> cst.BaseExpression:
     """Return ``model`` of ``model[0].eval()``, and ``batch`` of ``batch["x"]``."""
     while True:
         if isinstance(node, cst.Subscript):
@@ -130,11 +130,15 @@ def _decide_cuda(plan: Plan, call: cst.Call) -> None:
         return
     args = list(call.args)
     given = [arg for arg in args if arg.keyword is None or arg.keyword.value == "device"]
-    reason = _receiver_reason(plan, call.func.value, "cuda") or _argument_reason(plan, call, given)
-    if reason:
-        plan.report(call, RULE, reason)
-        return
+    of_receiver, reason = _receiver_reason(plan, call.func.value, "cuda"), _argument_reason(plan, call, given)
     literals = tuple(arg.value for arg in given[:1] if is_device_literal(arg.value))
+    if of_receiver and not reason:
+        plan.report(call, RULE, of_receiver, "own-cuda", lambda updated: _to_device(plan, call, updated))
+        plan.claim(*literals)
+        return
+    if reason:
+        plan.report(call, RULE, of_receiver or reason)
+        return
     plan.rewrite(call, RULE, lambda updated: _to_device(plan, call, updated), literals)
 
 

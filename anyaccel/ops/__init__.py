@@ -1,4 +1,4 @@
-"""Python fronts of the kernels, in the manner of ``torch.nn`` and ``torch.optim``."""
+"""The public functions, modules and optimizers, in the style of ``torch.nn`` and ``torch.optim``."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _MODULES = {
     "Dense": "dense",
     "DeviceKernel": "device_kernel",
 }
-"""Where each is; a function that is not listed is in ``functional``."""
+"""The module of each name; functions that are not listed are in ``functional``."""
 
 
 def __getattr__(name: str) -> Any:
-    """Return what this package offers, imported when it is first asked for: most programs use a few."""
+    """Import a name of this package on first use: most programs use a few."""
     if name == "__all__":
         from . import functional
 

@@ -1,4 +1,4 @@
-"""``CPUAdam``: AdamW (or Adam) for parameters in host memory, all of them in one pass of a compiled kernel."""
+"""``CPUAdam``: AdamW (or Adam) for parameters in host memory, updated in one pass of a compiled kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class CPUAdam(Optimizer):
-    """AdamW (or Adam) for parameters in host memory, all of a group stepped in one pass of a compiled kernel.
+    """AdamW (or Adam) for parameters in host memory; updates a whole group in one pass of a compiled kernel.
 
     With ``m = beta1 * m + (1 - beta1) * grad`` and ``v = beta2 * v + (1 - beta2) * grad ** 2``, both divided by
     ``1 - beta ** step`` where they are used, a step is ``param -= lr * (weight_decay * param + m / (sqrt(v) + eps))``. It takes
@@ -118,7 +118,7 @@ class CPUAdam(Optimizer):
                 group.setdefault(key, value)
             _check_options(group)
         for kept in self.state.values():
-            # a copy, as the optimizer that it came from keeps counting with its own
+            # a copy, because the original optimizer keeps counting with its own tensor
             kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32).clone()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""``Dense``: a linear layer and a sigmoid, as a module with a choice of how it is computed."""
+"""``Dense``: a linear layer and a sigmoid, as a module with several implementations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Dense"]
 
 
 class Dense(torch.nn.Linear):
-    """A linear layer with a sigmoid, ``sigmoid(x @ weight.T + bias)``, with a choice of how it is computed.
+    """A linear layer with a sigmoid, ``sigmoid(x @ weight.T + bias)``, with a choice of implementations.
 
     Parameters, their initial values and the state dict are those of ``torch.nn.Linear``, whatever the mode. Matrix products are
     torch's (oneDNN's for float32 on the CPU). Gradients and second derivatives are supported.
@@ -56,7 +56,7 @@ class Dense(torch.nn.Linear):
         dtype: torch.dtype | None = None,
     ) -> None:
         if mode is not None and mode not in MODES:
-            implementation(mode, "cpu")  # which refuses it
+            implementation(mode, "cpu")  # raises for an unknown mode
         super().__init__(in_features, out_features, bias, device, dtype)
         self.mode = mode
 

@@ -33,7 +33,7 @@ declare("dense_cpp", partial(load_on_host, "DenseBuilder"))
 
 
 class PyDense(torch.autograd.Function):
-    """In Python, each step an operation of torch."""
+    """In Python, with one torch operation per step."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -111,7 +111,7 @@ def _ptx(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> to
     if x.device.type != "cuda" or x.dtype != torch.float32:  # anyaccel: ignore[device-name]
         msg = (
             f"Dense in mode 'ptx' failed: got {x.dtype} on {x.device}; expected float32 on an NVIDIA GPU. "
-            f"Fix: another mode, or None, which chooses."
+            f"Fix: choose another mode, or None for the best one."
         )
         raise RuntimeError(msg)
     z = torch.nn.functional.linear(x, weight, bias).contiguous()

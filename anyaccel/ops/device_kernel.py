@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from ..kernels.functions.registration import mark_changed
-from .kernel_launchers import CudaLauncher, HostSyclLauncher, PtxLauncher, XpuLauncher
+from .emulated_launcher import EmulatedLauncher
+from .kernel_launchers import CudaLauncher, HostSyclLauncher, Launch, PtxLauncher, XpuLauncher
 from .kernel_source import KernelSource
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ _SCALARS: dict[str, Any] = {
 }  # fmt: skip
 _LAUNCHERS: dict[tuple[str, str], type[Launcher]] = {
     ("cuda", "cuda"): CudaLauncher,
+    ("cuda", "cpu"): EmulatedLauncher,
     ("ptx", "cuda"): PtxLauncher,
     ("sycl", "xpu"): XpuLauncher,
     ("sycl", "cpu"): HostSyclLauncher,
@@ -38,12 +42,15 @@ _SUFFIXES = {"cuda": ".cu", "ptx": ".ptx", "sycl": ".sycl"}
 class DeviceKernel:
     """A kernel of your own, compiled at run time from source text and launched on tensors: ``kernel(*values, grid=, block=)``.
 
-    CUDA source is compiled by NVRTC for the tensors' GPU and runs on torch's current stream, also while a graph is captured; PTX
-    is compiled by the driver. SYCL source is compiled by DPC++ and runs on torch's current queue for XPU tensors, and on Intel's
-    OpenCL CPU device for CPU tensors. It is compiled at the first launch and kept in anyaccel's cache. There is no gradient.
+    CUDA source is compiled by NVRTC for the tensors' GPU and runs on torch's current stream, also while a graph is captured; for
+    CPU tensors it is compiled by the C++ compiler and runs in an emulator of blocks, which names races, diverging barriers and
+    accesses out of bounds by their line. PTX is compiled by the driver. SYCL source is compiled by DPC++ and runs on torch's
+    current queue for XPU tensors, and on Intel's OpenCL CPU device for CPU tensors. A source is compiled at the first launch and
+    kept in anyaccel's cache. There is no gradient.
 
     Args:
-        source: the text of the source: CUDA C++, PTX, or SYCL.
+        source: the text of the source: CUDA C++, PTX, or SYCL; or the path of a file with it, which is what errors name then, and
+            whose folder is searched for headers.
         name: the kernel's name: for CUDA a ``__global__`` function or an instance of a template such as ``scale<float>``; for
             PTX an entry; for SYCL an ``extern "C"`` free-function kernel of one dimension.
         args: the type of each parameter, in order: ``"tensor"`` for a pointer to a contiguous tensor's elements, or ``"bool"``,
@@ -57,7 +64,7 @@ class DeviceKernel:
             the wrong device, an integer is out of its type's range, or ``grid`` or ``block`` does not fit.
         TypeError: from a launch, if the number or the type of the values does not fit ``args``.
         OpError: from a launch, if there is no compiler (ToolchainError), it refuses the source (BuildError), or the device
-            refuses the launch (OpLoadError).
+            refuses the launch (OpLoadError), or the kernel does in the emulator what a GPU leaves undefined (KernelFaultError).
 
     Source: docs/device-kernels.md
 
@@ -73,7 +80,7 @@ class DeviceKernel:
 
     def __init__(
         self,
-        source: str,
+        source: str | Path,
         name: str,
         args: Sequence[str],
         *,
@@ -88,12 +95,16 @@ class DeviceKernel:
             choices = ", ".join(["tensor", *_SCALARS])
             raise _refusal(name, f"args {unknown}", f"some of {choices}", "name each parameter's type")
         folders = tuple(Path(folder).absolute() for folder in include_dirs)
+        if isinstance(source, Path):
+            folders = (source.absolute().parent, *folders)
+            source = _with_its_name(source, language)
         self.source = KernelSource(source, name, _SUFFIXES[language], tuple(options), folders)
         self.name = name
         self.args = tuple(args)
         self.language = language
         self._launchers: dict[torch.device, Launcher] = {}
         self._lock = threading.Lock()
+        _kernels.add(self)
 
     def __call__(
         self, *values: Any, grid: int | tuple[int, ...], block: int | tuple[int, ...], shared_bytes: int = 0
@@ -113,6 +124,7 @@ class DeviceKernel:
             ToolchainError: if there is no compiler for the language.
             BuildError: with the compiler's first errors, if it refuses the source.
             OpLoadError: if the device refuses the launch.
+            KernelFaultError: if CUDA source does on CPU tensors what a GPU leaves undefined.
         """
         passed = self._passed(values)
         device = self._device(values)
@@ -121,7 +133,7 @@ class DeviceKernel:
             got = f"grid {grid}, block {block} and {shared_bytes} shared bytes"
             raise _refusal(self.name, got, "one dimension and no shared bytes for SYCL", "see docs/device-kernels.md")
         if 0 not in sizes[0]:
-            self._launcher(device).launch(device, *sizes, shared_bytes, passed)
+            self._launcher(device).launch(device, Launch(*sizes, shared_bytes, self.args, values, passed))
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
         mark_changed([tensor for tensor in tensors if not tensor.is_inference()])
 
@@ -129,18 +141,21 @@ class DeviceKernel:
         """Compile CUDA, or assemble PTX, into the cache, without a GPU.
 
         Args:
-            target: the GPU's architecture, such as ``sm_90``; or ``compute_120``, which compiles CUDA to PTX.
+            target: the GPU's architecture, such as ``sm_90``; or ``compute_120``, which compiles CUDA to PTX; or ``cpu``, which
+                compiles CUDA for the emulator.
 
         Returns:
             The entry in the cache; ``entry.binary`` is the path of the result.
 
         Raises:
             ValueError: if the source is SYCL.
-            ToolchainError: if there is no NVRTC, or for PTX no ptxas.
+            ToolchainError: if there is no NVRTC, or for PTX no ptxas, or for the emulator no C++ compiler.
             BuildError: with the compiler's first errors, if it refuses the source.
         """
         if self.language == "sycl":
             raise _refusal(self.name, "language 'sycl'", "'cuda' or 'ptx'", "launch it: it is compiled then")
+        if self.language == "cuda" and target == "cpu":
+            return EmulatedLauncher.build(self.source)
         launcher = CudaLauncher if self.language == "cuda" else PtxLauncher
         return self.source.build(launcher.recipe(self.source, target))
 
@@ -189,6 +204,27 @@ class DeviceKernel:
             found = ", ".join(map(str, devices)) or "no tensor"
             raise _refusal(self.name, found, "tensors on one device", "move them")
         return devices[0]
+
+
+_kernels: weakref.WeakSet[DeviceKernel] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """Free a forked child of locks whose holders, threads of its parent, it does not have."""
+    for kernel in _kernels:
+        kernel._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
+def _with_its_name(file: Path, language: str) -> str:
+    """Return a file's text, told to compilers as that file's."""
+    text = file.read_text(encoding="utf-8")
+    if language == "ptx":
+        return text
+    quoted = str(file.absolute()).replace("\\", "\\\\").replace('"', '\\"')
+    return f'#line 1 "{quoted}"\n{text}'
 
 
 def _three(name: str, what: str, sizes: int | tuple[int, ...]) -> tuple[int, int, int]:

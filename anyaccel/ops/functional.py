@@ -1,4 +1,4 @@
-"""The kernels as functions, each by the best implementation for this machine.
+"""The kernels as functions, each with the best implementation for this machine.
 
 They take and return tensors on a CPU, an NVIDIA GPU or an Intel GPU, and compile into one graph with ``torch.compile``. All but
 the quantizers and ``route`` carry gradients. This module collects them; each family has a file of its own.

@@ -1,4 +1,4 @@
-"""``FusedAdam``, ``FusedLion``, ``FusedSGD`` and ``FusedLamb``: one call a step whatever the number of parameters."""
+"""``FusedAdam``, ``FusedLion``, ``FusedSGD`` and ``FusedLamb``: one call per step for any number of parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["FusedAdam", "FusedLamb", "FusedLion", "FusedSGD"]
 
 
 class FusedAdam(MultiTensorOptimizer):
-    """AdamW (or Adam), all parameters of a group and device stepped by one call of a kernel.
+    """AdamW (or Adam) that updates all parameters of a group and device with one kernel call.
 
     With ``m = beta1 * m + (1 - beta1) * grad`` and ``v = beta2 * v + (1 - beta2) * grad ** 2``, both divided by
     ``1 - beta ** step`` where they are used, a step is ``param -= lr * (weight_decay * param + m / (sqrt(v) + eps))``. The
@@ -65,7 +65,7 @@ class FusedAdam(MultiTensorOptimizer):
             {
                 "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
                 "decoupled_weight_decay": adamw_mode, "bias_correction": bias_correction,
-                # as torch.optim.AdamW's groups have them
+                # like the groups of torch.optim.AdamW
                 "amsgrad": False, "foreach": None, "capturable": capturable, "differentiable": False, "fused": None,
             },
         )  # fmt: skip
@@ -95,7 +95,7 @@ class FusedAdam(MultiTensorOptimizer):
 
 
 class FusedLion(MultiTensorOptimizer):
-    """Lion, all parameters of a group and device stepped by one call of a kernel.
+    """Lion that updates all parameters of a group and device with one kernel call.
 
     A step is ``param -= lr * (weight_decay * param + sign(beta1 * m + (1 - beta1) * grad))``, then
     ``m = beta2 * m + (1 - beta2) * grad``; the sign of 0 is 0. The momentum ``m`` is float32 whatever the parameters' dtype.
@@ -155,7 +155,7 @@ class FusedLion(MultiTensorOptimizer):
 
 
 class FusedSGD(MultiTensorOptimizer):
-    """SGD with momentum, all parameters of a group and device stepped by one call of a kernel.
+    """SGD with momentum that updates all parameters of a group and device with one kernel call.
 
     With ``g = grad + weight_decay * param`` and ``buffer = momentum * buffer + (1 - dampening) * g`` (``g`` itself in the first
     step), a step is ``param -= lr * buffer``, or with nesterov ``param -= lr * (g + momentum * buffer)``. The buffer is float32
@@ -231,7 +231,7 @@ class FusedSGD(MultiTensorOptimizer):
 
 
 class FusedLamb(MultiTensorOptimizer):
-    """LAMB with deepspeed's options, all parameters of a group and device stepped by a few calls of kernels.
+    """LAMB with deepspeed's options; updates all parameters of a group and device with a few kernel calls.
 
     With Adam's moments ``m`` and ``v``, ``update = m / (sqrt(v) + eps) + weight_decay * param`` and
     ``ratio = clamp(norm(param) / norm(update), min_coeff, max_coeff)``, or 1 if a norm is 0, a step is
@@ -288,7 +288,7 @@ class FusedLamb(MultiTensorOptimizer):
         )  # fmt: skip
 
     def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
-        return by_value(steps)  # the bias correction is the call's
+        return by_value(steps)  # the call applies the bias correction
 
     def run(
         self,

@@ -1,4 +1,4 @@
-"""``CPULion`` and ``CPUAdagrad``: optimizers for parameters in host memory, which refuse others."""
+"""``CPULion`` and ``CPUAdagrad``: optimizers for parameters in host memory only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CPUAdagrad", "CPULion"]
 
 
 class CPULion(FusedLion):
-    """Lion for parameters in host memory: :class:`FusedLion`, which refuses parameters on other devices.
+    """Lion for parameters in host memory: :class:`FusedLion` that does not accept parameters on other devices.
 
     A step is ``param -= lr * (weight_decay * param + sign(beta1 * m + (1 - beta1) * grad))``, then
     ``m = beta2 * m + (1 - beta2) * grad``; the sign of 0 is 0. The momentum ``m`` is float32 whatever the parameters' dtype.
@@ -48,13 +48,13 @@ class CPULion(FusedLion):
     """
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add ``param_group``, as ``torch.optim.Optimizer`` takes it, with all parameters on the CPU."""
+        """Add ``param_group``, in the form of ``torch.optim.Optimizer``, with all parameters on the CPU."""
         super().add_param_group(param_group)
         _require_cpu(self)
 
 
 class CPUAdagrad(MultiTensorOptimizer):
-    """Adagrad for parameters in host memory, all of a group stepped by one call of a kernel.
+    """Adagrad for parameters in host memory; updates a whole group with one kernel call.
 
     With ``g = grad + weight_decay * param`` and ``sum += g ** 2``, step number ``t`` (from 0) is
     ``param -= lr / (1 + t * lr_decay) * g / (sqrt(sum) + eps)``. The sums are float32 whatever the parameters' dtype. State dicts
@@ -109,7 +109,7 @@ class CPUAdagrad(MultiTensorOptimizer):
         return float(group["initial_accumulator_value"])
 
     def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
-        return by_value(steps)  # the decayed learning rate is the call's
+        return by_value(steps)  # the call applies the decayed learning rate
 
     def run(
         self,

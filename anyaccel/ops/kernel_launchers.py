@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..op_builder.engine.device_code import DeviceCodeRecipe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
     from .kernel_source import KernelSource
 
-__all__ = ["CudaLauncher", "HostSyclLauncher", "Launcher", "PtxLauncher", "XpuLauncher"]
+__all__ = ["CudaLauncher", "HostSyclLauncher", "Launch", "Launcher", "PtxLauncher", "XpuLauncher"]
 
-Sizes = tuple[int, int, int]
+
+class Launch(NamedTuple):
+    """What a kernel is started with.
+
+    Attributes:
+        grid: how many blocks.
+        block: how many threads each has.
+        shared_bytes: of dynamic shared memory.
+        args: the type of each parameter, in a ``DeviceKernel``'s words.
+        given: the values, as the caller passed them.
+        values: the same as ctypes values.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    args: Sequence[str]
+    given: Sequence[Any]
+    values: list[Any]
 
 
 class Launcher(Protocol):
@@ -21,8 +41,8 @@ class Launcher(Protocol):
 
     def __init__(self, kernel: KernelSource, device: torch.device) -> None: ...
 
-    def launch(self, device: torch.device, grid: Sizes, block: Sizes, shared_bytes: int, values: list[Any]) -> None:
-        """Start the kernel with ctypes values, one for each parameter."""
+    def launch(self, device: torch.device, launch: Launch) -> None:
+        """Start the kernel."""
 
 
 class PtxLauncher:
@@ -58,7 +78,8 @@ class PtxLauncher:
             kernels=(kernel.name,),
         )
 
-    def launch(self, device: torch.device, grid: Sizes, block: Sizes, shared_bytes: int, values: list[Any]) -> None:
+    def launch(self, device: torch.device, launch: Launch) -> None:
+        grid, block, shared_bytes, *_, values = launch
         self._runtime.launch_grid(self._name, self._kernel, device.index or 0, grid, block, shared_bytes, values)
 
 
@@ -113,8 +134,8 @@ class HostSyclLauncher:
         symbols = {kernel.name: kernel.name}
         self._kernel = self._runtime.kernels(kernel.name, entry.binary.read_bytes(), symbols)[kernel.name]
 
-    def launch(self, device: torch.device, grid: Sizes, block: Sizes, shared_bytes: int, values: list[Any]) -> None:
-        self._runtime.launch_grid(self._name, self._kernel, 0, grid[0], block[0], values)
+    def launch(self, device: torch.device, launch: Launch) -> None:
+        self._runtime.launch_grid(self._name, self._kernel, 0, launch.grid[0], launch.block[0], launch.values)
 
 
 class XpuLauncher:
@@ -132,5 +153,6 @@ class XpuLauncher:
         found = self._runtime.kernels(kernel.name, device.index or 0, kernel.text, options, symbols)
         self._kernel = found[kernel.name]
 
-    def launch(self, device: torch.device, grid: Sizes, block: Sizes, shared_bytes: int, values: list[Any]) -> None:
-        self._runtime.launch_grid(self._name, self._kernel, device.index or 0, grid[0], block[0], values)
+    def launch(self, device: torch.device, launch: Launch) -> None:
+        index, groups, threads = device.index or 0, launch.grid[0], launch.block[0]
+        self._runtime.launch_grid(self._name, self._kernel, index, groups, threads, launch.values)

@@ -1,4 +1,4 @@
-"""What the functions, layers and optimizers here call, loaded once per process, where ``torch.compile`` sees it."""
+"""Loads the kernels behind functions, layers and optimizers once per process, where ``torch.compile`` can guard on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["declare", "load_on_host", "loaded"]
 
 
 class _Held:
-    """What is loaded when it is first asked for; a trace guards on the attribute, and reads no loader's code."""
+    """Kernels loaded on first use; a trace guards on the attribute, and does not trace the loader's code."""
 
     load: Callable[[], Any]
     value: Any = None
@@ -28,7 +28,7 @@ _held: dict[Hashable, _Held] = {}
 
 
 def declare(key: Hashable, load: Callable[[], Any]) -> None:
-    """Say how something is loaded, when a module is imported: what a trace adds to a dictionary, it does not see.
+    """Register how a key is loaded; call it at import time, because a trace does not see its own additions to a dictionary.
 
     Args:
         key: its name, or a tuple of names.
@@ -39,7 +39,7 @@ def declare(key: Hashable, load: Callable[[], Any]) -> None:
 
 
 def loaded(key: Hashable) -> Any:
-    """Return what a loader chooses, or an op's functions, once per process.
+    """Return the implementation that a loader chooses, or an op's functions, loaded once per process.
 
     Args:
         key: a loader's name, such as ``"RMSNormLoader"``, ``"cpu_adam"``, or what else has been declared.
@@ -49,7 +49,7 @@ def loaded(key: Hashable) -> Any:
         OpError: when the op cannot be built or loaded.
     """
     if torch.compiler.is_compiling():
-        _load(key)  # before the trace reads what is held
+        _load(key)  # before the trace reads the attribute
     held = _held[key]
     if held.value is None:
         _load(key)
@@ -63,11 +63,11 @@ def _load(key: Hashable) -> bool:
     return True
 
 
-_load._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as torch.compiler.assume_constant_result does
+_load._dynamo_marked_constant = True  # type: ignore[attr-defined]  # like torch.compiler.assume_constant_result
 
 
 def load_on_host(builder: str) -> Any:
-    """Return the functions of an op's host library, which serve CPU tensors.
+    """Return the functions of an op's host library, which work on CPU tensors.
 
     Args:
         builder: the builder's name.
@@ -82,6 +82,6 @@ def _chosen_by(loader: str) -> Any:
 
 
 declare("cpu_adam", partial(load_on_host, "CPUAdamBuilder"))
-for _name in [name for op in OPS for name in op.loaders]:  # as `declare` does, for the import of every program
+for _name in [name for op in OPS for name in op.loaders]:  # like `declare`, but faster to import
     _held[_name] = _Held()
     _held[_name].load = partial(_chosen_by, _name)

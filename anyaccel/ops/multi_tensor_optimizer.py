@@ -1,4 +1,4 @@
-"""What the multi-tensor optimizers share: one call a device and group, float32 states, torch's ``state_dict`` layout."""
+"""The base of the multi-tensor optimizers: one call per device and group, float32 states, torch's ``state_dict`` layout."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
             raise refusal(self, "betas", betas, "two numbers in [0, 1)")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state dict of this class, or of torch's or deepspeed's optimizer of the same formula."""
+        """Load a state dict of this class, or of torch's or deepspeed's optimizer with the same formula."""
         super().load_state_dict(state_dict)
         saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
         params = ((param, group) for group in self.param_groups for param in group["params"])
@@ -113,8 +113,8 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
     def _step_on_device(self, group: dict[str, Any], params: list[torch.Tensor], control: dict[str, Any]) -> None:
         if not self.SHARDS and are_sharded(params):
             msg = (
-                f"{type(self).__name__} failed: got sharded parameters (DTensor); expected whole ones, as it takes norms of "
-                f"each. Fix: another optimizer, or DistributedDataParallel in place of FSDP."
+                f"{type(self).__name__} failed: got sharded parameters (DTensor); expected whole ones, as it needs the norm of "
+                f"each. Fix: use another optimizer, or DistributedDataParallel instead of FSDP."
             )
             raise RuntimeError(msg)
         device, is_capturable = params[0].device, bool(group.get("capturable"))
@@ -139,7 +139,7 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
             counters = [kept[i]["step"] for i in some] if self.COUNTS else []
             numbers = torch.stack(counters) if counters and is_capturable else [int(steps[i]) for i in some]
             self.run(op, group, shards_of_lists(lists), numbers, key, common)
-            if counters:  # a step that was refused is none
+            if counters:  # a refused step does not count
                 _count(counters, control["noop_flag"] if is_capturable else None)
             self.state.update({params[i]: kept[i] for i in some if fresh[i]})
 
@@ -154,11 +154,11 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         return {"step": torch.zeros((), dtype=torch.float32, device=_counting_device(group, param)), **state}
 
     def first_value(self, group: dict[str, Any]) -> float:
-        """Return what states are before the first step."""
+        """Return the states before the first step."""
         return 0.0
 
     def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
-        """Return which parameters one call steps, and what they have in common.
+        """Return the parameters that one call updates, and their common properties.
 
         Args:
             steps: the number of each parameter's step.
@@ -189,7 +189,7 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
 
 
 def by_value(values: Sequence[Any]) -> list[tuple[Any, Sequence[int]]]:
-    """Return each value, and where it is."""
+    """Return each value with its index."""
     found: dict[Any, list[int]] = {}
     for index, value in enumerate(values):
         found.setdefault(value, []).append(index)
@@ -242,7 +242,7 @@ def _counting_device(group: dict[str, Any], param: torch.Tensor) -> torch.device
 def _count(counters: list[torch.Tensor], noop_flag: torch.Tensor | None) -> None:
     if noop_flag is None:
         torch._foreach_add_(counters, 1.0)
-    else:  # a list, as one tensor would be read by the host
+    else:  # a list, because the host would read a single tensor
         torch._foreach_add_(counters, [(noop_flag.detach() == 0).to(torch.float32).reshape(())] * len(counters))
 
 

@@ -1,4 +1,4 @@
-"""``RMSNorm`` and ``LayerNorm`` as modules, in the manner of ``torch.nn``."""
+"""``RMSNorm`` and ``LayerNorm`` as modules, in the style of ``torch.nn``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["LayerNorm", "RMSNorm"]
 
 
 class _Norm(torch.nn.Module):
-    """What the two share: a size, an epsilon, a weight of ones."""
+    """The common base: a size, an epsilon, a weight of ones."""
 
     def __init__(
         self, size: int, eps: float, device: torch.device | str | None = None, dtype: torch.dtype | None = None

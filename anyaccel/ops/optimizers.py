@@ -1,4 +1,4 @@
-"""The multi-tensor optimizers in the manner of ``torch.optim``: one call a step whatever the number of parameters."""
+"""The multi-tensor optimizers in the style of ``torch.optim``: one call per step for any number of parameters."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ __all__ = ["are_sharded", "norm_of", "shards", "shards_of_lists"]
 
 
 def are_sharded(tensors: Iterable[Any]) -> bool:
-    """Return whether one of some tensors is a ``DTensor``; nobody has one who has not imported its module."""
+    """Return whether a tensor is a ``DTensor``; without the import of its module there cannot be one."""
     return any(map(_is_sharded, tensors)) if "torch.distributed.tensor" in sys.modules else False
 
 
@@ -23,12 +23,12 @@ def _is_sharded(tensor: Any) -> bool:
 
 
 def shards(tensors: Sequence[Any]) -> list[torch.Tensor]:
-    """Return this rank's shard of each tensor, of which one is a ``DTensor``; of an ordinary one, itself."""
+    """Return this rank's shard of each ``DTensor``, and ordinary tensors unchanged."""
     return [tensor.to_local() if _is_sharded(tensor) else tensor for tensor in tensors]
 
 
 def shards_of_lists(lists: list[list[Any]]) -> list[list[Any]]:
-    """Return an optimizer's lists with this rank's shards, where its parameters are sharded.
+    """Return an optimizer's lists, with this rank's shards if its parameters are sharded.
 
     Args:
         lists: parameters, gradients, and each of the states.
@@ -74,7 +74,7 @@ def norm_of(grads: Sequence[Any], l2norm: Any) -> torch.Tensor:
                     f"Fix: grad.redistribute(...)."
                 )
                 raise RuntimeError(msg)
-            if not placement.is_replicate():  # Shard, and the strided ones of FSDP over tensor parallelism
+            if not placement.is_replicate():  # Shard, or the strided shards of FSDP over tensor parallelism
                 dist.all_reduce(square, group=mesh.get_group(dimension))
         squares.append(square)
     return torch.stack(squares).sum(0).sqrt()

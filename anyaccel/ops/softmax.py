@@ -1,4 +1,4 @@
-"""Softmax of scaled attention scores, some of which are masked."""
+"""Softmax of scaled attention scores with a mask."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class AcceleratorContract:
     @pytest.fixture
     def accelerator(self) -> Iterator[DeepSpeedAccelerator]:
         """Return the accelerator under test; a subclass defines this."""
-        msg = f"{type(self).__name__} failed: got no accelerator; expected a fixture. Fix: define `accelerator`."
+        msg = f"{type(self).__name__} has no accelerator to test. Fix: define the fixture `accelerator`."
         raise NotImplementedError(msg)
 
     def test_has_every_member(self, accelerator: DeepSpeedAccelerator) -> None:
@@ -41,12 +41,12 @@ class AcceleratorContract:
 
     @pytest.mark.parametrize("member", sorted(CHECKS))
     def test_member(self, accelerator: DeepSpeedAccelerator, member: str) -> None:
-        """A member does what the contract says, or refuses as it says."""
+        """A member does what the contract says, or raises as the contract says."""
         result = run_check(accelerator, member)
         assert result.outcome is not Outcome.WRONG, result.why
 
     @pytest.mark.parametrize("member", sorted(member for member in CHECKS if not member.startswith("_")))
     def test_supports_tells_the_truth(self, accelerator: DeepSpeedAccelerator, member: str) -> None:
-        """``supports`` answers beforehand whether a member refuses."""
+        """``supports`` says in advance whether a member raises."""
         refuses = run_check(accelerator, member).outcome is Outcome.UNSUPPORTED
         assert accelerator.supports(member) is not refuses

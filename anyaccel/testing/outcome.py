@@ -1,4 +1,4 @@
-"""Runs checks of the contract on an accelerator and says how each ended."""
+"""Runs the contract's checks on an accelerator and returns each result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Outcome", "Result", "run_check", "run_checks"]
 
 
 class Outcome(enum.Enum):
-    """How a member fared."""
+    """The outcome of a member's check."""
 
     OK = "ok"
     UNSUPPORTED = "unsupported"
@@ -24,7 +24,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one member's check.
+    """The result of one member's check.
 
     Attributes:
         member: the member's name.
@@ -53,8 +53,8 @@ def run_check(accelerator: DeepSpeedAccelerator, member: str) -> Result:
         said = str(error)
         if accelerator.device_name() in said:
             return Result(member, Outcome.UNSUPPORTED, said)
-        return Result(member, Outcome.WRONG, f"refuses without naming the device: {said!r}")
-    except Exception as error:  # noqa: BLE001  # whatever it raises is the finding
+        return Result(member, Outcome.WRONG, f"raises without naming the device: {said!r}")
+    except Exception as error:  # noqa: BLE001  # any exception is a finding
         return Result(member, Outcome.WRONG, f"{type(error).__name__}: {error}")
     return Result(member, Outcome.OK)
 

@@ -1,7 +1,7 @@
-// The op `adam`: schemas, argument checks, and the division of many tensors among threads.
+// The op `adam`: schemas, argument checks, and the distribution of many tensors over threads.
 //
-// All tensors of a call are one range of elements, cut evenly: a thousand small tensors and one large one cost the same
-// per element. Nothing is written before every argument has been checked.
+// All tensors of a call form one range of elements, split evenly: a thousand small tensors and one large one cost the
+// same per element. Nothing is written before every argument has been checked.
 
 #include "adam.h"
 
@@ -29,7 +29,7 @@ namespace {
 
 using torch::stable::Tensor;
 
-// Elements a thread takes at least: below this, waking one costs more than it saves.
+// The minimum number of elements per thread: below this, waking a thread costs more than it saves.
 constexpr std::int64_t kGrain = 32768;
 
 AdamTensor arrays(const Quadruple& quadruple, const AdamCoefficients& coefficients) {
@@ -45,7 +45,7 @@ AdamTensor arrays(const Quadruple& quadruple, const AdamCoefficients& coefficien
                     coefficients};
 }
 
-// Asks for the head of a tensor's arrays, so that small tensors stream from memory as one large one does.
+// Prefetches the start of a tensor's arrays, so that small tensors stream from memory like one large tensor.
 void prefetch(const AdamTensor& tensor) {
   constexpr std::int64_t kBytes = 1024;
   const std::int64_t bytes = std::min<std::int64_t>(kBytes, tensor.numel * 4);
@@ -79,7 +79,7 @@ void run(const std::vector<AdamTensor>& tensors, AdamDirection direction) {
   });
 }
 
-// Runs tensors whose layouts differ on contiguous copies, and copies the results back.
+// Processes tensors with different layouts on contiguous copies, and copies the results back.
 void run_on_copies(const std::array<Tensor, kRoles>& originals, std::size_t index, const AdamCoefficients& coefficients,
                    AdamDirection direction) {
   const NoGradient scope;
@@ -121,7 +121,7 @@ void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList
     kArguments.refuse("lists",
                       "of " + size(kParam) + " params, " + size(kGrad) + " grads, " + size(kExpAvg) + " exp_avgs, " +
                           size(kExpAvgSq) + " exp_avg_sqs and " + std::to_string(state_steps.size()) + " state_steps",
-                      "as many of each", "pass one of each for every parameter");
+                      "lists of equal length", "pass one of each for every parameter");
   }
   std::vector<Quadruple> quadruples(count);
   std::vector<StepCounter> counters(count);
@@ -151,7 +151,7 @@ AdamOptions options_of(const StableIValue* stack) {
                      to<double>(stack[4]), to<bool>(stack[5]),   to<bool>(stack[6]),   to<bool>(stack[7])};
 }
 
-// Boxed by hand, because of the lists: TORCH_BOX would make a torch::stable::Tensor of every entry.
+// Boxed by hand because of the lists: TORCH_BOX would make a torch::stable::Tensor of every entry.
 void adam_step_boxed(StableIValue* stack, std::uint64_t, std::uint64_t) {
   const std::array<TensorList, kRoles> lists = {TensorList(stack[0]), TensorList(stack[1]), TensorList(stack[2]),
                                                 TensorList(stack[3])};
@@ -177,10 +177,10 @@ void adam_once_cpu(Tensor param, Tensor grad, Tensor exp_avg, Tensor exp_avg_sq,
   }
 }
 
-// torch would materialise a negated or conjugated view, call the op, and then fail: after the writing.
+// torch would materialise a negated or conjugated view, call the op, and then fail, after the op has written.
 [[noreturn]] void refuse_flagged() {
-  kArguments.refuse("a tensor", "that is negated, conjugated or zero by a flag",
-                    "its values in memory, as the op writes", "call clone() on it");
+  kArguments.refuse("a tensor", "that a flag marks as negated, conjugated or zero",
+                    "its values in memory, where the op writes", "call clone() on it");
 }
 
 void adam_step_flagged(StableIValue* stack, std::uint64_t, std::uint64_t) {

@@ -1,4 +1,4 @@
-// What the op `adam` accepts: each check names the argument, what it got and what it expected.
+// The argument checks of the op `adam`: each names the argument, what was found and what was expected.
 
 #pragma once
 
@@ -24,7 +24,7 @@ namespace anyaccel {
 enum Role : std::uint16_t { kParam, kGrad, kExpAvg, kExpAvgSq, kRoles, kStep = kRoles };
 inline constexpr Arguments kArguments{"adam"};
 
-// Messages call the three ops `adam`, and a tensor that comes alone is the first of its list.
+// Messages call all three ops `adam`, and a single tensor counts as the first of its list.
 inline const SchemaNames& argument_names() {
   static const SchemaNames one(
       "adam(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
@@ -47,7 +47,7 @@ inline Precision precision_of(std::int32_t dtype, std::size_t role, std::size_t 
     return Precision::BFloat16;
   }
   if (dtype != kHalf) {
-    kArguments.refuse(place(role, index).c_str(), "of a dtype it does not know", "float32, bfloat16 or float16",
+    kArguments.refuse(place(role, index).c_str(), "of an unsupported dtype", "float32, bfloat16 or float16",
                       "convert it");
   }
   return Precision::Half;
@@ -60,7 +60,7 @@ struct Quadruple {
   std::array<TensorView, kRoles> views;
   std::array<Precision, kRoles> precisions;
 
-  // Elementwise loops over memory are right when all four fill it in the same order.
+  // Elementwise loops over memory are correct when all four fill it in the same order.
   bool shares_layout() const {
     return is_dense(views[kParam]) && std::all_of(views.begin() + 1, views.end(), [&](const TensorView& view) {
              return same_layout(view, views[kParam]);
@@ -73,20 +73,20 @@ inline Quadruple checked(const std::array<TensorView, kRoles>& views, std::size_
   for (std::size_t role = 0; role < kRoles; ++role) {
     const TensorView& view = views[role];
     if (!view.is_cpu) {
-      kArguments.refuse(place(role, index).c_str(), "on another device", "the cpu", "move it there");
+      kArguments.refuse(place(role, index).c_str(), "on another device", "the cpu", "move it to the cpu");
     }
     if (!same_shape(view, views[kParam])) {
       kArguments.refuse(place(role, index).c_str(),
                         "of another shape than " + place(kParam, index) + " (" + std::to_string(view.numel) +
                             " against " + std::to_string(views[kParam].numel) + " elements)",
-                        "the same shape", "pass what belongs to the parameter");
+                        "the same shape", "pass the tensor of this parameter");
     }
     quadruple.precisions[role] = precision_of(view.dtype, role, index);
   }
   const auto [param, grad, exp_avg, exp_avg_sq] = quadruple.precisions;
   if (exp_avg != exp_avg_sq || (exp_avg != Precision::Float && exp_avg != param)) {
     kArguments.refuse((place(kExpAvg, index) + " and " + place(kExpAvgSq, index)).c_str(),
-                      "of dtypes that do not go with " + place(kParam, index), "both float32, or both the parameter's",
+                      "of dtypes that do not match " + place(kParam, index), "both float32, or both the parameter's",
                       "convert the states");
   }
   return quadruple;
@@ -100,7 +100,7 @@ class StepCounter {
       : tensor_(view.tensor), data_(view.data), is_double_(view.dtype == aoti_torch_dtype_float64()) {
     if (!view.is_cpu || view.numel != 1 || (!is_double_ && view.dtype != aoti_torch_dtype_float32())) {
       kArguments.refuse(place(kStep, index).c_str(), "with " + std::to_string(view.numel) + " elements",
-                        "one, a float32 or float64 on the cpu", "pass the optimizer's step");
+                        "one float32 or float64 on the cpu", "pass the optimizer's step");
     }
   }
 
@@ -114,7 +114,7 @@ class StepCounter {
     }
   }
 
-  // Not kept: a view is large, and a call may have thousands of these.
+  // Not stored: a view is large, and a call may have thousands of them.
   TensorView view() const {
     TensorView view{};
     view.tensor = tensor_;
@@ -132,8 +132,8 @@ class StepCounter {
   bool is_double_ = false;
 };
 
-// Calls `check(i)` for every index, on several threads: looking at thousands of tensors is mostly waiting for memory.
-// An exception must not cross torch's C interface, so where one is thrown, the first in order is found again on this
+// Calls `check(i)` for every index, on several threads: inspecting thousands of tensors is mostly waiting for memory.
+// An exception must not cross torch's C interface, so if one is thrown, the first failure in order is repeated on this
 // thread.
 template <typename Check>
 void each_checked(std::size_t count, const Check& check) {
@@ -154,7 +154,7 @@ void each_checked(std::size_t count, const Check& check) {
   }
 }
 
-// Refuses tensors that share memory. A gradient alone may be the very tensor that is written in its place.
+// Rejects tensors that share memory. Only a gradient may be the same tensor as the one written at its position.
 inline void check_memory(const std::vector<Quadruple>& quadruples, const std::vector<StepCounter>& counters) {
   MemoryCheck memory(argument_names());
   memory.reserve(quadruples.size() * (kRoles + 1));

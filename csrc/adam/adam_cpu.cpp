@@ -1,4 +1,4 @@
-// The CPU's loops over elements. The compiler vectorises them; streaming from memory is the limit (see benchmarks).
+// The CPU's loops over elements. The compiler vectorises them; memory bandwidth is the limit (see benchmarks).
 
 #include "adam_cpu.h"
 
@@ -7,8 +7,8 @@
 namespace anyaccel {
 namespace {
 
-// A function for each loop: all of them in one are more than GCC inlines into, and then it calls the formula for every
-// element in place of vectorising it.
+// One function per loop: all loops in one function exceed GCC's inlining limit, and GCC then calls the formula for
+// every element instead of vectorising it.
 template <AdamDirection Direction, bool HasL2, typename Param, typename Grad, typename State>
 [[gnu::noinline]] void run(const AdamTensor& tensor, std::int64_t begin, std::int64_t end) {
   Param* __restrict param = static_cast<Param*>(tensor.param);

@@ -1,4 +1,4 @@
-// What adam.cpp checks and hands to the CPU's loops.
+// The interface between adam.cpp's checks and the CPU's loops.
 
 #pragma once
 
@@ -11,8 +11,8 @@ namespace anyaccel {
 
 enum class Precision : std::uint8_t { Float, BFloat16, Half };
 
-// One tensor's step: four arrays of `numel` elements. Param and state precision may differ only as float states of
-// lower-precision params.
+// One tensor's step: four arrays of `numel` elements. The state's precision differs from the parameter's only if the
+// state is float32.
 struct AdamTensor {
   void* param;
   const void* grad;
@@ -27,7 +27,7 @@ struct AdamTensor {
 
 enum class AdamDirection : std::uint8_t { Step, Rollback };
 
-// Applies one step (or takes one back) for elements [begin, end) of a tensor, on the calling thread.
+// Applies one step (or reverts one) for elements [begin, end) of a tensor, on the calling thread.
 void adam_cpu_range(const AdamTensor& tensor, std::int64_t begin, std::int64_t end, AdamDirection direction);
 
 }  // namespace anyaccel

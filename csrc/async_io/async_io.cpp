@@ -1,4 +1,4 @@
-// The C interface of asynchronous reads and writes; op_builder/deepspeed/async_io.py holds the memory and the files.
+// The C interface for asynchronous reads and writes; op_builder/deepspeed/async_files.py owns memory and files.
 
 #include <exception>
 #include <new>
@@ -15,7 +15,7 @@ using anyaccel::async_io::Handle;
 
 }  // namespace
 
-// Returns null where threads cannot be started.
+// Returns null if threads cannot be started.
 ANYACCEL_EXPORT void* anyaccel_aio_open(std::int64_t block_bytes, std::int32_t depth, std::int32_t threads,
                                         std::int32_t backend) {
   try {
@@ -25,11 +25,11 @@ ANYACCEL_EXPORT void* anyaccel_aio_open(std::int64_t block_bytes, std::int32_t d
   }
 }
 
-ANYACCEL_EXPORT std::int32_t anyaccel_aio_has_rings(const void* handle) {
-  return static_cast<const Handle*>(handle)->has_rings() ? 1 : 0;
+ANYACCEL_EXPORT std::int32_t anyaccel_aio_backend(const void* handle) {
+  return static_cast<std::int32_t>(static_cast<const Handle*>(handle)->backend());
 }
 
-// Returns 0 where there is no memory.
+// Returns 0 if memory cannot be allocated.
 ANYACCEL_EXPORT std::int32_t anyaccel_aio_start(void* handle, std::int64_t number, std::int32_t is_read,
                                                 std::int32_t direct, std::int32_t buffered, void* memory,
                                                 std::int64_t bytes, std::int64_t offset) {

@@ -6,17 +6,18 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
-#include "ring.h"
+#include "queue.h"
 #include "worker.h"
 
 namespace anyaccel::async_io {
 namespace {
 
-constexpr std::int64_t kMostUnderWay = std::int64_t{32} << 20;  // bytes of a thread, which may need as much memory
+constexpr std::int64_t kMostUnderWay = std::int64_t{32} << 20;  // bytes per thread, which may need as much memory
 constexpr int kThreadsInPlaceOfAQueue = 8;
 
-// Signals are for the program's own threads.
+// Blocks signals in new threads: the program's own threads handle them.
 class NoSignals {
  public:
   NoSignals() {
@@ -32,7 +33,7 @@ class NoSignals {
   sigset_t before_{};
 };
 
-// What the file system asks of addresses with O_DIRECT, where the kernel tells (Linux 6.1).
+// The address alignment that the file system requires for O_DIRECT, if the kernel reports it (Linux 6.1).
 std::int64_t memory_alignment_of(int direct) {
 #ifdef STATX_DIOALIGN
   struct statx known{};
@@ -44,26 +45,43 @@ std::int64_t memory_alignment_of(int direct) {
   return direct >= 0 ? kAlignment : 1;
 }
 
+using Open = std::unique_ptr<Queue> (*)(unsigned depth);
+
+constexpr std::pair<Backend, Open> kQueues[] = {{Backend::io_uring, open_io_uring},
+                                                {Backend::kernel_aio, open_kernel_aio}};
+
+// Opens a queue for each thread; returns none where one of them cannot be had.
+std::vector<std::unique_ptr<Queue>> one_for_each(int threads, Open open, unsigned depth) {
+  std::vector<std::unique_ptr<Queue>> queues;
+  for (int i = 0; i < threads; ++i) {
+    queues.push_back(open(depth));
+    if (queues.back() == nullptr) {
+      return {};
+    }
+  }
+  return queues;
+}
+
 }  // namespace
 
 Handle::Handle(std::int64_t block_bytes, int depth, int threads, Backend backend)
     : block_bytes_((block_bytes + kAlignment - 1) / kAlignment * kAlignment) {
   const int fitting = static_cast<int>(std::clamp<std::int64_t>(kMostUnderWay / block_bytes_, 2, 4096));
   const int slots = std::min(depth, fitting);
-  std::vector<std::unique_ptr<Ring>> rings;
-  for (int i = 0; i < threads && backend != Backend::threads; ++i) {
-    rings.push_back(Ring::open(static_cast<unsigned>(slots)));
+  std::vector<std::unique_ptr<Queue>> queues;
+  for (const auto& [kind, open] : kQueues) {
+    if (queues.empty() && (backend == kind || backend == Backend::best)) {
+      queues = one_for_each(threads, open, static_cast<unsigned>(slots));
+      backend_ = queues.empty() ? Backend::threads : kind;
+    }
   }
-  has_rings_ = !rings.empty() && std::all_of(rings.begin(), rings.end(),
-                                             [](const std::unique_ptr<Ring>& ring) { return ring != nullptr; });
-  if (!has_rings_) {
-    rings.clear();
-    rings.resize(static_cast<std::size_t>(std::max(threads, std::min(slots, kThreadsInPlaceOfAQueue))));
+  if (queues.empty()) {
+    queues.resize(static_cast<std::size_t>(std::max(threads, std::min(slots, kThreadsInPlaceOfAQueue))));
   }
   const NoSignals blocked;
   try {
-    for (std::unique_ptr<Ring>& ring : rings) {
-      auto worker = std::make_shared<Worker>(*this, std::move(ring), slots);
+    for (std::unique_ptr<Queue>& queue : queues) {
+      auto worker = std::make_shared<Worker>(*this, std::move(queue), slots);
       threads_.emplace_back([worker] { worker->run(); });
     }
   } catch (...) {
@@ -93,7 +111,7 @@ void Handle::start(const Operation& operation) {
   owned->memory_alignment = memory_alignment_of(owned->direct);
   std::vector<Block> blocks;
   for (std::int64_t begin = 0; begin < owned->bytes;) {
-    // To the next block of the file: all but the first and the last are aligned, and no two share a page.
+    // Blocks end at block boundaries of the file: all but the first and the last are aligned, and no two share a page.
     const std::int64_t place = owned->offset + begin;
     const std::int64_t unaligned = place % kAlignment;
     const std::int64_t left = owned->bytes - begin;

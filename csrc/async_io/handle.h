@@ -1,4 +1,4 @@
-// Reads and writes of memory from and to files, cut into blocks that threads work on, each with a queue in the kernel.
+// Reads and writes between memory and files, split into blocks that threads process, each with its own kernel queue.
 
 #pragma once
 
@@ -11,30 +11,31 @@
 
 namespace anyaccel::async_io {
 
-// What O_DIRECT asks of addresses, offsets and sizes: no device has larger logical blocks.
+// The alignment that O_DIRECT requires of addresses, offsets and sizes: no device has larger logical blocks.
 inline constexpr std::int64_t kAlignment = 4096;
 
 // The first error of an operation.
 struct Failure {
   std::int64_t operation;
-  std::int64_t error;  // errno; 0 where the file ended
+  std::int64_t error;  // errno; 0 if the file ended
   std::int64_t offset;
-  std::int64_t asked;  // bytes of the operation
-  std::int64_t moved;  // of them, wherever they lie
+  std::int64_t asked;  // the size of the operation in bytes
+  std::int64_t moved;  // bytes transferred, at any position
 };
 
-enum class Backend : std::int32_t { best, io_uring, threads };
+// In the order in which `best` takes the first that works here.
+enum class Backend : std::int32_t { best, io_uring, kernel_aio, threads };
 
 // One read or write; it lives until every block of it has ended.
 struct Operation {
   std::int64_t number;
   bool is_read;
-  int direct;    // a file that was opened with O_DIRECT; -1 where there is none. Threads change it at any time
-  int buffered;  // the same file, opened without
+  int direct;    // a file opened with O_DIRECT; -1 if there is none. Threads change it at any time
+  int buffered;  // the same file, opened without O_DIRECT
   char* memory;
   std::int64_t bytes;
   std::int64_t offset;
-  std::int64_t memory_alignment = kAlignment;  // that O_DIRECT asks of addresses
+  std::int64_t memory_alignment = kAlignment;  // the address alignment for O_DIRECT
   std::int64_t blocks_left = 0;
   std::int64_t moved = 0;
   bool has_failed = false;
@@ -42,33 +43,33 @@ struct Operation {
 
 struct Block {
   Operation* operation;
-  std::int64_t begin;  // in the operation
+  std::int64_t begin;  // the offset in the operation
   std::int64_t bytes;
 };
 
 class Handle {
  public:
   Handle(std::int64_t block_bytes, int depth, int threads, Backend backend);
-  ~Handle();  // waits for what is under way
+  ~Handle();  // waits for operations in flight
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
-  // Whether the kernel's queues are used.
-  bool has_rings() const { return has_rings_; }
+  // What works on the blocks: what was asked for, or threads where the kernel does not offer it.
+  Backend backend() const { return backend_; }
 
-  // Starts an operation; the memory and the files must stay until it has ended.
+  // Starts an operation; the memory and the files must stay valid until it has ended.
   void start(const Operation& operation);
 
-  // Waits for every operation; returns how many have ended since the last call, failed ones too.
+  // Waits for every operation; returns the number that have ended since the last call, including failed ones.
   std::int64_t wait();
 
-  // Takes a failure of an operation that has ended; false when there is none.
+  // Takes the failure of an ended operation; false when there is none.
   bool take(Failure& failure);
 
  private:
   friend class Worker;
 
-  // Called by the threads, which hold no lock.
+  // Called by the threads, without a lock.
   bool next(Block& block, bool may_wait);
   void end(const Block& block, std::int64_t moved, std::int64_t error, bool has_failed);
   bool is_wanted(const Block& block);
@@ -83,7 +84,7 @@ class Handle {
   std::int64_t ended_ = 0;
   std::int64_t block_bytes_;
   bool is_closing_ = false;
-  bool has_rings_ = false;
+  Backend backend_ = Backend::threads;
   std::vector<std::thread> threads_;
 };
 

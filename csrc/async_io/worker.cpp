@@ -10,7 +10,7 @@
 namespace anyaccel::async_io {
 namespace {
 
-constexpr std::int64_t kMostAtOnce = std::int64_t{1} << 30;  // a system call moves 2 GiB - 4 KiB at most
+constexpr std::int64_t kMostAtOnce = std::int64_t{1} << 30;  // a system call transfers 2 GiB - 4 KiB at most
 
 bool is_aligned(std::int64_t value) { return value % kAlignment == 0; }
 
@@ -22,8 +22,8 @@ std::int64_t moved_at_once(const Transfer& transfer) {
 
 }  // namespace
 
-Worker::Worker(Handle& handle, std::unique_ptr<Ring> ring, int depth)
-    : handle_(handle), ring_(std::move(ring)), slots_(ring_ == nullptr ? 1 : static_cast<std::size_t>(depth)) {}
+Worker::Worker(Handle& handle, std::unique_ptr<Queue> queue, int depth)
+    : handle_(handle), queue_(std::move(queue)), slots_(queue_ == nullptr ? 1 : static_cast<std::size_t>(depth)) {}
 
 void Worker::run() {
   for (;;) {
@@ -41,13 +41,13 @@ void Worker::run() {
       begin(slot, block);
     }
     if (used_ == 0) {
-      continue;  // every block ended at once
+      continue;  // every block ended immediately
     }
-    if (!ring_->wait()) {
+    if (!queue_->wait()) {
       fail_all(errno);
       continue;
     }
-    for (Result result{}; ring_->take(result);) {
+    for (Result result{}; queue_->take(result);) {
       Slot& slot = slots_[result.tag];
       if (receive(slot, result.moved)) {
         go_on(slot);
@@ -59,27 +59,31 @@ void Worker::run() {
 void Worker::begin(Slot& slot, const Block& block) {
   slot.block = block;
   slot.moved = 0;
+  slot.is_refused = false;
   slot.is_used = true;
   ++used_;
   if (!handle_.is_wanted(block)) {
     finish(slot, 0, false);
     return;
   }
-  while (go_on(slot) && ring_ == nullptr) {
-  }
+  go_on(slot);
 }
 
-bool Worker::go_on(Slot& slot) {
-  const Transfer transfer = next_transfer(slot);
-  if (transfer.memory == nullptr) {
-    finish(slot, ENOMEM, true);
-    return false;
+void Worker::go_on(Slot& slot) {
+  for (;;) {
+    const Transfer transfer = next_transfer(slot);
+    if (transfer.memory == nullptr) {
+      finish(slot, ENOMEM, true);
+      return;
+    }
+    if (queue_ != nullptr && !slot.is_refused) {
+      queue_->add(transfer);
+      return;
+    }
+    if (!receive(slot, moved_at_once(transfer))) {
+      return;
+    }
   }
-  if (ring_ != nullptr) {
-    ring_->add(transfer);
-    return true;
-  }
-  return receive(slot, moved_at_once(transfer));
 }
 
 Transfer Worker::next_transfer(Slot& slot) {
@@ -112,7 +116,11 @@ bool Worker::receive(Slot& slot, std::int64_t moved) {
     return true;
   }
   if (moved == -EINVAL && slot.is_direct) {
-    std::atomic_ref(operation.direct).store(-1, std::memory_order_relaxed);  // the flag was taken, its use is refused
+    std::atomic_ref(operation.direct).store(-1, std::memory_order_relaxed);  // open took the flag, I/O rejects it
+    return true;
+  }
+  if (moved == -EINVAL && queue_ != nullptr && !slot.is_refused) {
+    slot.is_refused = true;  // a file that the queue does not serve, such as a device
     return true;
   }
   if (moved <= 0) {

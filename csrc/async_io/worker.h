@@ -1,4 +1,4 @@
-// A thread of a Handle: it takes blocks, keeps several of them under way, and finishes what the kernel moved in part.
+// A thread of a Handle: it takes blocks, keeps several of them in flight, and completes partial transfers.
 
 #pragma once
 
@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "handle.h"
-#include "ring.h"
+#include "queue.h"
 
 namespace anyaccel::async_io {
 
 class Worker {
  public:
-  Worker(Handle& handle, std::unique_ptr<Ring> ring, int depth);
+  Worker(Handle& handle, std::unique_ptr<Queue> queue, int depth);
 
-  // Returns when the handle is closing and nothing is left.
+  // Returns when the handle is closing and no work is left.
   void run();
 
  private:
@@ -23,29 +23,30 @@ class Worker {
     void operator()(void* memory) const { std::free(memory); }
   };
 
-  // A block under way.
+  // A block in flight.
   struct Slot {
     Block block{};
     std::int64_t moved = 0;
     std::uint32_t asked = 0;
     bool is_direct = false;
     bool is_bounced = false;
+    bool is_refused = false;  // by the queue: a system call moves the block
     bool is_used = false;
-    std::unique_ptr<char, Free> bounce;  // aligned, where the memory is not
+    std::unique_ptr<char, Free> bounce;  // an aligned buffer, if the memory is not aligned
     std::int64_t bounce_bytes = 0;
   };
 
   void begin(Slot& slot, const Block& block);
-  // Asks for what is left of a slot's block: of the kernel's queue, or at once; false when the block has ended.
-  bool go_on(Slot& slot);
+  // Asks for what is left of a slot's block: of the kernel's queue, or at once.
+  void go_on(Slot& slot);
   Transfer next_transfer(Slot& slot);
-  // Takes what was moved, or an error; false when the block has ended.
+  // Records the transferred bytes, or an error; false when the block has ended.
   bool receive(Slot& slot, std::int64_t moved);
   void finish(Slot& slot, std::int64_t error, bool has_failed);
   void fail_all(std::int64_t error);
 
   Handle& handle_;
-  std::unique_ptr<Ring> ring_;
+  std::unique_ptr<Queue> queue_;
   std::vector<Slot> slots_;
   int used_ = 0;
 };

@@ -11,8 +11,9 @@
 namespace anyaccel::comm {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{50};  // with a callback that does nothing while others wait for it
-constexpr std::chrono::seconds kLinger{2};          // of a thread with nothing to do
+constexpr std::chrono::milliseconds kCallbackPatience{
+    50};                                    // with a callback that does nothing while others wait for it
+constexpr std::chrono::seconds kLinger{2};  // of a thread with nothing to do
 
 thread_local Callbacks::RunningPtr running_on_this_thread;
 
@@ -25,7 +26,7 @@ std::int64_t nanoseconds_of(clockid_t clock) {
 // A callback that waits, but not for an operation of its own, may wait for a future behind it.
 bool is_stuck(Callbacks::Running& running) {
   const auto now = Clock::now();
-  if (now - running.looked_at < kPatience) return running.is_overtaken;
+  if (now - running.looked_at < kCallbackPatience) return running.is_overtaken;
   running.looked_at = now;
   const std::int64_t spent = nanoseconds_of(running.processor_time);
   return std::exchange(running.spent, spent) == spent && running.operations == 0;
@@ -79,7 +80,7 @@ void Callbacks::run() {
     if (ready != lanes_.end()) {
       run_next(ready, lock);
     } else if (anyone_waits()) {
-      if (changed_.wait_for(lock, kPatience) == std::cv_status::timeout) look_for_stuck();
+      if (changed_.wait_for(lock, kCallbackPatience) == std::cv_status::timeout) look_for_stuck();
     } else if (changed_.wait_for(lock, kLinger) == std::cv_status::timeout && !anyone_waits()) {
       break;
     }

@@ -23,7 +23,7 @@
 namespace anyaccel::comm {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{100};
+constexpr std::chrono::milliseconds kPollingStep{100};
 constexpr std::size_t kLongestHost = 1024;
 constexpr char kSocketPrefix[] = "anyaccel-";
 constexpr char kNoMemory[] = "none";
@@ -95,14 +95,14 @@ void hand_out(const Descriptor& memory, const Listener& listener, const std::str
               const std::vector<int>& members, const Deadline& deadline) {
   std::set<int> missing(members.begin() + 1, members.end());
   while (!missing.empty()) {
-    missing.erase(listener.serve(memory, secret, kPatience));
+    missing.erase(listener.serve(memory, secret, kPollingStep));
     if (!missing.empty()) deadline.check(std::to_string(*missing.begin()));
   }
 }
 
 Descriptor fetch(Connection& connection, const std::string& secret, int rank, int leader, const Deadline& deadline) {
   for (;;) {
-    Descriptor memory = connection.receive(secret, rank, kPatience);
+    Descriptor memory = connection.receive(secret, rank, kPollingStep);
     if (memory.get() >= 0) return memory;
     deadline.check(std::to_string(leader));
   }
@@ -144,13 +144,14 @@ std::string host_identity() {
 Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds timeout,
              const std::function<void()>& interrupt) {
   store.set(key("host", self.rank), self.host);
+  Meeting meeting;
   std::vector<int> members;
   for (int rank = 0; rank < self.world; ++rank) {
-    if (host_of(store, rank) == self.host) members.push_back(rank);
+    meeting.identities.push_back(host_of(store, rank));
+    if (meeting.identities.back() == self.host) members.push_back(rank);
   }
   const Deadline deadline{end_of(timeout), interrupt};
   const int leader = members[0];
-  Meeting meeting;
   Descriptor memory;
   std::unique_ptr<Listener> listener;
   std::unique_ptr<Connection> connection;

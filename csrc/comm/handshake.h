@@ -36,8 +36,9 @@ std::string host_identity();
 // The ranks of each host that could share memory, in the order of ranks; every rank returns the same.
 struct Meeting {
   std::vector<std::vector<int>> hosts;
-  std::unique_ptr<Segment> segment;  // of this rank's host
-  std::string problem;               // why this rank could make no memory for its host; empty when it could
+  std::vector<std::string> identities;  // of the ranks
+  std::unique_ptr<Segment> segment;     // of this rank's host
+  std::string problem;                  // why this rank could make no memory for its host; empty when it could
 };
 
 Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds timeout,

@@ -12,7 +12,7 @@
 namespace anyaccel::comm {
 namespace {
 
-constexpr int kSpins = 50;
+constexpr int kDriverSpins = 50;
 constexpr std::size_t kMostFutexes = 128;  // of one futex_waitv
 constexpr std::chrono::microseconds kWithoutWaitv{500};
 constexpr std::chrono::seconds kSweep{1};
@@ -112,7 +112,7 @@ void Progress::Driver::run() {
     std::vector<GroupPtr> idle;
     idle_turns = advance(idle) ? 0 : idle_turns + 1;
     idle.clear();  // the last reference to a group may go here, outside of the lock
-    if (idle_turns <= kSpins) continue;
+    if (idle_turns <= kDriverSpins) continue;
     sleep();
     sweep_all();
   }

@@ -33,12 +33,23 @@ class ShmBackend : public c10d::Backend {
   ~ShmBackend() override;
 
   const std::string getBackendName() const override { return "shm"; }
-  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+  // A copy: who splits a group writes the new one's name and timeout into them.
+  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override {
+    return c10::make_intrusive<Options>(*options_);
+  }
   bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override {
     check_timeout(timeout);
     options_->timeout = timeout;
   }
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<c10d::Backend::Options>& options) override {
+    return split_off(store, rank_, ranks, options->timeout);
+  }
+  // The backend of a group of some ranks, of which `rank` is this one in the group that is split; null when it is none.
+  c10::intrusive_ptr<c10d::Backend> split_off(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                              const std::vector<int>& ranks, std::chrono::milliseconds timeout);
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
 

@@ -1,6 +1,7 @@
 // What Python sees of the backend: a function that makes it.
 
 #include <pybind11/chrono.h>
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 #include <unistd.h>
 
@@ -64,7 +65,7 @@ class TorchStore final : public KeyValues {
 // Connects to the other ranks; returns when all have.
 c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                    std::chrono::milliseconds timeout, const std::vector<int64_t>& global_ranks,
-                                   const std::string& host, const py::function& make_leaders) {
+                                   const std::string& host, const py::function& make_gloo) {
   const int global_rank = global_ranks.empty() ? rank : static_cast<int>(global_ranks.at(rank));
   TORCH_CHECK(size <= kMaxWorld, "shm failed: got ", size, " ranks; expected at most ", kMaxWorld, ". Fix: use gloo.");
   check_timeout(timeout);
@@ -81,6 +82,7 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
       Meeting meeting = meet(values, {rank, size, host_identity() + "/" + host}, timeout, raise_pending_signal);
       problem = std::move(meeting.problem);
       hosts.ranks = std::move(meeting.hosts);
+      hosts.identities = std::move(meeting.identities);
       int own_index = 0;
       for (std::size_t i = 0; i < hosts.ranks.size(); ++i) {
         const auto& ranks = hosts.ranks[i];
@@ -103,22 +105,49 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
     if (PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) != 0) throw py::error_already_set();
   }
   if (hosts.ranks.size() == 1) return local;
+  const auto connect = [&](const std::string& whom, int number, int count) {
+    return make_gloo("shm/" + whom + "/" + std::to_string(generation), number, count)
+        .cast<c10::intrusive_ptr<Backend>>();
+  };
   c10::intrusive_ptr<Backend> leaders;
-  if (group->rank() == 0) {
-    leaders =
-        make_leaders(hosts.own, static_cast<int>(hosts.ranks.size()), generation).cast<c10::intrusive_ptr<Backend>>();
-  }
+  if (group->rank() == 0) leaders = connect("leaders", hosts.own, static_cast<int>(hosts.ranks.size()));
+  c10::intrusive_ptr<Backend> everyone = connect("everyone", rank, size);
   return c10::make_intrusive<SpanningBackend>(rank, size, std::move(hosts), std::move(group), std::move(local),
-                                              std::move(leaders));
+                                              std::move(leaders), std::move(everyone));
+}
+
+// The ranks of each host, and what names the host of each rank; empty for a group whose ranks all share memory, and
+// None for another backend's.
+py::object hosts_of_backend(const c10::intrusive_ptr<Backend>& backend) {
+  if (const auto* spanning = dynamic_cast<const SpanningBackend*>(backend.get())) {
+    return py::cast(std::make_pair(spanning->hosts().ranks, spanning->hosts().identities));
+  }
+  if (dynamic_cast<const ShmBackend*>(backend.get()) == nullptr) return py::none();
+  return py::cast(std::make_pair(std::vector<std::vector<int>>(), std::vector<std::string>()));
 }
 
 }  // namespace
+
+// As a new group of these ranks is made.
+c10::intrusive_ptr<Backend> ShmBackend::split_off(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                                  const std::vector<int>& ranks, std::chrono::milliseconds timeout) {
+  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+  if (found == ranks.end()) return nullptr;
+  const std::vector<uint64_t>& known = options_->global_ranks_in_group;
+  std::vector<int64_t> global_ranks;
+  for (const int one : ranks) global_ranks.push_back(known.empty() ? one : static_cast<int64_t>(known.at(one)));
+  const py::gil_scoped_acquire gil;
+  return py::module_::import("anyaccel.distributed.shm")
+      .attr("create")(store, found - ranks.begin(), ranks.size(), timeout, global_ranks)
+      .cast<c10::intrusive_ptr<Backend>>();
+}
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::module_::import("torch.distributed");  // which knows the types of the arguments
   interrupt = raise_pending_signal;
   module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
-             py::arg("global_ranks"), py::arg("host"), py::arg("make_leaders"));
+             py::arg("global_ranks"), py::arg("host"), py::arg("make_gloo"));
+  module.def("hosts", &hosts_of_backend, py::arg("backend"));
 }
 
 }  // namespace anyaccel::comm

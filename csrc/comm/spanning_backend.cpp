@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <iterator>
 #include <mutex>
@@ -9,14 +10,12 @@
 #include <utility>
 
 #include "queued_work.h"
-#include "tensor_blocks.h"
+#include "spanning_checks.h"
 
 namespace anyaccel::comm {
 namespace {
 
 constexpr int kLeader = 0;  // among the ranks of a host
-
-void finish(const WorkPtr& work) { work->wait(kNoTimeout); }
 
 template <typename Options>
 Options inline_options() {
@@ -25,14 +24,9 @@ Options inline_options() {
   return options;
 }
 
-// Movement needs no arithmetic, so that any dtype can travel as bytes.
-at::Tensor as_bytes(const at::Tensor& contiguous) { return contiguous.view(-1).view(at::kByte); }
-
-at::Tensor plain(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
-
 // What a rank says to the others that it is about to do.
 struct Row {
-  int64_t number, collective, type, count, reduction, root;
+  int64_t number, collective, type, count, reduction, root, digest;
 
   friend bool operator==(const Row&, const Row&) = default;
 };
@@ -45,7 +39,8 @@ std::string described(const Row& row) {
   return std::string(name_of(static_cast<Collective>(row.collective))) + " of " + std::to_string(row.count) + " " +
          c10::toString(static_cast<at::ScalarType>(row.type)) + " with " +
          name_of(static_cast<Reduction>(row.reduction)) +
-         (row.root >= 0 ? " and root " + std::to_string(row.root) : "");
+         (row.root >= 0 ? " and root " + std::to_string(row.root) : "") +
+         (row.digest != 0 ? ", sizes or layout " + std::to_string(row.digest) : "");
 }
 
 }  // namespace
@@ -91,13 +86,20 @@ SpanningBackend::Turn::~Turn() {
 }
 
 SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group, c10::intrusive_ptr<ShmBackend> local,
-                                 c10::intrusive_ptr<c10d::Backend> leaders)
+                                 c10::intrusive_ptr<c10d::Backend> leaders, c10::intrusive_ptr<c10d::Backend> everyone)
     : Backend(rank, size),
       hosts_(std::move(hosts)),
+      places_(size),
       group_(std::move(group)),
       local_(std::move(local)),
       leaders_(std::move(leaders)),
-      queue_(std::make_shared<Queue>()) {}
+      everyone_(std::move(everyone)),
+      queue_(std::make_shared<Queue>()) {
+  for (std::size_t host = 0; host < hosts_.ranks.size(); ++host) {
+    const std::vector<int>& ranks = hosts_.ranks[host];
+    for (std::size_t i = 0; i < ranks.size(); ++i) places_[ranks[i]] = {static_cast<int>(host), static_cast<int>(i)};
+  }
+}
 
 SpanningBackend::~SpanningBackend() {
   if (!group_->is_forked()) shutdown();
@@ -106,16 +108,35 @@ SpanningBackend::~SpanningBackend() {
 void SpanningBackend::setTimeout(std::chrono::milliseconds timeout) {
   local_->setTimeout(timeout);
   if (leads()) leaders_->setTimeout(timeout);
+  everyone_->setTimeout(timeout);
 }
 
-WorkPtr SpanningBackend::enqueue(Turn& turn, OpType type, const char* title, const Tensors& inputs,
-                                 const Tensors& outputs, bool is_async, std::function<void()> run) {
+void SpanningBackend::startCoalescing() {
+  is_coalescing_ = true;
+  coalesced_.clear();
+}
+
+WorkPtr SpanningBackend::endCoalescing() {
+  is_coalescing_ = false;
+  return c10::make_intrusive<CoalescedWork>(rank_, std::exchange(coalesced_, {}));
+}
+
+void SpanningBackend::require_usable() const {
   try {
     group_->require_usable();
   } catch (const CommError& error) {
     throw_backend_error(error.what());
   }
-  auto work = c10::make_intrusive<QueuedWork>(group_, rank_, type, title, inputs, outputs);
+}
+
+WorkPtr SpanningBackend::collected(WorkPtr work) {
+  if (is_coalescing_) coalesced_.push_back(work);
+  return work;
+}
+
+WorkPtr SpanningBackend::enqueue(Turn& turn, Queued what, std::function<void()> run) {
+  require_usable();
+  auto work = c10::make_intrusive<QueuedWork>(group_, rank_, what.type, what.title, what.inputs, what.outputs);
   ++sequence_;
   {
     const std::lock_guard lock(queue_->mutex);
@@ -126,8 +147,8 @@ WorkPtr SpanningBackend::enqueue(Turn& turn, OpType type, const char* title, con
     if (!std::exchange(queue_->is_running, true)) std::thread([queue = queue_] { Queue::serve(queue); }).detach();
   }
   queue_->changed.notify_one();
-  if (!is_async) work->wait(kNoTimeout);
-  return work;
+  if (!what.is_async && !is_coalescing_) work->wait(kNoTimeout);
+  return collected(work);
 }
 
 // Ranks that disagree all know it, and are in step. After any other error this one is not, and ends the group.
@@ -140,6 +161,7 @@ void SpanningBackend::run_in_step(const std::function<void()>& run) {
     group_->fail(std::string("shm failed between hosts, seen by ") + group_->name_of_rank(group_->rank()) + ": " +
                  error.what());
     if (leads()) leaders_->abort();
+    everyone_->abort();
     throw;
   }
 }
@@ -148,19 +170,23 @@ void SpanningBackend::between_hosts(const std::function<WorkPtr(c10d::Backend&)>
   if (leads()) finish(call(*leaders_));
 }
 
-void SpanningBackend::agree(Collective collective, const at::Tensor& tensor, int64_t count, Reduction reduction,
-                            int64_t root) {
-  const Row own{number_, static_cast<int64_t>(collective), static_cast<int64_t>(tensor.scalar_type()),
-                count,   static_cast<int64_t>(reduction),  root};
-  const std::string name = "shm " + std::string(name_of(collective)) + " #" + std::to_string(number_);
+at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& rider) {
+  const Row own{number_,       static_cast<int64_t>(request.collective), static_cast<int64_t>(request.type),
+                request.count, static_cast<int64_t>(request.reduction),  request.root,
+                request.digest};
+  const std::string name = "shm " + std::string(name_of(request.collective)) + " #" + std::to_string(number_);
   const std::string goes_on = " Nothing was written, and the group can go on.";
+  constexpr int64_t kRow = sizeof(Row);
+  at::Tensor sent = at::zeros({kRow + static_cast<int64_t>(kRiderBytes)}, at::kByte);
+  std::memcpy(sent.mutable_data_ptr(), &own, sizeof(Row));
+  if (rider.defined()) sent.narrow(0, kRow, rider.numel()).copy_(rider);
+  std::vector<Row> rows(size_);
   for (;;) {
-    const at::Tensor sent = at::from_blob(const_cast<Row*>(&own), {sizeof(Row)}, at::kByte);
-    const at::Tensor gathered = gather_everywhere(sent).contiguous();
-    const auto* rows = reinterpret_cast<const Row*>(gathered.const_data_ptr());
+    const at::Tensor gathered = gather_everywhere(sent);
     std::string all;
     int behind = -1, different = -1;
     for (int rank = 0; rank < size_; ++rank) {
+      std::memcpy(&rows[rank], gathered[rank].const_data_ptr(), sizeof(Row));
       if (rows[rank].number > own.number) {
         throw MismatchError(name + " failed: got rank " + std::to_string(rank) + " at #" +
                             std::to_string(rows[rank].number) +
@@ -172,34 +198,11 @@ void SpanningBackend::agree(Collective collective, const at::Tensor& tensor, int
       if (!(rows[rank] == own)) different = rank;
       all += (all.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + described(rows[rank]);
     }
-    if (different < 0) return;
+    if (different < 0) return gathered.narrow(1, kRow, static_cast<int64_t>(kRiderBytes));
     if (behind >= 0) continue;  // they raise, and come again with the next operation
     throw MismatchError(name + " failed: got " + all +
                         "; expected the same on every rank. Fix: correct the rank that differs." + goes_on);
   }
-}
-
-void SpanningBackend::reduce_in_place(const at::Tensor& tensor, const c10d::ReduceOp& op) {
-  const bool widens = op.op_ == c10d::ReduceOp::AVG && !tensor.is_floating_point();  // a sum of int8 may be none
-  const at::Tensor flat = plain(widens ? tensor.to(at::kLong) : tensor);
-  reduce_everywhere(flat, op);
-  if (!flat.is_same(tensor)) tensor.copy_(flat);
-}
-
-void SpanningBackend::reduce_everywhere(at::Tensor tensor, const c10d::ReduceOp& op) {
-  Tensors tensors{tensor};
-  const bool averages = op.op_ == c10d::ReduceOp::AVG;
-  auto local = inline_options<c10d::ReduceOptions>();
-  local.reduceOp = averages ? c10d::ReduceOp(c10d::ReduceOp::SUM) : op;
-  local.rootRank = kLeader;
-  finish(local_->reduce(tensors, local));
-  c10d::AllreduceOptions between;
-  const bool sums = averages || op.op_ == c10d::ReduceOp::PREMUL_SUM;
-  between.reduceOp = sums ? c10d::ReduceOp(c10d::ReduceOp::SUM) : op;
-  between_hosts([&](c10d::Backend& leaders) { return leaders.allreduce(tensors, between); });
-  if (averages && leads() && tensor.is_floating_point()) tensor.div_(size_);
-  if (averages && leads() && !tensor.is_floating_point()) tensor.div_(size_, "trunc");
-  finish(local_->broadcast(tensors, inline_options<c10d::BroadcastOptions>()));
 }
 
 // On the root's host from the root, then between the leaders, then from the leader of every other host.
@@ -209,17 +212,11 @@ void SpanningBackend::broadcast_in_place(const at::Tensor& tensor, int64_t root)
   Tensors flat{as_bytes(contiguous)};
   auto local = inline_options<c10d::BroadcastOptions>();
   c10d::BroadcastOptions between;
-  for (int host = 0; host < static_cast<int>(hosts_.ranks.size()); ++host) {
-    const std::vector<int>& ranks = hosts_.ranks[host];
-    const auto found = std::find(ranks.begin(), ranks.end(), root);
-    if (found == ranks.end()) continue;
-    between.rootRank = host;
-    if (host == hosts_.own) local.rootRank = found - ranks.begin();
-  }
-  const bool has_root = hosts_.own == between.rootRank;
-  if (has_root) finish(local_->broadcast(flat, local));
+  between.rootRank = host_of(root);
+  if (is_here(root)) local.rootRank = local_rank_of(root);
+  if (is_here(root)) finish(local_->broadcast(flat, local));
   between_hosts([&](c10d::Backend& leaders) { return leaders.broadcast(flat, between); });
-  if (!has_root) finish(local_->broadcast(flat, local));
+  if (!is_here(root)) finish(local_->broadcast(flat, local));
   if (root != rank_ && !contiguous.is_same(tensor)) tensor.copy_(contiguous);
 }
 
@@ -250,15 +247,67 @@ at::Tensor SpanningBackend::gather_everywhere(const at::Tensor& input) {
   return rows;
 }
 
+// What goes to a rank of this host travels by memory while messages between hosts are on their way.
+void SpanningBackend::exchange(const Tensors& sends, const Tensors& receives) {
+  std::vector<WorkPtr> between;
+  Tensors to_here, from_here, stand_ins(receives.size());
+  for (int rank = 0; rank < size_; ++rank) {
+    const at::Tensor& output = receives[rank];
+    stand_ins[rank] = is_plain(output) ? output : at::empty(output.sizes(), output.options());
+    Tensors bytes{as_bytes(stand_ins[rank])};
+    if (is_here(rank)) {
+      from_here.push_back(bytes[0]);
+    } else if (output.numel() > 0) {
+      between.push_back(everyone_->recv(bytes, rank, kExchangeTag));
+    }
+  }
+  for (int rank = 0; rank < size_; ++rank) {
+    Tensors bytes{as_bytes(plain(sends[rank]))};
+    if (is_here(rank)) {
+      to_here.push_back(bytes[0]);
+    } else if (sends[rank].numel() > 0) {
+      between.push_back(everyone_->send(bytes, rank, kExchangeTag));
+    }
+  }
+  finish(local_->alltoall(from_here, to_here, inline_options<c10d::AllToAllOptions>()));
+  for (const WorkPtr& work : between) finish(work);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!stand_ins[rank].is_same(receives[rank])) receives[rank].copy_(stand_ins[rank]);
+  }
+}
+
+void SpanningBackend::agree_on_sizes(Collective collective, const Tensors& sends, const Tensors& receives) {
+  at::Tensor own = at::empty({2, size_}, at::kLong);
+  for (int rank = 0; rank < size_; ++rank) {
+    own[0][rank] = sends[rank].numel();
+    own[1][rank] = receives[rank].numel();
+  }
+  const at::Tensor all = gather_everywhere(own).view({size_, 2, size_}).contiguous();
+  const auto sizes = all.accessor<int64_t, 3>();
+  for (int from = 0; from < size_; ++from) {
+    for (int to = 0; to < size_; ++to) {
+      if (sizes[from][0][to] == sizes[to][1][from]) continue;
+      throw MismatchError("shm " + std::string(name_of(collective)) + " #" + std::to_string(number_) + " failed: got " +
+                          std::to_string(sizes[from][0][to]) + " elements that rank " + std::to_string(from) +
+                          " sends to rank " + std::to_string(to) + ", which expects " +
+                          std::to_string(sizes[to][1][from]) +
+                          "; expected one size. Fix: correct one of the two. Nothing was written, and the group can "
+                          "go on.");
+    }
+  }
+}
+
 void SpanningBackend::abort() {
   local_->abort();
   if (leads()) leaders_->abort();
+  everyone_->abort();
 }
 
 // Does not wait for the thread, which may be waiting for another host until the timeout.
 void SpanningBackend::shutdown() {
   local_->shutdown();
   if (leads()) leaders_->shutdown();
+  everyone_->shutdown();
   std::deque<Queue::Job> dropped;
   {
     const std::lock_guard lock(queue_->mutex);

@@ -1,7 +1,7 @@
-// A group whose ranks are on several hosts: shared memory inside each, another backend (gloo) between their first
-// ranks.
+// A group whose ranks are on several hosts: shared memory inside each, and another backend (gloo) between them.
 //
-// all_reduce, broadcast, all_gather, reduce_scatter and barrier; the rest raises, as c10d's own default does.
+// all_reduce, reduce, broadcast, and all_gather of equal parts go through the first ranks of the hosts. What each rank
+// has for each other goes straight from the one to the other: by memory inside a host, as messages between hosts.
 
 #pragma once
 
@@ -16,29 +16,57 @@ namespace anyaccel::comm {
 struct Hosts {
   std::vector<std::vector<int>> ranks;  // by host
   int own;                              // this rank's host
+  std::vector<std::string> identities;  // of each rank: what names its host
 };
 
 class SpanningBackend : public c10d::Backend {
  public:
-  // `leaders` connects the first ranks of the hosts, in their order; null on every other rank.
+  // `leaders` connects the first ranks of the hosts, in their order, and is null on every other rank; `everyone`
+  // connects all ranks.
   SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group, c10::intrusive_ptr<ShmBackend> local,
-                  c10::intrusive_ptr<c10d::Backend> leaders);
+                  c10::intrusive_ptr<c10d::Backend> leaders, c10::intrusive_ptr<c10d::Backend> everyone);
   ~SpanningBackend() override;
 
   const std::string getBackendName() const override { return "shm"; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return local_->getBackendOptions(); }
+  bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override;
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<c10d::Backend::Options>& options) override {
+    return local_->split_off(store, rank_, ranks, options->timeout);
+  }
+  const Hosts& hosts() const { return hosts_; }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
@@ -60,27 +88,69 @@ class SpanningBackend : public c10d::Backend {
     bool is_taken = false;
   };
 
-  WorkPtr enqueue(Turn& turn, OpType type, const char* title, const Tensors& inputs, const Tensors& outputs,
-                  bool is_async, std::function<void()> run);
-  void run_in_step(const std::function<void()>& run);
-  // Throws MismatchError on every rank of every host unless all were asked for the same.
-  void agree(Collective collective, const at::Tensor& tensor, int64_t count, Reduction reduction, int64_t root);
-  void reduce_in_place(const at::Tensor& tensor, const c10d::ReduceOp& op);
-  void broadcast_in_place(const at::Tensor& tensor, int64_t root);
-  void between_hosts(const std::function<WorkPtr(c10d::Backend&)>& call);
-  void reduce_everywhere(at::Tensor tensor, const c10d::ReduceOp& op);
-  at::Tensor gather_everywhere(const at::Tensor& input);
-  WorkPtr scatter_sums(Turn& turn, const at::Tensor& output, const Tensors& given,
-                       const c10d::ReduceScatterOptions& options);
+  // An operation that runs on the queue's thread, in its turn.
+  struct Queued {
+    OpType type;
+    const char* title;
+    bool is_async;
+    Tensors inputs;
+    Tensors outputs;
+  };
+  // What every rank must have been asked for alike. `digest` stands for what is not a number: sizes of parts.
+  struct Request {
+    Collective collective;
+    at::ScalarType type;
+    int64_t count;
+    Reduction reduction = Reduction::kNone;
+    int64_t root = -1;
+    int64_t digest = 0;
+  };
 
+  WorkPtr enqueue(Turn& turn, Queued what, std::function<void()> run);
+  WorkPtr collected(WorkPtr work);
+  void require_usable() const;
+  void check_peer(const char* operation, int peer, int tag) const;
+  WorkPtr receive_between(const at::Tensor& output, const std::function<WorkPtr(Tensors&)>& receive);
+  void run_in_step(const std::function<void()>& run);
+  // Throws MismatchError on every rank of every host unless all were asked for the same. Returns what each rank has
+  // sent along, a row of bytes for each.
+  at::Tensor agree(const Request& request, const at::Tensor& rider = {});
+  // The same for what each rank sends to, and expects from, each other.
+  void agree_on_sizes(Collective collective, const Tensors& sends, const Tensors& receives);
+  void between_hosts(const std::function<WorkPtr(c10d::Backend&)>& call);
+
+  void broadcast_in_place(const at::Tensor& tensor, int64_t root);
+  // To every rank without a root; to the root's host with one.
+  void reduce_in_place(const at::Tensor& tensor, const c10d::ReduceOp& op, int64_t root = -1);
+  void reduce_hierarchically(const at::Tensor& flat, const c10d::ReduceOp& op, int64_t root);
+  void reduce_by_gathering(const at::Tensor& flat, const c10d::ReduceOp& op);
+  at::Tensor gather_everywhere(const at::Tensor& input);
+  // A tensor for each rank, of which some may be empty, and one from each.
+  void exchange(const Tensors& sends, const Tensors& receives);
+  void all_gather(const at::Tensor& input, const Tensors& outputs);
+  void sum_sparse(const at::Tensor& tensor);
+  Request gathering(const at::Tensor& input, const Tensors& outputs) const;
+  Request scattering(const Tensors& inputs, const at::Tensor& output, const c10d::ReduceOp& op) const;
+  void scatter_sums(const Tensors& inputs, const at::Tensor& output, const c10d::ReduceOp& op);
+  WorkPtr gather_each(Turn& turn, Queued what, std::vector<Tensors> results);
+  WorkPtr scatter_each(Turn& turn, Queued what, std::vector<Tensors> given, const c10d::ReduceOp& op);
+  WorkPtr exchange_each(Turn& turn, Queued what, Request request, Tensors sends, Tensors receives);
+
+  int64_t host_of(int64_t rank) const { return places_[rank].first; }
+  int local_rank_of(int64_t rank) const { return places_[rank].second; }
+  bool is_here(int64_t rank) const { return host_of(rank) == hosts_.own; }
   bool leads() const { return leaders_.defined(); }
 
   const Hosts hosts_;
+  std::vector<std::pair<int, int>> places_;  // of each rank: its host, and its number there
   const GroupPtr group_;
   const c10::intrusive_ptr<ShmBackend> local_;
   const c10::intrusive_ptr<c10d::Backend> leaders_;
+  const c10::intrusive_ptr<c10d::Backend> everyone_;
   std::atomic<uint64_t> sequence_ = 0;
   int64_t number_ = 0;  // of the operation that runs
+  bool is_coalescing_ = false;
+  std::vector<WorkPtr> coalesced_;
 
   // Outlives the backend while its thread waits for another host.
   const std::shared_ptr<Queue> queue_;

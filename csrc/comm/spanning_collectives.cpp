@@ -1,150 +1,183 @@
-// What a group between hosts can do: each operation is checked here, and runs on the queue's thread.
+// What goes through the first ranks of the hosts, in a group between hosts: each operation is checked here, and runs on
+// the queue's thread.
 
 #include <algorithm>
 #include <iterator>
 
+#include "elements.h"
 #include "spanning_backend.h"
+#include "spanning_checks.h"
+#include "sparse_parts.h"
 #include "tensor_blocks.h"
 
 namespace anyaccel::comm {
 namespace {
 
-// What can only go wrong on this rank is refused here, before other ranks are asked for anything.
-void check_reducible(const at::Tensor& tensor, const c10d::ReduceOp& op) {
-  constexpr at::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16,
-                                       at::kLong,   at::kInt,   at::kChar, at::kByte};
-  check_dense(tensor);
-  TORCH_CHECK(std::find(std::begin(kTypes), std::end(kTypes), tensor.scalar_type()) != std::end(kTypes),
-              "shm failed: got a reduction of ", tensor.scalar_type(),
-              " between hosts; expected float64, float32, float16, "
-              "bfloat16, int64, int32, int8 or uint8, as gloo does. Fix: convert the tensor.");
-  check_reduction("reduction between hosts", tensor, op);
-  scale_of(op);
+constexpr at::ScalarType kReducedByGloo[] = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16,
+                                             at::kLong,   at::kInt,   at::kChar, at::kByte};
+
+bool is_reduced_by_gloo(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  const bool is_known =
+      std::find(std::begin(kReducedByGloo), std::end(kReducedByGloo), tensor.scalar_type()) != std::end(kReducedByGloo);
+  return is_known && (op.op_ != c10d::ReduceOp::AVG || tensor.is_floating_point());
 }
 
-void check_output(const at::Tensor& tensor) {
-  check_dense(tensor);
-  check_writable(tensor);
+// Whether the values are few enough to travel with what ranks say to agree: an operation of one round.
+bool can_ride(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  return tensor.numel() > 0 && tensor.nbytes() <= kRiderBytes && op.op_ != c10d::ReduceOp::PREMUL_SUM;
+}
+
+// The reduction of a row of values of each rank, in the order of ranks.
+void reduce_rows(const at::Tensor& rows, const at::Tensor& output, const c10d::ReduceOp& op, const at::Tensor& scales) {
+  std::vector<const void*> inputs;
+  for (int64_t rank = 0; rank < rows.size(0); ++rank) inputs.push_back(rows[rank].const_data_ptr());
+  reduce(dtype_of(output), reduction_of(op), output.mutable_data_ptr(), inputs.data(), static_cast<int>(rows.size(0)),
+         static_cast<std::size_t>(output.numel()), scales.defined() ? scales.const_data_ptr<double>() : nullptr);
 }
 
 }  // namespace
 
+void SpanningBackend::reduce_in_place(const at::Tensor& tensor, const c10d::ReduceOp& op, int64_t root) {
+  at::Tensor flat = plain(tensor);
+  const bool is_result = root < 0 || root == rank_;
+  if (!is_result && flat.is_same(tensor)) flat = tensor.clone();  // only the root's is written
+  if (is_reduced_by_gloo(tensor, op)) {
+    reduce_hierarchically(flat, op, root);
+  } else {
+    reduce_by_gathering(flat, op);
+  }
+  if (is_result && !flat.is_same(tensor)) tensor.copy_(flat);
+}
+
+// Inside each host, between their first ranks, and back.
+void SpanningBackend::reduce_hierarchically(const at::Tensor& flat, const c10d::ReduceOp& op, int64_t root) {
+  Tensors tensors{flat};
+  const bool averages = op.op_ == c10d::ReduceOp::AVG;
+  const bool sums = averages || op.op_ == c10d::ReduceOp::PREMUL_SUM;
+  const c10d::ReduceOp sum(c10d::ReduceOp::SUM);
+  c10d::ReduceOptions local;
+  local.asyncOp = false;
+  local.reduceOp = averages ? sum : op;
+  finish(local_->reduce(tensors, local));
+  if (root >= 0) {
+    c10d::ReduceOptions between;
+    between.reduceOp = sums ? sum : op;
+    between.rootRank = host_of(root);
+    between_hosts([&](c10d::Backend& leaders) { return leaders.reduce(tensors, between); });
+  } else {
+    c10d::AllreduceOptions between;
+    between.reduceOp = sums ? sum : op;
+    between_hosts([&](c10d::Backend& leaders) { return leaders.allreduce(tensors, between); });
+  }
+  if (averages && leads()) flat.div_(size_);
+  if (root >= 0 && !is_here(root)) return;
+  c10d::BroadcastOptions back;
+  back.asyncOp = false;
+  finish(local_->broadcast(tensors, back));
+}
+
+// For what gloo cannot add up: every rank has all values, and does what ranks on one host do.
+void SpanningBackend::reduce_by_gathering(const at::Tensor& flat, const c10d::ReduceOp& op) {
+  if (flat.numel() == 0) return;
+  const at::Tensor scales = gather_everywhere(at::tensor({scale_of(op)}, at::kDouble));
+  reduce_rows(gather_everywhere(flat.view(-1)), flat, op, scales.contiguous());
+}
+
 WorkPtr SpanningBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  if (tensors.size() == 1 && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
   Turn turn(*queue_);
   const at::Tensor tensor = only("all_reduce", tensors);
-  check_reducible(tensor, options.reduceOp);
+  check_reducible("all_reduce", tensor, options.reduceOp);
   check_writable(tensor);
-  return enqueue(turn, OpType::ALLREDUCE, "shm:all_reduce", tensors, tensors, options.asyncOp, [this, tensor, options] {
-    agree(Collective::kAllReduce, tensor, tensor.numel(), reduction_of(options.reduceOp), -1);
-    reduce_in_place(tensor, options.reduceOp);
-  });
+  return enqueue(turn, {OpType::ALLREDUCE, "shm:all_reduce", options.asyncOp, tensors, tensors},
+                 [this, tensor, options] {
+                   const Request request{Collective::kAllReduce, tensor.scalar_type(), tensor.numel(),
+                                         reduction_of(options.reduceOp)};
+                   if (can_ride(tensor, options.reduceOp)) {
+                     const at::Tensor flat = plain(tensor);
+                     reduce_rows(agree(request, as_bytes(flat)), flat, options.reduceOp, {});
+                     if (!flat.is_same(tensor)) tensor.copy_(flat);
+                   } else {
+                     agree(request);
+                     reduce_in_place(tensor, options.reduceOp);
+                   }
+                 });
 }
 
 WorkPtr SpanningBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   Turn turn(*queue_);
   for (const at::Tensor& tensor : tensors) {
-    check_reducible(tensor, options.reduceOp);
+    check_reducible("all_reduce", tensor, options.reduceOp);
     check_writable(tensor);
   }
-  return enqueue(turn, OpType::ALLREDUCE_COALESCED, "shm:all_reduce", tensors, tensors, options.asyncOp,
-                 [this, tensors, options] {
-                   const auto number = static_cast<int64_t>(tensors.size());
-                   agree(Collective::kBarrier, at::empty({0}), number, Reduction::kNone, -1);
-                   for (const at::Tensor& tensor : tensors) {
-                     agree(Collective::kAllReduce, tensor, tensor.numel(), reduction_of(options.reduceOp), -1);
-                   }
-                   for (const at::Tensor& tensor : tensors) reduce_in_place(tensor, options.reduceOp);
-                 });
+  return enqueue(
+      turn, {OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.asyncOp, tensors, tensors},
+      [this, tensors, options] {
+        agree({Collective::kBarrier, at::kFloat, static_cast<int64_t>(tensors.size())});
+        for (const at::Tensor& tensor : tensors) {
+          agree({Collective::kAllReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp)});
+        }
+        for (const at::Tensor& tensor : tensors) reduce_in_place(tensor, options.reduceOp);
+      });
+}
+
+WorkPtr SpanningBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  Turn turn(*queue_);
+  const at::Tensor tensor = only("all_reduce", tensors);
+  check_sparse(tensor, options.reduceOp);
+  return enqueue(turn, {OpType::_ALLREDUCE_SPARSE, "shm:sparse_all_reduce", options.asyncOp, tensors, tensors},
+                 [this, tensor] { sum_sparse(tensor); });
+}
+
+void SpanningBackend::sum_sparse(const at::Tensor& tensor) {
+  const SparseParts own = parts_of(tensor);
+  const at::Tensor facts = facts_of(own.coalesced);
+  agree({Collective::kAllReduce, tensor.scalar_type(), facts.numel(), Reduction::kSum, -1, kSparse});
+  const Tensors all_facts = gather_everywhere(facts).unbind(0);
+  check_same_shape(all_facts, facts);
+  const SparseRoom room(all_facts, own);
+  exchange(Tensors(size_, own.indices), room.indices);
+  exchange(Tensors(size_, own.values), room.values);
+  tensor.copy_(sum_of(room.indices, room.values, own.coalesced));
+}
+
+WorkPtr SpanningBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  Turn turn(*queue_);
+  const at::Tensor tensor = only("reduce", tensors);
+  check_rank("reduce", options.rootRank, size_);
+  check_reducible("reduce", tensor, options.reduceOp);
+  if (options.rootRank == rank_) check_writable(tensor);
+  return enqueue(turn, {OpType::REDUCE, "shm:reduce", options.asyncOp, tensors, tensors}, [this, tensor, options] {
+    agree(
+        {Collective::kReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp), options.rootRank});
+    reduce_in_place(tensor, options.reduceOp, options.rootRank);
+  });
 }
 
 WorkPtr SpanningBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   Turn turn(*queue_);
   const at::Tensor tensor = only("broadcast", tensors);
   check_rank("broadcast", options.rootRank, size_);
-  if (options.rootRank == rank_) {
-    check_dense(tensor);
-  } else {
-    check_output(tensor);
-  }
-  return enqueue(turn, OpType::BROADCAST, "shm:broadcast", tensors, tensors, options.asyncOp, [this, tensor, options] {
-    agree(Collective::kBroadcast, tensor, tensor.numel(), Reduction::kNone, options.rootRank);
-    broadcast_in_place(tensor, options.rootRank);
-  });
-}
-
-WorkPtr SpanningBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                   const c10d::AllgatherOptions& options) {
-  Turn turn(*queue_);
-  const at::Tensor input = only("all_gather", inputs);
-  const Tensors results = only_list("all_gather", outputs);
-  check_each_rank("all_gather", results, size_);
-  check_same_dtype("all_gather", input, results[0]);
-  check_dense(input);
-  for (const at::Tensor& output : results) {
-    check_output(output);
-    TORCH_CHECK(output.numel() == input.numel(), "shm all_gather between hosts failed: got outputs of ", output.numel(),
-                " elements and an input of ", input.numel(), "; expected one size. Fix: pad them.");
-  }
-  return enqueue(turn, OpType::ALLGATHER, "shm:all_gather", inputs, results, options.asyncOp, [this, input, results] {
-    agree(Collective::kAllGather, input, input.numel(), Reduction::kNone, -1);
-    const at::Tensor rows = gather_everywhere(input);
-    for (int rank = 0; rank < size_; ++rank) results[rank].copy_(rows[rank].view(results[rank].sizes()));
-  });
-}
-
-WorkPtr SpanningBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
-  Turn turn(*queue_);
-  check_same_dtype("all_gather", input, output);
-  check_dense(input);
-  check_output(output);
-  TORCH_CHECK(output.numel() == size_ * input.numel(), "shm all_gather failed: got an output of ", output.numel(),
-              " elements for ", size_, " inputs of ", input.numel(), "; expected their sum. Fix: correct its size.");
-  return enqueue(turn, OpType::_ALLGATHER_BASE, "shm:_all_gather_base", {input}, {output}, options.asyncOp,
-                 [this, input = input, output = output] {
-                   agree(Collective::kAllGather, input, input.numel(), Reduction::kNone, -1);
-                   output.copy_(gather_everywhere(input).view(output.sizes()));
-                 });
-}
-
-WorkPtr SpanningBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                        const c10d::ReduceScatterOptions& options) {
-  Turn turn(*queue_);
-  return scatter_sums(turn, only("reduce_scatter", outputs), only_list("reduce_scatter", inputs), options);
-}
-
-WorkPtr SpanningBackend::scatter_sums(Turn& turn, const at::Tensor& output, const Tensors& given,
-                                      const c10d::ReduceScatterOptions& options) {
-  check_each_rank("reduce_scatter", given, size_);
-  check_same_dtype("reduce_scatter", output, given[0]);
-  for (const at::Tensor& input : given) check_reducible(input, options.reduceOp);
-  check_output(output);
-  TORCH_CHECK(given[rank_].numel() == output.numel(), "shm reduce_scatter failed: got an output of ", output.numel(),
-              " elements for an input of ", given[rank_].numel(), "; expected one size. Fix: correct the output.");
-  return enqueue(turn, OpType::REDUCE_SCATTER, "shm:reduce_scatter", given, {output}, options.asyncOp,
-                 [this, given, output, options] {
-                   Tensors flat;
-                   for (const at::Tensor& one : given) flat.push_back(one.reshape(-1));
-                   const at::Tensor all = at::cat(flat);
-                   agree(Collective::kReduceScatter, all, all.numel(), reduction_of(options.reduceOp), -1);
-                   reduce_in_place(all, options.reduceOp);
-                   int64_t before = 0;
-                   for (int rank = 0; rank < rank_; ++rank) before += given[rank].numel();
-                   output.copy_(all.narrow(0, before, output.numel()).view(output.sizes()));
-                 });
-}
-
-WorkPtr SpanningBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                              const c10d::ReduceScatterOptions& options) {
-  Turn turn(*queue_);
-  check_dense(input);
-  return scatter_sums(turn, output, equal_parts("reduce_scatter", input, size_), options);
+  check_dense(tensor);
+  if (options.rootRank != rank_) check_writable(tensor);
+  return enqueue(
+      turn, {OpType::BROADCAST, "shm:broadcast", options.asyncOp, tensors, tensors}, [this, tensor, options] {
+        agree({Collective::kBroadcast, tensor.scalar_type(), tensor.numel(), Reduction::kNone, options.rootRank});
+        broadcast_in_place(tensor, options.rootRank);
+      });
 }
 
 WorkPtr SpanningBackend::barrier(const c10d::BarrierOptions& options) {
   Turn turn(*queue_);
-  return enqueue(turn, OpType::BARRIER, "shm:barrier", {}, {}, options.asyncOp, [this] {  // whoever agrees has come
-    agree(Collective::kBarrier, at::empty({0}), 0, Reduction::kNone, -1);
-  });
+  return enqueue(turn, {OpType::BARRIER, "shm:barrier", options.asyncOp, {}, {}},
+                 [this] { agree({Collective::kBarrier, at::kFloat, 0}); });  // whoever agrees has come
+}
+
+// Gloo's own, which names who is missing.
+void SpanningBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  Turn turn(*queue_);
+  enqueue(turn, {OpType::BARRIER, "shm:monitored_barrier", false, {}, {}},
+          [this, options, wait_all_ranks] { everyone_->monitoredBarrier(options, wait_all_ranks); });
 }
 
 }  // namespace anyaccel::comm

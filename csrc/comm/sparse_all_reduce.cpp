@@ -2,6 +2,7 @@
 
 #include "collectives.h"
 #include "shm_backend.h"
+#include "sparse_parts.h"
 #include "tensor_blocks.h"
 
 namespace anyaccel::comm {
@@ -16,17 +17,14 @@ Task gather_into(Group& group, Announcement what, at::Tensor own, std::vector<at
   co_await share(group, what, block_of(own), std::move(outputs));
 }
 
-// Shape, and how it divides into sparse and dense dimensions, then the number of values.
+}  // namespace
+
 at::Tensor facts_of(const at::Tensor& sparse) {
   std::vector<int64_t> facts(sparse.sizes().begin(), sparse.sizes().end());
   facts.push_back(sparse.sparse_dim());
   facts.push_back(sparse._nnz());
   return at::tensor(facts, at::kLong);
 }
-
-struct SparseParts {
-  at::Tensor coalesced, indices, values;
-};
 
 SparseParts parts_of(const at::Tensor& sparse) {
   const at::AutoDispatchBelowADInplaceOrView without_autograd;
@@ -53,25 +51,37 @@ void check_same_shape(const std::vector<at::Tensor>& facts, const at::Tensor& ow
   }
 }
 
-Task sum_sparse(Group& group, Announcement what, at::Tensor tensor) {
-  const SparseParts own = parts_of(tensor);
-  group.begin_collective();
-  what.parts = 3;
-  const at::Tensor facts = facts_of(own.coalesced);
-  std::vector<at::Tensor> all_facts, indices, values;
-  for (int rank = 0; rank < group.world(); ++rank) all_facts.push_back(at::empty_like(facts));
-  co_await gather_into(group, what, facts, all_facts);
-  check_same_shape(all_facts, facts);
-  for (const at::Tensor& one : all_facts) {
+SparseRoom::SparseRoom(const std::vector<at::Tensor>& facts, const SparseParts& own) {
+  for (const at::Tensor& one : facts) {
     const int64_t n = one[-1].item<int64_t>();
     std::vector<int64_t> sizes(own.values.sizes().begin(), own.values.sizes().end());
     sizes[0] = n;
     indices.push_back(at::empty({own.indices.size(0), n}, own.indices.options()));
     values.push_back(at::empty(sizes, own.values.options()));
   }
-  co_await gather_into(group, what, own.indices, indices);
-  co_await gather_into(group, what, own.values, values);
-  const at::Tensor sum = sum_of(indices, values, own.coalesced);
+}
+
+void check_sparse(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  TORCH_CHECK(tensor.layout() == at::kSparse && tensor.device().is_cpu() && op.op_ == c10d::ReduceOp::SUM,
+              "shm all_reduce of sparse tensors failed: got ", tensor.layout(), " on ", tensor.device(), " with ",
+              name_of(reduction_of(op)), "; expected torch.sparse_coo on cpu with SUM. Fix: tensor.to_sparse().");
+}
+
+namespace {
+
+Task sum_sparse(Group& group, Announcement what, at::Tensor tensor) {
+  const SparseParts own = parts_of(tensor);
+  group.begin_collective();
+  what.parts = 3;
+  const at::Tensor facts = facts_of(own.coalesced);
+  std::vector<at::Tensor> all_facts;
+  for (int rank = 0; rank < group.world(); ++rank) all_facts.push_back(at::empty_like(facts));
+  co_await gather_into(group, what, facts, all_facts);
+  check_same_shape(all_facts, facts);
+  const SparseRoom room(all_facts, own);
+  co_await gather_into(group, what, own.indices, room.indices);
+  co_await gather_into(group, what, own.values, room.values);
+  const at::Tensor sum = sum_of(room.indices, room.values, own.coalesced);
   const at::AutoDispatchBelowADInplaceOrView without_autograd;
   tensor.copy_(sum);
 }
@@ -82,10 +92,7 @@ Task sum_sparse(Group& group, Announcement what, at::Tensor tensor) {
 WorkPtr ShmBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
   Turn turn(*this);
   const at::Tensor& tensor = only("all_reduce", tensors);
-  TORCH_CHECK(tensor.layout() == at::kSparse && tensor.device().is_cpu() && options.reduceOp.op_ == c10d::ReduceOp::SUM,
-              "shm all_reduce of sparse tensors failed: got ", tensor.layout(), " on ", tensor.device(), " with ",
-              name_of(reduction_of(options.reduceOp)),
-              "; expected torch.sparse_coo on cpu with SUM. Fix: tensor.to_sparse().");
+  check_sparse(tensor, options.reduceOp);
   const Announcement what = announcement(Collective::kAllGather, at::empty({0}, tensor.options().layout(at::kStrided)));
   return launch(
       &turn, {OpType::_ALLREDUCE_SPARSE, "shm:sparse_all_reduce", options.timeout, options.asyncOp, tensors, tensors},

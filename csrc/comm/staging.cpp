@@ -7,8 +7,6 @@
 namespace anyaccel::comm {
 namespace {
 
-bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
-
 // Whether every element surely has a place of its own: each dimension steps over all that the smaller steps reach.
 bool is_spread(const at::Tensor& tensor) {
   std::vector<std::pair<int64_t, int64_t>> steps;

@@ -13,6 +13,11 @@ namespace anyaccel::comm {
 
 Dtype dtype_of(const at::Tensor& tensor);
 
+// Whether the elements lie in memory as they follow one another.
+inline bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+}
+
 // Throws unless a tensor is dense and on the CPU.
 void check_dense(const at::Tensor& tensor);
 // Throws where elements of an output may share memory.

@@ -37,7 +37,7 @@ void check_bias(const Arguments& arguments, const Tensor& bias, const Tensor& we
   arguments.dtype(bias, "bias", weight.scalar_type());
 }
 
-// A gradient of the layer's result, or that result.
+// Checks a gradient of the layer's result, or that result.
 void check_result(const Arguments& arguments, const Tensor& tensor, const char* name, const Tensor& x,
                   const Tensor& weight) {
   arguments.shape(tensor, name, with_columns(x, weight.size(0)), x, "x and weight");

@@ -1,7 +1,7 @@
-// Matrix products, by the library that torch has for the device.
+// Matrix products, by torch's library for the device.
 //
-// On the CPU torch's own matmul calls MKL, which is slower on AMD's processors than oneDNN; torch has that too, behind
-// the C interface of its ahead-of-time compiler, and it is used for float32 where it is found.
+// On the CPU, torch's own matmul calls MKL, which is slower than oneDNN on AMD processors. torch also has oneDNN,
+// behind the C interface of its ahead-of-time compiler; it is used for float32 if it is found.
 
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "allocation.h"
+#include "error_code.h"
 
 namespace anyaccel {
 
@@ -29,8 +30,8 @@ inline OneDnnLinear one_dnn_linear() {
   return found;
 }
 
-// Whether rows or columns lie one after the other, as libraries of matrix products take them. oneDNN reads past the end
-// of what is expanded: it takes a stride of 0 for another.
+// Whether rows or columns are adjacent in memory, as matrix product libraries require. oneDNN reads past the end of
+// expanded tensors: it treats a stride of 0 as another stride.
 inline bool is_plain_matrix(const torch::stable::Tensor& matrix) {
   const auto lies = [&](int inner, int outer) {
     return matrix.stride(inner) == 1 && matrix.stride(outer) >= matrix.size(inner);
@@ -38,7 +39,7 @@ inline bool is_plain_matrix(const torch::stable::Tensor& matrix) {
   return lies(1, 0) || lies(0, 1);
 }
 
-// x @ weight^T + bias, of matrices; `weight` may be a transposed view.
+// x @ weight^T + bias, for matrices; `weight` may be a transposed view.
 inline torch::stable::Tensor linear(const torch::stable::Tensor& x, const torch::stable::Tensor& weight,
                                     const std::optional<torch::stable::Tensor>& bias = std::nullopt) {
   using torch::headeronly::ScalarType;

@@ -1,7 +1,7 @@
 // GELU (Hendrycks & Gimpel, arXiv:1606.08415) of a biased input, and the gated units SwiGLU and GeGLU (Shazeer,
 // arXiv:2002.05202): act(gate) * up.
 //
-// Memory traffic with float32: bias-GELU forward 4 B read and 4 B written an element, backward 8 and 4; a gated unit
+// Memory traffic with float32: bias-GELU forward 4 bytes read and 4 written per element, backward 8 and 4; a gated unit
 // forward 8 and 4, backward 12 and 8.
 
 #pragma once
@@ -45,7 +45,7 @@ struct Gelu {
   }
 };
 
-// With the approximation by a hyperbolic tangent.
+// GELU with the tanh approximation.
 struct GeluTanh {
   template <typename C>
   static void both(C x, C& value, C& slope) {

@@ -1,4 +1,4 @@
-// Adagrad (Duchi et al., JMLR 12, 2011): steps divided by the root of the sum of squared gradients.
+// Adagrad (Duchi et al., JMLR 12, 2011): steps divided by the square root of the sum of squared gradients.
 
 #pragma once
 

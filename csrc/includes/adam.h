@@ -1,5 +1,5 @@
 // The formula of Adam (Kingma & Ba, arXiv:1412.6980) and AdamW (Loshchilov & Hutter, arXiv:1711.05101), written once
-// for every device. Memory traffic with float32 everywhere: 16 B read and 12 B written a parameter.
+// for every device. Memory traffic with float32 everywhere: 16 bytes read and 12 written per parameter.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace anyaccel {
 
-// What a step needs, the same for every element of a tensor.
+// The coefficients of a step, the same for every element of a tensor.
 struct AdamCoefficients {
   float beta1;
   float beta2;
@@ -19,11 +19,11 @@ struct AdamCoefficients {
   float inverse_root_bc2;  // 1 / sqrt(bias correction of the second moment)
   float eps;
   float l2;             // Adam: weight_decay, added to the gradient as l2 * param
-  float kept;           // AdamW: 1 - lr * weight_decay, what remains of param
+  float kept;           // AdamW: 1 - lr * weight_decay, the factor for param
   float gradient_sign;  // -1 when the objective is maximised
 };
 
-// The hyperparameters as torch.optim.AdamW names them.
+// The hyperparameters, with torch.optim.AdamW's names.
 struct AdamOptions {
   double lr;
   double beta1;
@@ -54,7 +54,7 @@ inline AdamCoefficients adam_coefficients(const AdamOptions& options, double ste
 }
 
 // One step of one element. `HasL2` is a constant so that AdamW does not compute 0 * param, which is NaN for an infinite
-// one.
+// parameter.
 template <bool HasL2>
 inline void adam_step(float& param, float grad, float& exp_avg, float& exp_avg_sq, const AdamCoefficients& c) {
   grad *= c.gradient_sign;
@@ -67,7 +67,7 @@ inline void adam_step(float& param, float grad, float& exp_avg, float& exp_avg_s
   param = c.kept * param - quotient(c.step_size * exp_avg, denominator);
 }
 
-// The inverse of adam_step, with the coefficients of the same step; exact except for rounding, which a second
+// The inverse of adam_step, with the same step's coefficients; exact except for rounding errors, which a second
 // moment near zero amplifies.
 template <bool HasL2>
 inline void adam_rollback(float& param, float grad, float& exp_avg, float& exp_avg_sq, const AdamCoefficients& c) {
@@ -78,7 +78,7 @@ inline void adam_rollback(float& param, float grad, float& exp_avg, float& exp_a
     grad += c.l2 * param;
   }
   exp_avg = (exp_avg - c.one_minus_beta1 * grad) / c.beta1;
-  // what rounding leaves below zero would make the next square root NaN; fmax would be a call
+  // a value that rounding makes negative would make the next square root NaN; fmax would be a call
   const float rest = (exp_avg_sq - c.one_minus_beta2 * grad * grad) / c.beta2;
   exp_avg_sq = rest > 0.0f ? rest : 0.0f;
 }

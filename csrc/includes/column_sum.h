@@ -1,6 +1,6 @@
-// Adds up what groups have kept for themselves: the last step of a sum over rows.
+// Adds up the partial sums of groups: the last step of a sum over rows.
 //
-// Memory traffic: 4 B read for each partial result, one value written a column.
+// Memory traffic: 4 bytes read for each partial result, one value written per column.
 
 #pragma once
 

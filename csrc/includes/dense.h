@@ -1,6 +1,6 @@
-// The activation of a dense layer, y = sigmoid(z + bias), and its gradient, which needs y alone.
+// The activation of a dense layer, y = sigmoid(z + bias), and its gradient, which needs only y.
 //
-// Memory traffic with float32: forward 4 B read and 4 B written an element, in place; backward 8 and 4.
+// Memory traffic with float32: forward 4 bytes read and 4 written per element, in place; backward 8 and 4.
 
 #pragma once
 
@@ -15,7 +15,7 @@ namespace anyaccel {
 
 template <typename T>
 struct BiasSigmoidForward {
-  T* z;           // (rows, columns); becomes y
+  T* z;           // (rows, columns); overwritten with y
   const T* bias;  // (columns), or null
   std::int64_t rows;
   std::int64_t columns;

@@ -1,4 +1,4 @@
-// Elementary functions that the CPU's compiler can vectorise, and that need no library on any device.
+// Elementary functions that CPU compilers can vectorise, and that need no library on any device.
 
 #pragma once
 
@@ -27,7 +27,7 @@ inline double error_function(double x) { return __spirv_ocl_erf(x); }
 inline float exponential_minus_one(float x) { return __spirv_ocl_expm1(x); }
 #else
 #if defined(__CUDA_ARCH__)
-// Within 1 unit in the last place (PTX ISA, sqrt); the exact one calls a subroutine, for which a loop's registers wait.
+// Within 1 unit in the last place (PTX ISA, sqrt); the exact version calls a subroutine, which costs a loop registers.
 inline float square_root(float x) {
   float result;
   asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -43,8 +43,8 @@ inline float exponential_minus_one(float x) { return std::expm1(x); }
 #endif
 
 // e^x to 1 unit in the last place: x = n ln 2 + r, a polynomial of r, and two factors for 2^n so that neither
-// overflows. Infinite where float would be, 0 below -104; a NaN stays one. Always inlined: a loop that calls it is not
-// vectorised, and large kernels pass the compiler's limits.
+// overflows. Infinite where float would be, 0 below -104, and NaN for NaN. Always inlined: a loop with a call is not
+// vectorised, and large kernels exceed the compiler's inlining limits.
 [[gnu::always_inline]] inline float exponential(float x) {
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
@@ -74,8 +74,8 @@ inline float quotient(float x, float y) {
 inline float quotient(float x, float y) { return x / y; }
 #endif
 
-// 1 / x for x of 1 or more. CUDA's division calls a subroutine where x is huge, for which a loop's registers wait; its
-// approximation is within 1 unit in the last place (PTX ISA, rcp) and only gives 0 where the result is subnormal.
+// 1 / x for x of 1 or more. CUDA's division calls a subroutine for huge x, which costs a loop registers; its
+// approximation is within 1 unit in the last place (PTX ISA, rcp), and only gives 0 where the result is subnormal.
 #if defined(__CUDA_ARCH__)
 inline float reciprocal(float x) {
   float result;

@@ -26,7 +26,7 @@ struct E5M2 {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 
-// As below; a NaN loses its sign.
+// Like the version below, but a NaN loses its sign.
 template <typename Format>
 inline std::uint8_t to_float8(float value) {
   std::uint16_t pair;
@@ -38,7 +38,7 @@ inline std::uint8_t to_float8(float value) {
   return static_cast<std::uint8_t>(pair);
 }
 
-// By way of float16, which has every value of both formats.
+// Through float16, which has every value of both formats.
 template <typename Format>
 inline float from_float8(std::uint8_t code) {
   std::uint32_t halves;
@@ -52,7 +52,7 @@ inline float from_float8(std::uint8_t code) {
 
 #else
 
-// Rounds to nearest, ties to even; what is too large becomes the largest, and a NaN stays one.
+// Rounds to nearest, ties to even; values that are too large become the largest, and NaN stays NaN.
 template <typename Format>
 inline std::uint8_t to_float8(float value) {
   constexpr int kShift = 23 - Format::kMantissa;

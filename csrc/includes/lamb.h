@@ -1,7 +1,7 @@
 // LAMB (You et al., arXiv:1904.00962): Adam's update, scaled for each tensor by the ratio of two norms.
 //
-// Memory traffic with float32 everywhere: 16 B read and 12 B written a parameter for the update, 8 B read for the
-// norms, 8 B read and 4 B written to apply it.
+// Memory traffic with float32 everywhere: 16 bytes read and 12 written per parameter for the update, 8 read for the
+// norms, 8 read and 4 written to apply it.
 
 #pragma once
 
@@ -22,7 +22,7 @@ struct LambCoefficients {
   float one_minus_beta2;
   float eps;
   float weight_decay;
-  float step_size;  // the learning rate with its bias corrections
+  float step_size;  // the learning rate times its bias corrections
   float least_ratio;
   float most_ratio;
   float gradient_sign;  // -1 when the objective is maximised
@@ -75,7 +75,7 @@ struct LambUpdate {
 template <typename Param>
 struct LambApply {
   TensorTable<2> tensors;    // params, updates
-  const float* param_norms;  // of all tensors of the call
+  const float* param_norms;  // for all tensors of the call
   const float* update_norms;
   float* ratios;
   LambCoefficients coefficients;

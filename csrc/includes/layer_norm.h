@@ -1,8 +1,8 @@
 // Layer normalisation (Ba et al., arXiv:1607.06450): y = (x - mean) / sqrt(variance + eps) * weight + bias, with the
 // biased variance.
 //
-// Memory traffic with float32, where a row stays in registers or cache between its passes: forward 4 B read and 4 B
-// written an element (with a residual 8 and 8); backward 8 B read and 4 B written.
+// Memory traffic with float32, if a row stays in registers or cache between passes: forward 4 bytes read and 4
+// written per element (with a residual 8 and 8); backward 8 read and 4 written.
 
 #pragma once
 
@@ -45,7 +45,7 @@ struct LayerNormForward {
         }
         const C count = static_cast<C>(columns);
         const C center = values.sum([](C value) { return value; }) / count;
-        // a pass of its own: the mean of squares less the squared mean cancels where the mean is large
+        // a separate pass: the mean of squares minus the squared mean loses precision if the mean is large
         const C squares = values.sum([=](C value) {
           const C distance = value - center;
           return distance * distance;
@@ -73,9 +73,9 @@ struct LayerNormForward {
 
 template <typename T, typename W>
 struct LayerNormBackward {
-  const T* grad;      // of y
-  const T* x;         // what was normalised: the sum, where there was a residual
-  const T* grad_sum;  // of the sum, from its other uses; null when there is none
+  const T* grad;      // the gradient of y
+  const T* x;         // the normalised input: the sum, if there was a residual
+  const T* grad_sum;  // the gradient of the sum from its other uses; null when there is none
   const W* weight;
   const Compute<T>* mean;
   const Compute<T>* inverse_deviation;

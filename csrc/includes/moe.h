@@ -1,7 +1,7 @@
-// Mixtures of experts (Shazeer et al., arXiv:1701.06538): each token's best experts and their weights, and the moving
-// of rows between the order of tokens and the order of experts.
+// Mixtures of experts (Shazeer et al., arXiv:1701.06538): each token's best experts and their weights, and the copying
+// of rows between token order and expert order.
 //
-// Memory traffic with float32: gating reads 4 B and writes 4 B for each token and expert; gathering reads and writes
+// Memory traffic with float32: gating reads 4 bytes and writes 4 for each token and expert; gathering reads and writes
 // 4 bytes per element; combining reads k * 4 bytes and writes 4 bytes per element.
 
 #pragma once
@@ -16,13 +16,13 @@ namespace anyaccel {
 
 inline constexpr int kMostExpertsAToken = 16;
 
-// On the CPU the host refuses an index out of range. On a device the host does not wait to look at it, so that every
-// kernel asks before it uses one: what is out of range reads nothing and counts as zero.
+// On the CPU, the host rejects an index out of range. On a device, the host does not wait to read indices, so every
+// kernel checks before it uses one: an index out of range reads nothing and counts as zero.
 inline bool is_within(std::int64_t index, std::int64_t count) {
   return static_cast<std::uint64_t>(index) < static_cast<std::uint64_t>(count);
 }
 
-// Softmax over all experts, then the k largest, ties to the lower number.
+// Softmax over all experts, then the k largest; ties go to the lower number.
 template <typename T>
 struct TopkGating {
   const T* logits;              // (tokens, experts)
@@ -53,12 +53,12 @@ struct TopkGating {
         const C none = -static_cast<C>(experts);
         const C place = group.template max<C>(
             experts, [=](std::int64_t i) { return probability[i] == best ? -static_cast<C>(i) : none; });
-        taken[choice] = -static_cast<std::int64_t>(place) % experts;  // a NaN is nowhere, and stays among the experts
+        taken[choice] = -static_cast<std::int64_t>(place) % experts;  // NaN: any valid expert
         value[choice] = best >= 0 ? best : probability[taken[choice]];
         sum += value[choice];
         group.wait();
         if (group.is_first()) {
-          probability[taken[choice]] = -1 - value[choice];  // out of the next choices' way, until all are made
+          probability[taken[choice]] = -1 - value[choice];  // excluded from the next choices, until all are made
         }
         group.wait();
       }
@@ -94,7 +94,7 @@ struct TopkGatingBackward {
       const std::int64_t* taken = experts_taken + token * k;
       const C* of_taken = grad_weights + token * k;
       C sum = 1;
-      C mean = 0;  // of the weights' gradients, by weight
+      C mean = 0;  // the mean of the weights' gradients, weighted by the weights
       if (is_normalised) {
         sum = 0;
         for (std::int32_t choice = 0; choice < k; ++choice) {
@@ -119,7 +119,7 @@ struct TopkGatingBackward {
   }
 };
 
-// Row r of the result is row `source[r] / divisor` of x, times `weights[source[r]]` where there are weights.
+// Row r of the result is row `source[r] / divisor` of x, times `weights[source[r]]` if there are weights.
 template <typename T>
 struct GatherRows {
   static constexpr int kBlocksOfAnSm = 3;
@@ -163,10 +163,10 @@ struct GatherRows {
   }
 };
 
-// Token t of the result is the sum of rows `places[t, j]` of x, by `weights[t, j]` where there are weights.
+// Token t of the result is the sum of rows `places[t, j]` of x, times `weights[t, j]` if there are weights.
 template <typename T>
 struct CombineRows {
-  const T* x;                  // (x_rows, columns), a row at least
+  const T* x;                  // (x_rows, columns), at least one row
   const std::int64_t* places;  // (tokens, k)
   const Compute<T>* weights;   // (tokens, k); null when there are none
   T* y;                        // (tokens, columns)
@@ -199,7 +199,7 @@ struct CombineRows {
   }
 };
 
-// The derivative of a combination by its weights: the products of the result's gradient and the rows.
+// The gradient of a combination's weights: the products of the result's gradient and the rows.
 template <typename T>
 struct CombineWeightsBackward {
   const T* grad;  // (tokens, columns)

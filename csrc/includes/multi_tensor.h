@@ -1,6 +1,6 @@
 // Norms, scaling and sums of many tensors in a few launches.
 //
-// Memory traffic with float32: l2norm 4 B read an element; scale 4 B read and 4 B written; axpby 8 B read and 4 B
+// Memory traffic with float32: l2norm 4 bytes read per element; scale 4 read and 4 written; axpby 8 read and 4
 // written.
 
 #pragma once
@@ -13,12 +13,12 @@
 
 namespace anyaccel {
 
-// Each chunk's part of its tensor's sum of squares.
+// Each chunk's share of its tensor's sum of squares.
 template <typename T>
 struct SquaredSums {
   TensorTable<1> tensors;
   float* partials;       // (tensors of the call, columns)
-  std::int64_t columns;  // as many as any of the tensors has chunks, or more
+  std::int64_t columns;  // at least the largest number of chunks of any tensor
 
   template <typename Group>
   void operator()(const Group& group) const {
@@ -41,12 +41,12 @@ struct SquaredSums {
   }
 };
 
-// The roots of the sums of rows of partial results. The sums themselves are the partial results of the norm of
-// everything, one for each row.
+// The roots of the row sums of partial results. The sums themselves, one per row, are the partial results of the norm
+// of all tensors.
 struct RootOfSums {
   const float* partials;  // (rows, columns)
   float* roots;           // (rows)
-  float* sums;            // (rows); null when nobody asks
+  float* sums;            // (rows); null when not needed
   std::int64_t rows;
   std::int64_t columns;
 
@@ -65,13 +65,13 @@ struct RootOfSums {
   }
 };
 
-// out = in * factor; `overflow` becomes 1 when anything that was read is not finite.
+// out = in * factor; sets `overflow` to 1 when any input is not finite.
 template <typename In, typename Out>
 struct ScaleTensors {
   TensorTable<2> tensors;  // in, out; may be the same
   float factor;
   const float* device_factor;  // multiplies factor; null when there is none
-  std::int32_t* overflow;      // null when nobody asks
+  std::int32_t* overflow;      // null when not needed
 
   template <typename Group>
   void operator()(const Group& group) const {

@@ -1,6 +1,6 @@
-// Adam and AdamW for several tensors in one launch, by the formula in adam.h.
+// Adam and AdamW for several tensors in one launch, with the formula from adam.h.
 //
-// Memory traffic with float32 everywhere: 16 B read and 12 B written a parameter.
+// Memory traffic with float32 everywhere: 16 bytes read and 12 written per parameter.
 
 #pragma once
 

@@ -1,8 +1,8 @@
-// bfloat16 and float16 as bits, and their conversion to and from float.
+// bfloat16 and float16 as bits, and conversions to and from float.
 //
-// No torch, CPU-vendor or device header: the same code serves the CPU, CUDA and SYCL. The CPU's compiler vectorises
-// these loops; float16 uses the compiler's own type where it has one, which becomes the hardware's conversion
-// instructions. NVRTC has none without CUDA's headers, and is told the instructions.
+// No torch, CPU-vendor or device header: the same code serves the CPU, CUDA and SYCL. CPU compilers vectorise
+// these loops. float16 uses the compiler's own type where its conversions are vectorised, and integers elsewhere.
+// NVRTC has no such type without CUDA's headers, so the instructions are written here.
 
 #pragma once
 
@@ -19,7 +19,7 @@ struct Half {
   std::uint16_t bits;
 };
 
-// What a kernel computes in for elements of type T.
+// The type in which a kernel computes for elements of type T.
 template <typename T>
 struct ComputeType {
   using type = float;
@@ -52,7 +52,7 @@ inline void store(float value, float& target) { target = value; }
 
 inline void store(double value, double& target) { target = value; }
 
-// Rounds to nearest, ties to even; a NaN stays one (a quiet one), whatever its payload.
+// Rounds to nearest, ties to even; NaN stays NaN (a quiet one), whatever its payload.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 inline void store(float value, BFloat16& target) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(target.bits) : "f"(value)); }
 #else
@@ -74,7 +74,11 @@ inline float to_float(Half value) {
 
 inline void store(float value, Half& target) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(target.bits) : "f"(value)); }
 
-#elif defined(__ARM_FP16_FORMAT_IEEE) || defined(__FLT16_MANT_DIG__)
+// Whether the compiler has a type for float16 with whose conversions it vectorises loops. GCC does with AVX512-FP16
+// alone, and without F16C an x86 CPU has no conversions: a call for each element.
+#elif defined(__ARM_FP16_FORMAT_IEEE) || defined(__AVX512FP16__) || \
+    (defined(__clang__) && defined(__FLT16_MANT_DIG__) &&           \
+     (defined(__F16C__) || defined(__SYCL_DEVICE_ONLY__) || !defined(__x86_64__)))
 
 #if defined(__ARM_FP16_FORMAT_IEEE)
 using NativeHalf = __fp16;  // g++ for Arm has no _Float16 before version 13
@@ -88,31 +92,30 @@ inline void store(float value, Half& target) { target.bits = bit_cast<std::uint1
 
 #else
 
-// Moving the exponent to float's place makes every finite half exact, subnormal ones through a multiplication by 2^112.
+// A choice without a branch: GCC turns several `?:` into jumps, and then vectorises no loop around them.
+inline std::uint32_t choose(bool condition, std::uint32_t yes, std::uint32_t no) {
+  return no ^ ((yes ^ no) & (0u - static_cast<std::uint32_t>(condition)));
+}
+
+// Every half is a float. Nothing here is a subnormal float, which the processor may be set to flush to zero.
 inline float to_float(Half value) {
   const std::uint32_t sign = (value.bits & 0x8000u) << 16;
   const std::uint32_t magnitude = (value.bits & 0x7fffu) << 13;
-  const bool is_finite = (value.bits & 0x7c00u) != 0x7c00u;
-  const float scaled = bit_cast<float>(magnitude) * 0x1p112f;
-  return bit_cast<float>((is_finite ? bit_cast<std::uint32_t>(scaled) : magnitude | 0x7f800000u) | sign);
+  const std::uint32_t subnormal = bit_cast<std::uint32_t>(bit_cast<float>(magnitude + (113u << 23)) - 0x1p-14f);
+  const std::uint32_t bias = choose(magnitude < (31u << 23), 112u << 23, 224u << 23);
+  return bit_cast<float>(choose(magnitude < (1u << 23), subnormal, magnitude + bias) | sign);
 }
 
-// Rounds to nearest, ties to even. Adding 2^(e+13) makes the float unit round at half's last place.
+// Rounds to nearest, ties to even; subnormal halves by the float unit, as 0.5 has its last place at 2^-24.
 inline void store(float value, Half& target) {
   const std::uint32_t bits = bit_cast<std::uint32_t>(value);
-  const std::uint16_t sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
+  const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  std::uint32_t half = 0;
-  if (magnitude > 0x7f800000u) {
-    half = 0x7e00u;
-  } else if (magnitude >= 0x477ff000u) {  // rounds to 65536 or more
-    half = 0x7c00u;
-  } else if (magnitude < 0x38800000u) {  // subnormal: 0.5 has its last place at 2^-24
-    half = bit_cast<std::uint32_t>(bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
-  } else {
-    half = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-  }
-  target.bits = static_cast<std::uint16_t>(half | sign);
+  const std::uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+  const std::uint32_t subnormal = bit_cast<std::uint32_t>(bit_cast<float>(magnitude) + 0.5f) - (126u << 23);
+  const std::uint32_t not_finite = choose(magnitude > 0x7f800000u, 0x7e00u, 0x7c00u);
+  const std::uint32_t finite = choose(magnitude < (113u << 23), subnormal, normal);
+  target.bits = static_cast<std::uint16_t>(choose(magnitude < 0x477ff000u, finite, not_finite) | sign);
 }
 
 #endif

@@ -1,10 +1,10 @@
 // Groupwise quantization: integers of 8 or 4 bits with a scale, or a scale and an offset, for each group of adjacent
 // elements; and 8-bit floats with a scale.
 //
-// Rounding and layout are those of DeepSpeed's quantizer: ties to even, the even element in a byte's high nibble, an
+// Rounding and layout match DeepSpeed's quantizer: ties to even, the even element in a byte's high nibble, an
 // asymmetric group's offset the middle of its range. A group with a NaN or an infinity becomes NaN.
 //
-// Memory traffic with float32: quantize 4 B read and 1 B (int4: half a byte) written an element, dequantize the
+// Memory traffic with float32: quantize 4 bytes read and 1 (int4: half a byte) written per element, dequantize the
 // reverse.
 
 #pragma once
@@ -25,8 +25,8 @@ inline std::int32_t nearest_integer(float value) {
 
 inline float infinite_if_nan(float value) { return value == value ? value : infinity<float>(); }
 
-// What scales depend on, of a row or a part of one: the largest magnitude, or the largest element and the largest
-// negated one.
+// The data that scales depend on, for a row or a part of one: the largest magnitude, or the largest element and the
+// largest negated element.
 struct Extremes {
   float largest;
   float largest_negated;
@@ -35,10 +35,10 @@ struct Extremes {
 enum class Ranged : std::int32_t {
   kMagnitudes,     // without NaNs
   kMagnitudesNan,  // a NaN counts as an infinity
-  kBoth,           // the same
+  kBoth,           // a NaN counts as an infinity
 };
 
-// `Q` is what the row is quantized to.
+// `Q` is the type of the quantized row.
 template <typename Q, typename T, typename Group>
 inline Extremes extremes_of(const Group& group, const T* row, std::int64_t count, bool is_aligned, Ranged ranged) {
   const auto largest = [&](auto of) {
@@ -59,11 +59,11 @@ inline Extremes extremes_of(const Group& group, const T* row, std::int64_t count
   return {largest([](float value) { return infinite_if_nan(value); }), largest([](float value) { return -value; })};
 }
 
-// How groups are cut, where they are too few for all units of a device.
+// How groups are split into parts, when there are fewer groups than units of a device.
 struct Parts {
-  std::int64_t count;        // of a group
-  std::int64_t size;         // of a part, in elements; the last one may be shorter
-  const Extremes* extremes;  // (groups); null where a group is one part, which finds its own
+  std::int64_t count;        // parts per group
+  std::int64_t size;         // elements per part; the last one may be shorter
+  const Extremes* extremes;  // (groups); null if a group is a single part, which computes its own
 };
 
 struct Part {
@@ -76,14 +76,14 @@ inline Part part_of(const Parts& parts, std::int64_t columns, std::int64_t index
   if (parts.count == 1) {
     return {index, 0, columns};
   }
-  // in 32 bits, which count parts: a division of 64 calls a subroutine
+  // 32 bits are enough to count parts, and a 64-bit division calls a subroutine
   const std::int64_t group = static_cast<std::uint32_t>(index) / static_cast<std::uint32_t>(parts.count);
   const std::int64_t begin = (index - group * parts.count) * parts.size;
   return {group, begin, columns - begin < parts.size ? columns - begin : parts.size};
 }
 
-// The extremes of the parts of groups, and of groups by their parts: what Quantize and QuantizeFloat8 need of groups
-// that are cut.
+// The extremes of the parts of groups, and of groups from their parts: inputs of Quantize and QuantizeFloat8 for
+// groups that are split.
 template <typename T>
 struct ExtremesOfParts {
   const T* x;          // (groups, columns)
@@ -153,7 +153,7 @@ struct Quantize {
       const float smallest = -found.largest_negated;
       const float offset = is_symmetric ? 0.0f : 0.5f * found.largest + 0.5f * smallest;
       const float range = is_symmetric ? 2.0f * found.largest : found.largest - smallest;
-      const float damage = range - range;  // 0 where every element is finite, else NaN
+      const float damage = range - range;  // 0 if every element is finite, otherwise NaN
       const float scale = range > 0.0f ? kSteps / range : 1.0f;
       if (group.is_first() && part.begin == 0) {
         params[is_symmetric ? row : 2 * row] = (range > 0.0f ? range / kSteps : 1.0f) + damage;

@@ -1,7 +1,7 @@
 // Root-mean-square normalisation (Zhang & Sennrich, arXiv:1910.07467): y = x / sqrt(mean(x^2) + eps) * weight.
 //
-// Memory traffic with float32, where a row stays in registers or cache between its passes: forward 4 B read and 4 B
-// written an element (with a residual 8 and 8); backward 8 B read and 4 B written.
+// Memory traffic with float32, if a row stays in registers or cache between passes: forward 4 bytes read and 4
+// written per element (with a residual 8 and 8); backward 8 read and 4 written.
 
 #pragma once
 
@@ -61,9 +61,9 @@ struct RmsNormForward {
 
 template <typename T, typename W>
 struct RmsNormBackward {
-  const T* grad;      // of y
-  const T* x;         // what was normalised: the sum, where there was a residual
-  const T* grad_sum;  // of the sum, from its other uses; null when there is none
+  const T* grad;      // the gradient of y
+  const T* x;         // the normalised input: the sum, if there was a residual
+  const T* grad_sum;  // the gradient of the sum from its other uses; null when there is none
   const W* weight;
   const Compute<T>* inverse_rms;
   T* grad_x;

@@ -1,7 +1,7 @@
-// Rotary position embedding (Su et al., arXiv:2104.09864): each pair of a head's elements is turned by its position's
-// angle. Pairs are (i, i + half), or (2 i, 2 i + 1) when interleaved.
+// Rotary position embedding (Su et al., arXiv:2104.09864): rotates each pair of a head's elements by the angle of its
+// position. Pairs are (i, i + half), or (2 i, 2 i + 1) when interleaved.
 //
-// Memory traffic with float32: 4 B read and 4 B written an element, and the tables once a position.
+// Memory traffic with float32: 4 bytes read and 4 written per element, and the tables once per position.
 
 #pragma once
 
@@ -17,7 +17,7 @@ struct RotaryEmbedding {
   static constexpr int kBlocksOfAnSm = 2;
 
   const T* x;                // (batch, positions, heads, columns), strided except for the last dimension
-  T* y;                      // of the same shape; may be x
+  T* y;                      // like x; may be x
   const Compute<T>* cosine;  // (positions, pairs)
   const Compute<T>* sine;
   std::int64_t x_strides[3];
@@ -25,10 +25,10 @@ struct RotaryEmbedding {
   std::int64_t batch;
   std::int64_t positions;
   std::int64_t heads;
-  std::int64_t heads_of_a_group;  // adjacent ones, which share a position's angles
+  std::int64_t heads_of_a_group;  // adjacent heads, which share a position's angles
   std::int64_t columns;
   std::int64_t pairs;    // elements from 2 * pairs on are copied
-  Compute<T> direction;  // 1, or -1 to turn back
+  Compute<T> direction;  // 1, or -1 to rotate back
 
   template <typename Group>
   void operator()(const Group& group) const {
@@ -54,7 +54,7 @@ struct RotaryEmbedding {
         const T* of_head = from + head * from_stride;
         T* turned = to + head * to_stride;
         return [=](auto range) {
-          if constexpr (decltype(range)::kCount == 1) {  // in the form that the CPU's compiler vectorises
+          if constexpr (decltype(range)::kCount == 1) {  // in the form that CPU compilers vectorise
             const std::int64_t at = Interleaved ? 2 * range.first : range.first;
             const std::int64_t beside = at + (Interleaved ? 1 : second);
             const C left = to_float(of_head[at]);

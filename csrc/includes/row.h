@@ -1,5 +1,5 @@
-// A row that several passes go over, and totals of columns that many rows add to, as a Group's `with_row` and
-// `with_totals` give them to a kernel. These stay in memory; a block keeps what fits in its registers
+// A row for several passes, and column totals that many rows add to, as a Group's `with_row` and `with_totals` pass
+// them to a kernel. Here they stay in memory; a block of GPU threads keeps in registers what fits
 // (block_row.h).
 
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace anyaccel {
 
-// A row's elements as they are.
+// A row's elements, unchanged.
 struct AsTheyAre {
   template <typename C>
   C operator()(std::int64_t, C value) const {
@@ -18,21 +18,21 @@ struct AsTheyAre {
   }
 };
 
-// A row of `of(i, value)` for the elements that are read. `Beside` are the types of what the passes read and write
-// beside a row of T.
+// A row of `of(i, value)` for the elements that are read. `Beside` are the types of further data that the passes read
+// and write together with a row of T.
 template <typename Group, typename Of, typename T, typename... Beside>
 class RowInMemory {
  public:
   using C = Compute<T>;
-  static constexpr bool kReplaces = sizeof(T) == sizeof(C);  // else the place in memory would round what replaces it
+  static constexpr bool kReplaces = sizeof(T) == sizeof(C);  // otherwise the row's memory would round the replacement
 
   RowInMemory(const Group& group, std::int64_t count, bool is_aligned, const Of& of)
       : group_(group), count_(count), is_aligned_(is_aligned), of_(of) {}
 
-  // Makes this the row at `row`.
+  // Starts the row at `row`.
   void read(const T* row) { row_ = row; }
 
-  // Makes this the sum of two rows, which it writes to `sum`.
+  // Starts a row that is the sum of two rows; writes it to `sum`.
   void read_sum(const T* left, const T* right, T* sum) {
     group_.template tiles<T, Beside...>(count_, is_aligned_, [=](auto range) {
       auto values = load(left, range);
@@ -42,10 +42,10 @@ class RowInMemory {
       }
       store(values, sum, range);
     });
-    row_ = sum;  // a thread reads only what it wrote
+    row_ = sum;  // a thread reads only its own writes
   }
 
-  // The sum of `body(value)` over the row; every thread of the group gets it.
+  // The sum of `body(value)` over the row, in every thread of the group.
   template <typename Body>
   C sum(const Body& body) const {
     return group_.template sum_tiles<C, T, Beside...>(count_, is_aligned_, [row = row_, of = of_, body](auto range) {
@@ -54,7 +54,7 @@ class RowInMemory {
     });
   }
 
-  // As sum, and replaces each element by what `body` returns; `place` has room for the new row.
+  // Like sum, but also replaces each element by the result of `body`; `place` has room for the new row.
   template <typename Body>
   C replace_and_sum(T* place, const Body& body) {
     const auto replaced = [row = row_, of = of_, place, body](auto range) {
@@ -69,7 +69,7 @@ class RowInMemory {
     return group_.template sum_tiles<C, T, Beside...>(count_, is_aligned_, replaced);
   }
 
-  // The maximum of the row; NaNs are passed over.
+  // The maximum of the row; NaNs are skipped.
   C max() const {
     return group_.template max_tiles<C, T, Beside...>(count_, is_aligned_, [row = row_, of = of_](auto range) {
       const auto values = load(row, range);
@@ -89,7 +89,7 @@ class RowInMemory {
     });
   }
 
-  // The same once its elements have been replaced.
+  // Like tiles, after the elements have been replaced.
   template <typename Body>
   void each_new(const Body& body) const {
     group_.template tiles<T, Beside...>(count_, is_aligned_,
@@ -104,8 +104,8 @@ class RowInMemory {
   const T* row_ = nullptr;
 };
 
-// `Kinds` totals of each of `count` columns, at `place`, (Kinds, count). They are zero at first, in the tiles of
-// `each`, so that a thread meets its own totals again and none has to wait.
+// `Kinds` totals for each of `count` columns, at `place`, (Kinds, count). They start at zero, in the tiles of
+// `each`, so that each thread returns to its own totals and none has to wait.
 template <typename Group, int Kinds, typename T, typename... Beside>
 class TotalsInMemory {
  public:
@@ -120,7 +120,7 @@ class TotalsInMemory {
     });
   }
 
-  // Calls `body(range, totals)` for the tiles that make up a row; `totals[kind]` is the tile that it adds to.
+  // Calls `body(range, totals)` for the tiles that make up a row; `totals[kind]` is the tile to add to.
   template <typename Body>
   void each(const Body& body) const {
     group_.template tiles<T, Beside...>(count_, is_aligned_, [count = count_, place = place_, body](auto range) {

@@ -1,5 +1,5 @@
-// The learning rate and the number of a step, from the host or from the device, where a replayed graph sees them
-// change.
+// The learning rate and the step number, from the host or from the device, where a replayed graph sees their current
+// values.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace anyaccel {
 
-// What Adam and LAMB need of them, for one tensor.
+// The values that Adam and LAMB derive from them, for one tensor.
 struct SchedulePoint {
   float lr;
   float bias_correction1;  // 1 - beta1^step, or 1
@@ -18,12 +18,12 @@ struct SchedulePoint {
 };
 
 struct Schedule {
-  float lr;    // where the device has none
-  float step;  // the same; counted from 1
+  float lr;    // used if the device has none
+  float step;  // used if the device has none; counted from 1
   float log_beta1;
   float log_beta2;
 
-  // `tensor` counts through all of a call's tensors. expm1 keeps what 1 - beta^step would round away.
+  // `tensor` counts all tensors of a call. expm1 keeps the digits that 1 - beta^step would lose.
   SchedulePoint at(const StepControl& control, std::int64_t tensor) const {
     const float number = control.steps == nullptr ? step : control.steps[tensor] + 1.0f;
     return {control.lr == nullptr ? lr : *control.lr, -exponential_minus_one(number * log_beta1),

@@ -1,8 +1,8 @@
-// Softmax of scaled scores, some of them hidden: y = softmax(scale * x), hidden ones exactly 0, and a row that is
-// hidden altogether 0 as well.
+// Softmax of scaled scores with a mask: y = softmax(scale * x); masked scores give exactly 0, and so does a row that
+// is masked entirely.
 //
-// Memory traffic with float32, where a row stays in registers or cache between its passes: forward 4 B read and 4 B
-// written an element (1 B more read with a mask); backward 8 B read and 4 B written.
+// Memory traffic with float32, if a row stays in registers or cache between passes: forward 4 bytes read and 4
+// written per element (1 more read with a mask); backward 8 read and 4 written.
 
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace anyaccel {
 
-// Which scores are hidden: those where `mask` is not zero, and of a causal matrix those to the right of the diagonal.
+// The hidden scores: those where `mask` is not zero, and in a causal matrix those to the right of the diagonal.
 struct SoftmaxMask {
   const std::uint8_t* mask;  // broadcast over (batch, heads, queries, columns); null when there is none
   std::int64_t strides[4];   // the last is 0 or 1
@@ -23,7 +23,7 @@ struct SoftmaxMask {
   std::int64_t queries;
   bool is_causal;
 
-  // How many of a row's scores are not to the right of the diagonal, which ends in the last column.
+  // The number of a row's scores up to the diagonal, which ends in the last column.
   std::int64_t visible(std::int64_t row, std::int64_t columns) const {
     return is_causal ? row % queries + 1 + columns - queries : columns;
   }
@@ -73,7 +73,7 @@ struct SoftmaxForward {
     constexpr std::int64_t kTile = Group::template kTile<T>;
     T* out = y + row * columns;
     const std::int64_t visible = hidden.visible(row, columns);
-    // whole tiles: the last one may hold hidden scores
+    // whole tiles: the last one may contain hidden scores
     const std::int64_t width = is_aligned ? (visible + kTile - 1) / kTile * kTile : visible;
     const auto score = [=](std::int64_t i, C value) {
       return kTile == 1 || i < visible ? score_of(i, value) : -infinity<C>();
@@ -82,7 +82,7 @@ struct SoftmaxForward {
     group.template with_row<T>(width, is_aligned, score, [&]<typename Row>(Row& scores) {
       scores.read(x + row * columns);
       const C largest = scores.max();
-      if (largest == -infinity<C>()) {  // nothing is visible, unless what is visible is NaN
+      if (largest == -infinity<C>()) {  // nothing is visible, unless the visible scores are NaN
         const C value = scores.sum([](C score) { return score == score ? C(0) : C(1); }) > 0 ? not_a_number<C>() : C(0);
         group.each(width, [=](std::int64_t i) { store(shown(i, value), out[i]); });
         return;
@@ -118,7 +118,7 @@ struct SoftmaxForward {
   }
 };
 
-// Needs no mask: where y is 0, so is the derivative.
+// Needs no mask: where y is 0, the gradient is 0 too.
 template <typename T>
 struct SoftmaxBackward {
   const T* grad;

@@ -1,6 +1,6 @@
-// One step of optimizers that keep one state beside each parameter, for several tensors in one launch.
+// One step of optimizers with one state per parameter, for several tensors in one launch.
 //
-// Memory traffic with float32 everywhere: 12 B read and 8 B written a parameter.
+// Memory traffic with float32 everywhere: 12 bytes read and 8 written per parameter.
 
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace anyaccel {
 
-// `Formula` has its Coefficients, with `gradient_sign` (-1 when the objective is maximised) and `l2` (what weight decay
-// adds to the gradient, as l2 * param) and `step(param, grad, state, coefficients)`; `with_lr(coefficients, lr)` if the
+// `Formula` defines Coefficients, with `gradient_sign` (-1 when the objective is maximised) and `l2` (weight decay adds
+// l2 * param to the gradient), and `step(param, grad, state, coefficients)`; also `with_lr(coefficients, lr)` if the
 // learning rate may be on the device.
 template <typename Formula, typename Param, typename Grad>
 struct TensorStep {
@@ -39,7 +39,7 @@ struct TensorStep {
     }
   }
 
-  // A constant, so that nothing computes 0 * param, which is NaN for an infinite one.
+  // A constant, so that nothing computes 0 * param, which is NaN for an infinite parameter.
   template <bool HasL2, typename Group>
   void run(const Group& group) const {
     const float factor = control.grad_factor();

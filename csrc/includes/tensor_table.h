@@ -1,4 +1,4 @@
-// Several tensors in one launch: their addresses, passed by value within the 4 KB that a kernel's argument may take,
+// Several tensors in one launch: their addresses, passed by value within the 4 KB limit of a kernel's arguments,
 // and the chunks that groups work on.
 
 #pragma once
@@ -9,13 +9,13 @@
 
 namespace anyaccel {
 
-// Elements of a chunk: a few tiles for each of a group's threads, and enough chunks of a large tensor for a device.
+// Elements per chunk: a few tiles for each of a group's threads, and enough chunks of a large tensor for a device.
 inline constexpr std::int64_t kChunk = 4096;
 
-// Larger tensors have larger chunks: each chunk keeps a number for a tensor's norm.
+// Large tensors have larger chunks: each chunk stores a number for a tensor's norm.
 inline constexpr std::int64_t kMostChunks = 4096;
 
-// A tensor's chunks depend on its size alone, and so does the order in which its elements are added up.
+// A tensor's chunks, and so the order in which its elements are summed, depend only on its size.
 inline std::int64_t chunk_of(std::int64_t elements) {
   std::int64_t chunk = kChunk;
   while (chunk * kMostChunks < elements) {
@@ -24,17 +24,17 @@ inline std::int64_t chunk_of(std::int64_t elements) {
   return chunk;
 }
 
-// An empty tensor has one, empty.
+// An empty tensor has one empty chunk.
 inline std::int64_t chunks_of(std::int64_t elements) {
   const std::int64_t chunk = chunk_of(elements);
   return elements == 0 ? 1 : (elements + chunk - 1) / chunk;
 }
 
-// What a group works on at once: the elements [begin, begin + elements) of a tensor.
+// The unit of a group's work: the elements [begin, begin + elements) of a tensor.
 struct Chunk {
-  std::int32_t number;  // of the tensor
-  std::int64_t index;   // which of the tensor's chunks
-  std::int64_t count;   // of the tensor's chunks
+  std::int32_t number;  // the tensor's number
+  std::int64_t index;   // the chunk's index in its tensor
+  std::int64_t count;   // the number of the tensor's chunks
   std::int64_t begin;
   std::int64_t elements;
 };
@@ -47,7 +47,7 @@ struct TensorTable {
   void* data[kCapacity][Roles];
   std::int32_t chunk_ends[kCapacity];  // of each tensor's chunks, counted in the same way
   std::int32_t count;
-  std::int32_t first;  // which of a call's tensors is number 0
+  std::int32_t first;  // the index in the call of tensor number 0
 
   void add(std::int64_t elements, void* const (&pointers)[Roles]) {
     const std::int32_t chunks_before = chunks();
@@ -82,7 +82,7 @@ struct TensorTable {
     return {low, index, chunk_ends[low] - chunks_before, index * size, rest < size ? rest : size};
   }
 
-  // Whether a tensor may be worked on in tiles, and so may its chunks.
+  // Whether a tensor, and so its chunks, can be processed in tiles.
   bool is_aligned(std::int32_t number) const {
     std::uintptr_t bits = 0;
     for (int role = 0; role < Roles; ++role) {
@@ -97,13 +97,13 @@ struct TensorTable {
   }
 };
 
-// What decides on the device whether and how a step is taken, so that the host need not wait, and a replayed graph sees
-// it change. Each is null when there is none.
+// Values on the device that decide whether and how a step is taken, so that the host does not wait, and a replayed
+// graph sees changes. Each is null when there is none.
 struct StepControl {
-  const std::int32_t* skip;  // no step where it is not zero, as after an overflow
+  const std::int32_t* skip;  // no step if it is not zero, such as after an overflow
   const float* grad_scale;   // gradients are divided by it
-  const float* lr;           // in place of the host's
-  const float* steps;        // the steps taken so far, one for each of a call's tensors, in place of the host's
+  const float* lr;           // replaces the host's value
+  const float* steps;        // the number of steps so far, one per tensor of a call; replaces the host's value
 
   bool is_skipped() const { return skip != nullptr && *skip != 0; }
   float grad_factor() const { return grad_scale == nullptr ? 1.0f : 1.0f / *grad_scale; }

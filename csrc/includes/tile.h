@@ -1,5 +1,5 @@
-// Tiles: adjacent elements that a thread loads, works on and stores at once. A CUDA thread takes 16 bytes of them, in
-// one instruction; elsewhere a tile is one element, and the loop over tiles is the one that the compiler vectorises.
+// Tiles: adjacent elements that a thread loads, processes and stores together. A CUDA thread moves 16 bytes of them in
+// one instruction; elsewhere a tile is one element, and the compiler vectorises the loop over tiles.
 
 #pragma once
 
@@ -19,8 +19,8 @@ inline constexpr int narrowest_bytes() {
   return bytes;
 }
 
-// Elements in a tile of a device that has tiles: 16 bytes of the narrowest of the types that a kernel moves, so that a
-// tile has the same elements in all of them.
+// The number of elements in a tile on a device with tiles: 16 bytes of the narrowest type that a kernel moves, so that
+// a tile has the same elements in all types.
 template <typename... T>
 inline constexpr int kTileOf = kTileBytes / narrowest_bytes<T...>();
 
@@ -39,7 +39,7 @@ struct Tile {
   const C& operator[](int i) const { return values[i]; }
 };
 
-// As many bytes as one instruction moves.
+// As many bytes as one instruction can move.
 template <typename T, int Count>
 struct alignas(sizeof(T) * Count) Pack {
   T values[Count];
@@ -81,7 +81,7 @@ inline void store(const Tile<Compute<T>, Count>& tile, T* row, TileRange<Count> 
   }
 }
 
-// Copies a tile's elements as they are.
+// Copies a tile's elements unchanged.
 template <typename T, int Count>
 inline void copy(const T* from, T* to, TileRange<Count> range) {
   if constexpr (Count == 1) {
@@ -95,7 +95,7 @@ inline void copy(const T* from, T* to, TileRange<Count> range) {
   }
 }
 
-// Integers of 8 bits as they are: `Count` of them, in one access.
+// Unconverted 8-bit integers: `Count` of them, in one access.
 template <typename T, int Count>
 inline Pack<T, Count> load_bytes(const T* row, TileRange<Count> range) {
   static_assert(sizeof(T) == 1 && Count <= kTileBytes);
@@ -106,7 +106,7 @@ inline Pack<T, Count> load_bytes(const T* row, TileRange<Count> range) {
   }
 }
 
-// Stores what `body(i)` returns for a tile's elements, in one access. Four make a word as they come, which takes fewer
+// Stores the results of `body(i)` for a tile's elements, in one access. Packing four into a word at once takes fewer
 // registers than a tile of bytes.
 template <typename T, int Count, typename Body>
 inline void store_bytes(T* row, TileRange<Count> range, const Body& body) {
@@ -174,7 +174,7 @@ inline auto sum_over(Range, const Body& body) {
   return total;
 }
 
-// The maximum of `body(i)` over a tile's elements; NaNs are passed over, here or by who asks for a tile of one.
+// The maximum of `body(i)` over a tile's elements; NaNs are skipped here, or for tiles of one element by the caller.
 template <typename Range, typename Body>
 inline auto max_over(Range, const Body& body) {
   auto largest = body(0);
@@ -188,13 +188,13 @@ inline auto max_over(Range, const Body& body) {
   return largest;
 }
 
-// Whether tiles may start at these addresses.
+// Whether tiles can start at these addresses.
 template <typename... Pointers>
 inline bool are_aligned(const Pointers*... pointers) {
   return (... && (reinterpret_cast<std::uintptr_t>(pointers) % kTileBytes == 0));
 }
 
-// Whether every row may be worked on in tiles whose first row may: rows of the types T are so far apart, or so long.
+// Whether every row can be processed in tiles if the first can: rows of types T have this distance or length.
 template <typename... T, typename... Distances>
 inline bool keep_aligned(Distances... distances) {
   return (... && (distances % kTileOf<T...> == 0));

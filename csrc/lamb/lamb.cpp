@@ -27,8 +27,8 @@ Tensor lamb_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vec
   const Arguments arguments{"lamb_step"};
   if (params.empty() || (device_steps.has_value() ? step != 0 : step < 1)) {
     arguments.refuse(params.empty() ? "params" : "step", params.empty() ? "none" : std::to_string(step),
-                     params.empty() || !device_steps.has_value() ? "one or more" : "0 beside device_steps",
-                     "call it with the parameters, counting steps from 1, on the host or on the device");
+                     params.empty() || !device_steps.has_value() ? "one or more" : "0 together with device_steps",
+                     "pass parameters, and count steps from 1, on the host or on the device");
   }
   StepControl control = step_control(arguments, {noop_flag, grad_scale, device_lr}, params);
   control.steps = steps_taken(arguments, device_steps, params);
@@ -57,7 +57,7 @@ Tensor lamb_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vec
   const Tensor param_norms = empty_of(like, {count}, ScalarType::Float);
   const Tensor update_norms = empty_of(like, {count}, ScalarType::Float);
   Tensor ratios = empty_of(like, {count}, ScalarType::Float);
-  torch::stable::fill_(ratios, 1.0);  // what a skipped step returns
+  torch::stable::fill_(ratios, 1.0);  // the result of a skipped step
   lists.each_launch([&](auto param, auto grad, const TensorTable<5>& table, std::size_t index) {
     const LambUpdate<decltype(param), decltype(grad)> kernel{table, coefficients, control};
     launch(lists.tensor(index, 0), kernel, work_of(table));

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kMostChoices = std::numeric_limits<std::int32_t>::max();
 
-// Refuses indices out of range on the CPU. Elsewhere looking at them would wait for the device, and the kernels pass
-// over those out of range.
+// Rejects indices out of range on the CPU. Elsewhere, reading them would wait for the device, and the kernels skip
+// those out of range.
 void check_range(const Arguments& arguments, const Tensor& contiguous_index, const char* name, std::int64_t count) {
   if (!contiguous_index.is_cpu()) {
     return;
@@ -29,7 +29,7 @@ void check_range(const Arguments& arguments, const Tensor& contiguous_index, con
       std::find_if(begin, end, [=](std::int64_t index) { return !is_within(index, count); });
   if (wrong != end) {
     arguments.refuse(name, "with the index " + std::to_string(*wrong), "0 to " + std::to_string(count - 1),
-                     "pass the indices that route() returned for this tensor");
+                     "pass the indices from route() for this tensor");
   }
 }
 
@@ -41,7 +41,7 @@ std::tuple<Tensor, Tensor, Tensor> topk_gating(Tensor logits, std::int64_t k, bo
   const std::int64_t experts = logits.size(1);
   if (k < 1 || k > experts || k > kMostExpertsAToken) {
     arguments.refuse("k", std::to_string(k) + " of " + std::to_string(experts) + " experts",
-                     "1 to " + std::to_string(std::min<std::int64_t>(experts, kMostExpertsAToken)), "choose fewer");
+                     "1 to " + std::to_string(std::min<std::int64_t>(experts, kMostExpertsAToken)), "use a smaller k");
   }
   const Tensor from = contiguous_of(logits);
   const std::int64_t tokens = logits.size(0);
@@ -121,7 +121,7 @@ Tensor gather_rows(Tensor x, Tensor source, std::optional<Tensor> weights, std::
   check_rows(arguments, x);
   check_index(arguments, source, "source", x);
   if (divisor < 1) {
-    arguments.refuse("divisor", std::to_string(divisor), "1 or more", "pass the number of choices of a token");
+    arguments.refuse("divisor", std::to_string(divisor), "1 or more", "pass the number of choices per token");
   }
   if (weights.has_value()) {
     arguments.shape(*weights, "weights", {source.numel()}, source, "source");
@@ -163,7 +163,7 @@ Tensor combine_rows(Tensor x, Tensor places, std::optional<Tensor> weights) {
   const Optional factors(weights);
   check_range(arguments, index, "places", x.size(0));
   Tensor y = empty_of(from, {places.size(0), x.size(1)});
-  if (x.size(0) == 0) {  // no row that an index could name
+  if (x.size(0) == 0) {  // there is no row that an index could name
     torch::stable::zero_(y);
     return y;
   }
@@ -208,7 +208,7 @@ Tensor combine_weights_backward(Tensor grad, Tensor x, Tensor places) {
   return grad_weights;
 }
 
-// `places`, the inverse of `source`, is what the derivative needs.
+// The gradient needs `places`, the inverse of `source`.
 Tensor moe_dispatch(Tensor x, Tensor source, Tensor places) {
   const Arguments arguments{"dispatch"};
   check_rows(arguments, x);
@@ -225,8 +225,8 @@ Tensor moe_combine(Tensor rows, Tensor weights, Tensor source, Tensor places) {
   check_index(arguments, source, "source", rows);
   if (source.numel() != places.numel() || source.numel() != rows.size(0)) {
     arguments.refuse("rows", "of shape " + text_of(rows),
-                     text_of(std::vector<std::int64_t>{places.numel(), rows.size(1)}) + ", a row for each choice",
-                     "pass the rows in the order of experts");
+                     text_of(std::vector<std::int64_t>{places.numel(), rows.size(1)}) + ", one row per choice",
+                     "pass the rows in expert order");
   }
   return combine_rows(rows, places, weights);
 }

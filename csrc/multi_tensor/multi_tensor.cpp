@@ -32,7 +32,7 @@ std::int64_t largest(const std::vector<Tensor>& tensors) {
 
 void require_some(const Arguments& arguments, const std::vector<Tensor>& tensors) {
   if (tensors.empty()) {
-    arguments.refuse("tensors", "none", "one or more", "call it with the tensors");
+    arguments.refuse("tensors", "none", "one or more", "pass at least one tensor");
   }
 }
 

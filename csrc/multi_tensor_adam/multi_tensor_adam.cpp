@@ -1,5 +1,5 @@
-// The op `multi_tensor_adam`: schema, argument checks and launches, for every device. On the CPU `adam` is faster where
-// tensors are many and small; this one takes a gradient scale and an overflow flag that are on the device.
+// The op `multi_tensor_adam`: schema, argument checks and launches, for every device. On the CPU, `adam` is faster for
+// many small tensors; this op takes a gradient scale and an overflow flag on the device.
 
 #include "multi_tensor_adam.h"
 
@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<ListRole, 4> kRoles = {
     {{"params", true, false}, {"grads", false, false}, {"exp_avgs", true, true}, {"exp_avg_sqs", true, true}}};
 
-// `steps` are the numbers of the steps to take, counted from 1, one a parameter; none with `device_steps`.
+// `steps` are the numbers of the steps to take, counted from 1, one per parameter; empty with `device_steps`.
 void multi_tensor_adam_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector<Tensor> exp_avgs,
                             std::vector<Tensor> exp_avg_sqs, std::vector<std::int64_t> steps,
                             std::optional<Tensor> noop_flag, std::optional<Tensor> grad_scale,
@@ -23,7 +23,7 @@ void multi_tensor_adam_step(std::vector<Tensor> params, std::vector<Tensor> grad
   const std::size_t wanted = device_steps.has_value() ? 0 : params.size();
   if (steps.size() != wanted || (!steps.empty() && *std::ranges::min_element(steps) < 1)) {
     arguments.refuse("steps", "with " + std::to_string(steps.size()) + " numbers",
-                     device_steps.has_value() ? "none beside device_steps"
+                     device_steps.has_value() ? "none together with device_steps"
                                               : "one of 1 or more for each of " + std::to_string(wanted) + " params",
                      "count steps from 1, on the host or on the device");
   }

@@ -18,10 +18,10 @@ std::int64_t columns_in(const Arguments& arguments, const Tensor& x, std::int64_
   const std::int64_t numel = x.numel();
   if (groups < 1 || numel % groups != 0) {
     arguments.refuse("groups", std::to_string(groups) + " for " + std::to_string(numel) + " elements",
-                     "a number that divides them evenly", "choose another");
+                     "a number that divides them evenly", "use another number of groups");
   }
   if (bits != 8 && bits != 4) {
-    arguments.refuse("bits", std::to_string(bits), "4 or 8", "choose one of them");
+    arguments.refuse("bits", std::to_string(bits), "4 or 8", "use one of them");
   }
   if (bits == 4 && (numel / groups % 2 != 0 || x.dim() == 0 || columns_of(x) % 2 != 0)) {
     arguments.refuse("x", "of shape " + text_of(x) + " in " + std::to_string(groups) + " groups",
@@ -41,12 +41,12 @@ std::vector<std::int64_t> sizes_with_last(const Tensor& tensor, std::int64_t num
   return sizes;
 }
 
-// Few groups are cut, so that all of a device works on them: their extremes are found first. They live in `memory`,
+// A few large groups are split, so that the whole device works on them; their extremes are computed first, in `memory`,
 // which must outlive the launches.
 template <typename T>
 Parts parts_with_extremes(const Tensor& from, std::int64_t groups, std::int64_t columns, Ranged ranged,
                           std::optional<Tensor>& memory) {
-  constexpr std::int64_t kMultiple = 2 * kTileBytes;  // parts begin at tiles, those of two elements a byte too
+  constexpr std::int64_t kMultiple = 2 * kTileBytes;  // parts begin at tiles, also for two elements per byte
   const std::int64_t wanted = parts_of_a_row(units_at(place_of(from)), groups, columns);
   if (wanted == 1) {
     return {1, columns, nullptr};
@@ -85,7 +85,7 @@ std::tuple<Tensor, Tensor> quantize(Tensor x, std::int64_t groups, std::int64_t 
 Tensor dequantize(Tensor q, Tensor params, std::int64_t groups, std::int64_t bits, bool symmetric, ScalarType dtype) {
   const Arguments arguments{"dequantize"};
   if (bits != 8 && bits != 4) {
-    arguments.refuse("bits", std::to_string(bits), "4 or 8", "choose one of them");
+    arguments.refuse("bits", std::to_string(bits), "4 or 8", "use one of them");
   }
   arguments.dtype(q, "q", ScalarType::Char);
   arguments.dtype(params, "params", ScalarType::Float);
@@ -97,7 +97,7 @@ Tensor dequantize(Tensor q, Tensor params, std::int64_t groups, std::int64_t bit
   const std::int64_t numel = q.numel() * (8 / bits);
   if (groups < 1 || numel % groups != 0 || (bits == 4 && numel / groups % 2 != 0)) {
     arguments.refuse("groups", std::to_string(groups) + " for " + std::to_string(numel) + " elements",
-                     "a number that divides them evenly", "pass what they were quantized with");
+                     "a number that divides them evenly", "pass the groups of the call to quantize");
   }
   const Tensor from = contiguous_of(q);
   const Tensor p = contiguous_of(params);
@@ -143,7 +143,7 @@ Tensor dequantize_float8(Tensor q, Tensor scales, ScalarType dtype) {
   const std::int64_t groups = scales.numel();
   if (scales.dim() != 1 || groups < 1 || q.numel() % groups != 0) {
     arguments.refuse("scales", "of shape " + text_of(scales) + " for " + std::to_string(q.numel()) + " elements",
-                     "one for each group of equal size", "pass what they were quantized with");
+                     "one per group of equal size", "pass the scales from quantize_float8");
   }
   const Tensor from = contiguous_of(q);
   const Tensor s = contiguous_of(scales);

@@ -16,9 +16,9 @@ void check(const Arguments& arguments, const Tensor& x, const Tensor& cosine, co
   }
   if (cosine.dim() != 2 || cosine.size(0) != x.size(1) || cosine.size(1) > x.size(3) / 2) {
     arguments.refuse("cos", "of shape " + text_of(cosine),
-                     "(" + std::to_string(x.size(1)) + ", pairs), with 2 pairs at most x's " +
+                     "(" + std::to_string(x.size(1)) + ", pairs), with 2 * pairs at most x's " +
                          std::to_string(x.size(3)) + " columns",
-                     "give one row a position");
+                     "pass one row per position");
   }
   arguments.same_device(cosine, "cos", x, "x");
   arguments.dtype(cosine, "cos", compute_dtype(x));

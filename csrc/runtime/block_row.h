@@ -1,5 +1,5 @@
-// What a block of threads keeps in its registers: a row between passes, and totals of columns from row to row; see
-// row.h for what each member means.
+// Data that a block of GPU threads keeps in registers: a row between passes, and column totals from row to row;
+// row.h describes each member.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace anyaccel {
 
-// A tile that a thread keeps, computed.
+// A tile that a thread keeps, as computed values.
 template <typename Of, typename T, int Count>
 struct KeptTile {
   void keep(const Pack<T, Count>& pack, int first, const Of& of) {
@@ -37,8 +37,8 @@ struct KeptTile<AsTheyAre, T, Count> {
   Pack<T, Count> pack;
 };
 
-// Calls `body(number, first)` for the tiles of a row that are this thread's, every blockDim.x-th of `count` elements,
-// of which a thread has `kTiles` at most. `count` is a multiple of a tile's elements.
+// Calls `body(number, first)` for this thread's tiles of the row: every blockDim.x-th of `count` elements,
+// at most `kTiles` tiles per thread. `count` is a multiple of a tile's elements.
 template <int kCount, int kTiles, typename Body>
 void each_tile_of_thread(int count, const Body& body) {
 #pragma unroll
@@ -132,10 +132,10 @@ class BlockGroup<kLanes>::RowInRegisters {
   const BlockGroup& group_;
   int count_;
   Of of_;
-  KeptTile<Of, T, kCount> kept_[kTiles] = {};  // else the registers would be kept from row to row
+  KeptTile<Of, T, kCount> kept_[kTiles] = {};  // otherwise the registers would be kept from row to row
 };
 
-// Totals of the columns, each thread's own for the tiles that it has of every row.
+// Column totals; each thread has its own for its tiles of every row.
 template <int kLanes>
 template <int Kinds, typename T, typename... Beside>
 class BlockGroup<kLanes>::TotalsInRegisters {

@@ -1,7 +1,7 @@
 // A kernel's view of the CPU: one thread, with a range of the work.
 //
 // Kernels are templates over a Group, which is this thread on the CPU, a block of threads on CUDA and HIP
-// (block_group.h) and a work-group on SYCL (sycl_group.h). The loops here are what the compiler vectorises.
+// (block_group.h) and a work-group on SYCL (sycl_group.h). CPU compilers vectorise the loops here.
 
 #pragma once
 
@@ -20,16 +20,16 @@ struct CpuGroup {
   static constexpr std::int64_t kBlock = 2048;
   static constexpr int kStrip = 64;  // elements
 
-  // Elements in a tile where they are aligned.
+  // The number of elements in a tile when they are aligned.
   template <typename...>
   static constexpr std::int64_t kTile = 1;
 
-  std::int64_t begin;  // of the rows, or of the elements where there are no rows
+  std::int64_t begin;  // the first row, or the first element if there are no rows
   std::int64_t end;
-  std::int64_t index;  // which of the groups
-  std::int64_t count;  // of the groups
+  std::int64_t index;  // the index of the group
+  std::int64_t count;  // the number of groups
 
-  // Calls `body` for the rows that are this group's.
+  // Calls `body` for this group's rows.
   template <typename Body>
   void rows(std::int64_t, const Body& body) const {
     for (std::int64_t row = begin; row < end; ++row) {
@@ -37,7 +37,7 @@ struct CpuGroup {
     }
   }
 
-  // Calls `body` for the elements that are this group's, where there are no rows.
+  // Calls `body` for this group's elements, when there are no rows.
   template <typename Body>
   void elements(std::int64_t, const Body& body) const {
 #pragma omp simd
@@ -59,7 +59,7 @@ struct CpuGroup {
     });
   }
 
-  // Calls `body(chunk)` for the chunks of tensors that are this group's; see tensor_table.h. Here they are its share of
+  // Calls `body(chunk)` for this group's chunks of tensors; see tensor_table.h. Here the chunks are its share of
   // each tensor.
   template <typename Table, typename Body>
   void chunks(const Table& table, const Body& body) const {
@@ -70,7 +70,7 @@ struct CpuGroup {
     }
   }
 
-  // Calls `body_of(t)(range)` for ranges that make up what is this group's of tensors t, whose elements in every role
+  // Calls `body_of(t)(range)` for ranges that make up this group's part of tensors t, whose elements in every role
   // are of types T; see tile.h.
   template <typename... T, typename Table, typename BodyOf>
   void tensors(const Table& table, const BodyOf& body_of) const {
@@ -103,7 +103,7 @@ struct CpuGroup {
     each(count, [&](std::int64_t i) { body(TileRange<1>{i}); });
   }
 
-  // As tiles, for a body with a loop of its own over what it adds up: the compiler vectorises within a range.
+  // Like tiles, for a body whose own loop accumulates values: the compiler vectorises within a range.
   template <typename... T, typename Body>
   void strips(std::int64_t count, bool is_aligned, const Body& body) const {
     const std::int64_t in_strips = is_aligned ? count / kStrip * kStrip : 0;
@@ -114,7 +114,7 @@ struct CpuGroup {
   }
 
   // Calls `body_of(row)(range)` for ranges that make up `rows` short rows of `columns` elements of types T, which the
-  // group's threads share; together they have fewer than 2^32 elements where they are more than one.
+  // group's threads share; if there are several rows, they have fewer than 2^32 elements in total.
   template <typename... T, typename BodyOf>
   void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const BodyOf& body_of) const {
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -122,8 +122,8 @@ struct CpuGroup {
     }
   }
 
-  // The sum over a row of what `body` returns; every thread of the group gets it. Added up block by block, as the
-  // rounding errors of one long sum add up too.
+  // The sum over a row of the results of `body`, in every thread of the group. Added up block by block, because
+  // rounding errors accumulate in one long sum.
   template <typename Value, typename Body>
   Value sum(std::int64_t count, const Body& body) const {
     Value total = 0;
@@ -139,7 +139,7 @@ struct CpuGroup {
     return total;
   }
 
-  // The sum of what `body(range)` returns for ranges that make up a row.
+  // The sum of the results of `body(range)` for ranges that make up a row.
   template <typename Value, typename... T, typename Body>
   Value sum_tiles(std::int64_t count, bool, const Body& body) const {
     return sum<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
@@ -163,7 +163,7 @@ struct CpuGroup {
     }
   }
 
-  // The maximum over a row; NaNs are passed over.
+  // The maximum over a row; NaNs are skipped.
   template <typename Value, typename Body>
   Value max(std::int64_t count, const Body& body) const {
     Value largest = -std::numeric_limits<Value>::infinity();
@@ -175,33 +175,33 @@ struct CpuGroup {
     return largest;
   }
 
-  // The maximum of what `body(range)` returns for ranges that make up a row.
+  // The maximum of the results of `body(range)` for ranges that make up a row.
   template <typename Value, typename... T, typename Body>
   Value max_tiles(std::int64_t count, bool, const Body& body) const {
     return max<Value>(count, [&](std::int64_t i) { return body(TileRange<1>{i}); });
   }
 
-  // Calls `body(row)` with a row of `count` elements of type T that several passes go over, taken for `of(i, value)`;
-  // see row.h. `Beside` are the types of what the passes read and write beside it.
+  // Calls `body(row)` with a row of `count` elements of type T for several passes, mapped by `of(i, value)`;
+  // see row.h. `Beside` are the types of further data that the passes read and write with it.
   template <typename T, typename... Beside, typename Of, typename Body>
   void with_row(std::int64_t count, bool is_aligned, const Of& of, const Body& body) const {
     RowInMemory<CpuGroup, Of, T, Beside...> row(*this, count, is_aligned, of);
     body(row);
   }
 
-  // Calls `body(totals)` with `Kinds` totals of each of `count` columns, which are at `place` afterwards; see row.h.
+  // Calls `body(totals)` with `Kinds` totals for each of `count` columns, stored at `place` afterwards; see row.h.
   template <int Kinds, typename T, typename... Beside, typename Body>
   void with_totals(std::int64_t count, bool is_aligned, Compute<T>* place, const Body& body) const {
     body(TotalsInMemory<CpuGroup, Kinds, T, Beside...>(*this, count, is_aligned, place));
   }
 
-  // Whether this thread writes what the group has one of.
+  // Whether this thread writes the values of which the group has one.
   bool is_first() const { return true; }
 
-  // Makes what the group's threads have written visible to one another.
+  // Makes the writes of the group's threads visible to one another.
   void wait() const {}
 
-  // Makes a flag 1, as other groups may at the same time.
+  // Sets a flag to 1; other groups may do so at the same time.
   void raise(std::int32_t* flag) const { std::atomic_ref(*flag).store(1, std::memory_order_relaxed); }
 
  private:

@@ -1,9 +1,9 @@
-// CUDA's runtime: loads device code and starts kernels through the driver's API, which is opened when it is first used.
+// CUDA's runtime: loads device code and starts kernels through the driver API, which it opens on first use.
 //
-// No CUDA header and no CUDA library is needed to build this. Kernels are loaded as context-independent libraries
-// (driver 12.0 or newer), so one handle serves every device of an architecture; which code a driver takes besides is
-// decided before it is compiled, by op_builder/cuda/compatibility.py. The stream is torch's current one,
-// asked of the library that torch has already loaded; a launch inside a graph's capture is captured.
+// The build needs no CUDA header and no CUDA library. Kernels are loaded as context-independent libraries
+// (driver 12.0 or newer), so one handle serves every device of an architecture; op_builder/cuda/compatibility.py
+// decides before compilation which code a driver accepts. The stream is torch's current stream,
+// queried from the library that torch has loaded; a launch during graph capture is captured.
 
 #include <dlfcn.h>
 
@@ -41,7 +41,7 @@ struct Driver {
   std::string problem;
 };
 
-// Where an error's text stays until the thread's next error.
+// Keeps an error's text until the thread's next error.
 const char* kept(const std::string& text) {
   static thread_local char message[1024];
   std::snprintf(message, sizeof(message), "%s", text.c_str());
@@ -52,7 +52,7 @@ template <typename Function>
 void find(void* library, const char* name, Function& function, std::string& problem) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   if (function == nullptr && problem.empty()) {
-    problem = std::string("a driver without ") + name + ", which came with version 12.0";
+    problem = std::string("the driver has no ") + name + ", which version 12.0 introduced";
   }
 }
 
@@ -102,10 +102,10 @@ const char* error_of(Status status, const char* call) {
   driver().error_name(status, &name);
   driver().error_string(status, &text);
   return kept(std::string(call) + ": " + (name ? name : "error " + std::to_string(status)) + ", " +
-              (text ? text : "which the driver does not explain"));
+              (text ? text : "no explanation from the driver"));
 }
 
-// A device's primary context, which is the one that torch uses; it is retained once and kept.
+// A device's primary context, which torch also uses; it is retained once and never released.
 const char* primary_context(int device, Context& context) {
   static std::mutex mutex;
   static std::map<int, Context> contexts;
@@ -126,7 +126,7 @@ const char* primary_context(int device, Context& context) {
   return nullptr;
 }
 
-// Makes a device's context the thread's current one, and restores the one before.
+// Makes a device's context current in this thread, and restores the previous context at the end.
 class Current {
  public:
   explicit Current(int device) {
@@ -164,16 +164,16 @@ const char* current_stream(int device, Stream& stream) {
     return torch == nullptr ? nullptr : reinterpret_cast<GetStream>(dlsym(torch, "aoti_torch_get_current_cuda_stream"));
   }();
   if (get == nullptr) {
-    return kept("no libtorch_cuda.so in the process that tells its current stream");
+    return kept("no libtorch_cuda.so with a current stream is loaded in this process");
   }
-  return get(device, &stream) == 0 ? nullptr : kept("torch did not tell its current stream");
+  return get(device, &stream) == 0 ? nullptr : kept("torch did not return its current stream");
 }
 
 }  // namespace
 
 #define ANYACCEL_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Each function returns null, or what went wrong.
+// Each function returns null, or a message about the error.
 
 ANYACCEL_EXPORT const char* anyaccel_cuda_open() {
   return driver().problem.empty() ? nullptr : driver().problem.c_str();
@@ -195,7 +195,7 @@ ANYACCEL_EXPORT const char* anyaccel_cuda_kernel(void* library, const char* symb
   return error_of(driver().library_kernel(kernel, library, symbol), "cuLibraryGetKernel");
 }
 
-// Whether somebody uses a device already; asking does not begin to.
+// Whether anything in the process uses a device already; the query does not initialise it.
 ANYACCEL_EXPORT const char* anyaccel_cuda_is_used(std::int32_t device, std::int32_t* is_used) {
   int handle = 0;
   unsigned flags = 0;
@@ -208,8 +208,8 @@ ANYACCEL_EXPORT const char* anyaccel_cuda_is_used(std::int32_t device, std::int3
   return error;
 }
 
-// Loads a kernel on a device now: the driver would do so at its first launch, which may be in a graph's capture, where
-// loading is refused.
+// Loads a kernel on a device now: otherwise the driver would load it at its first launch, which fails during graph
+// capture.
 ANYACCEL_EXPORT const char* anyaccel_cuda_prepare(void* kernel, std::int32_t device) {
   const Current current(device);
   if (current.error() != nullptr) {
@@ -222,7 +222,7 @@ ANYACCEL_EXPORT const char* anyaccel_cuda_prepare(void* kernel, std::int32_t dev
   return driver().function_load == nullptr ? nullptr : error_of(driver().function_load(function), "cuFuncLoad");
 }
 
-// Allows a kernel more shared memory than the 48 KiB that every device grants.
+// Allows a kernel more than the 48 KiB of shared memory that every device grants by default.
 ANYACCEL_EXPORT const char* anyaccel_cuda_allow_shared(void* kernel, std::int32_t device, std::int32_t bytes) {
   constexpr int kMaxDynamicSharedBytes = 8;
   int handle = 0;

@@ -22,7 +22,7 @@ struct Table {
 };
 
 Table& table() {
-  static Table* const one = new Table;  // never destroyed: a device may be used while the process ends
+  static Table* const one = new Table;  // never destroyed: a device may be used while the process exits
   return *one;
 }
 
@@ -37,7 +37,7 @@ DeviceKernel found(const Place& place, const std::string& kernel) {
   const auto entry = table().kernels.find(key_of(name_of(place.runtime), place.device, kernel));
   if (entry == table().kernels.end()) {
     throw std::runtime_error("launching " + kernel + " failed: got device " + std::to_string(place.device) +
-                             ", for which it has not been compiled; expected a dtype and a device that the op was "
+                             ", for which this kernel was not compiled; expected a dtype and a device that the op was "
                              "loaded for. Fix: use float32, bfloat16 or float16, on a device of the kind that was "
                              "current at load().");
   }
@@ -60,14 +60,14 @@ void launch_on_device(const Place& place, const std::string& kernel, const Work&
       device_kernel.launch(device_kernel.kernel, place.device, shape.groups, shape.threads, argument, bytes);
   if (error != nullptr) {
     throw std::runtime_error("launching " + kernel + " on device " + std::to_string(place.device) +
-                             " failed: " + error + ". Fix: look the error up in the device's documentation.");
+                             " failed: " + error + ". Fix: look up the error in the device's documentation.");
   }
 }
 
 }  // namespace anyaccel
 
-// Called from Python, which owns the kernel and keeps it for as long as the process lives. `runtime` is one of
-// kRuntimes; `units` are the device's.
+// Called from Python, which owns the kernel and keeps it for the life of the process. `runtime` is one of
+// kRuntimes; `units` is the device's number of units.
 extern "C" __attribute__((visibility("default"))) void anyaccel_add_kernel(const char* runtime, std::int32_t device,
                                                                            std::int32_t units, const char* name,
                                                                            anyaccel::LaunchFunction launch,

@@ -1,5 +1,5 @@
-// An op's table of device kernels, which Python fills once they are compiled. No torch header: what starts a kernel
-// needs none.
+// An op's table of device kernels, which Python fills after compiling them. No torch header: starting a kernel needs
+// none.
 
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace anyaccel {
 
-// What a device runtime offers: starts `kernel` on the current stream of `device`, with one argument of `bytes` bytes.
-// Returns a message when it fails, else null.
+// The entry point of a device runtime: starts `kernel` on the current stream of `device`, with one argument of `bytes`
+// bytes. Returns a message on failure, otherwise null.
 using LaunchFunction = const char* (*)(void* kernel, std::int32_t device, std::int64_t groups, std::int32_t threads,
                                        const void* argument, std::size_t bytes);
 
@@ -21,10 +21,10 @@ struct Place {
   std::int32_t device;
 };
 
-// What a place is to launch shapes; kernels must have been registered for it.
+// The device of a place, for launch shapes; kernels must have been registered for it.
 Device device_of(const Place& place);
 
-// Starts a registered kernel; throws when there is none of the name, or it cannot be started.
+// Starts a registered kernel; throws when no kernel has the name, or it cannot be started.
 void launch_on_device(const Place& place, const std::string& kernel, const Work& work, std::int64_t groups,
                       const void* argument, std::size_t bytes);
 

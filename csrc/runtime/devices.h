@@ -1,10 +1,10 @@
-// The kinds of device that kernels run on, besides the CPU. No torch header.
+// The kinds of device that kernels run on, in addition to the CPU. No torch header.
 
 #pragma once
 
 #include <cstdint>
 
-// A row: the kind, as Python names it; what torch's C interface calls it; the key of torch's dispatcher. `with` is
+// A row: Python's name of the kind, its name in torch's C interface, and its key in torch's dispatcher. `with` is
 // passed on.
 #define ANYACCEL_DEVICES(ROW, with) \
   ROW(with, cuda, cuda, CUDA)       \

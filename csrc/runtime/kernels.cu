@@ -1,4 +1,4 @@
-// An op's kernels on CUDA devices, which are instances of run<...>. Its row in the table of ops names the header.
+// An op's kernels on CUDA devices: instances of run<...>. The op's row in the table names the header.
 
 #include "cuda_group.h"
 #include ANYACCEL_OP_HEADER

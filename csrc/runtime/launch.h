@@ -1,8 +1,8 @@
-// Starts a kernel where its tensors are: on torch's threads, or on a device through the runtime that Python registered.
+// Starts a kernel on the device of its tensors: on torch's threads, or through the runtime that Python registered.
 //
-// A kernel is a struct of pointers and sizes with a call operator over a Group (cpu_group.h), so one struct is the code
-// for every device and the one argument of its launch. An op's library holds a table of device kernels, by name; what
-// compiles and launches them is in cuda.cpp and sycl.cpp, libraries of their own.
+// A kernel is a struct of pointers and sizes with a call operator over a Group (cpu_group.h), so one struct is both the
+// code for every device and the single argument of its launch. An op's library has a table of device kernels, by name;
+// cuda.cpp and sycl.cpp, which are separate libraries, compile and launch them.
 
 #pragma once
 
@@ -19,10 +19,11 @@
 
 #include "cpu_group.h"
 #include "device_kernels.h"
+#include "error_code.h"
 
 namespace anyaccel {
 
-// While one lives, this thread's CPU tensors are worked on by SYCL's CPU device.
+// While an object of this class lives, SYCL's CPU device processes this thread's CPU tensors.
 class SyclOnHost {
  public:
   SyclOnHost() : before_(is_asked()) { is_asked() = true; }
@@ -39,7 +40,7 @@ class SyclOnHost {
   bool before_;
 };
 
-// torch's name for a type of device. Its stable ABI has no function for it, and knows the numbers of these alone.
+// torch's name for a device type. The stable ABI has no function for it; only these have fixed numbers.
 inline std::string name_of_device(std::int32_t type) {
   const std::pair<std::int32_t, const char*> names[] = {{aoti_torch_device_type_meta(), "meta"},
                                                         {aoti_torch_device_type_mps(), "mps"},
@@ -80,7 +81,7 @@ inline Place place_of(const torch::stable::Tensor& tensor) {
                               names_of_devices() + ". Fix: move it to one of them.");
 }
 
-// Elements a CPU thread takes at least: below this, waking one costs more than it saves.
+// The minimum number of elements per CPU thread: below this, waking a thread costs more than it saves.
 inline constexpr std::int64_t kElementsAThread = 16384;
 
 inline std::int64_t cpu_groups(const Work& work) {
@@ -90,28 +91,28 @@ inline std::int64_t cpu_groups(const Work& work) {
   return std::clamp<std::int64_t>(most, 1, torch::stable::get_num_threads());
 }
 
-// How many groups share a work of rows whose every group keeps partial results.
+// The number of groups that share rows when every group keeps partial results.
 inline std::int64_t groups_with_partials(const Place& place, const Work& work) {
   return place.runtime == Runtime::cpu ? cpu_groups(work) : device_groups_with_partials(device_of(place), work);
 }
 
-// Where kernels run: a device, or the CPU, whose threads are its units.
+// The device at a place; the CPU's units are its threads.
 inline Device units_at(const Place& place) {
   return place.runtime == Runtime::cpu
              ? Device{Runtime::cpu, static_cast<std::int32_t>(torch::stable::get_num_threads())}
              : device_of(place);
 }
 
-// How many threads of the CPU share the elements of tensors of at most this size, each taking its part of every tensor;
+// The number of CPU threads that share tensors of at most this many elements, each taking a part of every tensor;
 // 0 on a device, whose groups take chunks.
 inline std::int64_t groups_for_shares(const Place& place, std::int64_t elements) {
   return place.runtime == Runtime::cpu ? cpu_groups(Work::of_elements(elements)) : 0;
 }
 
-// A kernel's name as builders write it: `RmsNormForward<float, BFloat16>`.
+// A kernel's name in the form that builders use: `RmsNormForward<float, BFloat16>`.
 template <typename Kernel>
 std::string kernel_name() {
-  const std::string text = __PRETTY_FUNCTION__;  // "... [with Kernel = anyaccel::X<...>; ...]", or clang's words
+  const std::string text = __PRETTY_FUNCTION__;  // "... [with Kernel = anyaccel::X<...>; ...]", or clang's form
   const std::size_t begin = text.find("Kernel = ") + 9;
   std::string name = text.substr(begin, text.find_first_of(";]", begin) - begin);
   for (std::size_t at = name.find("anyaccel::"); at != std::string::npos; at = name.find("anyaccel::")) {
@@ -120,7 +121,7 @@ std::string kernel_name() {
   return name;
 }
 
-// Runs a kernel where `tensor` is. With `groups` of 0 there are as many as suit the work.
+// Runs a kernel on the device of `tensor`. With `groups` of 0, the work decides the number of groups.
 template <typename Kernel>
 void launch(const torch::stable::Tensor& tensor, const Kernel& kernel, const Work& work, std::int64_t groups = 0) {
   static_assert(std::is_trivially_copyable_v<Kernel>);

@@ -1,5 +1,5 @@
-// How many groups share a work on a device, and how many threads each has: pure functions of the work's sizes and of
-// the device. tests/runtime holds them without a device.
+// The number of groups that share a work on a device, and of threads in each: pure functions of the work's sizes and
+// the device. tests/runtime tests them without a device.
 
 #pragma once
 
@@ -10,14 +10,14 @@
 
 namespace anyaccel {
 
-// How much there is to do: `rows` of `columns`, a group working on a row at a time; or `columns` elements in one range,
-// which may be those of tensors, in chunks (tensor_table.h) of which a device's groups take one each.
+// The amount of work: `rows` of `columns`, where a group processes one row at a time; or `columns` elements in one
+// range, or in the chunks of tensors (tensor_table.h), of which each group of a device takes one.
 struct Work {
   std::int64_t rows;
   std::int64_t columns;
-  std::int64_t of_a_thread = 4;  // elements of a row that a thread takes at once, or in a few turns
-  std::int64_t chunks = 0;       // of tensors
-  std::int64_t summed_rows = 0;  // of `columns`, which are added up
+  std::int64_t of_a_thread = 4;  // elements of a row that a thread takes at once, or in a few steps
+  std::int64_t chunks = 0;       // the number of chunks of tensors
+  std::int64_t summed_rows = 0;  // rows of `columns` to add up
 
   static Work of_rows(std::int64_t rows, std::int64_t columns) { return {rows, columns}; }
   static Work of_tiles(std::int64_t rows, std::int64_t columns, std::int64_t tile) {
@@ -33,18 +33,18 @@ struct Work {
   std::int64_t units() const { return has_rows() ? rows : columns; }
 };
 
-// What a thread takes of a row that is read in several passes: a few tiles, loaded at once.
+// The elements that a thread takes of a row that is read in several passes: a few tiles, loaded at once.
 inline constexpr std::int64_t kElementsOfAThread = 16;
 
-// A device that kernels are launched on; the CPU's threads are torch's business.
+// A device to launch kernels on; torch manages the CPU's threads.
 struct Device {
   Runtime runtime;
-  std::int32_t units;  // SMs of an NVIDIA GPU, Xe cores of an Intel one; 0 where it is not known
+  std::int32_t units;  // SMs of an NVIDIA GPU, Xe cores of an Intel GPU; 0 if unknown
 };
 
 struct Shape {
   std::int64_t groups;
-  std::int32_t threads;  // of a group
+  std::int32_t threads;  // threads of a group
 };
 
 inline constexpr std::int64_t kMostGroups = 0x7fffffff;
@@ -55,9 +55,9 @@ inline std::int64_t units_of(const Device& device) { return device.units > 0 ? d
 
 inline std::int64_t parts_of(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
 
-// A row's threads depend on its length alone: the order in which a row is added up, and so its last bit, must not
-// depend on how many rows there are. Measured for SYCL's CPU device: a work-group of one vector walks a row fastest, as
-// each vector of a larger one goes through the whole row before the next.
+// A row's threads depend only on its length: the order in which a row is summed, and so its last bit, must not
+// depend on the number of rows. Measured on SYCL's CPU device: a work-group of one vector is fastest, as each vector of
+// a larger one walks the whole row before the next.
 inline std::int32_t threads_for_row(const Device& device, std::int64_t columns, std::int64_t of_a_thread) {
   if (device.runtime == Runtime::sycl) {
     return 16;
@@ -69,7 +69,7 @@ inline std::int32_t threads_for_row(const Device& device, std::int64_t columns, 
   return threads;
 }
 
-// Four elements a thread where that occupies the device; else fewer, and then smaller groups, down to a warp. On SYCL's
+// Four elements per thread if that occupies the device; otherwise fewer, then smaller groups, down to a warp. On SYCL's
 // CPU device a loop in a kernel of single elements costs a factor of five.
 inline Shape shape_for_elements(const Device& device, std::int64_t elements) {
   constexpr std::int32_t kThreads = 256;
@@ -91,10 +91,10 @@ inline Shape shape_for_elements(const Device& device, std::int64_t elements) {
   return {groups(threads), threads};
 }
 
-// The shape of a launch; `groups` of 0 leaves their number to this function.
+// The shape of a launch; with `groups` of 0, this function chooses their number.
 inline Shape shape_for(const Device& device, const Work& work, std::int64_t groups = 0) {
   if (work.chunks > 0) {
-    // On SYCL's CPU device a group for each of many small tensors costs more than what it does.
+    // on SYCL's CPU device, one group for each of many small tensors costs more than the work itself
     constexpr std::int64_t kElements = 4096;
     const bool has_few = device.runtime == Runtime::sycl;
     const std::int64_t most = has_few ? std::max<std::int64_t>(parts_of(work.columns, kElements), 1) : kMostGroups;
@@ -116,9 +116,9 @@ inline Shape shape_for(const Device& device, const Work& work, std::int64_t grou
           threads_for_row(device, work.columns, work.of_a_thread)};
 }
 
-// How many groups share rows when each keeps totals of every column, which are written and read once more: as many as a
-// unit holds where a group then has 16 rows or more, and otherwise one for each unit, so that none is idle. An SM holds
-// 512 threads whose registers keep totals.
+// The number of groups that share rows when each keeps totals of every column, which are written and read once more: as
+// many as a unit can hold if each group then has at least 16 rows, otherwise one per unit, so that none is idle. An SM
+// holds 512 threads whose registers keep totals.
 inline std::int64_t device_groups_with_partials(const Device& device, const Work& work) {
   constexpr std::int64_t kRowsOfAGroup = 16;
   constexpr std::int64_t kThreadsOfAnSm = 512;
@@ -129,9 +129,9 @@ inline std::int64_t device_groups_with_partials(const Device& device, const Work
                                   std::max<std::int64_t>(work.rows, 1));
 }
 
-// How many parts a row is cut into, which groups work on at once: one where rows are enough for all units, and
-// otherwise a few for each unit, of 4096 elements or more; on the CPU, where a unit is a thread, one each, of 16384 or
-// more.
+// The number of parts of a row that groups process in parallel: one if there are enough rows for all units;
+// otherwise a few per unit, of at least 4096 elements; on the CPU, where a unit is a thread, one per unit, of at least
+// 16384.
 inline std::int64_t parts_of_a_row(const Device& device, std::int64_t rows, std::int64_t columns) {
   const bool is_cpu = device.runtime == Runtime::cpu;
   const std::int64_t units = units_of(device);
@@ -142,8 +142,8 @@ inline std::int64_t parts_of_a_row(const Device& device, std::int64_t rows, std:
   return std::clamp<std::int64_t>(columns / (is_cpu ? 16384 : 4096), 1, wanted);
 }
 
-// How many adjacent heads of a position a group turns: as many as its threads take in one step, and fewer where units
-// would be idle.
+// The number of adjacent heads of a position that a group rotates: as many as its threads take in one step, fewer if
+// units would be idle.
 inline std::int64_t heads_of_a_group(const Device& device, std::int64_t positions, std::int64_t heads,
                                      std::int64_t columns) {
   constexpr std::int64_t kElements = 4096;

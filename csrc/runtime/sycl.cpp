@@ -1,7 +1,7 @@
 // SYCL's runtime: compiles device code from source with DPC++'s run-time compiler, and starts kernels.
 //
-// CPU tensors run on the OpenCL CPU device, in their own memory; what was compiled for it can be kept as a binary. XPU
-// tensors run on torch's current queue. Built with an ordinary C++ compiler against the headers that pip installs.
+// CPU tensors run on the OpenCL CPU device, in their own memory; its compiled code can be kept as a binary. XPU
+// tensors run on torch's current queue. Built by an ordinary C++ compiler with the headers that pip installs.
 
 #include <dlfcn.h>
 
@@ -27,7 +27,7 @@ const char* kept(const std::string& text) {
   return message.c_str();
 }
 
-// Runs `body`, and returns null or what it threw.
+// Runs `body`, and returns null or the text of its exception.
 template <typename Body>
 const char* guarded(const Body& body) {
   try {
@@ -54,12 +54,12 @@ std::optional<sycl::device> find_host_device() {
   return std::nullopt;
 }
 
-// The queue of the CPU device; in order, so that an op's kernels follow one another.
+// The queue of the CPU device; in order, so that an op's kernels run one after another.
 sycl::queue& host_queue() {
   static sycl::queue* const one = [] {
     const auto device = find_host_device();
     if (!device) {
-      throw std::runtime_error("no OpenCL CPU device that reads ordinary memory");
+      throw std::runtime_error("no OpenCL CPU device can read ordinary host memory");
     }
     return new sycl::queue(sycl::context(*device), *device, sycl::property::queue::in_order());
   }();
@@ -74,7 +74,7 @@ sycl::queue& torchs_queue(std::int32_t device) {
   }();
   void* queue = nullptr;
   if (get == nullptr || get(device, &queue) != 0 || queue == nullptr) {
-    throw std::runtime_error("no libtorch_xpu.so in the process that tells its current queue");
+    throw std::runtime_error("no libtorch_xpu.so with a current queue is loaded in this process");
   }
   return *static_cast<sycl::queue*>(queue);
 }
@@ -101,7 +101,7 @@ void start(sycl::queue& queue, const sycl::kernel& kernel, std::int64_t groups, 
   });
 }
 
-// An argument of a kernel that a user wrote: a pointer, or a value by its bytes.
+// An argument of a user's kernel: a pointer, or a value given by its bytes.
 struct Argument {
   const void* value;
   std::size_t bytes;
@@ -132,7 +132,7 @@ void require(cl_int status, const char* call) {
 
 #define ANYACCEL_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Each function returns null, or what went wrong.
+// Each function returns null, or a message about the error.
 
 // Describes the CPU device: its name and its driver's version.
 ANYACCEL_EXPORT const char* anyaccel_sycl_describe(char* text, std::size_t bytes) {
@@ -152,7 +152,7 @@ ANYACCEL_EXPORT const char* anyaccel_sycl_compile(const char* source, const char
     const Bundle bundle = compiled(host_queue(), source, options, option_count, log);
     const auto programs = sycl::get_native<sycl::backend::opencl>(bundle);
     if (programs.size() != 1) {
-      throw std::runtime_error("the compiler made " + std::to_string(programs.size()) + " programs, not one");
+      throw std::runtime_error("the compiler produced " + std::to_string(programs.size()) + " programs; expected one");
     }
     require(clGetProgramInfo(programs[0], CL_PROGRAM_BINARY_SIZES, sizeof(*image_bytes), image_bytes, nullptr),
             "clGetProgramInfo");
@@ -167,7 +167,7 @@ ANYACCEL_EXPORT const char* anyaccel_sycl_compile(const char* source, const char
 
 ANYACCEL_EXPORT void anyaccel_sycl_free(char* image) { delete[] reinterpret_cast<unsigned char*>(image); }
 
-// Loads what anyaccel_sycl_compile made, in this process or an earlier one.
+// Loads the result of anyaccel_sycl_compile from this process or an earlier one.
 ANYACCEL_EXPORT const char* anyaccel_sycl_load(const char* image, std::size_t bytes, void** program) {
   return guarded([&] {
     const cl_context context = sycl::get_native<sycl::backend::opencl>(host_queue().get_context());
@@ -191,7 +191,7 @@ ANYACCEL_EXPORT const char* anyaccel_sycl_kernel(void* program, const char* name
   });
 }
 
-// The LaunchFunction of device_kernels.h, for the CPU device: what it writes is there when it returns.
+// The LaunchFunction of device_kernels.h, for the CPU device; returns after the kernel has finished.
 ANYACCEL_EXPORT const char* anyaccel_sycl_launch(void* kernel, std::int32_t, std::int64_t groups, std::int32_t threads,
                                                  const void* argument, std::size_t bytes) {
   return guarded([&] {
@@ -208,7 +208,7 @@ ANYACCEL_EXPORT const char* anyaccel_sycl_launch_grid(void* kernel, std::uint64_
   });
 }
 
-// Compiles for an XPU of torch's; DPC++'s own cache keeps the result.
+// Compiles for one of torch's XPUs; DPC++'s own cache keeps the result.
 ANYACCEL_EXPORT const char* anyaccel_xpu_compile(std::int32_t device, const char* source, const char* const* options,
                                                  std::int32_t option_count, void** bundle) {
   std::string log;

@@ -1,8 +1,8 @@
-// A kernel's view of a SYCL device: a work-group; see cpu_group.h for what each member means.
+// A kernel's view of a SYCL device: a work-group; cpu_group.h describes each member.
 
 #pragma once
 
-// The narrow headers in place of sycl/sycl.hpp: a kernel compiles in a third of the time.
+// These headers instead of sycl/sycl.hpp: a kernel compiles in a third of the time.
 #include <cstdint>
 #include <sycl/atomic_ref.hpp>
 #include <sycl/ext/oneapi/free_function_queries.hpp>
@@ -155,7 +155,7 @@ struct SyclGroup {
 
 }  // namespace anyaccel
 
-// Defines a kernel that takes a struct and calls it; the engine writes one for each instance that it compiles.
+// Defines a kernel that calls a struct; the engine adds one for each instance that it compiles.
 #define ANYACCEL_SYCL_KERNEL(name, ...)                                                                          \
   extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>)) void name( \
       __VA_ARGS__ kernel) {                                                                                      \

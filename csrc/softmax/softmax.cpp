@@ -45,7 +45,7 @@ Tensor scaled_masked_softmax(Tensor x, std::optional<Tensor> mask, double scale)
   const Arguments arguments{"scaled_masked_softmax"};
   arguments.at_least_dimensions(x, "x", 1);
   if (x.dim() > 4) {
-    arguments.refuse("x", "of shape " + text_of(x), "4 dimensions at most", "reshape it");
+    arguments.refuse("x", "of shape " + text_of(x), "at most 4 dimensions", "reshape it");
   }
   if (mask.has_value()) {
     arguments.same_device(*mask, "mask", x, "x");
@@ -69,8 +69,8 @@ Tensor scaled_causal_softmax(Tensor x, double scale) {
   const Arguments arguments{"scaled_upper_triang_masked_softmax"};
   arguments.at_least_dimensions(x, "x", 2);
   if (x.size(x.dim() - 2) > columns_of(x)) {
-    arguments.refuse("x", "of shape " + text_of(x), "as many columns as rows in each matrix, or more",
-                     "give every query its key");
+    arguments.refuse("x", "of shape " + text_of(x), "at least as many columns as rows in each matrix",
+                     "pass a key for every query");
   }
   return forward(arguments, x, std::nullopt, scale, true);
 }

@@ -1,5 +1,5 @@
-// New tensors and contiguous ones, by torch's C functions: its C++ ones look an operator up by name in every call, for
-// about a microsecond each.
+// New tensors and contiguous ones, through torch's C functions: its C++ functions look up an operator by name in every
+// call, which takes about a microsecond.
 
 #pragma once
 
@@ -16,15 +16,16 @@
 #include <vector>
 
 #include "arguments.h"
+#include "error_code.h"
 
 namespace anyaccel {
 
-// The tensor itself where it is contiguous, else a contiguous copy.
+// The tensor itself if it is contiguous, otherwise a contiguous copy.
 inline torch::stable::Tensor contiguous_of(const torch::stable::Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
 }
 
-// An uninitialised contiguous tensor on the device of `like`; sizes and dtype are those of `like` where none are given.
+// An uninitialised contiguous tensor on the device of `like`; by default with its sizes and dtype.
 inline torch::stable::Tensor empty_of(const torch::stable::Tensor& like, torch::headeronly::IntHeaderOnlyArrayRef sizes,
                                       torch::headeronly::ScalarType dtype) {
   constexpr std::size_t kMostOnStack = 8;
@@ -34,9 +35,9 @@ inline torch::stable::Tensor empty_of(const torch::stable::Tensor& like, torch::
   std::int64_t step = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
     strides[i] = step;
-    if (i > 0 && __builtin_mul_overflow(step, sizes[i] > 1 ? sizes[i] : 1, &step)) {  // an empty tensor's may, too
+    if (i > 0 && __builtin_mul_overflow(step, sizes[i] > 1 ? sizes[i] : 1, &step)) {  // an empty one can, too
       throw std::length_error("allocating a tensor failed: got the shape " + text_of_sizes(sizes) +
-                              "; expected a product of its dimensions below 2^63. Fix: pass smaller ones.");
+                              "; the product of its dimensions is 2^63 or more. Fix: pass smaller tensors.");
     }
   }
   std::int32_t device_type = 0;
@@ -46,7 +47,7 @@ inline torch::stable::Tensor empty_of(const torch::stable::Tensor& like, torch::
   if (aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()), sizes.data(), strides, number, device_type,
                                like.get_device_index(), &made) != AOTI_TORCH_SUCCESS) {
     throw std::runtime_error("allocating a tensor failed: got the shape " + text_of_sizes(sizes) + " of " +
-                             text_of(dtype) + "; expected one that the device has memory for. Fix: free memory, or " +
+                             text_of(dtype) + "; the device does not have enough memory. Fix: free memory, or " +
                              "pass smaller tensors.");
   }
   return torch::stable::Tensor(made);

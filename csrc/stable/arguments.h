@@ -1,4 +1,4 @@
-// Checks of an op's arguments: each names the argument, what it got, what it expected, and the fix.
+// Checks of an op's arguments: each names the argument, what was found, what was expected, and the fix.
 
 #pragma once
 
@@ -67,7 +67,7 @@ inline const char* text_of(ScalarType dtype) {
   }
 }
 
-// The op that is called, for its messages.
+// The called op, for its messages.
 struct Arguments {
   const char* op;
 
@@ -98,26 +98,26 @@ struct Arguments {
     }
   }
 
-  // `tensor` has the device, dtype and shape of `as`.
+  // Checks that `tensor` has the device, dtype and shape of `as`.
   void alike(const Tensor& tensor, const char* name, const Tensor& as, const char* as_name) const {
     same_device(tensor, name, as, as_name);
     dtype(tensor, name, as.scalar_type());
     same_shape(tensor, name, as, as_name);
   }
 
-  // `tensor` has these sizes, and is on the device of `as`.
+  // Checks that `tensor` has these sizes, and is on the device of `as`.
   void shape(const Tensor& tensor, const char* name, const std::vector<std::int64_t>& sizes, const Tensor& as,
              const char* as_name) const {
     same_device(tensor, name, as, as_name);
     if (!std::ranges::equal(tensor.sizes(), sizes)) {
       refuse(name, std::string("of shape ").append(text_of(tensor)),
-             text_of(sizes).append(", to go with ").append(as_name), "reshape it");
+             text_of(sizes).append(", to match ").append(as_name), "reshape it");
     }
   }
 
   void one_number(const Tensor& tensor, const char* name) const {
     if (tensor.numel() != 1) {
-      refuse(name, "of shape " + text_of(tensor), "one number", "make it one");
+      refuse(name, "of shape " + text_of(tensor), "one number", "pass one number");
     }
   }
 
@@ -128,7 +128,7 @@ struct Arguments {
     }
   }
 
-  // Calls `body` with a value of the C++ type of a floating dtype, of 32 bits or less.
+  // Calls `body` with a value of the C++ type of a floating dtype of at most 32 bits.
   template <typename Body>
   void with_float32_or_less(ScalarType dtype, const char* name, const Body& body) const {
     switch (dtype) {
@@ -143,7 +143,7 @@ struct Arguments {
     }
   }
 
-  // Calls `body` with a value of the C++ type of a floating dtype. float64 is served on the CPU, for gradcheck.
+  // Calls `body` with a value of the C++ type of a floating dtype. float64 is supported on the CPU, for gradcheck.
   template <typename Body>
   auto with_floating(const Tensor& tensor, const char* name, const Body& body) const {
     if (tensor.scalar_type() == ScalarType::Double && !tensor.is_cpu()) {
@@ -152,7 +152,7 @@ struct Arguments {
     return with_floating_or_double(tensor, name, body);
   }
 
-  // The same for an op whose kernels CUDA devices get in float64 as well.
+  // Like floating, for an op that also has float64 kernels on CUDA devices.
   template <typename Body>
   auto with_floating_or_double(const Tensor& tensor, const char* name, const Body& body) const {
     const ScalarType dtype = tensor.scalar_type();
@@ -182,7 +182,7 @@ inline std::int64_t rows_of(const Tensor& tensor) {
   return rows;
 }
 
-// The dtype that a kernel computes in, which what it keeps for its backward has.
+// The dtype that a kernel computes in, and in which it saves data for its backward pass.
 inline ScalarType compute_dtype(const Tensor& tensor) {
   return tensor.scalar_type() == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }

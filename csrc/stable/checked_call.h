@@ -1,8 +1,8 @@
-// What holds for the arguments of every op, checked before its function is called, so that no op can forget it.
+// Checks that apply to the arguments of every op, made before its function is called, so that no op can omit them.
 //
-// All tensors are on one device that kernels run on, and their addresses are multiples of their elements' size. Of what
-// the schema marks as written, no two elements share memory, and none is part of another argument, except for a tensor
-// that is read and written at the same place of two lists.
+// All tensors must be on one device that has kernels, at addresses that are multiples of their element size. In tensors
+// that the schema marks as written, no two elements may share memory, and none may be part of another argument, except
+// for a tensor that is read and written at the same position in two lists.
 
 #pragma once
 
@@ -24,7 +24,7 @@
 
 namespace anyaccel {
 
-// A string as a template's argument.
+// A string as a template argument.
 template <std::size_t Size>
 struct Text {
   char text[Size];
@@ -32,7 +32,7 @@ struct Text {
   constexpr Text(const char (&from)[Size]) { std::copy_n(from, Size, text); }
   constexpr std::string_view view() const { return {text, Size - 1}; }
 
-  // Whether a schema marks an argument as written. A loop of its own: UBSan's checks make the library's no constant.
+  // Whether a schema marks an argument as written. A plain loop: with UBSan, the library function is not constexpr.
   constexpr bool writes() const {
     for (const char letter : text) {
       if (letter == '!') {
@@ -84,7 +84,7 @@ class CallCheck {
   }
 
  private:
-  // Where sizes do not fit either, says that instead: it is the likelier mistake.
+  // If sizes do not match either, reports that instead: it is the more likely mistake.
   void refuse_sizes(const Operand& operand) const {
     for (const auto& [argument, size] : lists_) {
       if (size != lists_[0].second) {
@@ -126,7 +126,7 @@ class CallCheck {
   std::uint16_t argument_ = 0;
   Operand first_{};
   Place place_{};
-  std::vector<std::pair<std::size_t, std::size_t>> lists_;  // the number of each argument that is one, and its length
+  std::vector<std::pair<std::size_t, std::size_t>> lists_;  // the number and the length of each list argument
 };
 
 template <Text Schema, auto Function>
@@ -143,9 +143,9 @@ struct CheckedCall<Schema, Function> {
   }
 };
 
-// The function of an op that writes, for tensors whose values a flag changes (negated and conjugated views) or that
-// have no memory (zeros of torch's derivatives). torch would materialise them, call the op, and then fail: after the
-// writing.
+// The function of a writing op for tensors whose values a flag changes (negated and conjugated views) or that
+// have no memory (torch's zero gradients). torch would materialise them, call the op, and then fail, after the op has
+// written.
 template <Text Schema, auto Function>
 struct RefusedCall;
 
@@ -153,8 +153,8 @@ template <Text Schema, typename Result, typename... Given, Result (*Function)(Gi
 struct RefusedCall<Schema, Function> {
   [[noreturn]] static Result call(Given&...) {
     const SchemaNames names(Schema.view());
-    Arguments{names.op().c_str()}.refuse("a tensor", "that is negated, conjugated or zero by a flag",
-                                         "its values in memory, as the op writes", "call clone() on it");
+    Arguments{names.op().c_str()}.refuse("a tensor", "that a flag marks as negated, conjugated or zero",
+                                         "its values in memory, where the op writes", "call clone() on it");
   }
 };
 

@@ -1,7 +1,7 @@
-// Boxed kernels whose errors reach Python whatever C++ library they were built with.
+// Boxed kernels whose errors reach Python whichever C++ library they were built with.
 //
-// A binary that pip's ziglang built carries a C++ library of its own, and an exception thrown there is unknown to
-// torch's: it would end the process. Here it is caught where it was thrown, and torch throws one of its own with the
+// A binary built by pip's ziglang has its own C++ library, and torch's C++ library cannot catch an exception thrown
+// there: the process would abort. So the exception is caught in the binary, and torch throws its own exception with the
 // same text.
 
 #pragma once
@@ -19,7 +19,7 @@ using BoxedKernel = void (*)(StableIValue*, std::uint64_t, std::uint64_t);
 
 inline constexpr std::size_t kMessageBytes = 2048;
 
-// Not inlined: the frame that torch's exception passes must have nothing to destroy.
+// Not inlined: the frame that torch's exception passes through must have nothing to destroy.
 template <BoxedKernel Kernel>
 __attribute__((noinline)) const char* error_of(StableIValue* stack, std::uint64_t inputs,
                                                std::uint64_t outputs) noexcept {

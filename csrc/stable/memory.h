@@ -1,6 +1,6 @@
-// Where the elements of tensors lie, and proofs that they lie apart.
+// The memory ranges of tensors, and proofs that they do not overlap.
 //
-// A proof is a condition that is enough, not one that is necessary: what cannot be proven is taken for an overlap.
+// A proof is sufficient, not necessary: if none is found, tensors are assumed to overlap.
 
 #pragma once
 
@@ -24,7 +24,7 @@ inline bool is_aligned(const void* data, std::size_t item_bytes) {
   return item_bytes == 0 || reinterpret_cast<std::uintptr_t>(data) % item_bytes == 0;
 }
 
-// The dimensions of more than one element, by stride. Ordinary tensors have few.
+// The dimensions with more than one element, by stride. Ordinary tensors have few.
 class Dimensions {
  public:
   struct One {
@@ -45,7 +45,7 @@ class Dimensions {
     std::sort(begin(), end(), [](const One& left, const One& right) { return left.stride < right.stride; });
   }
 
-  // Whether each dimension steps over all of the smaller ones, which proves that no two elements share memory.
+  // Whether each dimension's stride exceeds the extent of all smaller ones, so that no two elements share memory.
   bool are_nested() const {
     std::int64_t reach = 0;
     return are_known_ && std::all_of(begin(), end(), [&](const One& one) {
@@ -79,7 +79,7 @@ inline bool overlaps_itself(const TensorView& view) {
 struct Span {
   std::uintptr_t begin;
   std::uintptr_t end;
-  std::uint32_t number;  // the caller's, of the tensor
+  std::uint32_t number;  // the caller's number of the tensor
   bool is_written;
 
   bool operator==(const Span&) const = default;
@@ -98,7 +98,7 @@ inline Span span_of(const TensorView& view, std::size_t item_bytes, std::size_t 
           is_written};
 }
 
-// Whether some elements of nested dimensions are `distance` apart, looking at dimensions below `count`.
+// Whether any elements of nested dimensions are `distance` apart, considering only dimensions below `count`.
 inline bool can_be_apart(const Dimensions& left, const Dimensions& right, std::size_t count, std::int64_t distance) {
   if (count == 0) {
     return distance == 0;
@@ -115,7 +115,7 @@ inline bool can_be_apart(const Dimensions& left, const Dimensions& right, std::s
   return false;
 }
 
-// Whether it is proven that tensors whose spans overlap share no element, as columns of one matrix do not.
+// Whether it is proven that tensors with overlapping spans share no element, such as columns of one matrix.
 inline bool lie_apart(const TensorView& left, const TensorView& right) {
   const Dimensions of_left(left), of_right(right);
   const std::int64_t bytes = item_bytes(left);
@@ -131,10 +131,10 @@ inline bool is_same_view(const TensorView& left, const TensorView& right) {
   return left.data == right.data && left.dtype == right.dtype && same_shape(left, right) && same_layout(left, right);
 }
 
-// Finds two spans that overlap, one of them written, for which `may_overlap(number, number)` is false.
+// Finds two overlapping spans, one of them written, for which `may_overlap(number, number)` is false.
 //
-// An optimizer's steps come with the same tensors again and again: spans that lay apart in this thread's last call are
-// not sorted again.
+// Optimizers pass the same tensors in every step: spans that did not overlap in this thread's last call are not sorted
+// again.
 template <typename MayOverlap>
 std::optional<std::pair<std::uint32_t, std::uint32_t>> find_overlap(std::vector<Span>& spans,
                                                                     const MayOverlap& may_overlap) {
@@ -150,7 +150,7 @@ std::optional<std::pair<std::uint32_t, std::uint32_t>> find_overlap(std::vector<
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const Span& span = spans[i];
     if (span.begin < (span.is_written ? end_of_any : end_of_written)) {
-      are_apart = false;  // what is told of their elements is not told by their spans
+      are_apart = false;  // the spans do not show whether the elements overlap
       for (std::size_t k = i; k-- > 0;) {
         const Span& before = spans[k];
         if (before.end > span.begin && (before.is_written || span.is_written) &&

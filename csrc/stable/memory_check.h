@@ -1,7 +1,7 @@
-// What holds for the memory of a call's tensors.
+// Checks of the memory of a call's tensors.
 //
-// Addresses are multiples of the elements' size. Of what is written, no two elements share memory, and none is part of
-// another argument, except for a tensor that is read and written at the same place of two lists.
+// Addresses must be multiples of the element size. In a written tensor, no two elements may share memory, and none may
+// be part of another argument, except for a tensor that is read and written at the same position in two lists.
 
 #pragma once
 
@@ -19,12 +19,12 @@
 
 namespace anyaccel {
 
-// A tensor of a call. Small, as a call may have thousands.
+// A tensor of a call; a small struct, as a call may have thousands.
 struct Operand {
   static constexpr std::uint32_t kNoList = ~std::uint32_t{0};
 
   AtenTensorHandle tensor;
-  std::uint32_t index;     // in a list
+  std::uint32_t index;     // the index in a list
   std::uint16_t argument;  // its number in the schema
   bool is_written;
 };
@@ -54,7 +54,7 @@ class MemoryCheck {
     }
   }
 
-  // Checks a tensor by itself, and keeps it for find_shared(); `bytes` are an element's.
+  // Checks a single tensor, and records it for find_shared(); `bytes` is the element size.
   void look(const Operand& operand, const TensorView& view, std::size_t bytes) {
     check_alignment(operand, view.data, bytes);
     if (operand.is_written && overlaps_itself(view)) {
@@ -66,7 +66,7 @@ class MemoryCheck {
     }
   }
 
-  // Called once, as it sorts what it looks through.
+  // Called once, as it sorts the recorded spans.
   std::optional<Pair> find_shared() {
     const auto found = find_overlap(spans_, [&](std::uint32_t left, std::uint32_t right) {
       const Operand& one = operands_[left];
@@ -82,7 +82,7 @@ class MemoryCheck {
 
   [[noreturn]] void refuse_shared(const Pair& shared) const {
     arguments_.refuse((name(shared.first) + ",").c_str(), "which shares memory with " + name(shared.second),
-                      "memory of its own, as one of them is written", "clone one of them");
+                      "separate memory, as one of them is written", "clone one of them");
   }
 
  private:

@@ -1,4 +1,4 @@
-// What the host sides of the normalisations share.
+// Common host code of the normalisation ops.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace anyaccel {
 
-// Calls `body` with values of the types of x and of the weight, which is of x's or float32.
+// Calls `body` with values of the types of x and of the weight, which has x's dtype or float32.
 template <typename Body>
 void with_norm_types(const Arguments& arguments, const Tensor& x, const Tensor& weight, const Body& body) {
   arguments.with_floating(x, "x", [&](auto value) {
@@ -25,7 +25,7 @@ void with_norm_types(const Arguments& arguments, const Tensor& x, const Tensor& 
   });
 }
 
-// A tensor that may be absent, contiguous.
+// An optional tensor, contiguous.
 class Optional {
  public:
   Optional() = default;

@@ -1,4 +1,4 @@
-// What the host sides of the optimizers share.
+// Common host code of the optimizer ops.
 
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace anyaccel {
 
-// What schemas call the tensors that decide on the device whether and how a step is taken.
+// The schema names of the tensors that decide on the device whether and how a step is taken.
 struct DeviceControl {
   const std::optional<Tensor>& noop_flag;
   const std::optional<Tensor>& grad_scale;
@@ -47,16 +47,16 @@ inline StepControl step_control(const Arguments& arguments, const DeviceControl&
         skip->numel() == 1 && (skip->scalar_type() == ScalarType::Int || skip->scalar_type() == ScalarType::Float);
     if (!fits) {
       arguments.refuse("noop_flag", "of " + std::string(text_of(skip->scalar_type())) + " and shape " + text_of(*skip),
-                       "one int32 or float32", "make it one number");
+                       "one int32 or float32", "pass one number");
     }
-    control.skip = static_cast<const std::int32_t*>(skip->const_data_ptr());  // 0.0f is the integer 0 too
+    control.skip = static_cast<const std::int32_t*>(skip->const_data_ptr());  // 0.0f has the bits of the integer 0
   }
   control.grad_scale = one_float(arguments, given.grad_scale, "grad_scale", params[0]);
   control.lr = one_float(arguments, given.device_lr, "device_lr", params[0]);
   return control;
 }
 
-// The steps taken so far, one a parameter, where they are on the device; null otherwise.
+// The number of steps so far, one per parameter, if it is on the device; otherwise null.
 inline const float* steps_taken(const Arguments& arguments, const std::optional<Tensor>& device_steps,
                                 const std::vector<Tensor>& params) {
   if (!device_steps.has_value() || params.empty()) {
@@ -66,7 +66,7 @@ inline const float* steps_taken(const Arguments& arguments, const std::optional<
   arguments.dtype(*device_steps, "device_steps", ScalarType::Float);
   arguments.shape(*device_steps, "device_steps", {static_cast<std::int64_t>(params.size())}, params[0], "params");
   if (!device_steps->is_contiguous()) {
-    arguments.refuse("device_steps", "with gaps between its elements", "none", "pass device_steps.contiguous()");
+    arguments.refuse("device_steps", "with gaps between its elements", "no gaps", "pass device_steps.contiguous()");
   }
   return static_cast<const float*>(device_steps->const_data_ptr());
 }
@@ -78,7 +78,7 @@ inline Schedule schedule_of(double lr, double step, double beta1, double beta2, 
           static_cast<float>(bias_correction ? std::log(beta2) : none)};
 }
 
-// A whole step of an optimizer that keeps one state beside each parameter; `states_name` is the schema's for them.
+// A whole step of an optimizer with one state per parameter; `states_name` is the state's name in the schema.
 template <typename Formula>
 void take_step(const Arguments& arguments, const char* states_name, std::vector<Tensor> params,
                std::vector<Tensor> grads, std::vector<Tensor> states, const DeviceControl& given,

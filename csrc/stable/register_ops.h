@@ -1,5 +1,5 @@
 // Registers an op's functions for every device: one function serves the CPU and every kind in devices.h, as it launches
-// kernels where the tensors are. The namespace `anyaccel_sycl` runs CPU tensors through SYCL's CPU device.
+// kernels on the device of the tensors. The namespace `anyaccel_sycl` runs CPU tensors on SYCL's CPU device.
 
 #pragma once
 

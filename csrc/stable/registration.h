@@ -1,4 +1,4 @@
-// An op's functions as torch is told of them: schemas, and which function serves which dispatch key.
+// Registers an op's functions with torch: schemas, and the function for each dispatch key.
 
 #pragma once
 
@@ -14,7 +14,7 @@ struct Registration {
   const char* schema;
   BoxedKernel function;
   BoxedKernel on_sycl;
-  BoxedKernel on_flagged;  // null where torch may pass materialised tensors instead
+  BoxedKernel on_flagged;  // null if torch may pass materialised tensors instead
 };
 
 inline std::string name_in(const char* schema) {

@@ -1,4 +1,4 @@
-// A tensor as rows of adjacent elements, a fixed distance apart: what `x.chunk(2, -1)` gives is read where it lies.
+// A tensor as rows of adjacent elements at a fixed distance: a result of `x.chunk(2, -1)` is read without a copy.
 
 #pragma once
 
@@ -32,7 +32,7 @@ class Rows {
     if (tensor_.stride(last) != 1 && tensor_.size(last) != 1) {
       return false;
     }
-    std::optional<std::int64_t> expected;  // absent before the first dimension of rows: 0 is a stride too
+    std::optional<std::int64_t> expected;  // absent before the first dimension of rows, as 0 is also a stride
     for (std::int64_t i = last - 1; i >= 0; --i) {
       if (tensor_.size(i) == 1) {
         continue;

@@ -1,4 +1,4 @@
-// What an op's schema says of its arguments, for messages and checks.
+// The names in an op's schema, for messages and checks.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace anyaccel {
 
-// The name of an op, and the names of its arguments, as its schema has them.
+// The name of an op, and the names of its arguments, from its schema.
 class SchemaNames {
  public:
   explicit SchemaNames(std::string_view schema) : op_(schema.substr(0, schema.find('('))) {

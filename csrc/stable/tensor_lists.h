@@ -1,4 +1,4 @@
-// Lists of tensors as multi-tensor kernels take them: checked, made dense, and cut into launches.
+// Lists of tensors for multi-tensor kernels: checked, made dense, and split into launches.
 
 #pragma once
 
@@ -20,7 +20,7 @@ namespace anyaccel {
 struct ListRole {
   const char* name;
   bool is_written;
-  bool is_float32;  // as optimizer states are; others are of any of the three precisions
+  bool is_float32;  // like optimizer states; others may have any of the three precisions
 };
 
 template <int Roles>
@@ -51,13 +51,13 @@ class TensorLists {
   const Tensor& tensor(std::size_t index, int role) const { return dense_[role][index]; }
 
   // Calls `start(param type, grad type, table)` for as many tensors at a time as a launch takes, whose dtypes in the
-  // first two roles agree. Where there is one role, both types are its own.
+  // first two roles agree. With a single role, both types are its own.
   template <typename Start>
   void each_launch(const Start& start) const {
     each_launch_of([](std::size_t) { return 0.0; }, start);
   }
 
-  // As each_launch, and of tensors whose `key` agrees too.
+  // Like each_launch, for tensors whose `key` also agrees.
   template <typename Key, typename Start>
   void each_launch_of(const Key& key, const Start& start) const {
     TensorTable<Roles> table{};
@@ -119,7 +119,7 @@ class TensorLists {
                       roles_[role].is_float32 ? "float32" : "float32, bfloat16 or float16", "convert it");
   }
 
-  // Elementwise work over memory is right when all tensors fill it in the same order.
+  // Elementwise work over memory is correct when all tensors fill it in the same order.
   void make_dense(std::size_t index) {
     const TensorView first = view_of(originals_[0][index].get());
     bool shares_layout = is_dense(first);

@@ -1,4 +1,4 @@
-// The norms of many tensors, by two launches or a few more.
+// The norms of many tensors, in a few launches.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace anyaccel {
 
-// Norms of each tensor of a role, and of all together: `norms` and `total` are float32, (tensors) and (1).
+// The norm of each tensor of a role, and of all together: `norms` and `total` are float32, (tensors) and (1).
 template <int Roles>
 void launch_norms(const TensorLists<Roles>& lists, int role, const Tensor& norms, const Tensor* total) {
   const Tensor& like = lists.tensor(0, role);
@@ -41,13 +41,13 @@ void launch_norms(const TensorLists<Roles>& lists, int role, const Tensor& norms
       start(float{});
     }
   });
-  // a device's threads must not depend on the call's other tensors, nor the order in which a row is added up
+  // neither a device's threads nor the order in which a row is summed may depend on the call's other tensors
   const Work of_each = groups > 0 ? Work::of_rows(tensors, columns) : Work::of_tiles(tensors, kMostChunks, 32);
   if (total == nullptr) {
     launch(like, RootOfSums{read<float>(partials), written<float>(norms), nullptr, tensors, columns}, of_each);
     return;
   }
-  // one group adds up a number for each tensor, not one for each tensor and group
+  // one group adds up one number per tensor, not one per tensor and group
   const Tensor sums = empty_of(like, {tensors}, ScalarType::Float);
   launch(like, RootOfSums{read<float>(partials), written<float>(norms), written<float>(sums), tensors, columns},
          of_each);

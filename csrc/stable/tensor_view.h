@@ -1,7 +1,7 @@
-// Tensors and lists of tensors as an op's host code reads them: metadata and a pointer, without an allocation for each.
+// Tensors and lists of tensors in an op's host code: metadata and a pointer, without an allocation for each.
 //
-// torch::stable::Tensor costs two allocations a tensor, which is most of the time of a call with thousands of small
-// ones. Here a list is held as one handle, which keeps its tensors alive, and each tensor is looked at once.
+// torch::stable::Tensor costs two allocations per tensor, which is most of the time of a call with thousands of small
+// tensors. Here a list is one handle, which keeps its tensors alive, and each tensor is inspected once.
 
 #pragma once
 
@@ -14,13 +14,15 @@
 #include <utility>
 #include <vector>
 
+#include "error_code.h"
+
 // Of Python's stable ABI; weak, so that a program without Python can load an op too.
 extern "C" __attribute__((weak)) int PyGILState_Ensure();
 extern "C" __attribute__((weak)) void PyGILState_Release(int);
 
 namespace anyaccel {
 
-// Valid as long as the tensor lives; `sizes` and `strides` have `dim` entries.
+// Valid while the tensor lives; `sizes` and `strides` have `dim` entries.
 struct TensorView {
   AtenTensorHandle tensor;
   void* data;
@@ -63,7 +65,7 @@ inline bool same_layout(const TensorView& left, const TensorView& right) {
          std::equal(left.strides, left.strides + left.dim, right.strides, right.strides + right.dim);
 }
 
-// Whether the elements fill memory without gaps or overlap, in whatever order of dimensions.
+// Whether the elements fill memory without gaps or overlaps, in any order of dimensions.
 inline bool is_dense(const TensorView& view) {
   if (view.is_contiguous) {
     return true;
@@ -88,8 +90,8 @@ inline torch::stable::Tensor tensor_of(AtenTensorHandle handle) {
   return torch::stable::Tensor(reference);
 }
 
-// Holds Python's lock where there is Python. Releasing a tensor that Python also holds takes that lock (torch counts
-// both sides' references together), and taking it once is far cheaper than once a tensor.
+// Holds Python's lock if Python is present. Releasing a tensor that Python also holds takes that lock (torch counts
+// both sides' references together), and taking it once is much cheaper than once per tensor.
 class PythonLock {
  public:
   PythonLock() : state_(PyGILState_Ensure == nullptr ? 0 : PyGILState_Ensure()) {}
@@ -105,8 +107,8 @@ class PythonLock {
   int state_;
 };
 
-// While one lives, this thread's operations are not recorded: copying a result to a leaf would fail otherwise,
-// half-way.
+// While an object of this class lives, this thread's operations are not recorded for autograd: otherwise copying a
+// result to a leaf would fail half-way.
 class NoGradient {
  public:
   NoGradient() : before_(aoti_torch_grad_mode_is_enabled()) { aoti_torch_grad_mode_set_enabled(false); }
@@ -118,7 +120,7 @@ class NoGradient {
   bool before_;
 };
 
-// Takes over a list argument of a boxed kernel, and owns its tensors until it is destroyed.
+// Takes over a list argument of a boxed kernel, and owns its tensors until destroyed.
 class TensorList {
  public:
   explicit TensorList(StableIValue argument) {

@@ -1,4 +1,4 @@
-"""One group, two backends: CPU tensors go to gloo, CUDA tensors to "dummy".
+"""One process group with two backends: CPU tensors use gloo, CUDA tensors use "dummy".
 
 torchrun --nproc-per-node=2 dispatch.py
 """

@@ -1,4 +1,4 @@
-// The backend of torch's tutorial on custom process groups: it writes zeros, and is done at once.
+// The backend of torch's tutorial on custom process groups: it writes zeros, and every operation finishes at once.
 
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
@@ -11,7 +11,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// An operation that was over before it was handed out.
+// An operation that has already finished.
 class DummyWork : public c10d::Work {
  public:
   DummyWork(int rank, c10d::OpType type, const Tensors& outputs)
@@ -40,7 +40,7 @@ class DummyBackend : public c10d::Backend {
   }
   WorkPtr barrier(const c10d::BarrierOptions&) override { return zeros(c10d::OpType::BARRIER, {}); }
 
-  // What a backend does not override raises, and says its name: "Backend dummy does not support broadcast".
+  // Functions that a backend does not override raise with its name: "Backend dummy does not support broadcast".
 
  private:
   WorkPtr zeros(c10d::OpType type, Tensors outputs) {
@@ -49,7 +49,7 @@ class DummyBackend : public c10d::Backend {
   }
 };
 
-// The arguments are those that torch gives to a backend's creator.
+// torch calls a backend's creator with these arguments.
 c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>&, int rank, int size,
                                          std::chrono::milliseconds) {
   return c10::make_intrusive<DummyBackend>(rank, size);
@@ -58,6 +58,6 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>&,
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
-  pybind11::module_::import("torch.distributed");  // which knows the types of the arguments
+  pybind11::module_::import("torch.distributed");  // registers the types of the arguments
   module.def("create", &create);
 }

@@ -1,4 +1,4 @@
-"""Registers the backend "dummy", which is compiled when a group first asks for it."""
+"""Registers the backend "dummy", which is compiled when a group first uses it."""
 
 from datetime import timedelta
 
@@ -8,7 +8,7 @@ from anyaccel.op_builder import CPUOpBuilder
 
 
 class DummyBackendBuilder(CPUOpBuilder):
-    """Builds ``dummy.cpp``, which lies beside this file."""
+    """Builds ``dummy.cpp``, which is next to this file."""
 
     NAME = "dummy_backend"
     SOURCES = ("dummy.cpp",)

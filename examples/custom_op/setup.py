@@ -1,4 +1,4 @@
-"""Compiles the op at installation when ``SCALE_BUILD_EXT=1``, with the same builder that compiles it at run time."""
+"""Compiles the op during installation if ``SCALE_BUILD_EXT=1``, with the same builder that compiles it at run time."""
 
 import os
 import sys

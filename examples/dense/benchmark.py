@@ -1,4 +1,4 @@
-"""Times a mode, forward and backward, beside torch's own layer: ``benchmark.py -m cpp --sizes 64 1024 --plot out.png``."""
+"""Times a mode against torch's own layer, forward and backward: ``benchmark.py -m cpp --sizes 64 1024 --plot out.png``."""
 
 import random
 import statistics
@@ -20,7 +20,7 @@ class Eager(torch.nn.Linear):
 
 
 def measured(layers, rows, device):
-    """Return each layer's median seconds for a step, timed in turn."""
+    """Return each layer's median seconds per step; the layers take turns."""
     x = torch.randn(rows, FEATURES, device=device, requires_grad=True)
     grad = torch.randn(rows, FEATURES, device=device)
     synchronize = get_accelerator().synchronize
@@ -29,7 +29,7 @@ def measured(layers, rows, device):
     for turn in range(ROUNDS + 1):
         random.Random(turn).shuffle(order)
         for name, layer in order:
-            for _ in range(2):  # the first is not timed: it finds the caches as another layer left them
+            for _ in range(2):  # the first step is not timed: it runs with caches that another layer has filled
                 layer.zero_grad()
                 x.grad = None
                 started = time.perf_counter()

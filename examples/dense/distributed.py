@@ -1,6 +1,6 @@
 """Data-parallel training with a ring all-reduce: ``distributed.py -m cpp --nproc 2 --backend shm``.
 
-Every gradient is summed by a ring of messages, and compared with ``dist.all_reduce``.
+A ring of messages sums every gradient; the result is compared with ``dist.all_reduce``.
 """
 
 import os
@@ -23,7 +23,7 @@ def train(rank, world, chosen, port):
     if device == "cuda":
         device = f"cuda:{rank}"
     dist.init_process_group(chosen.backend, rank=rank, world_size=world)
-    torch.manual_seed(0)  # the same weights everywhere
+    torch.manual_seed(0)  # the same weights in every process
     model = torch.nn.Sequential(
         Dense(16, 64, mode=chosen.mode, device=device), Dense(64, 1, mode=chosen.mode, device=device)
     )

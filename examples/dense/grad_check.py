@@ -1,6 +1,6 @@
 """Checks the gradients of a mode: ``grad_check.py {py,cpp,cuda,ptx,sycl,triton}``.
 
-Against numbers in float64 (``torch.autograd.gradcheck``) where the mode has float64, and against the mode "py" in float32.
+If the mode has float64, it is compared with numerical gradients (``torch.autograd.gradcheck``); in float32, with the mode "py".
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main():
 
         arguments = (x, *(one.detach().requires_grad_() for one in layer.parameters()))
         assert torch.autograd.gradcheck(call, arguments) and torch.autograd.gradgradcheck(call, arguments)
-        print(f"{mode}: first and second derivatives agree with differences in float64")
+        print(f"{mode}: first and second derivatives agree with numerical ones in float64")
     x = torch.randn(64, 33, generator=torch.Generator().manual_seed(1))
     for name, mine, expected in zip(
         ("y", "x.grad", "weight.grad", "bias.grad"), gradients(mode, device, x), gradients("py", "cpu", x), strict=True

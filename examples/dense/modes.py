@@ -1,4 +1,4 @@
-"""What the examples share: a mode, the device that it is for, and an end in one line where its hardware is missing."""
+"""Code that the examples share: the mode, its device, and a one-line error if its hardware is missing."""
 
 import argparse
 import sys
@@ -25,7 +25,7 @@ def parser(description):
 
 
 def require(mode):
-    """Return the mode's device; exit with 2 where the mode cannot run here."""
+    """Return the mode's device; exit with 2 if the mode cannot run here."""
     try:
         device = device_of(mode)
         Dense(2, 2, mode=mode, device=device)(torch.ones(1, 2, device=device))

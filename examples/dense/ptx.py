@@ -1,7 +1,7 @@
-"""Assembles ``sigmoid.ptx``: ``ptx.py compile``, or ``ptx.py recompile``, which does it even where nothing has changed.
+"""Assembles ``sigmoid.ptx``: ``ptx.py compile``, or ``ptx.py recompile`` to do so even if nothing has changed.
 
-The result is found by the file's content: after an edit, the next run of anything uses the new code. On a GPU it runs too.
-``compile.sh`` and ``recompile.sh`` build and run a program without Python around it.
+The result is found by the file's content: after an edit, the next run of any program uses the new code. On a GPU, it also runs.
+``compile.sh`` and ``recompile.sh`` build and run a program without Python.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main():
         layer(x)
         PtxSigmoid.use(chosen.source)
         torch.testing.assert_close(layer(x), torch.sigmoid(torch.nn.functional.linear(x, layer.weight, layer.bias)))
-        print("on this GPU it gives what torch.sigmoid gives")
+        print("on this GPU the result equals torch.sigmoid's")
 
 
 if __name__ == "__main__":

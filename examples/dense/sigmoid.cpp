@@ -1,6 +1,6 @@
 // Runs the assembled sigmoid.ptx without Python and without CUDA's headers: `sigmoid FILE.cubin [COUNT]`.
 //
-// Ends with 0 where the GPU computes what the host does, with 1 where not, and with 2 where it cannot run.
+// Exits with 0 if the GPU's results match the host's, with 1 if not, and with 2 if it cannot run.
 
 #include <dlfcn.h>
 
@@ -15,7 +15,7 @@
 
 namespace {
 
-// CUDA's driver, whose functions are looked up by name, so that the program starts where there is none.
+// CUDA's driver; its functions are looked up by name, so that the program also starts without a driver.
 class Driver {
  public:
   Driver() : library_(dlopen("libcuda.so.1", RTLD_NOW)) {
@@ -34,14 +34,14 @@ class Driver {
  private:
   void* found(const char* function) const {
     void* const address = dlsym(library_, function);
-    if (address == nullptr) throw std::runtime_error(std::string("the driver has no ") + function);
+    if (address == nullptr) throw std::runtime_error(std::string("the driver does not have ") + function);
     return address;
   }
 
   void* library_;
 };
 
-using Address = std::uint64_t;  // of the device's memory
+using Address = std::uint64_t;  // in device memory
 
 class DeviceArray {
  public:
@@ -113,7 +113,7 @@ int main(int argc, char** argv) {
   double worst = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double error = std::fabs(y[i] - 1.0 / (1.0 + std::exp(-static_cast<double>(x[i]))));
-    worst = std::isnan(worst) || error <= worst ? worst : error;  // a NaN stays
+    worst = std::isnan(worst) || error <= worst ? worst : error;  // keeps a NaN
   }
   std::printf("%ld numbers, the largest error is %.1e\n", count, worst);
   return worst < 1e-6 ? 0 : 1;

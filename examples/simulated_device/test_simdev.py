@@ -1,4 +1,4 @@
-"""What a vendor runs against a device: the contract, and what torch's own functions and a training program do with it.
+"""The tests that a vendor runs: the contract, and torch's own functions and a training program on the device.
 
 python -m pytest examples/simulated_device
 """

@@ -1,4 +1,4 @@
-"""What the loaders return: objects with plain functions, the same whatever device runs them.
+"""The objects that the loaders return, with plain functions that are the same on every device.
 
-Each file holds an op's functions and, for autograd and ``torch.compile``, its derivative and its results' shapes.
+Each file has an op's functions and, for autograd and ``torch.compile``, its gradient and the shapes of its results.
 """

@@ -15,7 +15,7 @@ __all__ = ["ActivationFunctions"]
 
 def _is_tanh(function: str, approximate: str) -> bool:
     if approximate not in ("none", "tanh"):
-        msg = f"{function} failed: got approximate={approximate!r}; expected 'none' or 'tanh'. Fix: choose one of them."
+        msg = f"{function} failed: got approximate={approximate!r}; expected 'none' or 'tanh'. Fix: use one of them."
         raise ValueError(msg)
     return approximate == "tanh"
 
@@ -41,8 +41,8 @@ def _backward(name: str, ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.
 class ActivationFunctions(OpFunctions):
     """GELU of a biased input, and the gated units SwiGLU and GeGLU.
 
-    All take float32, bfloat16 or float16 (float64 on the CPU), and compute in float32. What ``x.chunk(2, -1)`` gives is read
-    where it lies.
+    All take float32, bfloat16 or float16 (float64 on the CPU), and compute in float32. The results of ``x.chunk(2, -1)`` are
+    read without a copy.
 
     """
 

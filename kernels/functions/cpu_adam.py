@@ -17,7 +17,7 @@ __all__ = ["CPUAdamFunctions"]
 
 
 def _call(op: Callable[..., None], arguments: tuple[Any, ...], **options: Any) -> None:
-    """Call an op, and say readably what the dispatcher has no kernel for."""
+    """Call an op, and raise a readable error for tensors that the dispatcher has no kernel for."""
     try:
         op(*arguments, **options)
     except NotImplementedError:
@@ -31,8 +31,8 @@ def _tensors(arguments: Any) -> list[torch.Tensor]:
 def _refusal(tensors: Sequence[torch.Tensor]) -> RuntimeError:
     kinds = sorted({f"{type(tensor).__name__}, {tensor.layout} on {tensor.device}" for tensor in tensors})
     return RuntimeError(
-        f"adam failed: got tensors that are {'; '.join(kinds)}; expected plain ones, torch.strided on cpu. "
-        f"Fix: move them there; for sparse gradients use torch.optim.SparseAdam."
+        f"adam failed: got tensors that are {'; '.join(kinds)}; expected plain torch.strided tensors on cpu. "
+        f"Fix: move them to the cpu; for sparse gradients use torch.optim.SparseAdam."
     )
 
 
@@ -41,7 +41,7 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
 
     OPS: ClassVar = {"adam_step": (nothing,), "adam_update": (nothing,), "adam_rollback": (nothing,)}
     LATER = ("adam_update", "adam_rollback")
-    _decoupled: dict[int, bool] = {}  # noqa: RUF012  # deepspeed's optimizers share one table of ids a process
+    _decoupled: dict[int, bool] = {}  # noqa: RUF012  # deepspeed's optimizers share one table of ids per process
 
     def adam_step(
         self,
@@ -67,7 +67,7 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
             grads: their gradients, of the same shapes.
             exp_avgs: the first moments; with ``exp_avg_sqs`` float32, or of the parameter's dtype.
             exp_avg_sqs: the second moments.
-            state_steps: one-element float tensors, the steps taken so far; each is increased by one.
+            state_steps: one-element float tensors, the number of steps so far; each is increased by one.
             lr: the learning rate.
             beta1: the decay of the first moment.
             beta2: the decay of the second moment.
@@ -83,7 +83,7 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
         Source: tests/ops/adam_reference.py
         """
         if not (params or grads or exp_avgs or exp_avg_sqs or state_steps):
-            return  # without a tensor the dispatcher could not choose a device
+            return  # without a tensor, the dispatcher could not choose a device
         _call(
             self._adam_step, (params, grads, exp_avgs, exp_avg_sqs, state_steps), lr=lr, beta1=beta1, beta2=beta2,
             weight_decay=weight_decay, eps=eps, decoupled=adamw_mode, bias_correction=bias_correction,
@@ -95,26 +95,26 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
         self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
         weight_decay: float = 0.0, adamw_mode: bool = True, should_log: bool = False,
     ) -> int:  # fmt: skip
-        """Open an optimizer for :meth:`adam_update`, as deepspeed's Python does before it steps.
+        """Create an optimizer for :meth:`adam_update`, as deepspeed's Python code does before it steps.
 
         Args:
-            optimizer_id: any number; one that is open is replaced.
-            lr: not used, like all but ``adamw_mode``: each update brings its own.
-            beta1: not used.
-            beta2: not used.
-            eps: not used.
-            weight_decay: not used.
+            optimizer_id: any number; an existing optimizer with this number is replaced.
+            lr: ignored, like all but ``adamw_mode``: each update passes its own.
+            beta1: ignored.
+            beta2: ignored.
+            eps: ignored.
+            weight_decay: ignored.
             adamw_mode: decay the parameter itself (AdamW) rather than add to the gradient (Adam).
-            should_log: not used.
+            should_log: ignored.
 
         Returns:
-            0, as deepspeed's does.
+            0, like deepspeed's function.
         """
         self._decoupled[optimizer_id] = bool(adamw_mode)
         return 0
 
     def destroy_adam(self, optimizer_id: int) -> int:
-        """Close the optimizer ``optimizer_id``, or do nothing where it is not open. Returns 0."""
+        """Destroy the optimizer ``optimizer_id``; does nothing if it does not exist. Returns 0."""
         self._decoupled.pop(optimizer_id, None)
         return 0
 
@@ -125,8 +125,8 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
         """Take one step of one parameter, in place.
 
         Args:
-            optimizer_id: that :meth:`create_adam` was given.
-            step: its number, counted from 1.
+            optimizer_id: the number passed to :meth:`create_adam`.
+            step: the number of the step, counted from 1.
             lr: the learning rate.
             beta1: the decay of the first moment.
             beta2: the decay of the second moment.
@@ -139,10 +139,10 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
             exp_avg_sq: the second moment.
 
         Returns:
-            0, as deepspeed's does.
+            0, like deepspeed's function.
 
         Raises:
-            KeyError: when there is no such optimizer.
+            KeyError: when the optimizer does not exist.
             RuntimeError: naming the argument, before anything is written.
         """
         betas_and_decay = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
@@ -154,11 +154,11 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
         self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, eps: float, weight_decay: float,
         bias_correction: bool, param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor, exp_avg_sq: torch.Tensor,
     ) -> int:  # fmt: skip
-        """Take one step of one parameter back, in place.
+        """Revert one step of one parameter, in place.
 
         Args:
-            optimizer_id: that :meth:`create_adam` was given.
-            step: its number, counted from 1.
+            optimizer_id: the number passed to :meth:`create_adam`.
+            step: the number of the step, counted from 1.
             lr: the learning rate.
             beta1: the decay of the first moment.
             beta2: the decay of the second moment.
@@ -166,15 +166,15 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
             weight_decay: the decay of the parameter.
             bias_correction: correct the moments for their start at zero.
             param: float32, bfloat16 or float16, on the CPU.
-            grad: the gradient that the step was taken with, of the same shape.
+            grad: the gradient of the step, of the same shape.
             exp_avg: the first moment; with ``exp_avg_sq`` float32, or of the parameter's dtype.
             exp_avg_sq: the second moment.
 
         Returns:
-            0, as deepspeed's does.
+            0, like deepspeed's function.
 
         Raises:
-            KeyError: when there is no such optimizer.
+            KeyError: when the optimizer does not exist.
             RuntimeError: naming the argument, before anything is written.
         """
         betas_and_decay = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}

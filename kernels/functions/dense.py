@@ -35,7 +35,7 @@ def _linear_keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> Non
 
 def _backward(ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     y, x, weight = ctx.saved_tensors
-    if torch.is_grad_enabled():  # a second derivative: torch's own operations have one
+    if torch.is_grad_enabled():  # for second derivatives, use torch's own differentiable operations
         grad_z = grad * y * (1 - y)
         grad_x, grad_weight = _products(grad_z, x, weight)
         grad_bias = grad_z.reshape(-1, grad_z.shape[-1]).sum(0)
@@ -57,10 +57,10 @@ def _products(grad_z: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tu
 
 
 class DenseFunctions(OpFunctions):
-    """A linear layer with a sigmoid behind it, and the linear layer alone.
+    """A linear layer followed by a sigmoid, and the linear layer alone.
 
-    All take float32, bfloat16 or float16 (float64 on the CPU and on CUDA devices). Matrix products are torch's; on the CPU in
-    float32 oneDNN's.
+    All take float32, bfloat16 or float16 (float64 on the CPU and on CUDA devices). torch computes the matrix products; on the
+    CPU in float32, oneDNN does.
 
     """
 
@@ -92,15 +92,15 @@ class DenseFunctions(OpFunctions):
         return y
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        """Return ``x @ weight.T + bias``; arguments as of :meth:`dense`."""
+        """Return ``x @ weight.T + bias``; see :meth:`dense` for the arguments."""
         z: torch.Tensor = self._dense_linear(x, weight, bias)
         return z
 
     def linear_backward(
         self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the gradients of ``x`` and ``weight``, given ``grad``, that of :meth:`linear`'s result."""
-        if torch.is_grad_enabled():  # a second derivative: torch's own operations have one
+        """Return the gradients of ``x`` and ``weight``, given ``grad``, the gradient of :meth:`linear`'s result."""
+        if torch.is_grad_enabled():  # for second derivatives, use torch's own differentiable operations
             return _products(grad, x, weight)
         grads: tuple[torch.Tensor, torch.Tensor] = self._ops.dense_linear_backward.default(grad, x, weight)
         return grads

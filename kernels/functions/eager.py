@@ -1,4 +1,4 @@
-"""Ops with a derivative, called without the dispatcher's detour through Python."""
+"""Calls differentiable ops without the dispatcher's detour through Python."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class DifferentiableOp:
-    """A torch op with a derivative.
+    """A differentiable torch op.
 
-    Through the dispatcher, a derivative in Python costs a call of Python even where no gradient is wanted. Plain tensors go
-    the short way instead: below autograd where none needs a gradient, else through one ``autograd.Function``. What follows
-    or changes calls (``torch.compile``, transforms, dispatch modes, subclasses of tensors) sees the op itself.
+    Through the dispatcher, a Python backward costs a Python call even if no gradient is needed. Plain tensors take a shorter
+    way: below autograd if none needs a gradient, otherwise through one ``autograd.Function``. Code that traces or changes
+    calls (``torch.compile``, transforms, dispatch modes, tensor subclasses) sees the op itself.
 
     Args:
         op: the op's overload.
         backward: called with the context and the gradients of the results.
-        setup_context: keeps what ``backward`` needs.
-        backward_twice: ``backward`` where its own results may be differentiated.
-        results: how many of the op's results a caller gets, and gradients flow through; the others are for ``backward``. 0 is
-            all of them.
+        setup_context: saves the values that ``backward`` needs.
+        backward_twice: a ``backward`` whose own results are differentiable.
+        results: the number of the op's results that a caller gets and gradients flow through; the others are for ``backward``.
+            0 means all.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class DifferentiableOp:
         results: int = 0,
     ) -> None:
         self.op = op
-        self.call_below = op._op  # without a frame of Python
+        self.call_below = op._op  # without a Python frame
         self.backward = backward
         self.setup_context = setup_context
         self.backward_twice = backward_twice
@@ -68,7 +68,7 @@ class DifferentiableOp:
 
 
 def _is_followed() -> bool:
-    """Return whether something wants to see every op that is called."""
+    """Return whether something must see every op call."""
     return (
         torch._C._are_functorch_transforms_active()
         or torch._C._len_torch_dispatch_stack() > 0
@@ -93,4 +93,4 @@ class _Recorded(torch.autograd.Function):
         return None, *(given if isinstance(given, tuple) else (given,))
 
 
-_apply: Any = super(torch.autograd.Function, _Recorded).apply  # which looks for no transform again
+_apply: Any = super(torch.autograd.Function, _Recorded).apply  # skips a second check for transforms

@@ -14,12 +14,12 @@ __all__ = ["MoeFunctions", "Routing"]
 
 @dataclass(frozen=True)
 class Routing:
-    """Where tokens go: entry ``e`` of the flattened ``(tokens, k)`` choices is token ``e // k``.
+    """The routing of tokens: entry ``e`` of the flattened ``(tokens, k)`` choices belongs to token ``e // k``.
 
     Attributes:
-        source: int64 ``(tokens * k,)``, the entry that each row in the order of experts comes from.
-        places: int64 ``(tokens, k)``, the row that each entry goes to.
-        counts: int64 ``(experts,)``, how many rows each expert has, in order.
+        source: int64 ``(tokens * k,)``, the entry of each row in expert order.
+        places: int64 ``(tokens, k)``, the row of each entry.
+        counts: int64 ``(experts,)``, the number of rows of each expert.
     """
 
     source: torch.Tensor
@@ -127,7 +127,7 @@ class MoeFunctions(OpFunctions):
         if taken.dtype != torch.int64 or taken.dim() != 2 or experts < 0:
             msg = (
                 f"route failed: got a {taken.dtype} of {taken.dim()} dimensions and {experts} experts; expected torch.int64, "
-                f"(tokens, k), and 0 or more. Fix: pass what topk_gating returned."
+                f"(tokens, k), and 0 or more. Fix: pass the result of topk_gating."
             )
             raise ValueError(msg)
         flat = taken.flatten()

@@ -22,8 +22,8 @@ def _norm_fake(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Ten
 class MultiTensorFunctions(OpFunctions):
     """Norms, scaling and sums of many tensors in a few launches, without a host synchronisation.
 
-    Tensors are float32, bfloat16 or float16, on one device. A ``noop_flag`` is one int32 there, which becomes 1 when
-    anything that was read is not finite.
+    Tensors are float32, bfloat16 or float16, on one device. A ``noop_flag`` is one int32 on this device, set to 1 when
+    an input is not finite.
 
     """
 
@@ -37,7 +37,7 @@ class MultiTensorFunctions(OpFunctions):
         """Return the norm of all tensors together, float32 ``(1,)``, and of each, float32 ``(tensors,)``.
 
         Raises:
-            RuntimeError: when there is no tensor, or one does not fit the others.
+            RuntimeError: when the list is empty, or a tensor does not fit the others.
 
         Source: tests/ops/test_multi_tensor.py
         """
@@ -51,8 +51,8 @@ class MultiTensorFunctions(OpFunctions):
         """Write ``input * factor`` to each output, which may be the input.
 
         Args:
-            inputs: what is read.
-            outputs: of the same shapes; of other dtypes where wanted.
+            inputs: the tensors to read.
+            outputs: tensors of the same shapes; dtypes may differ.
             factor: a number, or one float32 on the device.
             noop_flag: see the class.
 
@@ -69,7 +69,7 @@ class MultiTensorFunctions(OpFunctions):
         self, x: Sequence[torch.Tensor], y: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], a: float, b: float,
         noop_flag: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Write ``a * x + b * y`` to each of ``outputs``, which may be x or y; all of one dtype.
+        """Write ``a * x + b * y`` to each of ``outputs``, which may be x or y; all have one dtype.
 
         Raises:
             RuntimeError: naming the argument, before anything is written.

@@ -32,7 +32,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -
 
 def _add_keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
     ctx.save_for_backward(output[1], inputs[2], *output[2:])
-    ctx.set_materialize_grads(False)  # one of the two results may not be used
+    ctx.set_materialize_grads(False)  # one of the two results may be unused
 
 
 def _backward(

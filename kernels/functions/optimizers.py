@@ -1,4 +1,4 @@
-"""The functions of the multi-tensor optimizers: each one call a step, in place, for any number of parameters."""
+"""The functions of the multi-tensor optimizers: one in-place call per step, for any number of parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _OptimizerFunctions(OpFunctions):
 
     def _run(self, params: Sequence[torch.Tensor], *arguments: Any, **options: Any) -> Any:
         if not params:
-            return None  # without a tensor the dispatcher could not choose a device
+            return None  # without a tensor, the dispatcher could not choose a device
         result = getattr(self, f"_{self.OP}")(params, *arguments, **options)
         mark_changed(params)
         return result
@@ -45,11 +45,11 @@ class MultiTensorAdamFunctions(_OptimizerFunctions):
 
         Args:
             params: float32, bfloat16 or float16.
-            grads: of the same shapes, of any of these dtypes.
+            grads: the gradients, with the same shapes, each of any of these dtypes.
             exp_avgs: the first moments, float32.
             exp_avg_sqs: the second moments, float32.
-            steps: the number of the step to take, counted from 1, of each parameter; none with ``device_steps``.
-            lr: the learning rate; not read with ``device_lr``.
+            steps: the number of each parameter's step, counted from 1; empty with ``device_steps``.
+            lr: the learning rate; ignored with ``device_lr``.
             beta1: the decay of the first moment.
             beta2: the decay of the second moment.
             weight_decay: the decay of the parameter.
@@ -57,10 +57,10 @@ class MultiTensorAdamFunctions(_OptimizerFunctions):
             adamw_mode: decay the parameter itself (AdamW) rather than add to the gradient (Adam).
             bias_correction: correct the moments for their start at zero.
             maximize: step along the gradient instead of against it.
-            noop_flag: one int32 or float32 on the device; nothing is done where it is not zero.
-            grad_scale: one float32 on the device, which gradients are divided by.
+            noop_flag: one int32 or float32 on the device; if it is not zero, nothing is done.
+            grad_scale: one float32 on the device; gradients are divided by it.
             device_lr: one float32 on the device, the learning rate.
-            device_steps: float32 ``(params,)`` on the device, the steps that each parameter has taken so far.
+            device_steps: float32 ``(params,)`` on the device, the number of steps of each parameter so far.
 
         Raises:
             RuntimeError: naming the argument, before anything is written.
@@ -90,15 +90,15 @@ class LionFunctions(_OptimizerFunctions):
 
         Args:
             params: float32, bfloat16 or float16, on one device.
-            grads: of the same shapes, of any of these dtypes.
+            grads: the gradients, with the same shapes, each of any of these dtypes.
             exp_avgs: the momenta, float32.
-            lr: the learning rate; not read with ``device_lr``.
-            beta1: how much of the momentum is in the step's direction.
+            lr: the learning rate; ignored with ``device_lr``.
+            beta1: the share of the momentum in the step's direction.
             beta2: the decay of the momentum.
             weight_decay: the decay of the parameter.
             maximize: step along the gradient instead of against it.
-            noop_flag: one int32 or float32 on the device; nothing is done where it is not zero.
-            grad_scale: one float32 on the device, which gradients are divided by.
+            noop_flag: one int32 or float32 on the device; if it is not zero, nothing is done.
+            grad_scale: one float32 on the device; gradients are divided by it.
             device_lr: one float32 on the device, the learning rate.
 
         Raises:
@@ -127,14 +127,14 @@ class AdagradFunctions(_OptimizerFunctions):
 
         Args:
             params: float32, bfloat16 or float16, on one device.
-            grads: of the same shapes, of any of these dtypes.
-            sums: of squared gradients so far, float32.
+            grads: the gradients, with the same shapes, each of any of these dtypes.
+            sums: the sums of squared gradients so far, float32.
             lr: the learning rate.
-            weight_decay: times the parameter is added to its gradient.
+            weight_decay: this factor times the parameter is added to its gradient.
             eps: added to the root of the sum.
             maximize: step along the gradient instead of against it.
-            noop_flag: one int32 or float32 on the device; nothing is done where it is not zero.
-            grad_scale: one float32 on the device, which gradients are divided by.
+            noop_flag: one int32 or float32 on the device; if it is not zero, nothing is done.
+            grad_scale: one float32 on the device; gradients are divided by it.
 
         Raises:
             RuntimeError: naming the argument, before anything is written.
@@ -160,21 +160,21 @@ class SGDFunctions(_OptimizerFunctions):
         noop_flag: torch.Tensor | None = None, grad_scale: torch.Tensor | None = None,
         device_lr: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Take one step of every parameter, in place, as ``torch.optim.SGD`` does.
+        """Take one step of every parameter, in place, like ``torch.optim.SGD``.
 
         Args:
             params: float32, bfloat16 or float16, on one device.
-            grads: of the same shapes, of any of these dtypes.
-            momentum_buffers: float32; none where ``momentum`` is 0.
-            lr: the learning rate; not read with ``device_lr``.
+            grads: the gradients, with the same shapes, each of any of these dtypes.
+            momentum_buffers: float32; empty if ``momentum`` is 0.
+            lr: the learning rate; ignored with ``device_lr``.
             momentum: the decay of the buffers.
             dampening: the part of a gradient that is not added to its buffer.
-            weight_decay: times the parameter is added to its gradient.
-            nesterov: step by Nesterov's momentum.
+            weight_decay: this factor times the parameter is added to its gradient.
+            nesterov: use Nesterov momentum.
             maximize: step along the gradient instead of against it.
-            first_step: set the buffers to the gradients rather than add.
-            noop_flag: one int32 or float32 on the device; nothing is done where it is not zero.
-            grad_scale: one float32 on the device, which gradients are divided by.
+            first_step: set the buffers to the gradients instead of adding to them.
+            noop_flag: one int32 or float32 on the device; if it is not zero, nothing is done.
+            grad_scale: one float32 on the device; gradients are divided by it.
             device_lr: one float32 on the device, the learning rate.
 
         Raises:
@@ -211,24 +211,24 @@ class LambFunctions(_OptimizerFunctions):
 
         Args:
             params: float32, bfloat16 or float16, on one device.
-            grads: of the same shapes, of any of these dtypes.
+            grads: the gradients, with the same shapes, each of any of these dtypes.
             exp_avgs: the first moments, float32.
             exp_avg_sqs: the second moments, float32.
             step: the number of the step to take, counted from 1; 0 with ``device_steps``.
-            lr: the learning rate; not read with ``device_lr``.
+            lr: the learning rate; ignored with ``device_lr``.
             beta1: the decay of the first moment.
             beta2: the decay of the second moment.
-            weight_decay: times the parameter is added to its step.
+            weight_decay: this factor times the parameter is added to its step.
             eps: added to the root of the second moment.
-            min_coeff: the least ratio of a parameter's norm and its step's.
+            min_coeff: the smallest ratio of a parameter's norm and its step's norm.
             max_coeff: the largest ratio.
             bias_correction: correct the moments for their start at zero.
-            eps_inside_sqrt: add ``eps`` before the root is taken.
+            eps_inside_sqrt: add ``eps`` before taking the square root.
             maximize: step along the gradient instead of against it.
-            noop_flag: one int32 or float32 on the device; nothing is done where it is not zero.
-            grad_scale: one float32 on the device, which gradients are divided by.
+            noop_flag: one int32 or float32 on the device; if it is not zero, nothing is done.
+            grad_scale: one float32 on the device; gradients are divided by it.
             device_lr: one float32 on the device, the learning rate.
-            device_steps: float32 ``(params,)`` on the device, the steps that each parameter has taken so far.
+            device_steps: float32 ``(params,)`` on the device, the number of steps of each parameter so far.
 
         Returns:
             The ratio of each parameter, float32 ``(params,)``.
@@ -236,7 +236,7 @@ class LambFunctions(_OptimizerFunctions):
         Raises:
             RuntimeError: naming the argument, before anything is written.
 
-        Source: You et al., arXiv:1904.00962, as deepspeed 0.19.8 has it; tests/ops/optimizers_reference.py
+        Source: You et al., arXiv:1904.00962, as in deepspeed 0.19.8; tests/ops/optimizers_reference.py
         """
         ratios: torch.Tensor = self._run(
             params, grads, exp_avgs, exp_avg_sqs, step, noop_flag=noop_flag, grad_scale=grad_scale,

@@ -1,4 +1,4 @@
-"""Writing results to tensors that a caller gave for them."""
+"""Writes results to tensors given by the caller."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["in_float32", "require_one_place_each", "write_output"]
 
 
 def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> None:
-    """Write a result to a given tensor, which must be one like it: ``copy_`` would repeat or convert what does not fit.
+    """Write a result to a given tensor of the same shape and dtype; ``copy_`` would broadcast or convert other tensors.
 
     Raises:
-        RuntimeError: when it is not, or its elements share memory.
+        RuntimeError: when shape or dtype differ, or its elements share memory.
     """
     if (output.shape, output.dtype, output.layout) != (result.shape, result.dtype, result.layout):
         msg = (
@@ -30,10 +30,10 @@ def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> N
 
 
 def require_one_place_each(function: str, output: torch.Tensor) -> None:
-    """Check that the elements of a tensor that is written lie apart: that each dimension steps over all smaller ones.
+    """Check that the elements of a written tensor do not overlap: that each dimension's stride exceeds all smaller ones.
 
     Raises:
-        RuntimeError: when that is not proven.
+        RuntimeError: when this cannot be proven.
     """
     reach = 0
     for stride, size in sorted(zip(output.stride(), output.shape, strict=True)):
@@ -48,9 +48,9 @@ def require_one_place_each(function: str, output: torch.Tensor) -> None:
 
 @contextlib.contextmanager
 def in_float32(*lists: Sequence[torch.Tensor]) -> Iterator[list[list[torch.Tensor]]]:
-    """Give lists of states as the kernels take them; programs keep them in the parameters' dtype in places.
+    """Yield lists of states in float32, as the kernels need them; some programs keep them in the parameters' dtype.
 
-    What is not float32 is copied, and after the step, where that went well, rounded back.
+    Other states are copied, and rounded back after a successful step.
     """
     for state in (state for states in lists for state in states if state.dtype != torch.float32):
         require_one_place_each("the step", state)

@@ -41,7 +41,7 @@ def _dequantize_float8_fake(q: torch.Tensor, scales: torch.Tensor, dtype: torch.
 class QuantizationFunctions(OpFunctions):
     """Groupwise quantization to integers of 8 or 4 bits, and to 8-bit floats.
 
-    A group is a run of adjacent elements of the contiguous tensor; all groups are of one size.
+    A group is a run of adjacent elements of the contiguous tensor; all groups have the same size.
 
     """
 
@@ -66,7 +66,7 @@ class QuantizationFunctions(OpFunctions):
         if params.dim() != 2:
             msg = (
                 f"dequantize failed: got params of {params.dim()} dimensions; expected (groups, 1) or (groups, 2). "
-                f"Fix: pass what quantize returned."
+                f"Fix: pass the result of quantize."
             )
             raise RuntimeError(msg)
         x: torch.Tensor = self._dequantize(q, params, params.shape[0], bits, params.shape[1] == 1, dtype)
@@ -77,7 +77,7 @@ class QuantizationFunctions(OpFunctions):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See :func:`anyaccel.ops.quantize_float8`."""
         if dtype not in _FLOAT8:
-            msg = f"quantize_float8 failed: got dtype {dtype}; expected one of {_FLOAT8}. Fix: choose one of them."
+            msg = f"quantize_float8 failed: got dtype {dtype}; expected one of {_FLOAT8}. Fix: use one of them."
             raise ValueError(msg)
         q, scales = self._quantize_float8(x, groups, dtype == torch.float8_e5m2)
         return q, scales

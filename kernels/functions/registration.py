@@ -1,4 +1,4 @@
-"""Derivatives and result shapes of torch ops that are implemented in C++."""
+"""Registers gradients and result shapes for torch ops implemented in C++."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["OpFunctions", "empty_contiguous", "mark_changed", "nothing", "row_st
 
 
 class OpFunctions:
-    """Functions over the torch ops of a namespace, each of which is an attribute: ``rms_norm`` is ``_rms_norm``.
+    """Functions over the torch ops of a namespace; each op is an attribute: ``rms_norm`` is ``_rms_norm``.
 
     Args:
-        namespace: of the torch ops, whose library is loaded.
+        namespace: the namespace of the torch ops; their library must be loaded.
 
     Attributes:
-        OPS: for each op what returns empty tensors like its results, and where it has a derivative ``backward``, called with
-            the torch ops first, and ``setup_context``, both as of ``torch.library.register_autograd``; then, where some of its
-            results are for ``backward`` alone, how many are not, which come first.
-        LATER: the ops that few programs call, which are looked up in ``_ops`` when they are; they have no derivative.
-        HAS_SECOND_DERIVATIVES: whether what ``backward`` computes can be differentiated once more; otherwise that raises
+        OPS: for each op, a function that returns empty tensors like its results; for a differentiable op also ``backward``,
+            which takes the torch ops as its first argument, and ``setup_context``, both as in
+            ``torch.library.register_autograd``; and if its last results are only for ``backward``, the number of the others.
+        LATER: rarely used ops, which are looked up in ``_ops`` on use; they are not differentiable.
+        HAS_SECOND_DERIVATIVES: whether the results of ``backward`` can be differentiated again; otherwise that raises
             ``RuntimeError``.
     """
 
@@ -38,9 +38,9 @@ class OpFunctions:
 
     def __init__(self, namespace: str) -> None:
         self._ops = getattr(torch.ops, namespace)
-        self._library = torch.library.Library(namespace, "FRAGMENT")  # what it registers ends with it
+        self._library = torch.library.Library(namespace, "FRAGMENT")  # destroying it removes its registrations
         for name, (fake, *derivative) in self.OPS.items():
-            # as a kernel of the device "meta": register_fake searches every loaded module for its caller's file, for 4 ms
+            # # register a kernel for the device "meta": register_fake searches every loaded module for its caller's file, in 4 ms
             self._library.impl(name, _on_one_device(f"{namespace}::{name}", fake), "Meta")
             if name in self.LATER or name.endswith("_backward"):  # a look-up takes a quarter of a millisecond
                 continue
@@ -72,7 +72,7 @@ def _setup_with_statistics(
 
 
 def _on_one_device(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a fake that refuses tensors of several devices: the kernels of real devices do."""
+    """Return a fake that rejects tensors on several devices, like the kernels of real devices."""
     namespace, op = name.split("::")
 
     @functools.wraps(fake)
@@ -86,8 +86,8 @@ def _on_one_device(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
                 first = tensor if first is None else first
                 if tensor.device != first.device:
                     msg = (
-                        f"{op} failed: got {described.name} on {tensor.device}; expected {first.device}, where the others "
-                        f"are. Fix: move one of them."
+                        f"{op} failed: got {described.name} on {tensor.device}; expected {first.device}, like the other "
+                        f"tensors. Fix: move one of them."
                     )
                     raise RuntimeError(msg)
         return fake(*arguments, **options)
@@ -96,21 +96,21 @@ def _on_one_device(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def nothing(*_: Any, **__: Any) -> None:
-    """Return nothing, as an op does that only writes."""
+    """Return None: the op only writes."""
 
 
 def empty_contiguous(tensor: torch.Tensor) -> torch.Tensor:
-    """Return an uninitialised tensor of the same shape and dtype, contiguous."""
+    """Return an uninitialised contiguous tensor of the same shape and dtype."""
     return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 
 def row_statistics(x: torch.Tensor) -> torch.Tensor:
-    """Return an uninitialised number for each row, of the dtype that kernels compute in."""
+    """Return an uninitialised tensor with one number per row, in the dtype that kernels compute in."""
     dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return x.new_empty(math.prod(x.shape[:-1]), dtype=dtype)  # Size.numel() would fix a traced size
+    return x.new_empty(math.prod(x.shape[:-1]), dtype=dtype)  # Size.numel() would specialise a traced size
 
 
 def mark_changed(tensors: Sequence[torch.Tensor]) -> None:
-    """Tell autograd of an op's writing, so that a graph which still needs the old values refuses to run backward."""
-    if not torch.compiler.is_compiling():  # there the op's schema says it
+    """Mark tensors as modified, so that autograd rejects a backward pass that needs their old values."""
+    if not torch.compiler.is_compiling():  # when compiling, the op's schema has this information
         torch.autograd.graph.increment_version(tensors)

@@ -22,7 +22,7 @@ class _InPlace(torch.autograd.Function):
         return x
 
     @staticmethod
-    @once_differentiable  # what it turns in place has no derivative of its own
+    @once_differentiable  # the in-place rotation is not differentiable
     def backward(ctx: Any, *grads: Any) -> Any:
         cos, sin = ctx.saved_tensors
         grad = grads[0].clone(memory_format=torch.contiguous_format)
@@ -61,13 +61,13 @@ class RotaryEmbeddingFunctions(OpFunctions):
         """See :func:`anyaccel.ops.rotary_embedding`."""
         if torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad):
             msg = (
-                "rotary_embedding failed: got cos or sin that requires a gradient; expected angles that are not learned. "
+                "rotary_embedding failed: cos or sin requires a gradient, and angles cannot be learned. "
                 "Fix: detach them."
             )
             raise RuntimeError(msg)
         computed = torch.float64 if x.dtype == torch.float64 else torch.float32
         cos, sin = cos.to(computed), sin.to(computed)
-        if inplace and torch.compiler.is_compiling():  # which loses the gradient of what a Function marks as dirty
+        if inplace and torch.compiler.is_compiling():  # it loses the gradient of tensors that are marked as dirty
             return x.copy_(self._rotary_embedding(x, cos, sin, interleaved, False))
         if inplace:
             turned: torch.Tensor = _InPlace.apply(x, cos, sin, interleaved, self._rotary_embedding_)  # type: ignore[no-untyped-call]

@@ -28,7 +28,7 @@ def _backward(ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | No
 
 
 class SoftmaxFunctions(OpFunctions):
-    """Softmax of scaled scores, some of them hidden."""
+    """Softmax of scaled scores with a mask."""
 
     OPS: ClassVar = {
         "scaled_masked_softmax": (_fake, _backward, _keep),

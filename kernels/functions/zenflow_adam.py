@@ -1,6 +1,6 @@
-"""deepspeed 0.19.8's nine functions of ZenFlow's Adam: a process of its own steps, told by a block of shared memory.
+"""deepspeed 0.19.8's nine functions for ZenFlow's Adam: a separate process takes the steps, driven through shared memory.
 
-The block is laid out as deepspeed's, so that either side may be deepspeed's own. Semaphores are the C library's.
+The memory block has deepspeed's layout, so either side may be deepspeed's own. Semaphores are the C library's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_GROUPS = 1024
 _PER_GROUP = 5  # lr, beta1, beta2, eps, weight_decay
 _STEP, _EXIT = 0, 1
 _LOOK_NS = 1_000_000_000
-"""How often a process that waits for steps looks whether the one that gives them is still there."""
+"""How often a process that waits for steps checks that the submitting process is still alive."""
 
 
 class _Control(ctypes.Structure):
@@ -52,7 +52,7 @@ class _Optimizer:
 
 
 class ZenFlowAdam:
-    """The functions, over ``adam_step`` and ``create_adam`` of the class that they are mixed into."""
+    """ZenFlow's functions, using ``adam_step`` and ``create_adam`` of the class that inherits them."""
 
     if TYPE_CHECKING:
         _decoupled: dict[int, bool]
@@ -63,14 +63,14 @@ class ZenFlowAdam:
     _handles: ClassVar = itertools.count()
 
     def zenflow_adam_create(self, optimizer_id: int, zf_affinity: Sequence[int]) -> int:
-        """Open an optimizer whose steps run on some cores, and return its handle.
+        """Create an optimizer whose steps run on given cores, and return its handle.
 
         Args:
-            optimizer_id: given to ``create_adam`` before.
-            zf_affinity: the cores; none leaves the process where it is.
+            optimizer_id: an optimizer from ``create_adam``.
+            zf_affinity: the cores; an empty list leaves the process where it is.
 
         Raises:
-            KeyError: when there is no such optimizer.
+            KeyError: when the optimizer does not exist.
         """
         if optimizer_id not in self._decoupled:
             msg = (
@@ -86,39 +86,39 @@ class ZenFlowAdam:
         self, handle: int, param: torch.Tensor, grad0: torch.Tensor, grad1: torch.Tensor, exp_avg0: torch.Tensor,
         exp_avg1: torch.Tensor, exp_avg_sq0: torch.Tensor, exp_avg_sq1: torch.Tensor, stale: torch.Tensor | None,
     ) -> None:  # fmt: skip
-        """Add a parameter, with gradients and moments for either state of the double buffer.
+        """Add a parameter, with gradients and moments for both states of the double buffer.
 
         Args:
             handle: from :meth:`zenflow_adam_create`.
             param: the parameter, in shared memory.
             grad0: its gradient in state 0.
-            grad1: in state 1.
-            exp_avg0: the first moment in state 0; so are the next three.
-            exp_avg1: in state 1.
-            exp_avg_sq0: the second moment.
-            exp_avg_sq1: in state 1.
-            stale: receives a copy of the parameter after each step; None for none.
+            grad1: its gradient in state 1.
+            exp_avg0: the first moment in state 0.
+            exp_avg1: the first moment in state 1.
+            exp_avg_sq0: the second moment in state 0.
+            exp_avg_sq1: the second moment in state 1.
+            stale: receives a copy of the parameter after each step, or None.
         """
         found = self._of("zenflow_adam_register_group", handle)
         found.groups.append((param, grad0, grad1, exp_avg0, exp_avg1, exp_avg_sq0, exp_avg_sq1, stale))
 
     def zenflow_adam_destroy(self, handle: int) -> None:
-        """Close an optimizer."""
+        """Destroy an optimizer."""
         self._optimizers.pop(handle, None)
 
     def zenflow_adam_ctrl_size(self) -> int:
-        """Return how many bytes the block takes."""
+        """Return the size of the block in bytes."""
         return ctypes.sizeof(_Control)
 
     def zenflow_adam_ctrl_init(self, control_ptr: int, num_groups: int) -> None:
-        """Prepare the block, before the other process starts.
+        """Initialise the block, before the other process starts.
 
         Args:
             control_ptr: the address of :meth:`zenflow_adam_ctrl_size` bytes of shared memory.
-            num_groups: how many parameters a step takes, up to 1024.
+            num_groups: the number of parameters per step, up to 1024.
 
         Raises:
-            ValueError: when there are more.
+            ValueError: when ``num_groups`` is larger.
         """
         _require_groups("zenflow_adam_ctrl_init", num_groups)
         control = _Control.from_address(control_ptr)
@@ -127,7 +127,7 @@ class ZenFlowAdam:
             _checked("sem_init", _semaphore(control_ptr, semaphore), 1, 0)
 
     def zenflow_adam_run_worker(self, handle: int, control_ptr: int) -> None:
-        """Step whenever the block says so, and return when it says to exit, or the parent process is gone; a failed step raises.
+        """Take the steps that the block requests; return when it requests an exit or the parent process is gone; failures raise.
 
         Args:
             handle: from :meth:`zenflow_adam_create`.
@@ -135,12 +135,12 @@ class ZenFlowAdam:
         """
         found, control = self._of("zenflow_adam_run_worker", handle), _Control.from_address(control_ptr)
         if found.cores:
-            os.sched_setaffinity(0, found.cores)  # threads that this one starts stay there, too
+            os.sched_setaffinity(0, found.cores)  # threads that this one starts inherit the cores
             torch.set_num_threads(len(found.cores))
         parent, number = multiprocessing.parent_process(), os.getppid()
         while True:
             while not _waited_until(control_ptr, "cmd_ready", time.time_ns() + _LOOK_NS):
-                # The number alone is not enough: the parent may have ended before this function was called.
+                # The number alone is not enough: the parent may have exited before this function was called.
                 if os.getppid() != number or (parent is not None and not parent.is_alive()):
                     return
             if control.cmd == _EXIT:
@@ -153,21 +153,21 @@ class ZenFlowAdam:
         self, control_ptr: int, now_state: int, step: int, lr: Sequence[float], beta1: Sequence[float],
         beta2: Sequence[float], eps: Sequence[float], weight_decay: Sequence[float], bias_correction: Sequence[int],
     ) -> None:  # fmt: skip
-        """Ask the other process for a step.
+        """Request a step from the other process.
 
         Args:
             control_ptr: the address of the block.
-            now_state: which state of the double buffers, 0 or 1.
+            now_state: the state of the double buffers to use, 0 or 1.
             step: the number of the step, from 1.
-            lr: the learning rate of each parameter; so are the rest.
-            beta1: the decay of the first moment.
-            beta2: the decay of the second moment.
-            eps: added to the root of the second moment.
-            weight_decay: the decay of the parameter.
-            bias_correction: whether the moments are corrected.
+            lr: the learning rate of each parameter.
+            beta1: the decay of each first moment.
+            beta2: the decay of each second moment.
+            eps: added to the root of each second moment.
+            weight_decay: the decay of each parameter.
+            bias_correction: for each parameter, whether the moments are corrected.
 
         Raises:
-            ValueError: when there are more than 1024, or the lists are of several lengths.
+            ValueError: when there are more than 1024 parameters, or the lists differ in length.
         """
         _require_groups("zenflow_adam_submit", len(lr))
         control = _Control.from_address(control_ptr)
@@ -178,11 +178,11 @@ class ZenFlowAdam:
         _checked("sem_post", _semaphore(control_ptr, "cmd_ready"))
 
     def zenflow_adam_wait(self, control_ptr: int, timeout_s: float) -> bool:
-        """Wait for a step's end; return False when the time is over, for the caller to see whether the other process lives."""
+        """Wait until a step ends; return False on timeout, so that the caller can check whether the other process is alive."""
         return _waited_until(control_ptr, "done", time.time_ns() + int(timeout_s * 1e9))
 
     def zenflow_adam_ctrl_exit(self, control_ptr: int) -> None:
-        """Ask the other process to return from :meth:`zenflow_adam_run_worker`."""
+        """Request that the other process returns from :meth:`zenflow_adam_run_worker`."""
         _Control.from_address(control_ptr).cmd = _EXIT
         _checked("sem_post", _semaphore(control_ptr, "cmd_ready"))
 
@@ -224,7 +224,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _call(function: str, *arguments: Any) -> int:
-    """Call a function of the C library, and return its error number, 0 for none."""
+    """Call a C library function, and return its error number, or 0."""
     if getattr(_libc(), function)(*arguments) == 0:
         return 0
     return ctypes.get_errno()
@@ -237,7 +237,7 @@ def _checked(function: str, *arguments: Any) -> None:
 
 
 def _waited_until(control_ptr: int, semaphore: str, nanoseconds: int) -> bool:
-    """Wait for a semaphore until a time since the epoch; return False when it is over. Signals' handlers run meanwhile."""
+    """Wait for a semaphore until a time since the epoch; return False on timeout. Signal handlers run meanwhile."""
     deadline = ctypes.byref(_TimeSpec(*divmod(nanoseconds, 1_000_000_000)))
     while True:
         number = _call("sem_timedwait", _semaphore(control_ptr, semaphore), deadline)

@@ -47,7 +47,7 @@ class _Activation(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         (y,) = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative: torch's own operations have one
+        if torch.is_grad_enabled():  # for second derivatives, use torch's own differentiable operations
             grad_z = grad * y * (1 - y)
         else:
             grad_z, d = torch.empty_like(y), grad.contiguous()

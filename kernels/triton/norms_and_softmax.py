@@ -1,6 +1,6 @@
-"""RMSNorm and softmax in Triton, for GPUs: a program works on a row.
+"""RMSNorm and softmax in Triton, for GPUs: one program per row.
 
-Memory traffic as of ``csrc/includes/rms_norm.h`` and ``softmax.h``; a row must fit into a program's registers.
+Memory traffic is that of ``csrc/includes/rms_norm.h`` and ``softmax.h``; a row must fit into a program's registers.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class TritonRMSNorm:
         if weight.shape != x.shape[-1:] or weight.device != x.device:
             msg = (
                 f"rms_norm failed: got weight of shape {tuple(weight.shape)} on {weight.device}; expected "
-                f"({x.shape[-1] if x.dim() else 0},) on {x.device}. Fix: pass one entry for each column."
+                f"({x.shape[-1] if x.dim() else 0},) on {x.device}. Fix: pass one entry per column."
             )
             raise RuntimeError(msg)
         y: torch.Tensor = _RMSNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]
@@ -145,18 +145,18 @@ class TritonRMSNorm:
     def add_rms_norm(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the normalised sum, and the sum; torch adds."""
+        """Return the normalised sum, and the sum, which torch computes."""
         total = x + residual
         return self.rms_norm(total, weight, eps), total
 
 
 class TritonSoftmax:
-    """The functions of ``softmax``; a mask is applied by torch."""
+    """The functions of ``softmax``; torch applies the mask."""
 
     def scaled_masked_softmax(
         self, x: torch.Tensor, mask: torch.Tensor | None = None, scale: float = 1.0
     ) -> torch.Tensor:
-        """Return ``softmax(scale * x)`` over the last dimension, 0 where the mask is True, and in rows that it hides."""
+        """Return ``softmax(scale * x)`` over the last dimension; 0 where the mask is True, and in fully masked rows."""
         if mask is None:
             y: torch.Tensor = _Softmax.apply(x, scale, False)  # type: ignore[no-untyped-call]
             return y
@@ -166,7 +166,7 @@ class TritonSoftmax:
         return y.masked_fill(hidden, 0.0)
 
     def scaled_upper_triang_masked_softmax(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
-        """Return ``softmax(scale * x)``, 0 right of the diagonal, which ends in the last column."""
+        """Return ``softmax(scale * x)``; 0 to the right of the diagonal, which ends in the last column."""
         y: torch.Tensor = _Softmax.apply(x, scale, True)  # type: ignore[no-untyped-call]
         return y
 
@@ -176,7 +176,7 @@ def _columns(x: torch.Tensor) -> int:
     if columns > _MOST_COLUMNS or x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         msg = (
             f"a Triton kernel failed: got {x.dtype} with {columns} columns; expected float32, bfloat16 or float16 with "
-            f"{_MOST_COLUMNS} at most. Fix: the CUDA implementation takes longer rows."
+            f"{_MOST_COLUMNS} at most. Fix: use the CUDA implementation for longer rows."
         )
         raise RuntimeError(msg)
     return columns

@@ -1,1 +1,1 @@
-"""What exists because of Colossal-AI's names: its loaders, and the modules that they load."""
+"""Support for Colossal-AI's names: its loaders, and the modules that they load."""

@@ -11,13 +11,13 @@ from ..engine.errors import OpLoadError
 from ..kernel_extensions import KernelExtension, has_device, require_package
 
 _CAUSAL = (2, 3)
-"""Of Colossal-AI's ``AttnMaskType``: causal, and causal with padding."""
+"""Colossal-AI's ``AttnMaskType`` values: causal, and causal with padding."""
 
 __all__ = ["FlashAttentionPackageExtension", "FlashAttentionSDPAExtension"]
 
 
 class FlashAttentionSDPAExtension(KernelExtension):
-    """Attention by torch itself, on every device."""
+    """Attention by torch, on every device."""
 
     name = "flash_attention_sdpa"
     support_aot = False
@@ -34,7 +34,7 @@ class FlashAttentionSDPAExtension(KernelExtension):
 
 
 class FlashAttentionPackageExtension(KernelExtension):
-    """Attention by the package ``flash-attn``, on NVIDIA's GPUs, in float16 and bfloat16, without a mask."""
+    """Attention by the package ``flash-attn``, on NVIDIA GPUs, in float16 and bfloat16, without a mask."""
 
     name = "flash_attention_package"
     priority = 10
@@ -68,21 +68,21 @@ def _sdpa(
 
     Args:
         query: ``(batch, heads, positions, head_dim)``, of any floating dtype.
-        key: ``(batch, kv_heads, kv_positions, head_dim)``; fewer heads serve a group of the query's each.
-        value: as ``key``.
+        key: ``(batch, kv_heads, kv_positions, head_dim)``; if it has fewer heads, each serves a group of query heads.
+        value: like ``key``.
         dropout_p: the probability of dropping a weight.
-        scale: of the scores; ``1 / sqrt(head_dim)`` by default.
-        attention_mask: added to the scores, or where it is boolean, False hides a position. Of three dimensions, it is
-            for every head.
+        scale: the factor for the scores; ``1 / sqrt(head_dim)`` by default.
+        attention_mask: added to the scores, or if boolean, False hides a position. With three dimensions, it applies
+            to every head.
         is_causal: hide later positions.
-        cu_seqlens_q: with ``q_indices``, that the batch is padded; so with the next three, of which the indices say all.
-        cu_seqlens_kv: the same.
-        max_seqlen_q: the same.
-        max_seqlen_kv: the same.
-        q_indices: int64, which of the ``batch * positions`` are no padding; the result is 0 elsewhere.
-        kv_indices: int64, which of the ``batch * kv_positions`` are no padding; the others are hidden.
-        attn_mask: the same as ``attention_mask``, by torch's name.
-        attention_mask_type: Colossal-AI's ``AttnMaskType``, or its number: 2 and 3 mean ``is_causal``.
+        cu_seqlens_q: given together with ``q_indices`` when the batch is padded; only the indices are read.
+        cu_seqlens_kv: see ``cu_seqlens_q``.
+        max_seqlen_q: see ``cu_seqlens_q``.
+        max_seqlen_kv: see ``cu_seqlens_q``.
+        q_indices: int64, the positions among ``batch * positions`` that are not padding; the result is 0 elsewhere.
+        kv_indices: int64, the positions among ``batch * kv_positions`` that are not padding; the others are hidden.
+        attn_mask: ``attention_mask`` under torch's name.
+        attention_mask_type: Colossal-AI's ``AttnMaskType``, or its number; 2 and 3 mean ``is_causal``.
 
     Returns:
         ``(batch, heads, positions, head_dim)``.
@@ -116,14 +116,11 @@ def _by_package(
     max_seqlen_q: int | None = None, max_seqlen_kv: int | None = None, q_indices: torch.Tensor | None = None,
     kv_indices: torch.Tensor | None = None, *, attn_mask: torch.Tensor | None = None, attention_mask_type: Any = None,
 ) -> torch.Tensor:  # fmt: skip
-    """Return attention by ``flash-attn``; arguments as of :func:`_sdpa`, where what is padded needs all six of its own."""
+    """Return attention by ``flash-attn``; the arguments are those of :func:`_sdpa`, and padding needs all six of its own."""
     is_padded = cu_seqlens_q is not None and q_indices is not None and kv_indices is not None
     if attn_mask is not None or (attention_mask is not None and not is_padded):
         name = "attn_mask" if attn_mask is not None else "attention_mask"
-        msg = (
-            f"attention failed: got {name}; expected none with flash-attn. "
-            f"Fix: FlashAttentionWithCustomMaskLoader().load()."
-        )
+        msg = f"attention failed: flash-attn does not support {name}. Fix: FlashAttentionWithCustomMaskLoader().load()."
         raise NotImplementedError(msg)
     options = {"dropout_p": dropout_p, "softmax_scale": scale, "causal": is_causal or _is_causal(attention_mask_type)}
     by_position = [tensor.transpose(1, 2) for tensor in (query, key, value)]
@@ -144,7 +141,7 @@ def _is_causal(attention_mask_type: Any) -> bool:
 
 
 def _among(indices: torch.Tensor, batch: int, positions: int) -> torch.Tensor:
-    """Return which positions the flattened indices name, boolean ``(batch, positions)``."""
+    """Return a boolean ``(batch, positions)`` tensor of the positions that the flattened indices name."""
     kept = indices.new_zeros(batch * positions, dtype=torch.bool)
     return kept.index_fill(0, indices.long(), True).view(batch, positions)
 

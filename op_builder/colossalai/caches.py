@@ -1,8 +1,8 @@
-"""Paged caches of keys and values: where each token's entry is, and attention over them, by torch's operators.
+"""Paged caches of keys and values: the location of each token's entry, and attention over them, by torch operators.
 
-A cache of values is ``(blocks, heads, block_size, head_dim)``. A cache of keys is the same, or, as Colossal-AI's newer kernels
-have it, ``(blocks, heads, head_dim / x, block_size, x)``. What has dtype uint8 holds 8-bit floats, e5m2. A block of a
-negative number in a table is none, and nothing is written there.
+A cache of values is ``(blocks, heads, block_size, head_dim)``. A cache of keys is the same or, in Colossal-AI's newer kernels,
+``(blocks, heads, head_dim / x, block_size, x)``. A uint8 cache holds 8-bit floats, e5m2. A negative block number in a
+table means that there is no block, and nothing is written.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ def require_caches(
     function: str, caches: tuple[torch.Tensor, torch.Tensor], lengths: torch.Tensor, block_tables: torch.Tensor,
     tokens: tuple[int, ...],
 ) -> None:  # fmt: skip
-    """Check caches, tables and lengths against each other, and against the shape of what is read or written.
+    """Check caches, tables and lengths against each other, and against the shape of the data to read or write.
 
     Args:
-        function: that was called.
-        caches: of keys, and of values.
-        lengths: of the sequences.
+        function: the function that was called, for the message.
+        caches: the key cache and the value cache.
+        lengths: the sequence lengths.
         block_tables: ``(sequences, blocks)``.
         tokens: ``(tokens, a multiple of the cached heads, head_dim)``.
 
     Raises:
-        ValueError: naming what does not fit.
+        ValueError: naming the argument that does not fit.
     """
     keys, values = caches
     require_floats(function, (4, 5), codes=True, key_cache=keys)
@@ -57,12 +57,12 @@ def require_caches(
 
 
 def token_positions(lengths: torch.Tensor, starts: torch.Tensor, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the sequence of each token, and its position there; tokens beyond a sequence's length are of sequence -1.
+    """Return the sequence of each token and its position there; tokens beyond a sequence's length have sequence -1.
 
     Args:
-        lengths: of the sequences, int32 or int64 ``(sequences,)``.
-        starts: the number of each sequence's first token, and that after the last, ``(sequences + 1,)``.
-        tokens: how many there are.
+        lengths: the sequence lengths, int32 or int64 ``(sequences,)``.
+        starts: the index of each sequence's first token, and the end of the last, ``(sequences + 1,)``.
+        tokens: the number of tokens.
     """
     numbers = torch.arange(tokens, device=lengths.device)
     sequence = torch.searchsorted(starts[1:].contiguous().long(), numbers, right=True)
@@ -75,14 +75,14 @@ def write_tokens(
     key: torch.Tensor, value: torch.Tensor, caches: tuple[torch.Tensor, torch.Tensor], sequence: torch.Tensor,
     position: torch.Tensor, block_tables: torch.Tensor,
 ) -> None:  # fmt: skip
-    """Write tokens' keys and values to their places in the caches.
+    """Write the keys and values of tokens to their locations in the caches.
 
     Args:
         key: ``(tokens, heads, head_dim)``.
-        value: the same.
-        caches: of keys, and of values.
-        sequence: int64 ``(tokens,)``, the row of ``block_tables`` that each token has; -1 for none.
-        position: int64 ``(tokens,)``, in the sequence.
+        value: like ``key``.
+        caches: the key cache and the value cache.
+        sequence: int64 ``(tokens,)``, each token's row of ``block_tables``; -1 for none.
+        position: int64 ``(tokens,)``, the position in the sequence.
         block_tables: ``(sequences, blocks)``, the blocks of each sequence, in order.
     """
     keys, values = caches
@@ -107,12 +107,12 @@ def paged_attention(
 
     Args:
         query: ``(sequences, heads, head_dim)``.
-        caches: of keys, and of values, with a divisor of the query's heads.
+        caches: the key cache and the value cache; their head count divides the query's.
         lengths: ``(sequences,)``.
         block_tables: ``(sequences, blocks)``.
-        longest: no length is above it.
-        scale: of the scores.
-        slopes: float32 ``(heads,)``, of ALiBi's distances.
+        longest: an upper bound of the lengths.
+        scale: the factor for the scores.
+        slopes: float32 ``(heads,)``, the ALiBi slopes.
 
     Source: tests/op_builder/test_colossalai_inference.py
     """
@@ -121,7 +121,7 @@ def paged_attention(
     of_keys = keys[taken].permute(0, 2, 1, 4, 3, 5).flatten(4) if keys.dim() == 5 else keys[taken].transpose(1, 2)
     held = [entries.flatten(2, 3) for entries in (of_keys, values[taken].transpose(1, 2))]
     distance = torch.arange(held[0].shape[2], device=query.device)[None] - (lengths.long() - 1)[:, None]
-    is_later = (distance > 0)[:, None, :, None]  # where a cache may hold anything, NaN too
+    is_later = (distance > 0)[:, None, :, None]  # a cache may hold anything there, including NaN
     held_keys, held_values = (_decoded(entries, query.dtype).masked_fill(is_later, 0.0) for entries in held)
     bias = torch.zeros_like(distance, dtype=query.dtype).masked_fill(distance > 0, -torch.inf)[:, None, None]
     if slopes is not None:
@@ -134,10 +134,10 @@ def paged_attention(
 
 
 def convert_float8(x: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-    """Return what ``convert_fp8`` writes to an output: codes of floats, or the floats of codes.
+    """Convert floats to 8-bit float codes or back, into an output like ``convert_fp8`` does, and return it.
 
     Raises:
-        ValueError: unless one is uint8, and the other float32, float16 or bfloat16.
+        ValueError: unless one tensor is uint8 and the other float32, float16 or bfloat16.
     """
     require_floats("convert_fp8", tuple(range(9)), codes=True, x=x, output=output)
     kinds = {x.dtype, output.dtype}

@@ -1,7 +1,7 @@
-"""Colossal-AI's module of mixtures of experts, with places of a fixed capacity, by its function names and arguments.
+"""Colossal-AI's mixture-of-experts module, where experts have a fixed capacity, with its function names and arguments.
 
-A token goes to one place, or to two: ``dest_idx[j, token]`` is a place among ``experts * capacity``, which counts where
-``mask[j, token]`` is not 0. These are torch's operators; the kernels of ``topk_gating`` … ``combine`` need no capacity.
+A token goes to one or two places: ``dest_idx[j, token]`` is a place in ``experts * capacity``, valid if
+``mask[j, token]`` is not 0. The functions use torch operators; the kernels of ``topk_gating`` … ``combine`` need no capacity.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ class MoeModule(ColossalAIModule):
     """The module ``moe``."""
 
     def cumsum_sub_one(self, mask: torch.Tensor) -> torch.Tensor:
-        """Return the running sums over the first dimension, less 1: a token's number among those of its expert.
+        """Return the cumulative sums over the first dimension, minus 1: each token's index among the tokens of its expert.
 
         Args:
             mask: int32 ``(tokens, experts)``.
 
         Raises:
-            ValueError: when it is another dtype, or has another number of dimensions.
+            ValueError: when the dtype or the number of dimensions differs.
         """
         require_integers("cumsum_sub_one", (2,), mask=mask)
         if mask.dtype != torch.int32:
@@ -38,22 +38,22 @@ class MoeModule(ColossalAIModule):
     def dispatch_forward(
         self, s: int, ec: int, h: int, batch_tokens: torch.Tensor, mask: torch.Tensor, dest_idx: torch.Tensor
     ) -> torch.Tensor:
-        """Return the tokens at their places, ``(ec, h)``; a place that no token has is 0.
+        """Return the tokens at their places, ``(ec, h)``; a place without a token is 0.
 
         Args:
             s: the number of tokens.
             ec: the number of places.
-            h: the length of a token.
+            h: the size of a token.
             batch_tokens: ``(s, h)``.
             mask: int32 ``(1 or 2, s)``.
-            dest_idx: int32, like the mask.
+            dest_idx: int32, shaped like the mask.
 
         Raises:
-            ValueError: when a shape is another.
+            ValueError: when a shape does not fit.
         """
         tokens = _of_shape("dispatch_forward", "batch_tokens", batch_tokens, (s, h))
         places = _places("dispatch_forward", mask, dest_idx, s, ec)
-        found = tokens.new_zeros(ec + 1, h)  # those that do not count share a last place, which is left out
+        found = tokens.new_zeros(ec + 1, h)  # masked tokens share a last place, which is left out
         for place in places:
             found.index_copy_(0, place, tokens)
         return found[:ec]
@@ -61,18 +61,18 @@ class MoeModule(ColossalAIModule):
     def dispatch_backward(
         self, s: int, ec: int, h: int, expert_grad: torch.Tensor, mask: torch.Tensor, dest_idx: torch.Tensor
     ) -> torch.Tensor:
-        """Return the gradient of the tokens, ``(s, h)``: for each the sum over its places.
+        """Return the gradient of the tokens, ``(s, h)``: for each token, the sum over its places.
 
         Args:
             s: the number of tokens.
             ec: the number of places.
-            h: the length of a token.
-            expert_grad: ``(ec, h)``, the gradient of what :meth:`dispatch_forward` returned.
-            mask: as it was given there.
-            dest_idx: the same.
+            h: the size of a token.
+            expert_grad: ``(ec, h)``, the gradient of the result of :meth:`dispatch_forward`.
+            mask: as in :meth:`dispatch_forward`.
+            dest_idx: as in :meth:`dispatch_forward`.
 
         Raises:
-            ValueError: when a shape is another.
+            ValueError: when a shape does not fit.
         """
         rows = _with_zeros(_of_shape("dispatch_backward", "expert_grad", expert_grad, (ec, h)))
         places = _places("dispatch_backward", mask, dest_idx, s, ec)
@@ -82,20 +82,20 @@ class MoeModule(ColossalAIModule):
         self, s: int, e: int, c: int, h: int, expert_tokens: torch.Tensor, logits: torch.Tensor, mask: torch.Tensor,
         dest_idx: torch.Tensor,
     ) -> torch.Tensor:  # fmt: skip
-        """Return each token's rows, weighted by its experts' logits and added, ``(s, h)``.
+        """Return each token's rows, weighted by its experts' logits and summed, ``(s, h)``.
 
         Args:
             s: the number of tokens.
             e: the number of experts.
-            c: the number of places of an expert.
-            h: the length of a token.
+            c: the capacity of an expert.
+            h: the size of a token.
             expert_tokens: ``(e * c, h)``, or ``(e, c, h)``.
             logits: ``(s, e)``.
             mask: int32 ``(1 or 2, s)``.
-            dest_idx: int32, like the mask.
+            dest_idx: int32, shaped like the mask.
 
         Raises:
-            ValueError: when a shape is another.
+            ValueError: when a shape does not fit.
         """
         rows = _with_zeros(_of_shape("combine_forward", "expert_tokens", expert_tokens, (e * c, h)))
         weights = _of_shape("combine_forward", "logits", logits, (s, e))
@@ -111,16 +111,16 @@ class MoeModule(ColossalAIModule):
         Args:
             s: the number of tokens.
             e: the number of experts.
-            c: the number of places of an expert.
-            h: the length of a token.
-            tokens_grad: ``(s, h)``, the gradient of what :meth:`combine_forward` returned.
-            expert_tokens: as it was given there; so are the rest.
+            c: the capacity of an expert.
+            h: the size of a token.
+            tokens_grad: ``(s, h)``, the gradient of the result of :meth:`combine_forward`.
+            expert_tokens: as in :meth:`combine_forward`.
             logits: ``(s, e)``.
             mask: int32 ``(1 or 2, s)``.
-            dest_idx: int32, like the mask.
+            dest_idx: int32, shaped like the mask.
 
         Raises:
-            ValueError: when a shape is another.
+            ValueError: when a shape does not fit.
         """
         grad = _of_shape("combine_backward", "tokens_grad", tokens_grad, (s, h))
         rows = _with_zeros(_of_shape("combine_backward", "expert_tokens", expert_tokens, (e * c, h)))
@@ -134,13 +134,13 @@ class MoeModule(ColossalAIModule):
 
 
 def _weight(weights: torch.Tensor, place: torch.Tensor, capacity: int) -> torch.Tensor:
-    """Return the weight of each token's expert, ``(tokens, 1)``; a token without one has some other, and a row of zeros."""
+    """Return the weight of each token's expert, ``(tokens, 1)``; a masked token gets any weight, and a row of zeros."""
     expert = (place // max(capacity, 1)).clamp(max=max(weights.shape[1] - 1, 0))
     return weights.gather(1, expert[:, None])
 
 
 def _with_zeros(rows: torch.Tensor) -> torch.Tensor:
-    """Return the rows and one of zeros after them, for tokens that have no place."""
+    """Return the rows followed by a row of zeros, for tokens without a place."""
     return torch.cat([rows, rows.new_zeros(1, rows.shape[1])])
 
 
@@ -153,7 +153,7 @@ def _of_shape(function: str, name: str, tensor: torch.Tensor, shape: tuple[int, 
 
 
 def _places(function: str, mask: torch.Tensor, dest_idx: torch.Tensor, tokens: int, places: int) -> torch.Tensor:
-    """Return the place of each choice and token, int64; the one after the last for those that do not count."""
+    """Return the place of each choice and token, int64; masked ones get the place after the last."""
     require_integers(function, (2,), mask=mask, dest_idx=dest_idx)
     if mask.shape != dest_idx.shape or mask.shape[0] not in (1, 2) or mask.shape[1] != tokens:
         msg = (

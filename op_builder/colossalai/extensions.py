@@ -1,6 +1,6 @@
-"""Colossal-AI's base classes of implementations, by its names of attributes and methods, on this project's builders.
+"""Colossal-AI's base classes for implementations, with its attribute and method names, on top of this project's builders.
 
-Both generations of its names serve: ``is_available`` and ``is_hardware_available``, ``assert_compatible`` and
+Both generations of its names work: ``is_available`` and ``is_hardware_available``, ``assert_compatible`` and
 ``assert_hardware_compatible``. Source: Colossal-AI's ``extensions``.
 """
 
@@ -27,10 +27,10 @@ class _Extension(KernelExtension):
     """An implementation whose ``__init__`` sets ``_name``, ``_support_aot``, ``_support_jit`` and ``priority``.
 
     Args:
-        name: by which a user may ask for it.
+        name: the name to request it by.
         support_aot: whether it can be built ahead of time.
-        support_jit: whether it can be built on the machine that uses it.
-        priority: the highest among those that serve is chosen.
+        support_jit: whether it can be built at run time on the machine that uses it.
+        priority: the highest available priority is chosen.
     """
 
     _support_aot: bool = True
@@ -54,31 +54,31 @@ class _Extension(KernelExtension):
 
     @property
     def support_jit(self) -> bool:  # type: ignore[override]
-        """Whether it can be built on the machine that uses it."""
+        """Whether it can be built at run time on the machine that uses it."""
         return self._support_jit
 
     def is_available(self) -> bool:
-        """Return whether this machine has the hardware that it is for."""
+        """Return whether this machine has the hardware that it needs."""
         self._require("is_hardware_available", "is_available")
         return self.is_hardware_available()
 
     def is_hardware_available(self) -> bool:
-        """Return what ``is_available`` returns, of which it is the older name."""
+        """Return ``is_available()``; the older name."""
         self._require("is_available", "is_hardware_available")
         return self.is_available()
 
     def assert_compatible(self) -> None:
-        """Check everything else that it needs."""
+        """Check its other requirements."""
         self._require("assert_hardware_compatible", "assert_compatible")
         self.assert_hardware_compatible()
 
     def assert_hardware_compatible(self) -> None:
-        """Check what ``assert_compatible`` checks, of which it is the older name."""
+        """Call ``assert_compatible``; the older name."""
         self._require("assert_compatible", "assert_hardware_compatible")
         self.assert_compatible()
 
     def assert_build_compatible(self) -> None:
-        """Check what a build needs; by default what ``assert_compatible`` checks."""
+        """Check the requirements of a build; by default those of ``assert_compatible``."""
         self.assert_compatible()
 
     def load(self) -> Any:
@@ -86,22 +86,22 @@ class _Extension(KernelExtension):
         raise self._missing("load")
 
     def _require(self, method: str, called: str) -> None:
-        """Check that a method is the class's own, and not the one here, which would call back."""
+        """Check that a class overrides a method: the method here would call itself again."""
         if getattr(type(self), method) is getattr(_Extension, method):
             raise self._missing(called)
 
     def _missing(self, method: str) -> NotImplementedError:
         return NotImplementedError(
-            f"{type(self).__name__} has no {method}. Fix: define it, as anyaccel.kernel.base_extension describes"
+            f"{type(self).__name__} does not define {method}. Fix: define it; see anyaccel.kernel.base_extension"
         )
 
 
 class _CppExtension(_Extension):
-    """An implementation in C++: a class that says ``sources_files``, and where it needs them flags and folders of headers.
+    """An implementation in C++: a subclass gives ``sources_files``, and if needed flags and include directories.
 
     Args:
-        name: by which a user may ask for it, and the name of its module.
-        priority: the highest among those that serve is chosen.
+        name: the name to request it by, and the name of its module.
+        priority: the highest available priority is chosen.
     """
 
     def __init__(self, name: str, priority: int = 1) -> None:
@@ -113,10 +113,10 @@ class _CppExtension(_Extension):
 
     @abc.abstractmethod
     def sources_files(self) -> Sequence[str]:
-        """Return the source files; relative ones are looked for beside the file of the class."""
+        """Return the source files; relative paths start from the folder of the class's file."""
 
     def include_dirs(self) -> Sequence[str]:
-        """Return the folders of its own headers: ``csrc`` beside the file of the class, where it is."""
+        """Return the include directories: by default ``csrc`` in the folder of the class's file, if it exists."""
         own = self.csrc_abs_path("")
         return [own] if Path(own).is_dir() else []
 
@@ -125,15 +125,15 @@ class _CppExtension(_Extension):
         return ["-O3"]
 
     def relative_to_abs_path(self, code_path: str) -> str:
-        """Return the absolute path of what is beside the file of the class."""
+        """Return an absolute path; relative paths start from the folder of the class's file."""
         return str(Path(inspect.getfile(type(self))).resolve().parent / code_path)
 
     def csrc_abs_path(self, path: str) -> str:
-        """Return the absolute path of a file in ``csrc``, beside the file of the class."""
+        """Return the absolute path of a file in ``csrc``, in the folder of the class's file."""
         return self.relative_to_abs_path(f"csrc/{path}")
 
     def pybind_abs_path(self, path: str) -> str:
-        """Return the absolute path of a file in ``pybind``, beside the file of the class."""
+        """Return the absolute path of a file in ``pybind``, in the folder of the class's file."""
         return self.relative_to_abs_path(f"pybind/{path}")
 
     def strip_empty_entries(self, args: Sequence[str]) -> list[str]:
@@ -152,30 +152,30 @@ class _CppExtension(_Extension):
             raise OpLoadError(reason)
 
     def import_op(self) -> Any:
-        """Return the module that was built ahead of time.
+        """Return the prebuilt module.
 
         Raises:
-            ModuleNotFoundError: when there is none.
+            ModuleNotFoundError: when it is not installed.
         """
         return __import__(self.prebuilt_import_path, fromlist=["*"])
 
     def load(self) -> Any:
-        """Return the module, prebuilt or built now, once an instance."""
+        """Return the module, prebuilt or built now, once per instance."""
         if self.cached_op is None:
             self.cached_op = self.builder().load()
         return self.cached_op
 
     def build_aot(self) -> Any:
-        """Return the extension to give to setuptools."""
+        """Return the setuptools extension that builds it."""
         return self.builder().builder()
 
     def build_jit(self) -> Any:
-        """Build it on this machine where needed, and return the module."""
+        """Build it on this machine if needed, and return the module."""
         return self.builder().jit_load()
 
 
 class _CudaExtension(_CppExtension):
-    """An implementation in CUDA for NVIDIA's GPUs, compiled by nvcc."""
+    """An implementation in CUDA for NVIDIA GPUs, compiled by nvcc."""
 
     @abc.abstractmethod
     def nvcc_flags(self) -> Sequence[str]:
@@ -190,11 +190,11 @@ class _CudaExtension(_CppExtension):
 
 
 class _TritonExtension(_Extension):
-    """An implementation in Triton, which compiles it itself: ``build_jit`` imports it.
+    """An implementation in Triton, which compiles it; ``build_jit`` imports it.
 
     Args:
-        name: by which a user may ask for it.
-        priority: the highest among those that serve is chosen.
+        name: the name to request it by.
+        priority: the highest available priority is chosen.
     """
 
     def __init__(self, name: str, priority: int = 1) -> None:
@@ -211,7 +211,7 @@ class _TritonExtension(_Extension):
 
 
 class _FromExtension:
-    """What a builder asks, answered by an extension."""
+    """Gives a builder the data of an extension."""
 
     def __init__(self, extension: _CppExtension) -> None:
         self.extension = extension
@@ -230,27 +230,27 @@ class _FromExtension:
         return [
             "-std=c++20",
             *self.extension.strip_empty_entries(self.extension.cxx_flags()),
-        ]  # which torch's headers need
+        ]  # torch's headers need it
 
     def source_root(self) -> Path:
         return Path(self.extension.relative_to_abs_path(""))
 
 
 class _Builder(_FromExtension, OpBuilder):
-    """Builds what a ``_CppExtension`` describes."""
+    """Builds the sources of a ``_CppExtension``."""
 
 
 class _CudaBuilder(_FromExtension, CUDAOpBuilder):
-    """Builds what a ``_CudaExtension`` describes."""
+    """Builds the sources of a ``_CudaExtension``."""
 
     def nvcc_args(self) -> list[str]:
         extension = self.extension
-        assert isinstance(extension, _CudaExtension)  # noqa: S101  # made by it
+        assert isinstance(extension, _CudaExtension)  # noqa: S101  # only a _CudaExtension creates this builder
         own = extension.strip_empty_entries(extension.nvcc_flags())
         return ["-std=c++20", *own, *self.compute_capability_args()]
 
 
 @functools.cache
 def _builder_class(extension: type[_CppExtension], kind: type[Any]) -> type[Any]:
-    """Return the kind of builder of one class of extensions: what is loaded is known by its builder's class."""
+    """Return the builder class for one extension class: loaded binaries are identified by their builder's class."""
     return type(f"{extension.__name__}Builder", (kind,), {"__module__": extension.__module__})

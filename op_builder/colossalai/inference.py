@@ -1,4 +1,4 @@
-"""Colossal-AI's inference module, by its function names and arguments, on this project's kernels."""
+"""Colossal-AI's inference module, with its function names and arguments, on this project's kernels."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["InferenceOps"]
 
 
 class InferenceOps:
-    """The module ``inference_ops``; its paged caches are described in ``caches.py`` beside this file.
+    """The module ``inference_ops``; ``caches.py`` describes its paged caches.
 
     Args:
-        rms_norm: the functions of the op of that name; so are the others.
-        activations: the same.
-        rotary_embedding: the same.
+        rms_norm: the functions of the op ``rms_norm``.
+        activations: the functions of the op ``activations``.
+        rotary_embedding: the functions of the op ``rotary_embedding``.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class InferenceOps:
         self._rms_norm, self._activations, self._rotary = rms_norm, activations, rotary_embedding
 
     def silu_and_mul(self, ins: torch.Tensor) -> torch.Tensor:
-        """Return ``silu(first half) * second half`` of the first dimension; a result of one entry loses it."""
+        """Return ``silu(first half) * second half`` along the first dimension; a result with one entry drops it."""
         gate, up = ins.chunk(2, 0)
         y = self._activations.swiglu(gate, up)
         return y.squeeze(0) if y.shape[0] == 1 else y
@@ -45,7 +45,7 @@ class InferenceOps:
     def fused_add_rms_layernorm(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float
     ) -> None:
-        """Add x to ``residual``, in place, and write the normalised sum to ``x``."""
+        """Add x to ``residual`` in place, and write the normalised sum to ``x``."""
         normalised, total = self._rms_norm.add_rms_norm(x, residual, weight, epsilon)
         write_output("fused_add_rms_layernorm", x, normalised)
         write_output("fused_add_rms_layernorm", residual, total)
@@ -53,7 +53,7 @@ class InferenceOps:
     def rotary_embedding(
         self, query: torch.Tensor, key: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, high_precision: bool = False
     ) -> None:
-        """Turn ``(tokens, heads, head_dim)`` by each token's angles, in place; always computed in float32."""
+        """Rotate ``(tokens, heads, head_dim)`` by each token's angles, in place; always computed in float32."""
         pairs = query.shape[-1] // 2
         for tensor in (query, key):
             self._rotary.rotary_embedding(tensor[None], cos[:, :pairs], sin[:, :pairs], inplace=True)
@@ -63,19 +63,19 @@ class InferenceOps:
         key_cache: torch.Tensor, value_cache: torch.Tensor, sequence_lengths: torch.Tensor, block_tables: torch.Tensor,
         high_precision: bool = False,
     ) -> None:  # fmt: skip
-        """Turn the query in place, and write the turned key, and the value, as each sequence's last entry; the key stays.
+        """Rotate the query in place, and write the rotated key and the value as each sequence's last entry; ``key`` is unchanged.
 
         Args:
             query: ``(sequences, heads, head_dim)``, of each sequence's last token.
             key: ``(sequences, kv_heads, head_dim)``.
             value: like the key.
-            cos: ``(sequences, head_dim)``, of which the first half counts.
-            sin: the same.
-            key_cache: written.
-            value_cache: written.
-            sequence_lengths: ``(sequences,)``, this token among them.
+            cos: ``(sequences, head_dim)``; only the first half is read.
+            sin: like ``cos``.
+            key_cache: the key cache, written.
+            value_cache: the value cache, written.
+            sequence_lengths: ``(sequences,)``, including this token.
             block_tables: ``(sequences, blocks)``.
-            high_precision: not used: it is always computed in float32.
+            high_precision: ignored: it is always computed in float32.
         """
         require_floats("rotary_embedding_and_cache_copy", (3,), query=query, key=key, value=value)
         turned = key.clone()
@@ -86,7 +86,7 @@ class InferenceOps:
         self, key: torch.Tensor, value: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
         sequence_lengths: torch.Tensor, block_tables: torch.Tensor,
     ) -> None:  # fmt: skip
-        """Write the keys and values of each sequence's last token to the caches; arguments as above."""
+        """Write the keys and values of each sequence's last token to the caches; see :meth:`rotary_embedding_and_cache_copy`."""
         self._require("decode_kv_cache_memcpy", key, value, (key_cache, value_cache), sequence_lengths, block_tables)
         sequences = torch.arange(len(sequence_lengths), device=key.device)
         write_tokens(key, value, (key_cache, value_cache), sequences, sequence_lengths.long() - 1, block_tables)
@@ -98,14 +98,14 @@ class InferenceOps:
         """Write the keys and values of whole sequences to the caches.
 
         Args:
-            key: ``(tokens, kv_heads, head_dim)``, of all sequences in their order.
+            key: ``(tokens, kv_heads, head_dim)``, for all sequences in order.
             value: like the key.
-            key_cache: written.
-            value_cache: written.
+            key_cache: the key cache, written.
+            value_cache: the value cache, written.
             sequence_lengths: ``(sequences,)``.
-            cu_seqlens: ``(sequences + 1,)``, where each begins among the tokens, and where the last ends.
+            cu_seqlens: ``(sequences + 1,)``, the first token of each sequence, and the end of the last.
             block_tables: ``(sequences, blocks)``.
-            max_seq_len_in_batch: not used: the lengths say it.
+            max_seq_len_in_batch: ignored: the lengths give it.
         """
         function = "context_kv_cache_memcpy"
         self._require(function, key, value, (key_cache, value_cache), sequence_lengths, block_tables)
@@ -113,7 +113,7 @@ class InferenceOps:
         if len(cu_seqlens) != len(sequence_lengths) + 1:
             msg = (
                 f"{function} failed: got {len(cu_seqlens)} entries of cu_seqlens; expected {len(sequence_lengths) + 1}, one more "
-                f"than there are lengths. Fix: correct the call."
+                f"than the number of lengths. Fix: correct the call."
             )
             raise ValueError(msg)
         sequence, position = token_positions(sequence_lengths, cu_seqlens, len(key))
@@ -123,16 +123,16 @@ class InferenceOps:
         self, cos_cache: torch.Tensor, sin_cache: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor,
         sequence_lengths: torch.Tensor, max_seq_len_in_batch: int, is_prompts: bool,
     ) -> None:  # fmt: skip
-        """Write each token's angles: of all tokens of prompts, or of each sequence's last.
+        """Write each token's angles: for all tokens of prompts, or for each sequence's last token.
 
         Args:
             cos_cache: ``(positions, head_dim)``.
             sin_cache: like ``cos_cache``.
             cos: ``(tokens, head_dim)``, written.
-            sin: the same.
+            sin: like ``cos``.
             sequence_lengths: ``(sequences,)``.
-            max_seq_len_in_batch: not used.
-            is_prompts: whether tokens are whole sequences, one after the other.
+            max_seq_len_in_batch: ignored.
+            is_prompts: whether the tokens are whole sequences, one after another.
         """
         function = "get_cos_and_sin"
         require_floats(function, (2,), cos_cache=cos_cache, sin_cache=sin_cache, cos=cos, sin=sin)
@@ -150,21 +150,21 @@ class InferenceOps:
         context_lens: torch.Tensor, block_tables: torch.Tensor, block_size: int, max_context_len: int,
         tmp_out: torch.Tensor, tmp_out_lse: torch.Tensor, alibi_slopes: torch.Tensor | None, scale: float,
     ) -> None:  # fmt: skip
-        """Write the attention of each sequence's query over its cached entries, which are gathered first.
+        """Write the attention of each sequence's query over its cached entries; gathers the entries first.
 
         Args:
             out: ``(sequences, heads, head_dim)``, written.
-            query: the same, read.
+            query: like ``out``, read.
             key_cache: the keys.
             value_cache: the values.
             context_lens: ``(sequences,)``.
             block_tables: ``(sequences, blocks)``.
-            block_size: not used: the caches say it.
-            max_context_len: no length is above it.
-            tmp_out: not used, like the next.
-            tmp_out_lse: the same.
+            block_size: ignored: the caches give it.
+            max_context_len: an upper bound of the lengths.
+            tmp_out: ignored.
+            tmp_out_lse: ignored.
             alibi_slopes: float32 ``(heads,)``, or None.
-            scale: of the scores.
+            scale: the factor for the scores.
         """
         caches, function = (key_cache, value_cache), "flash_decoding_attention"
         require_floats(function, (3,), query=query, out=out)
@@ -174,7 +174,7 @@ class InferenceOps:
         write_output(function, out, attended)
 
     def convert_fp8(self, x: torch.Tensor, output: torch.Tensor) -> None:
-        """Write 8-bit floats (e5m2) of floats, as uint8, or the floats of such codes."""
+        """Convert floats to 8-bit floats (e5m2) in uint8, or back, into ``output``."""
         write_output("convert_fp8", output, convert_float8(x, output))
 
     def _require(

@@ -1,4 +1,4 @@
-"""Colossal-AI's modules of layer normalisation and softmax, by their function names and arguments, on this project's kernels."""
+"""Colossal-AI's layer normalisation and softmax modules, with its function names and arguments, on this project's kernels."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class LayerNormModule(ColossalAIModule):
         beta: torch.Tensor,
         epsilon: float,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the normalised input, and what :meth:`backward_affine` needs.
+        """Return the normalised input, and the values that :meth:`backward_affine` needs.
 
         Args:
-            x: whose last dimensions are ``normalized_shape``; float32, bfloat16 or float16.
-            normalized_shape: the dimensions that are one row.
-            gamma: the weights, of that shape; the result has their dtype.
-            beta: the biases, like gamma.
+            x: the input; its last dimensions are ``normalized_shape``; float32, bfloat16 or float16.
+            normalized_shape: the dimensions that form a row.
+            gamma: the weights, of shape ``normalized_shape``; the result has their dtype.
+            beta: the biases, like ``gamma``.
             epsilon: added to the variance.
 
         Returns:
-            The output; each row's mean and the inverse of its standard deviation, float32 ``(rows,)``.
+            The output; and each row's mean and inverse standard deviation, float32 ``(rows,)``.
 
         Raises:
             RuntimeError: when shapes or dtypes do not fit.
@@ -53,14 +53,14 @@ class LayerNormModule(ColossalAIModule):
         """Return the gradients of x, gamma and beta.
 
         Args:
-            dout: the gradient of the output, of its shape and dtype.
-            mean: as :meth:`forward_affine` returned it.
-            invvar: the same.
-            x: as it was given there; so are the rest.
-            normalized_shape: the dimensions that are one row.
+            dout: the gradient of the output, with its shape and dtype.
+            mean: as returned by :meth:`forward_affine`.
+            invvar: as returned by :meth:`forward_affine`.
+            x: as passed to :meth:`forward_affine`.
+            normalized_shape: the dimensions that form a row.
             gamma: the weights.
-            beta: the biases, of which only the shape counts.
-            epsilon: not read: ``invvar`` holds it.
+            beta: the biases; only the shape is used.
+            epsilon: ignored: ``invvar`` includes it.
 
         Raises:
             RuntimeError: when shapes or dtypes do not fit.
@@ -76,12 +76,12 @@ class ScaledMaskedSoftmaxModule(ColossalAIModule):
     """The module ``scaled_masked_softmax``."""
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor, scale_factor: float) -> torch.Tensor:
-        """Return the softmax of the scaled scores over the last dimension, without those that the mask hides.
+        """Return the softmax of the scaled scores over the last dimension, without the masked scores.
 
         Args:
             x: ``(batch, heads, queries, keys)``.
-            mask: ``(batch or 1, 1, queries, keys)``; what is not 0 is hidden.
-            scale_factor: of the scores.
+            mask: ``(batch or 1, 1, queries, keys)``; nonzero hides a score.
+            scale_factor: the factor for the scores.
 
         Source: anyaccel.ops.scaled_masked_softmax
         """
@@ -89,18 +89,18 @@ class ScaledMaskedSoftmaxModule(ColossalAIModule):
         return y
 
     def backward(self, output_grads: torch.Tensor, softmax_results: torch.Tensor, scale_factor: float) -> torch.Tensor:
-        """Return the gradient of the scores; theirs is written over ``output_grads``, which stay here.
+        """Return the gradient of the scores; Colossal-AI overwrites ``output_grads``, this function does not.
 
         Args:
             output_grads: the gradient of the result.
             softmax_results: the result.
-            scale_factor: as it was given to :meth:`forward`.
+            scale_factor: as passed to :meth:`forward`.
         """
         grad: torch.Tensor = self._functions._ops.softmax_backward.default(output_grads, softmax_results, scale_factor)
         return grad
 
     def get_batch_per_block(self, query_seq_len: int, key_seq_len: int, batches: int, attn_heads: int) -> int:
-        """Return what the number of rows must be a multiple of, which is 1: here every number is served."""
+        """Return the divisor that the number of rows must have: always 1, as every number is supported."""
         return 1
 
 
@@ -108,7 +108,7 @@ class ScaledUpperTriangleMaskedSoftmaxModule(ColossalAIModule):
     """The module ``scaled_upper_triang_masked_softmax``."""
 
     def forward(self, x: torch.Tensor, scale_factor: float) -> torch.Tensor:
-        """Return the softmax of the scaled scores ``(heads, queries, keys)``, each query without the keys after it.
+        """Return the softmax of the scaled scores ``(heads, queries, keys)``; no query sees the keys after it.
 
         Source: anyaccel.ops.scaled_upper_triang_masked_softmax
         """
@@ -122,7 +122,7 @@ def _rows(function: str, x: torch.Tensor, normalized_shape: Sequence[int]) -> tu
     shape = tuple(normalized_shape)
     if not shape or tuple(x.shape[-len(shape) :]) != shape:
         msg = (
-            f"{function} failed: got an input of shape {tuple(x.shape)} and normalized_shape {shape}; expected its last "
+            f"{function} failed: got an input of shape {tuple(x.shape)} and normalized_shape {shape}; expected the input's last "
             f"dimensions. Fix: correct the call."
         )
         raise RuntimeError(msg)

@@ -1,4 +1,4 @@
-"""Colossal-AI's loaders that are for no single op: their implementations, by the loader's name."""
+"""Colossal-AI's loaders that do not belong to a single op: their implementations, by loader name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["COLOSSALAI_LOADERS"]
 
 
 class InferenceOpsExtension(KernelExtension):
-    """Kernels of inference, whichever implementation of each is the best here."""
+    """Inference kernels; each uses the best implementation available here."""
 
     name = "inference_ops"
     support_aot = False
@@ -48,10 +48,10 @@ class FusedOptimizerExtension(KernelExtension):
     """Multi-tensor optimizers on one kind of device.
 
     Args:
-        name: by which a user may ask for it.
-        device: whose builders' ops it takes.
-        serves: returns whether it serves on this machine.
-        priority: the highest among those that serve is chosen.
+        name: the name to request it by.
+        device: the device whose builders it uses.
+        serves: returns whether it is available on this machine.
+        priority: the highest available priority is chosen.
     """
 
     support_aot = False
@@ -113,7 +113,7 @@ def _attention_with_masks() -> list[type[KernelExtension]]:
 COLOSSALAI_LOADERS: dict[str, tuple[str, Callable[[], list[Any]]]] = {
     "FusedOptimizerLoader": ("Multi-tensor optimizers for parameters on the accelerator", _fused_optimizers),
     "InferenceOpsLoader": (
-        "Kernels of inference by Colossal-AI's names, into given tensors",
+        "Inference kernels with Colossal-AI's names, which write to given tensors",
         lambda: [InferenceOpsExtension],
     ),
     "FlashAttentionLoader": (
@@ -121,11 +121,11 @@ COLOSSALAI_LOADERS: dict[str, tuple[str, Callable[[], list[Any]]]] = {
         _attention,
     ),
     "FlashAttentionWithCustomMaskLoader": (
-        "The same, where ``attention_mask`` may be any",
+        "The same, with any ``attention_mask``",
         _attention_with_masks,
     ),
     "FlashAttentionForFloatAndCustomMaskLoader": (
-        "The same, where it may be any and tensors may be float32",
+        "The same, with any ``attention_mask``, also for float32",
         _attention_with_masks,
     ),
 }

@@ -1,4 +1,4 @@
-"""What a loader of Colossal-AI's returns: its functions, and the op's own beside them."""
+"""The base class of Colossal-AI's modules: its functions together with the op's own."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["ColossalAIModule"]
 
 
 class ColossalAIModule:
-    """Functions by Colossal-AI's names; every other name is that of the op's functions.
+    """Functions with Colossal-AI's names; all other names are looked up in the op's functions.
 
     Args:
-        functions: of the op.
+        functions: the op's functions.
     """
 
     def __init__(self, functions: OpFunctions) -> None:
         self._functions = functions
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_functions":  # of an object that is being copied
+        if name == "_functions":  # the object is being copied
             raise AttributeError(name)
         return getattr(self._functions, name)
 

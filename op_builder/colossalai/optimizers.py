@@ -1,4 +1,4 @@
-"""Colossal-AI's modules of optimizers, by their names of classes, functions and arguments, on this project's kernels."""
+"""Colossal-AI's optimizer modules, with its class, function and argument names, on this project's kernels."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["CPUAdamModule", "FusedOptimizerModule"]
 
 
 class CPUAdamOptimizer:
-    """Adam for parameters in the host's memory; what :meth:`step` is given counts, except for ``adamw_mode``.
+    """Adam for parameters in host memory; the arguments of :meth:`step` replace those given here, except ``adamw_mode``.
 
     Args:
-        functions: of the op ``cpu_adam``.
+        functions: the functions of the op ``cpu_adam``.
         alpha: the learning rate.
         betta1: the decay of the first moment.
-        betta2: the decay of the second moment.
+        eps: added to the square root of the second moment.
         eps: added to the root of the second moment.
         weight_decay: the decay of the parameter.
         adamw_mode: decay the parameter itself (AdamW) rather than add to the gradient (Adam).
@@ -55,9 +55,9 @@ class CPUAdamOptimizer:
             bias_correction: correct the moments for their start at zero.
             params: the parameter.
             grads: its gradient.
-            exp_avg: the first moment; with the second float32, or of the parameter's dtype.
+            exp_avg: the first moment; it and the second are float32, or have the parameter's dtype.
             exp_avg_sq: the second moment.
-            loss_scale: what the gradient is divided by, when it is above 0.
+            loss_scale: the gradient is divided by it if it is above 0.
 
         Raises:
             RuntimeError: naming the argument, before anything is written.
@@ -77,19 +77,19 @@ class CPUAdamModule(ColossalAIModule):
         self, alpha: float = 1e-3, betta1: float = 0.9, betta2: float = 0.999, eps: float = 1e-8,
         weight_decay: float = 0.0, adamw_mode: bool = True,
     ) -> CPUAdamOptimizer:  # fmt: skip
-        """Return an optimizer, whose ``step`` is told everything anew but ``adamw_mode``."""
+        """Return an optimizer; each ``step`` passes all options again, except ``adamw_mode``."""
         return CPUAdamOptimizer(self._functions, alpha, betta1, betta2, eps, weight_decay, adamw_mode)  # type: ignore[arg-type]
 
 
 class FusedOptimizerModule:
     """The module ``fused_optim``: apex's functions.
 
-    ``chunk_size`` is not used: the work is cut evenly. Nothing is done where ``noop_flag`` is not 0.
+    ``chunk_size`` is ignored: the work is split evenly. The functions do nothing if ``noop_flag`` is not 0.
 
     Args:
         adam: the functions of the op ``multi_tensor_adam``.
-        sgd: of the op ``sgd``.
-        many: of the op ``multi_tensor``.
+        sgd: the functions of the op ``sgd``.
+        many: the functions of the op ``multi_tensor``.
     """
 
     def __init__(self, adam: MultiTensorAdamFunctions, sgd: SGDFunctions, many: MultiTensorFunctions) -> None:
@@ -98,7 +98,7 @@ class FusedOptimizerModule:
     def multi_tensor_scale(
         self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]], scale: float
     ) -> None:
-        """Write each tensor of the first list, times ``scale``, to that of the second; the flag becomes 1 after one not finite.
+        """Write the tensors of the first list, times ``scale``, to the second list; sets the flag to 1 on a non-finite value.
 
         Raises:
             ValueError: when there are not two lists.
@@ -111,11 +111,11 @@ class FusedOptimizerModule:
         self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]],
         per_tensor: bool | None = False,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """Return the norm of all tensors of the one list together, float32 ``(1,)``, and of each where ``per_tensor`` says so.
+        """Return the norm of all tensors of the list together, float32 ``(1,)``, and if ``per_tensor`` also that of each.
 
         Raises:
             ValueError: when there is not one list.
-            RuntimeError: when there is no tensor, or one does not fit the others.
+            RuntimeError: when the list is empty, or a tensor does not fit the others.
         """
         (tensors,) = _lists("multi_tensor_l2norm", tensor_lists, 1)
         total, norms = self._many.l2norm(tensors)
@@ -140,7 +140,7 @@ class FusedOptimizerModule:
             mode: 0 adds the decay to the gradient (Adam), 1 decays the parameter itself (AdamW).
             bias_correction: 1 corrects the moments for their start at zero.
             weight_decay: the decay of the parameter.
-            div_scale: what gradients are divided by, when it is above 0.
+            div_scale: gradients are divided by it if it is above 0.
 
         Raises:
             ValueError: when there are not four lists.
@@ -166,20 +166,20 @@ class FusedOptimizerModule:
             noop_flag: one int32 on the device.
             tensor_lists: gradients, parameters, momenta.
             wd: the decay of the parameter.
-            momentum: of the steps.
-            dampening: of the gradient in the momentum.
+            momentum: the momentum factor.
+            dampening: the dampening of the gradient in the momentum.
             lr: the learning rate.
-            nesterov: look ahead by the momentum.
+            nesterov: use Nesterov momentum.
             first_run: set the momenta to the gradients.
-            wd_after_momentum: the decay does not go into the momentum.
-            scale: what gradients are multiplied by.
+            wd_after_momentum: do not add the decay to the momentum.
+            scale: gradients are multiplied by it.
 
         Raises:
             ValueError: when there are not three lists.
             RuntimeError: naming the argument, before anything is written.
         """
         grads, params, buffers = _lists("multi_tensor_sgd", tensor_lists, 3)
-        kept = [torch.zeros_like(buffer) for buffer in buffers] if momentum == 0 else buffers  # theirs stay as they are
+        kept = [torch.zeros_like(buffer) for buffer in buffers] if momentum == 0 else buffers  # kept, as theirs are
         decayed = [param.detach() * (1 - lr * wd) for param in params] if wd_after_momentum and wd else params
         divisor = _divisor(noop_flag, 1.0 / scale if scale else float("inf")) if scale != 1 else None
         with in_float32(kept) as (momenta,):
@@ -200,13 +200,13 @@ class FusedOptimizerModule:
         grad_averaging: int, mode: int, global_grad_norm: torch.Tensor, max_grad_norm: float,
         use_nvlamb: bool | None = False,
     ) -> None:  # fmt: skip
-        """Take step number ``step`` (counted from 1) of every parameter, in place, by torch's operators on lists of tensors.
+        """Take step number ``step`` (counted from 1) of every parameter, in place, by torch operators on lists of tensors.
 
-        Gradients stay what they are; theirs hold the updates afterwards. An overflow goes on into the parameters, as theirs.
+        Gradients are unchanged; in Colossal-AI they hold the updates afterwards. An overflow reaches the parameters, as there.
 
         Args:
             chunk_size: see the class.
-            noop_flag: not read, as theirs.
+            noop_flag: ignored, as in Colossal-AI.
             tensor_lists: gradients, parameters, first and second moments.
             lr: the learning rate.
             beta1: the decay of the first moment.
@@ -216,10 +216,10 @@ class FusedOptimizerModule:
             bias_correction: 1 corrects the moments for their start at zero.
             weight_decay: the decay of the parameter.
             grad_averaging: 1 weighs the gradient in the first moment by ``1 - beta1``, anything else by 1.
-            mode: 0 adds the decay to the gradient, 1 to the update.
+            mode: 0 adds the decay to the gradient, 1 adds it to the update.
             global_grad_norm: float32 ``(1,)``, the norm of all gradients.
             max_grad_norm: gradients are scaled down to this norm.
-            use_nvlamb: adapt the learning rate of parameters without decay too.
+            use_nvlamb: adapt the learning rate of parameters without decay as well.
 
         Raises:
             ValueError: when there are not four lists.
@@ -243,7 +243,7 @@ def _lamb_updates(
     weights: list[torch.Tensor], grads: list[torch.Tensor], moments: list[list[torch.Tensor]],
     betas: tuple[float, float], corrections: tuple[float, float], options: dict[str, Any],
 ) -> tuple[torch.Tensor, ...]:  # fmt: skip
-    """Step the moments, in place, and return what LAMB scales; the gradients are written over."""
+    """Update the moments in place, and return the updates before LAMB scales them; overwrites the gradients."""
     exp_avgs, exp_avg_sqs = moments
     decays_gradient = options["wd"] and not options["is_decoupled"]
     if decays_gradient:
@@ -265,7 +265,7 @@ def _ratio(of_param: torch.Tensor, of_update: torch.Tensor) -> torch.Tensor:
 
 
 def _divisor(flag: torch.Tensor, divisor: float) -> torch.Tensor | None:
-    """Return what gradients are divided by, on the flag's device; None for nothing."""
+    """Return the divisor of the gradients, on the flag's device; None if there is none."""
     return torch.full((1,), divisor, dtype=torch.float32, device=flag.device) if divisor > 0 else None
 
 

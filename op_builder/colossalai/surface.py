@@ -1,4 +1,4 @@
-"""Colossal-AI's functions, by the loader that it has for them."""
+"""Colossal-AI's functions, by the name of its loader."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _OTHERS = {
     "FlashAttentionWithCustomMaskLoader": "attention:_sdpa",
     "FlashAttentionForFloatAndCustomMaskLoader": "attention:_sdpa",
 }
-"""Of the loaders that are for no single op, whose implementations make the module themselves."""
+"""The loaders that do not belong to a single op; their implementations return the module."""
 
 
 def modules() -> dict[str, str]:
-    """Return what each loader's ``load`` returns, ``"module:Name"`` in this folder, by the loader's name."""
+    """Return the module that each loader's ``load`` returns, ``"module:Name"`` in this folder, by loader name."""
     return _MODULES | _OTHERS
 
 
 def with_colossalais_names(loader: str, functions: Any) -> Any:
-    """Return an op's functions, those by Colossal-AI's names with them; what others register stays as it is.
+    """Return an op's functions, adding Colossal-AI's names; functions that others register are unchanged.
 
     Args:
         loader: the loader's name.
-        functions: what it loaded.
+        functions: the functions that it loaded.
     """
     module = _MODULES.get(loader)
     return _made(module, functions) if module and isinstance(functions, OpFunctions) else functions

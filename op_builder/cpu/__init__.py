@@ -1,6 +1,6 @@
-"""The builders of the CPU, which serve every accelerator whose host runs them.
+"""The CPU builders, which also serve every accelerator whose ops run on the host.
 
-Every builder that serves the device is an attribute, imported when it is asked for.
+Every builder for the device is an attribute, imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``AsyncIOBuilder``: reads and writes that run beside the program, by ``csrc/async_io``, which knows nothing of torch."""
+"""``AsyncIOBuilder``: reads and writes in the background, by ``csrc/async_io``, which does not use torch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["AsyncIOBuilder"]
 
 
 class AsyncIOBuilder(HostLibrary):
-    """Builds the library; it needs no package of the system."""
+    """Builds the library; it needs no system package."""
 
     NAME = "async_io"
     BUILD_VAR = "DS_BUILD_AIO"
-    SOURCES = ("async_io/async_io.cpp", "async_io/handle.cpp", "async_io/ring.cpp", "async_io/worker.cpp")
+    SOURCES = tuple(f"async_io/{name}.cpp" for name in ("async_io", "handle", "io_uring", "kernel_aio", "worker"))
 
     def _load_library(self, binary: Path) -> Any:
         from ..deepspeed.async_files import AsyncIOModule

@@ -1,4 +1,4 @@
-"""``ShmCommBuilder``: the process-group backend "shm", a Python module in C++ that torch's c10d headers are needed for."""
+"""``ShmCommBuilder``: the process-group backend "shm", a C++ Python module that needs torch's c10d headers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ShmCommBuilder"]
 
-_CORE = (
-    "agreement", "callbacks", "coalesced", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox",
-    "progress", "reduce", "segment", "supervision",
-)  # fmt: skip
-
 
 class ShmCommBuilder(CPUOpBuilder):
-    """Builds ``csrc/comm`` for this machine, Python and torch; see :mod:`anyaccel.distributed` for its use."""
+    """Builds ``csrc/comm`` for this machine, Python and torch; for its use see :mod:`anyaccel.distributed`."""
 
     NAME = "shm_comm"
-    SOURCES = tuple(f"comm/{name}.cpp" for name in ("torch_side", *_CORE))
+    SOURCES = ("comm/torch_side.cpp", "comm/core.cpp", "comm/reduce.cpp")
 
     def source_root(self) -> Path:
         return CSRC
@@ -37,14 +32,14 @@ class ShmCommBuilder(CPUOpBuilder):
         return [*super().cxx_args(), "-fvisibility=hidden"]
 
     def recipes(self, target: str) -> list[Recipe]:
-        """Return the build for this machine; there is no other, as c10d's C++ interface differs between torches."""
+        """Return the build for this machine only, as c10d's C++ interface differs between torch versions."""
         return super().recipes(target) if target == NATIVE else []
 
     def load(self, verbose: bool = False) -> Any:
-        """Build the backend where needed, and return the module whose ``create`` makes it.
+        """Build the backend if needed, and return the module, whose ``create`` makes a process group.
 
         Raises:
-            ToolchainError: when no compiler, or no header of Python, is found.
+            ToolchainError: when no compiler or no Python headers are found.
             BuildError: when the compiler fails.
         """
         return super().load(verbose)

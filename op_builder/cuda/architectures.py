@@ -1,4 +1,4 @@
-"""Which GPU architectures a third party's CUDA sources are compiled for."""
+"""Chooses the GPU architectures for third parties' CUDA sources."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ARCHITECTURE = re.compile(r"(\d+)\.(\d)([af]?)(\+PTX)?")
 
 
 def named_architectures() -> list[str]:
-    """Return the architectures to build for, as torch writes them (``9.0``, ``12.0+PTX``).
+    """Return the architectures to build for, in torch's notation (``9.0``, ``12.0+PTX``).
 
-    Those of ``TORCH_CUDA_ARCH_LIST`` where it is set, which is honoured and never written; else the GPU that is here; else
-    four generations.
+    ``TORCH_CUDA_ARCH_LIST`` decides if it is set, and is never changed. Otherwise the GPU of this machine decides; without a GPU,
+    the list has four generations.
 
     Raises:
-        OpError: when ``TORCH_CUDA_ARCH_LIST`` names something else.
+        OpError: when ``TORCH_CUDA_ARCH_LIST`` has an invalid entry.
     """
     requested = environment.cuda_arch_list()
     if requested is None:
@@ -40,7 +40,7 @@ def named_architectures() -> list[str]:
     wrong = [word for word in words if _ARCHITECTURE.fullmatch(word) is None]
     if wrong or not words:
         msg = (
-            f"reading TORCH_CUDA_ARCH_LIST failed: got {requested!r}; expected numbers such as '8.0;9.0+PTX', or of "
+            f"reading TORCH_CUDA_ARCH_LIST failed: got {requested!r}; expected numbers such as '8.0;9.0+PTX', or names from "
             f"{', '.join(_NAMED)}. Fix: correct or unset it."
         )
         raise OpError(msg)
@@ -51,10 +51,10 @@ def architecture_flags(kept: Callable[[list[str]], Sequence[Sequence[str]]]) -> 
     """Return nvcc's flags for the architectures to build for.
 
     Args:
-        kept: returns those of a list that a builder builds for, each split at its point.
+        kept: selects from a list the architectures that a builder builds for, each split at its point.
 
     Raises:
-        OpError: when it keeps none, or returns something else.
+        OpError: when it selects none, or returns something else.
     """
     flags = []
     named = named_architectures()
@@ -62,8 +62,8 @@ def architecture_flags(kept: Callable[[list[str]], Sequence[Sequence[str]]]) -> 
         match = _ARCHITECTURE.fullmatch(".".join(parts))
         if match is None:
             msg = (
-                f"choosing architectures failed: got {parts!r} from filter_ccs; expected two parts, as of '9.0'. "
-                f"Fix: correct it."
+                f"choosing architectures failed: got {parts!r} from filter_ccs; expected two parts, such as ['9', '0']. "
+                f"Fix: correct filter_ccs."
             )
             raise OpError(msg)
         number = f"{match[1]}{match[2]}{match[3]}"
@@ -72,8 +72,8 @@ def architecture_flags(kept: Callable[[list[str]], Sequence[Sequence[str]]]) -> 
             flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
     if not flags:
         msg = (
-            f"choosing architectures failed: got none of {', '.join(named)} from filter_ccs; expected one that the op is for. "
-            f"Fix: set TORCH_CUDA_ARCH_LIST."
+            f"choosing architectures failed: filter_ccs kept none of {', '.join(named)}. "
+            f"Fix: set TORCH_CUDA_ARCH_LIST to an architecture that the op supports."
         )
         raise OpError(msg)
     return flags

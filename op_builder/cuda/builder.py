@@ -1,4 +1,4 @@
-"""The builder of ops with CUDA sources."""
+"""The builder for ops with CUDA sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CUDAOpBuilder"]
 
-_TORCHS = (  # what torch's own extension builder passes: its headers define these operators themselves
+_TORCHS = (  # like torch's own extension builder: its headers define these operators themselves
     "-D__CUDA_NO_HALF_OPERATORS__",
     "-D__CUDA_NO_HALF_CONVERSIONS__",
     "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
@@ -38,22 +38,22 @@ class CUDAOpBuilder(OpBuilder):
         return ["-O3", "-std=c++20", *self.compute_capability_args()]
 
     def compute_capability_args(self, cross_compile_archs: None = None) -> list[str]:
-        """Return nvcc's flags for the architectures in ``TORCH_CUDA_ARCH_LIST``, else for the GPU that is here."""
+        """Return nvcc's flags for the architectures in ``TORCH_CUDA_ARCH_LIST``, otherwise for this machine's GPU."""
         return architecture_flags(self.filter_ccs)
 
     def filter_ccs(self, ccs: Sequence[str]) -> list[list[str]]:
-        """Return the architectures to build for, of those asked for: all of them, unless a subclass drops some.
+        """Return the architectures to build for, among the requested ones: all of them, unless a subclass drops some.
 
         Args:
-            ccs: as torch writes them: ``8.0``, ``12.0+PTX``.
+            ccs: the architectures in torch's notation: ``8.0``, ``12.0+PTX``.
 
         Returns:
-            Each split at its point.
+            Each architecture, split at its point.
         """
         return [cc.split(".") for cc in ccs]
 
     def cuda_capability_major(self) -> int | None:
-        """Return the major compute capability of the first GPU; None before CUDA is used, as to ask would begin to use it."""
+        """Return the first GPU's major compute capability; None before CUDA is used, as the query would initialise it."""
         import torch
 
         cuda = torch.get_device_module("cuda")
@@ -68,8 +68,8 @@ class CUDAOpBuilder(OpBuilder):
 
         if torch.version.cuda is None:
             msg = (
-                f"loading the op '{self.name}' failed: got torch {torch.__version__}, built without CUDA; expected a CUDA "
-                f"build. Fix: install one (pip install torch, from the index of its CUDA builds)."
+                f"loading the op '{self.name}' failed: torch {torch.__version__} was built without CUDA. "
+                f"Fix: install a CUDA build of torch (pip install torch, with the index of its CUDA builds)."
             )
             raise OpLoadError(msg)
 
@@ -77,7 +77,7 @@ class CUDAOpBuilder(OpBuilder):
         """Return the CUDA toolkit.
 
         Raises:
-            ToolchainError: when none is found, or it is of another major version than torch's.
+            ToolchainError: when none is found, or its major version differs from torch's.
         """
         import torch
 
@@ -130,7 +130,7 @@ class CUDAOpBuilder(OpBuilder):
         """Return a ``CUDAExtension``.
 
         Raises:
-            ToolchainError: when torch's extension builder finds no toolkit: it looks at ``CUDA_HOME`` only.
+            ToolchainError: when torch's extension builder finds no toolkit: it reads only ``CUDA_HOME``.
         """
         from torch.utils import cpp_extension
 
@@ -138,7 +138,7 @@ class CUDAOpBuilder(OpBuilder):
         if cpp_extension.CUDA_HOME is None:
             home = self.toolkit().nvcc.parents[1]
             msg = (
-                f"making the CUDAExtension of '{self.name}' failed: got no CUDA_HOME; expected a toolkit. "
+                f"making the CUDAExtension of '{self.name}' failed: CUDA_HOME is not set. "
                 f"Fix: CUDA_HOME={home} pip install ..."
             )
             raise ToolchainError(msg)

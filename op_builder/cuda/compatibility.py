@@ -1,17 +1,17 @@
-"""Which code a driver takes: machine code of its own CUDA generation, PTX of its own CUDA release, and anything older.
+"""Which code a driver accepts: machine code from its own CUDA generation, PTX from its own CUDA release, and anything older.
 
 The rules are NVIDIA's:
 
 - Machine code of a CUDA release runs on every driver of the same or a newer major version ("CUDA Compatibility", section
   Minor Version Compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html).
-- PTX is compiled by the driver, which must be as new as the compiler that wrote it; else it answers
+- PTX is compiled by the driver, which must be as new as the compiler that wrote it; otherwise it returns
   CUDA_ERROR_UNSUPPORTED_PTX_VERSION ("CUDA C++ Best Practices Guide", section Dynamic Code Generation, which advises machine
   code for this reason, https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#dynamic-code-generation).
 - Machine code runs on its own compute capability and on later ones of the same major number; PTX runs on its own and every
   later one ("CUDA C++ Programming Guide", sections Binary Compatibility and PTX Compatibility).
 
-A forward-compatibility package (cuda-compat) brings a newer driver library, which reports its own version: nothing here
-needs to know about it.
+A forward-compatibility package (cuda-compat) installs a newer driver library, which reports its own version: nothing here
+needs to handle it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["choose_target", "driver_refusal", "driver_version", "release_of"]
 Release = tuple[int, int]
 
 OLDEST_DRIVER: Release = (12, 0)
-"""The runtime calls what came with it (``cuLibraryLoadData``)."""
+"""The runtime calls functions that CUDA 12.0 introduced, such as ``cuLibraryLoadData``."""
 _BRANCHES = {12: 525, 13: 580}
-"""The oldest driver branch of a CUDA major version; the first document above."""
+"""The oldest driver branch for each CUDA major version; from the first document above."""
 _EXTRAS = {12: "anyaccel[cuda12]", 13: "anyaccel[cuda]"}
-"""What pip installs NVRTC of a CUDA major version by."""
+"""The extra that installs NVRTC for each CUDA major version."""
 _CAPABILITY_OF_NEXT = 10  # sm_90 is compute capability 9.0
 
 
@@ -43,7 +43,7 @@ _CAPABILITY_OF_NEXT = 10  # sm_90 is compute capability 9.0
 def driver_version() -> Release | None:
     """Return the CUDA release of NVIDIA's driver, such as ``(12, 8)``; None where there is no driver.
 
-    The question initialises nothing: no context is created, and a forked child can still use CUDA.
+    The query initialises nothing: it creates no context, and a forked child can still use CUDA.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -56,10 +56,10 @@ def driver_version() -> Release | None:
 
 
 def release_of(version: str) -> Release:
-    """Return a version's CUDA release: of ``NVRTC 13.0.88``, or ``13.0.88``, it is ``(13, 0)``.
+    """Return the CUDA release of a version: ``(13, 0)`` for ``NVRTC 13.0.88`` or ``13.0.88``.
 
     Raises:
-        ValueError: when it is no version.
+        ValueError: when the text is not a version.
     """
     found = re.search(r"(\d+)\.(\d+)", version)
     if found is None:
@@ -69,7 +69,7 @@ def release_of(version: str) -> Release:
 
 
 def driver_refusal(target: str, compiler: str, driver: Release | None) -> str:
-    """Return why a driver refuses a compiler's code; empty when it takes it, or there is no driver to ask.
+    """Return why a driver rejects a compiler's code; empty when it accepts it, or there is no driver.
 
     Args:
         target: ``sm_90`` for machine code, ``compute_90`` for PTX.
@@ -79,7 +79,7 @@ def driver_refusal(target: str, compiler: str, driver: Release | None) -> str:
     try:
         release = release_of(compiler)
     except ValueError:
-        return f"got {compiler!r} for its compiler; expected a version"
+        return f"its compiler is {compiler!r}, which is not a version"
     return _refusal(target, release, driver) if driver is not None else ""
 
 
@@ -89,33 +89,33 @@ def _refusal(target: str, compiler: Release, driver: Release) -> str:
         return ""
     needed = _dotted(compiler) if is_ptx else f"{compiler[0]}.0"
     return (
-        f"got a driver of CUDA {_dotted(driver)} and {'PTX' if is_ptx else 'machine code'} from a compiler of CUDA "
-        f"{_dotted(compiler)}; expected a driver of CUDA {needed} or newer"
+        f"the driver is for CUDA {_dotted(driver)}, and {'PTX' if is_ptx else 'machine code'} from a compiler of CUDA "
+        f"{_dotted(compiler)} needs a driver for CUDA {needed} or newer"
     )
 
 
 def choose_target(capability: Release, architectures: Sequence[int], compiler: Release, driver: Release | None) -> str:
-    """Return what to compile for a GPU, so that the GPU runs it and the driver takes it.
+    """Return the target to compile for, such that the GPU runs the code and the driver accepts it.
 
-    Machine code for the GPU itself where the compiler can make it; else for the nearest older GPU of the same generation;
-    else PTX of the newest architecture that the compiler knows, for a GPU that is newer than the compiler.
+    Machine code for the GPU itself if the compiler supports it; otherwise for the nearest older GPU of the same generation;
+    otherwise, if the GPU is newer than the compiler, PTX for the newest architecture that the compiler supports.
 
     Args:
         capability: the GPU's compute capability, such as ``(9, 0)``.
-        architectures: the SM numbers that the compiler knows, such as 80 and 90.
-        compiler: its CUDA release.
-        driver: the driver's CUDA release; None where it is unknown, and then everything is taken to suit it.
+        architectures: the SM numbers that the compiler supports, such as 80 and 90.
+        compiler: the compiler's CUDA release.
+        driver: the driver's CUDA release; None if unknown, which means that it accepts everything.
 
     Raises:
-        ToolchainError: when the GPU is too old for the compiler, or the driver is; it says what to install.
+        ToolchainError: when the GPU or the driver is too old for the compiler; the message says what to install.
     """
     gpu = 10 * capability[0] + capability[1]
     older = [number for number in architectures if number <= gpu]
     if not older:
         oldest = _dotted(divmod(min(architectures), _CAPABILITY_OF_NEXT))
         msg = (
-            f"choosing the code for a GPU of compute capability {_dotted(capability)} failed: got NVRTC of CUDA "
-            f"{_dotted(compiler)}, which compiles for {oldest} and newer; expected an older NVRTC. "
+            f"choosing the code for a GPU of compute capability {_dotted(capability)} failed: NVRTC of CUDA "
+            f"{_dotted(compiler)} compiles for {oldest} and newer only. "
             f"Fix: {_install(compiler[0] - 1)}."
         )
         raise ToolchainError(msg)
@@ -137,7 +137,7 @@ def _fix(is_machine_code: bool, compiler: Release, driver: Release) -> str:
     update = f"update NVIDIA's driver{branch}"
     if driver < OLDEST_DRIVER:
         return update
-    newest = "" if is_machine_code else " in its newest version"  # which may make machine code for the GPU
+    newest = "" if is_machine_code else " in its newest version"  # the newest version may make machine code for the GPU
     return f"{update}, or {_install(driver[0])}{newest}"
 
 

@@ -1,4 +1,4 @@
-"""CUDA as a device of this project's ops: kernels compiled by NVRTC for the GPUs that are there."""
+"""CUDA as a device for this project's ops: kernels compiled by NVRTC for this machine's GPUs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CudaDevice:
 
         if kernel_rejection(self.kind):
             msg = (
-                f"loading the op '{op}' failed: torch can use no CUDA device here. "
+                f"loading the op '{op}' failed: torch finds no usable CUDA device. "
                 f"Fix: use the CPU's builder, or install a CUDA build of torch and NVIDIA's driver."
             )
             raise OpLoadError(msg)
@@ -58,7 +58,7 @@ class CudaDevice:
                 kernels[capability] = {
                     name: runtime.kernel(op.name, library, symbols[f"run<{name}>"]) for name in op.kernels_for("cuda")
                 }
-            if device == current or runtime.is_used(op.name, device):  # on any other, it would take memory for nothing
+            if device == current or runtime.is_used(op.name, device):  # on others it would only use memory
                 for kernel in kernels[capability].values():
                     runtime.prepare(op.name, kernel, device)
             units = _cuda().get_device_properties(device).multi_processor_count
@@ -66,11 +66,11 @@ class CudaDevice:
 
 
 def device_code(op: Op, capability: tuple[int, int]) -> Entry:
-    """Return the device code for a GPU: prebuilt, cached, or compiled now.
+    """Return the device code for a GPU: prebuilt, from the cache, or compiled now.
 
     Raises:
-        ToolchainError: when there is none yet, and no NVRTC, or none whose code the GPU's driver takes.
-        BuildError: when NVRTC refuses the source.
+        ToolchainError: when there is no code yet and no NVRTC, or the GPU's driver rejects NVRTC's code.
+        BuildError: when NVRTC rejects the source.
     """
     found = _prebuilt(op, capability)
     if found is not None:

@@ -1,4 +1,4 @@
-"""What decides an op's CUDA device code, whether there is a GPU or not, and which code a GPU and its driver take."""
+"""The recipe for an op's CUDA device code, with or without a GPU, and the target for a GPU and its driver."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _INCLUDE_DIRS = (CSRC / "includes", CSRC / "runtime", CSRC / "device_std")
 
 
 def device_code_recipe(op: Op, target: str, *, any_compiler: bool = False) -> DeviceCodeRecipe:
-    """Return everything that decides an op's device code for a GPU architecture.
+    """Return the recipe for an op's device code for a GPU architecture.
 
     Args:
         op: the op.
         target: ``sm_90`` for machine code, ``compute_120`` for PTX.
-        any_compiler: look for no compiler: the recipe then only names its result.
+        any_compiler: do not search for a compiler; the recipe then only names its result.
 
     Raises:
-        ToolchainError: when there is no NVRTC.
+        ToolchainError: when NVRTC is not found.
     """
     return DeviceCodeRecipe(
         op=op.name,
@@ -42,10 +42,10 @@ def device_code_recipe(op: Op, target: str, *, any_compiler: bool = False) -> De
 
 
 def target_here(capability: tuple[int, int]) -> str:
-    """Return what NVRTC is to compile for a GPU of this machine, so that its driver takes the result.
+    """Return the target for which NVRTC must compile, for a GPU of this machine and its driver.
 
     Raises:
-        ToolchainError: when there is no NVRTC, or it makes nothing that the GPU runs and the driver takes.
+        ToolchainError: when NVRTC is not found, or no code from it works on the GPU and its driver.
     """
     nvrtc = choose_nvrtc()
     return choose_target(capability, nvrtc.architectures(), release_of(nvrtc.version), driver_version())

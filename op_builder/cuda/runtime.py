@@ -1,4 +1,4 @@
-"""CUDA's runtime: ``csrc/runtime/cuda.cpp``, which opens the driver when it is first used."""
+"""CUDA's runtime: ``csrc/runtime/cuda.cpp``, which opens the driver on first use."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class CudaRuntime:
         self.launch = ctypes.cast(self._library.anyaccel_cuda_launch, ctypes.c_void_p).value or 0
 
     def load(self, what: str, image: bytes) -> int:
-        """Load machine code or PTX, for every device that it suits, and return its handle.
+        """Load machine code or PTX, for every device that it fits, and return its handle.
 
         Args:
             what: the op's or the kernel's name, for messages.
             image: a cubin, or PTX, which the driver compiles.
 
         Raises:
-            OpLoadError: when there is no driver, or it refuses the code.
+            OpLoadError: when there is no driver, or it rejects the code.
         """
         handle = ctypes.c_void_p()
         self._check(what, self._library.anyaccel_cuda_load(image + b"\0", ctypes.byref(handle)))
@@ -56,7 +56,7 @@ class CudaRuntime:
         """Return the handle of a kernel by its symbol.
 
         Raises:
-            OpLoadError: when the code has none of that symbol.
+            OpLoadError: when the code does not define the symbol.
         """
         handle = ctypes.c_void_p()
         called = self._library.anyaccel_cuda_kernel(ctypes.c_void_p(library), symbol.encode(), ctypes.byref(handle))
@@ -64,20 +64,20 @@ class CudaRuntime:
         return handle.value or 0
 
     def is_used(self, what: str, device: int) -> bool:
-        """Return whether somebody uses a device already, without beginning to.
+        """Return whether anything in the process uses a device already, without initialising it.
 
         Raises:
-            OpLoadError: when the driver refuses.
+            OpLoadError: when the driver returns an error.
         """
         used = ctypes.c_int32()
         self._check(what, self._library.anyaccel_cuda_is_used(device, ctypes.byref(used)))
         return bool(used.value)
 
     def prepare(self, what: str, kernel: int, device: int) -> None:
-        """Load a kernel on a device, so that its first launch may be in a graph's capture.
+        """Load a kernel on a device, so that a CUDA graph can capture its first launch.
 
         Raises:
-            OpLoadError: when the driver refuses.
+            OpLoadError: when the driver returns an error.
         """
         self._check(what, self._library.anyaccel_cuda_prepare(ctypes.c_void_p(kernel), device))
 
@@ -91,13 +91,13 @@ class CudaRuntime:
             what: the kernel's name, for messages.
             kernel: its handle.
             device: the device's index.
-            grid: blocks in each direction.
-            block: threads in each direction.
-            shared_bytes: dynamic shared memory a block.
-            arguments: ctypes values, one for each parameter.
+            grid: the number of blocks in each direction.
+            block: the number of threads in each direction.
+            shared_bytes: dynamic shared memory per block.
+            arguments: ctypes values, one per parameter.
 
         Raises:
-            OpLoadError: when the driver refuses.
+            OpLoadError: when the driver returns an error.
         """
         pointers = (ctypes.c_void_p * max(1, len(arguments)))(*(ctypes.addressof(value) for value in arguments))
         if shared_bytes > 48 * 1024:
@@ -112,9 +112,9 @@ class CudaRuntime:
     def _check(self, what: str, error: bytes | None) -> None:
         if error is not None:
             driver = driver_version()
-            here = "none was found" if driver is None else "this one is of CUDA {}.{}".format(*driver)
+            here = "none was found" if driver is None else "this driver supports CUDA {}.{}".format(*driver)
             msg = (
                 f"loading or starting '{what}' failed: {error.decode(errors='replace')}. "
-                f"Fix: code for this GPU, and an NVIDIA driver of CUDA 12.0 or newer that takes it; {here}."
+                f"Fix: use code for this GPU, and an NVIDIA driver for CUDA 12.0 or newer; {here}."
             )
             raise OpLoadError(msg)

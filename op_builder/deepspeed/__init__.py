@@ -1,1 +1,1 @@
-"""What exists because of deepspeed's names: its builders, and the modules that they load, on this project's kernels."""
+"""Support for deepspeed's names: its builders, and the modules that they load, on this project's kernels."""

@@ -1,4 +1,4 @@
-"""deepspeed 0.19.8's module for asynchronous reads and writes of files, by its function names and arguments."""
+"""deepspeed 0.19.8's module for asynchronous file reads and writes, with its function names and arguments."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncIOError", "AsyncIOHandle", "AsyncIOModule"]
 
-Backend = Literal["best", "io_uring", "threads"]
-_BACKENDS: tuple[Backend, ...] = ("best", "io_uring", "threads")
+Backend = Literal["best", "io_uring", "kernel_aio", "threads"]
+_BACKENDS: tuple[Backend, ...] = ("best", "io_uring", "kernel_aio", "threads")
 _ALIGNMENT = 512  # what deepspeed's callers round to, times the threads
 
 
@@ -64,10 +64,11 @@ class AsyncIOModule:
 
 
 class AsyncIOHandle:
-    """Reads files to tensors and writes tensors to files, beside the program, several at once.
+    """Reads files to tensors and writes tensors to files in the background, several at once.
 
-    Each operation is cut into blocks, and threads keep many of them under way: by the kernel's io_uring, and where that is
-    missing or not allowed by a system call for each block. What is aligned in the file goes past the page cache (O_DIRECT)
+    Each operation is cut into blocks, and threads keep many of them under way: by the kernel's io_uring, where that is missing or
+    not allowed by its older interface, the one that libaio calls, and where there is neither by a system call for each block.
+    What is aligned in the file goes past the page cache (O_DIRECT)
     where the file system can do that, the rest through it. Tensors may be of any device, layout and alignment; those of
     :meth:`new_cpu_locked_tensor` need no copy on the way. A tensor must not be changed, nor a file be read, before
     :meth:`wait` has returned.
@@ -79,11 +80,11 @@ class AsyncIOHandle:
         single_submit: not used.
         overlap_events: the same; blocks always overlap.
         intra_op_parallelism: threads.
-        backend: ``"io_uring"`` or ``"threads"``; ``"best"`` takes the first that works here.
+        backend: ``"io_uring"``, ``"kernel_aio"`` or ``"threads"``; ``"best"`` takes the first that works here.
 
     Raises:
         ValueError: when a number is not positive.
-        NotImplementedError: when io_uring is asked for and not available.
+        NotImplementedError: when the kernel does not offer the backend that is asked for.
     """
 
     def __init__(
@@ -94,13 +95,13 @@ class AsyncIOHandle:
         most = {"block_size": 1 << 40, "queue_depth": 1 << 15, "intra_op_parallelism": 1 << 10}
         for name, number in numbers.items():
             if not 1 <= number <= most[name]:
-                msg = f"making an aio_handle failed: got {name}={number}; expected 1 to {most[name]}. Fix: pass such a number."
+                msg = f"making an aio_handle failed: got {name}={number}; expected 1 to {most[name]}. Fix: correct it."
                 raise ValueError(msg)
         pointer = library.anyaccel_aio_open(
             ctypes.c_int64(block_size), queue_depth, intra_op_parallelism, _BACKENDS.index(backend)
         )
         if not pointer:
-            msg = f"making an aio_handle failed: the system starts fewer threads than {intra_op_parallelism}. Fix: ask for fewer."
+            msg = f"making an aio_handle failed: the system cannot start {intra_op_parallelism} threads. Fix: use fewer threads."
             raise RuntimeError(msg)
         self._library, self._pointer, self._numbers = library, ctypes.c_void_p(pointer), numbers
         self._flags = single_submit, overlap_events
@@ -108,26 +109,26 @@ class AsyncIOHandle:
         self._pending: dict[int, Pending] = {}
         self._pins = PinMemoryModule().pin_handle()
         self._close = weakref.finalize(self, _close, library, self._pointer, self._process, self._pending)
-        self.backend: Backend = "io_uring" if library.anyaccel_aio_has_rings(self._pointer) else "threads"
-        if backend == "io_uring" and self.backend != backend:
+        self.backend = _BACKENDS[library.anyaccel_aio_backend(self._pointer)]
+        if backend not in ("best", self.backend):
             self._close()
-            msg = "making an aio_handle failed: this kernel does not offer io_uring. Fix: leave backend='best'."
+            msg = f"making an aio_handle failed: this kernel does not offer {backend}. Fix: leave backend='best'."
             raise NotImplementedError(msg)
 
     def get_block_size(self) -> int:
-        """Return the bytes of a block, as given."""
+        """Return the size of a block in bytes, as given."""
         return self._numbers["block_size"]
 
     def get_queue_depth(self) -> int:
-        """Return how many blocks a thread has under way at most, as given."""
+        """Return the number of blocks that a thread keeps in flight at most, as given."""
         return self._numbers["queue_depth"]
 
     def get_single_submit(self) -> bool:
-        """Return what was given."""
+        """Return ``single_submit`` as given."""
         return self._flags[0]
 
     def get_overlap_events(self) -> bool:
-        """Return what was given."""
+        """Return ``overlap_events`` as given."""
         return self._flags[1]
 
     def get_intra_op_parallelism(self) -> int:
@@ -135,7 +136,7 @@ class AsyncIOHandle:
         return self._numbers["intra_op_parallelism"]
 
     def get_alignment(self) -> int:
-        """Return what deepspeed's callers round sizes to; operations of any size are served."""
+        """Return the alignment that deepspeed's callers round sizes to; any size is supported."""
         return _ALIGNMENT * self.get_intra_op_parallelism()
 
     def read(self, buffer: torch.Tensor, filename: str, validate: bool, file_offset: int = 0) -> int:
@@ -153,33 +154,33 @@ class AsyncIOHandle:
         self.pwrite(buffer, filename, validate, False, file_offset)
         return 0
 
-    # ``async`` is a keyword, by which nobody can pass it.
+    # ``async`` is a keyword, so nobody can pass it by name.
 
     def pread(self, buffer: torch.Tensor, filename: str, validate: bool, is_async: bool, file_offset: int = 0) -> int:
-        """Read; see :meth:`async_pread` and :meth:`sync_pread`. With ``validate`` the file is compared in :meth:`wait`."""
+        """Read; see :meth:`async_pread` and :meth:`sync_pread`. With ``validate``, :meth:`wait` compares the file."""
         self._start(buffer, filename, True, file_offset, validate)
         return 0 if is_async else self.wait()
 
     def pwrite(self, buffer: torch.Tensor, filename: str, validate: bool, is_async: bool, file_offset: int = 0) -> int:
-        """Write; see :meth:`async_pwrite` and :meth:`sync_pwrite`. With ``validate`` the file is compared in :meth:`wait`."""
+        """Write; see :meth:`async_pwrite` and :meth:`sync_pwrite`. With ``validate``, :meth:`wait` compares the file."""
         self._start(buffer, filename, False, file_offset, validate)
         return 0 if is_async else self.wait()
 
     def sync_pread(self, buffer: torch.Tensor, filename: str, file_offset: int = 0) -> int:
-        """Read, and wait for everything that is under way; return how many operations that was."""
+        """Read, and wait for all operations in flight; return their number."""
         return self.pread(buffer, filename, False, False, file_offset)
 
     def sync_pwrite(self, buffer: torch.Tensor, filename: str, file_offset: int = 0) -> int:
-        """Write, and wait for everything that is under way; return how many operations that was."""
+        """Write, and wait for all operations in flight; return their number."""
         return self.pwrite(buffer, filename, False, False, file_offset)
 
     def async_pread(self, buffer: torch.Tensor, filename: str, file_offset: int = 0) -> int:
-        """Start to read.
+        """Start a read.
 
         Args:
-            buffer: what is read to; its bytes, as a contiguous tensor has them.
+            buffer: the tensor to read into; its bytes in contiguous order.
             filename: the file.
-            file_offset: where in the file to begin.
+            file_offset: the start in the file, in bytes.
 
         Returns:
             0.
@@ -193,38 +194,36 @@ class AsyncIOHandle:
     def async_pwrite(
         self, buffer: torch.Tensor, filename: str | int | None = None, file_offset: int = 0, *, fd: int | None = None
     ) -> int:
-        """Start to write; a new file is readable by its owner alone, as deepspeed's is, and a longer one keeps its end.
+        """Start a write; only its owner can read a new file, as with deepspeed, and a longer file keeps its end.
 
         Args:
-            buffer: what is written; its bytes, as a contiguous tensor has them.
-            filename: the file, or the descriptor of an open one.
-            file_offset: where in the file to begin.
-            fd: the descriptor, by deepspeed's keyword.
+            buffer: the tensor to write; its bytes in contiguous order.
+            filename: the file, or an open file descriptor.
+            file_offset: the start in the file, in bytes.
+            fd: the descriptor, under deepspeed's keyword.
 
         Returns:
             0.
 
         Raises:
             OSError: when the file cannot be opened.
-            TypeError: when there is not one of ``filename`` and ``fd``.
+            TypeError: unless exactly one of ``filename`` and ``fd`` is given.
         """
         file = fd if filename is None else filename
         if file is None or (filename is not None and fd is not None):
-            msg = (
-                f"async_pwrite failed: got filename={filename!r} and fd={fd!r}; expected one of them. Fix: pass a file."
-            )
+            msg = f"async_pwrite failed: got filename={filename!r} and fd={fd!r}; expected exactly one of them. Fix: pass a file."
             raise TypeError(msg)
         self._start(buffer, file, False, file_offset, False)
         return 0
 
     def wait(self) -> int:
-        """Wait for everything that is under way.
+        """Wait for all operations in flight.
 
         Returns:
-            How many operations have ended since the last call.
+            The number of operations that have ended since the last call.
 
         Raises:
-            AsyncIOError: when one of them failed; the others have ended too.
+            AsyncIOError: when an operation failed; the others have ended too.
         """
         self._require_own_process()
         with self._guard:
@@ -245,28 +244,28 @@ class AsyncIOHandle:
                     one.offset,
                     one.memory.nbytes,
                     one.memory.nbytes,
-                    "other bytes in the file",
+                    "different bytes in the file",
                 )
         if problems:
             raise next(iter(problems.values()))
         return ended
 
     def new_cpu_locked_tensor(self, num_elem: int, example_tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor in locked memory that begins at a page, to and from which nothing is copied on the way."""
+        """Return a page-aligned tensor in locked memory, which is read and written without copies."""
         return self._pins.new_cpu_locked_tensor(num_elem, example_tensor)
 
     def free_cpu_locked_tensor(self, tensor: torch.Tensor) -> bool:
-        """Unlock such a tensor's memory; return whether it was locked."""
+        """Unlock the memory of a tensor from :meth:`new_cpu_locked_tensor`; return whether it was locked."""
         return self._pins.free_cpu_locked_tensor(tensor)
 
     def is_pinned(self, buffer: torch.Tensor) -> bool:
-        """Return whether torch has pinned a tensor's memory, or it is locked by :meth:`new_cpu_locked_tensor`."""
+        """Return whether torch has pinned a tensor's memory, or :meth:`new_cpu_locked_tensor` has locked it."""
         return self._pins.is_pinned(buffer)
 
     def _start(self, tensor: torch.Tensor, file: str | int, is_read: bool, offset: int, is_checked: bool) -> None:
         self._require_own_process()
         if offset < 0:
-            msg = f"starting a transfer failed: got file_offset={offset}; expected 0 or more. Fix: pass a place in the file."
+            msg = f"starting a transfer failed: got file_offset={offset}; expected 0 or more. Fix: pass an offset in the file."
             raise ValueError(msg)
         path = f"descriptor {file}" if isinstance(file, int) else os.fspath(file)
         tensor = tensor.detach()
@@ -278,7 +277,7 @@ class AsyncIOHandle:
                 raise error_of(0, path, is_read, size, tensor.nbytes, 0)
             with self._guard:
                 number, self._next = self._next, self._next + 1
-                self._pending[number] = one  # before it begins, as the memory must outlive it
+                self._pending[number] = one  # before it begins, as the memory must outlive the operation
                 if not self._library.anyaccel_aio_start(
                     self._pointer, ctypes.c_int64(number), int(is_read), direct, buffered,
                     ctypes.c_void_p(one.memory.data_ptr()), ctypes.c_int64(tensor.nbytes), ctypes.c_int64(offset),
@@ -302,14 +301,14 @@ class AsyncIOHandle:
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
             msg = (
-                f"using an aio_handle failed: got one that process {self._process} made; expected one of this process, as its "
-                f"threads are not here after a fork. Fix: make another."
+                f"using an aio_handle failed: process {self._process} created it, and a forked process does not have its "
+                f"threads. Fix: create a handle in this process."
             )
             raise RuntimeError(msg)
 
 
 def _close(library: ctypes.CDLL, pointer: ctypes.c_void_p, process: int, pending: dict[int, Pending]) -> None:
-    """Wait for what is under way, and end the threads; a forked child has none."""
+    """Wait for operations in flight, and end the threads; a forked child has none."""
     if os.getpid() == process:
         library.anyaccel_aio_close(pointer)
     for one in pending.values():

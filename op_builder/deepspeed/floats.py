@@ -1,6 +1,6 @@
-"""deepspeed 0.19.8's module of floats of 4, 6, 8 and 12 bits: its function names, arguments and format, by torch's operators.
+"""deepspeed 0.19.8's module for floats of 4, 6, 8 and 12 bits: its function names, arguments and format, by torch operators.
 
-A group's row has its codes one after the other, the first in the lowest bits, and then its scale in 4 bytes. A code is a sign, an
+The row of a group has its codes one after another, the first in the lowest bits, then its scale in 4 bytes. A code is a sign, an
 exponent and a mantissa with a leading 1; deepspeed has no subnormal numbers and no infinity.
 """
 
@@ -13,10 +13,10 @@ import torch
 from ...kernels.functions.outputs import require_one_place_each, write_output
 from ..arguments import require_floats, require_integers
 
-__all__ = ["FPQuantizerModule"]
+__all__ = ["FPQuantizerModule", "largest"]
 
 _MANTISSA = 23
-"""Bits of a float32's; its exponent is 127 more than the power of two."""
+"""The mantissa bits of a float32; its exponent has a bias of 127."""
 
 
 class _Format(NamedTuple):
@@ -33,7 +33,7 @@ class _Format(NamedTuple):
         return (1 << (self.exponent - 1)) - 1
 
     def row(self, group_size: int) -> int:
-        """Return the bytes of a group."""
+        """Return the size of a group in bytes."""
         return group_size * self.bits // 8 + 4
 
 
@@ -41,18 +41,30 @@ _FORMATS = {
     (8, 3): _Format(4, 3, 480.0),
     (8, 2): _Format(5, 2, 114688.0),
     (12, 7): _Format(4, 7, 510.0),
-    (12, 4): _Format(4, 7, 510.0),  # what deepspeed's Python asks for, and its kernel gives
+    (12, 4): _Format(4, 7, 510.0),  # deepspeed's Python requests this format, and its kernel implements it
     (6, 2): _Format(3, 2, 28.0),
     (4, 1): _Format(2, 1, 6.0),
 }
 
 
+_DEFAULT_MANTISSA = {4: 1, 6: 2, 8: 3, 12: 7}
+
+
+def largest(bits: int) -> float:
+    """Return the largest number of the usual format of so many bits.
+
+    Raises:
+        NotImplementedError: when there is none.
+    """
+    return _format(bits, _DEFAULT_MANTISSA.get(bits, 0)).largest
+
+
 class FPQuantizerModule:
     """The module ``fp_quantizer``.
 
-    Its codes are deepspeed's bit for bit, for every number but zero: deepspeed's kernel writes the bits of other numbers for it,
-    and with 12 bits into its neighbour; here it has the code 0, which deepspeed's kernel never writes, and is read as zero.
-    Stochastic rounding is unbiased; deepspeed's adds about ten to the bits that are dropped, which is next to none.
+    Its codes equal deepspeed's bit for bit, except for zero: deepspeed's kernel writes the bits of another number for it,
+    and with 12 bits also into its neighbour. Here zero has the code 0, which deepspeed's kernel never writes, and reads as zero.
+    Stochastic rounding is unbiased; deepspeed's adds about ten to the dropped bits, which has almost no effect.
     """
 
     CUDA_IMPL = True
@@ -65,17 +77,17 @@ class FPQuantizerModule:
 
         Args:
             out: uint8 ``(groups, group_size * q_bits / 8 + 4)``, written.
-            val: bfloat16, float16 or float32, whose elements are cut into groups.
+            val: bfloat16, float16 or float32; its elements are split into groups.
             group_size: a multiple of 8.
-            stochastic_rounding: to either neighbour, the more often the nearer it is; to the nearest otherwise.
+            stochastic_rounding: round to either neighbour, the nearer the more probable; otherwise to the nearest.
             q_bits: 4, 6, 8 or 12.
-            q_mantisa_bits: 1, 2, 3 or 2, or 4.
+            q_mantisa_bits: 1 for 4 bits, 2 for 6, 3 or 2 for 8, and 4 for 12.
 
         Returns:
             ``out``.
 
         Raises:
-            NotImplementedError: when there is no such format.
+            NotImplementedError: when the format does not exist.
             ValueError: when a shape or a dtype does not fit.
             RuntimeError: when elements of the output share memory.
         """
@@ -87,7 +99,7 @@ class FPQuantizerModule:
             return out
         given = val.reshape(groups, group_size)
         largest = given.abs().amax(1, keepdim=True).float()
-        limit = torch.full_like(largest, form.largest)  # a number divided by a tensor is the number times the inverse
+        limit = torch.full_like(largest, form.largest)  # torch computes number / tensor as number * reciprocal
         factor = torch.where(largest == 0, 0, limit / largest)
         codes = _codes(given.float() * factor, form, stochastic_rounding)
         out[:, :-4] = _packed(codes, form.bits)
@@ -97,10 +109,10 @@ class FPQuantizerModule:
     def dequantize(
         self, val: torch.Tensor, val_q: torch.Tensor, group_size: int, q_mantisa_bits: int, q_exponent_bits: int
     ) -> None:
-        """Write the values of codes to ``val``, which :meth:`quantize` was given as many of.
+        """Write the values of codes to ``val``, which has as many elements as :meth:`quantize` was given.
 
         Raises:
-            NotImplementedError: when there is no such format.
+            NotImplementedError: when the format does not exist.
             ValueError: when a shape or a dtype does not fit.
             RuntimeError: when elements of the output share memory.
         """
@@ -116,7 +128,7 @@ class FPQuantizerModule:
         if out.dtype != torch.uint8 or out.dim() != 2 or out.shape[1] < 4 or not 0 <= num_groups <= out.shape[0]:
             msg = (
                 f"get_scales failed: got {out.dtype} of shape {tuple(out.shape)} for {num_groups} groups; expected "
-                f"torch.uint8, a row for each. Fix: pass what quantize returned."
+                f"torch.uint8, one row per group. Fix: pass the result of quantize."
             )
             raise ValueError(msg)
         return out[:num_groups, -4:].clone(memory_format=torch.contiguous_format).view(torch.float32)
@@ -125,18 +137,18 @@ class FPQuantizerModule:
         self, val: torch.Tensor, val_q: torch.Tensor, indexes: torch.Tensor, group_size: int, q_mantisa_bits: int,
         q_exponent_bits: int,
     ) -> None:  # fmt: skip
-        """Write the values of some of the first dimension of what was quantized; see :meth:`dequantize`.
+        """Write the values of a selection along the first dimension of quantized data; see :meth:`dequantize`.
 
         Args:
             val: ``(indexes, ...)``, written.
             val_q: all codes.
             indexes: int32 or int64 ``(indexes,)``.
-            group_size: as it was quantized.
-            q_mantisa_bits: the same.
-            q_exponent_bits: the same.
+            group_size: as in :meth:`quantize`.
+            q_mantisa_bits: as in :meth:`quantize`.
+            q_exponent_bits: the exponent bits of the format.
 
         Raises:
-            IndexError: when there is no such part.
+            IndexError: when an index is out of range.
         """
         require_integers("selective_dequantize", (1,), indexes=indexes)
         form, count = _format(1 + q_mantisa_bits + q_exponent_bits, q_mantisa_bits), indexes.shape[0]
@@ -147,7 +159,7 @@ class FPQuantizerModule:
         if width == 0 or val_q.numel() % width or int(indexes.min()) < 0 or int(indexes.max()) * width >= val_q.numel():
             msg = (
                 f"selective_dequantize failed: got parts {indexes.tolist()[:8]} of {groups} groups each, and {val_q.numel()} "
-                f"bytes; expected parts that they have. Fix: pass all codes, and an output for the parts."
+                f"bytes; expected parts in this range. Fix: pass all codes, and an output for the selected parts."
             )
             raise IndexError(msg)
         chosen = val_q.reshape(-1, width)[indexes.long()].view(-1, form.row(group_size))
@@ -155,11 +167,11 @@ class FPQuantizerModule:
 
 
 def _codes(scaled: torch.Tensor, form: _Format, is_stochastic: bool) -> torch.Tensor:
-    """Return the codes of float32 numbers up to the format's largest, int32."""
+    """Return the int32 codes of float32 numbers that do not exceed the format's largest."""
     bits, dropped = scaled.view(torch.int32), _MANTISSA - form.mantissa
     sign, rest = (bits >> 31) & 1, bits & 0x7FFFFFFF
     offset = torch.randint_like(rest, 1 << dropped) if is_stochastic else 1 << (dropped - 1)
-    rounded = rest.clamp(max=0x7F000000) + offset  # what is not finite is beyond the largest, too
+    rounded = rest.clamp(max=0x7F000000) + offset  # non-finite numbers also exceed the largest
     shift = (127 - form.bias) << form.mantissa
     field = (rounded >> dropped) - shift  # exponent and mantissa
     field = field.clamp(1 << form.mantissa, (1 << (form.bits - 1)) - 1)
@@ -167,7 +179,7 @@ def _codes(scaled: torch.Tensor, form: _Format, is_stochastic: bool) -> torch.Te
 
 
 def _values(codes: torch.Tensor, form: _Format) -> torch.Tensor:
-    """Return the numbers of codes, float32, without the scale."""
+    """Return the float32 values of codes, without the scale."""
     field = codes & ((1 << (form.bits - 1)) - 1)
     bits = (codes >> (form.bits - 1) << 31) | (field + ((127 - form.bias) << form.mantissa)) << (
         _MANTISSA - form.mantissa
@@ -197,7 +209,7 @@ def _unpacked(data: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def _together(bits: int) -> tuple[int, int]:
-    """Return how many codes take whole bytes together, and how many bytes."""
+    """Return the smallest number of codes that fills whole bytes, and the number of bytes."""
     return {4: (2, 1), 6: (4, 3), 8: (1, 1), 12: (2, 3)}[bits]
 
 

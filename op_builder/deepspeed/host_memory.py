@@ -1,4 +1,4 @@
-"""deepspeed 0.19.8's modules for tensors in the host's memory: locked pages, and tensors seen as bytes."""
+"""deepspeed 0.19.8's modules for host memory: tensors in locked pages, and tensors as bytes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["LockedMemory", "MemoryLockError", "PinMemoryModule", "UtilsModule"]
 
 
 class MemoryLockError(OSError):
-    """Memory could not be locked: the limit of locked memory is reached, or the system does not allow it."""
+    """Memory cannot be locked: the limit for locked memory is reached, or the system does not allow it."""
 
 
 class LockedMemory:
-    """Hands out tensors whose pages are locked, begin at a page, and are released with the tensor or before."""
+    """Creates page-aligned tensors in locked pages, which are released with the tensor or before."""
 
     def __init__(self) -> None:
-        self._regions: dict[int, int] = {}  # where each begins, and its bytes
-        self._guard = threading.RLock()  # as a finalizer may run inside
+        self._regions: dict[int, int] = {}  # the size in bytes of each region, by its address
+        self._guard = threading.RLock()  # a finalizer may run while the lock is held
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def new(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """Return a tensor of ``count`` zeros, in locked memory of its own.
+        """Return a tensor of ``count`` zeros in its own locked memory.
 
         Raises:
             ValueError: when ``count`` is negative.
@@ -47,10 +47,10 @@ class LockedMemory:
         return tensor
 
     def release(self, address: int) -> bool:
-        """Unlock the memory that begins at an address; the tensor stays valid.
+        """Unlock the memory at an address; the tensor stays valid.
 
         Returns:
-            Whether it was locked here, and not released yet.
+            Whether this object locked the memory, and had not released it yet.
         """
         with self._guard:
             size = self._regions.pop(address, None)
@@ -60,7 +60,7 @@ class LockedMemory:
         return True
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Return whether all of a contiguous tensor, which may be a view, lies in memory that is locked here."""
+        """Return whether a contiguous tensor, which may be a view, lies entirely in memory locked here."""
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
             return False
         first, last = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
@@ -75,7 +75,7 @@ class LockedMemory:
         if getattr(self._libc, call)(ctypes.c_void_p(address), ctypes.c_size_t(size)) != 0:
             code = ctypes.get_errno()
             msg = (
-                f"{call} of {size} bytes failed: got {os.strerror(code)}{_limit()}; expected to lock them. Fix: raise the limit "
+                f"{call} of {size} bytes failed: {os.strerror(code)}{_limit()}. Fix: raise the limit "
                 f"(ulimit -l), or release other locked tensors."
             )
             raise MemoryLockError(code, msg)
@@ -96,7 +96,7 @@ class PinMemoryModule:
     """The module ``pin_memory``."""
 
     def pin_handle(self) -> _PinHandle:
-        """Return a handle; all of them share the process's locked memory."""
+        """Return a handle; all handles share the process's locked memory."""
         return _PinHandle()
 
 
@@ -104,11 +104,11 @@ class _PinHandle:
     """deepspeed's ``pin_handle``."""
 
     def new_cpu_locked_tensor(self, num_elem: int, example_tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor of ``num_elem`` elements in locked memory that begins at a page.
+        """Return a page-aligned tensor of ``num_elem`` elements in locked memory.
 
         Args:
-            num_elem: how many.
-            example_tensor: its dtype is taken.
+            num_elem: the number of elements.
+            example_tensor: gives the dtype.
 
         Raises:
             MemoryLockError: when the pages cannot be locked.
@@ -116,11 +116,11 @@ class _PinHandle:
         return _locked.new(num_elem, example_tensor.dtype)
 
     def free_cpu_locked_tensor(self, locked_tensor: torch.Tensor) -> bool:
-        """Unlock a tensor's memory; return whether it was locked here. Unlike deepspeed's, the tensor stays valid."""
+        """Unlock a tensor's memory; return whether it was locked here. Unlike with deepspeed, the tensor stays valid."""
         return _locked.release(locked_tensor.data_ptr())
 
     def free_cpu_locked_tensor_by_ptr(self, address: int) -> bool:
-        """As :meth:`free_cpu_locked_tensor`, by the address where the memory begins."""
+        """Like :meth:`free_cpu_locked_tensor`, given the start address of the memory."""
         return _locked.release(address)
 
     def is_pinned(self, buffer: torch.Tensor) -> bool:
@@ -136,21 +136,21 @@ class UtilsModule:
     @overload
     def cast_to_byte_tensor(self, src_tensor: list[torch.Tensor]) -> list[torch.Tensor]: ...
     def cast_to_byte_tensor(self, src_tensor: Any) -> Any:
-        """Return a tensor's bytes, one dimension of uint8 that shares its memory; of a list, a list.
+        """Return a tensor's bytes as a one-dimensional uint8 tensor that shares its memory; for a list, return a list.
 
-        A tensor of one byte or none is returned as it is, as deepspeed does.
+        A tensor of at most one byte is returned unchanged, as with deepspeed.
 
         Raises:
-            ValueError: when a tensor is not contiguous, whose bytes lie apart.
+            ValueError: when a tensor is not contiguous.
         """
         return [_bytes_of(one) for one in src_tensor] if isinstance(src_tensor, list | tuple) else _bytes_of(src_tensor)
 
     def flatten(self, tensors: list[torch.Tensor]) -> torch.Tensor:
-        """Return the elements of dense tensors of one dtype, one after the other, in one dimension."""
+        """Return the elements of dense tensors of one dtype, one after another, in one dimension."""
         return torch._utils._flatten_dense_tensors(tensors)  # type: ignore[no-any-return]
 
     def unflatten(self, flat: torch.Tensor, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Return views of what :meth:`flatten` returned, in the shapes of ``tensors``."""
+        """Return views of a tensor from :meth:`flatten`, in the shapes of ``tensors``."""
         return list(torch._utils._unflatten_dense_tensors(flat, tensors))
 
 

@@ -1,4 +1,4 @@
-"""deepspeed 0.19.8's module for diffusion models, by its function names and arguments, on torch's operators."""
+"""deepspeed 0.19.8's module for diffusion models, with its function names and arguments, on torch operators."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["SpatialInferenceModule"]
 
 
 class SpatialInferenceModule:
-    """The module ``spatial_inference``: sums with a bias for each channel. Any device and dtype.
+    """The module ``spatial_inference``: sums with a bias per channel. Any device and dtype.
 
     Sums are rounded in the order of deepspeed's kernel. Inputs are ``(batch, channels, height, width)``, whose memory format the
-    results have, or ``(batch, positions, channels)``.
+    results keep, or ``(batch, positions, channels)``.
     """
 
     def nhwc_bias_add(self, activation: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -60,7 +60,7 @@ def _of_channels(function: str, activation: torch.Tensor, bias: torch.Tensor) ->
     if bias.shape != (channels,) or bias.dtype != activation.dtype:
         msg = (
             f"{function} failed: got a bias of shape {tuple(bias.shape)} and {bias.dtype}; expected ({channels},) and "
-            f"{activation.dtype}. Fix: pass a number for each channel."
+            f"{activation.dtype}. Fix: pass one number per channel."
         )
         raise ValueError(msg)
     return bias[:, None, None] if activation.dim() == 4 else bias
@@ -70,6 +70,6 @@ def _require_alike(function: str, activation: torch.Tensor, other: torch.Tensor)
     if other.shape != activation.shape or other.dtype != activation.dtype:
         msg = (
             f"{function} failed: got other of shape {tuple(other.shape)} and {other.dtype}; expected {tuple(activation.shape)} "
-            f"and {activation.dtype}, as the activation. Fix: pass two tensors of one shape and dtype."
+            f"and {activation.dtype}, like the activation. Fix: pass two tensors of the same shape and dtype."
         )
         raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""deepspeed 0.19.8's inference module, by its function names and arguments, on this project's kernels."""
+"""deepspeed 0.19.8's inference module, with its function names and arguments, on this project's kernels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class InferenceCoreModule:
         self._rms_norm, self._layer_norm, self._activations = rms_norm, layer_norm, activations
 
     def create_handle(self) -> None:
-        """Do nothing: torch keeps what its matrix products need."""
+        """Do nothing: torch manages the handles of its matrix products."""
 
     def blas_linear(self, output: torch.Tensor, hidden_states: torch.Tensor, weights: torch.Tensor) -> None:
         """Write ``hidden_states @ weights.T``.
@@ -36,7 +36,7 @@ class InferenceCoreModule:
         Args:
             output: ``(tokens, out)``, written.
             hidden_states: ``(tokens, in)``.
-            weights: ``(out, in)``, all of one dtype.
+            weights: ``(out, in)``, with the same dtype as the others.
 
         Raises:
             RuntimeError: when shapes or dtypes do not fit.
@@ -93,7 +93,7 @@ class InferenceCoreModule:
         write_output("post_layer_norm", output, normalised)
 
     def bias_activation(self, activation: torch.Tensor, bias: torch.Tensor | None, act_type: int) -> None:
-        """Apply an activation to ``activation + bias``, in place: 0 GELU by tanh, 1 ReLU, 2 SiLU, 6 none."""
+        """Apply an activation to ``activation + bias``, in place: 0 GELU (tanh), 1 ReLU, 2 SiLU, 6 none."""
         if act_type == _GELU:
             given = activation.new_zeros(activation.shape[-1:]) if bias is None else bias
             write_output("bias_activation", activation, self._activations.bias_gelu(activation, given))
@@ -112,7 +112,7 @@ class InferenceCoreModule:
     def gated_activation(
         self, output: torch.Tensor, activation: torch.Tensor, bias: torch.Tensor | None, act_type: int
     ) -> None:
-        """Write ``act(even channels) * odd channels``: 3 GEGLU by tanh, 4 ReGLU, 5 SiGLU."""
+        """Write ``act(even channels) * odd channels``: 3 GEGLU (tanh), 4 ReGLU, 5 SiGLU."""
         given = activation if bias is None else activation + bias
         gate, up = given[..., ::2].contiguous(), given[..., 1::2].contiguous()
         if act_type == _GEGLU:
@@ -128,5 +128,5 @@ class InferenceCoreModule:
 
 def _unknown(function: str, act_type: int, known: list[int]) -> NotImplementedError:
     return NotImplementedError(
-        f"{function} failed: got activation {act_type}; expected one of {sorted(known)}. Fix: choose another."
+        f"{function} failed: got activation {act_type}; expected one of {sorted(known)}. Fix: choose one of them."
     )

@@ -1,4 +1,4 @@
-"""deepspeed's builders: the op that each has here, and the module that it makes of the op's functions."""
+"""deepspeed's builders: for each, the op here and the module made from the op's functions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ __all__ = ["DEEPSPEED_NAMES", "Alias"]
 
 
 class Alias(NamedTuple):
-    """A builder of deepspeed's.
+    """A deepspeed builder.
 
     Attributes:
-        name: the op's name at deepspeed.
+        name: deepspeed's name of the op.
         builder: the builder here; empty for a module that needs no compiler.
-        module: the class of the module that deepspeed's builder loads, ``"module:Class"`` in this folder, which takes the
-            functions of the op, and of those of ``also``.
-        devices: that have it.
+        module: the class of the module that deepspeed's builder loads, ``"module:Class"`` in this folder; it takes the
+            functions of the op, and those of ``also``.
+        devices: the devices that have it.
         also: further builders whose functions the module takes.
         on_cpu: the builder and the module on the CPU, where they are others.
+        plain: the builder's class, ``"module:Class"`` in this folder, for a module that needs no compiler.
     """
 
     name: str
@@ -28,14 +29,15 @@ class Alias(NamedTuple):
     devices: tuple[str, ...] = DEVICES
     also: tuple[str, ...] = ()
     on_cpu: tuple[str, str] | None = None
+    plain: str = "plain:PlainBuilder"
 
     def on(self, device: str) -> tuple[str, str]:
-        """Return the builder and the module on a device."""
+        """Return the builder and the module for a device."""
         return self.on_cpu if device == "cpu" and self.on_cpu else (self.builder, self.module)
 
 
 _BUT_CUDA = tuple(device for device in DEVICES if device not in ("cuda", "hip"))  # anyaccel: ignore[device-name]
-"""Where deepspeed has no kernels of its own, which are faster than torch's operators."""
+"""The devices for which deepspeed has no kernels faster than torch operators."""
 
 DEEPSPEED_NAMES = {
     "FusedAdamBuilder": Alias(
@@ -46,7 +48,9 @@ DEEPSPEED_NAMES = {
     ),
     "CPUAdagradBuilder": Alias("cpu_adagrad", "AdagradBuilder", "optimizers:CPUAdagradModule", (ON_HOST,)),
     "CPULionBuilder": Alias("cpu_lion", "LionBuilder", "optimizers:CPULionModule", (ON_HOST,)),
-    "FPQuantizerBuilder": Alias("fp_quantizer", "", "floats:FPQuantizerModule", _BUT_CUDA),
+    "FPQuantizerBuilder": Alias(
+        "fp_quantizer", "", "floats:FPQuantizerModule", _BUT_CUDA, plain="plain:SmallFloatsBuilder"
+    ),
     "FusedLambBuilder": Alias("fused_lamb", "LambBuilder", "optimizers:FusedLambModule"),
     "FusedLionBuilder": Alias("fused_lion", "LionBuilder", "optimizers:FusedLionModule"),
     "InferenceBuilder": Alias(
@@ -70,4 +74,4 @@ DEEPSPEED_NAMES = {
     "SpatialInferenceBuilder": Alias("spatial_inference", "", "images:SpatialInferenceModule"),
     "UtilsBuilder": Alias("utils", "", "host_memory:UtilsModule"),
 }
-"""By the builder's name at deepspeed."""
+"""The aliases, by deepspeed's builder name."""

@@ -1,4 +1,4 @@
-"""deepspeed 0.19.8's optimizer modules, by their function names and arguments, on this project's kernels."""
+"""deepspeed 0.19.8's optimizer modules, with its function names and arguments, on this project's kernels."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class FusedAdamModule:
         """Take step number ``step`` (counted from 1) of every parameter, in place, without waiting for the device.
 
         Args:
-            chunk_size: not used: the work is cut evenly.
-            noop_flag: one integer on the device; nothing is done where it is not zero, as after an overflow.
-            tensor_lists: gradients, parameters, first and second moments, as many of each.
+            chunk_size: ignored: the work is split evenly.
+            noop_flag: one integer on the device; if it is not zero, such as after an overflow, nothing is done.
+            tensor_lists: gradients, parameters, first and second moments; lists of equal length.
             lr: the learning rate.
             beta1: the decay of the first moment.
             beta2: the decay of the second moment.
@@ -77,7 +77,7 @@ class FusedAdamModule:
 
 
 class FusedAdamOnCpuModule(FusedAdamModule):
-    """The module ``fused_adam`` on the CPU, by the op ``cpu_adam``."""
+    """The module ``fused_adam`` on the CPU, with the op ``cpu_adam``."""
 
     def _step(
         self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], states: Sequence[Sequence[torch.Tensor]],
@@ -89,7 +89,7 @@ class FusedAdamOnCpuModule(FusedAdamModule):
 
 
 class FusedLionModule:
-    """The module ``fused_lion``; where the interpolated momentum is 0 the parameter stays, as in the paper."""
+    """The module ``fused_lion``; a parameter whose interpolated momentum is 0 does not change, as in the paper."""
 
     def __init__(self, op: LionFunctions) -> None:
         self._op = op
@@ -98,16 +98,16 @@ class FusedLionModule:
         self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]], lr: float,
         beta1: float, beta2: float, step: int, weight_decay: float,
     ) -> None:  # fmt: skip
-        """Take a step of every parameter, in place; ``chunk_size`` and ``step`` change nothing.
+        """Take a step of every parameter, in place; ``chunk_size`` and ``step`` are ignored.
 
         Args:
-            chunk_size: not used.
-            noop_flag: one integer on the device; nothing is done where it is not zero.
-            tensor_lists: gradients, parameters, momenta, as many of each.
+            chunk_size: ignored.
+            noop_flag: one integer on the device; if it is not zero, nothing is done.
+            tensor_lists: gradients, parameters, momenta; lists of equal length.
             lr: the learning rate.
-            beta1: of the interpolation.
+            beta1: the interpolation factor.
             beta2: the decay of the momentum.
-            step: not used.
+            step: ignored.
             weight_decay: the decay of the parameter.
 
         Raises:
@@ -132,11 +132,11 @@ class CPULionModule:
         self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, weight_decay: float = 0.0,
         should_log: bool = False,
     ) -> int:  # fmt: skip
-        """Open an optimizer; there is nothing to keep, as every update brings its options."""
+        """Create an optimizer; there is nothing to store, as every update passes its options."""
         return 0
 
     def destroy_lion(self, optimizer_id: int) -> int:
-        """Close an optimizer."""
+        """Destroy an optimizer."""
         return 0
 
     def lion_update(
@@ -163,18 +163,18 @@ class CPUAdagradModule:
         weight_decay: float = 0.0,
         should_log: bool = False,
     ) -> int:
-        """Open an optimizer; there is nothing to keep, as every update brings its options."""
+        """Create an optimizer; there is nothing to store, as every update passes its options."""
         return 0
 
     def destroy_adagrad(self, optimizer_id: int) -> int:
-        """Close an optimizer."""
+        """Destroy an optimizer."""
         return 0
 
     def adagrad_update(
         self, optimizer_id: int, step: int, lr: float, eps: float, weight_decay: float, param: torch.Tensor,
         grad: torch.Tensor, exp_avg_sq: torch.Tensor,
     ) -> int:  # fmt: skip
-        """Take a step of one parameter, in place; the gradient stays what it is."""
+        """Take a step of one parameter, in place; the gradient is unchanged."""
         with in_float32([exp_avg_sq]) as (exp_avg_sqs,):
             self._op.adagrad_step([param], [grad], exp_avg_sqs, lr=lr, eps=eps, weight_decay=weight_decay)
         return 0
@@ -195,24 +195,24 @@ class FusedLambModule:
 
         Args:
             param: the parameter.
-            param_copy: receives a copy of it, of its own dtype, unless it is empty.
+            param_copy: receives a copy of the parameter, in its own dtype, unless it is empty.
             exp_avg: the first moment.
             exp_avg_sq: the second moment.
             grad: the gradient.
             lr: the learning rate.
             beta1: the decay of the first moment.
             beta2: the decay of the second moment.
-            max_coeff: the largest ratio.
-            min_coeff: the smallest.
-            eps: added inside the root where mode is 0, else to the root.
-            grad_scale: what the gradient is divided by.
+            max_coeff: the largest trust ratio.
+            min_coeff: the smallest trust ratio.
+            eps: added inside the square root if mode is 0, otherwise to the root.
+            grad_scale: the gradient is divided by it.
             step: the number of this step, from 1.
             mode: see eps.
             bias_correction: correct the moments for their start at zero.
             weight_decay: the decay of the parameter.
 
         Raises:
-            ValueError: when the mode is none.
+            ValueError: when the mode is neither 0 nor 1.
             RuntimeError: naming the argument, before anything is written.
         """
         _check("lamb", (), 0, mode=mode)

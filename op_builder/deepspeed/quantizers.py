@@ -1,4 +1,4 @@
-"""deepspeed 0.19.8's quantizer modules, by their function names and arguments, on this project's kernels."""
+"""deepspeed 0.19.8's quantizer modules, with its function names and arguments, on this project's kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class QuantizerModule:
     def quantize(self, input_vals: torch.Tensor, groups: int, num_bits: int, quant_type: int) -> list[torch.Tensor]:
         """Return the integers and the parameters of each group; see :meth:`QuantizationFunctions.quantize`.
 
-        deepspeed's CUDA kernel counts a 0 into an asymmetric group's range for some group sizes; this one never does.
+        For some group sizes, deepspeed's CUDA kernel includes a 0 in an asymmetric group's range; this one never does.
         """
         symmetric = quant_type == _QuantizationType.Symmetric
         return list(self._op.quantize(input_vals, groups, num_bits, symmetric=symmetric))
@@ -39,14 +39,14 @@ class QuantizerModule:
     def dequantize(
         self, quantized_data: torch.Tensor, params: torch.Tensor, groups: int, num_bits: int, quant_type: int
     ) -> torch.Tensor:
-        """Return the values, float16; ``params`` may have any shape, as the buffers that ranks gather them in."""
+        """Return the values in float16; ``params`` may have any shape, such as that of the buffers that ranks gather into."""
         params = _by_group("dequantize", params, groups, quant_type)
         return self._op.dequantize(quantized_data, params, num_bits, dtype=torch.float16)
 
     def dequantize_fp32(
         self, quantized_data: torch.Tensor, params: torch.Tensor, groups: int, num_bits: int, quant_type: int
     ) -> torch.Tensor:
-        """Return the values, float32; see :meth:`dequantize`."""
+        """Return the values in float32; see :meth:`dequantize`."""
         params = _by_group("dequantize_fp32", params, groups, quant_type)
         return self._op.dequantize(quantized_data, params, num_bits, dtype=torch.float32)
 
@@ -54,22 +54,22 @@ class QuantizerModule:
         self, input_vals: torch.Tensor, groups: int, num_bits: int, quant_type: int, pipeline_size: int, nodes: int,
         devices_per_node: int,
     ) -> list[torch.Tensor]:  # fmt: skip
-        """Quantize, with the groups in the order of the first all-to-all of ZeRO++'s reduction, inside a node.
+        """Quantize, with the groups in the order of the first all-to-all (inside a node) of ZeRO++'s reduction.
 
         Args:
-            input_vals: one partition for each rank, in their order.
-            groups: of all partitions together, as many in each.
+            input_vals: one partition per rank, in rank order.
+            groups: the number of groups of all partitions, which have equal shares.
             num_bits: 8 or 4.
             quant_type: ``Symmetric`` or ``Asymmetric``.
-            pipeline_size: parts that each partition is sent in.
-            nodes: how many.
-            devices_per_node: ranks on each.
+            pipeline_size: the number of parts in which each partition is sent.
+            nodes: the number of nodes.
+            devices_per_node: the number of ranks on each node.
 
         Returns:
-            The codes, int8 of one dimension, and the parameters of each group: parts, then devices, then nodes.
+            The codes, one-dimensional int8, and the parameters of each group; ordered by part, then device, then node.
 
         Raises:
-            ValueError: when the groups are not as many for every part of every partition.
+            ValueError: when the groups cannot be split evenly among the parts of the partitions.
         """
         parts = nodes * devices_per_node * pipeline_size
         if parts < 1 or groups < 1 or groups % parts != 0:
@@ -87,21 +87,21 @@ class QuantizerModule:
         self, input_vals: torch.Tensor, input_scales: torch.Tensor, in_groups: int, out_groups: int, num_bits: int,
         quant_type: int, devices_per_node: int,
     ) -> list[torch.Tensor]:  # fmt: skip
-        """Return the sum of what the devices of a node have sent, quantized again: codes and parameters.
+        """Return the sum of the data from the devices of a node, quantized again: codes and parameters.
 
-        It is added up in float32, where deepspeed's kernel rounds each sum to float16.
+        The sum is computed in float32; deepspeed's kernel rounds each partial sum to float16.
 
         Args:
-            input_vals: codes, the devices' one after the other.
+            input_vals: the codes of the devices, one after another.
             input_scales: the parameters of ``in_groups`` groups.
-            in_groups: of all devices together.
-            out_groups: of the sum.
+            in_groups: the number of groups of all devices together.
+            out_groups: the number of groups of the sum.
             num_bits: 8 or 4.
             quant_type: ``Symmetric`` or ``Asymmetric``.
-            devices_per_node: how many there are.
+            devices_per_node: the number of devices.
 
         Raises:
-            ValueError: when the sizes cannot be divided so.
+            ValueError: when the sizes are not multiples of the number of devices.
         """
         input_scales = _by_group("quantized_reduction", input_scales, in_groups, quant_type)
         last = input_vals.shape[-1] if input_vals.dim() else 0
@@ -134,7 +134,7 @@ class QuantizerModule:
 def _from_minimum(
     bits: int, data: torch.Tensor, scales: torch.Tensor, minima: torch.Tensor, num_group: int, group_size: int
 ) -> torch.Tensor:
-    """Return the values of unsigned codes, each step rounded to float16."""
+    """Return the values of unsigned codes, rounding each step to float16."""
     is_right = (
         data.dtype == torch.uint8
         and data.numel() * 8 == num_group * group_size * bits
@@ -152,12 +152,12 @@ def _from_minimum(
 
 
 def _by_group(function: str, params: torch.Tensor, groups: int, quant_type: int) -> torch.Tensor:
-    """Return the parameters with a row for each group: a scale, and the offset of an asymmetric one."""
+    """Return the parameters with one row per group: a scale, and for asymmetric groups an offset."""
     columns = 1 if quant_type == _QuantizationType.Symmetric else 2
     if groups < 1 or params.numel() != groups * columns or params.layout is not torch.strided:
         msg = (
-            f"{function} failed: got params of shape {tuple(params.shape)} for {groups} groups; expected {columns} for each. "
-            f"Fix: pass what quantize gave."
+            f"{function} failed: got params of shape {tuple(params.shape)} for {groups} groups; expected {columns} per group. "
+            f"Fix: pass the result of quantize."
         )
         raise ValueError(msg)
     return params.reshape(groups, columns)

@@ -1,4 +1,4 @@
-"""deepspeed 0.19.8's module of buffers for ragged batches, by its function names and arguments."""
+"""deepspeed 0.19.8's module of buffers for ragged batches, with its function names and arguments."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["RaggedUtilsModule"]
 
 
 class RaggedUtilsModule:
-    """The module ``ragged_ops``: a host's mirror of a device's tensor, and views of a buffer's bytes."""
+    """The module ``ragged_ops``: a host mirror of a device tensor, and views of a buffer's bytes."""
 
     def allocate_fast_host_buffer(self, device_mirror: torch.Tensor) -> torch.Tensor:
-        """Return an uninitialised tensor on the host, from which copies to the device are fast.
+        """Return an uninitialised host tensor from which copies to the device are fast.
 
         Args:
-            device_mirror: whose shape and dtype it takes; any device.
+            device_mirror: gives the shape and dtype; any device.
         """
         from ...accelerator import get_accelerator
 
@@ -33,12 +33,12 @@ class RaggedUtilsModule:
         """Return a view of a buffer's bytes that has a tensor's shape, strides and dtype.
 
         Args:
-            tensor: which nothing is read of.
+            tensor: gives shape, strides and dtype; its data is not read.
             buffer: contiguous, of any dtype; the view keeps it alive.
-            offset: where the view begins, in bytes.
+            offset: the start of the view, in bytes.
 
         Raises:
-            ValueError: when the buffer does not hold it, or the offset is no multiple of an element's size.
+            ValueError: when the buffer is too small, or the offset is not a multiple of the element size.
         """
         return _view("allocate_view_on", tensor.shape, tensor.stride(), tensor.dtype, buffer, offset)
 
@@ -50,7 +50,7 @@ class RaggedUtilsModule:
         buffer: torch.Tensor,
         offset: int,
     ) -> torch.Tensor:
-        """Return the same for a shape and strides; of ``dummy_tensor`` the dtype counts."""
+        """Like :meth:`allocate_view_on`, given a shape and strides; ``dummy_tensor`` gives the dtype."""
         return _view("allocate_view_like", shape, strides, dummy_tensor.dtype, buffer, offset)
 
 
@@ -64,8 +64,8 @@ def _view(
     if not is_valid or needed > buffer.nbytes:
         msg = (
             f"{function} failed: got shape {tuple(shape)}, strides {tuple(strides)} and {dtype} at byte {offset} of a buffer of "
-            f"{buffer.nbytes} bytes with strides {buffer.stride()}; expected a contiguous one of {needed} bytes at least, and an "
-            f"offset in whole elements. Fix: take a larger buffer, or correct the offset."
+            f"{buffer.nbytes} bytes with strides {buffer.stride()}; expected {needed} contiguous bytes or more, and an "
+            f"offset in whole elements. Fix: pass a larger buffer, or correct the offset."
         )
         raise ValueError(msg)
     whole = buffer.view(-1).view(torch.uint8)

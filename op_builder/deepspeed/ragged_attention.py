@@ -1,4 +1,4 @@
-"""Attention of ragged batches over a cache in blocks: the work is cut into atoms, a stretch of one sequence's queries each."""
+"""Attention of ragged batches over a blocked cache: the work is split into atoms, which are ranges of one sequence's queries."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from ..arguments import require_floats, require_integers, require_like
 __all__ = ["RaggedAttention", "block_numbers", "require_on_host"]
 
 _ADDRESS, _FIRST, _QUERIES, _BLOCKS, _EXTENT, _POSITION = 0, 2, 3, 4, 5, 6
-"""Columns of an atom, eight int32: an address (two of them), its queries' first row and number, the blocks and tokens that its
-last query sees, its first query's place in the sequence; the last is unused."""
+"""The columns of an atom, eight int32: an address (two columns), its queries' first row and number, the blocks and tokens
+that its last query sees, and its first query's position in the sequence; the last column is unused."""
 
 
 class RaggedAttention:
-    """deepspeed's functions that build atoms, and compute them."""
+    """deepspeed's functions that build and compute atoms."""
 
     def build_atoms(
         self, atoms_ten: torch.Tensor, batch_metadata: torch.Tensor, seq_metadata: torch.Tensor, kv_ptrs: torch.Tensor,
         q_block_size: int, kv_block_size: int,
     ) -> int:  # fmt: skip
-        """Cut a batch's queries into atoms.
+        """Split a batch's queries into atoms.
 
         Args:
             atoms_ten: int32 ``(most atoms, 8)``, contiguous; written.
             batch_metadata: int32 ``(2,)``: tokens, sequences.
             seq_metadata: int32 ``(sequences, 4)``.
-            kv_ptrs: int64 ``(sequences,)``, addresses of a sequence's block numbers.
-            q_block_size: the most queries of an atom.
-            kv_block_size: tokens of a block of the cache.
+            kv_ptrs: int64 ``(sequences,)``, the address of each sequence's block numbers.
+            q_block_size: the largest number of queries of an atom.
+            kv_block_size: the number of tokens in a block of the cache.
 
         Returns:
-            How many atoms there are.
+            The number of atoms.
 
         Raises:
-            ValueError: when a shape or a dtype is another, or the atoms do not fit; nothing is written.
+            ValueError: when a shape or dtype does not fit, or there are too many atoms; nothing is written.
         """
         require_like("build_atoms", (2,), torch.int32, batch_metadata=batch_metadata)
         require_like("build_atoms", (*atoms_ten.shape[:1], 8), torch.int32, atoms_ten=atoms_ten)
@@ -58,7 +58,7 @@ class RaggedAttention:
         if len(atoms) > atoms_ten.shape[0] or not atoms_ten.is_contiguous():
             msg = (
                 f"build_atoms failed: got a tensor of {atoms_ten.shape[0]} atoms with strides {atoms_ten.stride()}; expected "
-                f"{len(atoms)} or more, contiguous. Fix: pass a larger one."
+                f"{len(atoms)} or more, contiguous. Fix: pass a larger tensor."
             )
             raise ValueError(msg)
         if atoms:
@@ -72,16 +72,16 @@ class RaggedAttention:
         """Write the attention of each atom's queries over the blocks of its sequence.
 
         Args:
-            out: ``(tokens, heads * head size)``, written where an atom has queries.
-            q: of the same shape.
-            k: ``(blocks, block size, key heads, head size)``; heads are a multiple of the key heads.
-            v: as ``k``.
-            attention_atoms: int32 ``(atoms, 8)``, as :meth:`build_atoms` wrote them; their addresses must still hold.
-            softmax_scale: of the products.
-            is_causal: a query sees the tokens up to its own place only.
+            out: ``(tokens, heads * head size)``, written for the queries of the atoms.
+            q: like ``out``.
+            k: ``(blocks, block size, key heads, head size)``; the number of heads is a multiple of the key heads.
+            v: like ``k``.
+            attention_atoms: int32 ``(atoms, 8)``, from :meth:`build_atoms`; their addresses must still be valid.
+            softmax_scale: the factor for the scores.
+            is_causal: each query sees only the tokens up to its own position.
 
         Raises:
-            ValueError: when a shape or a dtype is another, or an atom does not fit them.
+            ValueError: when a shape or dtype does not fit, or an atom does not fit the tensors.
             RuntimeError: when elements of the output share memory.
         """
         name = "flash_attn_by_atoms"
@@ -117,24 +117,24 @@ class RaggedAttention:
 
 
 def require_on_host(function: str, addresses: torch.Tensor) -> None:
-    """Check that a tensor of addresses is on the host: then they are the host's.
+    """Check that a tensor of addresses is on the host, so that they are host addresses.
 
     Raises:
-        NotImplementedError: when they are not.
+        NotImplementedError: when it is not.
     """
     if addresses.device.type != "cpu":
         msg = (
-            f"{function} failed: got addresses on {addresses.device}; expected the host's. Fix: on a GPU, take deepspeed's own "
+            f"{function} failed: got addresses on {addresses.device}; expected host addresses. Fix: for a GPU, use deepspeed's "
             f"RaggedOpsBuilder."
         )
         raise NotImplementedError(msg)
 
 
 def block_numbers(function: str, address: int, count: int, blocks: int) -> torch.Tensor:
-    """Return the first numbers at an address of the host, which the caller vouches for, as int64.
+    """Return the first numbers at a host address, as int64; the caller guarantees that it is valid.
 
     Raises:
-        ValueError: when the address is null, or a number is not a block's.
+        ValueError: when the address is null, or a number is not that of a block.
     """
     if count == 0:
         return torch.empty(0, dtype=torch.int64)
@@ -142,7 +142,7 @@ def block_numbers(function: str, address: int, count: int, blocks: int) -> torch
     if not numbers or min(numbers) < 0 or max(numbers) >= blocks:
         msg = (
             f"{function} failed: got the blocks {numbers[:8] or 'at no address'} of a cache of {blocks}; expected {count} "
-            f"numbers from 0 to {blocks - 1}. Fix: keep the list of blocks alive, and allocate what the sequence needs."
+            f"numbers from 0 to {blocks - 1}. Fix: keep the list of blocks alive, and allocate all needed blocks."
         )
         raise ValueError(msg)
     return torch.tensor(numbers)

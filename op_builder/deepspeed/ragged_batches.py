@@ -1,9 +1,9 @@
-"""deepspeed 0.19.8's module of operations on ragged batches, by its function names and arguments, for the CPU.
+"""deepspeed 0.19.8's module of operations on ragged batches, with its function names and arguments, for the CPU.
 
-Of a batch of sequences that are in progress, ``batch_metadata`` has the numbers of tokens and of sequences, ``seq_metadata`` a
-row for each sequence (its first token's row, its tokens, those of before, unused), ``tokens_to_seq`` each token's sequence, and
-``kv_ptrs`` each sequence's address of int32 numbers of its blocks in the cache. Rows beyond the batch are padding, and stay as
-they are.
+For a batch of sequences in progress, ``batch_metadata`` has the numbers of tokens and of sequences, ``seq_metadata`` one
+row per sequence (its first token's row, its tokens, its earlier tokens, unused), ``tokens_to_seq`` each token's sequence, and
+``kv_ptrs`` the address of each sequence's int32 block numbers in the cache. Rows beyond the batch are padding, and do not
+change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["RaggedOpsModule"]
 
 
 class _Batch(NamedTuple):
-    """Where the tokens of a batch are: of each its sequence, and its place in it."""
+    """The locations of a batch's tokens: the sequence of each, and its position there."""
 
     tokens: int
     sequence: torch.Tensor
@@ -30,28 +30,28 @@ class _Batch(NamedTuple):
 
 
 class RaggedOpsModule(RaggedExperts, RaggedAttention):
-    """The module ``ragged_device_ops``: embedding, caches in blocks, attention over them, experts, and what logits need."""
+    """The module ``ragged_device_ops``: embedding, blocked caches, attention over them, experts, and the rows for logits."""
 
     def ragged_embed(
         self, embedded_tokens: torch.Tensor, input_ids: torch.Tensor, embedding_weight: torch.Tensor,
         position_embedding_weight: torch.Tensor | None, pos_embed_offset: int, batch_metadata: torch.Tensor,
         seq_metadata: torch.Tensor, tokens_to_seq: torch.Tensor, kv_ptrs: torch.Tensor,
     ) -> None:  # fmt: skip
-        """Write the embeddings of the batch's tokens; a token that the table does not have leaves its row as it is.
+        """Write the embeddings of the batch's tokens; a token outside the table does not change its row.
 
         Args:
             embedded_tokens: ``(tokens, channels)``, written.
             input_ids: int32 or int64 ``(tokens,)``.
             embedding_weight: ``(vocabulary, channels)``.
-            position_embedding_weight: ``(positions, channels)``, added by a token's place in its sequence, or None.
-            pos_embed_offset: added to the places, which are then kept within the table.
+            position_embedding_weight: ``(positions, channels)``, added by a token's position in its sequence, or None.
+            pos_embed_offset: added to the positions, which are then clamped to the table.
             batch_metadata: int32 ``(2,)``.
             seq_metadata: int32 ``(sequences, 4)``.
             tokens_to_seq: int32 ``(tokens,)``.
-            kv_ptrs: not read.
+            kv_ptrs: ignored.
 
         Raises:
-            ValueError: when a shape or a dtype is another.
+            ValueError: when a shape or dtype does not fit.
             RuntimeError: when elements of the output share memory.
         """
         name = "ragged_embed"
@@ -86,7 +86,7 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
             seq_metadata: int32 ``(sequences, 4)``.
 
         Raises:
-            ValueError: when a shape or a dtype is another, or a sequence ends elsewhere.
+            ValueError: when a shape or dtype does not fit, or a sequence does not end in the batch.
             RuntimeError: when elements of the output share memory.
         """
         name = "gather_for_logits"
@@ -112,16 +112,16 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
             kv_cache: ``(blocks, block size, 2, key heads, head size)``, written.
             q: ``(tokens, heads * head size)``, rotated.
             k: ``(tokens, key heads * head size)``.
-            v: as ``k``.
-            rotary_dim: how many channels of a head turn, in halves.
-            theta_base: channel ``i`` of a half turns by ``theta_base ** (-2 * i / rotary_dim)`` a token, in float32.
+            v: like ``k``.
+            rotary_dim: the number of channels of a head to rotate, in halves.
+            theta_base: channel ``i`` of a half rotates by ``theta_base ** (-2 * i / rotary_dim)`` per token, in float32.
             batch_metadata: int32 ``(2,)``.
             seq_metadata: int32 ``(sequences, 4)``.
             tokens_to_seq: int32 ``(tokens,)``.
-            kv_ptrs: int64 ``(sequences,)``, addresses on the host.
+            kv_ptrs: int64 ``(sequences,)``, host addresses.
 
         Raises:
-            ValueError: when a shape or a dtype is another, or a block's number is not the cache's.
+            ValueError: when a shape or dtype does not fit, or a block number is not in the cache.
         """
         if rotary_dim < 2 or rotary_dim % 2 or not theta_base > 0:
             msg = (
@@ -136,7 +136,7 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
         self, kv_cache: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, inv_freq: torch.Tensor,
         batch_metadata: torch.Tensor, seq_metadata: torch.Tensor, tokens_to_seq: torch.Tensor, kv_ptrs: torch.Tensor,
     ) -> None:  # fmt: skip
-        """Do as :meth:`kv_rotary_embeddings`, with given angles a token: float32 ``(rotary_dim / 2,)``."""
+        """Like :meth:`kv_rotary_embeddings`, with given angles per token: float32 ``(rotary_dim / 2,)``."""
         require_like("kv_trained_rotary_embeddings", (inv_freq.numel(),), torch.float32, inv_freq=inv_freq)
         about = (batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs)
         _write_cache("kv_trained_rotary_embeddings", kv_cache, (q, k, v), inv_freq, about)
@@ -145,7 +145,7 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
         self, kv_cache: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch_metadata: torch.Tensor,
         seq_metadata: torch.Tensor, tokens_to_seq: torch.Tensor, kv_ptrs: torch.Tensor,
     ) -> None:  # fmt: skip
-        """Write keys and values to their places in the cache; the arguments of :meth:`kv_rotary_embeddings`."""
+        """Write keys and values to their locations in the cache; the arguments are those of :meth:`kv_rotary_embeddings`."""
         about = (batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs)
         _write_cache("linear_kv_copy", kv_cache, (q, k, v), None, about)
 
@@ -191,7 +191,7 @@ def _blocks_of(function: str, batch: _Batch, kv_ptrs: torch.Tensor, blocks: int,
     if kv_ptrs.shape[0] < sequences or block_size == 0:
         msg = (
             f"{function} failed: got addresses of {kv_ptrs.shape[0]} sequences and blocks of {block_size}; expected "
-            f"{sequences} and 1 or more. Fix: pass one for each sequence."
+            f"{sequences} and 1 or more. Fix: pass one per sequence."
         )
         raise ValueError(msg)
     ordinals = batch.position // block_size
@@ -212,7 +212,7 @@ def _batch(
     described = _sequences(function, seq_metadata, sequences)
     sequence = tokens_to_seq[:tokens].long()
     if sequence.shape[0] != tokens:
-        msg = f"{function} failed: got the sequences of {sequence.shape[0]} tokens; expected {tokens}. Fix: pass one for each."
+        msg = f"{function} failed: got tokens_to_seq for {sequence.shape[0]} tokens; expected {tokens}. Fix: pass all."
         raise ValueError(msg)
     _require_range(function, "numbers of sequences", sequence, sequences)
     position = described[sequence, 2] + torch.arange(tokens) - described[sequence, 0]
@@ -232,7 +232,7 @@ def _sequences(function: str, seq_metadata: torch.Tensor, sequences: int) -> tor
     if seq_metadata.shape[0] < sequences or seq_metadata.shape[1] != 4:
         msg = (
             f"{function} failed: got seq_metadata of shape {tuple(seq_metadata.shape)} for {sequences} sequences; expected four "
-            f"numbers for each. Fix: pass the batch's."
+            f"numbers per sequence. Fix: pass the metadata of this batch."
         )
         raise ValueError(msg)
     return seq_metadata[:sequences].long()

@@ -1,4 +1,4 @@
-"""Mixtures of experts for ragged batches: which experts a token goes to, and its rows there and back."""
+"""Mixtures of experts for ragged batches: the experts of each token, and its rows to and from them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _UNASSIGNED = -1
 
 
 class RaggedExperts:
-    """deepspeed's functions for mixtures of experts, by its names."""
+    """deepspeed's functions for mixtures of experts, with its names."""
 
     def top_k_gating(
         self, expert_counts: torch.Tensor, scores: torch.Tensor, assignments: torch.Tensor, offsets: torch.Tensor,
         logits: torch.Tensor, batch_metadata: torch.Tensor,
     ) -> None:  # fmt: skip
-        """Choose the experts of each token, by the largest logits, of equal ones the first.
+        """Choose the experts of each token by the largest logits; among equal ones the first.
 
         Args:
-            expert_counts: int32 ``(experts,)``, zeros; each is raised by the tokens that its expert gets.
-            scores: float32 ``(tokens, k)``, written: the softmax over all experts, of those chosen.
+            expert_counts: int32 ``(experts,)``, zeros; the number of tokens of each expert is added.
+            scores: float32 ``(tokens, k)``, written: the softmax over all experts, for the chosen ones.
             assignments: int32 ``(tokens, k)``, written: the experts; -1 for padding.
-            offsets: int32 ``(tokens, k)``, written: the row among the expert's, in the tokens' order; -1 for padding.
+            offsets: int32 ``(tokens, k)``, written: the row among the expert's rows, in token order; -1 for padding.
             logits: ``(tokens, experts)``.
             batch_metadata: int32 ``(2,)``: tokens, sequences.
 
         Raises:
-            ValueError: when a shape or a dtype is another.
+            ValueError: when a shape or dtype does not fit.
             RuntimeError: when elements of an output share memory.
         """
         name = "top_k_gating"
@@ -41,7 +41,7 @@ class RaggedExperts:
         require_like(name, (rows, k), torch.int32, assignments=assignments, offsets=offsets)
         require_like(name, (experts,), torch.int32, expert_counts=expert_counts)
         require_like(name, (2,), torch.int32, batch_metadata=batch_metadata)
-        _require(name, k <= experts, f"{k} experts a token of {experts}", "no more than there are")
+        _require(name, k <= experts, f"k={k} with {experts} experts", "no more than the number of experts")
         for written in (expert_counts, scores, assignments, offsets):
             require_one_place_each(name, written)
         tokens = min(max(int(batch_metadata[0]), 0), rows)
@@ -58,19 +58,19 @@ class RaggedExperts:
         self, moe_input: torch.Tensor, expert_count_cumsums: torch.Tensor, mapped_slots: torch.Tensor,
         activations: torch.Tensor, expert_counts: torch.Tensor, assignments: torch.Tensor, offsets: torch.Tensor,
     ) -> None:  # fmt: skip
-        """Copy each token's row to its experts', which are one after the other.
+        """Copy each token's row to its experts' rows; experts follow one another.
 
         Args:
-            moe_input: ``(tokens * k, channels)``, written where a token goes.
-            expert_count_cumsums: int64 ``(experts,)``, written: where each expert's rows end.
+            moe_input: ``(tokens * k, channels)``; rows with a token are written.
+            expert_count_cumsums: int64 ``(experts,)``, written: the end of each expert's rows.
             mapped_slots: int32 ``(tokens, k)``, written: the rows; -1 for padding.
             activations: ``(tokens, channels)``.
-            expert_counts: int32 ``(experts,)``, of :meth:`top_k_gating`.
+            expert_counts: int32 ``(experts,)``, from :meth:`top_k_gating`.
             assignments: int32 ``(tokens, k)``, from the same call.
             offsets: int32 ``(tokens, k)``, from the same call.
 
         Raises:
-            ValueError: when a shape or a dtype is another, or an assignment leads elsewhere; nothing is written.
+            ValueError: when a shape or dtype does not fit, or an assignment is out of range; nothing is written.
             RuntimeError: when elements of an output share memory.
         """
         name = "moe_scatter"
@@ -100,18 +100,18 @@ class RaggedExperts:
         self, layer_output: torch.Tensor, moe_output: torch.Tensor, scores: torch.Tensor, mapped_slots: torch.Tensor,
         expert_count: torch.Tensor, normalize_scales: bool,
     ) -> None:  # fmt: skip
-        """Write each token's sum of its experts' rows, weighted by its scores; padding is left as it is.
+        """Write each token's sum of its experts' rows, weighted by its scores; padding does not change.
 
         Args:
             layer_output: ``(tokens, channels)``, written.
-            moe_output: ``(tokens * k, channels)``, what the experts made of :meth:`moe_scatter`'s rows.
+            moe_output: ``(tokens * k, channels)``, the experts' results for the rows of :meth:`moe_scatter`.
             scores: float32 ``(tokens, k)``.
-            mapped_slots: int32 ``(tokens, k)``, of :meth:`moe_scatter`.
-            expert_count: int32 ``(experts,)``, set to zero for the next time.
+            mapped_slots: int32 ``(tokens, k)``, from :meth:`moe_scatter`.
+            expert_count: int32 ``(experts,)``, set to zero for the next call.
             normalize_scales: divide a token's scores by their sum.
 
         Raises:
-            ValueError: when a shape or a dtype is another, or a slot is not there; nothing is written.
+            ValueError: when a shape or dtype does not fit, or a slot is out of range; nothing is written.
             RuntimeError: when elements of an output share memory.
         """
         name = "moe_gather"
@@ -137,7 +137,7 @@ class RaggedExperts:
 
 
 def _require_below(function: str, what: str, numbers: torch.Tensor, end: int) -> None:
-    _require(function, lie_below(numbers, end), f"{what} outside of {end}", "those of top_k_gating")
+    _require(function, lie_below(numbers, end), f"{what} outside [0, {end})", "the results of top_k_gating")
 
 
 def _require(function: str, is_right: bool, got: str, expected: str) -> None:

@@ -1,4 +1,4 @@
-"""Builders by deepspeed's names: the same ops, behind deepspeed's function names and arguments."""
+"""Builders with deepspeed's names: the same ops, with deepspeed's function names and arguments."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["RenamedBuilder", "module_of"]
 
 
 class RenamedBuilder(HoldingBuilder):
-    """Loads an op of this project as a module of deepspeed's: one library serves both, as a second would define its ops again.
+    """Loads an op as a deepspeed module, from the op's own library: a second library would define its torch ops again.
 
     Attributes:
         MODULE: the module's class, ``"module:Class"`` in this folder.
-        ALSO: the classes of further builders, whose functions the module takes.
+        ALSO: the classes of further builders, whose functions the module also takes.
     """
 
     MODULE: ClassVar[str]
@@ -37,5 +37,5 @@ class RenamedBuilder(HoldingBuilder):
 
 @functools.cache
 def module_of(name: str, *functions: Any) -> Any:
-    """Return the one object of a module's class, ``"module:Class"`` in this folder, for functions of ops."""
+    """Return the single object of a module's class, ``"module:Class"`` in this folder, for the functions of ops."""
     return resolve(f"op_builder.deepspeed.{name}")(*functions)

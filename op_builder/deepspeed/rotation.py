@@ -1,4 +1,4 @@
-"""The turn of queries and keys by their positions, in halves, as deepspeed's two inference modules have it."""
+"""Rotation of queries and keys by their positions, in halves, as in deepspeed's two inference modules."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def frequencies(theta: float, channels: int, device: torch.device | None = None)
 
 
 def rotated(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-    """Turn the first channels of heads, computed in float32.
+    """Rotate the first channels of heads, computed in float32.
 
     Args:
         x: ``(..., head size)``.
-        angles: ``(..., half)``: channel ``i`` turns with channel ``i + half``; what is beyond both stays.
+        angles: ``(..., half)``: channel ``i`` rotates with channel ``i + half``; channels beyond both do not change.
 
     Returns:
         A tensor like ``x``.

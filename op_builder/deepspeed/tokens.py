@@ -1,4 +1,4 @@
-"""deepspeed 0.19.8's module of random layerwise token dropping, by its function names and arguments, on torch's operators."""
+"""deepspeed 0.19.8's module for random layerwise token dropping, with its function names and arguments, on torch operators."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ __all__ = ["RandomLTDModule"]
 
 
 class RandomLTDModule:
-    """The module ``random_ltd``: which tokens a layer keeps, and their rows. Any device and dtype."""
+    """The module ``random_ltd``: the tokens that a layer keeps, and their rows. Any device and dtype."""
 
     def token_sort_(self, unsorted_token_ids: torch.Tensor, original_tokens: int) -> torch.Tensor:
         """Sort each row of token numbers, in place.
 
         Args:
             unsorted_token_ids: integers ``(layers, batch, kept)``, each below ``original_tokens``.
-            original_tokens: how many tokens a sequence has.
+            original_tokens: the number of tokens in a sequence.
 
         Returns:
             ``unsorted_token_ids``.
 
         Raises:
-            ValueError: when the shape or the dtype is another, or more tokens are kept than there are.
+            ValueError: when the shape or dtype does not fit, or more tokens are kept than exist.
         """
         _require_integers("token_sort_", unsorted_token_ids, 3, "(layers, batch, kept)")
         if unsorted_token_ids.shape[2] > original_tokens:
             msg = (
                 f"token_sort_ failed: got {unsorted_token_ids.shape[2]} kept tokens of {original_tokens}; expected no more than "
-                f"there are. Fix: keep fewer."
+                f"the number of tokens. Fix: keep fewer tokens."
             )
             raise ValueError(msg)
         return unsorted_token_ids.copy_(unsorted_token_ids.sort(-1).values)
@@ -40,14 +40,14 @@ class RandomLTDModule:
         Args:
             activations: ``(batch, tokens, channels)``, or ``(tokens, batch, channels)``.
             sorted_indices: integers ``(batch, kept)``.
-            batch_first: which of the two layouts.
+            batch_first: whether the batch is the first dimension.
 
         Returns:
             ``(batch, kept, channels)``, or ``(kept, batch, channels)``, contiguous.
 
         Raises:
             ValueError: when the shapes do not fit.
-            IndexError: on the CPU, when a token is not there.
+            IndexError: on the CPU, when a token number is out of range.
         """
         return activations[_rows("token_gather", activations, sorted_indices, batch_first)].contiguous()
 
@@ -55,17 +55,17 @@ class RandomLTDModule:
         self, all_activations: torch.Tensor, layer_activations: torch.Tensor, sorted_indices: torch.Tensor,
         batch_first: bool,
     ) -> torch.Tensor:  # fmt: skip
-        """Write the rows of the kept tokens back to where they are from, and return ``all_activations``.
+        """Write the rows of the kept tokens back to their original rows, and return ``all_activations``.
 
         Args:
             all_activations: ``(batch, tokens, channels)``, or ``(tokens, batch, channels)``; written.
-            layer_activations: what :meth:`token_gather` returned, changed.
-            sorted_indices: integers ``(batch, kept)``, each once in a row.
-            batch_first: which of the two layouts.
+            layer_activations: the result of :meth:`token_gather`, processed by a layer.
+            sorted_indices: integers ``(batch, kept)``, unique in each row.
+            batch_first: whether the batch is the first dimension.
 
         Raises:
             ValueError: when the shapes do not fit, or the dtypes differ.
-            IndexError: on the CPU, when a token is not there; nothing is written.
+            IndexError: on the CPU, when a token number is out of range; nothing is written.
         """
         rows = _rows("token_scatter_", all_activations, sorted_indices, batch_first)
         batch, kept = sorted_indices.shape
@@ -105,11 +105,11 @@ class RandomLTDModule:
         return dense_mask[numbers, 0, kept[..., :, None], kept[..., None, :]].unsqueeze(2)
 
     def mask_gather_gpt(self, dense_mask: torch.Tensor, truncated_seq_len: int) -> torch.Tensor:
-        """Return the part of a causal mask that a shorter sequence needs, contiguous.
+        """Return the part of a causal mask for a shorter sequence, contiguous.
 
         Args:
             dense_mask: ``(batch, 1, tokens, tokens)``.
-            truncated_seq_len: of the shorter sequence.
+            truncated_seq_len: the length of the shorter sequence.
 
         Raises:
             ValueError: when the mask has another shape, or is shorter.
@@ -118,7 +118,7 @@ class RandomLTDModule:
         if not 0 <= truncated_seq_len <= dense_mask.shape[3]:
             msg = (
                 f"mask_gather_gpt failed: got truncated_seq_len={truncated_seq_len} and a mask of {dense_mask.shape[3]} tokens; "
-                f"expected no more than these. Fix: pass a length that the mask has."
+                f"expected no more than the mask's tokens. Fix: pass a shorter length."
             )
             raise ValueError(msg)
         return dense_mask[:, :, :truncated_seq_len, :truncated_seq_len].contiguous()
@@ -141,7 +141,7 @@ def _rows(
     if kept.device.type == "cpu" and not lie_below(kept, tokens):
         msg = (
             f"{function} failed: got token numbers from {kept.min()} to {kept.max()}; expected 0 to {tokens - 1}. Fix: pass "
-            f"those of tokens that the activations have."
+            f"the numbers of existing tokens."
         )
         raise IndexError(msg)
     numbers = torch.arange(sorted_indices.shape[0], device=sorted_indices.device)

@@ -14,12 +14,12 @@ _DIRECT: int = getattr(os, "O_DIRECT", 0)
 
 
 class AsyncIOError(OSError):
-    """A read or a write did not move all of its bytes.
+    """A read or write did not transfer all of its bytes.
 
     Attributes:
-        offset: where in the file it failed.
-        asked: bytes of the tensor.
-        moved: how many of them were moved, wherever they lie.
+        offset: the position in the file where it failed.
+        asked: the size of the tensor in bytes.
+        moved: the number of bytes that were transferred, at any position.
     """
 
     def __init__(self, code: int, message: str, path: str, offset: int, asked: int, moved: int) -> None:
@@ -29,7 +29,7 @@ class AsyncIOError(OSError):
 
 @dataclass
 class Pending:
-    """What an operation needs until it has ended."""
+    """The resources of an operation until it has ended."""
 
     tensor: torch.Tensor
     memory: torch.Tensor
@@ -46,7 +46,7 @@ class Pending:
 
 
 def memory_of(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
-    """Return a contiguous tensor in the host's memory: the tensor itself, or one for its bytes."""
+    """Return a contiguous tensor in host memory: the tensor itself, or a new one for its bytes."""
     if tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
         return tensor
     if is_read:
@@ -55,7 +55,7 @@ def memory_of(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
 
 
 def opened(file: str | int, is_read: bool, files: list[int]) -> tuple[int, int]:
-    """Return a file opened past the page cache, or -1, and opened through it; both are added to ``files``."""
+    """Return descriptors of a file opened with and without O_DIRECT, the first -1 if unsupported; add both to ``files``."""
     flags = (os.O_RDONLY if is_read else os.O_WRONLY | os.O_CREAT) | os.O_CLOEXEC
     path = f"/proc/self/fd/{file}" if isinstance(file, int) else os.fspath(file)
     files.append(os.open(path, flags, 0o600))
@@ -63,13 +63,13 @@ def opened(file: str | int, is_read: bool, files: list[int]) -> tuple[int, int]:
         if not _DIRECT:
             return -1, files[0]
         files.append(os.open(path, flags | _DIRECT, 0o600))
-    except OSError:  # a file system that has no such way
+    except OSError:  # the file system does not support it
         return -1, files[0]
     return files[1], files[0]
 
 
 def is_in_file(one: Pending) -> bool:
-    """Return whether a file holds what was read from it, or written to it."""
+    """Return whether the file contains the bytes that were read from it or written to it."""
     mine = one.memory.flatten().view(torch.uint8) if one.memory.numel() else torch.empty(0, dtype=torch.uint8)
     with open(one.path, "rb") as file:
         file.seek(one.offset)
@@ -85,7 +85,7 @@ def is_in_file(one: Pending) -> bool:
 _FIXES = {
     errno.ENOSPC: "free space on the disk",
     errno.EFBIG: "raise the limit of a file's size",
-    0: "read no more than the file has",
+    0: "read no more bytes than the file has",
 }
 
 
@@ -93,16 +93,16 @@ def error_of(code: int, path: str, is_read: bool, offset: int, asked: int, moved
     """Return the error of an operation.
 
     Args:
-        code: errno; 0 where the file ended, or ``found`` says what there was.
-        path: of the file.
+        code: the errno; 0 when the file ended, or ``found`` describes the problem.
+        path: the file's path.
         is_read: whether it was read.
-        offset: where in the file it failed.
-        asked: bytes of the tensor.
-        moved: how many of them were moved.
-        found: in place of the code's text.
+        offset: the position in the file where it failed.
+        asked: the size of the tensor in bytes.
+        moved: the number of bytes that were transferred.
+        found: a text to use instead of the code's.
     """
-    what = found or (os.strerror(code) if code else "the file's end")
-    fix = _FIXES.get(code, "look at the disk and its file system")
+    what = found or (os.strerror(code) if code else "end of file")
+    fix = _FIXES.get(code, "check the disk and its file system")
     message = (
         f"{'reading' if is_read else 'writing'} {asked} bytes failed: got {what} at byte {offset} of the file, after {moved} "
         f"bytes; expected to move all of them. Fix: {fix}."

@@ -1,8 +1,8 @@
-"""deepspeed 0.19.8's module of transformer inference, by its function names and positional arguments.
+"""deepspeed 0.19.8's module for transformer inference, with its function names and positional arguments.
 
-What needs the workspace of deepspeed's CUDA context (attention over its cache, and the cache itself) is not here: deepspeed's
-Python classes compute that with torch's operators where the module lacks it. Functions with a dtype in their name take any of
-floats. What is returned is new, where deepspeed's kernels may also change their contiguous argument.
+Functions that need the workspace of deepspeed's CUDA context (the cache, and attention over it) are missing: deepspeed's
+Python classes compute them with torch operators if the module does not have them. Functions with a dtype in their name take all
+floating dtypes. Results are new tensors; deepspeed's kernels may also change a contiguous argument.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
 
         Args:
             attn_scores: ``(batch, heads, queries, keys)``.
-            attn_mask: added: ``(batch, keys)``, or ``(batch, 1, 1 or queries, keys)``; of one dimension or None, none.
-            alibi: added, a row for each of ``batch * heads * mp_size`` heads; of one dimension or None, none.
+            attn_mask: added: ``(batch, keys)``, or ``(batch, 1, 1 or queries, keys)``; None or one dimension for no mask.
+            alibi: added, one row per head of ``batch * heads * mp_size``; None or one dimension for none.
             triangular: query ``i`` sees the keys up to ``i``.
-            recompute: not used.
-            local_attention: query ``i`` sees the last ``window_size`` keys only; with a cache, of ``i + keys``.
-            window_size: as described.
-            async_op: not used.
-            layer_scale: of the scores, before mask and alibi.
+            recompute: ignored.
+            local_attention: query ``i`` sees only the last ``window_size`` keys; with a cache, those up to ``i + keys``.
+            window_size: see ``local_attention``.
+            async_op: ignored.
+            layer_scale: the factor for the scores, before mask and alibi.
             head_offset: the first head of this process in ``alibi``.
-            mp_size: the processes that share the heads.
+            mp_size: the number of processes that share the heads.
 
         Raises:
-            ValueError: when a shape or a dtype is another.
+            ValueError: when a shape or dtype does not fit.
         """
         require_floats("softmax", (4,), attn_scores=attn_scores)
         batch, heads, queries, keys = attn_scores.shape
@@ -70,13 +70,13 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
     bias_add_fp32 = bias_add_fp16 = bias_add_bf16 = bias_add
 
     def bias_relu(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """As :meth:`bias_add`, and ReLU."""
+        """Like :meth:`bias_add`, followed by ReLU."""
         return biased("bias_relu", x, bias).relu()
 
     bias_relu_fp32 = bias_relu_fp16 = bias_relu_bf16 = bias_relu
 
     def bias_gelu(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """As :meth:`bias_add`, and GELU by tanh."""
+        """Like :meth:`bias_add`, followed by GELU (tanh)."""
         return self._activations.bias_gelu(x, bias)
 
     bias_gelu_fp32 = bias_gelu_fp16 = bias_gelu_bf16 = bias_gelu
@@ -87,13 +87,13 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
         residual: torch.Tensor,
         bias: torch.Tensor,
     ) -> torch.Tensor:
-        """Return ``x``, contiguous: deepspeed 0.19.8 adds nothing here."""
+        """Return a contiguous ``x``: deepspeed 0.19.8 adds nothing here."""
         return x.contiguous()
 
     bias_residual_fp32 = bias_residual_fp16 = bias_residual_bf16 = bias_residual
 
     def gated_activation(self, activation: torch.Tensor, bias: torch.Tensor | None, act_type: int) -> torch.Tensor:
-        """Return ``first * act(second)`` of the halves of ``activation + bias``.
+        """Return ``first * act(second)`` for the halves of ``activation + bias``.
 
         Args:
             activation: ``(..., 2 * channels)``.
@@ -101,7 +101,7 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
             act_type: 3 for GELU, 4 for SiLU.
 
         Raises:
-            NotImplementedError: when it is another.
+            NotImplementedError: for any other activation.
         """
         if bias is not None:
             activation = biased("gated_activation", activation, bias)
@@ -112,31 +112,31 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
         attention_bias: torch.Tensor, final_bias: torch.Tensor, mp_size: int, mlp_after_attn: bool, add_bias: bool,
         preln: bool,
     ) -> torch.Tensor:  # fmt: skip
-        """Add what a layer computed to its residual, in place.
+        """Add a layer's results to its residual, in place.
 
         Args:
-            hidden_state: ``(batch, tokens, channels)``: of the MLP.
+            hidden_state: ``(batch, tokens, channels)``, the output of the MLP.
             residual: the same shape; written.
             attention_output: the same shape; not read after a layer norm (``mlp_after_attn`` without ``preln``).
-            attention_bias: ``(channels,)``; read where ``attention_output`` is; with the MLP beside it, by ``add_bias``.
+            attention_bias: ``(channels,)``; read when ``attention_output`` is; with a parallel MLP, if ``add_bias`` is set.
             final_bias: ``(channels,)``.
-            mp_size: processes, by which what each of them adds is divided.
-            mlp_after_attn: the MLP comes after the attention.
-            add_bias: as described.
-            preln: a layer norm comes before it.
+            mp_size: the number of processes; each contribution is divided by it.
+            mlp_after_attn: whether the MLP comes after the attention.
+            add_bias: see ``attention_bias``.
+            preln: whether a layer norm comes before the layer.
 
         Returns:
             ``residual``.
 
         Raises:
-            ValueError: when a shape or a dtype is another.
+            ValueError: when a shape or dtype does not fit.
         """
         name = "residual_add_bias"
         require_floats(name, (3,), residual=residual)
         require_like(name, tuple(residual.shape), residual.dtype, hidden_state=hidden_state)
         require_bias(name, residual, final_bias)
         if mp_size < 1:
-            msg = f"{name} failed: got mp_size={mp_size}; expected 1 or more. Fix: pass how many processes share the layer."
+            msg = f"{name} failed: got mp_size={mp_size}; expected 1 or more. Fix: pass the number of processes."
             raise ValueError(msg)
         res, hidden, bias, share = residual.float(), hidden_state.float(), final_bias.float(), 1 / mp_size
         if mlp_after_attn and not preln:
@@ -163,11 +163,11 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
 
         Args:
             moe_res: ``(batch, tokens, channels)``.
-            coef: of ``2 * channels`` numbers.
-            output: as ``moe_res``; written.
+            coef: ``2 * channels`` numbers.
+            output: like ``moe_res``; written.
 
         Raises:
-            ValueError: when a shape or a dtype is another.
+            ValueError: when a shape or dtype does not fit.
         """
         require_floats("moe_res_matmul", (3,), moe_res=moe_res)
         require_like("moe_res_matmul", tuple(moe_res.shape), moe_res.dtype, output=output)
@@ -183,7 +183,7 @@ def _alibi(alibi: torch.Tensor, batch: int, heads: int, keys: int, head_offset: 
     if numbers.numel() and (head_offset < 0 or int(numbers[-1, -1]) >= rows.shape[0]):
         msg = (
             f"softmax failed: got alibi of shape {tuple(alibi.shape)} for {batch} sequences of {heads} heads from head "
-            f"{head_offset} on, in {mp_size} processes; expected a row of {keys} for each head. Fix: correct the call."
+            f"{head_offset}, in {mp_size} processes; expected a row of {keys} for each head. Fix: correct the call."
         )
         raise ValueError(msg)
     return rows[numbers.to(rows.device)][:, :, None]

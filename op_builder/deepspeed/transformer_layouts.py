@@ -1,4 +1,4 @@
-"""The functions of deepspeed's transformer inference that move what they are given: padding, heads, and the turn of positions."""
+"""Functions of deepspeed's transformer inference that rearrange their input: padding, heads, and rotary embedding."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PADDED_KEYS = 128
 
 
 class TransformerLayouts:
-    """deepspeed's functions of layouts, by its names."""
+    """deepspeed's layout functions, with its names."""
 
     def add_padding(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> list[torch.Tensor]:
-        """Return ``(batch, heads, tokens, head size)`` with zeros to sizes of 32, 64 or 128; keys and values to 128 tokens."""
+        """Return ``(batch, heads, tokens, head size)``, zero-padded to sizes of 32, 64 or 128; keys and values to 128 tokens."""
         require_floats("add_padding", (4,), query=query, key=key, value=value)
         rows = (query.shape[2], _PADDED_KEYS, _PADDED_KEYS)
         return [padded("add_padding", x, row) for x, row in zip((query, key, value), rows, strict=True)]
@@ -26,7 +26,7 @@ class TransformerLayouts:
     def pad_transform(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: int, add_padding: bool
     ) -> list[torch.Tensor]:
-        """Return ``(batch, tokens, channels)`` by heads, and with ``add_padding``, as :meth:`add_padding` does."""
+        """Return ``(batch, tokens, channels)`` split by heads, and with ``add_padding``, padded like :meth:`add_padding`."""
         parts = [heads_of("pad_transform", x, heads) for x in (query, key, value)]
         return self.add_padding(*parts) if add_padding else [part.contiguous() for part in parts]
 
@@ -36,16 +36,16 @@ class TransformerLayouts:
         self, mixed_query: torch.Tensor, key_layer: torch.Tensor, rotary_dim: int, offset: int, num_heads: int,
         rotate_half: bool, rope_theta: float,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """Return the turned queries, and the keys with the first of them turned.
+        """Return the rotated queries, and the keys with the first of them rotated.
 
         Args:
             mixed_query: of shape ``(batch, tokens, heads * head size)``, in memory ``(batch, heads, tokens, head size)``.
             key_layer: in memory ``(batch, heads, tokens of the cache, head size)``.
-            rotary_dim: how many channels of a head turn, in halves.
-            offset: the place of the first token.
-            num_heads: as described.
-            rotate_half: not used; channels turn with those half of ``rotary_dim`` away.
-            rope_theta: channel ``i`` of a half turns by ``rope_theta ** (-2 * i / rotary_dim)`` a token.
+            rotary_dim: the number of channels of a head to rotate, in halves.
+            offset: the position of the first token.
+            num_heads: the number of heads.
+            rotate_half: ignored; each channel rotates with the one half of ``rotary_dim`` away.
+            rope_theta: channel ``i`` of a half rotates by ``rope_theta ** (-2 * i / rotary_dim)`` per token.
 
         Raises:
             ValueError: when a shape does not fit.
@@ -75,16 +75,16 @@ def heads_of(function: str, x: torch.Tensor, heads: int) -> torch.Tensor:
     """Return ``(batch, tokens, channels)`` as ``(batch, heads, tokens, head size)``."""
     require_floats(function, (3,), x=x)
     if heads < 1 or x.shape[2] % heads:
-        msg = f"{function} failed: got {x.shape[2]} channels and {heads} heads; expected whole heads. Fix: correct the call."
+        msg = f"{function} failed: got {x.shape[2]} channels and {heads} heads; expected a multiple. Fix: correct the call."
         raise ValueError(msg)
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(1, 2)
 
 
 def padded(function: str, x: torch.Tensor, rows: int) -> torch.Tensor:
-    """Return ``(..., tokens, head size)`` with zeros to a number of rows, and to a head size of 32, 64 or 128."""
+    """Return ``(..., tokens, head size)``, zero-padded to a number of rows, and to a head size of 32, 64 or 128."""
     tokens, size = x.shape[-2:]
     wide = next((width for width in (32, 64, 128) if size < width), 128)
     if tokens > rows or size > wide:
-        msg = f"{function} failed: got {tokens} tokens of heads of {size}; expected {rows} of {wide} at most. Fix: do without it."
+        msg = f"{function} failed: got {tokens} tokens of heads of {size}; expected at most {rows} of {wide}. Fix: skip padding."
         raise ValueError(msg)
     return torch.nn.functional.pad(x, (0, wide - size, 0, rows - tokens))

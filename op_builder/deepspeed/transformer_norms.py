@@ -18,7 +18,7 @@ _GELU, _RELU, _GATED_GELU, _GATED_SILU = 1, 2, 3, 4
 
 
 class TransformerNorms:
-    """Norms of ``(..., channels)`` by weights of ``(channels,)``; and what an MLP has between its products."""
+    """Norms of ``(..., channels)`` with weights of ``(channels,)``, and the activations between an MLP's products."""
 
     def __init__(
         self, rms_norm: RMSNormFunctions, layer_norm: LayerNormFunctions, activations: ActivationFunctions
@@ -69,12 +69,12 @@ class TransformerNorms:
         return self._rms_norm.add_rms_norm(x, residual, gamma, epsilon)
 
     def _gated(self, function: str, x: torch.Tensor, activation_type: int) -> torch.Tensor:
-        """Return ``first * act(second)`` of the halves: 3 for GELU, 4 for SiLU."""
+        """Return ``first * act(second)`` for the halves: 3 for GELU, 4 for SiLU."""
         require_floats(function, (2, 3), activation=x)
         if x.shape[-1] % 2 or activation_type not in (_GATED_GELU, _GATED_SILU):
             msg = (
                 f"{function} failed: got {x.shape[-1]} channels and activation {activation_type}; expected an even number, and 3 "
-                f"(GELU) or 4 (SiLU). Fix: choose another."
+                f"(GELU) or 4 (SiLU). Fix: choose one of these."
             )
             raise NotImplementedError(msg)
         up, gate = (half.contiguous() for half in x.chunk(2, -1))
@@ -83,7 +83,7 @@ class TransformerNorms:
 
     def _activated(self, function: str, x: torch.Tensor, bias: torch.Tensor, activation_type: int) -> torch.Tensor:
         if activation_type not in (_GELU, _RELU):
-            msg = f"{function} failed: got activation {activation_type}; expected 1 (GELU) or 2 (ReLU). Fix: choose another."
+            msg = f"{function} failed: got activation {activation_type}; expected 1 (GELU) or 2 (ReLU). Fix: choose one of these."
             raise NotImplementedError(msg)
         return self._activations.bias_gelu(x, bias) if activation_type == _GELU else biased(function, x, bias).relu()
 
@@ -102,7 +102,7 @@ def biased(function: str, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
 
 
 def require_bias(function: str, x: torch.Tensor, bias: torch.Tensor) -> None:
-    """Check that a bias has the channels and the dtype of a tensor of floats.
+    """Check that a bias matches the channels and the dtype of a floating tensor.
 
     Raises:
         ValueError: when it does not.

@@ -1,4 +1,4 @@
-"""The functions of deepspeed's transformer inference that have a matrix product in them, by torch's."""
+"""The functions of deepspeed's transformer inference that contain a matrix product, by torch's."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _GELU, _GATED_GELU, _GATED_SILU = 1, 3, 4
 
 
 class TransformerProducts(TransformerNorms):
-    """Products, with the norms before and the activations between.
+    """Matrix products, with the norms before and the activations between them.
 
-    Weights are ``(in, out)``, ``(out, in)`` in transposed mode, or int8 ``(out, in)`` with a scale for each of equal groups.
+    Weights are ``(in, out)``, ``(out, in)`` in transposed mode, or int8 ``(out, in)`` with one scale per group of equal size.
     """
 
     def vector_matmul(
@@ -29,13 +29,13 @@ class TransformerProducts(TransformerNorms):
         Args:
             x: ``(batch, tokens, in)``.
             weight: see the class.
-            async_op: not used.
-            q_scale: float32 ``(groups,)``, read with ``q_int8``.
-            q_int8: ``weight`` is int8.
-            transposed_mode: ``weight`` is ``(out, in)``.
+            async_op: ignored.
+            q_scale: float32 ``(groups,)``, used with ``q_int8``.
+            q_int8: whether ``weight`` is int8.
+            transposed_mode: whether ``weight`` is ``(out, in)``.
 
         Raises:
-            ValueError: when a shape or a dtype is another.
+            ValueError: when a shape or dtype does not fit.
         """
         return _product("vector_matmul", x, weight, q_scale, q_int8, transposed_mode)
 
@@ -45,7 +45,7 @@ class TransformerProducts(TransformerNorms):
         self, x: torch.Tensor, weight: torch.Tensor, q_scale: torch.Tensor, bias: torch.Tensor,
         gamma: torch.Tensor, beta: torch.Tensor, epsilon: float, add_bias: bool, q_int8: bool, transposed_mode: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """Return the product of the normalised input and a weight, with a bias where ``add_bias``, and the normalised input."""
+        """Return the product of the normalised input and a weight, with a bias if ``add_bias``, and the normalised input."""
         normalised = self.layer_norm(x, gamma, beta, epsilon)
         product = _product("qkv_gemm", normalised, weight, q_scale, q_int8, transposed_mode)
         return biased("qkv_gemm", product, bias) if add_bias else product, normalised
@@ -56,7 +56,7 @@ class TransformerProducts(TransformerNorms):
         self, x: torch.Tensor, weight: torch.Tensor, q_scale: torch.Tensor, gamma: torch.Tensor,
         epsilon: float, q_int8: bool, transposed_mode: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """As :meth:`qkv_gemm`, by the root mean square and without a bias."""
+        """Like :meth:`qkv_gemm`, with RMS norm and without a bias."""
         normalised = self.rms_norm(x, gamma, epsilon)
         return _product("rms_qkv_gemm", normalised, weight, q_scale, q_int8, transposed_mode), normalised
 
@@ -68,29 +68,29 @@ class TransformerProducts(TransformerNorms):
         beta: torch.Tensor, epsilon: float, pre_layer_norm: bool, mlp_after_attn: bool, q_scale: torch.Tensor,
         q_scale1: torch.Tensor, q_int8: bool, activation_type: int, transposed_mode: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """Return an MLP's output without its last bias, and what went into it.
+        """Return an MLP's output without its last bias, and its input.
 
         Args:
-            x: ``(batch, tokens, channels)``, of the attention.
-            residual: the same shape.
+            x: ``(batch, tokens, channels)``, the output of the attention.
+            residual: like ``x``.
             input_bias: ``(channels,)``.
             weight_interm: the first weight; see the class.
-            weight_out: the second.
+            weight_out: the second weight.
             bias: ``(intermediate,)``.
             gamma: ``(channels,)``.
             beta: ``(channels,)``.
-            epsilon: of the layer norm.
-            pre_layer_norm: not used.
-            mlp_after_attn: the norm is of x, bias and residual; of the residual alone otherwise.
-            q_scale: of the first weight.
-            q_scale1: of the second.
-            q_int8: the weights are int8.
-            activation_type: 1 for GELU by tanh, 2 for ReLU.
-            transposed_mode: the weights are ``(out, in)``.
+            epsilon: the epsilon of the layer norm.
+            pre_layer_norm: ignored.
+            mlp_after_attn: normalise the sum of x, bias and residual; otherwise the residual alone.
+            q_scale: the scales of the first weight.
+            q_scale1: the scales of the second weight.
+            q_int8: whether the weights are int8.
+            activation_type: 1 for GELU (tanh), 2 for ReLU.
+            transposed_mode: whether the weights are ``(out, in)``.
 
         Raises:
-            NotImplementedError: when the activation is another.
-            ValueError: when a shape or a dtype is another.
+            NotImplementedError: for any other activation.
+            ValueError: when a shape or dtype does not fit.
         """
         if mlp_after_attn:
             normalised = self._layer_norm_residual(x, input_bias, residual, gamma, beta, epsilon)
@@ -107,10 +107,10 @@ class TransformerProducts(TransformerNorms):
         weight_out: torch.Tensor, gamma: torch.Tensor, epsilon: float, q_scale: torch.Tensor, q_scale1: torch.Tensor,
         q_int8: bool, activation_type: int, transposed_mode: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """As :meth:`mlp_gemm`, by the root mean square, without biases, and with gated activations (3 GELU, 4 SiLU) too.
+        """Like :meth:`mlp_gemm`, with RMS norm, without biases, and also with gated activations (3 GELU, 4 SiLU).
 
         Returns:
-            The output, and ``residual``, to which the input is added in place.
+            The output, and ``residual``, after adding the input in place.
         """
         normalised, total = self.pre_rms_norm(x, residual, gamma, epsilon)
         inner = _product("rms_mlp_gemm", normalised, weight_interm, q_scale, q_int8, transposed_mode)
@@ -128,7 +128,7 @@ class TransformerProducts(TransformerNorms):
         self, x: torch.Tensor, weight: torch.Tensor, weight_scale: torch.Tensor, bias: torch.Tensor,
         weight_out: torch.Tensor, weight_out_scale: torch.Tensor, q_int8: bool, transposed_mode: bool,
     ) -> torch.Tensor:  # fmt: skip
-        """Return ``gelu(x @ weight + bias) @ weight_out``, by tanh."""
+        """Return ``gelu(x @ weight + bias) @ weight_out``, with the tanh GELU."""
         inner = _product("fused_gemm_gelu", x, weight, weight_scale, q_int8, transposed_mode)
         inner = self._activated("fused_gemm_gelu", inner, bias, _GELU)
         return _product("fused_gemm_gelu", inner, weight_out, weight_out_scale, q_int8, transposed_mode)
@@ -139,20 +139,20 @@ class TransformerProducts(TransformerNorms):
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, add_bias: bool, do_flash_attn: bool,
         num_heads: int, transposed_mode: bool, rope_theta: float,
     ) -> torch.Tensor:  # fmt: skip
-        """Return ``input @ weight``, with a bias where ``add_bias``.
+        """Return ``input @ weight``, with a bias if ``add_bias``.
 
         Args:
             x: ``(batch, tokens, channels)``.
-            weight: to ``3 * channels`` where ``do_flash_attn``.
-            bias: of the product's channels.
-            add_bias: as described.
-            do_flash_attn: return ``(3, batch, heads, tokens, head size)`` instead, heads padded with zeros to 32, 64 or 128.
-            num_heads: of the input's channels.
-            transposed_mode: ``weight`` is ``(out, in)``.
-            rope_theta: not used.
+            weight: with ``3 * channels`` outputs if ``do_flash_attn``.
+            bias: one number per output channel.
+            add_bias: whether to add the bias.
+            do_flash_attn: return ``(3, batch, heads, tokens, head size)`` instead, with heads zero-padded to 32, 64 or 128.
+            num_heads: the number of heads of the input.
+            transposed_mode: whether ``weight`` is ``(out, in)``.
+            rope_theta: ignored.
 
         Raises:
-            ValueError: when a shape or a dtype is another.
+            ValueError: when a shape or dtype does not fit.
         """
         product = _product("linear_layer", x, weight, None, False, transposed_mode)
         if add_bias:
@@ -168,7 +168,7 @@ class TransformerProducts(TransformerNorms):
     linear_layer_fp32 = linear_layer_fp16 = linear_layer_bf16 = linear_layer
 
     def einsum_sec_sm_ecm(self, dispatch: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Return ``(experts, capacity, channels)`` of ``(tokens, experts, capacity)`` weights and ``(tokens, channels)``."""
+        """Return ``(experts, capacity, channels)`` from ``(tokens, experts, capacity)`` weights and ``(tokens, channels)``."""
         require_floats("einsum_sec_sm_ecm", (3,), dispatch=dispatch)
         require_like("einsum_sec_sm_ecm", (dispatch.shape[0], *tokens.shape[1:2]), dispatch.dtype, tokens=tokens)
         return torch.einsum("sec,sm->ecm", dispatch, tokens)
@@ -176,15 +176,15 @@ class TransformerProducts(TransformerNorms):
     einsum_sec_sm_ecm_fp32 = einsum_sec_sm_ecm_fp16 = einsum_sec_sm_ecm_bf16 = einsum_sec_sm_ecm
 
     def dequantize_fp16(self, weight: torch.Tensor, qscale: torch.Tensor, groups: int) -> torch.Tensor:
-        """Return int8 weights times the scale of their group, in float16; ``weight`` is cut into equal groups, in its order."""
+        """Return int8 weights times their group's scale, in float16; ``weight`` is split into equal groups, in order."""
         return _dequantized("dequantize_fp16", weight, qscale, groups, torch.float16)
 
     def dequantize_fp32(self, weight: torch.Tensor, qscale: torch.Tensor, groups: int) -> torch.Tensor:
-        """As :meth:`dequantize_fp16`, in float32."""
+        """Like :meth:`dequantize_fp16`, in float32."""
         return _dequantized("dequantize_fp32", weight, qscale, groups, torch.float32)
 
     def dequantize_bf16(self, weight: torch.Tensor, qscale: torch.Tensor, groups: int) -> torch.Tensor:
-        """As :meth:`dequantize_fp16`, in bfloat16."""
+        """Like :meth:`dequantize_fp16`, in bfloat16."""
         return _dequantized("dequantize_bf16", weight, qscale, groups, torch.bfloat16)
 
 
@@ -209,7 +209,7 @@ def _dequantized(
     if weight.dim() != 2 or groups < 1 or scales.shape[0] < groups or weight.numel() % groups:
         msg = (
             f"{function} failed: got a weight of shape {tuple(weight.shape)}, {scales.shape[0]} scales and {groups} groups; "
-            f"expected two dimensions, equal groups and a scale for each. Fix: correct the call."
+            f"expected two dimensions, equal groups and one scale per group. Fix: correct the call."
         )
         raise ValueError(msg)
     values = weight.reshape(groups, -1).float() * scales[:groups, None]

@@ -1,4 +1,4 @@
-"""What deepspeed's builders ask of the toolkits that are here, and of the torch that an op was compiled with."""
+"""The versions that deepspeed's builders query: of the installed toolkits, and of the torch that an op was compiled with."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = [
 
 
 def installed_cuda_version(name: str = "") -> tuple[int, int]:
-    """Return the major and the minor version of the CUDA toolkit that ops are compiled with.
+    """Return the major and minor version of the CUDA toolkit that compiles ops.
 
     Args:
-        name: not used.
+        name: ignored.
 
     Raises:
-        ToolchainError: when there is no nvcc.
+        ToolchainError: when nvcc is not found.
     """
     from ..engine import environment
     from ..engine.cache import open_cache
@@ -43,13 +43,13 @@ def installed_cuda_version(name: str = "") -> tuple[int, int]:
 
 
 def validate_torch_version(torch_info: Mapping[str, str]) -> None:
-    """Check that an op was compiled with the torch that is here.
+    """Check that an op was compiled with the installed torch.
 
     Args:
-        torch_info: of the op; ``version`` holds torch's major and minor version.
+        torch_info: the op's information; ``version`` is torch's major and minor version.
 
     Raises:
-        OpLoadError: when it was another version.
+        OpLoadError: when the versions differ.
     """
     import torch
 
@@ -57,13 +57,13 @@ def validate_torch_version(torch_info: Mapping[str, str]) -> None:
 
 
 def validate_torch_op_version(torch_info: Mapping[str, str]) -> None:
-    """Check that an op was compiled with the CUDA or ROCm of the torch that is here.
+    """Check that an op was compiled with the CUDA or ROCm version of the installed torch.
 
     Args:
-        torch_info: of the op; ``cuda_version`` or ``hip_version`` holds the major and minor version.
+        torch_info: the op's information; ``cuda_version`` or ``hip_version`` is the major and minor version.
 
     Raises:
-        OpLoadError: when it was another version, or torch has neither.
+        OpLoadError: when the versions differ, or torch has neither.
     """
     import torch
 
@@ -76,15 +76,17 @@ def validate_torch_op_version(torch_info: Mapping[str, str]) -> None:
 def _require_same(what: str, compiled: str, here: str) -> None:
     short = ".".join(here.split(".")[:2])
     if compiled != short:
-        msg = f"loading an op failed: got {what} {short}; expected {compiled}, which it was compiled with. Fix: compile it again."
+        msg = (
+            f"loading an op failed: it was compiled with {what} {compiled}, and this is {short}. Fix: compile it again."
+        )
         raise OpLoadError(msg)
 
 
 def installed_rocm_version() -> tuple[int, int]:
-    """Return the major and the minor version of ROCm; (0, 0) where torch is not built for it.
+    """Return the major and minor version of ROCm; (0, 0) if torch is not built for it.
 
     Raises:
-        ToolchainError: when torch is built for ROCm, and none is found.
+        ToolchainError: when torch is built for ROCm but ROCm is not found.
     """
     import torch
 
@@ -105,13 +107,13 @@ def installed_rocm_version() -> tuple[int, int]:
 
 
 def get_rocm_gpu_arch() -> str:
-    """Return the architecture of the first AMD GPU, such as ``gfx90a``; empty where rocminfo finds none."""
+    """Return the architecture of the first AMD GPU, such as ``gfx90a``; empty if rocminfo finds none."""
     found = re.search(r"gfx\w+", _rocminfo())
     return found[0] if found else ""
 
 
 def get_rocm_wavefront_size() -> str:
-    """Return the wavefront size that rocminfo tells first; ``"32"`` where there is no rocminfo."""
+    """Return the first wavefront size that rocminfo prints; ``"32"`` without rocminfo."""
     found = re.search(r"Wavefront Size:\s+(\d+)", _rocminfo())
     return found[1] if found else "32"
 

@@ -1,7 +1,7 @@
-"""The life cycle of everything that is built.
+"""How every build proceeds.
 
-In the cache? → take the lock → in the cache now? → build beside it → verify → publish, metadata last. Nothing half-built is
-ever visible, a reader never waits for a writer, and a builder that is killed leaves nothing that stops the next one.
+Look in the cache → take the lock → look again → build in a separate folder → verify → publish, metadata last. Entries are
+never half-built, readers never wait for writers, and a killed builder leaves nothing that stops the next one.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _ATTEMPTS = 5
 
 
 class Recipe(Protocol):
-    """Everything that decides what is built.
+    """The facts that decide a build, and the steps that make it.
 
     Attributes:
         op: the op's name.
-        output: the name of the file that is built.
-        note: what makes a build slow, where that is known.
+        output: the name of the built file.
+        note: why the build is slow, if it is.
     """
 
     @property
@@ -56,39 +56,39 @@ class Recipe(Protocol):
         """Return the name of the result."""
 
     def key(self) -> str:
-        """Return the name that the result has whichever compiler builds it."""
+        """Return the name of the result without the compiler: the same whichever compiler builds it."""
 
     def described(self) -> dict[str, Any]:
-        """Return what the metadata of a build keep."""
+        """Return the facts that the build's metadata keep."""
 
     def produce(self, workplace: Workplace) -> dict[str, Any]:
-        """Build ``output`` in a workplace, and return what the metadata keep of the result as well."""
+        """Build ``output`` in a workplace, and return further facts about the result for the metadata."""
 
     def covered(self) -> list[str]:
-        """Return the files whose content is in the fingerprint."""
+        """Return the files whose content is part of the fingerprint."""
 
     def places(self) -> tuple[str, ...]:
-        """Return where the sources and their headers are."""
+        """Return the directories of the sources and their headers."""
 
     def inputs(self, workplace: Workplace) -> Inputs:
-        """Return the files that decided the result and that the fingerprint does not cover."""
+        """Return the files that decided the result and are not part of the fingerprint."""
 
     def verify(self, built: Path) -> None:
-        """Raise OpError when what was built is not whole."""
+        """Raise OpError when the built file is not complete."""
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where and with what a recipe is followed.
+    """The place and the settings for one build.
 
     Attributes:
-        folder: an empty folder, to build in.
-        log: the file that keeps what the compiler printed when it fails.
-        jobs: how many compilers run at once.
-        environment: the environment to run them in.
-        tick: called from time to time with the seconds since the start, and which process runs; may raise, to give up.
+        folder: an empty folder to build in.
+        log: the file for the compiler's output if it fails.
+        jobs: the number of compilers to run at once.
+        environment: the compilers' environment.
+        tick: called regularly with the seconds since the start and the running process; may raise, to stop the build.
         limit_seconds: how long one command may run; None sets no limit.
-        began_ns: when the build began, by the clock of its disk.
+        began_ns: the start of the build, by the clock of its disk.
     """
 
     folder: Path
@@ -100,7 +100,7 @@ class Workplace:
     began_ns: int = 0
 
     def error(self, op: str, failure: Failure) -> Exception:
-        """Return the error to raise for a command that failed, and keep what it printed in the log."""
+        """Return the error to raise for a failed command, and write its output to the log."""
         return failure.error(op, self.folder, self.log)
 
 
@@ -110,20 +110,20 @@ def find_built(recipe: Recipe, cache: Cache) -> Entry | None:
 
 
 def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None, stop: threading.Event | None = None) -> Entry:
-    """Return the finished build of a recipe, building it where it does not exist.
+    """Return the finished build of a recipe, building it if it does not exist.
 
     Args:
         recipe: what to build.
-        cache: where to look and to publish.
-        jobs: how many compilers run at once; None decides by cores and memory.
-        stop: once it is set, by another thread, the build is given up and its compilers are ended.
+        cache: where to look for it and to publish it.
+        jobs: the number of compilers to run at once; None decides by cores and memory.
+        stop: when another thread sets it, the build stops and its compilers are ended.
 
     Raises:
         BuildError: when the compiler or linker fails. The next call tries again.
         BuildStoppedError: when ``stop`` is set, or somebody ends the compilers.
         BuildTimeoutError: when a compiler runs longer than ``ANYACCEL_BUILD_TIMEOUT`` allows.
-        CacheError: when no disk takes the build.
-        OpError: when the system allows no process, or the sources change all the time.
+        CacheError: when no disk has room for the build.
+        OpError: when the system cannot start a process, or the sources keep changing.
     """
     entry = find_built(recipe, cache)
     if entry is not None:
@@ -141,25 +141,22 @@ def ensure_built(recipe: Recipe, cache: Cache, jobs: int | None = None, stop: th
 
 
 def _cannot_build(recipe: Recipe, error: OSError) -> OpError:
-    msg = (
-        f"building the op '{recipe.op}' failed: got {error}; expected the system to allow it. "
-        f"Fix: correct what the message names, and call again."
-    )
+    msg = f"building the op '{recipe.op}' failed: {error}. Fix: resolve this error, and call again."
     return OpError(msg)
 
 
 def _build_settled(recipe: Recipe, cache: Cache, jobs: int | None, stop: threading.Event | None) -> Entry:
-    """Build until the sources are, after the build, what they were before it."""
+    """Build, and repeat the build if the sources changed meanwhile."""
     for _ in range(_ATTEMPTS):
         name = recipe.fingerprint()
         with build_lock(cache.lock_file(recipe.op, name), recipe.op, stop):
             entry = cache.find(recipe.op, name, recipe.places()) or _build(recipe, name, cache, jobs, stop)
         if entry is not None:
             return entry
-        _logger.warning("the sources of the op '%s' changed while they were compiled; it is built again", recipe.op)
+        _logger.warning("the sources of the op '%s' changed during the build; building it again", recipe.op)
     msg = (
         f"building the op '{recipe.op}' failed: its sources changed during each of {_ATTEMPTS} builds. "
-        f"Fix: stop what writes them."
+        f"Fix: stop the program that writes them."
     )
     raise OpError(msg)
 
@@ -189,7 +186,7 @@ def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None, stop: thre
             return None
         entry = cache.publish(recipe.op, name, built, {**recipe.described(), **produced}, inputs)
     except ChangedMeanwhile as changed:
-        _logger.debug("%s changed while the op '%s' was built", changed, recipe.op)
+        _logger.debug("%s changed during the build of the op '%s'", changed, recipe.op)
         return None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -198,7 +195,7 @@ def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None, stop: thre
 
 
 def _clock_of(folder: Path) -> int:
-    """Return the time as the disk of a folder tells it, which is not always this machine's."""
+    """Return the current time by the clock of a folder's disk, which can differ from this machine's."""
     marker = folder / "clock"
     marker.write_bytes(b"")
     return marker.stat().st_mtime_ns

@@ -1,9 +1,9 @@
-"""Where built ops are kept: private to the user, each binary checked against its metadata before it is loaded.
+"""The cache of built ops: private to the user; each binary is checked against its metadata before it is loaded.
 
 An entry is a folder ``<op>-<fingerprint>`` with the binary and ``metadata.jsonl``; the metadata is published last, so an
-entry without it does not exist yet. Nothing that is read here is trusted before it has been checked, and nothing outside is
-ever opened for writing or removed. A directory that cannot be written is replaced, for this process, by a private temporary
-one.
+entry without it does not exist yet. Everything read from the cache is checked before it is trusted, and nothing outside it is
+ever opened for writing or removed. If the directory cannot be written, this process uses a private temporary directory
+instead.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Cache:
     """A directory of built ops.
 
     Args:
-        root: the directory; made with mode 0700, as its parents are, where it does not exist.
-        behind: another cache, to look into for what is not here.
-        writable: False to look only, at a directory that exists.
+        root: the directory; it and its parents are made with mode 0700 if they do not exist.
+        behind: another cache, to search for entries that are not in this one.
+        writable: False to only read from an existing directory.
 
     Raises:
-        CacheError: when it or a parent belongs to someone else, or others may write to it.
-        OSError: when it can be neither made nor written.
+        CacheError: when another user owns the directory or a parent, or may write to it.
+        OSError: when the directory can be neither made nor written.
     """
 
     def __init__(self, root: Path, *, behind: Cache | None = None, writable: bool = True) -> None:
@@ -63,14 +63,14 @@ class Cache:
 
     def _open(self) -> Directory:
         if self._writable and not os.path.isdir(self.root):
-            for folder in (*reversed(self.root.parents), self.root):  # Path.mkdir leaves the parents to the umask
+            for folder in (*reversed(self.root.parents), self.root):  # Path.mkdir ignores the mode for parents
                 if not folder.exists():
                     folder.mkdir(mode=0o700, exist_ok=True)
         return Directory(self.root, is_shared=not self._writable)
 
     @property
     def directory(self) -> Directory:
-        """The directory, checked again each time; opened again where it was removed and made anew."""
+        """The directory, checked again on each access; opened again if it was removed and made anew."""
         if not self._opened.is_current():
             self._opened = self._open()
         return self._opened
@@ -86,29 +86,26 @@ class Cache:
 
         problem = home_problem()
         if problem:
-            msg = (
-                f"finding the user's cache directory failed: there is no home directory: {problem}. "
-                f"Fix: {_FIX}, or HOME."
-            )
+            msg = f"finding the user's cache directory failed: {problem}. Fix: {_FIX}, or HOME."
             raise CacheError(msg)
         return Path(platformdirs.user_cache_dir("anyaccel"))
 
     def folder(self, op: str, fingerprint: str) -> Path:
-        """Return the folder of an entry, which may not exist."""
+        """Return the folder of an entry; it may not exist."""
         return self.root / f"{op}-{fingerprint}"
 
     def lock_file(self, op: str, fingerprint: str) -> Path:
-        """Return the lock file of an entry; what is there and no regular file makes room for it."""
+        """Return the lock file of an entry; removes anything in its place that is not a regular file."""
         return self.own_file(f"{op}-{fingerprint}{LOCK}")
 
     def log_file(self, op: str, fingerprint: str) -> Path:
-        """Return the file for what the compiler prints when the entry's build fails; an earlier one is gone."""
+        """Return the log file for a failed build of the entry; removes an earlier one."""
         name = f"{op}-{fingerprint}.log"
         self.directory.remove(name)
         return self.root / name
 
     def own_file(self, name: str) -> Path:
-        """Return the path of a file here; a link, or what is no regular file, makes room for it."""
+        """Return the path of a file in the cache; removes a link, or anything that is not a regular file, in its place."""
         directory = self.directory
         try:
             if not stat.S_ISREG(directory.status(name).st_mode):
@@ -118,9 +115,9 @@ class Cache:
         return self.root / name
 
     def staging(self, op: str, fingerprint: str) -> Path:
-        """Make and return an empty folder beside the entries, to build in while the entry's lock is held.
+        """Create an empty folder next to the entries to build in, and return it; the caller holds the entry's lock.
 
-        What an earlier builder left there when it was killed is removed, though not waited for: its compilers may still run.
+        Removes what a killed builder left there, without waiting for it: its compilers may still run.
         """
         directory = self.directory
         prefix = f"{STAGING}{op}-{fingerprint}-"
@@ -130,12 +127,12 @@ class Cache:
         return Path(tempfile.mkdtemp(prefix=prefix, dir=self.root))
 
     def find(self, op: str, fingerprint: str, places: tuple[str, ...] | None = None) -> Entry | None:
-        """Return a finished entry whose binary is what was published, and whose inputs are what they were; else None.
+        """Return a finished entry whose binary and inputs are unchanged since it was published; otherwise None.
 
         Args:
             op: the op's name.
-            fingerprint: what the entry is named after.
-            places: the sources and include directories of who asks.
+            fingerprint: the entry's fingerprint.
+            places: the caller's sources and include directories.
         """
         name = f"{op}-{fingerprint}"
         try:
@@ -143,18 +140,18 @@ class Cache:
         except FileNotFoundError:
             return None if self._behind is None else self._behind.find(op, fingerprint, places)
         except UNREADABLE as error:
-            _logger.warning("the cached op '%s' is unreadable and is built again: %s", op, error)
+            _logger.warning("the cached op '%s' is unreadable; building it again: %s", op, error)
             return None
         if not self.is_intact(entry):
-            if self.directory.has_folder(name):  # else it has just been cleared
-                _logger.warning("the cached op '%s' differs from its metadata and is built again: %s", op, entry.binary)
+            if self.directory.has_folder(name):  # otherwise it has just been cleared
+                _logger.warning("the cached op '%s' differs from its metadata; building it again: %s", op, entry.binary)
             return None
         if entry.inputs.is_as_stamped(places):
             return entry
-        restamped = entry.inputs.restamped()  # before anything is read: what changes later differs from these stamps
+        restamped = entry.inputs.restamped()  # stamps first: a file that changes after them no longer matches
         changed = entry.inputs.changed(places)
         if changed:
-            _logger.info("the cached op '%s' was built with another %s and is built again", op, changed)
+            _logger.info("the cached op '%s' was built with another %s; building it again", op, changed)
             return None
         if restamped is not None:
             from .restamping import keep_stamps
@@ -163,33 +160,33 @@ class Cache:
         return entry
 
     def find_key(self, op: str, key: str, places: tuple[str, ...]) -> Entry | None:
-        """Return a finished entry of an op that is what ``key`` names, whichever compiler built it; None when there is none."""
+        """Return a finished entry of an op with this ``key``, whichever compiler built it; None if there is none."""
         named = (entry for entry in self.entries() if entry.op == op and entry.facts.get("key") == key)
         fitting = (entry for entry in named if not entry.inputs.changed(places, may_be_gone=True))
         return next((entry for entry in fitting if self.is_intact(entry)), None)
 
     def is_intact(self, entry: Entry) -> bool:
-        """Return whether an entry's binary is what was published: a regular file here, and no link to one elsewhere."""
+        """Return whether an entry's binary is unchanged since it was published: a regular file in the cache, not a link."""
         try:
             return self._opened.digest(entry.binary.name, folder=entry.name) == entry.sha256
         except OSError:
             return False
 
     def read(self, name: str) -> Entry:
-        """Return the entry in a folder here.
+        """Return the entry in a folder of the cache.
 
         Raises:
-            FileNotFoundError: when there is none.
+            FileNotFoundError: when the folder has no entry.
             OSError, ValueError, RecursionError: (``UNREADABLE``) when it is damaged.
         """
         entry = parse_entry(self.directory.read(METADATA, folder=name), self.root / name)
         if entry.name != name:
-            msg = f"its metadata are those of {entry.name!r}"
+            msg = f"its metadata belong to {entry.name!r}"
             raise ValueError(msg)
         return entry
 
     def entries(self) -> list[Entry]:
-        """Return every finished entry, those with a damaged binary included, by name; unreadable ones are logged."""
+        """Return every finished entry, sorted by name, including those with a damaged binary; logs unreadable ones."""
         found = []
         directory = self.directory
         for name in directory.names():
@@ -205,7 +202,7 @@ class Cache:
         return found
 
     def status(self, entry: Entry) -> os.stat_result | None:
-        """Return what is known of an entry's binary; None when it is missing, or no regular file."""
+        """Return the status of an entry's binary; None if it is missing or not a regular file."""
         try:
             status = entry.binary.lstat()
         except OSError:
@@ -213,7 +210,7 @@ class Cache:
         return status if stat.S_ISREG(status.st_mode) else None
 
     def verify(self) -> tuple[list[Path], list[Path]]:
-        """Return the binaries that are what was published, and what differs or cannot be read."""
+        """Return the binaries that are unchanged since they were published, and those that differ or cannot be read."""
         entries = {entry.name: entry for entry in self.entries()}
         names = [name for name in self.directory.names() if re.fullmatch(ENTRY, name)]
         intact = [entry.binary for entry in entries.values() if self.is_intact(entry)]
@@ -221,11 +218,11 @@ class Cache:
         return intact, [path for path in damaged if path not in intact]
 
     def keep_source(self, text: str, suffix: str) -> Path:
-        """Return a file with a source that was given as text; its name is decided by its content.
+        """Write a source text to a file named after its content, and return the file.
 
         Args:
             text: the source.
-            suffix: of the file, such as ``".cu"``.
+            suffix: the file's suffix, such as ``".cu"``.
         """
         content = text.encode()
         directory = self.directory
@@ -240,7 +237,7 @@ class Cache:
         return self.root / SOURCES / name
 
     def is_refused_by(self, error: OSError) -> bool:
-        """Return whether an error says that this cache cannot be written, rather than that something else is wrong."""
+        """Return whether an error means that this cache cannot be written, rather than some other problem."""
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             return True
         if error.errno in NO_LOCKS and str(error.filename).endswith(".lock"):
@@ -248,15 +245,15 @@ class Cache:
         return error.errno in _UNWRITABLE and str(self.root) in str(error.filename)
 
     def refusal(self, error: OSError) -> CacheError:
-        """Return the error to raise when this cache cannot take a build either."""
+        """Return the error to raise when this cache cannot hold a build either."""
         expected = "locks" if error.errno in NO_LOCKS else "room"
-        msg = f"writing the build failed: got {error}; expected {expected} in {self.root}. Fix: {_FIX} to a disk with {expected}."
+        msg = f"writing the build failed: {error}. {self.root} needs {expected}. Fix: {_FIX} to a disk with {expected}."
         return CacheError(msg)
 
     def publish(
         self, op: str, fingerprint: str, built: Path, facts: dict[str, Any], inputs: Inputs | None = None
     ) -> Entry:
-        """Move a built binary into its entry, the metadata last, and return the entry."""
+        """Move a built binary into its entry, metadata last, and return the entry."""
         digest = digest_of(os.fspath(built))
         name = f"{op}-{fingerprint}"
         binary = named_by_content(built, digest)
@@ -274,19 +271,19 @@ class Cache:
 
 
 _HOMELESS = Path("~")
-"""Stands for the cache of a user who has no home directory."""
+"""The key for the cache of a user who has no home directory."""
 _opened: dict[Path, Cache] = {}
 _opening = threading.Lock()
 
 
 def open_cache(directory: Path | None = None) -> Cache:
-    """Return the cache in a directory, the user's own by default.
+    """Return the cache in a directory, by default the user's own.
 
-    A directory that cannot be written is replaced by a private temporary one, removed when this process ends; this is
-    said once. So is the user's own when it is not the user's alone.
+    If the directory cannot be written, or the user's own directory is not private, the cache is a private temporary directory,
+    which is removed when this process ends; a warning says so once.
 
     Raises:
-        CacheError: when the directory that is asked for, or a parent, belongs to someone else, or others may write to it.
+        CacheError: when another user owns the given directory or a parent, or may write to it.
     """
     problem = "" if directory else home_problem()
     wanted = _HOMELESS if problem else directory or Cache.default_root()
@@ -305,7 +302,7 @@ def open_cache(directory: Path | None = None) -> Cache:
 
 
 def replace_full_cache(cache: Cache, error: OSError) -> Cache:
-    """Return a temporary cache to use from now on instead of one whose disk is full."""
+    """Return a temporary cache that replaces one whose disk is full."""
     with _opening:
         fresh = _temporary_cache(f"{cache.root} cannot take the build ({error.strerror})", cache)
         for wanted, opened in _opened.items():
@@ -315,14 +312,14 @@ def replace_full_cache(cache: Cache, error: OSError) -> Cache:
 
 
 def _read_only(root: Path) -> Cache | None:
-    try:  # Path.is_dir raises where root is out of reach
+    try:  # Path.is_dir raises when root cannot be reached
         return Cache(root, writable=False) if os.path.isdir(root) else None
     except (OSError, CacheError):
         return None
 
 
 def _renew_lock() -> None:
-    """Free a forked child of a lock whose holder, a thread of its parent, it does not have."""
+    """Replace the lock in a forked child: its holder, a thread of the parent, does not exist there."""
     global _opening
     _opening = threading.Lock()
 
@@ -334,13 +331,13 @@ def _temporary_cache(reason: str, behind: Cache | None) -> Cache:
     try:
         folder = Path(tempfile.mkdtemp(prefix="anyaccel-"))
     except OSError as error:
-        msg = f"making a temporary cache failed: got {error}; expected a place to write, as {reason}. Fix: {_FIX}."
+        msg = f"making a temporary cache failed: {error}. A temporary cache is needed because {reason}. Fix: {_FIX}."
         raise CacheError(msg) from error
     owner = os.getpid()
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
     _logger.warning("%s; building in %s for this process only. Fix: %s.", reason, folder, _FIX)
     cache = Cache(folder, behind=behind)
-    if behind is not None:  # what tools said of themselves, so that they need not be asked
+    if behind is not None:  # keep the versions of the tools, so that they need not be run again
         with contextlib.suppress(OSError):
             cache.directory.write(TOOLS, behind.directory.read(TOOLS))
     return cache

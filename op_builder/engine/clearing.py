@@ -1,4 +1,4 @@
-"""Clearing the cache: what was built, and what builders that failed or were killed left, but nothing that is in use."""
+"""Clears the cache: removes builds, and leftovers of failed or killed builders, except what is in use."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _STAGED = re.compile(rf"{STAGING}({ENTRY})-\w{{8}}")
 _LONGEST_SECONDS = 3600.0
 _KERNEL = re.compile(r"kernel-[0-9a-f]{16}\.\w+")
 _UNPUBLISHED = re.compile(r"\.[0-9a-f]{16}")
-"""What a writer that was killed has not yet given its name."""
+"""A temporary file of a killed writer, not yet renamed."""
 
 
 def clear(cache: Cache, oldest: float) -> int:
-    """Remove entries, and what builders that failed or were killed left; return how many entries were removed.
+    """Remove entries and leftovers of failed or killed builders; return the number of removed entries.
 
-    What is being built or loaded under its lock stays. Whoever has loaded an op keeps it.
+    Entries that are being built or loaded, under their lock, stay. Processes that have loaded an op keep it.
 
     Args:
-        cache: where to remove them.
-        oldest: only what was last changed before this time, in seconds since the epoch.
+        cache: the cache to clear.
+        oldest: remove only entries last changed before this time, in seconds since the epoch.
 
     Raises:
-        OSError: when something cannot be removed.
+        OSError: when an entry cannot be removed.
     """
     directory = cache.directory
-    longest_ago = min(oldest, time.time() - _LONGEST_SECONDS)  # trying a compiler out and reading a source hold no lock
+    longest_ago = min(oldest, time.time() - _LONGEST_SECONDS)  # compiler tests and reading a source hold no lock
     stems: dict[str, list[str]] = {}
     for name in directory.names():
         if _TRIAL.fullmatch(name) or _UNPUBLISHED.fullmatch(name):
@@ -74,7 +74,7 @@ def _is_older(cache: Cache, name: str, oldest: float) -> bool:
 
 
 def _clear_one(cache: Cache, stem: str, names: Iterable[str]) -> int:
-    """Remove what belongs to one entry, its metadata first, so that nobody finds half of it."""
+    """Remove the files of one entry, metadata first, so that no reader finds half of it."""
     directory = cache.directory
     with try_lock(cache.own_file(f"{stem}{LOCK}")) as is_held:
         if not is_held:
@@ -85,12 +85,12 @@ def _clear_one(cache: Cache, stem: str, names: Iterable[str]) -> int:
         for name in [*names, stem]:
             if not name.endswith(LOCK):
                 directory.remove(name)
-        directory.remove(f"{stem}{LOCK}")  # while it is held: whoever waits for it sees that it is another's
+        directory.remove(f"{stem}{LOCK}")  # while it is held: waiters see that it is no longer theirs
         return int(was_entry)
 
 
 def _stem(name: str) -> str:
-    """Return the entry that a file or folder belongs to; empty for what anyaccel has not made: it may be the user's."""
+    """Return the entry that a file or folder belongs to; empty if anyaccel did not make it: it may be the user's."""
     staged = _STAGED.fullmatch(name)
     if staged is not None:
         return staged[1]

@@ -1,4 +1,4 @@
-"""The recipe of device code: a source that a compiler turns into a binary for one kind of device."""
+"""The recipe for device code: a compiler turns a source into a binary for one kind of device."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class DeviceTool(Protocol):
     """A compiler of device code.
 
     Attributes:
-        name: such as ``"NVRTC"``.
-        version: of it, and of everything else outside the sources that decides what it makes.
+        name: the compiler's name, such as ``"NVRTC"``.
+        version: its version, and everything else outside the sources that decides its output.
     """
 
     @property
@@ -47,24 +47,24 @@ class DeviceTool(Protocol):
 
 
 class DeviceCompiler(DeviceTool, Protocol):
-    """A run-time compiler: it compiles within this process."""
+    """A run-time compiler, which compiles in this process."""
 
     def compile(
         self, source: str, name: str, options: Sequence[str], kernels: Sequence[str]
     ) -> tuple[bytes, dict[str, str], str]:
-        """Return the binary, the symbol of each kernel, and the log; of a failure no binary, and errors in the log."""
+        """Return the binary, the symbol of each kernel, and the log; on failure an empty binary, and errors in the log."""
 
 
 @dataclass(frozen=True)
 class DeviceCodeFacts:
-    """Everything that decides a piece of device code.
+    """The facts that decide the build of device code.
 
     Attributes:
         op: the op's name.
-        source: the file with the kernels; what it includes must need no library of the host.
+        source: the file with the kernels; its includes must not need a library of the host.
         include_dirs: the op's include directories.
-        target: what it is compiled for: ``sm_90``, ``compute_120``, or a SYCL device.
-        compiler: compiles it.
+        target: the device to compile for: ``sm_90``, ``compute_120``, or a SYCL device.
+        compiler: the compiler.
         options: the compiler's options, without include directories.
         output: the binary's file name.
         kernels: the template instances to compile; the metadata keep their symbols.
@@ -81,7 +81,7 @@ class DeviceCodeFacts:
     note: str = field(default="", init=False)
 
     def described(self) -> dict[str, Any]:
-        """Return what the metadata of a build keep."""
+        """Return the facts that the build's metadata keep."""
         version = f"{self.compiler.name} {self.compiler.version}"
         return {**self._facts(), "compiler_version": version, "key": self.key()}
 
@@ -93,7 +93,7 @@ class DeviceCodeFacts:
         return self._fingerprint({**self._facts(), "compiler": f"{self.compiler.name} {self.compiler.version}"})
 
     def key(self) -> str:
-        """Return the name that the result has whichever version of the compiler builds it."""
+        """Return the name of the result without the compiler's version: the same whichever version builds it."""
         return self._fingerprint(self._facts())
 
     def _fingerprint(self, facts: dict[str, Any]) -> str:
@@ -101,10 +101,10 @@ class DeviceCodeFacts:
         return fingerprint([self.source], folders, facts, named)
 
     def covered(self) -> list[str]:
-        """Return the files whose content is in the fingerprint.
+        """Return the files whose content is part of the fingerprint.
 
         Raises:
-            OpError: when a header is included that cannot be known.
+            OpError: when an included header cannot be determined.
         """
         folders, named = self._told()
         files = list(scan([self.source], folders, named))
@@ -114,35 +114,37 @@ class DeviceCodeFacts:
         for file in files:
             for asked in directives(file.content):
                 if asked.macro and asked.macro.encode() not in known:
-                    raise self._untracked(f"a header named by the macro {asked.macro} in {file.path}", "name it itself")
+                    raise self._untracked(
+                        f"a header named by the macro {asked.macro} in {file.path}", "name the header itself"
+                    )
         return [file.path for file in files]
 
     @staticmethod
     def _definitions(files: list[ScannedFile], macro: bytes) -> int:
-        """Return how often a macro is defined, in whatever way."""
+        """Return how often a macro is defined, by any kind of definition."""
         pattern = re.compile(rb"define\s+" + re.escape(macro) + rb"\b")
         return sum(len(pattern.findall(file.content)) for file in files)
 
     def places(self) -> tuple[str, ...]:
-        """Return where the source and its headers are."""
+        """Return the directories of the source and its headers."""
         return (str(self.source), *map(str, self.include_dirs))
 
     def inputs(self, workplace: Workplace) -> Inputs:
-        """Return nothing: the fingerprint covers every header, and the compiler's version stands for its own."""
+        """Return no inputs: the fingerprint covers every header, and the compiler's version covers its own files."""
         return Inputs()
 
     def _told(self) -> tuple[list[Path | str], list[str]]:
-        """Return where headers are looked for, and those that are included besides what the sources name.
+        """Return the header search directories, and the headers that options include.
 
         Raises:
-            OpError: when an option names files that cannot be known.
+            OpError: when the files that an option names cannot be determined.
         """
         folders: list[str] = []
         named: list[str] = []
         words = iter(self.options)
         for option in words:
             if _UNTRACKED.match(option):
-                raise self._untracked(f"the option {option!r}", "pass what it stands for")
+                raise self._untracked(f"the option {option!r}", "pass the options that it stands for")
             folder, included = _FOLDER.fullmatch(option), _INCLUDED.fullmatch(option)
             if folder is not None:
                 folders.append(os.path.abspath(folder[1] or next(words, "")))
@@ -166,29 +168,29 @@ class DeviceCodeFacts:
 
     def _untracked(self, got: str, fix: str) -> OpError:
         msg = (
-            f"compiling the op '{self.op}' failed: got {got}; {self.compiler.name} does not list what it reads, so that a change "
-            f"would go unseen; expected headers that are named. Fix: {fix}."
+            f"compiling the op '{self.op}' failed: got {got}. {self.compiler.name} does not list the files it reads, "
+            f"so a change to this file would go unnoticed. Fix: {fix}."
         )
         return OpError(msg)
 
     def verify(self, built: Path) -> None:
-        """Refuse what is neither machine code nor PTX; Intel's OpenCL wraps machine code too.
+        """Reject a file that is neither machine code nor PTX; Intel's OpenCL also wraps machine code.
 
         Raises:
-            OpError: saying what it is instead.
+            OpError: with the first bytes of the file.
         """
         content = built.read_bytes()
         if not (content.startswith(b"\x7fELF") or b".target" in content):
             msg = (
                 f"verifying the op '{self.op}' failed: got {content[:16]!r} from {self.compiler.name}; "
-                f"expected device code. Fix: report it."
+                f"expected device code. Fix: report it as a bug."
             )
             raise OpError(msg)
 
 
 @dataclass(frozen=True)
 class DeviceCodeRecipe(DeviceCodeFacts):
-    """What a run-time compiler makes in one call."""
+    """Device code that a run-time compiler builds in one call."""
 
     compiler: DeviceCompiler
 
@@ -196,7 +198,7 @@ class DeviceCodeRecipe(DeviceCodeFacts):
         """Compile in a workplace, and return the kernels' symbols.
 
         Raises:
-            BuildError: when the compiler refuses the source.
+            BuildError: when the compiler rejects the source.
         """
         options = [*self.options, *(f"-I{folder}" for folder in self.include_dirs)]
         source = self.source.read_text(encoding="utf-8")

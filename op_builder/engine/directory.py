@@ -1,8 +1,8 @@
-"""A directory that nobody else can change, held open, and the files in it.
+"""A directory, held open, that only the user can change, and the files in it.
 
-Whoever may rename a parent of the cache decides what is loaded from it. So every directory from the root down is the user's
-or the system's, and nobody else may write to it, as sshd's StrictModes asks of ``~/.ssh``. A sticky directory such as
-``/tmp`` is the exception: what is the user's own there can be neither renamed nor replaced by others.
+Anyone who can rename a parent of the cache decides what is loaded from it. So every directory from the root down must belong to
+the user or the system, and nobody else may write to it, as sshd's StrictModes requires for ``~/.ssh``. A sticky directory such
+as ``/tmp`` is the exception: others can neither rename nor replace the user's own files there.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 __all__ = ["NO_LOCKS", "Directory", "digest_of_regular", "read_regular", "remove", "try_to_remove"]
 
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
-"""What a file system that has no locks answers."""
+"""The errors of a file system that has no locks."""
 
 _logger = logging.getLogger(__name__)
 _MOST_BYTES = 1 << 30
 _PART_BYTES = 1 << 16
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not make the reader wait
-_FIX = "set ANYACCEL_CACHE_DIR to a directory below one that is yours"
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a fifo must not block
+_FIX = "set ANYACCEL_CACHE_DIR to a directory that you own, and whose parents only you or root can change"
 
 
 class Directory:
-    """A directory of the user's own; everything in it is reached through its descriptor, not through its path.
+    """A directory of the user's own; its files are reached through its descriptor, not through its path.
 
     Args:
-        path: the directory; links on the way to it are followed once, and what they lead to is checked.
-        is_shared: it may be root's, as in an image that was built by root, and is only read.
+        path: the directory; links in the path are followed once, and the directory they lead to is checked.
+        is_shared: the directory may be root's, as in a container image, and is only read.
 
     Raises:
-        CacheError: when somebody else owns it or a parent, or may write to one of them.
+        CacheError: when another user owns it or a parent, or may write to one of them.
         OSError: when it does not exist or cannot be opened.
     """
 
@@ -56,7 +56,9 @@ class Directory:
         self._identity = opened.st_dev, opened.st_ino
         if self._identity != _identity(self._real):
             os.close(self._descriptor)
-            msg = f"opening the cache failed: {path} was replaced by another directory meanwhile. Fix: {_FIX}."
+            msg = (
+                f"opening the cache failed: {path} was replaced by another directory while it was opened. Fix: {_FIX}."
+            )
             raise CacheError(msg)
 
     def __del__(self) -> None:
@@ -67,7 +69,7 @@ class Directory:
         """Return whether the path still leads to this directory.
 
         Raises:
-            CacheError: when somebody else may change it by now.
+            CacheError: when another user may now change it.
         """
         try:
             found = os.stat(self.path)
@@ -79,11 +81,11 @@ class Directory:
             return False
 
     def names(self) -> list[str]:
-        """Return the names of everything in it, in order."""
+        """Return the sorted names of everything in it."""
         return sorted(os.listdir(self._descriptor))
 
     def status(self, name: str) -> os.stat_result:
-        """Return what is known of an entry; of a link, the link's own."""
+        """Return the status of an entry; for a link, the link's own."""
         return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
 
     def has_folder(self, name: str) -> bool:
@@ -94,10 +96,10 @@ class Directory:
             return False
 
     def read(self, name: str, folder: str = "") -> bytes:
-        """Return the content of a regular file here, or in a folder here.
+        """Return the content of a regular file in it, or in one of its folders.
 
         Raises:
-            OSError: when it is missing, a link, or no regular file.
+            OSError: when it is missing, a link, or not a regular file.
         """
         if not folder:
             return read_regular(name, self._descriptor)
@@ -105,12 +107,12 @@ class Directory:
             return read_regular(name, descriptor)
 
     def digest(self, name: str, folder: str) -> str:
-        """Return the SHA-256 of a regular file in a folder here; raises as :meth:`read` does."""
+        """Return the SHA-256 of a regular file in one of its folders; raises like :meth:`read`."""
         with self._opened(folder) as descriptor:
             return digest_of_regular(name, descriptor)
 
     def write(self, name: str, content: bytes, folder: str = "") -> None:
-        """Put a file of mode 0600 in the place of whatever has its name; a reader sees the old one or the new one."""
+        """Write a file with mode 0600, atomically replacing any file of that name; readers see the old or the new one."""
         with self._opened(folder) if folder else contextlib.nullcontext(self._descriptor) as descriptor:
             staged = f".{os.urandom(8).hex()}"
             file = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=descriptor)
@@ -126,26 +128,26 @@ class Directory:
                 raise
 
     def take(self, source: Path, name: str, folder: str) -> None:
-        """Move a file from elsewhere on the same disk into a folder here."""
+        """Move a file from elsewhere on the same disk into one of its folders."""
         with self._opened(folder) as descriptor:
             if _is_folder(name, descriptor):
                 remove(name, descriptor)
             os.replace(source, name, dst_dir_fd=descriptor)
 
     def make_folder(self, name: str) -> None:
-        """Make a folder of mode 0700 where there is none; something else of that name makes room for it."""
+        """Create a folder with mode 0700 if it does not exist; removes anything else of that name."""
         if not self.has_folder(name):
             self.remove(name)
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=self._descriptor)
 
     def names_in(self, folder: str) -> list[str]:
-        """Return the names of everything in a folder here."""
+        """Return the sorted names of everything in one of its folders."""
         with self._opened(folder) as descriptor:
             return sorted(os.listdir(descriptor))
 
     def remove(self, name: str, folder: str = "") -> None:
-        """Remove an entry, and of a directory all that is below it; a link is removed, never followed."""
+        """Remove an entry, and a directory with its contents; links are removed, never followed."""
         if folder:
             with self._opened(folder) as descriptor:
                 remove(name, descriptor)
@@ -153,10 +155,10 @@ class Directory:
             remove(name, self._descriptor)
 
     def require_writable(self) -> None:
-        """Check that files may be made here; a full disk is found when something is built.
+        """Check that files can be created in it; a full disk shows only when something is built.
 
         Raises:
-            OSError: when they may not.
+            OSError: when they cannot.
         """
         if not os.access(self.path, os.W_OK | os.X_OK):
             number = errno.EROFS if os.statvfs(self.path).f_flag & os.ST_RDONLY else errno.EACCES
@@ -177,16 +179,16 @@ class Directory:
 
 
 def read_regular(name: str | os.PathLike[str], directory: int | None = None, *, follow_link: bool = False) -> bytes:
-    """Return the content of a regular file; a directory, a fifo or a device is refused, and so is a link if not followed.
+    """Return the content of a regular file; refuses directories, fifos and devices, and links unless ``follow_link``.
 
     Raises:
-        OSError: when it is missing, or none.
+        OSError: when it is missing or not a regular file.
     """
     return b"".join(_parts_of(name, directory, follow_link))
 
 
 def digest_of_regular(name: str | os.PathLike[str], directory: int | None = None, *, follow_link: bool = False) -> str:
-    """Return the SHA-256 of a regular file, in hexadecimal digits; as :func:`read_regular`, but holds little of it at once."""
+    """Return the hexadecimal SHA-256 of a regular file; like :func:`read_regular`, but reads it in small parts."""
     digest = hashlib.sha256()
     for part in _parts_of(name, directory, follow_link):
         digest.update(part)
@@ -206,13 +208,13 @@ def _parts_of(name: str | os.PathLike[str], directory: int | None, follow_link: 
 
 
 def remove(name: str, directory: int) -> None:
-    """Remove an entry of an open directory, and of a directory all that is below it; links are not followed."""
+    """Remove an entry of an open directory, and a directory with its contents; links are not followed."""
     if not _is_folder(name, directory):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=directory)
         return
     with contextlib.suppress(FileNotFoundError):
-        os.chmod(name, 0o700, dir_fd=directory)  # a folder without rights for its owner can be neither read nor removed
+        os.chmod(name, 0o700, dir_fd=directory)  # without permissions, a folder cannot be read or removed
         below = os.open(name, _OPEN_DIRECTORY, dir_fd=directory)
         try:
             for inner in os.listdir(below):
@@ -223,11 +225,11 @@ def remove(name: str, directory: int) -> None:
 
 
 def try_to_remove(directory: Directory, name: str, folder: str = "") -> None:
-    """Remove something, or leave it where that fails."""
+    """Remove an entry, or leave it if that fails."""
     try:
         directory.remove(name, folder)
     except OSError as error:
-        _logger.debug("%s is left in the cache: %s", name, error)
+        _logger.debug("%s stays in the cache: %s", name, error)
 
 
 def _is_folder(name: str, directory: int) -> bool:
@@ -243,13 +245,13 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def _check_chain(path: str, is_shared: bool) -> None:
-    """Check a directory, given without links, and all of its parents.
+    """Check a directory, whose path has no links, and all of its parents.
 
     Raises:
-        CacheError: naming the first of them that somebody else may change.
-        OSError: when one cannot be looked at.
+        CacheError: naming the first directory that another user may change.
+        OSError: when the status of a directory cannot be read.
     """
-    system = {0, os.lstat("/").st_uid}  # in a user namespace root may have another number
+    system = {0, os.lstat("/").st_uid}  # in a user namespace, root may have another number
     user = os.getuid()
     end = 0
     while end < len(path):
@@ -278,9 +280,9 @@ def _is_open_to_others(status: os.stat_result) -> bool:
 
 
 def _is_open_to_own_group(place: str, status: os.stat_result) -> bool:
-    """Return whether besides its owner only the user's own group may write, and the group has no other member.
+    """Return whether only the owner and the user's own group may write, and the group has no other member.
 
-    Many systems give each user such a group, and make directories writable for it.
+    Many systems give each user such a group, and make directories group-writable.
     """
     try:
         import grp
@@ -295,7 +297,7 @@ def _is_open_to_own_group(place: str, status: os.stat_result) -> bool:
 
 
 def _has_access_list(place: str) -> bool:
-    """Return whether a list names further users, whose rights look like the group's."""
+    """Return whether an access list names further users; the mode shows their rights as the group's."""
     try:
         return bool(os.getxattr(place, "system.posix_acl_access"))
     except OSError:

@@ -1,6 +1,6 @@
-"""A finished build in its folder: the binary, and the metadata that say what it is and what it must still be.
+"""A finished build in its folder: the binary, and metadata that describe it and let readers check it.
 
-Nothing is taken from metadata before it has been checked: they may be damaged, or written by another version.
+Metadata are checked before use: they may be damaged, or written by another version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["METADATA", "UNREADABLE", "Entry", "parse_entry", "read_entry", "text
 
 METADATA = "metadata.jsonl"
 UNREADABLE = (OSError, ValueError, RecursionError)
-"""What reading a damaged entry raises."""
+"""The errors of reading a damaged entry."""
 
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _PLAIN = frozenset(string.ascii_letters + string.digits + "_.-")
@@ -35,9 +35,9 @@ class Entry(NamedTuple):
         op: the op's name.
         binary: the shared library.
         sha256: its digest when it was published.
-        facts: what its fingerprint was made of.
-        inputs: the files that decided it as well.
-        name: what it was published as; a copy in a wheel lies in a folder of another name.
+        facts: the facts in its fingerprint.
+        inputs: the other files that decided it.
+        name: the name it was published under; a copy in a wheel is in a folder of another name.
     """
 
     op: str
@@ -48,7 +48,7 @@ class Entry(NamedTuple):
     name: str = ""
 
     def is_intact(self) -> bool:
-        """Return whether the binary is what was published."""
+        """Return whether the binary is unchanged since it was published."""
         return digest_of(os.fspath(self.binary)) == self.sha256
 
 
@@ -60,26 +60,26 @@ def parse_entry(content: bytes, folder: Path) -> Entry:
     """Return the entry that metadata describe.
 
     Args:
-        content: of the metadata's file.
-        folder: where the binary is.
+        content: the content of the metadata file.
+        folder: the binary's folder.
 
     Raises:
-        ValueError, RecursionError: (``UNREADABLE``) when they are no metadata.
+        ValueError, RecursionError: (``UNREADABLE``) when the content is not valid metadata.
     """
     described_in, _, missing = content.partition(b"\n")
     _require(b"\\u0000" not in described_in, "it has a NUL")
     described = json.loads(described_in.decode())
-    _require(isinstance(described, dict) and set(described) == _KEYS, "it has other members than an entry's")
+    _require(isinstance(described, dict) and set(described) == _KEYS, "it does not have an entry's members")
     op, binary, digest, facts = (described[member] for member in ("op", "binary", "sha256", "facts"))
-    _require(isinstance(op, str) and op.isascii() and op.isidentifier(), "'op' is no name")
-    _require(isinstance(described["name"], str), "'name' is no text")
-    _require(isinstance(binary, str) and _is_plain_name(binary), "'binary' is no file's name")
-    _require(binary != METADATA, "'binary' is the metadata")
+    _require(isinstance(op, str) and op.isascii() and op.isidentifier(), "'op' is not a name")
+    _require(isinstance(described["name"], str), "'name' is not a string")
+    _require(isinstance(binary, str) and _is_plain_name(binary), "'binary' is not a file name")
+    _require(binary != METADATA, "'binary' names the metadata")
     _require(isinstance(digest, str) and len(digest) == 64 and _HEXADECIMAL.issuperset(digest), "'sha256' is no digest")
-    _require(isinstance(facts, dict), "'facts' is no object")
-    _require(all(isinstance(facts.get(name, ""), str) for name in _TEXTS), "a fact is no text")
+    _require(isinstance(facts, dict), "'facts' is not an object")
+    _require(all(isinstance(facts.get(name, ""), str) for name in _TEXTS), "a fact is not a string")
     symbols = facts.get("symbols", {})
-    _require(isinstance(symbols, dict) and all(isinstance(one, str) for one in symbols.values()), "'symbols' is none")
+    _require(isinstance(symbols, dict) and all(isinstance(one, str) for one in symbols.values()), "bad 'symbols'")
     inputs = Inputs.parse(described["inputs"], missing.decode().removesuffix("\n"))
     return Entry(op, folder / binary, digest, facts, inputs, described["name"])
 
@@ -93,13 +93,13 @@ def read_entry(folder: Path) -> Entry:
     """Return the entry in a folder that was installed with this package.
 
     Raises:
-        OSError, ValueError, RecursionError: (``UNREADABLE``) when it has none that can be read.
+        OSError, ValueError, RecursionError: (``UNREADABLE``) when the folder has no readable entry.
     """
     return parse_entry((folder / METADATA).read_bytes(), folder)
 
 
 def text_of(entry: Entry) -> bytes:
-    """Return an entry's metadata as they are written: a line of JSON, and one with what is seldom looked into."""
+    """Return an entry's metadata file: one line of JSON with the facts, and one with data that is seldom needed."""
     described = {
         "op": entry.op,
         "name": entry.name,
@@ -113,7 +113,7 @@ def text_of(entry: Entry) -> bytes:
 
 
 def write_entry(folder: Path, entry: Entry, built: Path) -> Entry:
-    """Move a built binary into a folder that a wheel is made of, its metadata last, and return the entry there."""
+    """Move a built binary into a folder for a wheel, metadata last, and return the entry there."""
     binary = folder / named_by_content(built, entry.sha256)
     metadata = built.with_name(METADATA)
     written = Entry(entry.op, binary, entry.sha256, entry.facts, Inputs(), entry.name)
@@ -129,5 +129,5 @@ def write_entry(folder: Path, entry: Entry, built: Path) -> Entry:
 
 
 def named_by_content(built: Path, digest: str) -> str:
-    """Return the name to publish a binary under: a process may hold an earlier one, and loads the same path only once."""
+    """Return a content-based name for a binary: a process loads the same path only once, and may hold an earlier build."""
     return f"{built.stem}-{digest[:8]}{built.suffix}"

@@ -1,4 +1,4 @@
-"""The environment variables that this package reads, each named here and nowhere else.
+"""The environment variables of this package; only this file reads them.
 
 ==========================  ============================================================================
 ANYACCEL_CACHE_DIR          where built ops are kept; the user's cache directory otherwise
@@ -8,14 +8,14 @@ ANYACCEL_WHEEL_TARGETS      GPUs that a wheel's ops serve as well, such as ``gfx
 ANYACCEL_PLATFORM           the platform tag that ops are built ahead of time for, by ziglang (``manylinux_2_28_aarch64``)
 CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
-CPATH, CPLUS_INCLUDE_PATH   where compilers look for headers as well; they decide a build
-DS_BUILD_OPS, …             what ``anyaccel build --all`` builds: every op, or with ``DS_BUILD_<OP>`` that one; 0 for none
-COMPILER_PATH               where compilers look for their programs first; it decides a build
-LIBRARY_PATH, …             what compilers and linkers take as flags as well: it decides a build (``_COMPILER_VARIABLES``)
-HOME, XDG_CACHE_HOME        where the user's cache directory is; a temporary one serves where they are not absolute
-OCL_ICD_FILENAMES           the OpenCL drivers; set to pip's CPU driver before SYCL is loaded, where it is unset
+CPATH, CPLUS_INCLUDE_PATH   further header directories of compilers; they affect a build
+DS_BUILD_OPS, …             which ops ``anyaccel build --all`` builds: all, or one with ``DS_BUILD_<OP>``; 0 for none
+COMPILER_PATH               where compilers look for their programs first; it affects a build
+LIBRARY_PATH, …             further sources of flags of compilers and linkers; they affect a build (``_COMPILER_VARIABLES``)
+HOME, XDG_CACHE_HOME        where the user's cache directory is; if they are not absolute, a temporary directory is used
+OCL_ICD_FILENAMES           the OpenCL drivers; if unset, set to pip's CPU driver before SYCL is loaded
 PATH                        where compilers are looked for
-SYCL_CACHE_PERSISTENT       DPC++'s own cache, and its place SYCL_CACHE_DIR; switched on where they are unset
+SYCL_CACHE_PERSISTENT       whether DPC++ keeps a cache, in SYCL_CACHE_DIR; switched on if unset
 TORCH_CUDA_ARCH_LIST        the GPU architectures for nvcc, as torch reads it (``8.0;9.0+PTX``)
 ZIG_GLOBAL_CACHE_DIR        where ziglang keeps what it builds for itself; inside the cache otherwise
 ==========================  ============================================================================
@@ -67,13 +67,13 @@ _COMPILER_VARIABLES = (
 _NEUTRAL = {
     "COLUMNS", "HOME", "LINES", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "USER", "ZIG_GLOBAL_CACHE_DIR"
 }  # fmt: skip
-"""What scripts read too, and what differs from one shell to the next; programs found by PATH count themselves."""
+"""Variables that scripts often read and that differ between shells; programs found through PATH are checked themselves."""
 
 PYTHON_FOR_COMMANDS = "ANYACCEL_PYTHON"
 """Set for ninja only: the interpreter that starts its commands."""
 
 LIFELINE_FOR_COMMANDS = "ANYACCEL_LIFELINE"
-"""Set for ninja only: the descriptor that tells its commands when to end."""
+"""Set for ninja only: the descriptor that tells its commands when to stop."""
 
 
 def cache_dir() -> Path | None:
@@ -83,7 +83,7 @@ def cache_dir() -> Path | None:
 
 
 def home_problem() -> str:
-    """Return why the user has no home directory to keep a cache in; empty when there is one."""
+    """Return why the user has no home directory for a cache; empty when there is one."""
     cache_home = os.environ.get("XDG_CACHE_HOME", "").strip()
     if os.path.isabs(cache_home):
         return ""
@@ -94,11 +94,11 @@ def home_problem() -> str:
         return "" if os.path.isabs(home) else f"HOME is {home!r}, which is not an absolute path"
     if os.path.isabs(os.path.expanduser("~")):
         return ""
-    return "HOME is not set, and the system knows no home directory of this user"
+    return "HOME is not set, and the system has no home directory for this user"
 
 
 def build_jobs() -> int | None:
-    """Return the number of compiler processes that ``ANYACCEL_BUILD_JOBS`` asks for, or None."""
+    """Return the number of compiler processes that ``ANYACCEL_BUILD_JOBS`` sets, or None."""
     value = os.environ.get("ANYACCEL_BUILD_JOBS")
     if not value:
         return None
@@ -109,7 +109,7 @@ def build_jobs() -> int | None:
 
 
 def wheel_platform() -> str:
-    """Return the platform tag in ``ANYACCEL_PLATFORM``; empty for this machine's."""
+    """Return the platform tag in ``ANYACCEL_PLATFORM``; empty for this machine's platform."""
     return os.environ.get("ANYACCEL_PLATFORM", "")
 
 
@@ -119,7 +119,7 @@ def wheel_targets() -> list[str]:
 
 
 def build_timeout() -> float | None:
-    """Return how many seconds ``ANYACCEL_BUILD_TIMEOUT`` gives one compiler, or None."""
+    """Return the time limit for one compiler in seconds, from ``ANYACCEL_BUILD_TIMEOUT``, or None."""
     value = os.environ.get("ANYACCEL_BUILD_TIMEOUT")
     if not value:
         return None
@@ -137,7 +137,7 @@ def build_timeout() -> float | None:
 
 
 def build_switches() -> dict[str, bool]:
-    """Return deepspeed's variables ``DS_BUILD_…`` that are set to a number, by name, each with whether it is on."""
+    """Return deepspeed's ``DS_BUILD_…`` variables that are set to a number, by name, as booleans."""
     switches = {name: value for name, value in os.environ.items() if name.startswith("DS_BUILD_")}
     return {
         name: int(value) != 0 for name, value in switches.items() if value.isdecimal()
@@ -145,15 +145,15 @@ def build_switches() -> dict[str, bool]:
 
 
 def cxx() -> str | None:
-    """Return the compiler command in ``CXX``, or None; compilers run elsewhere, so relative paths in it are made absolute."""
+    """Return the compiler command in ``CXX``, or None; relative paths are made absolute, as compilers run elsewhere."""
     value = os.environ.get("CXX")
     if not value:
         return None
-    if Path(value).is_file():  # a path, which may have spaces
+    if Path(value).is_file():  # a path, which may contain spaces
         return os.path.abspath(value) if os.sep in value else value
     try:
         words = shlex.split(value)
-    except ValueError:  # an unclosed quotation, which whoever takes the command reports
+    except ValueError:  # an unclosed quotation mark, reported when the command is used
         return value
     if not any(map(_is_relative_file, words)):
         return value
@@ -188,7 +188,7 @@ def cuda_arch_list() -> str | None:
 
 
 def search_path() -> str:
-    """Return ``PATH``, its relative entries made absolute: compilers run in other directories."""
+    """Return ``PATH`` with relative entries made absolute: compilers run in other directories."""
     value = os.environ.get("PATH", os.defpath)
     if not value:
         return value
@@ -197,26 +197,26 @@ def search_path() -> str:
         return value
     try:
         return os.pathsep.join(entry if os.path.isabs(entry) else os.path.abspath(entry) for entry in entries)
-    except FileNotFoundError:  # the working directory is gone, and what is in it
+    except FileNotFoundError:  # the working directory was removed, with its contents
         return os.pathsep.join(filter(os.path.isabs, entries))
 
 
 def program_search() -> dict[str, str]:
-    """Return the variables by which drivers look for programs."""
+    """Return the variables that tell compiler drivers where to look for programs."""
     return {"PATH": search_path(), "COMPILER_PATH": os.environ.get("COMPILER_PATH", "")}
 
 
 def inherited_environment() -> dict[str, str]:
-    """Return this process's environment for a program that may run in another directory."""
+    """Return this process's environment, for a program that may run in another directory."""
     return {**os.environ, "PATH": search_path()}
 
 
 def compiler_environment(cache: Path, temporary: Path | None = None) -> dict[str, str]:
-    """Return the environment to run compilers in: this process's, with their own files where they can be written.
+    """Return the environment for compilers: this process's, with their own files in writable directories.
 
     Args:
-        cache: ziglang keeps what it builds for itself in here, unless the user says where.
-        temporary: where their temporary files go, which a killed compiler leaves behind.
+        cache: the directory that holds ziglang's own builds, unless the user sets another.
+        temporary: the directory for temporary files, which a killed compiler leaves behind.
     """
     given = inherited_environment()
     if temporary is not None:
@@ -225,32 +225,32 @@ def compiler_environment(cache: Path, temporary: Path | None = None) -> dict[str
 
 
 def compiler_variables(further: Iterable[str] = ()) -> dict[str, str]:
-    """Return those variables by which compilers are told of flags and directories, and which therefore decide a build.
+    """Return the variables that give compilers flags and directories, and so affect a build.
 
     Args:
-        further: names that a compiler reads as well, such as a wrapper script.
+        further: further variables that a compiler reads, such as those of a wrapper script.
     """
     names = dict.fromkeys((*_COMPILER_VARIABLES, *further))
     return {name: value for name in names if (value := os.environ.get(name)) is not None and name not in _NEUTRAL}
 
 
 def header_folders() -> list[str]:
-    """Return the directories in which run-time compilers look for headers besides those that they are given."""
+    """Return the directories in which run-time compilers look for headers by themselves."""
     listed = os.environ.get("CPATH", "").split(os.pathsep) + os.environ.get("CPLUS_INCLUDE_PATH", "").split(os.pathsep)
     return [*filter(None, listed), "/usr/local/include"]
 
 
 def zig_cache(cache: Path) -> Path:
-    """Return where ziglang keeps what it builds for itself."""
+    """Return the directory for ziglang's own builds."""
     return Path(compiler_environment(cache)["ZIG_GLOBAL_CACHE_DIR"])
 
 
 def announce_sycl(libraries: Path, cache: Path) -> None:
-    """Tell DPC++'s libraries, before they are loaded, what they take from the environment only.
+    """Set the variables that DPC++'s libraries read when they are loaded.
 
     Args:
-        libraries: where pip's ``dpcpp-cpp-rt`` has put them; the OpenCL driver of the CPU is among them.
-        cache: DPC++ keeps what it compiles in here.
+        libraries: the folder of pip's ``dpcpp-cpp-rt``, which includes the OpenCL driver for the CPU.
+        cache: the folder for DPC++'s compiled code.
     """
     driver = libraries / "libintelocl.so"
     if driver.is_file():

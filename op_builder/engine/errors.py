@@ -1,15 +1,16 @@
-"""What can go wrong between a builder's name and a loaded op.
+"""The errors of building and loading ops.
 
 OpError (RuntimeError)
 ├── ToolchainError      no usable compiler, or none for these sources
 ├── BuildError          the compiler or linker failed; carries the command, the first errors and the log's path
 ├── BuildTimeoutError   a compiler ran longer than ANYACCEL_BUILD_TIMEOUT allows; carries the command and its pid
-├── BuildStoppedError   the build was ended from outside, as by Ctrl-C in another thread
+├── BuildStoppedError   the build was stopped from outside, such as by Ctrl-C in another thread
 ├── TemporaryDirectoryError  no directory for temporary files has room
 ├── CacheError          the cache directory is unsafe to load code from
-├── NoKernelError       no implementation of a kernel serves here
-├── SettingError        an environment variable has a value that means nothing (ValueError too)
-└── OpLoadError         a finished binary cannot be loaded
+├── NoKernelError       no implementation of a kernel is available here
+├── SettingError        an environment variable has an invalid value (ValueError too)
+├── OpLoadError         a finished binary cannot be loaded
+└── KernelFaultError    a kernel in the block emulator did something that a GPU leaves undefined
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = [
     "BuildStoppedError",
     "BuildTimeoutError",
     "CacheError",
+    "KernelFaultError",
     "NoKernelError",
     "OpError",
     "OpLoadError",
@@ -49,15 +51,35 @@ class CacheError(OpError):
 
 
 class NoKernelError(OpError):
-    """No implementation of a kernel serves here."""
+    """No implementation of a kernel is available here."""
 
 
 class SettingError(OpError, ValueError):
-    """An environment variable has a value that means nothing."""
+    """An environment variable has an invalid value."""
 
 
 class OpLoadError(OpError):
-    """A binary exists and cannot be loaded."""
+    """A finished binary cannot be loaded."""
+
+
+class KernelFaultError(OpError):
+    """A kernel did in the block emulator what a GPU leaves undefined.
+
+    Attributes:
+        kernel: the kernel's name.
+        fault: what it did: ``"race"``, ``"divergence"``, ``"access out of bounds"``, ``"misaligned access"``,
+            ``"uninitialised shared memory"``, ``"assertion failed"``, ``"endless loop"``, or other words.
+        place: where in its source, such as ``"kernel.cu:12"``; empty where that is not known.
+    """
+
+    def __init__(self, message: str, kernel: str, fault: str, place: str) -> None:
+        self.kernel = kernel
+        self.fault = fault
+        self.place = place
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[KernelFaultError], tuple[str, str, str, str]]:
+        return type(self), (str(self), self.kernel, self.fault, self.place)
 
 
 class TemporaryDirectoryError(OpError):
@@ -65,7 +87,7 @@ class TemporaryDirectoryError(OpError):
 
 
 class BuildStoppedError(OpError):
-    """A build was ended from outside.
+    """A build was stopped from outside.
 
     Attributes:
         op: the op's name.
@@ -86,14 +108,14 @@ class BuildStoppedError(OpError):
 
 
 class BuildTimeoutError(OpError):
-    """A compiler did not end in time.
+    """A compiler exceeded its time limit.
 
     Attributes:
         op: the op's name.
         command: the command that was running.
-        pid: its process, which has been ended.
-        seconds: how long it was allowed to run.
-        log: the file that holds everything it printed.
+        pid: its process id; the process has been ended.
+        seconds: the time limit.
+        log: the file with everything it printed.
     """
 
     def __init__(self, op: str, command: str, pid: int, seconds: float, log: Path) -> None:
@@ -104,7 +126,7 @@ class BuildTimeoutError(OpError):
         self.log = log
         super().__init__(
             f"building the op '{op}' failed: process {pid} was still running after {seconds:g} s:\n  {command}\n"
-            f"It was ended, because ANYACCEL_BUILD_TIMEOUT allows no more; what it printed is in {log}\n"
+            f"ANYACCEL_BUILD_TIMEOUT allows no more, so it was ended; its output is in {log}\n"
             f"Fix: raise or unset ANYACCEL_BUILD_TIMEOUT, or set CXX to another compiler."
         )
 
@@ -118,9 +140,9 @@ class BuildError(OpError):
     Attributes:
         op: the op's name.
         command: the command that failed.
-        errors: the first lines in which the compiler names an error.
-        log: the file that holds everything it printed.
-        ending: how the command ended, such as ``"exit status 1"``; empty where it was no process.
+        errors: the first lines of output that name an error.
+        log: the file with everything it printed.
+        ending: how the command ended, such as ``"exit status 1"``; empty if there was no process.
     """
 
     def __init__(self, op: str, command: str, errors: Sequence[str], log: Path, ending: str = "") -> None:
@@ -129,10 +151,10 @@ class BuildError(OpError):
         self.errors = list(errors)
         self.log = log
         self.ending = ending
-        listed = "\n  ".join(self.errors) or "(it printed no line with 'error')"
+        listed = "\n  ".join(self.errors) or "(no line of its output contains 'error')"
         super().__init__(
             f"building the op '{op}' failed:\n  {listed}\nThe command was{f' ({ending})' if ending else ''}:\n  {command}\n"
-            f"Fix: correct the first error above. Everything that was printed is in {log}"
+            f"Fix: correct the first error above. The full output is in {log}"
         )
 
     def __reduce__(self) -> tuple[type[BuildError], tuple[str, str, list[str], Path, str]]:

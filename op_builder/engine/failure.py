@@ -1,4 +1,4 @@
-"""What became of a command that did not succeed, and the error that this is."""
+"""A failed command, and the error to raise for it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Failure:
     """A command that failed.
 
     Attributes:
-        command: its words.
-        said: everything that it printed.
-        ended: how it ended: ``exit``, ``signal``, ``errno``, ``stopped`` or ``timeout``, as ``run_command.py`` tells it.
-        pid: of its process.
+        command: the command and its arguments.
+        said: everything it printed.
+        ended: how it ended: ``exit``, ``signal``, ``errno``, ``stopped`` or ``timeout``, as ``run_command.py`` reports it.
+        pid: its process id.
     """
 
     command: tuple[str, ...]
@@ -39,12 +39,12 @@ class Failure:
     pid: int = 0
 
     def error(self, op: str, folder: Path, log: Path) -> Exception:
-        """Return the error to raise, and keep what was printed in the log.
+        """Return the error to raise, and write the command's output to the log.
 
         Args:
             op: the op's name.
-            folder: where it was built.
-            log: the file to keep it in.
+            folder: the folder of the build.
+            log: the log file.
         """
         no_room = lack_of_room(self.said)
         if no_room is not None:
@@ -62,7 +62,7 @@ class Failure:
     def _ending(self) -> str:
         match self.ended:
             case {"exit": 0}:
-                return "it made no file"
+                return "it produced no file"
             case {"exit": int(status)}:
                 return f"exit status {status}"
             case {"signal": int(number)}:
@@ -76,14 +76,12 @@ class Failure:
         return ""
 
     def _errors(self) -> list[str]:
-        """Return the first lines in which an error is named, those of the engine included."""
+        """Return the first lines that name an error, including the engine's own."""
         said = [line.strip() for line in self.said.splitlines()]
         said = [line for line in said if not _SUMMARY.match(line)] or said
         errors = [line for line in said if _NAMES_AN_ERROR.search(line)] or said[-_SHOWN_ERRORS:]
         if "signal" in self.ended:
-            hint = (
-                "; where memory is short, ANYACCEL_BUILD_JOBS=1 helps" if self.ended["signal"] == signal.SIGKILL else ""
-            )
+            hint = "; if memory ran out, set ANYACCEL_BUILD_JOBS=1" if self.ended["signal"] == signal.SIGKILL else ""
             ending = f"error: {self.command[0]} was ended by {_signal_name(self.ended['signal'])}{hint}"
             errors = [ending, *errors]
         elif "errno" in self.ended:

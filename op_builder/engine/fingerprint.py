@@ -1,4 +1,4 @@
-"""A name for a build's result that changes exactly when the result would: content, never time stamps."""
+"""Names a build after its content, never after time stamps: the name changes exactly when the result would."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def fingerprint(
 
     Args:
         sources: the source files.
-        include_dirs: this project's own include directories; headers found there count with their content.
-        facts: everything else that decides the result (flags, toolchain, target, ABI), as JSON values.
-        further: headers that are included as well, such as by a flag.
+        include_dirs: this project's own include directories; the content of their headers counts.
+        facts: the other facts that decide the result (flags, toolchain, target, ABI), as JSON values.
+        further: further headers that are included, such as by a flag.
 
     Returns:
         32 hexadecimal digits.
@@ -49,14 +49,14 @@ _FLAGS = re.compile(rb"^(?:flags|Features)\s*:(.*)\n", re.MULTILINE)
 
 @cache
 def cpu_flags() -> frozenset[str]:
-    """Return what this machine's CPU can do, in the kernel's words, such as ``avx2``; empty where that is not known."""
+    """Return the features of this machine's CPU by the kernel's names, such as ``avx2``; empty when unknown."""
     return frozenset(_told_flags().decode().split())
 
 
 @cache
 def _told_flags() -> bytes:
     try:
-        with open("/proc/cpuinfo", "rb", buffering=0) as file:  # whose first CPU is enough, and each takes time to tell
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:  # read the first CPU only: each takes time
             content = b""
             while not _FLAGS.search(content) and (part := file.read(4096)):
                 content += part

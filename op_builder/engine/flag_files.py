@@ -1,4 +1,4 @@
-"""The files that a compiler's and a linker's flags name, and the flags by which files are read that nothing names."""
+"""The files that compiler and linker flags name, and a check for flags whose files cannot be tracked."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["expanded", "files_named_by", "refuse_untracked_flags"]
 
-_SUSPECT = ("-fprofile", "-fauto-profile", "-fmodule")  # without an expression, which every warm load would compile
+_SUSPECT = ("-fprofile", "-fauto-profile", "-fmodule")  # no regular expression: every warm load would compile it
 _UNTRACKED = r"-f(profile-use|profile-instr-use|auto-profile|modules?\b|modules-|module-)"
 _SPECS = r"-{1,2}specs=(.+)"
 
 
 def refuse_untracked_flags(op: str, flags: Iterable[str]) -> None:
-    """Refuse flags that let a compiler read files which it names nowhere.
+    """Reject flags that make a compiler read files that it does not list.
 
     Raises:
         OpError: naming the flag.
@@ -33,20 +33,20 @@ def refuse_untracked_flags(op: str, flags: Iterable[str]) -> None:
         )
         if is_unknown or (specs is not None and _includes(specs[1])):
             msg = (
-                f"building the op '{op}' failed: got the flag {flag!r}, by which the compiler reads files that it does not "
-                f"list, so that a change of them would go unseen; expected flags that name files. Fix: remove it, or name "
-                f"the file itself."
+                f"building the op '{op}' failed: the flag {flag!r} makes the compiler read files that it does not "
+                f"list, so changes to them would go unnoticed. Fix: remove the flag, or pass a flag that names "
+                f"the file."
             )
             raise OpError(msg)
 
 
 def _includes(specs: str) -> bool:
-    """Return whether a file of specs includes others; one that is GCC's own does not count."""
+    """Return whether a spec file includes other files; GCC's own do not count."""
     return os.path.isfile(specs) and "%include" in Path(specs).read_text(encoding="utf-8", errors="replace")
 
 
 def expanded(flags: Iterable[str]) -> list[str]:
-    """Return flags with the words of response files in their place."""
+    """Return flags with response files replaced by their content."""
     words = []
     for flag in flags:
         words += expanded(_words_of(flag[1:])) if flag.startswith("@") and os.path.isfile(flag[1:]) else [flag]
@@ -54,7 +54,7 @@ def expanded(flags: Iterable[str]) -> list[str]:
 
 
 def files_named_by(flags: Iterable[str]) -> set[str]:
-    """Return the files that flags name by absolute paths, in response files too."""
+    """Return the absolute paths in flags and in response files."""
     found: set[str] = set()
     pending = list(flags)
     while pending:

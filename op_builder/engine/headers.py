@@ -1,4 +1,4 @@
-"""Where headers were looked for before they were found, or in vain."""
+"""Records where compilers looked for headers, including where they found none."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _TIMEOUT_SECONDS = 60.0
 
 
 def search_path_of(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> list[str]:
-    """Return the directories in which a compiler looks for headers, in order; quoted ones first; empty when it does not tell.
+    """Return the directories in which a compiler looks for headers, in order, quote-only ones first; empty when unknown.
 
     Raises:
-        OpError: when one has a name that is not UTF-8.
+        OpError: when a directory name is not UTF-8.
     """
     asked = run(command, timeout=_TIMEOUT_SECONDS, env=environment, cwd=folder)
     found = _SEARCH.search(asked.stderr.replace("\r", ""))
@@ -42,16 +42,16 @@ def search_path_of(command: Sequence[str], environment: Mapping[str, str], folde
         return []
     lines = [line.strip(" ").removesuffix(" (framework directory)") for line in (found[1] + found[2]).split("\n")]
     if "\ufffd" in found[0]:
-        msg = f"asking {command[0]} for its search path failed: got {lines}; expected names in UTF-8. Fix: rename them."
+        msg = f"asking {command[0]} for its search path failed: {lines} has names that are not UTF-8. Fix: rename them."
         raise OpError(msg)
     return [os.path.abspath(os.path.join(folder, line)) for line in lines if line]
 
 
 class Outside:
-    """Where the tools' own files lie, for which their identities and versions stand."""
+    """The directories of the tools' own files, which are covered by the tools' identities and versions."""
 
     def __init__(self, recipe: NativeFacts, compilers: Iterable[Compiler], bare: Iterable[str]) -> None:
-        """Take the directories that a recipe calls others', and of those that compilers search without being told, their own."""
+        """Collect the recipe's system directories, and those that compilers search by themselves."""
         theirs = {str(place) for one in compilers for place in one.system_include_dirs}
         theirs |= {flag[2:] for flag in recipe.link_paths if flag.startswith("-L")}
         zigs = {os.path.dirname(one.command[0]) for one in compilers if os.path.basename(one.command[0]) == "zig"}
@@ -60,34 +60,34 @@ class Outside:
         self._known: dict[str, bool] = {}
 
     def covers(self, path: str) -> bool:
-        """Return whether a file is one of theirs."""
+        """Return whether a file is in one of these directories."""
         place = os.path.dirname(path)
         if place not in self._known:
             self._known[place] = lies_in(path, self._places)
         return self._known[place]
 
     def has(self, place: str) -> bool:
-        """Return whether a directory is one of theirs."""
+        """Return whether a directory is one of these."""
         return self.covers(f"{place}/x")
 
 
 def lies_in(path: str, places: Iterable[str]) -> bool:
-    """Return whether a file lies below one of some directories, as it is spelled or behind its links."""
+    """Return whether a file is below one of some directories, by its path as given or with links resolved."""
     spelled = {os.path.normpath(path), os.path.realpath(path)}
     return any(one.startswith(f"{place}/") for place in places for one in spelled)
 
 
 def without_others(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which a compiler searches only what it does by itself."""
+    """Return an environment in which a compiler searches only its own directories."""
     return {name: value for name, value in environment.items() if name not in _OTHERS}
 
 
 class HeaderLookups:
-    """Collects the names and the places.
+    """Collects the names of headers and the directories in which they were looked for.
 
     Args:
         outside: the tools' own files.
-        opened: every file that the compilers opened, as they spelled it.
+        opened: every file that the compilers opened, by the path they used.
         began_ns: when the build began.
     """
 
@@ -100,7 +100,7 @@ class HeaderLookups:
         self.beside: dict[str, set[str]] = {}
 
     def add_folders_of_programs(self, flags: Sequence[str]) -> None:
-        """Add the folders that -B names, in which a driver looks for programs first."""
+        """Add the folders in -B flags, in which a driver looks for programs first."""
         apart = [following for flag, following in itertools.pairwise(flags) if flag == "-B"]
         for place in (*(flag[2:] for flag in flags if flag.startswith("-B")), *apart):
             missing = {program for program in _PROGRAMS if not os.path.isfile(f"{place}/{program}")}
@@ -111,14 +111,14 @@ class HeaderLookups:
         """Add one compiler's headers, and its search path.
 
         Raises:
-            ChangedMeanwhile: when a header appeared while it compiled.
+            ChangedMeanwhile: when a header appeared during the compilation.
         """
         names: set[str] = set()
         by_macro: set[str] = set()
         for path in self._opened:
             names |= {os.path.relpath(path, place) for place in search_path if path.startswith(f"{place}/")}
             if not self._outside.covers(path):
-                self._add_beside(path, f"{os.path.basename(path)}.gch")  # which GCC takes in place of the header
+                self._add_beside(path, f"{os.path.basename(path)}.gch")  # GCC takes it in place of the header
             for asked in directives(content_of(path)):
                 if asked.name and not os.path.isabs(asked.name):
                     names.add(asked.name)
@@ -133,7 +133,7 @@ class HeaderLookups:
         self._searches.append((list(search_path), {name: self._before(name, search_path) for name in sorted(names)}))
 
     def _before(self, name: str, search_path: Sequence[str]) -> int:
-        """Return in how many of the first directories a name is not found."""
+        """Return how many of the first directories do not have a name."""
         for number, place in enumerate(search_path):
             if os.path.isfile(f"{place}/{name}"):
                 self._require_old(f"{place}/{name}")
@@ -141,7 +141,7 @@ class HeaderLookups:
         return len(search_path)
 
     def _add_beside(self, path: str, name: str) -> None:
-        """Add a name that is looked for first in the folder of the file that asks for it, where it is not there."""
+        """Add a name that compilers first look for next to the including file, if it is not there."""
         found = os.path.join(os.path.dirname(path), name)
         if os.path.isfile(found):
             self._require_old(found)
@@ -149,7 +149,7 @@ class HeaderLookups:
             self.beside.setdefault(os.path.dirname(found), set()).add(os.path.basename(found))
 
     def _require_old(self, path: str) -> None:
-        """Check that a file which the compiler would have opened now was there when it looked, where it did not open it."""
+        """Check that a file which the compiler would open now, but did not, is older than the build."""
         if (
             path not in self._opened
             and os.path.realpath(path) not in self._real
@@ -158,7 +158,7 @@ class HeaderLookups:
             raise ChangedMeanwhile(path)
 
     def found(self) -> Lookups:
-        """Return the lookups; a tool's own folders are left out, as nobody else puts headers there."""
+        """Return the lookups, without the tools' own folders, where nobody else puts headers."""
         folders: list[str] = []
         names: dict[str, int] = {}
         for search_path, before in self._searches:
@@ -168,7 +168,7 @@ class HeaderLookups:
                 earlier = [place for place in search_path[:number] if place in open_to_others]
                 if folders == open_to_others:
                     names[name] = max(names.get(name, 0), len(earlier))
-                else:  # another compiler with another path
+                else:  # a compiler with another search path
                     for place in earlier:
                         self.beside.setdefault(place, set()).add(name)
         return Lookups.of(folders, {name: count for name, count in names.items() if count}, self.beside)

@@ -1,7 +1,7 @@
-"""The files that decided a build and that its fingerprint does not cover, and the places where the tools looked first.
+"""The files outside the fingerprint that decided a build, and the directories in which the tools looked first.
 
-A file counts by its content. Its stamp (inode, size, times) only tells whether to read it again: the time of the last change
-of an inode cannot be set back, and a build is thrown away when a file changed while it was compiled.
+A file counts by its content. Its stamp (inode, size, times) only tells whether to read it again: an inode's change time cannot
+be set back, and a build is discarded when a file changed during the compilation.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = ["ChangedMeanwhile", "Inputs", "Lookups", "changed_since", "digest_of"
 
 
 _SETTLED_NS = 2_000_000_000
-"""A change within a tick of the disk's clock, at most this long, may leave the times that another one left."""
+"""Two changes within one tick of the disk's clock, which is at most this long, can leave the same times."""
 
 
 def stamp_of(path: str) -> str:
-    """Return what changes when a file or directory does; empty when there is none."""
+    """Return a text that changes when a file or directory does; empty if it does not exist."""
     return "".join(_stamps_of([path]))
 
 
 def _stamps_of(paths: list[str]) -> list[str]:
-    """Return the stamps of files and directories that exist; none where one of them does not."""
+    """Return the stamps of files and directories; an empty list if one of them does not exist."""
     try:
         return [f"{one.st_ino} {one.st_size} {one.st_mtime_ns} {one.st_ctime_ns}" for one in map(os.stat, paths)]
     except OSError:
@@ -38,21 +38,21 @@ def _stamps_of(paths: list[str]) -> list[str]:
 
 
 def digest_of(path: str) -> str:
-    """Return the digest of a file's content; empty for what is no regular file or cannot be read."""
+    """Return the digest of a file's content; empty if it is not a regular file or cannot be read."""
     try:
         return digest_of_regular(path, follow_link=True)
     except OSError:
         return ""
 
 
-class ChangedMeanwhile(Exception):  # noqa: N818  # no fault: the build starts again
-    """A file that a build read is no longer what it read."""
+class ChangedMeanwhile(Exception):  # noqa: N818  # not an error: the build starts again
+    """A file changed after a build read it."""
 
 
 def changed_since(paths: Iterable[str], began_ns: int) -> str:
-    """Return a file that was changed or put in its place since a time of the files' disk, links and folders included.
+    """Return a file that was changed or replaced after a time (by the files' disk), counting links and folders on its path.
 
-    An edit that was taken back, and an older file or folder that was moved here, change an inode's time too.
+    A reverted edit, or an older file or folder moved into place, also changes an inode's time.
     """
     folders: set[str] = set()
     for path in paths:
@@ -67,7 +67,7 @@ def changed_since(paths: Iterable[str], began_ns: int) -> str:
 
 
 def has_changed_since(place: str, began_ns: int) -> bool:
-    """Return whether a file, or a link itself, was changed since a time; what is gone was."""
+    """Return whether a file, or a link itself, was changed after a time; a missing file counts as changed."""
     try:
         status = os.lstat(place)
     except OSError:
@@ -76,7 +76,7 @@ def has_changed_since(place: str, began_ns: int) -> bool:
 
 
 def _was_moved_since(folder: str, began_ns: int) -> bool:
-    """Return whether a folder was put in its place since a time: what only gets and loses files changes both of its times."""
+    """Return whether a folder was moved into place after a time: adding or removing files changes both of its times."""
     try:
         status = os.lstat(folder)
     except OSError:
@@ -85,10 +85,10 @@ def _was_moved_since(folder: str, began_ns: int) -> bool:
 
 
 def _links_of(path: str) -> list[str]:
-    """Return the links that a path leads through, and where it ends."""
+    """Return the links on a path, and the path where it ends."""
     found = []
     place = os.path.abspath(path)
-    for _ in range(40):  # as many as the kernel follows
+    for _ in range(40):  # the kernel's limit
         link = _first_link(place)
         if not link:
             break
@@ -111,14 +111,14 @@ def _first_link(path: str) -> str:
 
 
 class Lookups(NamedTuple):
-    """Where files would be found before those that were.
+    """The places in which a file would be found before the one that was used.
 
     Attributes:
         folders: the directories that are searched for every name, in order.
-        watched: every directory in which one of these files would appear; lines of stamp and path.
-        missing: JSON that is only looked into when a directory has changed: for each name, in how many of the first of these
-            folders it is not; and the paths of other files that are not there.
-        digest: of ``missing``.
+        watched: every directory in which such a file would appear; lines of stamp and path.
+        missing: JSON that is parsed only when a directory has changed: for each name, how many of the first of these
+            folders do not have it; and the paths of other files that do not exist.
+        digest: the digest of ``missing``.
     """
 
     folders: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class Lookups(NamedTuple):
 
     @classmethod
     def of(cls, folders: Sequence[str], names: Mapping[str, int], beside: Mapping[str, Iterable[str]]) -> Lookups:
-        """Return the lookups, with the stamps as they are now."""
+        """Return the lookups with current stamps."""
         aside = sorted({f"{folder}/{name}" for folder, missing in beside.items() for name in missing})
         searched = {f"{folder}/{name}" for name, before in names.items() for folder in folders[:before]}
         watched = sorted({_existing(os.path.dirname(path)) for path in (*searched, *aside)})
@@ -136,10 +136,10 @@ class Lookups(NamedTuple):
         return cls(tuple(folders), _lines((stamp_of(place), place) for place in watched), missing, _digest(missing))
 
     def appeared(self) -> str:
-        """Return a file that is now found earlier than the one that was; empty when there is none.
+        """Return a file that would now be found before the one that was used; empty if there is none.
 
         Raises:
-            ValueError: when these are no lookups.
+            ValueError: when the lookups are damaged.
         """
         stamps, places = _columns(self.watched, 2)
         if _stamps_of(places) == stamps:
@@ -157,22 +157,22 @@ def _digest(text: str) -> str:
 
 
 def _existing(place: str) -> str:
-    """Return the nearest directory above a place that exists, in which something must appear first."""
+    """Return the nearest existing directory above a place; anything new on the path appears in it first."""
     while not os.path.isdir(place) and place not in ("", "/"):
         place = os.path.dirname(place)
     return place or "/"
 
 
 class Inputs(NamedTuple):
-    """What decided a build besides its fingerprint.
+    """The inputs of a build that are not in its fingerprint.
 
-    What is long is kept as text, which is read from metadata much faster than a list, and looked into line by line.
+    Long lists are kept as text, which is much faster to read from metadata than a list, and parsed line by line.
 
     Attributes:
-        files: the digest, the stamp and the path of each file, as the tool spelled it; one on each line.
+        files: the digest, stamp and path of each file, with the path as the tool used it; one per line.
         lookups: where the tools looked first.
-        bound_to: the sources and include directories of the build, where a file was found relative to them: a checkout
-            elsewhere may have another; empty where no file was.
+        bound_to: the sources and include directories of the build, if a file was found relative to them: a checkout
+            elsewhere may have another file there; otherwise empty.
     """
 
     files: str = ""
@@ -181,10 +181,10 @@ class Inputs(NamedTuple):
 
     @classmethod
     def of(cls, files: Iterable[str], lookups: Lookups | None = None, bound_to: Iterable[str] = ()) -> Inputs:
-        """Return files with their digests and stamps as they are now.
+        """Return files with their current digests and stamps.
 
         Raises:
-            ValueError: when a path has an end of line.
+            ValueError: when a path contains a newline.
         """
         rows = ((digest_of(path), stamp_of(path), path) for path in sorted(set(files)))
         return cls(_lines(rows), lookups or Lookups(), tuple(bound_to))
@@ -194,7 +194,7 @@ class Inputs(NamedTuple):
         return [line.split("\t", 2)[2] for line in self.files.splitlines()]
 
     def is_as_stamped(self, places: Iterable[str] | None) -> bool:
-        """Return whether every stamp is what it was, so that nothing need be read; ``places`` as of :meth:`changed`."""
+        """Return whether no stamp has changed, so that no file needs reading; ``places`` is as in :meth:`changed`."""
         try:
             _, stamps, paths = _columns(self.files, 3)
             watched_stamps, watched = _columns(self.lookups.watched, 2)
@@ -204,7 +204,7 @@ class Inputs(NamedTuple):
         return is_here and _stamps_of([*paths, *watched]) == [*stamps, *watched_stamps]
 
     def restamped(self) -> Inputs | None:
-        """Return this with the stamps as they are now; None where one is so new that it may not tell the next change."""
+        """Return a copy with current stamps; None if a file is so new that its stamp might not show the next change."""
         try:
             digests, _, paths = _columns(self.files, 3)
             _, watched = _columns(self.lookups.watched, 2)
@@ -218,11 +218,11 @@ class Inputs(NamedTuple):
         return self._replace(files=files, lookups=lookups)
 
     def changed(self, places: Iterable[str] | None = None, *, may_be_gone: bool = False) -> str:
-        """Return what is no longer as it was when this was built; empty when all is.
+        """Return what has changed since the build; empty if nothing has.
 
         Args:
-            places: the sources and include directories of who asks; None when they are not known.
-            may_be_gone: a file that is missing does not count: without a compiler its headers are often missing too.
+            places: the caller's sources and include directories; None when unknown.
+            may_be_gone: ignore missing files: without a compiler its headers are often missing too.
         """
         if self.bound_to and places is not None and tuple(places) != self.bound_to:
             return f"the sources, which were those at {self.bound_to[0]}"
@@ -237,7 +237,7 @@ class Inputs(NamedTuple):
             return "list of inputs, which is damaged,"
 
     def described(self) -> dict[str, Any]:
-        """Return this as JSON values, without ``lookups.missing``, which is long and seldom looked into."""
+        """Return this as JSON values, without ``lookups.missing``, which is long and seldom needed."""
         found = self.lookups
         return {
             "files": self.files,
@@ -249,16 +249,16 @@ class Inputs(NamedTuple):
 
     @classmethod
     def parse(cls, described: Any, missing: str) -> Inputs:
-        """Return what ``described`` gave, and ``lookups.missing``.
+        """Return the inputs from the result of ``described`` and ``lookups.missing``.
 
         Raises:
-            ValueError: when it is something else.
+            ValueError: when the values have another form.
         """
         if not isinstance(described, dict) or {name: type(one) for name, one in described.items()} != _MEMBERS:
-            msg = "'inputs' has other members than it should"
+            msg = "'inputs' does not have the expected members"
             raise ValueError(msg)
         if not set(map(type, [*described["folders"], *described["bound_to"]])) <= {str}:
-            msg = "'inputs' has values of other types than it should"
+            msg = "'inputs' has values of the wrong types"
             raise ValueError(msg)
         lookups = Lookups(tuple(described["folders"]), described["watched"], missing, described["missing"])
         return cls(described["files"], lookups, tuple(described["bound_to"]))
@@ -268,7 +268,7 @@ _MEMBERS = {"files": str, "folders": list, "watched": str, "missing": str, "boun
 
 
 def _columns(lines: str, count: int) -> list[list[str]]:
-    """Return what ``_lines`` was given, column by column.
+    """Return the text from ``_lines``, column by column.
 
     Raises:
         ValueError: when a line has fewer columns.
@@ -281,14 +281,14 @@ def _columns(lines: str, count: int) -> list[list[str]]:
 
 
 def _lines(rows: Iterable[tuple[object, ...]]) -> str:
-    """Return rows as lines.
+    """Return rows as lines of text.
 
     Raises:
-        ValueError: when a path has an end of line, which no build may depend on.
+        ValueError: when a path contains a newline: a build cannot depend on such a file.
     """
     lines = ["\t".join(map(str, row)) for row in rows]
     cut = next((line for line in lines if len(line.splitlines()) != 1), None)
     if cut is not None:
-        msg = f"got a path with an end of line, {cut!r}; expected none"
+        msg = f"the path {cut!r} contains a newline"
         raise ValueError(msg)
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The Python that starts compilers: this process's own, except where Python is embedded in another program."""
+"""Finds the Python that starts compilers: this process's own, except if another program embeds Python."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NAMES_PYTHON = re.compile(r"(python|pypy|graalpy)[\w.-]*$")
 def find_python() -> str:
     """Return the path of a Python interpreter.
 
-    A program that embeds Python has no ``sys.executable``, or has itself there.
+    In a program that embeds Python, ``sys.executable`` is empty or is the program itself.
 
     Raises:
-        ToolchainError: when there is none.
+        ToolchainError: when none is found.
     """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     folders = [
@@ -37,7 +37,7 @@ def find_python() -> str:
         if candidate and _NAMES_PYTHON.match(os.path.basename(candidate)) and os.access(candidate, os.X_OK):
             return str(Path(candidate).absolute())
     msg = (
-        f"looking for Python failed: got sys.executable {sys.executable!r}, and no {version} in {sys.prefix} or PATH; expected "
-        f"an interpreter, which starts compilers. Fix: put python3 into PATH, or set sys.executable to it."
+        f"looking for Python failed: sys.executable is {sys.executable!r}, and {version} is not in {sys.prefix} or PATH. "
+        f"Builds need an interpreter to start compilers. Fix: put python3 into PATH, or set sys.executable to it."
     )
     raise ToolchainError(msg)

@@ -1,4 +1,4 @@
-"""What the linker read on the user's demand, and where it looked for libraries first."""
+"""The files that the linker read because of the user's flags, and where it looked for libraries first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LINK_LIST", "SYSTEM_LIBRARIES", "linked_files"]
 
 LINK_LIST = "link.d"
-"""The linker's list of what it read, in the folder that is built in."""
+"""The linker's list of the files it read, in the build folder."""
 
 SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/lib32")
 _LIBRARY = re.compile(r"lib(.+)\.(so|a)")
@@ -33,10 +33,10 @@ _TIMEOUT_SECONDS = 60.0
 def linked_files(
     recipe: NativeFacts, folder: Path, environment: Mapping[str, str], outside: Outside
 ) -> tuple[set[str], dict[str, set[str]]]:
-    """Return what was linked on demand, and by folder the names of libraries that were looked for there in vain.
+    """Return the linked files of the user, and by folder the names of libraries that were not found there.
 
     Raises:
-        OpError: when a library keeps its content elsewhere.
+        OpError: when an archive does not contain its members.
     """
     flags = expanded((*recipe.linker[1:], *recipe.link_flags, *recipe.link_paths))
     listed = _listed(folder / LINK_LIST)
@@ -62,7 +62,7 @@ def linked_files(
 
 
 def _choices(name: str) -> list[str]:
-    """Return the files that a library's name stands for, shared or not, whichever the linker wants at that point."""
+    """Return the files that can satisfy a library name, shared or static, whichever the linker prefers."""
     library = _LIBRARY.fullmatch(name[1:]) if name.startswith(":") else None
     if name.startswith(":") and library is None:
         return [name[1:]]
@@ -76,14 +76,14 @@ def _refuse_thin_archives(op: str, files: set[str]) -> None:
             is_thin = file.read(7) == b"!<thin>"
         if is_thin:
             msg = (
-                f"building the op '{op}' failed: got the thin archive {path}, whose members lie elsewhere, so that a change of "
-                f"them would go unseen; expected one that holds them. Fix: ar rcs without T."
+                f"building the op '{op}' failed: the thin archive {path} does not contain its members, so changes to "
+                f"them would go unnoticed. Fix: create it with ar rcs, without T."
             )
             raise OpError(msg)
 
 
 def _listed(file: Path) -> set[str]:
-    """Return the files in the linker's list, which has one on each line and escapes nothing."""
+    """Return the files in the linker's list, which has one per line, unescaped."""
     if not file.is_file():
         return set()
     first, _, _ = os.fsdecode(file.read_bytes()).partition("\n\n")
@@ -92,14 +92,14 @@ def _listed(file: Path) -> set[str]:
 
 
 def _libraries(words: Sequence[str]) -> list[str]:
-    """Return the names that -l gives, to the linker itself too."""
+    """Return the names in -l flags, including flags passed to the linker itself."""
     pieces = [piece for word in words for piece in (word.split(",")[1:] if word.startswith("-Wl,") else [word])]
     apart = [following for word, following in itertools.pairwise(pieces) if word == "-l"]
     return [*(word[2:] for word in pieces if word.startswith("-l") and len(word) > 2), *apart]
 
 
 def _library_path(recipe: NativeFacts, folder: Path, environment: Mapping[str, str], flags: Sequence[str]) -> list[str]:
-    """Return the directories in which the linker looks for libraries, in order, as the driver tells."""
+    """Return the directories in which the linker looks for libraries, in order, as the driver reports them."""
     command = [recipe.linker[0], "-###", "-shared", *flags, "-o", recipe.output]
     asked = run(command, timeout=_TIMEOUT_SECONDS, env=environment, cwd=folder)
     lines = [line for line in asked.stderr.splitlines() if " -L" in line and line.startswith((" ", '"'))]

@@ -1,4 +1,4 @@
-"""One builder at a time per op and fingerprint, by an OS lock that dies with its holder."""
+"""An OS lock that allows one builder at a time per op and fingerprint; it is released when its holder dies."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SAY_AFTER_SECONDS = 1.0
 
 @contextlib.contextmanager
 def build_lock(file: Path, op: str, stop: threading.Event | None = None) -> Iterator[None]:
-    """Hold the lock on a file; after a second of waiting, say for whom.
+    """Hold the lock on a file; after waiting for a second, log who holds it.
 
     Args:
-        file: the lock file. It stays, and holds the name of the last holder; only the OS lock on it counts.
+        file: the lock file. It stays, and contains the name of the last holder; only the OS lock on it counts.
         op: the op's name, for the message.
-        stop: once it is set, waiting is given up.
+        stop: when it is set, waiting ends.
 
     Raises:
         OSError: with an errno of ``NO_LOCKS`` and the file's name, when the file system has no locks.
@@ -50,7 +50,7 @@ def build_lock(file: Path, op: str, stop: threading.Event | None = None) -> Iter
 
 @contextlib.contextmanager
 def try_lock(file: Path) -> Iterator[bool]:
-    """Hold the lock on a file, where nobody else does; yield whether it is held. Nobody can where there are no locks."""
+    """Hold the lock on a file if nobody else does, and yield whether it is held; always False on systems without locks."""
     lock = _lock(file)
     try:
         lock.acquire(timeout=0)
@@ -69,7 +69,7 @@ def try_lock(file: Path) -> Iterator[bool]:
 
 
 def _lock(file: Path) -> FileLock:
-    # A lock by a file's existence, the library's replacement for a missing flock, outlives a holder that is killed.
+    # A lock that consists of a file's existence, the library's fallback for a missing flock, outlives a killed holder.
     return FileLock(file, mode=0o600, fallback_to_soft=False)
 
 
@@ -94,7 +94,7 @@ def _acquire(lock: FileLock, file: Path, op: str, stop: threading.Event | None) 
 
 
 def _name_holder(holder: Path) -> None:
-    """Write down who holds the lock, for the messages of others; a link in the file's place is not followed."""
+    """Write down who holds the lock, for messages in other processes; does not follow a link in the file's place."""
     with contextlib.suppress(OSError):
         holder.unlink(missing_ok=True)
         descriptor = os.open(holder, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

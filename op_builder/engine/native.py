@@ -1,4 +1,4 @@
-"""The recipe of a shared library: what decides it, and how it is compiled and linked."""
+"""The recipe for a shared library: the facts that decide it, and the compile and link steps."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["Compiler", "NativeRecipe"]
 
 
 class NativeRecipe(NativeFacts):
-    """Everything that decides a shared library, and the steps that make it; modules that only builds need wait for one."""
+    """The facts and steps to build a shared library; imports that only builds need wait until a build."""
 
     def produce(self, workplace: Workplace) -> dict[str, Any]:
-        """Compile and link in a workplace; there is nothing more to say of the result.
+        """Compile and link in a workplace; returns no further facts.
 
         Raises:
             BuildError: when the compiler or linker fails.
@@ -31,7 +31,7 @@ class NativeRecipe(NativeFacts):
         from .linked import LINK_LIST
         from .ninja_file import Command, run_ninja, write_ninja
 
-        for lists in ((f"-Wl,--dependency-file={LINK_LIST}",), ()):  # some linkers do not know the option
+        for lists in ((f"-Wl,--dependency-file={LINK_LIST}",), ()):  # some linkers do not have the option
             commands = [self._compile(number, source) for number, source in enumerate(self.sources)]
             objects = tuple(command.output for command in commands)
             link = (*self.linker, "-shared", *objects, *self.link_paths, *self.link_flags, *lists, "-o", self.output)
@@ -51,20 +51,20 @@ class NativeRecipe(NativeFacts):
         return Command(self.compilers[source.suffix].words(number, source, output), output)
 
     def inputs(self, workplace: Workplace) -> Inputs:
-        """Return the files that decided the result and that the fingerprint does not cover.
+        """Return the files that decided the result and are not part of the fingerprint.
 
         Raises:
-            OpError: when one cannot be known.
+            OpError: when a file cannot be determined.
         """
         from .opened import inputs_of
 
         return inputs_of(self, workplace, set(self.covered()))
 
     def verify(self, built: Path) -> None:
-        """Refuse a file that is no whole shared library, such as one that a full disk cut short: loading it would be fatal.
+        """Reject a file that is not a complete shared library, such as one cut short by a full disk: loading it would crash.
 
         Raises:
-            OpError: saying what it is instead.
+            OpError: with the problem of the file.
         """
         content = built.read_bytes()
         problem = ""
@@ -75,13 +75,13 @@ class NativeRecipe(NativeFacts):
         if problem:
             msg = (
                 f"verifying the op '{self.op}' failed: got {problem} from {shlex.join(self.linker)}; "
-                f"expected a shared library. Fix: check it."
+                f"expected a shared library. Fix: check this linker and the free disk space."
             )
             raise OpError(msg)
 
 
 def _elf_bytes(content: bytes) -> int:
-    """Return how long a 64-bit ELF file must be: its section headers come last."""
+    """Return the required size of a 64-bit ELF file: its section headers come last."""
     if len(content) < 64:
         return 64
     (offset,) = struct.unpack_from("<Q", content, 0x28)

@@ -1,4 +1,4 @@
-"""What decides a shared library: each kind of source with its own compiler, linked by the first."""
+"""The facts that decide a shared library: each kind of source has its own compiler, and the first compiler links."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["Compiler", "NativeFacts"]
 
 
 class Compiler(NamedTuple):
-    """How one kind of source becomes an object file.
+    """Compiles one kind of source to object files.
 
     Attributes:
         command: the compiler's command.
-        version: what it says of itself.
-        flags: the flags, which decide the result.
-        include_dirs: where the op's own headers lie; their content counts, not their place.
-        system_include_dirs: where others' headers lie, which their versions cover.
-        other: further flags that do not decide the result.
+        version: its own version text.
+        flags: the flags that affect the result.
+        include_dirs: the op's own header directories; the headers' content counts, not their location.
+        system_include_dirs: header directories of other software, which its version covers.
+        other: further flags, which do not affect the result.
         names_headers: the flags that make it list the headers it read, before the list's file name.
-        identity: the programs that it is made of.
+        identity: the programs that it consists of.
     """
 
     command: tuple[str, ...]
@@ -43,7 +43,7 @@ class Compiler(NamedTuple):
 
     @property
     def is_nvcc(self) -> bool:
-        """Whether it hands its flags to another compiler."""
+        """Whether it passes its flags on to another compiler."""
         return Path(self.command[0]).name == "nvcc"
 
     @property
@@ -52,23 +52,23 @@ class Compiler(NamedTuple):
         return self.identity.has_gnu_assembler() and not self.is_nvcc
 
     def words(self, number: int, source: Path, output: str) -> tuple[str, ...]:
-        """Return the command that compiles a source, and lists the headers that it read and the data that it embeds."""
+        """Return the command that compiles a source, and lists the headers it read and the data it embedded."""
         lists = [*self.names_headers, f"{number}.d"]
         if self.identity.is_gcc() and not self.is_nvcc:
-            lists.append("-fno-canonical-system-headers")  # else a link that led to a header is not in the list
+            lists.append("-fno-canonical-system-headers")  # otherwise the list leaves out links that led to headers
         if self.lists_data:
             lists.append(f"-Wa,--MD,{number}.data.d")
         return (*self._begin(), *lists, "-c", str(source), "-o", output)
 
     def asking_for_search_path(self, suffix: str) -> tuple[str, ...]:
-        """Return the command that tells, on its standard error, where headers of a kind of source are looked for."""
+        """Return the command that prints the header search path for a kind of source to standard error."""
         if self.is_nvcc:
             return (*self._begin(), "-E", "-Xcompiler", "-v", "-x", "cu", os.devnull)
         is_c = suffix == ".c" and "++" not in os.path.basename(self.command[-1])
         return (*self._begin(), "-E", "-v", "-x", "c" if is_c else "c++", os.devnull)
 
     def asking_bare_for_search_path(self) -> tuple[str, ...]:
-        """Return the command that tells where headers are looked for without the op's and the user's flags."""
+        """Return the command that prints the header search path without the op's and the user's flags."""
         program = self.command[:2] if Path(self.command[0]).name == "zig" else self.command[:1]
         return (*program, *(("-E", "-Xcompiler") if self.is_nvcc else ("-E",)), "-v", "-x", "c++", os.devnull)
 
@@ -78,22 +78,22 @@ class Compiler(NamedTuple):
         return (*self.command, *spelled(self.command, self.flags), *self.other, *own, *others)
 
 
-@dataclass(eq=False, repr=False)  # each method that is generated takes 0.1 ms of every process's first call
+@dataclass(eq=False, repr=False)  # each generated method costs 0.1 ms of a process's first call
 class NativeFacts:
-    """Everything that decides a shared library.
+    """The facts that decide a shared library.
 
     Attributes:
         op: the op's name.
         sources: the source files.
-        compilers: for each suffix of the sources, such as ``".cpp"``.
-        linker: the command that links, a C++ compiler's.
-        link_flags: the linker's flags, which decide the result.
-        link_paths: flags that say where libraries lie, and that leave out what only debuggers read.
-        include_dirs: the op's own include directories, whose headers count in the fingerprint.
+        compilers: the compiler for each source suffix, such as ``".cpp"``.
+        linker: the command that links, which is a C++ compiler's.
+        link_flags: the linker flags that affect the result.
+        link_paths: flags with library directories, and flags that strip symbols for debuggers.
+        include_dirs: the op's own include directories; their headers are part of the fingerprint.
         facts: further facts for the fingerprint: the target, the ABI.
-        output: the library's file name, of plain letters.
-        is_portable: for other machines: which compiler built it does not count, as they may have none.
-        note: what makes a build slow, where that is known.
+        output: the library's file name, in plain letters.
+        is_portable: built for other machines: the key leaves out the compiler, which they may not have.
+        note: why a build is slow, if it is.
     """
 
     op: str
@@ -124,11 +124,11 @@ class NativeFacts:
         self.tools = {"compiler_version": next(iter(used.values())).version, "tools": tools, "variables": read}
 
     def all_facts(self) -> dict[str, Any]:
-        """Return everything that decides the result, besides the contents of files."""
+        """Return everything that decides the result, apart from the contents of files."""
         return {**self._portable_facts(), **({} if self.is_portable else self.tools)}
 
     def described(self) -> dict[str, Any]:
-        """Return what the metadata of a build keep; for other machines, no word of where this one keeps its compiler."""
+        """Return the facts that the build's metadata keep; for other machines, without paths of this machine's compiler."""
         tools = {"compiler_version": self.tools["compiler_version"]} if self.is_portable else self.tools
         return {**self._portable_facts(), **tools, "key": self.key()}
 
@@ -137,7 +137,7 @@ class NativeFacts:
         return fingerprint(self.sources, self.include_dirs, self.all_facts())
 
     def key(self) -> str:
-        """Return the name that the result has whichever compiler builds it, in whatever environment."""
+        """Return the name of the result without compiler and environment: the same for all of them."""
         facts = {name: fact for name, fact in self._portable_facts().items() if name != "environment"}
         return fingerprint(self.sources, self.include_dirs, facts)
 
@@ -151,9 +151,9 @@ class NativeFacts:
         }
 
     def covered(self) -> list[str]:
-        """Return the files whose content is in the fingerprint."""
+        """Return the files whose content is part of the fingerprint."""
         return [file.path for file in scan(self.sources, self.include_dirs)]
 
     def places(self) -> tuple[str, ...]:
-        """Return where this checkout's sources and headers are."""
+        """Return the directories of this checkout's sources and headers."""
         return (*map(str, self.sources), *map(str, self.include_dirs))

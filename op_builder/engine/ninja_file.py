@@ -1,7 +1,7 @@
-"""Writes a build.ninja for the commands of one library, and runs it.
+"""Writes a build.ninja for the commands that build one library, and runs it.
 
-ninja schedules; it never sees a name that a user chose. Outputs are numbered, and so are commands, which
-``run_command.py`` starts without a shell.
+ninja only schedules; it never sees names that users choose. Outputs and commands are numbered, and ``run_command.py``
+starts the commands without a shell.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Command", "default_jobs", "run_ninja", "write_ninja"]
 
-_BYTES_PER_JOB = 2 << 30  # what a compiler process may take on a file with torch's headers
+_BYTES_PER_JOB = 2 << 30  # of memory, for a compiler process with torch's headers
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Command:
     """One command of a build.
 
     Attributes:
-        words: the program's path and its arguments; files are relative to the folder that is built in, or absolute.
-        output: the file that it makes there; letters, digits, dots, underscores and hyphens only.
+        words: the program's path and its arguments; file paths are absolute, or relative to the build folder.
+        output: the output file, relative to the build folder; letters, digits, dots, underscores and hyphens only.
         needs: outputs of earlier commands that it reads.
     """
 
@@ -47,12 +47,12 @@ class Command:
 
 
 def write_ninja(commands: Sequence[Command], folder: Path, limit_seconds: float | None = None) -> Path:
-    """Write ``build.ninja`` and what it needs into a folder, and return the file.
+    """Write ``build.ninja`` and the files it needs into a folder, and return its path.
 
     Args:
-        commands: what to run.
-        folder: where.
-        limit_seconds: how long each command may run; None sets no limit.
+        commands: the commands to run.
+        folder: the folder.
+        limit_seconds: the time limit for each command; None sets no limit.
     """
     (folder / RUNNER.name).write_bytes(RUNNER.read_bytes())
     limit = limit_seconds or 0
@@ -76,14 +76,14 @@ def run_ninja(
     environment: dict[str, str],
     tick: Callable[[float, str], None],
 ) -> Failure | None:
-    """Run the commands that ``build.ninja`` in a folder was written for, and return the first failure, if any.
+    """Run the commands of a folder's ``build.ninja``, and return the first failure, if any.
 
     Args:
-        commands: those that ``build.ninja`` was written for.
-        folder: where ``build.ninja`` is.
-        jobs: how many commands run at once.
+        commands: the commands in ``build.ninja``.
+        folder: the folder of ``build.ninja``.
+        jobs: the number of commands to run at once.
         environment: the commands' environment.
-        tick: called about twice per second with the seconds since the start, and which process has been running longest.
+        tick: called about twice per second with the seconds since the start and the longest-running process.
     """
     program = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(folder), "-j", str(jobs), "--quiet"]
     began = time.monotonic()
@@ -104,7 +104,7 @@ def run_ninja(
 
 
 class _Work:
-    """What the runners of commands have said so far."""
+    """The messages from the runners of commands so far."""
 
     def __init__(self, commands: Sequence[Command]) -> None:
         self._commands = commands
@@ -134,5 +134,5 @@ class _Work:
 
 
 def default_jobs() -> int:
-    """Return how many compilers to run at once: one a core, fewer where memory, or the container's share of it, is short."""
+    """Return how many compilers to run at once: one per core, fewer if this machine or container is short of memory."""
     return max(1, min(host.processor().multi_processor_count, host.available_memory_bytes() // _BYTES_PER_JOB))

@@ -1,7 +1,7 @@
-"""What decided a shared library besides its fingerprint, gathered once it is built.
+"""Collects the inputs of a finished build that are not in its fingerprint.
 
 The compilers list the headers they read, the assembler the data it embeds, the linker its libraries and scripts, and the drivers
-the programs they start. Where they looked before is worked out from their search paths, which they tell.
+the programs they start. Where they looked first follows from the search paths that they report.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _EMBEDDED = re.compile(rb'\.incbin[\s\\]*"([^"\\]+)\\?"')
 
 
 def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> Inputs:
-    """Return the files that decided a library, after it was built.
+    """Return the files that decided a library, after the build.
 
     Args:
-        recipe: what was built.
-        workplace: where it was built.
-        covered: the files that the fingerprint covers.
+        recipe: the recipe.
+        workplace: the place of the build.
+        covered: the files that are part of the fingerprint.
 
     Raises:
-        ChangedMeanwhile: when one of them is not what the compiler read.
-        OpError: when one cannot be known.
+        ChangedMeanwhile: when a file has changed since the compiler read it.
+        OpError: when a file cannot be determined.
     """
     folder, environment = workplace.folder, workplace.environment
     opened = {path for file in folder.glob("*.d") if file.name != LINK_LIST for path in _listed(file)}
@@ -56,7 +56,7 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
     gone = next((path for path in sorted(tracked | covered) if not os.path.exists(path)), "")
     if gone:
         raise ChangedMeanwhile(gone)
-    if recipe.is_portable:  # another machine has other headers of its system, or none
+    if recipe.is_portable:  # other machines have other system headers, or none
         tracked = {path for path in tracked if not lies_in(path, _SYSTEM)}
     is_bound = any(_is_own(path, recipe) for path in tracked - _absolutely_named(opened))
     told = expanded(word for one in used.values() for word in (*one.command[1:], *one.flags))
@@ -75,7 +75,7 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
     try:
         return Inputs.of(tracked | linked, lookups.found(), recipe.places() if is_bound else ())
     except ValueError as error:
-        msg = f"building the op '{recipe.op}' failed: {error}, as what a build depends on is kept in lists. Fix: rename it."
+        msg = f"building the op '{recipe.op}' failed: {error}, and its inputs are listed one per line. Fix: rename the file."
         raise OpError(msg) from error
 
 
@@ -86,14 +86,14 @@ def _is_own(path: str, recipe: NativeFacts) -> bool:
 
 
 def _absolutely_named(opened: Iterable[str]) -> set[str]:
-    """Return the headers that are included by absolute names, which are the same for every checkout."""
+    """Return the headers that are included by absolute paths, which are the same for every checkout."""
     return {asked.name for path in opened for asked in directives(content_of(path)) if os.path.isabs(asked.name)}
 
 
 def _programs(
     recipe: NativeFacts, compilers: Iterable[Compiler], environment: Mapping[str, str], folder: Path
 ) -> set[str]:
-    """Return the programs that are started because of the recipe's flags, such as what -B and -fuse-ld choose."""
+    """Return the programs that the recipe's flags select, such as with -B and -fuse-ld."""
     found: set[str] = set()
     known: set[str] = set()
     for one in compilers:
@@ -111,7 +111,7 @@ def _programs(
 
 
 def _listed(file: Path) -> set[str]:
-    """Return the files that a list in make's syntax names, as they are spelled there; those of the build itself are not."""
+    """Return the files in a list in make's syntax, with their paths as written, without the build's own files."""
     text = os.fsdecode(file.read_bytes()).replace("\\\n", " ")
     _, _, named = text.partition(": ")
     escaped = named.partition("\n")[0].replace("\\ ", "\0").replace("$$", "$").replace("\\#", "#")
@@ -120,10 +120,10 @@ def _listed(file: Path) -> set[str]:
 
 
 def _embedded_data(recipe: NativeFacts, compilers: Iterable[Compiler], read: set[str]) -> set[str]:
-    """Return the files that the assembler embeds, where it does not list them itself.
+    """Return the files that the assembler embeds, if it does not list them itself.
 
     Raises:
-        OpError: naming the source whose file cannot be known.
+        OpError: naming a source whose embedded file cannot be determined.
     """
     found: set[str] = set()
     if all(one.lists_data for one in compilers):
@@ -133,8 +133,8 @@ def _embedded_data(recipe: NativeFacts, compilers: Iterable[Compiler], read: set
         named = [os.fsdecode(name) for name in _EMBEDDED.findall(content)]
         if content.count(b".incbin") > len(named) or not all(map(os.path.isfile, named)):
             msg = (
-                f"building the op '{recipe.op}' failed: got .incbin in {path}, whose file this compiler does not tell, so that "
-                f"a change of it would go unseen; expected an absolute path. Fix: write one, or compile with g++."
+                f"building the op '{recipe.op}' failed: this compiler does not list the file of .incbin in {path}, so "
+                f"changes to it would go unnoticed. Fix: use an absolute path there, or compile with g++."
             )
             raise OpError(msg)
         found |= set(named)

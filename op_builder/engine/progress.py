@@ -1,4 +1,4 @@
-"""How long work is seen: a program that watches gets every tick, others a line in the log when it takes long."""
+"""Reports the progress of long work: to callbacks on every tick, otherwise in the log if the work takes long."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _FIRST_SAID_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a piece of work stands.
+    """The state of a piece of work.
 
     Attributes:
         op: the op's name.
-        doing: what is being done, such as ``"building"``.
-        note: what makes it slow, where that is known.
-        elapsed_seconds: since it began.
-        running: which process has been running longest, such as ``"cc is process 123"``; empty where none is known.
+        doing: the kind of work, such as ``"building"``.
+        note: why it is slow, if it is.
+        elapsed_seconds: the time since it began.
+        running: the longest-running process, such as ``"cc is process 123"``; empty if unknown.
     """
 
     op: str
@@ -49,7 +49,7 @@ _watchers: list[Callable[[Progress], None]] = []
 
 @contextlib.contextmanager
 def watch(callback: Callable[[Progress], None]) -> Iterator[None]:
-    """Call a function about twice per second with every piece of work that is going on, in place of the log."""
+    """Call a function about twice per second with every piece of work in progress, instead of logging."""
     _watchers.append(callback)
     try:
         yield
@@ -62,9 +62,9 @@ class Reporter:
 
     Args:
         op: the op's name.
-        doing: what is being done, such as ``"building"``.
-        note: what makes it slow, where that is known.
-        stop: once it is set, the work is to be given up.
+        doing: the kind of work, such as ``"building"``.
+        note: why it is slow, if it is.
+        stop: when it is set, the work must stop.
     """
 
     def __init__(self, op: str, doing: str, note: str = "", stop: threading.Event | None = None) -> None:
@@ -73,18 +73,18 @@ class Reporter:
         self._say_at_seconds = _FIRST_SAID_SECONDS
 
     def tick(self, elapsed_seconds: float, running: str = "") -> None:
-        """Say that it still goes on.
+        """Report that the work is still in progress.
 
         Args:
-            elapsed_seconds: since it began.
-            running: which process has been running longest.
+            elapsed_seconds: the time since it began.
+            running: the longest-running process.
 
         Raises:
-            BuildStoppedError: when the work is to be given up.
+            BuildStoppedError: when the work must stop.
         """
         if self._stop is not None and self._stop.is_set():
             op, doing, _ = self._work
-            raise BuildStoppedError(op, f"{doing} the op", "the program that asked for it")
+            raise BuildStoppedError(op, f"{doing} the op", "the program that requested it")
         progress = Progress(*self._work, elapsed_seconds, running)
         for callback in list(_watchers):  # another thread may stop watching meanwhile
             callback(progress)

@@ -1,4 +1,4 @@
-"""New stamps for inputs whose content is the same, as after an upgrade that touched a directory: the next load reads nothing."""
+"""Updates the stamps of inputs whose content is unchanged, such as after an upgrade: the next load then reads no files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["keep_stamps"]
 
 
 def keep_stamps(directory: Directory, lock: Path, entry: Entry, inputs: Inputs) -> None:
-    """Write an entry's inputs down with new stamps; nothing where it is being built, has changed, or cannot be written.
+    """Write an entry's inputs with new stamps; does nothing if it is being built, has changed, or cannot be written.
 
     Args:
-        directory: the cache's.
+        directory: the cache directory.
         lock: the entry's lock file.
-        entry: what was read.
+        entry: the entry as it was read.
         inputs: its inputs with new stamps.
     """
     with contextlib.suppress(*UNREADABLE), try_lock(lock) as is_held:

@@ -1,8 +1,8 @@
-"""Runs one command, and ends it with all its children when the process that wants it is gone.
+"""Runs one command, and ends it with all its children when the process that started it is gone.
 
-ninja and ``spawn.py`` start this file as a program. It never uses a shell: ninja hands over a number, never a name that a user
-chose. What the command prints and how it ends go through the lifeline, a socket that only the wanting process holds the
-other end of, so that nothing a compiler prints can be mistaken for a message of ours, and no disk has to have room for it.
+ninja and ``spawn.py`` start this file as a program. It never uses a shell: ninja passes a number, never a name that a user
+chose. The command's output and exit status go through the lifeline, a socket whose other end only the starting process holds.
+So compiler output cannot be mistaken for a message of this program, and needs no disk space.
 
 Usage: ``run_command.py LIFELINE NUMBER SECONDS`` or ``run_command.py LIFELINE -- COMMAND ARGUMENT ...``.
 """
@@ -16,14 +16,14 @@ import sys
 import time
 
 _GRACE_SECONDS = 0.5
-_CHUNK_BYTES = 1 << 15  # a message has to fit into the socket's buffer
-_DRAINED_CHUNKS = 4  # what a pipe holds when the command has ended; its background children may print without end
+_CHUNK_BYTES = 1 << 15  # a message must fit into the socket's buffer
+_DRAINED_CHUNKS = 4  # the rest of a pipe after the command ended; background children may print without end
 _WATCHED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores these, and programs inherit that
+_RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores these, and child processes inherit that
 
 
 class _Runner:
-    """One command and the lifeline that it hangs on."""
+    """One command and its lifeline."""
 
     def __init__(self, lifeline: int, number: int, limit_seconds: float) -> None:
         self._number = number
@@ -36,16 +36,16 @@ class _Runner:
         self._wake, wakes = os.pipe()
         for end in (self._wake, wakes):
             os.set_blocking(end, False)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever wants the command may have blocked SIGCHLD
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the starting process may have blocked SIGCHLD
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
         self._events.register(self._wake, select.POLLIN)
         for each in _WATCHED_SIGNALS:
             if signal.getsignal(each) != signal.SIG_IGN:  # as under nohup
                 signal.signal(each, lambda received, _: self._received.append(received))
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # which only wakes poll
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake poll
 
     def run(self, command: list[bytes], *, forwards: bool) -> dict[str, object]:
-        """Run a command to its end, and return how it ended; ``forwards`` sends what it prints through the lifeline."""
+        """Run a command to its end, and return how it ended; ``forwards`` sends its output through the lifeline."""
         output, given = os.pipe() if forwards else (-1, -1)
         actions = [(os.POSIX_SPAWN_DUP2, given, 1), (os.POSIX_SPAWN_DUP2, given, 2)] if forwards else []
         try:
@@ -68,7 +68,7 @@ class _Runner:
         return {"signal": os.WTERMSIG(status)} if os.WIFSIGNALED(status) else {"exit": os.WEXITSTATUS(status)}
 
     def send(self, message: dict[str, object], content: bytes = b"") -> bool:
-        """Send a message to the process that wants the command, and return whether it still listens."""
+        """Send a message to the starting process, and return whether it still listens."""
         head = json.dumps({"number": self._number, **message}).encode()
         try:
             os.write(self._lifeline, head + b"\n" + content)
@@ -77,7 +77,7 @@ class _Runner:
         return True
 
     def _wait(self, pid: int, output: int) -> dict[str, object]:
-        """Wait for the end of a command, or end it; return what made that necessary. It stays a zombie, which keeps its pid."""
+        """Wait until a command ends, or end it and return the reason. It stays a zombie, so its pid is not reused."""
         began = time.monotonic()
         while True:
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
@@ -95,14 +95,14 @@ class _Runner:
                 if output in ready and not self._forward(output):
                     self._events.unregister(output)
                     output = -1
-                if self._lifeline in ready:  # nobody ever writes to it: its other end is closed
-                    reason = {"stopped": "the end of the process that wanted it"}
+                if self._lifeline in ready:  # nobody writes to it: its other end is closed
+                    reason = {"stopped": "the end of the process that started it"}
             if reason:
                 _end(pid)
                 return reason
 
     def _forward(self, output: int) -> bool:
-        """Send on the next part of what a command has printed, and return whether more may come."""
+        """Send the next part of a command's output, and return whether more may come."""
         if output < 0:
             return False
         try:
@@ -115,9 +115,9 @@ class _Runner:
 
 
 def _end(pid: int) -> None:
-    """End a command and its children, of which some may not want to, or lead a group of their own as ``timeout`` does.
+    """End a command and its children; some may ignore signals, or lead their own process group as ``timeout`` does.
 
-    What has made itself a session of its own, such as a compiler cache's server, is left alone.
+    Processes with a session of their own, such as a compiler cache's server, are left alone.
     """
     below = _descendants(pid)
     _kill(pid, below, signal.SIGTERM)
@@ -136,7 +136,7 @@ def _kill(group: int, processes: set[int], number: signal.Signals) -> None:
 
 
 def _descendants(pid: int) -> set[int]:
-    """Return the processes that a process and its children have started, and that are of its session."""
+    """Return the descendants of a process that are in its session."""
     parents: dict[int, tuple[int, int]] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         with contextlib.suppress(OSError, ValueError, IndexError):

@@ -1,7 +1,7 @@
-"""The headers that sources include, found by reading them: what decides a build is known before anything is compiled.
+"""Finds the headers that sources include by reading them: the inputs of a build are known before it compiles anything.
 
-A directive in any spelling counts, in a branch that is not taken too. What a macro names cannot be found so; the compiler's own
-list of what it opened is compared besides (see ``opened.py``).
+Directives in any spelling count, also in branches that are not compiled. Names behind macros cannot be found this way; the
+compiler's own list of opened files is also compared (see ``opened.py``).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ __all__ = ["Directive", "ScannedFile", "content_of", "directives", "scan"]
 _SPACE = rb"[ \t\f\v]*(?:/\*(?:[^*]|\*(?!/))*\*/[ \t\f\v]*)*"
 _NAME = rb'(?:"([^"\n]+)"|<([^>\n]+)>|([A-Za-z_]\w*[ \t]*\(?))?'
 _DIRECTIVE = _SPACE + rb"(?:(include_next|include|import|embed)\b" + _SPACE + _NAME + rb"|(?:if|elif|define)\b([^\n]*))"
-_HASH = re.compile(rb"#" + _DIRECTIVE)  # one literal to look for, which is what makes a warm load fast
+_HASH = re.compile(rb"#" + _DIRECTIVE)  # one literal to search for keeps warm loads fast
 _ANY_HASH = rb"(?:#|%:|\?\?=)" + _DIRECTIVE
 _HAS = rb"__has_(include_next|include|embed)" + _SPACE + rb"\(" + _SPACE + _NAME
 _PLACED = (b"include_next", b"embed")
 _HEADER = rb'(["<])([\w./+-]+\.(?:h|hh|hpp|hxx|cuh|inc|inl|ipp|tcc|def))[">]'
-"""What a condition or a macro may ask for by a macro that stands for ``__has_include`` or for a header's name."""
+"""Names in a condition or macro that may stand for ``__has_include`` or for a header's name."""
 
 
 class Directive(NamedTuple):
-    """What one directive asks for.
+    """The header that one directive asks for.
 
     Attributes:
-        name: the header; empty where a macro names it.
-        is_quoted: looked for beside the file itself first.
-        macro: what names it instead; ends with ``(`` where it takes arguments.
-        is_placed: what it finds depends on where the file is.
+        name: the header; empty if a macro names it.
+        is_quoted: whether the search starts next to the file itself.
+        macro: the macro that names it instead; ends with ``(`` if it takes arguments.
+        is_placed: whether the result depends on the file's location.
     """
 
     name: str
@@ -47,9 +47,9 @@ class ScannedFile(NamedTuple):
     """A file that was read.
 
     Attributes:
-        path: where it is, without links.
-        content: of the file.
-        depends_on_place: it includes by a macro's name, or what comes after its own folder, which no content tells.
+        path: its path, with links resolved.
+        content: its content.
+        depends_on_place: whether it includes a name from a macro, or the next file of a name, which its content does not show.
     """
 
     path: str
@@ -67,14 +67,14 @@ def content_of(path: str) -> bytes:
 
 
 def directives(content: bytes) -> list[Directive]:
-    """Return what a file includes, imports, embeds, or asks for by ``__has_include``."""
-    if b"\\" in content:  # a line that goes on in the next may be cut within a word
+    """Return the names that a file includes, imports, embeds, or tests with ``__has_include``."""
+    if b"\\" in content:  # a continued line may be split within a word
         content = content.replace(b"\\\r\n", b"").replace(b"\\\n", b"")
     is_plain = (b"%" not in content or b"%:" not in content) and (b"?" not in content or b"??=" not in content)
-    pattern = _HASH if is_plain else re.compile(_ANY_HASH)  # looking for one byte first is ten times as fast
+    pattern = _HASH if is_plain else re.compile(_ANY_HASH)  # searching for one byte first is ten times as fast
     found = []
     for word, quoted, bracketed, macro, condition in pattern.findall(content):
-        if word:  # without a function for each: a warm load meets hundreds
+        if word:  # no function call for each: a warm load has hundreds
             name = quoted or bracketed
             is_placed = not name or word in _PLACED
             found.append(Directive(name.decode(errors="surrogateescape"), bool(quoted), macro.decode(), is_placed))
@@ -92,26 +92,26 @@ def directives(content: bytes) -> list[Directive]:
 def scan(
     sources: Iterable[Path | str], include_dirs: Sequence[Path | str], further: Sequence[str] = ()
 ) -> Iterator[ScannedFile]:
-    """Yield the sources and every header that they include, directly or not, in a stable order.
+    """Yield the sources and every header that they include, directly or indirectly, in a stable order.
 
-    Headers that are not found in ``include_dirs`` or, where named in quotes, beside the includer, belong to the system, to
-    torch, or to directories that only the compiler is told of.
+    Headers that are found neither in ``include_dirs`` nor, if quoted, next to the including file, belong to the system, to
+    torch, or to directories that only the compiler knows.
 
     Args:
-        sources: the files to begin with.
-        include_dirs: the directories to look in, in order.
-        further: names to look for as if a source included them.
+        sources: the files to start with.
+        include_dirs: the directories to search, in order.
+        further: names to search for as if a source included them.
 
     Raises:
         FileNotFoundError: when a source does not exist.
     """
-    pending = [os.path.realpath(source) for source in sources]  # as strings: this is most of what a warm load does
+    pending = [os.path.realpath(source) for source in sources]  # as strings: this is most of the work of a warm load
     folders = [os.path.realpath(folder) for folder in include_dirs]
     finder = _HeaderFinder()
     finder.look([(name, os.getcwd()) for name in further], folders, pending)
     seen = set()
     looked: set[tuple[str, str]] = set()
-    for file in pending:  # which grows while it is gone through
+    for file in pending:  # the list grows during the loop
         if file in seen:
             continue
         seen.add(file)
@@ -129,13 +129,13 @@ def scan(
 
 
 class _HeaderFinder:
-    """Finds headers, and remembers what folders hold: most of the system's headers are in none of them."""
+    """Finds headers, and caches directory listings: most system headers are in none of the folders."""
 
     def __init__(self) -> None:
         self._entries: dict[str, set[str]] = {}
 
     def look(self, names: Iterable[tuple[str, str]], folders: Sequence[str], found: list[str]) -> None:
-        """Add the first place of each header, which is looked for beside its includer first where that is given."""
+        """Add the first location of each header; the search starts next to its includer if one is given."""
         for name, beside in names:
             if os.path.isabs(name):
                 found.extend([os.path.realpath(name)] if os.path.isfile(name) else [])
@@ -151,7 +151,7 @@ class _HeaderFinder:
 
 
 def _names_in(folder: str, first: str) -> list[str]:
-    """Return what is in a folder; of one that may be searched and not listed, what is looked for."""
+    """Return the names in a folder; if it cannot be listed, only the name that is searched for."""
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Where short-lived files go, and what to say where there is no room for them."""
+"""Folders for short-lived files, and the error when no disk has room for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TEMPORARY_FIX", "in_scratch_folder", "lack_of_room"]
 
-TEMPORARY_FIX = "free some space there, or set TMPDIR to a directory that can be written and has room"
+TEMPORARY_FIX = "free some space there, or set TMPDIR to a writable directory with free space"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _UNUSABLE = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR)
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 def lack_of_room(said: str) -> OSError | None:
-    """Return the error that a program's messages tell of when its disk is full; None when they tell of none.
+    """Return the error in a program's output that says that its disk is full; None if there is none.
 
-    A source may have the words in an ``#error``, which says nothing about the disk.
+    A source may contain these words in an ``#error``, which says nothing about the disk.
     """
     for number in _FULL:
         text = os.strerror(number)
@@ -35,12 +35,12 @@ def lack_of_room(said: str) -> OSError | None:
 
 
 def in_scratch_folder(preferred: Path | None, doing: str, work: Callable[[Path], T]) -> T:
-    """Call a function with an empty folder, which is removed afterwards, and return what it returns.
+    """Call a function with an empty folder, which is removed afterwards, and return the function's result.
 
     Args:
-        preferred: the directory to make it in; the system's directory for temporary files where that has no room, or is None.
-        doing: what the folder is for, for the message.
-        work: takes the folder; an OSError that says that the disk is full makes it start again elsewhere.
+        preferred: the directory to create it in; if it is full or None, the system's directory for temporary files.
+        doing: the purpose of the folder, for the message.
+        work: takes the folder; an OSError that says that the disk is full restarts it in another directory.
 
     Raises:
         TemporaryDirectoryError: when no directory can be used.
@@ -61,5 +61,7 @@ def in_scratch_folder(preferred: Path | None, doing: str, work: Callable[[Path],
                 if error.errno not in _FULL:
                     raise
                 reasons.append(f"{Path(name).parent}: {error.strerror}")
-    msg = f"{doing} failed: got {', and '.join(reasons)}; expected room for temporary files. Fix: {TEMPORARY_FIX}."
+    msg = (
+        f"{doing} failed: no directory for temporary files can be used: {', and '.join(reasons)}. Fix: {TEMPORARY_FIX}."
+    )
     raise TemporaryDirectoryError(msg)

@@ -1,11 +1,11 @@
 """Starts programs that end with this process, while no thread forks.
 
-A program is started by ``run_command.py``, directly or by ninja, and hangs on a lifeline: a socket whose other end only this
-process holds. When that closes, because the work is over, is given up, or this process died, however that happened, the
+A program is started by ``run_command.py``, directly or by ninja, and has a lifeline: a socket whose other end only this
+process holds. When the socket closes, because the work is done or cancelled, or because this process died in any way, the
 program and its children are ended.
 
-A child forked in the middle of a start would hold copies of the pipes on which the starter waits, for as long as the child
-lives; and where the child waits for the very build that the program is for, neither would ever go on.
+A child forked during a start would hold copies of the pipes that the starter waits for, as long as the child lives.
+If the child then waited for the same build, both would wait forever.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ __all__ = ["RUNNER", "Message", "ProgramTimeout", "Started", "run", "started"]
 RUNNER = Path(__file__).with_name("run_command.py")
 _TICK_SECONDS = 0.5
 _SHORT_SECONDS = 0.01
-_LATE_SECONDS = (
-    1.0  # for what a program's background children print; a server that it left behind never closes its output
-)
+_LATE_SECONDS = 1.0  # for output of a program's background children; a server left behind never closes its output
 _END_SECONDS = 10.0
 _MESSAGE_BYTES = 1 << 16
 
@@ -47,11 +45,11 @@ _lifelines: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 @dataclass(frozen=True)
 class Message:
-    """What the runner of a command has to say.
+    """A message from the runner of a command.
 
     Attributes:
-        head: the number of the command, and ``pid``, ``said`` or ``ended``, as ``run_command.py`` puts it.
-        content: what the command printed, of ``said``.
+        head: the number of the command, and ``pid``, ``said`` or ``ended``, as written by ``run_command.py``.
+        content: the command's output, for ``said``.
     """
 
     head: dict[str, Any]
@@ -59,10 +57,10 @@ class Message:
 
 
 class ProgramTimeout(subprocess.TimeoutExpired):
-    """A program did not end in time, and was ended.
+    """A program exceeded its time limit, and was ended.
 
     Attributes:
-        pid: its process.
+        pid: its process id.
     """
 
     def __init__(self, command: list[str], seconds: float, pid: int) -> None:
@@ -71,10 +69,10 @@ class ProgramTimeout(subprocess.TimeoutExpired):
 
 
 class Started:
-    """A program that was started, and the lifeline of all commands that it runs.
+    """A started program, and the lifeline of all commands that it runs.
 
     Attributes:
-        process: the program.
+        process: the process.
     """
 
     def __init__(
@@ -85,14 +83,14 @@ class Started:
         self._hear = hear
 
     def wait(self, tick: Callable[[], None], timeout: float | None = None) -> tuple[bytes, bytes]:
-        """Return what the program printed, once it has ended.
+        """Return the program's output after it has ended.
 
         Args:
-            tick: called about twice per second; may raise, to give up.
-            timeout: in seconds.
+            tick: called about twice per second; may raise, to cancel.
+            timeout: the time limit in seconds.
 
         Raises:
-            TimeoutError: when it does not end in time.
+            TimeoutError: when the time limit is exceeded.
         """
         began = time.monotonic()
         next_tick = began + _TICK_SECONDS
@@ -123,18 +121,18 @@ class Started:
         return bytes(said[self.process.stdout]), bytes(said.get(self.process.stderr, b""))
 
     def hear_one(self) -> bool:
-        """Take one message from the lifeline, and return whether more may come."""
+        """Read one message from the lifeline, and return whether more may come."""
         head, _, content = self._lifeline.recv(_MESSAGE_BYTES).partition(b"\n")
         if head:
             self._hear(Message(json.loads(head), content))
         return bool(head)
 
     def end(self) -> None:
-        """End what still runs, and wait until every command is gone; the last messages are heard."""
-        with contextlib.suppress(OSError):  # of a child that was forked meanwhile, which has closed it
+        """End everything that still runs, and wait until every command is gone; the last messages are read."""
+        with contextlib.suppress(OSError):  # a child forked meanwhile has closed it
             self._lifeline.shutdown(socket.SHUT_WR)
             if self.process.poll() is None:
-                self.process.terminate()  # ninja starts nothing more
+                self.process.terminate()  # ninja then starts no more commands
             self._lifeline.settimeout(_END_SECONDS)
             while self.hear_one():
                 pass
@@ -152,13 +150,13 @@ def started(
     hear: Callable[[Message], None],
     **options: Any,
 ) -> Iterator[Started]:
-    """Start a program that runs commands by ``run_command.py``, and end all of them on leaving.
+    """Start a program that runs commands through ``run_command.py``, and end all of them on exit.
 
     Args:
         command: returns the program and its arguments, given the number of the lifeline's descriptor.
-        environment: of the program; the lifeline is added to it.
+        environment: the program's environment; the lifeline is added to it.
         hear: called with every message about a command.
-        **options: as of ``subprocess.Popen``.
+        **options: options of ``subprocess.Popen``.
 
     Raises:
         OSError: when it cannot be started.
@@ -190,17 +188,17 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, and keep what it says.
+    """Run a program to its end, and return its output.
 
     Args:
         command: the program and its arguments.
-        timeout: in seconds, after which it is ended.
-        env: its environment; None gives this process's.
+        timeout: the time limit in seconds; the program is then ended.
+        env: its environment; None for this process's.
         cwd: its working directory.
 
     Raises:
         OSError: when it cannot be started.
-        ProgramTimeout: when it does not end in time.
+        ProgramTimeout: when it exceeds the time limit.
     """
     words = [os.fspath(word) for word in command]
     ended: dict[str, Any] = {}
@@ -228,7 +226,7 @@ def run(
 
 
 def _renew_after_fork() -> None:
-    """Free a forked child of the lock, and of its parent's lifelines, which it would keep from closing."""
+    """In a forked child, replace the lock, and close the parent's lifelines, which the child would keep open."""
     global _starting
     _starting = threading.RLock()
     for lifeline in list(_lifelines):
@@ -236,7 +234,7 @@ def _renew_after_fork() -> None:
     _lifelines.clear()
 
 
-os.register_at_fork(  # by name each time: a child's own children meet another lock
+os.register_at_fork(  # looked up by name each time: a child's own children have another lock
     before=lambda: _starting.acquire(),  # noqa: PLW0108
     after_in_parent=lambda: _starting.release(),  # noqa: PLW0108
     after_in_child=_renew_after_fork,

@@ -1,4 +1,4 @@
-"""The targets of ahead-of-time builds: CPU levels and GPU architectures, by the names that compilers give them."""
+"""The targets of ahead-of-time builds: CPU levels and GPU architectures, by the names that compilers use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 NATIVE = "native"
-"""This machine's CPU, with everything it can do."""
+"""This machine's CPU, with all its features."""
 
 _V2 = ("cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3")
 _V3 = (*_V2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe")
@@ -39,10 +39,10 @@ CPU_TARGETS: dict[str, dict[str, tuple[str, ...]]] = {
     "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64": ()},
     "aarch64": {"armv8.2-a": ("asimddp", "atomics"), "armv8-a": ()},
 }
-"""For each architecture its targets, best first, and the CPU flags that code for them needs."""
+"""The targets of each architecture, best first, each with the CPU flags that its code needs."""
 
 CUDA_TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
-"""What a wheel serves: machine code for four generations of GPUs, and PTX of the newest for those to come."""
+"""The GPU targets of a wheel: machine code for four GPU generations, and PTX of the newest one for later GPUs."""
 
 HIP_TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 """AMD's GPUs that a wheel serves: Instinct MI200, MI300 and MI350, Radeon RX 7900 and RX 9070. Code is for one of them alone."""
@@ -53,7 +53,7 @@ _MANYLINUX = r"manylinux_(\d+)_(\d+)_(\w+)"
 
 
 class Platform(NamedTuple):
-    """What a wheel is for.
+    """The platform of a wheel.
 
     Attributes:
         machine: the architecture, as ``platform.machine()`` names it.
@@ -65,20 +65,20 @@ class Platform(NamedTuple):
 
     @property
     def triple(self) -> str:
-        """What ziglang calls it."""
+        """The name of the platform for ziglang."""
         return f"{self.machine}-linux-gnu.{self.glibc}"
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this machine's architecture."""
+        """Whether it has this machine's architecture."""
         return self.machine == platform.machine()
 
 
 def wheel_platform() -> Platform | None:
-    """Return the platform that ``ANYACCEL_PLATFORM`` names; None when ops are built for this machine's.
+    """Return the platform in ``ANYACCEL_PLATFORM``; None when ops are built for this machine's platform.
 
     Raises:
-        SettingError: when it names none that ops can be built for.
+        SettingError: when it is not a platform that ops can be built for.
     """
     tag = environment.wheel_platform()
     if not tag:
@@ -94,7 +94,7 @@ def wheel_platform() -> Platform | None:
 
 
 def wheel_cpu_targets() -> list[str]:
-    """Return the CPU targets of the platform that ops are built ahead of time for, best first."""
+    """Return the CPU targets of the platform of ahead-of-time builds, best first."""
     chosen = wheel_platform()
     return list(CPU_TARGETS.get(chosen.machine if chosen else platform.machine(), {}))
 
@@ -108,7 +108,7 @@ def host_cpu_targets() -> list[str]:
 def cuda_targets_for(major: int, minor: int) -> list[str]:
     """Return the targets whose code runs on a GPU, best first.
 
-    Machine code serves its own generation from its own number on; PTX is compiled by the driver for its number and later ones.
+    Machine code runs on GPUs of its generation with the same or a higher number; the driver compiles PTX for later ones too.
     """
 
     def runs(target: str) -> bool:
@@ -120,7 +120,7 @@ def cuda_targets_for(major: int, minor: int) -> list[str]:
 
 
 def is_cuda_target(target: str) -> bool:
-    """Return whether a target is a GPU architecture of NVIDIA's."""
+    """Return whether a target is an NVIDIA GPU architecture."""
     return re.fullmatch(_CUDA, target) is not None
 
 
@@ -145,10 +145,10 @@ def march(target: str) -> str:
 
 
 def require_target(target: str) -> str:
-    """Return a target, when there is such a one.
+    """Return a target after checking that it exists.
 
     Raises:
-        OpError: listing the choices.
+        OpError: when it does not, listing the choices.
     """
     cpu = wheel_cpu_targets()
     if target == NATIVE or target in cpu or is_device_target(target):

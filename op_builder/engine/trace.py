@@ -1,4 +1,4 @@
-"""Why a choice fell as it did: every candidate, accepted or rejected, with the reason."""
+"""A record of a choice: every candidate, accepted or rejected, with the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Decision(NamedTuple):
-    """What became of one candidate."""
+    """The decision on one candidate."""
 
     candidate: str
     accepted: bool
@@ -22,11 +22,11 @@ class Decision(NamedTuple):
 
 
 class Trace:
-    """The decisions of one choice, in order; each is logged when it falls.
+    """The decisions of one choice, in order; each is logged immediately.
 
     Attributes:
-        subject: what is chosen for, such as ``"the op 'cpu_adam'"``.
-        decisions: what became of each candidate.
+        subject: the subject of the choice, such as ``"the op 'cpu_adam'"``.
+        decisions: the decision on each candidate.
     """
 
     def __init__(self, subject: str) -> None:
@@ -34,11 +34,11 @@ class Trace:
         self.decisions: list[Decision] = []
 
     def accept(self, candidate: str, reason: str) -> None:
-        """Note that a candidate is taken."""
+        """Record that a candidate is accepted."""
         self._note(Decision(candidate, True, reason), logging.INFO)
 
     def reject(self, candidate: str, reason: str, level: int = logging.INFO) -> None:
-        """Note that a candidate is not taken."""
+        """Record that a candidate is rejected."""
         self._note(Decision(candidate, False, reason), level)
 
     def _note(self, decision: Decision, level: int) -> None:

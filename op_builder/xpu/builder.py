@@ -1,4 +1,4 @@
-"""The builder of ops with SYCL sources."""
+"""The builder for ops with SYCL sources."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class SYCLOpBuilder(OpBuilder):
 
         if not self.is_sycl_enabled():
             msg = (
-                f"loading the op '{self.name}' failed: got torch {torch.__version__}, built without XPU; expected an XPU "
-                f"build. Fix: install one (pip install torch, from the index of its XPU builds)."
+                f"loading the op '{self.name}' failed: torch {torch.__version__} was built without XPU. "
+                f"Fix: install an XPU build of torch (pip install torch, with the index of its XPU builds)."
             )
             raise OpLoadError(msg)
 

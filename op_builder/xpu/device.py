@@ -1,4 +1,4 @@
-"""SYCL's devices of this project's ops: Intel's GPUs, and the CPU by Intel's OpenCL."""
+"""SYCL devices for this project's ops: Intel GPUs, and the CPU through Intel's OpenCL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SYCL_SOURCE", "SyclOnHost", "XpuDevice"]
 
 SYCL_SOURCE = Path(__file__).resolve().parents[2] / "kernels" / "sycl" / "kernels.sycl"
-"""The SYCL source, beside this package in a checkout and inside it in a wheel."""
+"""The SYCL source: next to this package in a checkout, inside it in a wheel."""
 
 
 class XpuDevice:
@@ -34,7 +34,7 @@ class XpuDevice:
 
         if rejection(self.kind):
             msg = (
-                f"loading the op '{op}' failed: torch can use no XPU here. "
+                f"loading the op '{op}' failed: torch finds no usable XPU. "
                 f"Fix: use the CPU's builder, or install an XPU build of torch and Intel's driver."
             )
             raise OpLoadError(msg)
@@ -60,7 +60,7 @@ class XpuDevice:
 
 
 class SyclOnHost:
-    """The CPU by Intel's OpenCL: how the SYCL code is tested where there is no XPU."""
+    """The CPU through Intel's OpenCL, for tests of the SYCL code without an XPU."""
 
     kind = "sycl"
     namespace = "anyaccel_sycl"

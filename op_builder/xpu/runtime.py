@@ -1,4 +1,4 @@
-"""SYCL's runtime: ``csrc/runtime/sycl.cpp``, built against the headers and libraries of pip's ``dpcpp-cpp-rt``."""
+"""SYCL's runtime: ``csrc/runtime/sycl.cpp``, built with the headers and libraries of pip's ``dpcpp-cpp-rt``."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 __all__ = ["HostSyclRuntime", "SyclRuntimeBuilder", "XpuSyclRuntime", "device_options", "include_dirs", "with_kernels"]
 
 _IN_MEMORY = re.compile(r"\brtc_\d+\.cpp")
-"""What DPC++ calls a source that it was given as text."""
+"""DPC++'s name for a source that it gets as text."""
 
 
 class SyclRuntimeBuilder(HostLibrary):
-    """Builds the runtime with a C++ compiler that uses the system's C++ library, as DPC++'s libraries do."""
+    """Builds the runtime with a C++ compiler that uses the system's C++ library, like DPC++'s libraries."""
 
     NAME = "sycl_runtime"
     SOURCES = ("runtime/sycl.cpp",)
 
     def cxx_args(self) -> list[str]:
-        """Return flags: its code is glue, which nothing makes faster but to compile it sooner."""
+        """Return flags for a fast compilation: the code only calls other libraries, so optimisation gains nothing."""
         return ["-O1", "-std=c++20"]
 
     def cxx(self) -> CxxCompiler:
@@ -58,14 +58,14 @@ class SyclRuntimeBuilder(HostLibrary):
         return (
             f"-l:{dpcpp.libsycl.name}",
             "-l:libOpenCL.so.1",
-            f"-Wl,--disable-new-dtags,-rpath,{dpcpp.libsycl.parent}",  # an rpath that serves libsycl's own libraries too
+            f"-Wl,--disable-new-dtags,-rpath,{dpcpp.libsycl.parent}",  # an rpath that also applies to libsycl's own dependencies
         )
 
     def link_paths(self) -> tuple[str, ...]:
         return (f"-L{choose_dpcpp().libsycl.parent}",)
 
     def recipes(self, target: str) -> list[Recipe]:
-        """Return nothing for other machines: it is bound to the libraries that it was built against."""
+        """Return no builds for other machines: it depends on the libraries that it was built against."""
         from ..engine.toolchains.sycl import probe_dpcpp
 
         return [self.recipe] if target == NATIVE and probe_dpcpp().tool is not None else []
@@ -115,7 +115,7 @@ class _HostCompiler:
 
 
 class _Argument(ctypes.Structure):
-    """``Argument`` of ``csrc/runtime/sycl.cpp``."""
+    """``Argument`` in ``csrc/runtime/sycl.cpp``."""
 
     _fields_: ClassVar = [("value", ctypes.c_void_p), ("bytes", ctypes.c_size_t), ("is_pointer", ctypes.c_int32)]
 
@@ -140,14 +140,14 @@ class HostSyclRuntime:
         self.device = text.value.decode(errors="replace")
 
     def compiler(self) -> _HostCompiler:
-        """Return the compiler for this device; its version tells everything that a binary for it depends on."""
+        """Return the compiler for this device; its version includes everything that a binary depends on."""
         return _HostCompiler(self, f"{choose_dpcpp().version}, {self.device}, {host_isa()}")
 
     def kernels(self, op: str, image: bytes, symbols: dict[str, str]) -> dict[str, int]:
         """Load a binary, and return its kernels' addresses.
 
         Raises:
-            OpLoadError: when the device refuses it.
+            OpLoadError: when the device rejects it.
         """
         program = ctypes.c_void_p()
         self._check(op, self.library.anyaccel_sycl_load(image, ctypes.c_size_t(len(image)), ctypes.byref(program)))
@@ -161,10 +161,10 @@ class HostSyclRuntime:
     def launch_grid(
         self, what: str, kernel: int, device: int, groups: int, threads: int, values: Sequence[Any]
     ) -> None:
-        """Start a kernel and wait for it; ``values`` are ctypes values, one for each parameter.
+        """Start a kernel and wait for it; ``values`` are ctypes values, one per parameter.
 
         Raises:
-            OpLoadError: when the device refuses.
+            OpLoadError: when the device returns an error.
         """
         error = self.library.anyaccel_sycl_launch_grid(
             ctypes.c_void_p(kernel), ctypes.c_uint64(groups), ctypes.c_uint64(threads), _arguments(values), len(values)
@@ -176,7 +176,7 @@ class HostSyclRuntime:
 
 
 class XpuSyclRuntime:
-    """Runs kernels on torch's XPUs; DPC++'s persistent cache keeps what was compiled."""
+    """Runs kernels on torch's XPUs; DPC++'s persistent cache keeps compiled code."""
 
     kind = "xpu"
 
@@ -187,10 +187,10 @@ class XpuSyclRuntime:
     def kernels(
         self, op: str, device: int, source: str, options: Sequence[str], symbols: dict[str, str]
     ) -> dict[str, int]:
-        """Compile for a device, and return the kernels' addresses by the names that ``symbols`` gives them.
+        """Compile for a device, and return the kernels' addresses by their names in ``symbols``.
 
         Raises:
-            OpLoadError: with the compiler's log, when it refuses the source.
+            OpLoadError: with the compiler's log, when it rejects the source.
         """
         arguments = _strings(options)
         bundle = ctypes.c_void_p()
@@ -209,10 +209,10 @@ class XpuSyclRuntime:
     def launch_grid(
         self, what: str, kernel: int, device: int, groups: int, threads: int, values: Sequence[Any]
     ) -> None:
-        """Start a kernel on torch's current queue of a device.
+        """Start a kernel on torch's current queue for a device.
 
         Raises:
-            OpLoadError: when the device refuses.
+            OpLoadError: when the device returns an error.
         """
         error = self._library.anyaccel_xpu_launch_grid(
             ctypes.c_void_p(kernel), device, ctypes.c_uint64(groups), ctypes.c_uint64(threads), _arguments(values),
@@ -225,7 +225,7 @@ def device_options(version: str) -> tuple[str, ...]:
     """Return the options of DPC++'s run-time compiler.
 
     Args:
-        version: its version: 2025's wheel lacks the device libraries that its compiler would link, and warns of its own
+        version: its version: 2025's wheel lacks the device libraries that its compiler would link, and warns about its own
             option; 2026 rejects that option.
     """
     older = ("-fno-sycl-device-lib=all", "-w") if int(version.split(".", maxsplit=1)[0]) < 2026 else ()
@@ -233,12 +233,12 @@ def device_options(version: str) -> tuple[str, ...]:
 
 
 def include_dirs() -> tuple[Path, ...]:
-    """Return where SYCL device code finds this project's headers."""
+    """Return the directories where SYCL device code finds this project's headers."""
     return CSRC / "includes", CSRC / "runtime"
 
 
 def with_kernels(source: str, kernels: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return a source that defines a kernel for each instance, and the kernels' symbols."""
+    """Return a source with a kernel for each instance, and the kernels' symbols."""
     symbols = {kernel: f"anyaccel_kernel_{number}" for number, kernel in enumerate(kernels)}
     wrappers = [f"ANYACCEL_SYCL_KERNEL({symbol}, {kernel})" for kernel, symbol in symbols.items()]
     return "\n".join([source, *wrappers, ""]), symbols
@@ -255,5 +255,5 @@ def _address(function: Any) -> int:
 def _check(what: str, error: bytes | None, fix: str) -> None:
     if error is not None:
         said = error.decode(errors="replace").strip()
-        msg = f"loading '{what}' by SYCL failed: {said}. Fix: {fix}."
+        msg = f"loading '{what}' with SYCL failed: {said}. Fix: {fix}."
         raise OpLoadError(msg)

@@ -1,4 +1,4 @@
-"""The contract inside torch.compile: no graph break, the first call of a process included."""
+"""The contract inside torch.compile: no graph break, including the first call of a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our accelerators keep the contract, and the checks find an accelerator that does not."""
+"""Our accelerators fulfil the contract, and the checks find an accelerator that does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract is deepspeed 0.19.8's, name by name and parameter by parameter, and documented."""
+"""The contract matches deepspeed 0.19.8's in names and parameters, and is documented."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_every_member_is_typed_and_documented() -> None:
 
 
 def test_leaf_bodies_differ_from_what_they_override() -> None:
-    """A leaf body equal to the base's is to be deleted."""
+    """A leaf body that equals the base's should be deleted."""
     for leaf in (anyaccel.CUDA_Accelerator, anyaccel.XPU_Accelerator, anyaccel.CPU_Accelerator):
         for name, member in vars(leaf).items():
             base = getattr(anyaccel.TorchAccelerator, name, None)

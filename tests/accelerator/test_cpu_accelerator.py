@@ -87,7 +87,7 @@ def test_memory_allocated_is_this_process(cpu: anyaccel.CPU_Accelerator) -> None
 
 
 def test_peak_counts_what_was_freed_between_two_calls(cpu: anyaccel.CPU_Accelerator) -> None:
-    """Deepspeed samples: memory taken and given back between two calls is never in its peak."""
+    """Deepspeed samples: memory allocated and freed between two calls is never in its peak."""
     cpu.reset_peak_memory_stats()
     before = cpu.max_memory_allocated()
     held = torch.ones(64 << 20, dtype=torch.uint8)
@@ -145,7 +145,7 @@ def test_graphs_refuse_and_say_what_to_ask(cpu: anyaccel.CPU_Accelerator) -> Non
 
 
 def test_ranges_show_in_the_profiler(cpu: anyaccel.CPU_Accelerator) -> None:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profile:
         cpu.range_push("outer range")
         cpu.range_push("inner range")
         torch.ones(4).sum()

@@ -1,4 +1,4 @@
-"""Which accelerator a process uses, and what it is told about the choice."""
+"""Which accelerator a process uses, and what it logs about the choice."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ assert supports("autocast") and supports("device_guard") and not supports("set_s
 
 
 def test_detection_initialises_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a CUDA build: only functions that create no context may be asked."""
+    """As on a CUDA build: only functions that create no context may be called."""
     monkeypatch.setattr(torch.cuda, "_is_compiled", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     for forbidden in ("is_available", "current_device", "init", "get_device_properties"):

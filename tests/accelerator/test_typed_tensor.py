@@ -1,4 +1,4 @@
-"""TypedTensor constructs as torch's own tensor types do."""
+"""TypedTensor has the constructor of torch's own tensor types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_constructs_like_torchs(name: str, arguments: tuple[object, ...]) -> Non
 
 
 def test_deepspeeds_form_reads_sizes_as_values() -> None:
-    """What this replaces: functools.partial(torch.tensor, …) cannot take sizes at all."""
+    """The form that it replaces: functools.partial(torch.tensor, …) cannot take sizes at all."""
     with pytest.raises(TypeError):
         torch.tensor(3, 4, dtype=torch.float)  # type: ignore[misc]
     assert TypedTensor(torch.float32, "meta")(3, 4).device.type == "meta"

@@ -1,4 +1,4 @@
-"""IPEX, xccl and oneCCL, with packages made up where the real ones serve only old torch."""
+"""IPEX, xccl and oneCCL, with fake packages where the real ones support only old torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds ``kernels.cpp`` for this machine and for Arm, runs both, and compares what they computed.
+"""Builds ``kernels.cpp`` for this machine and for Arm, runs both, and compares their results.
 
     python tests/arm/compare.py [COMPILER [EMULATOR]]
 
@@ -18,11 +18,11 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 FLAGS = ["-O3", "-std=c++20", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-Wall", "-Wextra", "-static"]
 TOLERANCE = 2e-2
-"""Of the largest magnitude: one place of bfloat16, where the two round a value between two of its numbers apart."""
+"""Relative to the largest magnitude: one bfloat16 step, as the two may round a value in the middle differently."""
 
 
 def output(compiler: str, march: str, emulator: list[str], folder: Path) -> np.ndarray:
-    """Return what the program computes, built by a compiler and run by an emulator."""
+    """Return the output of the program, built by a compiler and run by an emulator."""
     program = folder / f"kernels-{Path(compiler).name}"
     includes = [f"-I{ROOT / 'csrc' / name}" for name in ("includes", "runtime")]
     source = Path(__file__).with_name("kernels.cpp")

@@ -1,4 +1,4 @@
-// Runs every CPU loop on fixed inputs and writes what it computed, as float32, to standard output: built for two
+// Runs every CPU loop on fixed inputs and writes the results, as float32, to standard output: built for two
 // architectures, the two outputs must agree (compare.py). No torch.
 
 #include <cstdint>

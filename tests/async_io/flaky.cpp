@@ -1,5 +1,5 @@
-// In place of ring.cpp and of two system calls: a kernel that moves less than it is asked for, is interrupted, refuses
-// O_DIRECT now and then, and ends transfers in any order.
+// In place of the kernel's queues and of two system calls: a kernel that moves less than it is asked for, is interrupted,
+// refuses O_DIRECT or its queue now and then, and ends transfers in any order.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "ring.h"
+#include "queue.h"
 
 namespace {
 
@@ -26,7 +26,7 @@ std::size_t shortened(int file, std::size_t bytes) {
   return bytes > unit && one_in(3) ? (1 + numbers() % (bytes / unit)) * unit : bytes;
 }
 
-// The error that comes in place of a transfer, or 0.
+// The error to return instead of a transfer, or 0.
 int error_for(int file) {
   if (one_in(8)) {
     return one_in(2) ? EINTR : EAGAIN;
@@ -47,41 +47,45 @@ extern "C" ssize_t flaky_pwrite(int file, const void* memory, std::size_t bytes,
 }
 
 namespace anyaccel::async_io {
-
-struct Fake {
-  std::vector<Transfer> added;
-  std::vector<Result> done;
-};
-
 namespace {
 
-thread_local Fake fake;
+class FlakyQueue final : public Queue {
+ public:
+  void add(const Transfer& transfer) override { added_.push_back(transfer); }
+
+  bool wait() override {
+    while (done_.empty()) {
+      std::size_t place = numbers() % added_.size();
+      const Transfer one = added_[place];
+      added_.erase(added_.begin() + static_cast<std::ptrdiff_t>(place));
+      if (one_in(50)) {  // as the kernel's AIO does with files of some drivers
+        done_.push_back({one.tag, -EINVAL});
+        continue;
+      }
+      const ssize_t moved = one.is_read ? flaky_pread(one.file, one.memory, one.bytes, one.offset)
+                                        : flaky_pwrite(one.file, one.memory, one.bytes, one.offset);
+      done_.push_back({one.tag, moved < 0 ? -static_cast<std::int64_t>(errno) : moved});
+    }
+    return true;
+  }
+
+  bool take(Result& result) override {
+    if (done_.empty()) {
+      return false;
+    }
+    result = done_.back();
+    done_.pop_back();
+    return true;
+  }
+
+ private:
+  std::vector<Transfer> added_;
+  std::vector<Result> done_;
+};
 
 }  // namespace
 
-std::unique_ptr<Ring> Ring::open(unsigned) { return std::unique_ptr<Ring>(new Ring); }
-Ring::~Ring() = default;
-void Ring::add(const Transfer& transfer) { fake.added.push_back(transfer); }
-
-bool Ring::wait() {
-  while (fake.done.empty()) {
-    std::size_t place = numbers() % fake.added.size();
-    const Transfer one = fake.added[place];
-    fake.added.erase(fake.added.begin() + static_cast<std::ptrdiff_t>(place));
-    const ssize_t moved = one.is_read ? flaky_pread(one.file, one.memory, one.bytes, one.offset)
-                                      : flaky_pwrite(one.file, one.memory, one.bytes, one.offset);
-    fake.done.push_back({one.tag, moved < 0 ? -static_cast<std::int64_t>(errno) : moved});
-  }
-  return true;
-}
-
-bool Ring::take(Result& result) {
-  if (fake.done.empty()) {
-    return false;
-  }
-  result = fake.done.back();
-  fake.done.pop_back();
-  return true;
-}
+std::unique_ptr<Queue> open_io_uring(unsigned) { return std::make_unique<FlakyQueue>(); }
+std::unique_ptr<Queue> open_kernel_aio(unsigned) { return nullptr; }
 
 }  // namespace anyaccel::async_io

@@ -1,5 +1,5 @@
-// Random writes and reads of a file against a copy in memory, from several threads with handles of their own:
-// stress FOLDER ROUNDS SEED BACKEND. It prints what differs, and nothing else.
+// Random writes and reads of a file against a copy in memory, from several threads with their own handles:
+// stress FOLDER ROUNDS SEED BACKEND. It prints only differences.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -94,7 +95,9 @@ void run(const std::string& path, int rounds, unsigned seed, Backend backend) {
 int main(int, char** arguments) {
   const int rounds = std::atoi(arguments[2]);
   const unsigned seed = static_cast<unsigned>(std::atoi(arguments[3]));
-  const Backend backend = std::strcmp(arguments[4], "threads") == 0 ? Backend::threads : Backend::best;
+  const std::map<std::string, Backend> ways = {
+      {"best", Backend::best}, {"kernel_aio", Backend::kernel_aio}, {"threads", Backend::threads}};
+  const Backend backend = ways.at(arguments[4]);
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < 3; ++i) {
     const std::string path = std::string(arguments[1]) + "/" + std::to_string(i);

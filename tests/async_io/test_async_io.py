@@ -1,4 +1,4 @@
-"""``AsyncIOBuilder``: tensors to files and back, beside the program; an error names file, offset and bytes."""
+"""``AsyncIOBuilder``: tensors to files and back, in the background; errors name the file, offset and bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,10 +36,12 @@ def module() -> Any:
     return get_accelerator().create_op_builder("AsyncIOBuilder").load()
 
 
-@pytest.fixture(params=["io_uring", "threads"])
+@pytest.fixture(params=["io_uring", "kernel_aio", "threads"])
 def backend(request: pytest.FixtureRequest, module: Any) -> str:
-    if module.aio_handle().backend != "io_uring" and request.param == "io_uring":
-        pytest.skip("the kernel has no io_uring, or does not allow it")
+    try:
+        module.aio_handle(backend=request.param)
+    except NotImplementedError as error:
+        pytest.skip(str(error))
     return str(request.param)
 
 
@@ -51,7 +52,7 @@ def handle(module: Any, backend: str) -> Any:
 
 @pytest.fixture(params=["disk", "memory"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A folder on disk, and one of a file system in memory."""
+    """A folder on disk, and one on a file system in memory."""
     if request.param == "disk":
         yield tmp_path
         return
@@ -164,7 +165,7 @@ def test_many_operations_overlap_and_are_counted(handle: Any, tmp_path: Path) ->
 
 @pytest.mark.parametrize("flags", [0, getattr(os, "O_DIRECT", 0)])
 def test_an_open_file_is_written(handle: Any, tmp_path: Path, flags: int) -> None:
-    """As deepspeed's FastFileWriter does, whose descriptor goes past the page cache."""
+    """Like deepspeed's FastFileWriter, whose descriptor bypasses the page cache."""
     file = tmp_path / "file"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | flags)
     data = torch.randint(0, 256, (10_001,), dtype=torch.uint8)
@@ -188,7 +189,7 @@ def test_the_functions_without_a_handle(module: Any, tmp_path: Path) -> None:
         module.aio_read(torch.zeros(999), file, 4096, 8, False, False, False)
 
 
-# What goes wrong.
+# # Errors.
 
 
 def test_a_full_disk_is_an_error_with_file_offset_and_bytes(handle: Any) -> None:
@@ -227,7 +228,7 @@ def test_a_file_that_is_too_short_is_refused_before_anything_is_read(handle: Any
     file = tmp_path / "file"
     file.write_bytes(b"\1" * 100)
     tensor = torch.zeros(60, dtype=torch.uint8)
-    with pytest.raises(AsyncIOError, match="reading 60 bytes failed: got the file's end at byte 100 of the file"):
+    with pytest.raises(AsyncIOError, match="reading 60 bytes failed: got end of file at byte 100 of the file"):
         handle.async_pread(tensor, str(file), 41)
     assert not tensor.any()
     assert handle.wait() == 0
@@ -236,7 +237,7 @@ def test_a_file_that_is_too_short_is_refused_before_anything_is_read(handle: Any
 def test_a_file_that_is_truncated_underneath_is_an_error(
     handle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at its size and the read."""
+    """Between checking its size and reading it."""
     file = tmp_path / "file"
     file.write_bytes(b"\1" * 20_000)
     real = os.fstat
@@ -253,11 +254,11 @@ def test_a_file_that_is_truncated_underneath_is_an_error(
     monkeypatch.setattr(os, "fstat", truncating)
     handle.async_pread(torch.zeros(20_000, dtype=torch.uint8), str(file))
     monkeypatch.undo()
-    with pytest.raises(AsyncIOError, match=r"got the file's end at byte \d+") as caught:
+    with pytest.raises(AsyncIOError, match=r"got end of file at byte \d+") as caught:
         handle.wait()
     assert 9000 <= caught.value.offset <= 20_000
     assert caught.value.filename == str(file)
-    assert kept.tolist() == [2] * 50  # what else was under way has ended well
+    assert kept.tolist() == [2] * 50  # the other operation has ended successfully
 
 
 def test_what_cannot_be_opened_is_an_oserror_that_names_it(handle: Any, tmp_path: Path) -> None:
@@ -274,11 +275,11 @@ def test_what_cannot_be_opened_is_an_oserror_that_names_it(handle: Any, tmp_path
 
 
 def test_validation_notices_other_bytes(handle: Any, tmp_path: Path) -> None:
-    """Two writes to one place: the file can hold one of them at most."""
+    """Two writes to the same range: the file can contain only one of them."""
     file = str(tmp_path / "file")
     handle.pwrite(torch.zeros(5000), file, True, True)
     handle.pwrite(torch.ones(5000), file, True, True)
-    with pytest.raises(AsyncIOError, match="got other bytes in the file"):
+    with pytest.raises(AsyncIOError, match="got different bytes in the file"):
         handle.wait()
     assert handle.pwrite(torch.ones(5000), file, True, False) == 1
 
@@ -335,7 +336,7 @@ print(handle.wait())
 
 def test_a_forked_child_says_so_and_ends(tmp_path: Path, backend: str) -> None:
     said = _python(_FORKED, str(tmp_path / "file"), backend)
-    assert re.match(r"using an aio_handle failed: got one that process \d+ made", said)
+    assert re.match(r"using an aio_handle failed: process \d+ created it", said)
     assert said.splitlines()[-1] == "1"
 
 
@@ -370,8 +371,7 @@ def test_signals_interrupt_nothing(handle: Any, tmp_path: Path) -> None:
     before = signal.signal(signal.SIGALRM, lambda *_: caught.append(1))
     signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
     try:
-        ends = time.monotonic() + 0.5
-        while time.monotonic() < ends:
+        while len(caught) <= 20:
             handle.sync_pwrite(data, str(tmp_path / "file"))
             handle.sync_pread(back, str(tmp_path / "file"))
             assert torch.equal(back, data)
@@ -379,7 +379,6 @@ def test_signals_interrupt_nothing(handle: Any, tmp_path: Path) -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert len(caught) > 20
 
 
 def test_sixteen_threads_share_a_handle(handle: Any, tmp_path: Path) -> None:
@@ -404,7 +403,7 @@ def test_sixteen_threads_share_a_handle(handle: Any, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module", params=["thread", pytest.param("address,undefined", marks=pytest.mark.slow)])
 def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The stress program on the kernel, and on one that is unreliable, under a sanitizer."""
+    """The stress program on the real kernel and on an unreliable one, under a sanitizer."""
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no g++, which brings the sanitizers")
@@ -420,17 +419,25 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         [compiler, *flags, *shared, HERE / "flaky.cpp", folder / "worker.o", "-o", folder / "flaky"], check=True
     )
     subprocess.run(
-        [compiler, *flags, *shared, CORE / "worker.cpp", CORE / "ring.cpp", "-o", folder / "real"], check=True
+        [
+            compiler,
+            *flags,
+            *shared,
+            *(CORE / f"{name}.cpp" for name in ("worker", "io_uring", "kernel_aio")),
+            "-o",
+            folder / "real",
+        ],
+        check=True,
     )
     return {"real": folder / "real", "flaky": folder / "flaky"}
 
 
 @pytest.mark.parametrize("kernel", ["real", "flaky"])
-@pytest.mark.parametrize("way", ["best", "threads"])
+@pytest.mark.parametrize("way", ["best", "kernel_aio", "threads"])
 def test_random_transfers_are_right_under_sanitizers(
     programs: dict[str, Path], tmp_path: Path, kernel: str, way: str
 ) -> None:
-    """Where the kernel is flaky: short transfers, interruptions, refusals of O_DIRECT, and ends in any order."""
+    """With a flaky kernel: short transfers, interruptions, rejections of O_DIRECT, and ends in any order."""
     ran = subprocess.run(
         [programs[kernel], tmp_path, "40", "1", way],
         capture_output=True,

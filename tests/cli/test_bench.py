@@ -25,7 +25,7 @@ def _run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 class _Tags(HTMLParser):
-    """Checks that tags are closed in order, and keeps what a page would load."""
+    """Checks that tags are closed in order, and records what a page would load."""
 
     VOID = ("meta", "link", "br", "!doctype")
 

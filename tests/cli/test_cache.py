@@ -105,7 +105,7 @@ def test_a_duration_that_is_none_is_refused(
 
 
 def test_clear_leaves_what_is_not_anyaccels(tmp_path: Path) -> None:
-    """Formerly folders named like an entry, logs, locks and everything in a folder named sources were removed."""
+    """Earlier versions removed folders named like an entry, logs, locks and everything in a folder named sources."""
     home = tmp_path / "home"
     mine = [
         "sources/thesis/a.tex",

@@ -1,4 +1,4 @@
-"""The demo: it learns, resumes, and says when it does not learn."""
+"""The demo: it learns, resumes, and reports when it does not learn."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_refuses_a_text_too_short_to_learn_from(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("short")
     finished = _demo(tmp_path, "--steps", "1", "--ranks", "1", "--text", "short.txt")
     assert finished.returncode == 1
-    assert "got 5 characters; expected 20000 or more" in finished.stderr
+    assert "it has 5 characters; at least 20000 are needed" in finished.stderr
 
 
 def test_the_training_script_names_no_device(tmp_path: Path) -> None:

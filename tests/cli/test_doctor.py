@@ -1,4 +1,4 @@
-"""``anyaccel doctor``: what it says where something is missing, and that looking changes nothing."""
+"""``anyaccel doctor``: its output when something is missing; it changes nothing."""
 
 from __future__ import annotations
 

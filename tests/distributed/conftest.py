@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def ranks() -> Iterator[Callable[[int], Ranks]]:
-    """Return the ranks of a world of some size; a test that breaks its group must start processes of its own."""
+    """Return the ranks of a world of a given size; a test that breaks its group must start its own processes."""
     made: dict[int, Ranks] = {}
 
     def of(world: int) -> Ranks:
@@ -28,9 +28,24 @@ def ranks() -> Iterator[Callable[[int], Ranks]]:
         one.close()
 
 
+@pytest.fixture(scope="session")
+def ranks_on() -> Iterator[Callable[[str], Ranks]]:
+    """Return the ranks of a world on several hosts, of which a letter for each rank tells the host: "aabb"."""
+    made: dict[str, Ranks] = {}
+
+    def on(hosts: str) -> Ranks:
+        if hosts not in made:
+            made[hosts] = Ranks(len(hosts), hosts)
+        return made[hosts]
+
+    yield on
+    for one in made.values():
+        one.close()
+
+
 @pytest.fixture
 def scripts(tmp_path: Path) -> Iterator[Scripts]:
-    """Processes that each run a script as one rank, and may be killed."""
+    """Processes that each run a script as one rank, and can be killed."""
     made = Scripts(tmp_path)
     yield made
     made.close()

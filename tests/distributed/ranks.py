@@ -1,4 +1,4 @@
-"""Processes that are the ranks of a group, started once and given functions to run."""
+"""Processes that are the ranks of a group; they are started once and run given functions."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def join(rank: int, world: int, store: str, backend: str = "shm", timeout: timed
 
 
 def _context() -> Any:
-    """Return where to make processes: forks of one that has imported torch and has no group, so that they start at once."""
+    """Return a context for processes: forks of a process that has imported torch and has no group, which start fast."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torch.distributed.fsdp", "anyaccel.distributed"])
     return context
 
 
 class Scripts:
-    """Processes that each run a script as one rank, and may be killed."""
+    """Processes that each run a script as one rank, and can be killed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -86,7 +86,7 @@ class Scripts:
         os.kill(self.pid(rank), number)
 
     def wait_for(self, word: str, *ranks: int) -> None:
-        """Wait until ranks, or all of them, have printed a word."""
+        """Wait until the given ranks, or all of them, have printed a word."""
         until = time.monotonic() + 60
         for rank in ranks or range(len(self._processes)):
             while word not in self._text(rank, "out"):
@@ -95,7 +95,7 @@ class Scripts:
                 time.sleep(0.01)
 
     def outputs(self, *ranks: int) -> list[str]:
-        """Wait until ranks, or all of them, have ended well, and return what they printed."""
+        """Wait until the given ranks, or all of them, have exited successfully, and return their output."""
         chosen = ranks or range(len(self._processes))
         for rank in chosen:
             self._processes[rank].join(90)
@@ -118,7 +118,7 @@ def _run_script(text: str, names: dict[str, Any], folder: str, env: dict[str, st
     for descriptor, kind in ((1, "out"), (2, "err")):
         file = os.open(f"{folder}/{kind}{names['rank']}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(file, descriptor)
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  # the test runner's has another descriptor
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  # the test runner's stdout has another descriptor
     sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     signal.signal(signal.SIGINT, signal.default_int_handler)
     exec(compile(text, "<rank>", "exec"), {"__name__": "__main__", **names})  # noqa: S102
@@ -126,9 +126,10 @@ def _run_script(text: str, names: dict[str, Any], folder: str, env: dict[str, st
 
 
 class Ranks:
-    """As many processes as ranks; each has the default group on shm, and a group on gloo to compare with."""
+    """One process per rank; each has the default group on shm, and a group on gloo for comparison."""
 
-    def __init__(self, world: int) -> None:
+    def __init__(self, world: int, hosts: str = "") -> None:
+        """``hosts`` has a letter for each rank: those of another letter are as on another host."""
         self.world = world
         self._folder = tempfile.TemporaryDirectory()
         context = _context()
@@ -136,13 +137,15 @@ class Ranks:
         self._processes = []
         for rank in range(world):
             here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(there, rank, world, f"{self._folder.name}/store"))
+            process = context.Process(
+                target=_serve, args=(there, rank, world, f"{self._folder.name}/store", hosts[rank : rank + 1])
+            )
             process.start()
             self._pipes.append(here)
             self._processes.append(process)
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Run a function of a module on every rank, and return the results; raises what the first failing one raised."""
+        """Run a function of a module on every rank, and return the results; raise the first failing rank's exception."""
         for pipe in self._pipes:
             pipe.send((function.__module__, function.__qualname__, arguments))
         answers = [pipe.recv() if pipe.poll(240) else (None, "no answer within 240 s") for pipe in self._pipes]
@@ -168,9 +171,9 @@ def gloo() -> dist.ProcessGroup:
 _gloo: dist.ProcessGroup | None = None
 
 
-def _serve(pipe: Connection, rank: int, world: int, store: str) -> None:
+def _serve(pipe: Connection, rank: int, world: int, store: str, host: str) -> None:
     global _gloo
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank))
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), ANYACCEL_SHM_HOST=host)
     os.chdir(Path(store).parent)
     join(rank, world, store)
     _gloo = dist.new_group(backend="gloo", timeout=_TIMEOUT)

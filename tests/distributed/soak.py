@@ -1,8 +1,8 @@
-"""Random operations on shm, each compared with gloo's result or, where gloo refuses, with arithmetic done here.
+"""Random operations on shm, each compared with gloo's result or, if gloo rejects it, with arithmetic done here.
 
     python -m tests.distributed.soak --operations 10000 --ranks 4 --seed 0
 
-Every rank draws the same operations from the seed, and its own data.
+Every rank draws the same operations from the seed, and has its own data.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _data(kind: torch.dtype, size: int, seed: int) -> torch.Tensor:
 
 
 class Soak:
-    """One rank's part."""
+    """The work of one rank."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311
@@ -76,7 +76,7 @@ class Soak:
         return done
 
     def _finish(self) -> None:
-        index = self.order.randrange(len(self.pending))  # waited for in any order, another on every rank
+        index = self.order.randrange(len(self.pending))  # the order of waiting is random, and differs between ranks
         work, check = self.pending[index]
         del self.pending[index]
         if work is not None:
@@ -101,7 +101,7 @@ class Soak:
         stacked = torch.stack(
             [one.float() if dtype.is_floating_point and dtype.itemsize == 2 else one for one in tensors]
         )
-        if dtype == torch.int16 or size > 4097:  # gloo refuses the one, and is slow on the other
+        if dtype == torch.int16 or size > 4097:  # gloo rejects int16, and is slow on large sizes
             expected = (
                 stacked.sum(0),
                 stacked.amax(0) if size else stacked.sum(0),
@@ -168,7 +168,7 @@ class Soak:
         self._close(work, output, _data(dtype, size, number * 64 + self.rank), f"#{number} scatter")
 
     def messages(self, members, shm, peer, dtype, size, root, is_async, number) -> None:
-        """Two messages to the next rank, received in the other order of tags."""
+        """Send two messages to the next rank, which receives them in reverse order of tags."""
         me, n = members.index(self.rank), len(members)
         following, before = members[(me + 1) % n], members[(me - 1) % n]
         for tag in (number % 7, number % 7 + 10):
@@ -184,7 +184,7 @@ class Soak:
 
 
 def soak(operations: int, seed: int) -> dict[str, int]:
-    """Run a rank's part, and return how many operations of each kind there were."""
+    """Run a rank's work, and return the number of operations of each kind."""
     return Soak(seed).run(operations)
 
 

@@ -3,14 +3,18 @@
 //   stress processes 4 2000 1    ranks as processes that share memory: AddressSanitizer, UndefinedBehaviorSanitizer
 //   stress threads 4 2000 1      ranks as threads on one mapping, so that ThreadSanitizer sees every access
 //
-// Arguments: ranks, operations, seed. Every result is compared with what the seed says it must be.
+// Arguments: ranks, operations, seed. Every result is compared with the one that the seed determines. Some operations
+// are refused on one rank, and ranks come late to some; signals interrupt them, and `processes` kills one rank at the
+// end.
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -43,7 +47,7 @@ void require(bool holds, const std::string& what) {
   std::abort();
 }
 
-// Keys are files in a folder.
+// A key-value store whose keys are files in a folder.
 class FolderStore final : public comm::KeyValues {
  public:
   explicit FolderStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -78,15 +82,20 @@ Block block_of(std::vector<float>& values) {
 class Rank {
  public:
   Rank(comm::GroupPtr group, std::uint64_t seed)
-      : group_(std::move(group)), random_(seed), me_(group_->rank()), world_(group_->world()) {}
+      : group_(std::move(group)),
+        random_(seed),
+        of_my_own_(seed * 1000 + group_->rank()),
+        me_(group_->rank()),
+        world_(group_->world()) {}
 
   void run(std::uint64_t operations) {
     for (std::uint64_t number = 0; number < operations; ++number) {
-      const std::uint64_t kind = random_() % 6, size_class = random_() % 6;
+      const std::uint64_t kind = random_() % 8, size_class = random_() % 6;
       const std::size_t sizes[] = {0, 1, 33, 5000, 100'000, 700'001};
       const std::size_t size = sizes[size_class];
       const int root = static_cast<int>(random_() % world_);
       is_async_ = random_() % 2 == 0;
+      if (of_my_own_() % 32 == 0) std::this_thread::sleep_for(std::chrono::microseconds(of_my_own_() % 3000));
       switch (kind) {
         case 0:
           sum(number, size, -1);
@@ -103,6 +112,9 @@ class Rank {
         case 4:
           scatter_sums(number, size / world_);
           break;
+        case 5:
+          refused(number, size, root);
+          break;
         default:
           messages(number, size);
           break;
@@ -110,7 +122,30 @@ class Rank {
     }
   }
 
+  // One rank dies: the others are told so, and by whose death.
+  void lose(int victim) {
+    if (me_ == victim) std::raise(SIGKILL);
+    std::vector<float> mine(1000, 1);
+    std::string text;
+    try {
+      const auto what = announcement(Collective::kAllReduce, 0, mine.size(), -1);
+      const Told told = start_told("sum", comm::all_reduce(*group_, what, block_of(mine)));
+      finish(told.operation);
+      text = *told.text;
+    } catch (const comm::CommError& error) {  // a peer was told before, and has ended the group
+      text = error.what();
+    }
+    require(text.find("dead") != text.npos, "a death went unseen: " + text);
+    require(text.find("rank " + std::to_string(victim)) != text.npos, "another rank was said to be dead: " + text);
+  }
+
  private:
+  // An operation that may fail, and the text of its error, complete once it is finished.
+  struct Told {
+    comm::OperationPtr operation;
+    std::shared_ptr<std::string> text;
+  };
+
   Announcement announcement(Collective collective, std::uint64_t number, std::size_t count, int root) const {
     const bool sums = collective == Collective::kAllReduce || collective == Collective::kReduce ||
                       collective == Collective::kReduceScatter;
@@ -119,19 +154,34 @@ class Rank {
             1};
   }
 
-  comm::OperationPtr start(const char* name, comm::Task task, bool is_transfer = false, int peer = -1) {
+  Told start_told(const char* name, comm::Task task) {
+    auto text = std::make_shared<std::string>();
+    auto finish = [text](std::exception_ptr error) {
+      try {
+        if (error) std::rethrow_exception(error);
+      } catch (const comm::CommError& known) {
+        *text = known.what();
+      }
+    };
+    return {start(name, std::move(task), false, -1, std::move(finish)), text};
+  }
+
+  comm::OperationPtr start(const char* name, comm::Task task, bool is_transfer = false, int peer = -1,
+                           std::function<void(std::exception_ptr)> finish = rethrow) {
     auto operation = std::make_shared<comm::Operation>();
     operation->name = name;
     operation->task = std::move(task);
     operation->is_transfer = is_transfer;
     operation->peer = peer;
     operation->timeout = kPatience;
-    operation->finish = [](std::exception_ptr error) {
-      if (error) std::rethrow_exception(error);
-    };
+    operation->finish = std::move(finish);
     group_->submit(operation);
     if (is_async_) comm::Progress::instance().attend(group_);
     return operation;
+  }
+
+  static void rethrow(std::exception_ptr error) {
+    if (error) std::rethrow_exception(error);
   }
 
   void finish(const comm::OperationPtr& operation) {
@@ -195,7 +245,25 @@ class Rank {
     check(mine, sums(number, me_, size), "scatter_sums");
   }
 
-  // Two messages around the ring, received in the other order of their tags.
+  // An operation that is refused on one rank: the others wait until it starts the next one. Nothing is written.
+  void refused(std::uint64_t number, std::size_t size, int victim) {
+    std::vector<float> mine = values(number, me_, 0, size);
+    Told told;
+    if (me_ == victim) {
+      group_->skip();
+    } else {
+      const auto what = announcement(Collective::kAllReduce, number, size, -1);
+      told = start_told("refused", comm::all_reduce(*group_, what, block_of(mine)));
+    }
+    sum(number, size, -1);
+    if (me_ == victim) return;
+    finish(told.operation);
+    require(told.text->find("An earlier operation was refused there") != std::string::npos,
+            "a refusal of rank " + std::to_string(victim) + " was told as: " + *told.text);
+    check(mine, values(number, me_, 0, size), "refused");
+  }
+
+  // Two messages around the ring, received in reverse order of their tags.
   void messages(std::uint64_t number, std::size_t size) {
     const int to = (me_ + 1) % world_, from = (me_ + world_ - 1) % world_;
     std::vector<float> sent[2], received[2];
@@ -218,12 +286,23 @@ class Rank {
   }
 
   const comm::GroupPtr group_;
-  std::mt19937_64 random_;
+  std::mt19937_64 random_;  // draws the same on every rank
+  std::mt19937_64 of_my_own_;
   const int me_, world_;
   bool is_async_ = false;
 };
 
+// A signal every two milliseconds, whose handler does nothing: system calls end early.
+void interrupt_often() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {};
+  sigaction(SIGALRM, &action, nullptr);
+  const itimerval often{{0, 2000}, {0, 2000}};
+  setitimer(ITIMER_REAL, &often, nullptr);
+}
+
 void run_processes(int world, std::uint64_t operations, std::uint64_t seed) {
+  const int victim = static_cast<int>(seed % world);
   const auto folder = std::filesystem::temp_directory_path() / ("stress-" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   std::vector<pid_t> children;
@@ -235,17 +314,20 @@ void run_processes(int world, std::uint64_t operations, std::uint64_t seed) {
         comm::Meeting meeting = comm::meet(store, {rank, world, comm::host_identity()}, kPatience, nullptr);
         auto group = std::make_shared<comm::Group>(std::move(meeting.segment), rank, rank);
         group->wait_for_all(kPatience, nullptr);
-        Rank(group, seed).run(operations);
+        Rank one(group, seed);
+        interrupt_often();
+        one.run(operations);
+        one.lose(victim);
       }
       std::_Exit(0);
     }
     children.push_back(child);
   }
   bool all = true;
-  for (const pid_t child : children) {
+  for (int rank = 0; rank < world; ++rank) {
     int status = 0;
-    waitpid(child, &status, 0);
-    all = all && status == 0;
+    waitpid(children[rank], &status, 0);
+    all = all && (rank == victim ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL : status == 0);
   }
   std::filesystem::remove_all(folder);
   require(all, "a rank");
@@ -254,6 +336,7 @@ void run_processes(int world, std::uint64_t operations, std::uint64_t seed) {
 void run_threads(int world, std::uint64_t operations, std::uint64_t seed) {
   const auto segment = std::make_shared<comm::Segment>(comm::Segment::create(world), world);
   std::vector<std::thread> threads;
+  interrupt_often();
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([=] {
       auto group = std::make_shared<comm::Group>(segment, rank, rank);
@@ -264,7 +347,7 @@ void run_threads(int world, std::uint64_t operations, std::uint64_t seed) {
   for (std::thread& one : threads) one.join();
 }
 
-// Memory that could be cut off under its readers, or that others may open, is refused.
+// Memory that could be truncated under its readers, or that others can open, is rejected.
 void refuse_forged_memory() {
   const comm::Layout layout(2);
   for (const bool is_sealed : {false, true}) {
@@ -282,7 +365,7 @@ void refuse_forged_memory() {
   }
 }
 
-// The memory says of itself what it is for.
+// The memory states its own version.
 void refuse_memory_of_another_version() {
   comm::Descriptor file = comm::Segment::create(2);
   comm::Identity identity = comm::Layout(2).identity();
@@ -297,7 +380,7 @@ void refuse_memory_of_another_version() {
   require(is_refused, "memory of another version was taken");
 }
 
-// The only real rank of two; `forge` is what the other has written.
+// The only real rank of two; `forge` writes the other's data.
 std::string error_beside(const std::function<void(comm::Segment&)>& forge,
                          const std::function<comm::Task(comm::Group&)>& call, bool is_transfer) {
   const auto segment = std::make_shared<comm::Segment>(comm::Segment::create(2), 2);
@@ -323,7 +406,7 @@ std::string error_beside(const std::function<void(comm::Segment&)>& forge,
   return text;
 }
 
-// What a peer has written is used for no index, size or name before it is checked.
+// Data from a peer is checked before it is used as an index, size or name.
 void refuse_forged_peers() {
   std::vector<float> data(8), parts(16);
   const Block block = block_of(data);
@@ -356,7 +439,7 @@ void refuse_forged_peers() {
   forged([](Announcement& one) { one.root = 7; });
   forged([](Announcement& one) { one.count = -1; });
   forged([](Announcement& one) { one.count = std::int64_t{1} << 60; });
-  forged([](Announcement& one) { one.count = 1000; });  // other than its table says
+  forged([](Announcement& one) { one.count = 1000; });  // differs from its table
   require(is_refused(beside(gathers, -8)), "a forged table was used");
   const auto message = [&](std::uint64_t sent, Dtype dtype) {
     return error_beside(
@@ -378,7 +461,7 @@ void refuse_forged_peers() {
   require(is_refused(message(std::uint64_t{1} << 40, Dtype::kFloat32)), "more letters than there are places were read");
 }
 
-// Looking for signals takes Python's lock, for which a waiting rank may wait as long as a busy thread likes: it does so
+// Checking for signals takes Python's lock, which a busy thread may hold for a long time: a waiting rank does so
 // rarely, however often it is woken.
 void look_for_signals_rarely() {
   const auto segment = std::make_shared<comm::Segment>(comm::Segment::create(2), 2);
@@ -408,7 +491,7 @@ void look_for_signals_rarely() {
           "signals were looked for " + std::to_string(looks) + " times");
 }
 
-// Who does not know the secret, or is another user, gets no descriptor; the next honest rank does.
+// A process that does not know the secret, or belongs to another user, gets no descriptor; the next honest rank does.
 void refuse_forged_handshake() {
   const std::string name = "anyaccel-stress-" + std::to_string(getpid()), secret(32, 's'), wrong(32, 'w');
   const comm::Listener listener(name);
@@ -433,7 +516,7 @@ void refuse_forged_handshake() {
   require(waitpid(stranger, &status, 0) == stranger && status == 0, "another user got memory");
 }
 
-// More ranks than an element holds, and sums that no element holds.
+// More ranks than an element can hold, and sums that no element can hold.
 void average_of_many() {
   std::vector<std::int8_t> ones(100, 1), result(100);
   const std::vector<const void*> inputs(256, ones.data());

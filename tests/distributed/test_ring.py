@@ -39,7 +39,7 @@ def on_both(size: int, dtype: torch.dtype, chunk_bytes: int) -> list[float]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_the_ring_sums_any_length(ranks: Callable[[int], Ranks], world: int, size: int, dtype: torch.dtype) -> None:
     first, *others = ranks(world).run(on_both, size, dtype, 1 << 18)
-    assert others == [first] * (world - 1)  # the same bits everywhere
+    assert others == [first] * (world - 1)  # bitwise equal on all ranks
     assert first[0] == first[1]  # and on both backends
 
 

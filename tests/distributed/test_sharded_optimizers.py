@@ -1,4 +1,4 @@
-"""FSDP2's parameters: our optimizers step each rank's shard, and distributed checkpoints bring their states back."""
+"""FSDP2 parameters: our optimizers step each rank's shard, and distributed checkpoints restore their states."""
 
 from __future__ import annotations
 

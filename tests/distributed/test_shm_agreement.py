@@ -1,4 +1,4 @@
-"""What a rank is told that is wrong, on one rank or on all: refused, said, and the group goes on."""
+"""Wrong arguments, on one rank or on all: they are rejected with an error, and the group stays usable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFUSED = {
 def test_a_refusal_on_one_rank_does_not_pair_operations_that_do_not_belong_together(
     scripts: Scripts, hosts: str
 ) -> None:
-    """Rank 0 is refused an operation, and goes on with the next, which has the same dtype and size as what rank 1 waits in."""
+    """Rank 0's operation is rejected, and its next one has the same dtype and size as the one that rank 1 waits in."""
     scripts.start(
         ("os.environ['ANYACCEL_SHM_HOST'] = str(rank)\n" if hosts == "apart" else "")
         + f"""
@@ -82,6 +82,39 @@ def test_nothing_of_a_coalesced_operation_is_written_where_a_part_differs(script
         assert gathered.endswith("[[-1.0], [-1.0]]")
         assert scattered.endswith("[[-1.0], [-1.0]]")
         assert last == "[[3.0], [3.0]]"
+
+
+def test_sizes_that_differ_between_hosts_are_refused_on_every_rank(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        os.environ["ANYACCEL_SHM_HOST"] = "aab"[rank]
+        start(20)
+        longer = torch.ones(3 + (rank == 2))
+        outputs = [torch.full((3,), -1.0) for _ in range(world)]
+        taken = [torch.full((one,), -1.0) for one in (3, 3 + (rank == 1), 3)]
+        for call in (
+            lambda: dist.gather(longer, outputs if rank == 0 else None, 0),
+            lambda: dist.scatter(longer, [torch.ones(3)] * world if rank == 1 else None, 1),
+            lambda: dist.all_to_all(outputs, [longer[:3], longer, longer[:3]]),
+            lambda: dist.all_gather(taken, torch.ones(taken[rank].numel())),
+            lambda: dist.all_reduce(torch.ones(2) if rank else torch.ones(2).to_sparse()),
+            lambda: dist.reduce(longer, 2),
+        ):
+            said = error_of(call)
+            assert "shm" in said and "the group can go on" in said or "sparse" in said, said
+        assert all(one.eq(-1).all() for one in outputs + taken)
+        dist.all_to_all(outputs, [torch.full((3,), float(rank))] * world)
+        say([one[0].item() for one in outputs])
+        said = error_of(lambda: dist.send(longer, (rank + 1) % world, tag=2**31 - 1))
+        assert "send failed: got tag 2147483647" in said, said
+        if rank < 2: say(error_of(lambda: dist.recv(longer)))
+        """,
+        3,
+    )
+    for rank, output in enumerate(scripts.outputs()):
+        first, *refused = output.splitlines()
+        assert first == "[0.0, 1.0, 2.0]"
+        assert ["got a receive from any source" in text for text in refused] == [True] * (rank < 2)
 
 
 def test_a_coalesced_operation_may_have_uneven_parts(scripts: Scripts) -> None:

@@ -1,4 +1,4 @@
-"""Every collective of shm against what a few lines of arithmetic say it must give."""
+"""Every collective of shm against a few lines of arithmetic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OPS = {
 
 
 def data(dtype: torch.dtype, size: int, rank: int, seed: int = 0) -> torch.Tensor:
-    """Return a rank's values: small, so that every dtype holds their sums and products."""
+    """Return a rank's values: small, so that every dtype can hold their sums and products."""
     generator = torch.Generator().manual_seed(seed * 1000 + rank)
     values = torch.randint(1, 6, (size,), generator=generator)
     if dtype == torch.bool:
@@ -51,7 +51,7 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def reduced(op: str, values: list[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
-    """Return the reduction, one rank after the other, as wide as can be."""
+    """Return the reduction, one rank after another, in the widest dtype."""
     total = wide(values[0]).clone()
     for value in values[1:]:
         other = wide(value)
@@ -86,7 +86,7 @@ def supports(op: str, dtype: torch.dtype) -> bool:
 
 
 def in_place(tensor: torch.Tensor, op: Any) -> None:
-    """Reduce without ``dist.all_reduce``, which refuses some operations on complex numbers whatever the backend."""
+    """Reduce without ``dist.all_reduce``, which rejects some operations on complex numbers for every backend."""
     options = dist.AllreduceOptions()
     options.reduceOp = op
     dist.group.WORLD._get_backend(torch.device("cpu")).allreduce([tensor], options).wait()
@@ -220,7 +220,7 @@ def non_contiguous() -> None:
     part.fill_(rank + 1.0)
     dist.all_reduce(part)
     assert part.eq(sum(range(1, world + 1))).all()
-    assert base.sum() == part.sum()  # nothing beside it was written
+    assert base.sum() == part.sum()  # only the part was written
     transposed = torch.full((5, 7), float(rank)).t()
     outputs = [torch.zeros(5, 7).t() for _ in range(world)]
     dist.all_gather(outputs, transposed)
@@ -284,7 +284,7 @@ def scaled_sums() -> None:
         dist.all_reduce(mine, dist._make_nccl_premul_sum(factor))
         assert mine.eq(float(factor) * sum(range(1, world + 1))).all()
     mine = torch.full((4,), float(rank + 1), dtype=torch.bfloat16)
-    dist.all_reduce(mine, dist._make_nccl_premul_sum(float(rank)))  # a factor of each rank's own
+    dist.all_reduce(mine, dist._make_nccl_premul_sum(float(rank)))  # each rank has its own factor
     assert mine.eq(sum(one * (one + 1) for one in range(world))).all()
 
 
@@ -398,7 +398,7 @@ def same_tag() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     sizes = [1, 40_000, 3, 100_000, 20, 5] * 10
     sends, receives, got = [], [], []
-    for index, size in enumerate(sizes):  # posted while others arrive: each receive takes the message of its turn
+    for index, size in enumerate(sizes):  # posted while others arrive: each receive takes the next message in order
         sends.append(dist.isend(torch.full((size,), float(index)), (rank + 1) % world))
         got.append(torch.empty(size))
         receives.append(dist.irecv(got[-1], (rank - 1) % world))
@@ -450,5 +450,5 @@ def test_the_backend_tells_its_name_options_and_sequence_number(ranks: Callable[
 
 @pytest.mark.parametrize("seed", [1])
 def test_a_random_soak_equals_gloo(ranks: Callable[[int], Ranks], seed: int) -> None:
-    """A short one; ``python -m tests.distributed.soak`` runs the long one."""
+    """A short run; ``python -m tests.distributed.soak`` does the long one."""
     assert sum(ranks(4).run(soak, 1000, seed)[0].values()) == 1000

@@ -1,4 +1,4 @@
-"""How programs come to shm: names, device maps, debug mode, launchers, several hosts, and its C++ core alone."""
+"""How programs select shm: names, device maps, debug mode, launchers, several hosts, and its C++ core alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_it_serves_the_cpu_beside_other_backends(scripts: Scripts) -> None:
 
 
 def test_the_accelerator_names_it_where_the_environment_asks(scripts: Scripts) -> None:
-    """Without a line of the program saying so."""
+    """Without a change to the program."""
     scripts.start(
         """
         import anyaccel
@@ -114,13 +114,18 @@ for kind, op in ((torch.int8, dist.ReduceOp.AVG), (torch.int64, dist.ReduceOp.AV
 x = torch.full((3,), rank, dtype=torch.uint16)
 dist.broadcast(x, world - 1)
 assert x.tolist() == [world - 1] * 3
-assert "got a reduction of UInt16 between hosts" in error_of(lambda: dist.all_reduce(x))
+dist.all_reduce(x)
+assert x.tolist() == [world * (world - 1)] * 3
 for wrong in (lambda: dist.all_reduce(torch.ones(10 + rank)), lambda: dist.broadcast(torch.ones(3), rank)):
     text = error_of(wrong)
     assert "expected the same on every rank" in text and f"rank {world - 1}:" in text, text
 dist.barrier()
-says = error_of(lambda: dist.send(torch.ones(1), (rank + 1) % world))
-assert "does not support send" in says, says
+for size in (3, 100_000):
+    sent = dist.isend(torch.full((size,), float(rank)), (rank + 1) % world)
+    x = torch.zeros(2, size).t()[:, 0]
+    dist.recv(x, (rank - 1) % world)
+    sent.wait()
+    assert x.eq((rank - 1) % world).all()
 say("right")
 dist.destroy_process_group()
 """
@@ -133,8 +138,75 @@ def test_ranks_on_several_pretended_hosts(scripts: Scripts, hosts: str) -> None:
     assert scripts.outputs() == ["right\n"] * len(hosts)
 
 
+def test_paths_tell_how_ranks_reach_each_other(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        os.environ["ANYACCEL_SHM_HOST"] = "xxy"[rank]
+        start()
+        for one in anyaccel.distributed.paths(): say(one.ranks, one.way, one.reason)
+        try: anyaccel.distributed.paths(dist.new_group(backend="gloo"))
+        except ValueError as error: say(error)
+        """,
+        3,
+    )
+    differ = "gloo they differ in value of ANYACCEL_SHM_HOST (x and y)"
+    shared, *apart, refused = scripts.outputs()[0].splitlines()
+    assert shared == "(0, 1) memory the ranks share memory"
+    assert apart == [f"(0, 2) {differ}", f"(1, 2) {differ}"]
+    assert refused.startswith("paths failed: got a group on gloo; expected one on shm.")
+
+
+@pytest.mark.parametrize("hosts", ["aaa", "aab", "aba"])
+def test_a_group_is_split(scripts: Scripts, hosts: str) -> None:
+    """By ``ProcessGroup.split_group``; ``dist.split_group`` asks for an accelerator's backend before it comes to that."""
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start()
+        world_group = dist.group.WORLD
+        part = world_group.split_group([0, 2], timeout=timedelta(seconds=20), group_desc="two")
+        x = torch.full((3,), rank + 1.0)
+        if rank != 1:
+            part.allreduce([x]).wait()
+            say(part.rank(), part.size(), x.tolist())
+            again = part.split_group([1])
+            say(None if again is None else again.size())
+        else:
+            say(part)
+        y = torch.ones(2)
+        dist.all_reduce(y)
+        say(y.tolist(), world_group._get_backend(torch.device("cpu")).supports_splitting)
+        """,
+        3,
+    )
+    last = "[3.0, 3.0] True"
+    first, out, second = scripts.outputs()
+    assert first.splitlines() == ["0 2 [4.0, 4.0, 4.0]", "None", last]
+    assert out.splitlines() == ["None", last]
+    assert second.splitlines() == ["1 2 [4.0, 4.0, 4.0]", "1", last]
+
+
+def test_a_device_mesh_has_it_beside_a_name_for_another_device(scripts: Scripts) -> None:
+    """As ``cpu:shm,cuda:nccl`` does where there is CUDA, with a device_id."""
+    scripts.start(
+        """
+        start(backend="cpu:shm,cuda:gloo")
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("rows", "columns"))
+        sums = []
+        for name in mesh.mesh_dim_names:
+            x = torch.tensor([float(rank)])
+            dist.all_reduce(x, group=mesh.get_group(name))
+            sums.append(x.item())
+            assert [one.way for one in anyaccel.distributed.paths(mesh.get_group(name))] == ["memory"]
+        say(sums)
+        """,
+        4,
+    )
+    assert scripts.outputs() == ["[2.0, 1.0]\n", "[4.0, 1.0]\n", "[2.0, 5.0]\n", "[4.0, 5.0]\n"]
+
+
 def test_a_group_between_hosts_is_left_at_once(scripts: Scripts) -> None:
-    """Whatever is pending, with and without destroying the group."""
+    """With operations pending, with and without destroying the group."""
     scripts.start(
         """
         os.environ["ANYACCEL_SHM_HOST"] = str(rank)
@@ -160,7 +232,7 @@ def test_a_store_serves_one_group_after_another(scripts: Scripts) -> None:
             dist.init_process_group("shm", store=kept, rank=rank, world_size=world, timeout=timedelta(seconds=20))
             x = torch.ones(2)
             dist.all_reduce(x)
-            assert dist.group.WORLD._get_backend(torch.device("cpu")).supports_coalescing  # not a group between hosts
+            assert [one.way for one in anyaccel.distributed.paths()] == ["memory"]
             dist.destroy_process_group()
         say(x.tolist())
         """,
@@ -171,7 +243,7 @@ def test_a_store_serves_one_group_after_another(scripts: Scripts) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 def test_ranks_in_two_network_namespaces(tmp_path: Path) -> None:
-    """Two hosts except for the boot id: no socket of the one can be reached in the other, only a network of two."""
+    """Two hosts, except for the boot id: neither can reach the other's local sockets, only its network."""
     if shutil.which("ip") is None:
         pytest.skip("no ip command")
     from .ranks import PROLOGUE
@@ -199,7 +271,7 @@ def test_ranks_in_two_network_namespaces(tmp_path: Path) -> None:
     missing = ("Operation not permitted", "Operation not supported", "Permission denied", "Unknown device type")
     if any(text in finished.stderr for text in missing):
         pytest.skip(f"no network namespaces here: {finished.stderr}")
-    assert finished.stdout.count("right") == 3, finished.stderr  # of three processes on one pipe, lines may mix
+    assert finished.stdout.count("right") == 3, finished.stderr  # lines of three processes on one pipe may mix
 
 
 @pytest.mark.parametrize(

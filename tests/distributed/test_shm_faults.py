@@ -1,4 +1,4 @@
-"""What ranks see when others die, stop, differ, fork or leave: real processes, real signals."""
+"""What ranks see when others die, stop, disagree, fork or leave: real processes, real signals."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def test_survivors_name_a_killed_rank_within_a_second(scripts: Scripts, in_opera
     killed = time.time()
     for output in scripts.outputs(0, 2):
         ready, first, again = output.splitlines()
-        assert ready == "ready True []"  # memory without a name: nothing stays when ranks are killed
+        assert ready == "ready True []"  # memory without a name: nothing is left when ranks are killed
         moment, _, text = first.partition(" ")
         assert float(moment) - killed < 1
         assert f"rank 1 (pid {scripts.pid(1)}) dead" in text
         assert "all_reduce" in text
         assert "rank 1" in again
-        assert float(again.split()[-1]) < 0.1  # at once
+        assert float(again.split()[-1]) < 0.1  # immediately
 
 
 def test_a_rank_that_left_is_named(scripts: Scripts) -> None:
@@ -102,7 +102,7 @@ def test_a_timeout_names_who_is_missing_and_in_what(scripts: Scripts, how: str) 
         assert "all_reduce #2 failed: Timed out waiting 2000ms: got nothing from rank 2" in text
         assert 1.5 < float(seconds) < 4
     if how == "late":
-        assert "Timed out" in scripts.outputs(2)[0]  # it learns of it too, and writes nothing
+        assert "Timed out" in scripts.outputs(2)[0]  # it gets the error too, and writes nothing
 
 
 MISMATCHES = {
@@ -385,7 +385,7 @@ os.write(1, f"{shutil.disk_usage('/dev/shm').total}\\n".encode())
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 @pytest.mark.parametrize("size", ["64k", None], ids=["64 KiB", "none"])
 def test_the_size_of_dev_shm_does_not_matter(tmp_path: Path, size: str | None) -> None:
-    """In a mount namespace of its own, as in a container."""
+    """In its own mount namespace, as in a container."""
     options = f"size={size}" if size else "size=4k,ro"
     script = tmp_path / "rank.py"
     arguments = "rank, world, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]\n"

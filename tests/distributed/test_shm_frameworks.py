@@ -1,4 +1,4 @@
-"""What people train with, run on shm and on gloo by the same ranks: the results are equal."""
+"""Training frameworks on shm and on gloo, with the same ranks: the results are equal."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ HOSTS = ("same", "apart")
 
 
 def _begin(hosts: str) -> str:
-    """Return the first lines of a script for ranks that share memory, or that are on pretended hosts."""
+    """Return the first lines of a script, for ranks that share memory or that simulate separate hosts."""
     return ("os.environ['ANYACCEL_SHM_HOST'] = str(rank)\n" if hosts == "apart" else "") + "start(40)\n"
 
 
@@ -79,7 +79,7 @@ say(first.wait())
 
 
 def test_callbacks_of_a_group_issue_operations_in_one_order_on_every_rank(scripts: Scripts) -> None:
-    """Each computes for a time of its own, and issues two operations that it waits for; the last rank says the order."""
+    """Each callback computes for a different time, and issues two operations that it waits for; the last rank sets the order."""
     scripts.start(
         """
 start(40)

@@ -1,4 +1,4 @@
-"""Messages that come late or never end nothing but themselves."""
+"""Messages that arrive late or never affect only their own operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that comes from the store or from shared memory is believed: what makes no sense is refused by name."""
+"""Data from the store or from shared memory is not trusted: invalid data is rejected with a message that names it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ FORGED = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_what_the_store_holds_is_checked(scripts: Scripts, name: str) -> None:
-    """One rank of a group of two, whose other rank is a thread that writes to the store what no rank writes."""
+    """One rank of a group of two; a thread plays the other rank, and writes invalid data to the store."""
     key, value, expected = FORGED[name]
     scripts.start(
         f"""
         from anyaccel.distributed import shm
         kept = dist.HashStore()
-        options = type("Options", (), dict(store=kept, group_rank=1, group_size=2, timeout=timedelta(seconds=10),
-                                           global_ranks_in_group=[0, 1]))
         def forge():
             while not kept.check(["shm/host/1/1"]): time.sleep(0.01)
             host = kept.get("shm/host/1/1")
@@ -37,7 +35,7 @@ def test_what_the_store_holds_is_checked(scripts: Scripts, name: str) -> None:
             for name, content in values.items(): kept.set(f"shm/{{name}}/1", content)
         forger = threading.Thread(target=forge)
         forger.start()
-        say(error_of(lambda: shm.create(options)))
+        say(error_of(lambda: shm.create(kept, 1, 2, timedelta(seconds=10), [0, 1])))
         forger.join()
         """,
         1,

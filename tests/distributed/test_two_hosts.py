@@ -1,4 +1,4 @@
-"""The page about many machines, on hosts that are network namespaces: torchrun's rendezvous, gloo, and shm between them."""
+"""The page about several machines, on hosts that are network namespaces: torchrun's rendezvous, gloo, and shm between them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for backend in ("gloo", "shm"):
 
 
 def _missing() -> str:
-    """Return why two hosts cannot be made here; empty when they can."""
+    """Return why two hosts cannot be simulated here; empty when they can."""
     absent = [tool for tool in ("unshare", "nsenter", "ip", "mount") if shutil.which(tool) is None]
     if absent:
         return f"needs {', '.join(absent)}"

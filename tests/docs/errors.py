@@ -1,4 +1,4 @@
-"""Collects the text of every error that the code raises, by reading the code, for docs/errors.md."""
+"""Collects the text of every error that the code raises, from the source, for docs/errors.md."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Error(NamedTuple):
     """An error in the code.
 
     Attributes:
-        file: relative to the repository.
-        kind: the exception's class, or the function that makes it.
-        text: with ``{…}`` where values go, and ``|`` between the parts of one that a function puts together.
+        file: its path relative to the repository.
+        kind: the exception's class, or the function that creates it.
+        text: with ``{…}`` for values, and ``|`` between the parts of a text that a function assembles.
     """
 
     file: str
@@ -34,7 +34,7 @@ class Error(NamedTuple):
 
 
 def of_python() -> Iterator[Error]:
-    """Yield every ``raise`` with a text, and what exceptions say by themselves."""
+    """Yield every ``raise`` with a text, and the texts in exception classes."""
     for folder in _FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             file = path.relative_to(ROOT).as_posix()
@@ -48,7 +48,7 @@ def of_python() -> Iterator[Error]:
 
 
 def of_cpp() -> Iterator[Error]:
-    """Yield every ``throw`` with a text, every check, and every call that refuses an argument."""
+    """Yield every ``throw`` with a text, every check, and every call that rejects an argument."""
     for path in sorted((ROOT / "csrc").rglob("*")):
         if path.suffix in (".h", ".cpp"):
             code = re.sub(r"^\s*(//|#).*", "", path.read_text(), flags=re.MULTILINE)
@@ -60,7 +60,7 @@ def of_cpp() -> Iterator[Error]:
 
 
 def errors() -> list[Error]:
-    """Return every error that says something, by file."""
+    """Return every error with a text, by file."""
     found = {error for error in (*of_python(), *of_cpp()) if error.kind not in _WITHOUT_WORDS}
     return sorted(error for error in found if len(error.text.replace(VALUE, "").replace("|", "").split()) > 2)
 
@@ -84,7 +84,7 @@ def _own_words(exception: ast.ClassDef) -> Iterator[str]:
 
 
 def _within(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function that are not those of a function or class inside it."""
+    """Yield the nodes of a function, without those of functions or classes inside it."""
     for child in ast.iter_child_nodes(function):
         if not isinstance(child, ast.FunctionDef | ast.ClassDef):
             yield child
@@ -92,7 +92,7 @@ def _within(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def _arguments(call: ast.Call, holder: ast.AST) -> str:
-    """Return what the arguments say; a name stands for what was last assigned to it before the call."""
+    """Return the texts in the arguments; a name stands for its last assignment before the call."""
     parts = []
     for argument in call.args:
         node: ast.AST = argument
@@ -114,7 +114,7 @@ def _written(node: ast.AST) -> str:
 
 
 def _said(code: str, place: int) -> str:
-    """Return the literals of a call's arguments, from the place after its bracket, with ``{…}`` for what is between."""
+    """Return the literals in a call's arguments, starting after its bracket, with ``{…}`` for everything in between."""
     said, depth = "", 0
     while depth >= 0:
         literal = _LITERAL.match(code, place)

@@ -1,4 +1,4 @@
-"""Writes into the pages what comes from the code: ``python -m tests.docs.generated --write``."""
+"""Writes tables generated from the code into the pages: ``python -m tests.docs.generated --write``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROW = re.compile(r"^(\S.*?) {2,}(\S.*)$", re.MULTILINE)
 
 
 def variables() -> str:
-    """Return the tables in the docstrings of the files that read the environment, as one."""
+    """Return the tables in the docstrings of the files that read the environment, as one table."""
     lines = ["", "| variable | meaning | read for |", "|---|---|---|"]
     for module, purpose in ENVIRONMENTS:
         for names, meaning in _ROW.findall(str(module.__doc__)):
@@ -58,7 +58,7 @@ def members() -> str:
 
 
 def loaders() -> str:
-    """Return the table of loaders: what each loads, and the implementations that it chooses among, best first."""
+    """Return the table of loaders: what each loads, and its implementations, best first."""
     lines = ["", "| loader | what it loads | implementations, with their priorities |", "|---|---|---|"]
     for loader in map(loader_class, loader_names()):
         known = sorted(loader.REGISTRY, key=lambda one: -one.priority)
@@ -68,7 +68,7 @@ def loaders() -> str:
 
 
 def machine_code() -> str:
-    """Return what the table of machine code for sm_90 says: how many kernels reach each target, and the facts by op."""
+    """Return the table of machine code for sm_90: how many kernels reach each target, and the facts by op."""
     return gate.summary(gate.read_table("sm_90")[1])
 
 
@@ -100,7 +100,7 @@ WRITERS: dict[Path, Callable[[str], str]] = {
 
 
 def stale() -> list[str]:
-    """Return the pages that are older than the code."""
+    """Return the pages that do not match the code."""
     return [page.name for page, written in WRITERS.items() if written(page.read_text()) != page.read_text()]
 
 

@@ -1,9 +1,9 @@
-"""Pulls code from tested files into docs/ladder: ``python -m tests.docs.ladder --write``.
+"""Copies code from tested files into docs/ladder: ``python -m tests.docs.ladder --write``.
 
-A comment ``<!-- code: FILE BEGIN -->`` says what the fenced block after it holds: of FILE what begins at the line that starts
-with BEGIN, up to the end of that class, function or braces; ``all`` is the whole file, and
+A comment ``<!-- code: FILE BEGIN -->`` describes the fenced block after it: the part of FILE from the line that starts
+with BEGIN to the end of that class, function or braces; ``all`` is the whole file, and
 ``row NAME`` an op's row of the table. A comment
-``<!-- diff: FILE BEGIN -> FILE BEGIN -->`` stands before the difference of two such pieces.
+``<!-- diff: FILE BEGIN -> FILE BEGIN -->`` comes before the difference of two such parts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCK = re.compile(r"<!-- code: (\S+) (.+?) -->\n```(\w+)\n(.*?)```", re.DOTALL
 
 
 def piece(file: str, begin: str) -> str:
-    """Return a part of a file, as its page shows it."""
+    """Return a part of a file, as a page shows it."""
     text = (ROOT / file).read_text()
     if begin == "all":
         return text
@@ -48,13 +48,13 @@ def _row(text: str, name: str) -> str:
 
 
 def difference(before: str, after: str) -> str:
-    """Return what changes from one piece to another, whole."""
+    """Return the complete difference between two pieces."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=999)
     return "\n".join(list(lines)[3:]) + "\n"
 
 
 def pulled(page: str) -> str:
-    """Return a page's text with every piece of code as its file has it."""
+    """Return a page's text with every piece of code updated from its file."""
 
     def block(match: re.Match[str]) -> str:
         file, begin, language = match.group(1, 2, 3)

@@ -6,9 +6,11 @@ import re
 import sys
 from pathlib import Path
 
+from anyaccel.migrate.answers import TITLES
 from anyaccel.migrate.rules import RULES
 
 PAGE = Path(__file__).parents[2] / "docs" / "migrate.md"
+_QUESTIONS = re.compile(r"(<!-- questions: .+? -->\n).*(<!-- end of questions -->)", re.DOTALL)
 _PLACE = re.compile(r"(<!-- rules: .+? -->\n).*(<!-- end of rules -->)", re.DOTALL)
 
 
@@ -21,7 +23,13 @@ def text_of_rules() -> str:
     return "\n" + "".join(parts)
 
 
+def text_of_questions() -> str:
+    lines = ["| question | what it is |", "|---|---|", *(f"| `{name}` | {title} |" for name, title in TITLES.items())]
+    return "\n" + "\n".join(lines) + "\n\n"
+
+
 def written(page: str) -> str:
+    page = _QUESTIONS.sub(lambda match: match[1] + text_of_questions() + match[2], page)
     return _PLACE.sub(lambda match: match[1] + text_of_rules() + match[2], page)
 
 

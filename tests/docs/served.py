@@ -1,4 +1,4 @@
-"""Which functions of deepspeed's builders and Colossal-AI's loaders are served: their sources' names against the classes here."""
+"""Which functions of deepspeed's builders and Colossal-AI's loaders exist here: names in their sources against our classes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _BINDINGS = {
     "SpatialInferenceBuilder": "ops/csrc/spatial/csrc/pt_binding.cpp",
     "UtilsBuilder": "ops/csrc/utils/py_ds_utils.cpp",
 }
-"""Of the builders whose functions have a meaning without CUDA, the file that binds them."""
+"""For builders whose functions make sense without CUDA, the file that binds them."""
 
 _OF_CUDA = {
-    "cuda_wf6af16_linear", "preprocess_weight",  # a layout of 6-bit weights that CUDA's kernels want
+    "cuda_wf6af16_linear", "preprocess_weight",  # a layout of 6-bit weights for CUDA's kernels
     "allocate_workspace_<dtype>", "release_workspace", "retake_workspace", "reset_cache", "repeat_kv_cache_<dtype>",
     "softmax_context_<dtype>", "softmax_context_int8",  # the workspace of its CUDA context, and attention over the cache in it
 }  # fmt: skip
-"""Functions that have none."""
+"""Functions that are not provided."""
 
 COLOSSALAIS = {
     "CPUAdamLoader": ("CPUAdamOptimizer",),
@@ -60,11 +60,11 @@ COLOSSALAIS = {
     "FlashAttentionWithCustomMaskLoader": ("__call__",),
     "FlashAttentionForFloatAndCustomMaskLoader": ("__call__",),
 }  # fmt: skip
-"""The loaders of Colossal-AI, with what its modules bind (``extensions`` of its main branch, 2026)."""
+"""Colossal-AI's loaders, with the functions that its modules bind (``extensions`` of its main branch, 2026)."""
 
 
 def _bound(file: Path) -> dict[str, list[str]]:
-    """Return the names that a file of C++ gives to Python, in their order, methods as ``class.method``; of each its keywords."""
+    """Return the names that a C++ file binds to Python, in order, methods as ``class.method``, each with its keywords."""
     text = re.sub(r"\\\n", "\n", file.read_text(errors="replace"))
     found = list(re.finditer(r'(\bm\.def|class_<[^>]+>|\)\s*\.def)\(\s*(?:m,\s*)?"(\w+)"(\s*#)?', text))
     bound: dict[str, list[str]] = {}
@@ -81,7 +81,7 @@ def _bound(file: Path) -> dict[str, list[str]]:
 
 
 def _serves(builder: str) -> Any:
-    """Return the class whose attributes a builder's module has here, or None; loads nothing."""
+    """Return the class with the attributes of a builder's module here, or None; loads nothing."""
     cls: Any = builder_class(builder, "cpu")
     if cls is None:
         return None
@@ -99,7 +99,7 @@ def _sources() -> Path:
 
 
 def deepspeeds() -> list[tuple[str, list[str], list[str]]]:
-    """Return of each builder which functions are served, and which are not."""
+    """Return for each builder which functions exist here, and which do not."""
     rows = []
     for builder, file in _BINDINGS.items():
         names = [name for name in _bound(_sources() / file) if name not in _OF_CUDA]
@@ -110,7 +110,7 @@ def deepspeeds() -> list[tuple[str, list[str], list[str]]]:
 
 
 def _found(served: Any, name: str) -> Any:
-    """Return a function of a module's class, or a method of the class that it returns; None where there is none."""
+    """Return a function of a module's class, or a method of the class that it returns; None if there is none."""
     owner, _, method = name.rpartition(".")
     if not owner:
         return getattr(served, method, None)
@@ -137,7 +137,7 @@ def refused_keywords() -> list[str]:
 
 
 def colossalais() -> list[tuple[str, list[str], list[str]]]:
-    """Return of each loader which functions are served, and which are not."""
+    """Return for each loader which functions exist here, and which do not."""
     here, rows = modules(), []
     for loader, names in COLOSSALAIS.items():
         served = (
@@ -149,7 +149,7 @@ def colossalais() -> list[tuple[str, list[str], list[str]]]:
 
 
 def table(kind: str, rows: list[tuple[str, list[str], list[str]]]) -> str:
-    """Return the rows as a page has them, and their sum above them."""
+    """Return the rows in the page's format, preceded by their totals."""
     served, all_of = sum(len(has) for _, has, _ in rows), sum(len(has) + len(lacks) for _, has, lacks in rows)
     lines = ["", f"{served} of {all_of} functions.", "", f"| {kind} | served | not served |", "|---|---|---|"]
     for name, has, lacks in rows:

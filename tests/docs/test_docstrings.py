@@ -1,4 +1,4 @@
-"""Everything public is documented: what it does, its parameters, what it returns; functions of ``ops`` with an example."""
+"""Everything public is documented: purpose, parameters, results; functions of ``ops`` also with an example."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = re.compile(r"^See :func:`anyaccel\.ops\.(\w+)`")
 _FREE = ("self", "cls", "args", "kwargs", "options", "arguments")
-"""Those of every function."""
+"""Parameters of every function."""
 
 
 class Documented(NamedTuple):
@@ -28,7 +28,7 @@ class Documented(NamedTuple):
 
     Attributes:
         value: a function or a class.
-        around: what the class says that it is a member of, for parameters that many members have.
+        around: the docstring of the class that it is a member of, for parameters that many members have.
     """
 
     value: Any
@@ -62,7 +62,7 @@ PUBLIC.update(_of_builders())
 
 
 def _lacks(documented: Documented) -> list[str]:
-    """Return what a docstring does not say."""
+    """Return what is missing in a docstring."""
     value = documented.value
     text = inspect.getdoc(value) or ""
     elsewhere = _ELSEWHERE.match(text)

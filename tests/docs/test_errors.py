@@ -13,7 +13,7 @@ _WITHOUT_A_FIX = (
     "AttributeError", "IsADirectoryError", "InterruptedError", "PermissionError", "OSError", "SystemExit", "fail",
     "throw_backend_error", "throw_errno",
 )  # fmt: skip
-"""Python's and the system's own kinds of error, a command's usage, and what happened to a group before."""
+"""Python's and the system's own kinds of error, a command's usage, and earlier failures of a group."""
 
 
 def test_errors_of_every_language_are_found() -> None:
@@ -34,5 +34,5 @@ def test_errors_of_every_language_are_found() -> None:
 def test_a_message_says_what_to_do(error: errors.Error) -> None:
     is_whole = " failed" in error.text or " timed out" in error.text
     assert not _SAYS_NOTHING.search(error.text), error.text
-    is_elsewhere = error.text.endswith(f"; {errors.VALUE}.")  # what is expected and the fix are one value
+    is_elsewhere = error.text.endswith(f"; {errors.VALUE}.")  # the expected value and the fix are one value
     assert "Fix: " in error.text or not is_whole or is_elsewhere or error.kind in _WITHOUT_A_FIX, error.text

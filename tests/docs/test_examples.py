@@ -1,4 +1,4 @@
-"""Python blocks of the README and the docs run, page by page, in order; links to files lead somewhere."""
+"""Python blocks in the README and the docs run, page by page, in order; links to files exist."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _name(page: Path) -> str:
 
 
 SLOW = ROOT / "examples" / "custom_op" / "README.md"
-"""It compiles what tests/examples/test_custom_op.py compiles too, in a minute."""
+"""It compiles the same code as tests/examples/test_custom_op.py, which takes a minute."""
 
 
 @pytest.mark.parametrize(

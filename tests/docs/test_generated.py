@@ -1,4 +1,4 @@
-"""What the pages pull from the code is what the code has."""
+"""The generated parts of the pages match the code."""
 
 from __future__ import annotations
 

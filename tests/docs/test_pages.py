@@ -15,3 +15,9 @@ def test_the_first_sentence_says_who_it_is_for(page: str) -> None:
     assert title.startswith("# ")
     assert not blank
     assert first.startswith("For ")
+
+
+def test_the_readme_shows_installation_and_a_sample_first() -> None:
+    lines = (DOCS.parent / "README.md").read_text(encoding="utf-8").splitlines()
+    assert next(number for number, line in enumerate(lines) if "pip install" in line) <= 12
+    assert lines.index("```python") <= 12

@@ -1,4 +1,4 @@
-"""docs/migrate.md has every rule, as it is."""
+"""docs/migrate.md has every rule, unchanged."""
 
 from __future__ import annotations
 

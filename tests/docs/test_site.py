@@ -1,4 +1,4 @@
-"""The pages build without a warning: `make docs`, for every page and every docstring that they show."""
+"""The site builds without a warning: `make docs`, for every page and every docstring on it."""
 
 from __future__ import annotations
 

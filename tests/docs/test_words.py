@@ -1,4 +1,4 @@
-"""Texts are plain modern English: words and turns of phrase that nobody says any more are not in the tree."""
+"""Texts are plain modern English: obsolete words and phrases do not appear in the tree."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ OLD = re.compile(
     r"|(B|KiB|MiB|bytes) an? (process|element|block|call|group|row|token)|where(of|to|upon|with)|there(of|upon|with)"
     r"|here(of|upon|with)|hitherto|henceforth|thence|whence|thither|lest|albeit|amidst|thereby|whilst|nigh|ere|forsooth)\b"
     r"|\b(\w+'s?|their) sake\b|\bbesides[.:;,)]|(?<!\bwhat)(?<!\bhas)(?<!\bnothing)\bbut for\b"
+    r"|\b(in the manner of|until further notice|makes of it|by another import|be rid of"
+    r"|whatever accelerator the machine has|on (its|their) own account)\b"
 )
 
 
@@ -44,6 +46,7 @@ def test_old_words_are_recognised() -> None:
         "4 B an element",
         "looks for headers besides;",
         "all but for one",
+        "modules in the manner of torch.nn",
     ):
         assert OLD.search(text), text
     for text in ("recommended", "besides the CPU", "once per process", "hands that on", "amendment"):

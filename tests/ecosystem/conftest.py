@@ -1,4 +1,4 @@
-"""No test of these may reach for a model hub, or send figures home."""
+"""These tests must not use a model hub or send telemetry."""
 
 import os
 

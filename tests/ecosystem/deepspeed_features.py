@@ -1,6 +1,6 @@
-"""A program for deepspeed: trains in ways which stock has for GPUs, or needs further packages for, and writes the losses.
+"""A deepspeed program that uses features which stock has only for GPUs or with further packages, and writes the losses.
 
-Run by ``torchrun`` with the way, the backend and the file for the losses.
+Run by ``torchrun`` with the feature, the backend and the file for the losses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A program for deepspeed that knows nothing of this project: trains a small model in many ways, and writes the losses.
+"""A deepspeed program that does not use this project: trains a small model in many configurations, and writes the losses.
 
-Run by ``torchrun`` with the backend and the file for the losses; each way is a configuration of deepspeed's.
+Run by ``torchrun`` with the backend and the file for the losses.
 """
 
 from __future__ import annotations

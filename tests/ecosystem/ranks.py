@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def torchrun(code: str, ranks: int) -> None:
-    """Run a program as some ranks; it must succeed."""
+    """Run a program with a number of ranks; it must succeed."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "program.py"
         program.write_text(code)

@@ -1,4 +1,4 @@
-"""Hugging Face accelerate prepares our modules and optimizers as torch's."""
+"""Hugging Face accelerate prepares our modules and optimizers like torch's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def train(
     make: Callable[..., Any], *, ours: bool, folder: Path | None = None, resumes: bool = False, epochs: int = 2
 ) -> list[float]:
-    """Train with accumulation, clipping and a schedule; save after the first epoch, or begin there."""
+    """Train with accumulation, clipping and a schedule; save after the first epoch, or resume there."""
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
     model = training.net(ours=ours)
     optimizer = make(model.parameters())

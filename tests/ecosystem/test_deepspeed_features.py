@@ -1,6 +1,6 @@
 """ZeRO-Infinity, ZeRO++, ZenFlow, random-LTD and the fast file writer run on a CPU with our ops.
 
-Stock deepspeed has them for GPUs alone or needs further packages, except for ZenFlow.
+Stock deepspeed supports them only on GPUs or with further packages, except for ZenFlow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 PROGRAM = Path(__file__).with_name("deepspeed_features.py")
-EVERY_PROCESS = Path(__file__).with_name("every_process")  # ZenFlow's optimizer is a process of its own
+EVERY_PROCESS = Path(__file__).with_name("every_process")  # ZenFlow's optimizer is a separate process
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_quantized_communication_trains_as_exact_does(train: Any, way: str, rank
 @pytest.mark.timeout(1800)  # stock deepspeed compiles its Adam first
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_zenflow_has_stock_losses(train: Any, ranks: int) -> None:
-    """Once the steps of its process overlap with the next ones, how fast it is decides: stock's losses differ from run to run."""
+    """Steps of the optimizer process overlap with the next ones, so losses depend on timing: stock's differ from run to run."""
     ours, stock = (train("ZenFlow", ranks, ours=is_ours)["losses"] for is_ours in (True, False))
     assert ours[:6] == stock[:6]
     assert ours == pytest.approx(stock, rel=3e-2)

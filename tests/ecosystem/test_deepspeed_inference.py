@@ -1,4 +1,4 @@
-"""deepspeed's kernel injection on the CPU: models of transformers compute what they did, where stock deepspeed has no builder."""
+"""deepspeed's kernel injection on the CPU: transformers models keep their results; stock deepspeed has no builder there."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-c", INJECTED, *arguments]
     path = str(
         Path(sys.prefix) / "transformers-4"
-    )  # by `make test-ecosystem`: deepspeed does not inject into those of 5
+    )  # by `make test-ecosystem`: deepspeed does not inject into models of transformers 5
     environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, env=environment)

@@ -1,4 +1,4 @@
-"""deepspeed trains on our accelerator and ops as it does on its own, whatever the stage, the backend and the number of ranks."""
+"""deepspeed trains on our accelerator and ops as on its own, for every stage, backend and number of ranks."""
 
 from __future__ import annotations
 

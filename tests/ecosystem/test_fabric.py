@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def train(
     fabric: Fabric, make: Callable[..., Any], *, ours: bool, path: Path | None = None, resumes: bool = False
 ) -> list[float]:
-    """Train two epochs; save after the first, or begin there."""
+    """Train two epochs; save after the first, or resume there."""
     model = training.net(ours=ours)
     model, optimizer = fabric.setup(model, make(model.parameters()))
     loader = fabric.setup_dataloaders(torch.utils.data.DataLoader(training.data(), batch_size=8))

@@ -1,4 +1,4 @@
-"""Hugging Face's ``kernels`` serves our RMSNorm from the folder in our package, to a module of its own and to a Llama."""
+"""Hugging Face's ``kernels`` loads our RMSNorm from a folder in our package, into a module of its own and into a Llama."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from anyaccel.integrations.hf_kernels import repository
+from anyaccel.integrations.hf_kernels import layers, mapping, repository
 from kernels import Mode, kernelize, register_kernel_mapping, use_kernel_forward_from_hub
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class SlowRMSNorm(torch.nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def mapping() -> Iterator[None]:
+def registered() -> Iterator[None]:
     ours = repository("RMSNorm")
     served = {Mode.INFERENCE | Mode.TORCH_COMPILE: ours, Mode.TRAINING | Mode.TORCH_COMPILE: ours}
     register_kernel_mapping({name: {"cpu": served} for name in ("SlowRMSNorm", "RMSNorm")}, inherit_mapping=False)
@@ -65,3 +65,50 @@ def test_a_llamas_norms_are_served() -> None:
     kernelize(model, mode=Mode.TRAINING, device="cpu")
     torch.testing.assert_close(model(tokens, labels=tokens).loss, expected)
     assert "anyaccel::rms_norm" in called(lambda: model(tokens))
+
+
+class Halves(torch.nn.Module):
+    """What torch's operators make of an activation that is multiplied by the input's other half."""
+
+    def __init__(self, activation: torch.nn.Module) -> None:
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
+        gate, up = input.chunk(2, -1)
+        result: torch.Tensor = self.activation(gate) * up
+        return result
+
+
+STOCK = {
+    "RMSNorm": lambda: SlowRMSNorm(8),
+    "LayerNorm": lambda: torch.nn.LayerNorm(8),
+    "SiluAndMul": lambda: Halves(torch.nn.SiLU()),
+    "GeluAndMul": lambda: Halves(torch.nn.GELU()),
+    "GeluTanhAndMul": lambda: Halves(torch.nn.GELU("tanh")),
+}
+OPS = {"RMSNorm": "rms_norm", "LayerNorm": "layer_norm", "SiluAndMul": "swiglu"}
+
+
+@pytest.mark.parametrize("name", layers.__all__)
+def test_every_layer_is_served_in_place_of_torchs(name: str) -> None:
+    register_kernel_mapping(mapping())
+    stock = STOCK[name]()
+    kind = type(f"Stock{name}", (type(stock),), {})
+    use_kernel_forward_from_hub(name)(kind)
+    stock.__class__ = kind
+    model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), stock), torch.randn(4, 8)
+    expected = model(x)
+    kernelize(model, mode=Mode.TRAINING, device="cpu", use_fallback=False)
+    torch.testing.assert_close(model(x), expected)
+    model(x).sum().backward()
+    assert f"anyaccel::{OPS.get(name, 'geglu')}" in called(lambda: model(x))
+
+
+def test_the_mapping_has_every_layer_on_every_device() -> None:
+    found = mapping()
+    assert set(found) == set(layers.__all__)
+    assert {device for devices in found.values() for device in devices} == {"cpu", "cuda", "xpu"}
+    assert all(repository(name).load() is not None for name in found)
+    with pytest.raises(ValueError, match="got 'Attention'; expected one of GeluAndMul"):
+        repository("Attention")

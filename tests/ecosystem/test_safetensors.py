@@ -1,4 +1,4 @@
-"""State dicts go through safetensors, and to and from torch's own layers."""
+"""State dicts can be saved with safetensors, and exchanged with torch's own layers."""
 
 from __future__ import annotations
 

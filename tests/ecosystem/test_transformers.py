@@ -1,4 +1,4 @@
-"""A transformers Trainer on our optimizer and norms: a tiny random Llama, nothing downloaded."""
+"""A transformers Trainer with our optimizer and norms: a tiny random Llama, without downloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the frameworks train here: a small model on our norms and on torch's, and our optimizers with their peers."""
+"""Common code for the frameworks: a small model with our norms or torch's, and our optimizers with their peers."""
 
 from __future__ import annotations
 

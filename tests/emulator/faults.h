@@ -1,4 +1,4 @@
-// Kernels that the emulator must refuse, and one that it must not. `x` has `count` floats.
+// Kernels that the emulator must reject, and one that it must accept. `x` has `count` floats.
 
 #pragma once
 

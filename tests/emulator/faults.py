@@ -1,4 +1,4 @@
-"""``python -m tests.emulator.faults``: what the emulator says of the kernels in ``faults.h``, a line for each."""
+"""``python -m tests.emulator.faults``: the emulator's verdict on each kernel in ``faults.h``, one per line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the emulator, and an op's CUDA kernels for it; gives them to the op's host library as a device's."""
+"""Builds the emulator and an op's CUDA kernels for it, and registers them with the op's host library as a device's."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from anyaccel.op_builder.op import Op
 
 HERE = Path(__file__).parent
+EMULATOR = CSRC / "emulator"
 SANITIZED = "ANYACCEL_EMULATOR_TSAN"
-"""Set in a process that ThreadSanitizer's library watches, in place of the emulator's own checks of accesses."""
+"""Set in a process that ThreadSanitizer's library checks, instead of the emulator's own access checks."""
 GROUP = "ANYACCEL_TEST_GROUP"
-"""In a process that runs kernels in the emulator, whose group they get: of ``LANES``; ``cuda`` where it is not set."""
+"""In a process that runs kernels in the emulator, the group that they get, one of ``LANES``; ``cuda`` is the default."""
 LANES = {"cuda": 32, "hip32": 32, "hip64": 64, "sycl": 32}
 """The lanes of a warp, by group."""
 ENTRY = """extern "C" void emulator_run_{number}(const void* argument) {{
@@ -38,17 +39,17 @@ _CALLS = {
 }
 _NO_FLOAT16 = "-U__FLT16_MANT_DIG__"  # NVRTC has no _Float16
 _LANGUAGES = {
-    "cuda": ["-include", str(HERE / "cuda_on_host.h"), _NO_FLOAT16],
-    "hip": ["-include", str(HERE / "cuda_on_host.h")],
+    "cuda": ["-include", str(EMULATOR / "language" / "cuda_on_host.h"), _NO_FLOAT16],
+    "hip": ["-include", str(EMULATOR / "language" / "cuda_on_host.h")],
     "sycl": [f"-I{HERE / 'sycl_on_host'}", _NO_FLOAT16],
 }
 _SOURCES = {"cuda": "kernels.cu", "hip": "kernels.hip"}
 _SYCL_KERNELS = '#include "sycl_group.h"\n#include ANYACCEL_OP_HEADER\nusing namespace anyaccel;\n'
 
 
-def preloaded() -> dict[str, str]:
-    """Return the environment of a process that runs kernels in the emulator."""
-    return {"LD_PRELOAD": str(built_engine(under_tsan=False))}
+def preloaded(group: str = "cuda") -> dict[str, str]:
+    """Return the environment of a process that runs kernels in the emulator, with one of the groups of ``LANES``."""
+    return {"LD_PRELOAD": str(built_engine(under_tsan=False, group=group)), GROUP: group}
 
 
 def preloaded_with_tsan() -> dict[str, str]:
@@ -60,23 +61,25 @@ def preloaded_with_tsan() -> dict[str, str]:
     return {"LD_PRELOAD": library.strip(), SANITIZED: "1", "TSAN_OPTIONS": options}
 
 
-def built_engine(*, under_tsan: bool) -> Path:
-    """Return the library that runs blocks, and unless ThreadSanitizer does, checks their accesses."""
-    checks = ("no_checks.cpp",) if under_tsan else ("accesses.cpp", "memory.cpp")
-    sources = [HERE / "block.cpp", *(HERE / name for name in checks)]
-    return _built("engine", ["-std=c++20", "-O2", "-g", *map(str, sources)], [*HERE.glob("*.h"), *sources])
+def built_engine(*, under_tsan: bool, group: str) -> Path:
+    """Return the library that runs blocks and, unless ThreadSanitizer does, checks their accesses."""
+    checks = [EMULATOR / name for name in ("accesses.cpp", "history.cpp", "lines.cpp")]
+    own = [HERE / "no_checks.cpp"] if under_tsan else [*checks, HERE / "memory.cpp"]
+    sources = [EMULATOR / "block.cpp", EMULATOR / "fibers.cpp", HERE / "launch.cpp", *own]
+    options = ["-std=c++20", "-O2", "-g", *_lanes(group), f"-I{EMULATOR}", *map(str, sources)]
+    return _built("engine", options, [*EMULATOR.glob("*.h"), *sources])
 
 
 def built_kernels(name: str, instances: Sequence[str], header: str, sources: Sequence[Path] = ()) -> Path:
     """Return a library of kernels.
 
     Args:
-        name: of the library.
-        instances: of kernel templates.
-        header: what defines them.
+        name: the library's name.
+        instances: the kernel template instances.
+        header: the header that defines them.
         sources: folders searched for ``kernels.cu`` and headers, before the tree's own.
     """
-    group, lanes = _group(), LANES[os.environ.get(GROUP, "cuda")]
+    group = _kind()
     folders = [*sources, CSRC / "runtime", CSRC / "includes"]
     entries = "".join(
         ENTRY.format(number=number, instance=kernel, call=_CALLS[group].format(number=number))
@@ -89,30 +92,40 @@ def built_kernels(name: str, instances: Sequence[str], header: str, sources: Seq
         entries = "\n".join([*defined, entries])
     included = _SYCL_KERNELS
     if group in _SOURCES:
-        name_of_source = _SOURCES[group]
-        kernels = next(folder / name_of_source for folder in folders if (folder / name_of_source).is_file())
+        source = _SOURCES[group]
+        kernels = next(folder / source for folder in folders if (folder / source).is_file())
         included = f'#include "{kernels}"\n'
     rows = "".join(
-        f'{{"{kernel}", emulator_run_{number}, {_is_grid_meant(kernel, folders)}}},'
+        f'{{"{kernel}", emulator_run_{number}, {_is_grid_meant(kernel, folders)}, &emulator::shared_memory}},'
         for number, kernel in enumerate(instances)
     )
-    text = f'{included}{entries}extern "C" emulator::Kernel emulator_kernels[] = {{{rows}}};\n'
+    table = f'extern "C" EMULATOR_EXPORT emulator::Kernel emulator_kernels[] = {{{rows}}};\n'
+    text = f'#include "{EMULATOR}/language/shared_memory.h"\n{included}{entries}{table}'
     read = [file for folder in folders for file in sorted(folder.iterdir()) if file.suffix in (".h", ".cu", ".hip")]
     options = [
-        "-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-w", f"-DANYACCEL_LANES={lanes}",
-        f'-DANYACCEL_OP_HEADER="{header}"', *_LANGUAGES[group], "-iquote", str(HERE),
+        "-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-w", "-fvisibility=hidden", "-fno-gnu-unique",
+        *_lanes(_chosen()), f'-DANYACCEL_OP_HEADER="{header}"', *_LANGUAGES[group], "-iquote", str(EMULATOR),
         *(f"-I{folder}" for folder in folders), "-x", "c++",
     ]  # fmt: skip
-    return _built(name, options, [*read, *HERE.glob("*.h"), *HERE.glob("sycl_on_host/**/*.h")], text)
+    return _built(name, options, [*read, *EMULATOR.glob("**/*.h"), *HERE.glob("sycl_on_host/**/*.h*")], text)
 
 
-def _group() -> str:
-    """Return the kind of group that kernels get."""
-    return os.environ.get(GROUP, "cuda").rstrip("0123456789")
+def _chosen() -> str:
+    return os.environ.get(GROUP, "cuda")
+
+
+def _kind() -> str:
+    """Return the language of the chosen group."""
+    return _chosen().rstrip("0123456789")
+
+
+def _lanes(group: str) -> list[str]:
+    """Return the compiler's options for the lanes of a warp."""
+    return [f"-DEMULATOR_LANES={LANES[group]}", f"-DANYACCEL_LANES={LANES[group]}"]
 
 
 def _is_grid_meant(kernel: str, folders: Sequence[Path]) -> str:
-    """Return, as C++ does, whether a kernel asks which block of how many it is."""
+    """Return whether a kernel uses its block's index and the number of blocks, like the C++ code."""
     start = re.compile(rf"^struct {kernel.partition('<')[0]}( : \w+)? {{.*?^}};", re.MULTILINE | re.DOTALL)
     for folder in folders:
         for header in folder.glob("*.h"):
@@ -124,7 +137,7 @@ def _is_grid_meant(kernel: str, folders: Sequence[Path]) -> str:
 
 
 def _built(name: str, options: Sequence[str], files: Sequence[Path], text: str = "") -> Path:
-    """Compile a shared library, unless it is there already; its name holds what decides it."""
+    """Compile a shared library, unless it exists; its name includes a hash of its inputs."""
     digest = hashlib.sha256(repr((options, text)).encode())
     for file in files:
         digest.update(file.read_bytes())
@@ -134,7 +147,7 @@ def _built(name: str, options: Sequence[str], files: Sequence[Path], text: str =
     if library.is_file():
         return library
     source, unlinked = library.with_suffix(f".{os.getpid()}.cpp"), library.with_suffix(f".{os.getpid()}.o")
-    if text:  # linked apart, without ThreadSanitizer's library: what is preloaded has its functions
+    if text:  # linked separately, without ThreadSanitizer's library: the preloaded library has its functions
         source.write_text(text)
         _compile("-c", *options, str(source), "-o", str(unlinked))
         options = [str(unlinked)]
@@ -152,22 +165,26 @@ def _compile(*arguments: str) -> None:
 
 
 class _Kernel(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("run", ctypes.c_void_p), ("is_grid_meant", ctypes.c_bool))
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("run", ctypes.c_void_p),
+        ("is_grid_meant", ctypes.c_bool),
+        ("shared_memory", ctypes.c_void_p),
+    )
 
 
 class Emulator:
-    """Runs the kernels of ops, in place of SYCL on the CPU: the host library takes it for that device."""
+    """Runs the kernels of ops instead of SYCL on the CPU: the host library uses it as that device."""
 
     kind = "sycl"
 
     def __init__(self) -> None:
         is_sanitized = SANITIZED in os.environ
-        path = built_engine(under_tsan=is_sanitized)
+        path = built_engine(under_tsan=is_sanitized, group=_chosen())
         assert is_sanitized or os.environ.get("LD_PRELOAD") == str(path), "the emulator must be preloaded"
         self._library = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
         self._library.emulator_started.restype = ctypes.c_char_p
         self._library.emulator_launch.restype = ctypes.c_char_p
-        self._library.emulator_set_warp_size(LANES[os.environ.get(GROUP, "cuda")])
         self.launch = ctypes.cast(self._library.emulator_launch, ctypes.c_void_p).value or 0
         self._kept: list[ctypes.CDLL] = []
 
@@ -176,15 +193,14 @@ class Emulator:
         kernels = ctypes.CDLL(str(library))
         self._kept.append(kernels)
         table = (_Kernel * len(instances)).in_dll(kernels, "emulator_kernels")
-        self._library.emulator_add_module(ctypes.byref(table))
         return {name: ctypes.addressof(entry) for name, entry in zip(instances, table, strict=True)}
 
     def register(self, op: Op, library: Path, instances: Sequence[str]) -> None:
-        """Let an op, whose host library is loaded, start kernels of a library."""
+        """Register the kernels of a library with an op, whose host library is loaded."""
         register_kernels(op.name, self, 0, self.load(library, instances))
 
     def start(self, kernel: int, blocks: int, argument: ctypes.Structure) -> str:
-        """Run a kernel; return what went wrong, or an empty text."""
+        """Run a kernel; return the problem, or an empty text."""
         problem = self._library.emulator_launch(
             ctypes.c_void_p(kernel),
             0,
@@ -196,11 +212,11 @@ class Emulator:
         return problem.decode() if problem else ""
 
     def fix_size(self, threads: int) -> None:
-        """Set the threads of every block, and launch as many blocks as the host asks for; 0 varies both."""
+        """Set the number of threads of every block, and launch as many blocks as the host requests; 0 varies both."""
         self._library.emulator_fix_size(threads)
 
     def started(self) -> dict[str, set[int]]:
-        """Return the sizes of blocks that each kernel was started with in this process."""
+        """Return the block sizes with which each kernel was started in this process."""
         lines = self._library.emulator_started().decode().splitlines()
         return {name: {int(size) for size in sizes.split()} for name, sizes in (line.split("\t") for line in lines)}
 
@@ -212,6 +228,6 @@ def emulator() -> Emulator:
 
 
 def register(op: Op) -> None:
-    """Give an op's host library, which is loaded, all of its kernels."""
-    kernels = op.kernels_for(_group())
+    """Register all of an op's kernels with its host library, which is loaded."""
+    kernels = op.kernels_for(_kind())
     emulator().register(op, built_kernels(op.name, kernels, f"{op.name}.h"), kernels)

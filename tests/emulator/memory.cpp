@@ -1,5 +1,5 @@
-// What torch allocates on the CPU is put where its bounds are known, and filled with ones, which are NaN. This library
-// must be preloaded. Other allocations are as ever.
+// Allocations by torch on the CPU are placed where their bounds are known, and filled with ones, which are NaN. This
+// library must be preloaded. Other allocations are unchanged.
 
 #include "memory.h"
 
@@ -18,9 +18,9 @@ namespace emulator::memory {
 namespace {
 
 constexpr std::uintptr_t kPage = 4096;
-constexpr std::uintptr_t kArenaBytes = std::uintptr_t{1} << 40;  // of addresses, which are not used twice
+constexpr std::uintptr_t kArenaBytes = std::uintptr_t{1} << 40;  // of address space; addresses are not reused
 
-// What a page holds a part of; a tensor's memory begins on a page of its own.
+// The tensor that owns a page; a tensor's memory begins on its own page.
 struct Page {
   std::uintptr_t begin;
   std::uintptr_t end;
@@ -72,7 +72,7 @@ void* in_arena(std::size_t alignment, std::size_t bytes) {
     arena = pages == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(reserve(kArenaBytes));
     next = arena;
   }
-  // no more aligned than asked for
+  // not more aligned than requested
   const std::uintptr_t begin = next + alignment;
   const std::uintptr_t after = (begin + bytes) / kPage * kPage + 2 * kPage;
   if (arena == 0 || alignment >= kPage || after > arena + kArenaBytes) {

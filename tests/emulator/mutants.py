@@ -1,7 +1,7 @@
-"""Changes of every barrier, shuffle and reduction in the sources of kernels, one at a time, each of which must be noticed.
+"""Changes every barrier, shuffle and reduction in the sources of kernels, one at a time; the tests must detect each change.
 
-``python -m tests.emulator.mutants`` prints a line for each: what noticed it, or ``survived``. It runs in a process that
-has the emulator preloaded.
+``python -m tests.emulator.mutants`` prints a line for each: which kernel detected it, or ``survived``. It runs in a process
+with the emulator preloaded.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ KERNELS = (
     "TopkGating<float>",
     "ScaleTensors<float, float>",
 )
-"""Those that notice: each uses another part of a group."""
+"""The kernels that detect changes: each uses another part of a group."""
 
 
 class Mutant(NamedTuple):
-    """A change of one place."""
+    """A change at one place."""
 
     file: str
     line: int
@@ -106,7 +106,7 @@ def _softmax(op: Any) -> list[torch.Tensor]:
 
 def _quantization(op: Any) -> list[torch.Tensor]:
     x = torch.linspace(-1, 2, 200).view(2, 100)
-    with_nan = x.index_fill(1, torch.tensor([99]), torch.nan)  # the last that its thread meets
+    with_nan = x.index_fill(1, torch.tensor([99]), torch.nan)  # the last one that its thread processes
     codes, scales = op.quantize_float8(with_nan, 2, torch.float8_e4m3fn)
     return [*op.quantize(x, 2, symmetric=True), *op.quantize(x, 2, symmetric=False), codes.float(), scales]
 
@@ -137,7 +137,7 @@ _RUN: dict[str, Callable[[Any], list[torch.Tensor]]] = {
 
 
 def _functions() -> dict[str, Any]:
-    """Return the ops' functions, their host libraries loaded."""
+    """Return the ops' functions, with their host libraries loaded."""
     rows = {op.name: op for op in OPS if op.name in _RUN}
     for op in rows.values():
         builder_class(op.builder, "cpu")().load()
@@ -162,7 +162,7 @@ def _use(folders: Sequence[Path]) -> None:
 
 
 def _notices(functions: dict[str, Any], expected: dict[str, list[torch.Tensor]]) -> str:
-    """Return what tells the kernels in use from those that ``expected`` is of."""
+    """Return the difference between the kernels in use and the ``expected`` results."""
     try:
         for name, results in _results(functions):
             for mine, wanted in zip(results, expected[name], strict=True):
@@ -174,7 +174,7 @@ def _notices(functions: dict[str, Any], expected: dict[str, list[torch.Tensor]])
 
 
 def main() -> None:
-    """Print what notices each change."""
+    """Print which kernel detects each change."""
     functions = _functions()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,15 +1,21 @@
-// In place of accesses.cpp where ThreadSanitizer checks accesses.
+// Replaces accesses.cpp when ThreadSanitizer checks accesses.
 
 #include "accesses.h"
 
-namespace emulator::accesses {
+namespace emulator {
+namespace accesses {
 
 void begin_launch(const Surroundings&) {}
-void begin_block(unsigned) {}
+void begin_block() {}
 void set_thread(unsigned) {}
 void pass_barrier() {}
-std::string end_launch() { return ""; }
+void sync_warp(unsigned, Lanes) {}
+void end_launch() {}
 
-}  // namespace emulator::accesses
+}  // namespace accesses
 
-extern "C" void emulator_add_module(void*) {}
+void check_atomic(const Site&, const volatile void*, std::size_t) {}
+void note_atomic(const Site&, bool) {}
+void fence() {}
+
+}  // namespace emulator

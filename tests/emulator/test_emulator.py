@@ -1,6 +1,6 @@
-"""CUDA's and HIP's kernels on the CPU: all of them, in an emulator of blocks that refuses what a GPU would leave undefined.
+"""CUDA's and HIP's kernels on the CPU: all of them, in an emulator of blocks that rejects what is undefined on a GPU.
 
-Each test starts a process, as the emulator takes the place of torch's allocator, and of SYCL on the CPU.
+Each test starts a process, as the emulator replaces torch's allocator, and SYCL on the CPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 
 from anyaccel.op_builder.table import OPS
 
-from .library import GROUP, LANES, preloaded, preloaded_with_tsan
+from .library import LANES, preloaded, preloaded_with_tsan
 from .mutants import mutants
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ SAID = {
     "Misaligned": "misaligned access: 8 bytes written",
     "Uninitialised": "uninitialised shared memory: 4 bytes read .* by thread 11 of block 0",
 }
-"""What is said of each kernel in faults.h."""
+"""The expected verdict on each kernel in faults.h."""
 
 
 def _run(*arguments: str, timeout: float = 280, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -56,14 +56,14 @@ def _run(*arguments: str, timeout: float = 280, **environment: str) -> subproces
     )
 
 
-def _lines(*arguments: str, **environment: str) -> dict[str, str]:
-    done = _run(*arguments, **preloaded(), **environment)
+def _lines(*arguments: str, group: str = "cuda") -> dict[str, str]:
+    done = _run(*arguments, **preloaded(group))
     assert done.returncode == 0, done.stderr
     return dict(line.rsplit("\t", 1) for line in done.stdout.splitlines())
 
 
 def _run_ops(ran: Path, environment: dict[str, str], *options: str, timeout: float = 280) -> dict[str, list[int]]:
-    """Run tests/ops in the emulator; return the sizes of the blocks that each kernel was started with."""
+    """Run tests/ops in the emulator; return the block sizes with which each kernel was started."""
     done = _run(
         "pytest", "-q", "-k", "emulated", "-p", "no:cacheprovider", "-p", "no:xdist", *options, "tests/ops",
         timeout=timeout, ANYACCEL_TEST_EMULATED=str(ran), **environment,
@@ -91,8 +91,8 @@ def _assert_all_ran(started: dict[str, list[int]], group: str = "cuda") -> None:
     "group", ["cuda", "hip64", *(pytest.param(one, marks=pytest.mark.slow) for one in ("hip32", "sycl"))]
 )
 def test_every_kernel_of_the_table_agrees_with_its_reference(tmp_path: Path, group: str) -> None:
-    """With SYCL's group too: OpenCL's CPU device tells of no divergence, no race and no access out of bounds."""
-    _assert_all_ran(_run_ops(tmp_path / "ran.json", {**preloaded(), GROUP: group}), group)
+    """With SYCL's group too: OpenCL's CPU device reports no divergence, no race and no access out of bounds."""
+    _assert_all_ran(_run_ops(tmp_path / "ran.json", preloaded(group)), group)
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_each_fault_is_named_and_none_hangs() -> None:
 
 @pytest.mark.slow
 def test_thread_sanitizer_sees_a_block_as_threads() -> None:
-    """And says nothing of what barriers order: in the correct kernel, shared memory that other threads have written."""
+    """It reports nothing that barriers order: in the correct kernel, threads read shared memory written by others."""
     done = _run("tests.emulator.faults", **preloaded_with_tsan())
     assert done.returncode == 66
     assert re.search(r"data race.*?\n.*?\n\s+#0 void RaceInABlock::operator", done.stderr)
@@ -124,14 +124,14 @@ def test_thread_sanitizer_sees_a_block_as_threads() -> None:
 
 @pytest.mark.parametrize("group", ["cuda", "sycl", pytest.param("hip64", marks=pytest.mark.slow)])
 def test_each_change_of_a_barrier_or_a_shuffle_is_noticed(group: str) -> None:
-    noticed = _lines("tests.emulator.mutants", **{GROUP: group})
+    noticed = _lines("tests.emulator.mutants", group=group)
     made = mutants(group)
     assert list(noticed) == [f"{mutant.file}:{mutant.line}\t{mutant.name}" for mutant in made]
     assert not [name for name, by in noticed.items() if by == "survived"]
 
 
 def test_no_source_synchronises_in_a_way_that_is_not_changed() -> None:
-    """What the mutants are made of is every barrier and shuffle that the sources have."""
+    """The mutants cover every barrier and shuffle in the sources."""
     places = 0
     for file in [*(ROOT / "csrc" / "includes").glob("*.h"), *(ROOT / "csrc" / "runtime").glob("*_group.h")]:
         text = re.sub(r"//.*", "", file.read_text())

@@ -1,4 +1,4 @@
-"""A third party's op, as its users get it: pybind11 compiled where it is used or at installation, and CUDA sources by nvcc."""
+"""A third party's op, as its users get it: pybind11 compiled on first use or at installation, and CUDA sources by nvcc."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ print(op.__file__)
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example in a place with a space and a letter beyond ASCII, where building leaves what it leaves."""
+    """The example in a path with a space and a non-ASCII letter; a build may leave files there."""
     place = tmp_path_factory.mktemp("third party") / "ünser op"
     return Path(shutil.copytree(EXAMPLE, place, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__")))
 
@@ -71,7 +71,7 @@ def test_what_the_installation_compiled_is_loaded_without_a_compiler(
 ) -> None:
     site = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # torch's builder looks for ninja there
+    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # torch's builder looks for ninja in PATH
     subprocess.run(
         [*pip, "--no-deps", "--no-build-isolation", "--target", site, copied],
         check=True,
@@ -104,14 +104,14 @@ def _nvcc_is_here(builder: CUDAOpBuilder) -> CUDAOpBuilder:
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is a CUDA build")
 def test_without_a_cuda_build_of_torch_it_says_so(cuda_builder: CUDAOpBuilder) -> None:
     assert not cuda_builder.is_compatible()
-    with pytest.raises(OpLoadError, match=r"built without CUDA; expected a CUDA build\. Fix: install one"):
+    with pytest.raises(OpLoadError, match=r"built without CUDA\. Fix: install a CUDA build"):
         cuda_builder.load()
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(torch.version.cuda is None, reason="this torch is built without CUDA")
 def test_its_cuda_sources_are_built_and_loaded(cuda_builder: CUDAOpBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By pip's nvcc where it is installed, even on a machine with a toolkit."""
+    """By pip's nvcc if it is installed, even on a machine with a toolkit."""
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0+PTX")
     pips = pip_home()
     if pips is not None:
@@ -129,7 +129,7 @@ def test_its_cuda_sources_are_built_and_loaded(cuda_builder: CUDAOpBuilder, monk
 def test_its_cuda_source_compiles_with_nvcc(
     cuda_builder: CUDAOpBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A CPU build of torch has the headers, all but the one that its build would have configured."""
+    """A CPU build of torch has the headers, except the one that its CUDA build would generate."""
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
     _nvcc_is_here(cuda_builder)
     nvcc = cuda_builder.compilers(cuda_builder.cxx())[".cu"]

@@ -1,4 +1,4 @@
-"""The examples of the ladder, as its reader runs them."""
+"""The examples of the ladder, as its readers run them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _scripted(script: str, folder: Path, **env: str) -> subprocess.CompletedProc
 
 @pytest.mark.skipif(shutil.which("ptxas") is None or shutil.which("c++") is None, reason="no ptxas, or no C++ compiler")
 def test_a_program_without_python_runs_the_assembled_ptx(tmp_path: Path) -> None:
-    """On a driver that stands in: it keeps memory on the host, and computes a sigmoid in the threads that are launched."""
+    """With a fake driver, which keeps memory on the host, and computes a sigmoid in the launched threads."""
     if not HAS_GPU:
         refused = _scripted("compile.sh", tmp_path)
         assert refused.returncode == 2, refused.stderr

@@ -1,4 +1,4 @@
-"""A device that this repository does not know: the example package, installed as its users install it."""
+"""A device that this repository does not know: the example package, installed as users install it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ print(json.dumps([member for outcome, member, _ in found if outcome == "unsuppor
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a process that has the example installed; built from a copy, which takes the leftovers."""
+    """The environment of a process with the example installed; built from a copy, which keeps the build's leftovers."""
     folder = tmp_path_factory.mktemp("example")
     source, site = folder / "source", folder / "site"
     shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
@@ -179,8 +179,29 @@ def test_a_broken_plug_in_is_skipped_with_a_warning(
     code = "import anyaccel; print(anyaccel.get_accelerator().device_name())"
     environment = {"PYTHONPATH": str(tmp_path / "site"), "PYTHONWARNINGS": "error"}
     finished = run_python(code, **environment)
-    assert finished.stdout == run_python(code).stdout  # the CPU, where the machine has no other device
-    assert finished.stderr.count("the accelerator plug-in 'broken' (broken_device:Accelerator) fails") == 1
+    assert finished.stdout == run_python(code).stdout  # the CPU, if the machine has no other device
+    assert (
+        finished.stderr.count("the accelerator plug-in 'broken' (broken_device:Accelerator) failed and is skipped") == 1
+    )
     asked_for = run_python(code, check=False, **environment, DS_ACCELERATOR="broken")
-    assert "expected an available one of: broken (it raised" in asked_for.stderr
+    assert "expected an available one of: broken (" in asked_for.stderr
     assert run_python(code, **environment, DS_ACCELERATOR="cpu").stderr == ""
+
+
+def test_a_plug_in_for_a_device_that_torch_knows_is_reported_as_the_one_chosen(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    metadata = tmp_path / "tuned_cpu-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tuned-cpu\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[anyaccel.accelerators]\ntuned = tuned_cpu:Accelerator\n")
+    (tmp_path / "tuned_cpu.py").write_text(
+        "from anyaccel import CPU_Accelerator\nclass Accelerator(CPU_Accelerator):\n    pass\n"
+    )
+    code = (
+        "from anyaccel.cli.report_data import gather\n"
+        "print([(device.name, device.source) for device in gather().devices if device.chosen])"
+    )
+    assert "[('tuned', 'entry point of tuned-cpu')]" in run_python(code, PYTHONPATH=str(tmp_path)).stdout
+    asked = run_python(code, PYTHONPATH=str(tmp_path), DS_ACCELERATOR="cpu").stdout
+    assert "[('cpu', 'built in')]" in asked

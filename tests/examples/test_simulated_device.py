@@ -1,4 +1,4 @@
-"""The example device in C++ passes its own tests and the contract, in a process of its own: torch has one PrivateUse1."""
+"""The example device in C++ passes its own tests and the contract, in a new process: torch has only one PrivateUse1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 EXAMPLE = Path(__file__).parents[2] / "examples" / "simulated_device"
 
 
-@pytest.mark.timeout(900)  # the first time it is compiled
+@pytest.mark.timeout(900)  # the first run compiles it
 def test_the_example_passes_its_tests_and_the_contract() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "--rootdir", EXAMPLE, "."]
     finished = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLE)

@@ -1,1 +1,1 @@
-"""A fuzzer for every op: arguments made from schemas, two outcomes allowed. See ``python -m tests.fuzz --help``."""
+"""A fuzzer for every op: arguments generated from schemas, two allowed outcomes. See ``python -m tests.fuzz --help``."""

@@ -1,12 +1,12 @@
-"""Fuzz every op: arguments that are made from schemas, in memory between guard pages.
+"""Fuzz every op: arguments generated from schemas, in memory between guard pages.
 
-A call may end in a Python exception that leaves everything as it was, or in the result that plain copies of its arguments
-give, which is compared with a float64 reference where there is one. Anything else is a finding.
+A call may raise a Python exception that leaves everything unchanged, or return the result for plain copies of its arguments,
+which is compared with a float64 reference if there is one. Anything else is a finding.
 
 Examples:
-    python -m tests.fuzz --calls 2000                       every op, and every public function
+    python -m tests.fuzz --calls 2000                       every op and every public function
     python -m tests.fuzz --op anyaccel::swiglu --seed 7     one of them
-    python -m tests.fuzz --repeat '{"target": ...}'         a case that a finding names
+    python -m tests.fuzz --repeat '{"target": ...}'         repeat the case of a finding
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Memory between guard pages, where tensors lie flush against one of them.
+"""Memory between guard pages, with tensors directly next to one of them.
 
-Under AddressSanitizer the rest of an arena is poisoned as well while an op runs, so that both neighbours of a tensor are watched.
+Under AddressSanitizer, the rest of an arena is poisoned while an op runs, so that both sides of a tensor are checked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ for _function in (_poison, _unpoison):
 
 
 class Place:
-    """Where a tensor lies in an arena: a byte, and strides in elements."""
+    """The location of a tensor in an arena: a byte offset, and strides in elements."""
 
     def __init__(self, byte: int, shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> None:
         self.byte, self.shape, self.strides, self.dtype = byte, tuple(shape), tuple(strides), dtype
@@ -43,7 +43,7 @@ class Place:
         self.end = byte + self.elements * dtype.itemsize
 
     def overlaps_itself(self) -> bool:
-        """Return whether elements may share memory: whether a dimension does not step over all smaller ones."""
+        """Return whether elements may share memory: whether a dimension's stride is within the extent of smaller ones."""
         below = 0
         for stride, size in sorted(zip(self.strides, self.shape, strict=True)):
             if size > 1 and stride <= below:
@@ -52,25 +52,25 @@ class Place:
         return False
 
     def on(self, buffer: Any) -> torch.Tensor:
-        """Return the tensor on a buffer of an arena's size."""
+        """Return the tensor on a buffer with the arena's size."""
         if self.elements == 0:
             return torch.empty(self.shape, dtype=self.dtype)
         return self.flat(buffer).as_strided(self.shape, self.strides)
 
     def flat(self, buffer: Any) -> torch.Tensor:
-        """Return all elements from the first to the last, those between the tensor's own included."""
+        """Return all elements from the first to the last, including those between the tensor's own."""
         return torch.frombuffer(buffer, dtype=self.dtype, count=self.elements, offset=self.byte)
 
 
 def reach(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many elements lie from the first to the last, both included."""
+    """Return the number of elements from the first to the last, inclusive."""
     if 0 in shape:
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 class Arena:
-    """One region; made once and used for one tensor (or several that share memory) of a call."""
+    """One memory region; created once and used for one tensor (or several that share memory) per call."""
 
     def __init__(self, seed: int) -> None:
         total = ARENA_BYTES + 2 * _PAGE
@@ -88,12 +88,12 @@ class Arena:
         ctypes.memmove(self.address, self._pattern, ARENA_BYTES)
 
     def add(self, place: Place) -> torch.Tensor:
-        """Lay a tensor into the arena."""
+        """Place a tensor in the arena."""
         self.places.append(place)
         return place.on(self.buffer)
 
     def guard(self) -> None:
-        """Remember the content, and poison what no tensor holds."""
+        """Save the content, and poison the bytes outside tensors."""
         ctypes.memmove(self._before_address, self.address, ARENA_BYTES)
         if _poison is not None:
             begin, end = self._span()
@@ -105,7 +105,7 @@ class Arena:
             _unpoison(self.address, ARENA_BYTES)
 
     def is_unchanged(self, written: Sequence[Place]) -> bool:
-        """Return whether every byte outside of these places is what it was."""
+        """Return whether every byte outside these places is unchanged."""
         if _libc.memcmp(self.address, self._before_address, ARENA_BYTES) == 0:
             return True
         for place in written:
@@ -114,7 +114,7 @@ class Arena:
         return bool(_libc.memcmp(self.address, self._before_address, ARENA_BYTES) == 0)
 
     def reset(self) -> None:
-        """Take the tensors out, for the next call."""
+        """Remove the tensors, for the next call."""
         ctypes.memmove(self.address, self._pattern, ARENA_BYTES)
         self.places.clear()
 

@@ -1,4 +1,4 @@
-"""The process that makes the calls. It writes each case down before it is called, as a crash may be what a call ends in."""
+"""The process that makes the calls. It writes down each case before the call, as the call may crash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CALLS_A_ROUND = 100
 
 
 def targets_of(libraries: list[str], namespace: str, only: list[str]) -> dict[str, Target]:
-    """Return what there is to fuzz: given libraries' ops, or every op of the project and every public function."""
+    """Return the targets to fuzz: the ops of given libraries, or every op of the project and every public function."""
     for library in libraries:
         torch.ops.load_library(library)
     loaded: dict[str, Any] = {} if libraries else load_every_op(only)
@@ -34,16 +34,16 @@ def targets_of(libraries: list[str], namespace: str, only: list[str]) -> dict[st
 
 
 def main(work: dict[str, Any]) -> None:
-    """Fuzz targets one after the other.
+    """Fuzz targets one after another.
 
     Args:
-        work: ``tasks``, of each a target's name, a number of calls and a seed; ``case`` and ``results``, files to write; and
+        work: ``tasks``, each with a target's name, a number of calls and a seed; ``case`` and ``results``, files to write; and
             the ``libraries``, the ``namespace`` and the ops to load, ``only``.
     """
     warnings.simplefilter("ignore")
     if "libasan" not in os.environ.get("LD_PRELOAD", ""):
         faulthandler.enable()
-        resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))  # a size that overflows must not take the machine
+        resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))  # an overflowing size must not take the machine
     torch.set_num_threads(1)
     targets = targets_of(work["libraries"], work["namespace"], work["only"])
     pool: list[Arena] = []
@@ -70,4 +70,4 @@ def main(work: dict[str, Any]) -> None:
             results.write(json.dumps(written) + "\n")
             results.flush()
     sys.stdout.flush()
-    os._exit(0)  # what torch and a sanitizer do at the end of a process is not what is tested
+    os._exit(0)  # what torch and sanitizers do at process exit is not tested

@@ -1,4 +1,4 @@
-"""From a spec and a seed to the arguments of a call, laid into arenas."""
+"""Generates the arguments of a call from a spec and a seed, in arenas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Drawing", "Laid"]
 
 @dataclass
 class Laid:
-    """A tensor in an arena; None for those that torch had to make elsewhere, such as sparse ones."""
+    """A tensor in an arena; None for tensors that torch must create elsewhere, such as sparse ones."""
 
     tensor: torch.Tensor
     argument: Argument
@@ -32,11 +32,11 @@ class Drawing:
 
     Attributes:
         pool: arenas, used again by every call.
-        dims: the number that each symbol stands for.
+        dims: the number for each symbol.
         is_exact: every float is finite and of ordinary size, so that results can be compared.
         is_tame: in addition, no option makes the result sensitive to rounding, as an epsilon of 0 does.
         is_ordinary: every tensor has its values in plain memory on the CPU.
-        shares_memory: an argument lies in the memory of another.
+        shares_memory: an argument shares the memory of another.
     """
 
     pool: list[Arena]
@@ -50,7 +50,7 @@ class Drawing:
     shares_memory: bool = False
 
     def draw(self, spec: Spec, arguments: list[Argument], seed: int) -> None:
-        """Fill ``arguments``, the same for the same spec and seed."""
+        """Fill ``arguments``; the same spec and seed give the same arguments."""
         self._rng = rng = random.Random(seed)  # noqa: S311
         self._generator = torch.Generator().manual_seed(seed)
         self.dims = {}
@@ -142,7 +142,7 @@ class Drawing:
             arena = self._arena()
             byte, strides = 0, _contiguous(shape)
         if dtype.is_complex:
-            byte -= byte % dtype.itemsize  # torch's own copy of one that is misaligned is a segmentation fault
+            byte -= byte % dtype.itemsize  # torch's own copy of a misaligned tensor crashes
         self.is_ordinary = self.is_ordinary and byte % dtype.itemsize == 0
         return Place(byte, shape, strides, dtype), arena
 
@@ -196,7 +196,7 @@ class Drawing:
         tensor.copy_(values)
 
     def _special(self, kind: str, shape: list[int], spec: Spec, argument: Argument, index: str) -> torch.Tensor:
-        """Return a tensor whose elements are not simply where its address and strides say."""
+        """Return a tensor whose elements are not simply at its address with its strides."""
         self.is_ordinary = kind in ("neg", "conj", "requires_grad") and self.is_ordinary
         dtype = DTYPES[spec["dtype"]]
         dense = torch.empty(shape, dtype=dtype)
@@ -206,7 +206,7 @@ class Drawing:
             warnings.simplefilter("ignore")
             try:
                 tensor = _SPECIALS[kind](dense)
-            except Exception:  # torch has none of this shape or dtype
+            except Exception:  # torch does not support this shape or dtype
                 tensor = dense
         self.laid.append(Laid(tensor, argument))
         return tensor

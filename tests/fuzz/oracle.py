@@ -1,5 +1,5 @@
-"""Whether a call ended in one of the two ways that are allowed: a Python exception that left everything as it was, or the
-result that plain copies of the arguments give."""
+"""Checks that a call ended in one of two allowed ways: a Python exception that left everything unchanged, or the
+result for plain copies of the arguments."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2, to
 
 
 class Finding(Exception):
-    """A call that ended in another way than the two."""
+    """A call that ended in any other way."""
 
 
 class Outcome:
-    """How a call ended: accepted, or refused with a text, and a message which is the text without its numbers."""
+    """How a call ended: accepted, or rejected with a text, and the message, which is the text without its numbers."""
 
     def __init__(self, target: Target, error: Exception | None) -> None:
         self.is_accepted = error is None
@@ -40,14 +40,14 @@ class Outcome:
 
 
 _OF_THE_LAYOUT = {"ragged_ops.allocate_fast_host_buffer", "ragged_ops.allocate_view_on"}
-"""Functions whose result is uninitialised, or has its argument's strides: a plain copy gives another."""
+"""Functions whose result is uninitialised or has its argument's strides, so that plain copies give another result."""
 
 
 def judge(target: Target, drawing: Drawing, *, with_gradients: bool, with_fake: bool, with_reference: bool) -> Outcome:
-    """Make a call twice, on the drawn arguments and on copies, and compare.
+    """Make a call twice, with the drawn arguments and with copies, and compare.
 
     Raises:
-        Finding: saying what is wrong.
+        Finding: with the difference.
     """
     arenas = drawing.arenas()
     if with_gradients:
@@ -164,7 +164,7 @@ def _compare_with_copies(
     written = {laid.argument.name for laid in drawing.laid if laid.argument.is_written is not False}
     for name, value in drawing.arguments.items():
         if drawing.shares_memory and name not in written:
-            continue  # it may be what is written
+            continue  # it may be written
         _compare(value, copies[name], f"what {what} leaves in {name} differs from that on plain copies", drawing)
     if with_gradients:
         _compare_gradients(target, drawing, result, expected, copies)
@@ -190,7 +190,7 @@ def _compare_with_reference(
 
 
 def _first(result: Any) -> Any:
-    """Return what a reference computes of an op's results: the first."""
+    """Return the reference's value for an op's first result."""
     return result[0] if isinstance(result, tuple) else result
 
 
@@ -221,7 +221,7 @@ def _all(arguments: dict[str, Any]) -> list[torch.Tensor]:
 
 
 def _are_moderate(arguments: dict[str, Any]) -> bool:
-    """Return whether float32 holds what is computed: where arguments share memory, one's bits are any number in the other."""
+    """Return whether float32 can hold the values: with shared memory, the bits of one argument are any number in another."""
     floats = [tensor.detach() for tensor in _all(arguments) if tensor.is_floating_point()]
     return all(bool((tensor.float().abs() <= _LARGEST).all()) for tensor in floats)
 
@@ -261,7 +261,7 @@ def _compare(actual: Any, expected: Any, what: str, drawing: Drawing, factor: fl
         and left.dtype == right.dtype
         and torch.equal(left.view(torch.uint8), right.view(torch.uint8))
     ):
-        return  # the same NaN of 8 bits
+        return  # the same NaN in 8 bits
     if not left.is_floating_point() or left.dtype.itemsize == 1:
         raise Finding(f"{what}: {left.flatten()[:8]} against {right.flatten()[:8]}")
     left, right = left.double(), right.double()

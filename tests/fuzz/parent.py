@@ -1,4 +1,4 @@
-"""Gives the targets to child processes, and goes on where one of them crashes."""
+"""Distributes the targets over child processes, and continues after one crashes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TARGETS_A_CHILD = 6
 
 @dataclass
 class Result:
-    """What came of one target."""
+    """The result for one target."""
 
     target: str
     calls: int = 0
@@ -31,10 +31,10 @@ class Result:
     findings: list[dict[str, Any]] = field(default_factory=list)
 
     def is_vacuous(self, least: float) -> bool:
-        """Return whether too few calls were accepted: a fuzzer whose calls are refused tests nothing but refusals.
+        """Return whether too few calls were accepted: then the fuzzer tests only rejections.
 
         Args:
-            least: part of a torch op's calls. What a public function wants of objects and ids no schema tells.
+            least: the minimum share for a torch op. Schemas do not tell which objects and ids a public function accepts.
         """
         is_op = "::" in self.target
         return (
@@ -49,12 +49,12 @@ def fuzz(
 
     Args:
         folder: for the files that parent and children share.
-        calls: of each torch op.
-        public_calls: of each public function.
-        seed: of the search.
-        names: of the targets.
-        jobs: how many processes there are at a time.
-        common: what every child is told: ``libraries``, ``namespace`` and ``only``.
+        calls: the number of calls per torch op.
+        public_calls: the number of calls per public function.
+        seed: the seed of the search.
+        names: the names of the targets.
+        jobs: the number of parallel processes.
+        common: arguments for every child: ``libraries``, ``namespace`` and ``only``.
     """
     results = {name: Result(name) for name in names}
     tasks = deque({"target": name, "calls": calls if "::" in name else public_calls, "seed": seed} for name in names)
@@ -81,7 +81,7 @@ def fuzz(
 def _run_child(
     folder: Path, tasks: list[dict[str, Any]], common: dict[str, Any], results: dict[str, Result]
 ) -> list[dict[str, Any]]:
-    """Return what a child that crashed has left to do."""
+    """Return the remaining work of a child that crashed."""
     folder.mkdir(exist_ok=True)
     case, written = folder / "case", folder / "results"
     for path in (case, written):
@@ -122,7 +122,7 @@ def _run_child(
 
 
 def _told(output: str) -> str:
-    """Return what a sanitizer said, or the last words."""
+    """Return the sanitizer's report, or the last lines of output."""
     lines = output.splitlines()
     for number, line in enumerate(lines):
         if any(mark in line for mark in ("runtime error:", "ERROR: AddressSanitizer", "Fatal Python error")):
@@ -131,7 +131,7 @@ def _told(output: str) -> str:
 
 
 def report(result: Result) -> None:
-    """Print one target's line, and its findings with what repeats them."""
+    """Print one target's line, and its findings with the commands that repeat them."""
     print(
         f"{result.target}: {result.calls} calls, {result.accepted} accepted, {len(result.findings)} findings",
         flush=True,

@@ -1,4 +1,4 @@
-// Ops with a defect each, which the fuzzer must find, and one without.
+// Ops with one defect each, which the fuzzer must find, and one without.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>

@@ -1,4 +1,4 @@
-"""The float64 references of tests/ops, by the name of the op that they are for."""
+"""The float64 references in tests/ops, by op name."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _found: dict[str, Any] = {}
 
 
 def reference_of(name: str) -> Callable[[dict[str, Any]], Any] | None:
-    """Return what computes an op's result from its arguments in float64; None where there is no reference.
+    """Return a function that computes an op's result in float64; None if there is no reference.
 
-    A function in a ``*_reference.py`` that has the op's name and whose parameters are among the op's arguments is one; the
-    others are in the table below. A reference returns the op's first result.
+    A function in a ``*_reference.py`` is a reference if it has the op's name and its parameters are among the op's arguments;
+    other references are in the table below. A reference returns the op's first result.
     """
     short = name.replace("::", ".").rsplit(".", maxsplit=1)[1]
-    if name.startswith(("colossalai.", "transformer_inference.")):  # other arguments, by some of the same names
+    if name.startswith(("colossalai.", "transformer_inference.")):  # other arguments under some of the same names
         return None
     if short not in _found:
         _found[short] = _TABLE.get(short) or _by_name(short)
@@ -61,7 +61,7 @@ def _rotary(given: dict[str, Any]) -> Any:
 
 
 def _none(given: dict[str, Any]) -> None:
-    """Stand for a reference whose results have another form, or change by a step with the last bit of an input."""
+    """Stands for a reference whose results have another form, or jump when the last bit of an input changes."""
 
 
 _TABLE: dict[str, Any] = {

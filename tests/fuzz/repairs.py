@@ -1,4 +1,4 @@
-"""Does what a refusal asks for: an op says which argument it got, and what it expected in its place."""
+"""Repairs a spec according to a rejection: an op's message says which argument it got, and what it expected."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _SHAPE = re.compile(r"\(((?:\d+(?:, )?)*)\)")
 def repaired(
     spec: Spec, arguments: list[Argument], text: str, dims: Mapping[str, int], rng: random.Random
 ) -> Spec | None:
-    """Return a spec in which the argument that a refusal names is as the refusal expects; None where it tells neither a
+    """Return a spec with the argument that a rejection names changed to the expected one; None if the message has neither a
     shape nor a dtype.
 
     Args:
-        spec: what was refused.
-        arguments: of the target.
-        text: what the refusal said.
-        dims: the number that each symbol stood for.
-        rng: chooses where several symbols stand for the same number.
+        spec: the rejected spec.
+        arguments: the target's arguments.
+        text: the rejection's text.
+        dims: the number for each symbol.
+        rng: chooses between symbols that stand for the same number.
     """
     said = _REFUSAL.search(text)
     named = next((one for one in arguments if said and one.name == said[1] and one.kind.startswith("tensor")), None)
@@ -50,7 +50,7 @@ def repaired(
 
 
 def _symbol(number: int, dims: Mapping[str, int], rng: random.Random) -> str:
-    """Return a product of symbols that stands for a number; the number itself where there is none."""
+    """Return a product of symbols for a number; the number itself if there is none."""
     single = [name for name, value in dims.items() if value == number and name.isalpha()]
     if single and rng.random() < 0.8:
         return rng.choice(single)

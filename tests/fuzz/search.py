@@ -1,8 +1,8 @@
-"""The search of one target: calls from specs, the better known of which lead to the next.
+"""The search for one target: successful specs lead to the next calls.
 
-What an op says when it refuses is how far a spec went through its checks. A spec that brings a new message joins the corpus,
-and the next ones are mostly changes of those, or what the message itself asks for: so the search climbs from check to check up
-to calls that are accepted.
+An op's error message shows how far a spec got through its checks. A spec that gives a new message joins the corpus,
+and most new specs are changes of those, or changes that the message asks for: so the search proceeds from check to check,
+up to calls that are accepted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run_case(target: Target, spec: Spec, seed: int, pool: list[Arena]) -> tuple[
     """Make one call.
 
     Raises:
-        Finding: when it ends in another way than the two that are allowed.
+        Finding: when it ends in neither of the two allowed ways.
     """
     drawing = Drawing(pool)
     try:
@@ -52,7 +52,7 @@ def run_case(target: Target, spec: Spec, seed: int, pool: list[Arena]) -> tuple[
 
 @dataclass
 class _Known:
-    """A spec that was accepted, and how often: some are so only when two sizes happen to be equal."""
+    """A spec that was accepted, and how often: some are accepted only when two sizes happen to be equal."""
 
     spec: Spec
     accepted: int = 1
@@ -64,7 +64,7 @@ class Search:
     """Fuzzes one target.
 
     Attributes:
-        write_down: called with each case before it is called, as one line of JSON.
+        write_down: called with each case before the call, as one line of JSON.
     """
 
     target: Target
@@ -84,7 +84,7 @@ class Search:
         self._repairs: list[Spec] = []
 
     def run(self, calls: int) -> None:
-        """Make so many calls more, or fewer when there are findings enough."""
+        """Make a number of further calls, or fewer once there are enough findings."""
         for _ in range(calls):
             if len(self.findings) >= _MOST_FINDINGS:
                 return
@@ -125,13 +125,13 @@ class Search:
                 self._accepted[self._rng.randrange(_KEPT_ACCEPTED)] = _Known(spec)
 
     def _next(self) -> tuple[Spec, _Known | None]:
-        """Return a spec, and where it comes from when it is called as it was accepted before."""
+        """Return a spec, and its origin if it repeats an accepted one."""
         rng, arguments = self._rng, self.target.arguments
         chance = rng.random()
         if self._repairs and rng.random() < (0.6 if len(self._accepted) < _FEW else 0.1):
             return self._repairs.pop(), None
         if self._accepted and chance < 0.85:
-            # the surer of two, so that a spec which is rarely accepted is rarely used
+            # the more reliable of two, so that rarely accepted specs are rarely used
             known = max(rng.choices(self._accepted, k=2), key=lambda one: one.accepted / one.calls)
             return (known.spec, known) if chance < 0.55 else (mutated(known.spec, arguments, rng), None)
         if self._refused and chance < 0.97:

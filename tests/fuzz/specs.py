@@ -1,7 +1,7 @@
-"""What a call is made of, in symbols: a search changes specs, and each call draws numbers for their symbols.
+"""Symbolic descriptions of calls: a search changes specs, and each call draws numbers for their symbols.
 
-A spec is plain data, which JSON holds. A size is a product such as ``a``, ``2*b`` or ``a*c``. In lists of tensors, each index
-has dimensions of its own, the same in every list of the call.
+A spec is plain data for JSON. A size is a product such as ``a``, ``2*b`` or ``a*c``. In lists of tensors, each index
+has its own dimensions, the same in every list of the call.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Argument:
 
     Attributes:
         kind: ``tensor``, ``tensors``, ``int``, ``ints``, ``float``, ``bool``, ``dtype`` or ``choice``.
-        is_written: None where nothing says whether it is.
-        choices: of a ``choice``.
+        is_written: None if unknown.
+        choices: the values of a ``choice``.
     """
 
     name: str
@@ -109,7 +109,7 @@ def _value(argument: Argument, rng: random.Random, *, is_plain: bool = False) ->
 
 
 def new_spec(arguments: list[Argument], rng: random.Random) -> Spec:
-    """Return a spec; half of them start from float32 tensors of two dimensions everywhere."""
+    """Return a spec; half of them start with two-dimensional float32 tensors everywhere."""
     is_plain = rng.random() < 0.5
     return {argument.name: _value(argument, rng, is_plain=is_plain) for argument in arguments}
 
@@ -138,7 +138,7 @@ def _change_tensor(tensor: Spec, others: list[Spec], rng: random.Random) -> None
             [*shape[:-1], rng.choice("abcde")],
             ["1"] * rng.randrange(3),
         ]
-        parts += [["*".join(shape[:-1] or "1")], ["*".join(shape or "1")]]  # as many as rows, or as elements
+        parts += [["*".join(shape[:-1] or "1")], ["*".join(shape or "1")]]  # as many as there are rows, or elements
         tensor["shape"] = _shape(rng) if rng.random() < 0.3 else list(rng.choice(parts))
     elif what == 3:
         own: list[str] = tensor["shape"]
@@ -155,7 +155,7 @@ def _change_tensor(tensor: Spec, others: list[Spec], rng: random.Random) -> None
 
 
 def mutated(spec: Spec, arguments: list[Argument], rng: random.Random, message: str = "") -> Spec:
-    """Return a spec that differs in an argument or a few; often in one that a refusal's message names."""
+    """Return a spec that differs in one or a few arguments; often in one that a rejection's message names."""
     weights = [
         4 if argument.kind.startswith("tensor") else 2 if argument.kind == "int" else 1 for argument in arguments
     ]

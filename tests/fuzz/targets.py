@@ -1,4 +1,4 @@
-"""What is fuzzed: every torch op of a namespace, by its schema, and every public function, by its annotations."""
+"""The targets of the fuzzer: every torch op of a namespace, by its schema, and every public function, by its annotations."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Target:
 
 
 def load_every_op(only: list[str]) -> dict[str, Any]:
-    """Load what the table of builders has for the CPU; return their functions by the op's name.
+    """Load every op that the table of builders has for the CPU; return their functions by the op's name.
 
     Args:
-        only: names of ops; all when there is none.
+        only: names of ops; empty for all.
     """
     loaded: dict[str, Any] = {}
     for name in BUILDERS:
         cls = builder_class(name, "cpu")
-        if cls is None or name == "ShmCommBuilder":  # a process group, and no op
+        if cls is None or name == "ShmCommBuilder":  # a process group, not an op
             continue
         if not only or cls.NAME in only:
             loaded[cls.NAME] = cls().load()
@@ -95,16 +95,16 @@ def _of_schema(argument: Any) -> Argument:
 
 
 def public_targets(loaded: dict[str, Any], *, with_fronts: bool) -> list[Target]:
-    """Return the functions of ``anyaccel.ops`` and of what the builders load."""
+    """Return the functions of ``anyaccel.ops`` and of everything that the builders load."""
     from anyaccel.ops import functional
 
     found: dict[str, Callable[..., Any]] = {}
-    if with_fronts:  # each loads its op
+    if with_fronts:  # each of them loads its op
         found = {f"anyaccel.ops.{name}": getattr(functional, name) for name in functional.__all__}
     for op, functions in loaded.items():
         met = set()
         for name, function in inspect.getmembers(functions, callable):
-            one = getattr(function, "__func__", function)  # which may have a name for each dtype
+            one = getattr(function, "__func__", function)  # some have a name for each dtype
             if not name.startswith("_") and one not in met:
                 found[f"{op}.{name}"] = function
                 met.add(one)
@@ -112,7 +112,7 @@ def public_targets(loaded: dict[str, Any], *, with_fronts: bool) -> list[Target]
     for name, function in found.items():
         try:
             targets.append(_of_function(name, function))
-        except (TypeError, ValueError):  # an argument that is neither a tensor nor a number, or none at all
+        except (TypeError, ValueError):  # an argument that is neither a tensor nor a number, or no arguments
             continue
     return targets
 

@@ -1,4 +1,4 @@
-"""The fuzzer finds what is planted, and nothing else: on the ordinary build of every op, and on some under sanitizers."""
+"""The fuzzer finds the planted defects, and nothing else: on the ordinary build of every op, and on some under sanitizers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 class PlantedBuilder(CPUOpBuilder):
-    """Builds the ops with a defect each."""
+    """Builds the ops with planted defects."""
 
     NAME = "planted"
     STABLE_ABI = True
@@ -81,7 +81,7 @@ def test_every_op_and_every_public_function(tmp_path: Path) -> None:
 
 
 def test_some_ops_under_sanitizers(tmp_path: Path) -> None:
-    """``make fuzz`` does all of them; building those alone takes minutes."""
+    """``make fuzz`` runs all of them; building them alone takes minutes."""
     if shutil.which("g++") is None:
         pytest.skip("no g++, whose sanitizers these are")
     libraries = [

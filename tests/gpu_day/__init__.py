@@ -1,1 +1,1 @@
-"""Everything that one GPU is asked in a day, in one command: ``make gpu-day OUT=dir``."""
+"""All checks that need a GPU, in one command: ``make gpu-day OUT=dir``."""

@@ -1,6 +1,6 @@
-"""Tests, compute-sanitizer and benchmarks on one GPU, in the order of their worth: ``make gpu-day OUT=dir``.
+"""Tests, compute-sanitizer and benchmarks on one GPU, most important first: ``make gpu-day OUT=dir``.
 
-Every stage has a limit, and what it has measured is written as it goes, so that a run that is cut still counts.
+Every stage has a time limit, and writes its results as it goes, so that an interrupted run still has results.
 
 Examples:
     python -m tests.gpu_day --out day

@@ -1,4 +1,4 @@
-"""Runs stages one after another within a time, and writes down what came of each as soon as it ends."""
+"""Runs stages one after another within a time limit, and records the outcome of each as soon as it ends."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Stage(NamedTuple):
     """A command with a limit.
 
     Attributes:
-        name: of its log, ``<name>.log``.
-        command: what is run, in the checkout.
-        seconds: after which it is ended.
+        name: the name of its log, ``<name>.log``.
+        command: the command to run, in the checkout.
+        seconds: its time limit.
         left_out: why it cannot run here; empty when it can.
     """
 
@@ -34,7 +34,7 @@ class Stage(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a stage: ``passed``, ``failed with exit code 1``, ``cut after 60 s`` or ``left out: ...``."""
+    """The outcome of a stage: ``passed``, ``failed with exit code 1``, ``cut after 60 s`` or ``left out: ...``."""
 
     name: str
     what: str
@@ -42,13 +42,13 @@ class Outcome(NamedTuple):
 
 
 def run_stages(stages: Sequence[Stage], folder: Path, root: Path, most_seconds: float) -> Iterator[Outcome]:
-    """Run each stage, the next ones too where one fails; ``day.json`` holds the outcomes so far.
+    """Run each stage, even after failures; ``day.json`` contains the outcomes so far.
 
     Args:
-        stages: in the order of their worth, as the time may not suffice for all.
-        folder: where logs and ``day.json`` are written.
+        stages: most important first, as the time may not suffice for all.
+        folder: where to write logs and ``day.json``.
         root: the working directory of the commands.
-        most_seconds: of all stages together.
+        most_seconds: the time limit for all stages together.
     """
     outcomes: list[Outcome] = []
     ends = time.monotonic() + most_seconds
@@ -73,7 +73,7 @@ def _run(stage: Stage, folder: Path, root: Path, rest: float) -> Outcome:
             code: int | None = process.wait(limit)
         except subprocess.TimeoutExpired:
             code = None
-        finally:  # Ctrl-C too
+        finally:  # also after Ctrl-C
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

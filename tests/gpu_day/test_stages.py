@@ -1,4 +1,4 @@
-"""The day on a GPU, as far as no GPU is needed: its order, its limits and what it leaves behind."""
+"""The GPU run, as far as it can be tested without a GPU: its order, its limits and its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collects the wheels that a machine with torch and a GPU lacks, where it has no network: ``make gpu-day-wheels``."""
+"""Collects wheels for a machine that has torch and a GPU, but no network: ``make gpu-day-wheels``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ else:
 ROOT = Path(__file__).parents[2]
 TESTS = ("hypothesis", "pytest", "pytest-timeout", "setuptools")
 WITH_TORCH = ("torch", "nvidia-cuda-nvrtc", "numpy")
-"""What torch's CUDA image has. Where NumPy, which is 16 MB, is missing, ``benchmarks/plot_bandwidth.py`` draws the plots later
-elsewhere."""
+"""Packages in torch's CUDA image. If NumPy, which is 16 MB, is missing, ``benchmarks/plot_bandwidth.py`` draws the plots later
+on another machine."""
 PEERS = ("liger-kernel==0.8.5",)
-"""What is measured beside our kernels; without their dependencies, torch and Triton, which the image has."""
+"""Peers of our kernels; without their dependencies, torch and Triton, which the image has."""
 
 
 def requirements() -> list[str]:
-    """Return what is to be carried: the project's dependencies, its CUDA extra, the test runner and plots, without torch."""
+    """Return the packages to collect: the project's dependencies, its CUDA extra, the test runner and plots, without torch."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     pinned = [line for line in extras["test"] if line.partition("==")[0].partition(">")[0] in TESTS]

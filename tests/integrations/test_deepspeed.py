@@ -1,4 +1,4 @@
-"""deepspeed takes our accelerator and our builders when the integration is imported first, and says so when it is not."""
+"""deepspeed uses our accelerator and our builders when the integration is imported first, and says so when it is not."""
 
 from __future__ import annotations
 
@@ -170,7 +170,9 @@ else:
     raise AssertionError("no error")
 """)
     assert (
-        finished.stderr.count("quantize is deepspeed's own in calls that anyaccel's refuses: quantize failed: got 6")
+        finished.stderr.count(
+            "quantize uses deepspeed's own function for calls that anyaccel's does not support: quantize failed: got 6"
+        )
         == 1
     )
 
@@ -258,7 +260,7 @@ def test_a_program_that_is_not_there_is_refused(run_python: Run) -> None:
 
 
 def test_deepspeeds_callers_of_modules_without_native_code_run_on_a_cpu(run_python: Run) -> None:
-    """Token dropping, a diffusion model's biases and natively pinned memory; stock has the first two for CUDA alone."""
+    """Token dropping, a diffusion model's biases and pinned memory; stock has the first two only for CUDA."""
     code = (
         FIRST
         + """

@@ -1,4 +1,4 @@
-"""The fixtures and the marker that every pytest run has where anyaccel is installed."""
+"""The fixtures and the marker of every pytest run with anyaccel installed."""
 
 from __future__ import annotations
 

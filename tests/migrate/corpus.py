@@ -1,6 +1,6 @@
-"""The corpus: by rule, code before and after a migration, and what is said of it.
+"""The corpus: for each rule, code before and after a migration, and the report.
 
-``python -m tests.migrate.corpus --write`` writes what the tool does now, for a person to read before it is committed.
+``python -m tests.migrate.corpus --write`` writes the tool's current output, for review before it is committed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def before(name: str) -> str:
 
 
 def report_of(migration: Migration) -> str:
-    """One line a site that is not rewritten, and the number of those that are."""
+    """One line per site that is not rewritten, and the number of those that are."""
     lines = [
         f"{site.line} {site.rule} {site.outcome.value}: {site.code.splitlines()[0]}: {site.reason}"
         for site in migration.sites

@@ -1,4 +1,4 @@
-"""Notebooks: cells are one program, magics and outputs stay."""
+"""Notebooks: all cells are one program; magics and outputs do not change."""
 
 from __future__ import annotations
 

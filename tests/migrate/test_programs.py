@@ -1,4 +1,4 @@
-"""Whole programs: after ``anyaccel migrate --write`` and nothing else, they train here, with the losses that they should have.
+"""Whole programs: after ``anyaccel migrate --write`` alone, they train here, with the expected losses.
 
 Beside each program is what makes it one for the CPU by hand, ``old -> new`` a line; for the one that asks whether CUDA is
 there, that is nothing.
@@ -40,7 +40,7 @@ def migrate(path: Path) -> None:
 
 
 OF_ONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-"""As torchrun sets them for a group of one process."""
+"""The variables that torchrun sets for a group of one process."""
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_program_trains_as_it_should(
 
 
 def test_a_notebook_trains_as_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its cells are run one after the other, as a kernel does."""
+    """Its cells are run one after another, like in a kernel."""
     monkeypatch.chdir(tmp_path)
     lines = (PROGRAMS / "prefetcher.txt").read_text().split("\n\n\n")
     cells = [

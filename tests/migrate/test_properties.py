@@ -1,4 +1,4 @@
-"""What holds for any program: it stays Python, a second run changes nothing, and nothing but the sites changes."""
+"""Properties for any program: it stays valid Python, a second run changes nothing, and only the sites change."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ TEXTS = ["cuda", "cuda:0", "cuda:1", "cpu", "nccl"]
 
 @st.composite
 def mutants(draw: st.DrawFn) -> str:
-    """A case of the corpus with statements dropped, doubled and moved, and with names and texts changed for others."""
+    """A case of the corpus with statements removed, duplicated and moved, and with other names and texts."""
     statements = draw(st.sampled_from(_statements()))
     kept = draw(st.lists(st.sampled_from(statements), min_size=1, max_size=8))
     text = "import torch\nimport torch.distributed as dist\n" + "\n".join(kept) + "\n"
@@ -99,7 +99,7 @@ def mutants(draw: st.DrawFn) -> str:
 
 @cache
 def _statements() -> list[list[str]]:
-    """The statements of every case, those in functions by themselves, too."""
+    """The statements of every case, including those in functions, separately."""
     found = []
     for name in corpus.names():
         source = corpus.before(name)
@@ -143,7 +143,7 @@ def test_many_mutants_of_the_corpus(source: str) -> None:
 
 
 def _check_untouched(migration: Migration) -> None:
-    """Lines without a rewritten site are there, in order; what is new and has no site is an import."""
+    """Lines without a rewritten site are unchanged and in order; new lines without a site are imports."""
     touched = {
         line
         for site in migration.sites
@@ -161,7 +161,7 @@ def _check_untouched(migration: Migration) -> None:
 
 
 def _check_counts(migration: Migration) -> None:
-    """Every mention of CUDA's module, method or device is in a site, whatever became of it."""
+    """Every mention of CUDA's module, method or device is in a site, whatever its outcome."""
     marks = ["torch.cuda.", ".cuda(", "'cuda'", ".is_cuda"]
     marks += [mark for mark, line in (("tc.", IMPORTS[2]), ("cuda.current", IMPORTS[3])) if line in migration.old]
     for number, line in enumerate(migration.old.splitlines(), 1):

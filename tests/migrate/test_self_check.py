@@ -1,4 +1,4 @@
-"""The tool's check of itself: what spells CUDA is in a site, or is named."""
+"""The tool's self-check: every mention of CUDA is in a site, or reported."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """CONTRIBUTING's list "A new device with kernels", followed to the letter for a device `toy` in a copy of the project.
 
-``created`` holds the files of the list's first half; its second half is ``EDITS``. torch knows the device by ``torch_toy.py``:
-it is the host's memory, and its kernels run on one thread.
+``created`` has the files of the list's first half; its second half is ``EDITS``. ``torch_toy.py`` registers the device
+with torch: it uses the host's memory, and its kernels run on one thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EDITS = {
     "op_builder/op.py": ('    "xpu": "op_builder.xpu', '    "toy": "op_builder.toy.device:ToyDevice",\n'),
     "op_builder/table.py": ('    Op(\n        name="sycl_runtime"', (HERE / "row.txt").read_text()),
 }
-"""Of each file that is edited, what is inserted and before what."""
+"""For each edited file, the text to insert, and the text that it is inserted before."""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_an_edit_is_a_row() -> None:
 
 
 def test_it_is_the_accelerator_and_has_every_op(scratch: Path) -> None:
-    """Where torch does not know the device it is refused by name, and the CPU is chosen."""
+    """If torch does not know the device, it is rejected by name, and the CPU is chosen."""
     code = """
         from anyaccel.accelerator import get_accelerator
         from anyaccel.accelerator.real_accelerator import candidates
@@ -92,9 +92,9 @@ def _run(scratch: Path, code: str) -> str:
 
 
 def test_its_kernels_compute_what_the_reference_says(scratch: Path) -> None:
-    """The tests of the ops take every device that is here, and so this one.
+    """The tests of the ops run on every device found, and so on this one.
 
-    Not those of autocast, which ``torch_toy`` does not serve, and of opcheck, which torch has for CPU, CUDA and XPU alone.
+    Except those of autocast, which ``torch_toy`` does not support, and of opcheck, which torch has only for CPU, CUDA and XPU.
     """
     said = scratch_copy.run(
         scratch, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "torch_toy", "tests/ops/test_rms_norm.py",

@@ -1,6 +1,6 @@
-"""A device that torch knows before this project does: the host's memory as torch's PrivateUse1, shared by DLPack.
+"""A device that torch knows, but this project does not: host memory as torch's PrivateUse1, shared by DLPack.
 
-It stands for the package in which a vendor registers a device with torch, or for the part of torch that serves it.
+It stands for a vendor's package that registers a device with torch, or for torch's own support.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _address.restype, _address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes
 
 
 class _Module(_DummyBackendModule):
-    """What becomes ``torch.toy``."""
+    """The module that becomes ``torch.toy``."""
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.bfloat16, torch.float16]
@@ -42,9 +42,9 @@ def _on_host(value: Any) -> Any:
 
 
 def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run an op of torch on the host, and return its results on the device: those that are arguments as they are."""
+    """Run a torch op on the host, and return its results on the device; results that are arguments are returned unchanged."""
     out = kwargs.get("out")
-    if isinstance(out, torch.Tensor) and out.numel() == 0:  # torch wants it resized, which shared memory cannot be
+    if isinstance(out, torch.Tensor) and out.numel() == 0:  # torch would resize it, which shared memory does not allow
         host_kwargs = tree_map(_on_host, kwargs) | {"out": torch.empty(0, dtype=out.dtype)}
         out.data = _shared(op(*tree_map(_on_host, args), **host_kwargs), _TOY)
         return out

@@ -1,6 +1,6 @@
 """CONTRIBUTING's list "A new op", followed to the letter for an op `square` in a copy of the project.
 
-``created`` holds the files of the list's first half, ``row.txt`` and ``front.txt`` what its second half adds to existing ones.
+``created`` has the files of the list's first half; ``row.txt`` and ``front.txt`` are what its second half adds.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def test_every_file_that_is_created_is_in_the_list() -> None:
 
 
 def test_a_row_and_a_front_repeat_eight_lines_at_most() -> None:
-    """What another op would have too: its row without the kernels, and the front's call."""
+    """The lines that another op would share: its row without the kernels, and the front's call."""
     row = [line for line in (HERE / "row.txt").read_text().splitlines() if "kernels=" not in line]
     assert len(row) <= 8
 
 
 def test_it_is_built_for_the_cpu_and_sycl_and_passes_its_tests(scratch: Path) -> None:
-    """Its own tests take every implementation that is here, and run opcheck, gradcheck and the fuzzer's copy of its schema."""
+    """Its own tests use every implementation available here, and run opcheck, gradcheck and the fuzzer's copy of its schema."""
     said = run(scratch, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/ops/test_square.py")
     assert " passed" in said
     assert "failed" not in said

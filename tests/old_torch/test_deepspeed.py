@@ -1,4 +1,4 @@
-"""With a torch that is too old for our ops, deepspeed on the integration trains as stock does: `make test-old-torch`."""
+"""With a torch that is too old for our ops, deepspeed on the integration trains like stock: `make test-old-torch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds an op in a new process for each request: a parent that has imported torch forks, so that a request costs no import.
+"""Builds an op in a new process for each request: a parent with torch imported forks, so that no request imports it again.
 
 Reads a request as JSON from each line of standard input, and answers with one line of JSON.
 """
@@ -11,13 +11,13 @@ import os
 import sys
 from typing import Any
 
-import torch  # noqa: F401  # what takes long
+import torch  # noqa: F401  # this import is slow
 
 from anyaccel.op_builder import CPUOpBuilder
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Build or find the op that a request describes, and call it."""
+    """Build or find the op of a request, and call it."""
     os.environ.update({name: value for name, value in request["environment"].items() if value is not None})
     for name in (name for name, value in request["environment"].items() if value is None):
         os.environ.pop(name, None)
@@ -54,7 +54,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Answer requests until standard input ends."""
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

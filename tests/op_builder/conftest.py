@@ -1,4 +1,4 @@
-"""A tiny op of its own for the engine's tests, and an empty cache for each."""
+"""A tiny op for the engine's tests, and an empty cache for each test."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cache]:
 
 @pytest.fixture
 def make_builder(tmp_path: Path) -> Callable[..., CPUOpBuilder]:
-    """Return a function that makes a builder of a one-line op, in a folder of the test's choice."""
+    """Return a function that makes a builder of a one-line op, in any folder."""
 
     def make(folder: Path | None = None, source: str = SOURCE, header: str = "const int kAnswer = 42;") -> CPUOpBuilder:
         place = folder or tmp_path / "sources"

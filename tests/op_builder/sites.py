@@ -1,4 +1,4 @@
-"""Every input that decides a build, and a way to change it; ``test_every_input.py`` builds before and after."""
+"""Every input that affects a build, and a way to change it; ``test_every_input.py`` builds before and after."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINKED = 'extern "C" int part();\nextern "C" __attribute__((visibility("default"
 
 @dataclass
 class Site:
-    """A source, and everything around it that decides what is built of it; ``answer()`` of the result tells which it was."""
+    """A source with everything that affects its build; ``answer()`` in the result shows which version was built."""
 
     folder: Path
     source: str = ""
@@ -30,7 +30,7 @@ class Site:
     texts: list[str] = field(default_factory=list)
 
     def request(self) -> dict[str, Any]:
-        """Return what ``builder_server.py`` builds."""
+        """Return the request for ``builder_server.py``."""
         return {
             "sources": [self.source],
             "include_dirs": self.include_dirs,
@@ -42,7 +42,7 @@ class Site:
         }
 
     def write(self, name: str, text: str) -> str:
-        """Write a file below the folder, as an editor does: in place of another one."""
+        """Write a file below the folder like an editor: by replacing the old one."""
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         staged = file.with_name(f"{file.name}.new")
@@ -61,7 +61,7 @@ class Site:
         return file
 
     def archive(self, name: str, value: int) -> str:
-        """Make a static library whose ``part()`` returns a value."""
+        """Make a static library whose ``part()`` returns a given value."""
         part = self.write(f"parts/{value}.cpp", f'extern "C" int part() {{ return {value}; }}\n')
         made = self.folder / f"parts/{value}.o"
         subprocess.run(["c++", "-fPIC", "-c", part, "-o", made], check=True)
@@ -77,7 +77,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Row:
-    """One input. ``prepare`` makes a site whose answer is 1; ``change`` changes the input, so that it must become 2."""
+    """One input. ``prepare`` makes a site whose answer is 1; ``change`` changes the input so that the answer must become 2."""
 
     name: str
     prepare: Callable[[Site], None]
@@ -88,7 +88,7 @@ ROWS: list[Row] = []
 
 
 def _row(name: str) -> Callable[[Callable[[Site, int], None]], Callable[[Site, int], None]]:
-    """Add a row whose function sets everything up for the answer 1, and again for 2."""
+    """Add a row whose function sets up everything for the answer 1, and again for 2."""
 
     def add(setup: Callable[[Site, int], None]) -> Callable[[Site, int], None]:
         ROWS.append(Row(name, lambda site: setup(site, 1), lambda site: setup(site, 2)))

@@ -1,4 +1,4 @@
-"""Ops built before anyone asks: for the right targets, carried by a wheel, and checked before they are used."""
+"""Ops built ahead of time: for the right targets, included in a wheel, and checked before use."""
 
 from __future__ import annotations
 
@@ -74,9 +74,7 @@ def test_an_unknown_op_lists_the_ops() -> None:
 
 
 def test_an_op_without_code_for_the_target_is_refused(cache: Cache) -> None:
-    with pytest.raises(
-        OpError, match="building ahead of time failed: got cpu_adam for sm_90; expected an op with code"
-    ):
+    with pytest.raises(OpError, match="building ahead of time failed: cpu_adam has no code for sm_90"):
         orders(named_builders(["cpu_adam"]), ["sm_90"])
 
 
@@ -93,7 +91,7 @@ def test_ops_that_share_a_library_share_the_build(cache: Cache) -> None:
 
 @pytest.fixture
 def carried(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a wheel would carry: ``cpu_adam`` for the baseline, in the place where the package looks."""
+    """The content of a wheel: ``cpu_adam`` for the baseline, in the place where the package looks for it."""
     (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), [BASELINE]))
     assert outcome.was_built
     root = tmp_path / "_C"
@@ -135,7 +133,7 @@ def test_device_code_that_was_carried_is_found_and_a_changed_one_is_not(
     with monkeypatch.context() as patched:
         patched.setattr(
             "anyaccel.op_builder.cuda.device.driver_version", lambda: (1, 0)
-        )  # refuses every compiler's code
+        )  # rejects every compiler's code
         assert device_code(op, (9, 0)).binary.parent.parent == cache.root
     metadata = json.loads((folder / "metadata.jsonl").read_text().splitlines()[0])
     metadata["facts"]["key"] = "another"
@@ -145,9 +143,7 @@ def test_device_code_that_was_carried_is_found_and_a_changed_one_is_not(
 
 def test_a_build_for_this_machine_only_is_not_carried(cache: Cache, tmp_path: Path) -> None:
     (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), ["native"]))
-    with pytest.raises(
-        ToolchainError, match="got a build for this machine; expected one for a target that others have"
-    ):
+    with pytest.raises(ToolchainError, match="the build is for this machine only"):
         copy_entry(outcome, tmp_path)
 
 
@@ -170,10 +166,10 @@ def test_what_does_not_fit_is_built_here_and_the_log_says_why(
         content = json.loads(metadata.read_text().splitlines()[0])
         content["facts"]["key"] = "another"
         metadata.write_text(json.dumps(content))
-        reason = "its sources, flags or ABI are not those of this installation"
+        reason = "its sources, flags or ABI differ from this installation's"
     else:
         carried.rename(carried.with_name("cpu_adam-another"))
-        reason = "none of them is for this CPU"
+        reason = "none of them for this CPU"
     found, trace = _found()
     assert found is None
     assert reason in trace
@@ -221,10 +217,19 @@ def test_each_op_is_switched_by_its_name_and_by_deepspeeds(caplog: pytest.LogCap
     assert _ops(FP_QUANTIZER=False, QUANTIZER=True) == every
     assert not caplog.records
     assert _ops(EVOFORMER_ATTN=True, GDS=False) == every
-    assert caplog.messages == ["DS_BUILD_EVOFORMER_ATTN is set, but anyaccel has no such op: nothing is built for it"]
+    assert caplog.messages == ["DS_BUILD_EVOFORMER_ATTN is set, but anyaccel has no such op; nothing is built for it"]
 
 
 def test_the_switches_that_are_set_to_a_number_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"AIO": "1", "LION": "0", "STRING": ".dev1", "OPS": ""}.items():
         monkeypatch.setenv(f"DS_BUILD_{name}", value)
     assert environment.build_switches() == {"DS_BUILD_AIO": True, "DS_BUILD_LION": False}
+
+
+def test_an_op_that_is_not_prebuilt_is_an_import_error_that_says_what_builds_it() -> None:
+    with pytest.raises(
+        ImportError, match=r"brings none\. Fix: get_accelerator\(\)\.create_op_builder\('RMSNormBuilder'\)"
+    ):
+        from anyaccel._C import rms_norm  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'no_such_op'"):
+        from anyaccel._C import no_such_op  # noqa: F401

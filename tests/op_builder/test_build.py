@@ -1,4 +1,4 @@
-"""The life cycle: built once, found again, rebuilt when it must be, and never half-visible."""
+"""The life cycle: built once, found again, rebuilt when necessary, and never visible half-built."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_damaged_entry_is_reported_and_rebuilt(
     assert _answer(again.binary) == 42
     assert json.loads(metadata.read_text().splitlines()[0])["sha256"] == again.sha256
     if damage in ("truncated", "flipped", "garbled metadata"):
-        assert "is built again" in caplog.text
+        assert "building it again" in caplog.text
 
 
 def test_a_directory_that_cannot_be_written_is_replaced_for_this_process(

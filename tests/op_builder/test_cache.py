@@ -1,4 +1,4 @@
-"""The cache directory: private, checked, and refused when it is not ours alone."""
+"""The cache directory: private, checked, and rejected when others can write to it."""
 
 from __future__ import annotations
 

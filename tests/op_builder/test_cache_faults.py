@@ -1,4 +1,4 @@
-"""Every file in the cache is damaged or replaced at random; nothing outside is touched, and nothing ends in a traceback."""
+"""Files in the cache are damaged or replaced at random; nothing outside is touched, and nothing ends in a traceback."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WEIRD: list[Any] = [
 
 @dataclass(frozen=True)
 class WrittenRecipe:
-    """A recipe that compiles nothing: the whole life of a build, without a compiler."""
+    """A recipe that compiles nothing: the whole life cycle of a build, without a compiler."""
 
     op: str
     header: str
@@ -75,7 +75,7 @@ class WrittenRecipe:
 
 @dataclass
 class Place:
-    """A cache, with something outside that must not be touched."""
+    """A cache, with files outside that must not be touched."""
 
     folder: Path
     recipes: list[WrittenRecipe]
@@ -89,7 +89,7 @@ class Place:
         return self.folder / "outside"
 
     def build(self) -> list[Path]:
-        """Load every op, which builds what is missing or damaged."""
+        """Load every op, which builds missing or damaged ones."""
         cache = open_cache(self.root)
         entries = [ensure_built(recipe, cache) for recipe in self.recipes]
         for entry, recipe in zip(entries, self.recipes, strict=True):
@@ -123,7 +123,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 
 def _change_json(file: Path, choice: random.Random) -> None:
-    """Put something weird in the place of one value, or of the whole."""
+    """Replace one value, or the whole, by something unusual."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -239,7 +239,7 @@ def test_a_damaged_cache_is_built_again_and_touches_nothing_outside(place: Place
 
 @pytest.mark.parametrize("binary", ["../../outside/precious.so", "", ".", "/etc/passwd", "a/b", "x\0y", None, 5])
 def test_metadata_that_name_another_place_are_not_followed(place: Place, binary: Any) -> None:
-    """Formerly the parent of what they named was removed with all that was in it."""
+    """Earlier versions removed the parent of the place that they named, with all its content."""
     (first, *_) = place.build()
     metadata = first.with_name("metadata.jsonl")
     described = json.loads(metadata.read_text().splitlines()[0])

@@ -1,4 +1,4 @@
-"""Whoever may change a parent of the cache decides what is loaded: such a cache is refused, at every load."""
+"""Anyone who can change a parent of the cache decides what is loaded: such a cache is rejected, at every load."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_directory_that_another_user_made_in_a_sticky_parent_is_refused(parent
 def test_a_parent_for_the_users_own_group_serves_and_the_cache_itself_does_not(
     parent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many systems give every user a group, and a umask that lets it write."""
+    """Many systems give every user a group, and a umask that makes files group-writable."""
     monkeypatch.setattr(directory_module, "_is_open_to_own_group", lambda place, status: True)
     parent.chmod(0o775)
     assert open_cache(parent / "cache").root == parent / "cache"
@@ -100,7 +100,7 @@ def test_a_parent_that_is_opened_to_others_later_is_refused_at_the_next_load(par
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
 def test_a_cache_that_another_user_put_in_the_place_of_ours_is_refused(parent: Path) -> None:
-    """Formerly the owner was checked once, and what had been swapped in afterwards was loaded."""
+    """Earlier versions checked the owner once, and loaded what was swapped in later."""
     cache = open_cache(parent / "cache")
     _published(cache, parent)
     (parent / "cache").rename(parent / "ours")
@@ -134,7 +134,7 @@ def test_a_cache_that_was_removed_is_made_anew(parent: Path) -> None:
 def test_the_users_own_cache_that_is_not_safe_is_replaced_and_said_once(
     parent: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It was not asked for, so a program goes on; ANYACCEL_CACHE_DIR was, and is refused."""
+    """It is the default, so the program continues; ANYACCEL_CACHE_DIR is explicit, and is rejected."""
     parent.chmod(0o777)
     monkeypatch.setattr(Cache, "default_root", staticmethod(lambda: parent / "cache"))
     for _ in range(2):
@@ -153,7 +153,7 @@ print(Builder().build().binary)
 
 
 def test_clearing_leaves_what_is_being_built(tmp_path: Path) -> None:
-    """Formerly the held lock was unlinked and the staging folder removed, and the build failed."""
+    """Earlier versions removed the held lock and the staging folder, and the build failed."""
     source = tmp_path / "slow.cpp"
     source.write_text('extern "C" int slow() { return 1; }\n')
     (tmp_path / "bin").mkdir()

@@ -1,4 +1,4 @@
-"""Colossal-AI's base classes of implementations, by its import paths: its README's cases, and what an author writes."""
+"""Colossal-AI's base classes for implementations, by its import paths: the cases in its README, and an author's code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# The README of Colossal-AI's extensions, its cases as printed except for the package's name.
+# # The cases in the README of Colossal-AI's extensions, unchanged except for the package's name.
 CASES = {
     "simply load": """
 from anyaccel.kernel.kernel_loader import CPUAdamLoader
@@ -64,8 +64,8 @@ def test_the_three_cases_of_their_readme_run_as_printed(
     program = CASES[case].replace("{machine}", machine)
     finished = run_python(f"{program}\nprint(kernel.CPUAdamOptimizer(1e-3, 0.9, 0.999, 1e-8, 0.0, True))")
     assert "CPUAdamOptimizer" in finished.stdout
-    if case == "your own":  # where nothing is implemented yet, the next one serves, and a warning says what is missing
-        assert "MyExtension has no is_available. Fix: define it" in finished.stderr
+    if case == "your own":  # nothing is implemented yet: the next one is used, with a warning
+        assert "MyExtension does not define is_available. Fix: define it" in finished.stderr
 
 
 OWN = """
@@ -191,9 +191,9 @@ def test_an_extension_that_cannot_be_made_or_lacks_sources_is_refused_when_it_is
         def sources_files(self) -> list[str]:
             return []
 
-    with pytest.raises(TypeError, match=r"expected one with nvcc_flags, sources_files\. Fix: define them"):
+    with pytest.raises(TypeError, match=r"it does not define nvcc_flags, sources_files\. Fix: define these"):
         Loader.register_extension(Incomplete)
-    with pytest.raises(TypeError, match=r"making one raised TypeError: .*'name'\. Fix: give it an __init__ without"):
+    with pytest.raises(TypeError, match=r"creating it raised TypeError: .*'name'\. Fix: give it an __init__ without"):
         Loader.register_extension(WithArguments)
     with pytest.raises(NoKernelError):
         Loader().load()

@@ -66,7 +66,7 @@ def test_multi_tensor_adam_divides_its_gradients(mode: int, div_scale: float) ->
 
 
 def _sgd(p: float, g: float, b: float, o: dict[str, Any]) -> tuple[float, float]:
-    """One number's step, as apex's kernel takes it."""
+    """One number's step, like apex's kernel."""
     g *= o["scale"]
     if not o["after"]:
         g += o["wd"] * p
@@ -199,7 +199,9 @@ def test_layer_norm_forward_and_backward(dtypes: tuple[torch.dtype, torch.dtype]
             atol=2e-2 if like.dtype == torch.float16 else 1e-4,
         )
     assert torch.equal(norm.layer_norm(x.to(gamma.dtype).flatten(2), gamma.flatten(), beta.flatten()).view(y.shape), y)
-    with pytest.raises(RuntimeError, match=r"got an input of shape .* and normalized_shape \(4,\); expected its last"):
+    with pytest.raises(
+        RuntimeError, match=r"got an input of shape .* and normalized_shape \(4,\); expected the input's last"
+    ):
         norm.forward_affine(x, (4,), gamma, beta, 1e-5)
 
 
@@ -233,7 +235,7 @@ def test_experts_with_places(choices: int) -> None:
     moe = _load("Moe")
     mask = (torch.rand(choices, s) < 0.8).int()
     dest = torch.randperm(e * c)[: choices * s].view(choices, s).int()
-    dest[mask == 0] = 10_000  # which nobody may read
+    dest[mask == 0] = 10_000  # nothing may read these
     tokens, logits = torch.randn(s, h), torch.rand(s, e)
     taken = [(j, t, int(dest[j, t])) for j in range(choices) for t in range(s) if mask[j, t]]
 
@@ -272,7 +274,7 @@ def test_experts_with_places(choices: int) -> None:
         moe.dispatch_forward(s, e * c, h, tokens, mask[0], dest[0])
     with pytest.raises(
         ValueError, match=r"got batch_tokens, .* torch._mkldnn; expected float32"
-    ):  # which torch.cat aborts on
+    ):  # torch.cat aborts on it
         moe.dispatch_forward(s, e * c, h, tokens.to_mkldnn(), mask, dest)
 
 

@@ -23,7 +23,7 @@ def _load(name: str) -> Any:
 
 
 class Paged:
-    """Three sequences of a model with four heads over two, in blocks of four entries that lie in no order."""
+    """Three sequences of a model with four heads over two, in blocks of four entries in no particular order."""
 
     heads, kv_heads, dim, size, x = 4, 2, 8, 4, 4
 
@@ -42,7 +42,7 @@ class Paged:
             torch.zeros(7, self.kv_heads, self.size, self.dim, dtype=dtype),
         )
         self.history = [torch.randn(2, int(length), self.kv_heads, self.dim) for length in self.lengths]
-        if codes:  # of e5m2, which hold these
+        if codes:  # e5m2 can hold these values
             self.history = [(one * 4).round() / 4 for one in self.history]
             self.history = [one.to(torch.float8_e5m2).float() for one in self.history]
 
@@ -91,7 +91,7 @@ def test_a_block_of_a_negative_number_is_not_written() -> None:
     _load("InferenceOps").decode_kv_cache_memcpy(
         token, token, paged.keys, paged.values, torch.tensor([9, 5, 1], dtype=torch.int32), paged.tables
     )
-    assert paged.keys.sum() == paged.values.sum() == 16  # of the third sequence alone
+    assert paged.keys.sum() == paged.values.sum() == 16  # of the third sequence only
 
 
 def test_what_does_not_fit_the_caches_is_refused_before_it_is_written() -> None:

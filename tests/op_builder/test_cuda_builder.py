@@ -1,4 +1,4 @@
-"""CUDA sources of third parties: which architectures, which nvcc, and what is said without one."""
+"""CUDA sources of third parties: the choice of architectures and nvcc, and the errors without nvcc."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_without_a_gpu_and_a_request_four_generations_are_built_for(monkeypatch:
 
 
 def _toolkit(home: Path, *, release: str = "13.0, V13.0.88", headers: int = 13000, compiles: bool = True) -> Path:
-    """Make a toolkit whose nvcc says a version and, where asked to compile, does or fails."""
+    """Make a toolkit whose nvcc prints a version and, when run to compile, succeeds or fails."""
     (home / "bin").mkdir(parents=True)
     (home / "include").mkdir()
     (home / "include" / "cuda_runtime_api.h").write_text(f"#define CUDART_VERSION  {headers}\n")
@@ -80,19 +80,19 @@ def test_nvcc_in_path_is_found(tmp_path: Path) -> None:
 def test_parts_of_different_versions_are_rejected_with_the_command_that_mends_it(tmp_path: Path) -> None:
     (probe,) = probe_nvcc(_toolkit(tmp_path / "cuda", release="13.5, V13.5.37"), "", tmp_path, None)
     assert probe.tool is None
-    assert probe.detail == "nvcc is 13.5.37, and the headers beside it are of CUDA 13.0"
+    assert probe.detail == "nvcc is 13.5.37, but the headers next to it are of CUDA 13.0"
     assert probe.fix == "pip install 'nvidia-cuda-nvcc==13.0.*' 'nvidia-cuda-crt==13.0.*' 'nvidia-nvvm==13.0.*'"
 
 
 def test_an_nvcc_that_cannot_compile_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(
-        ToolchainError, match=r"choosing nvcc failed: got CUDA_HOME=.*Unsupported .version 9.5.*Fix: pip"
+        ToolchainError, match=r"choosing nvcc failed: none can compile: CUDA_HOME=.*Unsupported .version 9.5.*Fix: pip"
     ):
         choose_nvcc(_toolkit(tmp_path / "cuda", compiles=False), "", tmp_path, None)
 
 
 def test_a_cuda_home_that_is_wrong_is_not_replaced_by_another(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match=r"nvcc does not exist; .*Fix: pip install 'anyaccel\[nvcc\]'"):
+    with pytest.raises(ToolchainError, match=r"nvcc does not exist\. Fix: pip install 'anyaccel\[nvcc\]'"):
         choose_nvcc(tmp_path / "nowhere", os.environ["PATH"], tmp_path, None)
 
 
@@ -141,5 +141,5 @@ def test_a_name_that_could_be_a_path_or_a_flag_is_refused(name: str) -> None:
     class Builder(CUDAOpBuilder):
         NAME = name
 
-    with pytest.raises(OpError, match=r"expected a name that C\+\+ takes too"):
+    with pytest.raises(OpError, match=r"expected a valid C\+\+ name"):
         Builder()

@@ -1,4 +1,4 @@
-"""Drivers and NVRTC of different CUDA releases: what is compiled for which, and what is said where nothing fits."""
+"""Drivers and NVRTC of different CUDA releases: the target for each pair, and the error when none fits."""
 
 from __future__ import annotations
 
@@ -52,28 +52,28 @@ def test_a_target_is_what_the_gpu_runs_and_the_driver_takes(
     [
         pytest.param(
             (9, 0), NVRTC_13_5, (13, 5), (12, 8),
-            "choosing the code for a GPU of compute capability 9.0 failed: got a driver of CUDA 12.8 and machine code from a "
-            "compiler of CUDA 13.5; expected a driver of CUDA 13.0 or newer. Fix: update NVIDIA's driver (branch 580 or newer), "
+            "choosing the code for a GPU of compute capability 9.0 failed: the driver is for CUDA 12.8, and machine code from a "
+            "compiler of CUDA 13.5 needs a driver for CUDA 13.0 or newer. Fix: update NVIDIA's driver (branch 580 or newer), "
             "or pip install 'anyaccel[cuda12]'.",
             id="older major driver",
         ),
         pytest.param(
             (9, 0), NVRTC_12_4, (12, 4), (11, 8),
-            "choosing the code for a GPU of compute capability 9.0 failed: got a driver of CUDA 11.8 and machine code from a "
-            "compiler of CUDA 12.4; expected a driver of CUDA 12.0 or newer. Fix: update NVIDIA's driver (branch 525 or newer).",
+            "choosing the code for a GPU of compute capability 9.0 failed: the driver is for CUDA 11.8, and machine code from a "
+            "compiler of CUDA 12.4 needs a driver for CUDA 12.0 or newer. Fix: update NVIDIA's driver (branch 525 or newer).",
             id="a driver that is too old for the runtime",
         ),
         pytest.param(
             (13, 0), NVRTC_13_5, (13, 5), (13, 4),
-            "choosing the code for a GPU of compute capability 13.0 failed: got a driver of CUDA 13.4 and PTX from a compiler of "
-            "CUDA 13.5; expected a driver of CUDA 13.5 or newer. Fix: update NVIDIA's driver, or pip install 'anyaccel[cuda]' "
+            "choosing the code for a GPU of compute capability 13.0 failed: the driver is for CUDA 13.4, and PTX from a compiler "
+            "of CUDA 13.5 needs a driver for CUDA 13.5 or newer. Fix: update NVIDIA's driver, or pip install 'anyaccel[cuda]' "
             "in its newest version.",
             id="PTX for an older minor driver",
         ),
         pytest.param(
             (7, 0), NVRTC_13_5, (13, 5), (13, 0),
-            "choosing the code for a GPU of compute capability 7.0 failed: got NVRTC of CUDA 13.5, which compiles for 7.5 and "
-            "newer; expected an older NVRTC. Fix: pip install 'anyaccel[cuda12]'.",
+            "choosing the code for a GPU of compute capability 7.0 failed: NVRTC of CUDA 13.5 compiles for 7.5 and "
+            "newer only. Fix: pip install 'anyaccel[cuda12]'.",
             id="a GPU that the compiler no longer knows",
         ),
     ],
@@ -124,13 +124,13 @@ def test_the_release_of_nvrtc_that_is_installed_decides(monkeypatch: pytest.Monk
         if version.startswith("12"):
             assert target_here((9, 0)) == "sm_90"
         else:
-            with pytest.raises(ToolchainError, match=r"got a driver of CUDA 12.9 and machine code .* of CUDA 13.0"):
+            with pytest.raises(ToolchainError, match=r"the driver is for CUDA 12.9, and machine code .* of CUDA 13.0"):
                 target_here((9, 0))
 
 
 @pytest.fixture
 def no_memory() -> Iterator[None]:
-    """The driver is asked anew, here and after this test."""
+    """Forget the driver's version, before and after this test."""
     driver_version.cache_clear()
     yield
     driver_version.cache_clear()
@@ -182,7 +182,7 @@ for name, driver in drivers.items():
 def test_an_op_is_compiled_for_the_driver_that_is_there(
     tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """With the NVRTC that is installed and stand-in drivers around its release."""
+    """With the installed NVRTC, and fake drivers around its release."""
     stand_in_library("libcuda.so.1", tmp_path)
     nvrtc = probe_nvrtc().tool
     assert nvrtc is not None

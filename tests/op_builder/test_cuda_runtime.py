@@ -1,6 +1,6 @@
-"""The CUDA runtime against a stand-in for the driver: what is asked of it, in which order, and what its errors become.
+"""The CUDA runtime against a fake driver: which calls it gets, in which order, and what its errors become.
 
-Whether kernels compute what they should is tested where there is a GPU, in tests/ops.
+tests/ops tests on a GPU whether kernels compute the right results.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ def test_launches_are_on_torchs_stream_in_the_devices_context(
         "launch scale_symbol grid 1 1 1 block 32 1 1 shared 65536 stream 7 arguments 42 0.5",
         "pop",
         "loading or starting 'scale' failed: cuLibraryLoadData: CUDA_ERROR_INVALID_PTX, a PTX JIT compilation failed. "
-        "Fix: code for this GPU, and an NVIDIA driver of CUDA 12.0 or newer that takes it; "
-        "this one is of CUDA 12.4.",
+        "Fix: use code for this GPU, and an NVIDIA driver for CUDA 12.0 or newer; "
+        "this driver supports CUDA 12.4.",
         "loading or starting 'scale' failed: cuLibraryGetKernel: CUDA_ERROR_NOT_FOUND, named symbol not found. "
-        "Fix: code for this GPU, and an NVIDIA driver of CUDA 12.0 or newer that takes it; "
-        "this one is of CUDA 12.4.",
+        "Fix: use code for this GPU, and an NVIDIA driver for CUDA 12.0 or newer; "
+        "this driver supports CUDA 12.4.",
     ]
 
 

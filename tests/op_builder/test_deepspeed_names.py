@@ -1,4 +1,4 @@
-"""A builder written for deepspeed finds here what it calls there."""
+"""A builder written for deepspeed finds everything it calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CALLED_BY_BUILDERS = {
 }  # fmt: skip
 
 
-# In a process of its own: to import deepspeed is to choose an accelerator.
+# # In a new process, as importing deepspeed chooses an accelerator.
 SIGNATURES = """
 import inspect, json, sys
 from deepspeed.ops.op_builder.builder import CUDAOpBuilder, OpBuilder
@@ -73,11 +73,9 @@ def test_versions_are_asked_of_the_class_as_theirs_are() -> None:
     assert isinstance(CPUOpBuilder.get_rocm_gpu_arch(), str)
     assert CPUOpBuilder.get_rocm_wavefront_size().isdigit()
     CPUOpBuilder.validate_torch_version({"version": ".".join(torch.__version__.split(".")[:2])})
-    with pytest.raises(
-        OpLoadError, match=r"got torch .*; expected 1\.0, which it was compiled with. Fix: compile it again"
-    ):
+    with pytest.raises(OpLoadError, match=r"it was compiled with torch 1\.0, and this is .* Fix: compile it again"):
         CPUOpBuilder.validate_torch_version({"version": "1.0"})
-    with pytest.raises(OpLoadError, match=r"got CUDA .*; expected 9\.0, which"):
+    with pytest.raises(OpLoadError, match=r"it was compiled with CUDA 9\.0, and this"):
         CPUOpBuilder.validate_torch_op_version({"cuda_version": "9.0"})
 
 
@@ -85,14 +83,14 @@ def test_a_builder_chooses_among_architectures(monkeypatch: pytest.MonkeyPatch) 
     class FromEight(CUDAOpBuilder):
         NAME = "from_eight"
 
-        def filter_ccs(self, ccs: list[str]) -> list[list[str]]:  # as deepspeed's builders write it
+        def filter_ccs(self, ccs: list[str]) -> list[list[str]]:  # like deepspeed's builders
             return [cc.split(".") for cc in ccs if int(cc.split(".")[0]) >= 8]
 
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.5;9.0+PTX")
     flags = FromEight().compute_capability_args()
     assert flags == ["-gencode=arch=compute_90,code=sm_90", "-gencode=arch=compute_90,code=compute_90"]
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.5")
-    with pytest.raises(OpError, match=r"got none of 7\.5 from filter_ccs; expected one that the op is for"):
+    with pytest.raises(OpError, match=r"filter_ccs kept none of 7\.5"):
         FromEight().compute_capability_args()
 
 

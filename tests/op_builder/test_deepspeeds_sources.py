@@ -1,12 +1,15 @@
-"""deepspeed's own builders, as they are written, on this project's: only where ``.builder`` leads is another."""
+"""deepspeed's own builders, unchanged, on this project's; only ``.builder`` leads elsewhere."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from anyaccel import get_accelerator
 
 if TYPE_CHECKING:
     import subprocess
@@ -41,7 +44,7 @@ COMPILED_HERE = {
     ("", "utils", "UtilsBuilder"): ("cast_to_byte_tensor",),
     ("", "pin_memory", "PinMemoryBuilder"): (),
 }
-"""Every one whose sources a CPU machine compiles without further packages (AsyncIO needs libaio, CCL oneCCL)."""
+"""All builders whose sources compile on a CPU machine without further packages (AsyncIO needs libaio, CCL oneCCL)."""
 _QUICK = "CPUAdagradBuilder"
 
 
@@ -61,3 +64,23 @@ def test_it_builds_and_loads_unchanged(
     folder, module, name = place
     said = run_python(BUILDS, str(BUILDERS / folder), module, name, *functions).stdout
     assert said.endswith(f"loaded {name}\n")
+
+
+@pytest.mark.skipif(FOUND is None, reason="deepspeed is not installed")
+def test_what_its_classes_tell_without_an_instance_ours_tell_too() -> None:
+    asked: dict[str, list[str]] = {}
+    for file in BUILDERS.glob("*.py"):
+        for made in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(made, ast.ClassDef) and get_accelerator().get_op_builder(made.name) is not None:
+                asked[made.name] = [
+                    one.name for one in made.body if isinstance(one, ast.FunctionDef)
+                    and any(getattr(decorator, "id", "") == "staticmethod" for decorator in one.decorator_list)
+                ]  # fmt: skip
+    assert asked["FPQuantizerBuilder"] == ["get_default_quant_dtype", "get_quant_range"]
+    for name, statics in asked.items():
+        builder = get_accelerator().get_op_builder(name)
+        assert [one for one in statics if not callable(getattr(builder, one, None))] == [], name
+    floats = get_accelerator().get_op_builder("FPQuantizerBuilder")
+    assert [floats.get_quant_range(bits) for bits in (6, 8, 12)] == [28, 480, 510]
+    with pytest.raises(NotImplementedError, match="got 7 bits"):
+        floats.get_quant_range(7)

@@ -1,4 +1,4 @@
-"""CUDA device code by NVRTC, for machines that are elsewhere: no GPU and no toolkit is needed."""
+"""CUDA device code by NVRTC, for other machines: no GPU and no toolkit is needed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(probe_nvrtc().tool is None, reason=f"no NVRTC: {
 
 @pytest.mark.parametrize("op", [op for op in OPS if op.kernels], ids=lambda op: op.name)
 def test_every_kernel_compiles_for_every_generation(op: Op) -> None:
-    """Into the cache that other tests use too: the wheel's takes them from there."""
+    """Into the cache that other tests also use: those of the wheel take them from there."""
     cache = open_cache(environment.cache_dir())
     for target in CUDA_TARGETS:
         entry = ensure_built(device_code_recipe(op, target), cache)
@@ -148,7 +148,7 @@ def test_a_header_that_cannot_be_known_is_refused_by_name(
     cache: Cache, recipe: DeviceCodeRecipe, begin: str, options: tuple[str, ...], named: str
 ) -> None:
     recipe.source.write_text(begin + 'extern "C" __global__ void kernel(int* x) {}\n')
-    with pytest.raises(OpError, match=rf"compiling the op 'twice' failed: got .*{named}.*would go unseen"):
+    with pytest.raises(OpError, match=rf"compiling the op 'twice' failed: got .*{named}.*would go unnoticed"):
         ensure_built(dataclasses.replace(recipe, options=(*recipe.options, *options)), cache)
     assert not cache.entries()
 
@@ -182,7 +182,7 @@ def test_what_is_not_device_code_is_refused(recipe: DeviceCodeRecipe, tmp_path: 
 def test_compiling_touches_no_device(
     tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """The driver's library, which holds contexts, is not even loaded."""
+    """The driver's library, which holds contexts, is not loaded at all."""
     code = """
 from anyaccel.op_builder.ahead_of_time import build_orders, named_builders, orders
 (outcome,) = build_orders(orders(named_builders(["rms_norm"]), ["sm_90"]))
@@ -193,7 +193,7 @@ assert "libcuda.so" not in open("/proc/self/maps").read()
 
 
 def test_compiling_leaves_pythons_own_bytes_alone(cache: Cache, recipe: DeviceCodeRecipe) -> None:
-    """NVRTC writes into what it is given, and CPython has one object for every single byte."""
+    """NVRTC writes into its buffers, and CPython shares one object for every single byte."""
     ensure_built(recipe, cache)
     assert bytes([32]) == b"\x20"
     assert [bytes([byte])[0] for byte in range(256)] == list(range(256))

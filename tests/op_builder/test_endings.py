@@ -1,4 +1,4 @@
-"""Every way in which a build ends early: no compiler outlives the process that wanted it."""
+"""Every way in which a build ends early: no compiler outlives the process that started it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from anyaccel.op_builder.engine.cache import Cache
 
 ENDLESS = '#include "answer.h"\n#include "endless.h"\n'
-"""A source that cc1plus reads for as long as nobody writes into the named pipe that is its header."""
+"""A source that cc1plus reads until something is written into the named pipe that is its header."""
 
 TAKES_SIGNALS = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 """
-"""Undoes what ``nohup`` and a shell's ``&`` do to the tests, and the program would inherit: both are ignored."""
+"""Undoes what ``nohup`` and a shell's ``&`` do to the tests, and the program would inherit: both ignore signals."""
 
 BUILD = """
 import sys
@@ -55,7 +55,7 @@ def endless(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start Python code in a session of its own, with an empty cache; nothing of it outlives the test."""
+    """Start Python code in a new session, with an empty cache; nothing of it outlives the test."""
     started = []
 
     def start_one(code: str, *arguments: str | Path, **env: str) -> subprocess.Popen[str]:
@@ -82,7 +82,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def _programs(folder: Path) -> dict[int, str]:
-    """Return the programs that run with a folder in their environment, by process id."""
+    """Return the running programs that have a folder in their environment, by process id."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -131,7 +131,7 @@ def test_nothing_outlives_the_process_that_builds(
 def test_a_compiler_in_a_group_of_its_own_ends_too(
     start: Callable[..., subprocess.Popen[str]], endless: Path, tmp_path: Path, sent: str
 ) -> None:
-    """``timeout`` makes a process group for what it starts, which a signal to the compiler's group does not reach."""
+    """``timeout`` starts its command in a new process group, which a signal to the compiler's group does not reach."""
     wrapper = tmp_path / "wrapper"
     wrapper.write_text('#!/bin/sh\ntimeout 600 c++ "$@"\n')
     wrapper.chmod(0o755)
@@ -300,7 +300,7 @@ def test_a_compiler_that_somebody_ends_is_named(
 
 
 def test_a_thread_that_has_blocked_all_signals_builds(cache: Cache, make_builder: Callable[..., CPUOpBuilder]) -> None:
-    """Programs inherit that, and would not hear that their children have ended."""
+    """Programs inherit blocked signals, and would not notice the end of their children."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         assert make_builder().build().binary.is_file()
@@ -311,7 +311,7 @@ def test_a_thread_that_has_blocked_all_signals_builds(cache: Cache, make_builder
 def test_a_server_that_a_compiler_leaves_behind_is_not_waited_for(
     cache: Cache, make_builder: Callable[..., CPUOpBuilder], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As a compiler cache does; it holds the output of whoever started it."""
+    """Like a compiler cache; it keeps the output of its starter open."""
     compiler = tmp_path / "c++"
     compiler.write_text(f"#!/bin/sh\nsetsid sleep 1000 & echo $! >> '{tmp_path}/servers'\nexec c++ \"$@\"\n")
     compiler.chmod(0o755)

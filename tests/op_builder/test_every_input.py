@@ -1,6 +1,6 @@
-"""Whatever decides a build is changed, and a new process must be served the new result.
+"""After any input of a build changes, a new process must get the new result.
 
-The table is in ``sites.py``. What cannot be tracked is refused by name, and never kept.
+``sites.py`` has the table. Inputs that cannot be tracked are rejected by name, and never cached.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def ask(server: subprocess.Popen[str], tmp_path: Path) -> Ask:
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
         told: dict[str, Any] = {}
-        while told.get("number") != request["number"]:  # the answer to a test that ran out of time may come first
+        while told.get("number") != request["number"]:  # the answer to a test that timed out may come first
             told = json.loads(server.stdout.readline())
         return told
 
@@ -119,7 +119,7 @@ def test_a_run_path_from_the_environment_is_not_served_without_it(site: Site, as
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_two_checkouts_that_share_a_cache(tmp_path: Path, ask: Ask, spelling: str) -> None:
-    """Each has a header of its own for the same source; neither is served the other's build."""
+    """Each has its own header for the same source; neither gets the other's build."""
     sites = []
     for value in (1, 2):
         site = Site(tmp_path / f"checkout {value}")
@@ -155,7 +155,7 @@ def test_an_edit_that_is_taken_back_while_it_compiles(site: Site, ask: Ask) -> N
 
 @pytest.mark.parametrize("flag", ["-I", "-isystem"])
 def test_an_older_header_that_is_moved_into_place_while_it_compiles(site: Site, ask: Ask, flag: str) -> None:
-    """The one that was compiled is gone by then, and the one that is there is older than the build."""
+    """The compiled header is gone by then, and the new one is older than the build."""
     site.main("#include <cfg.h>\n" + FUNCTION)
     older = site.write("older.h", "const int kAnswer = 2;\n")
     header = site.write("told/cfg.h", "const int kAnswer = 1;\n")
@@ -176,7 +176,7 @@ def test_a_link_that_is_switched_and_switched_back_while_it_compiles(site: Site,
     assert ask(site).get("value") == 1
 
 
-MEANWHILE: dict[str, str] = {  # what happens around the compilation; the answer is what a new build would give
+MEANWHILE: dict[str, str] = {  # commands around the compilation; the answer is that of a new build
     "a header that appears earlier": "COMPILE\necho 'const int kAnswer = 2;' > early/cfg.h",
     "a header that exists only meanwhile": "echo 'const int kAnswer = 9;' > early/cfg.h\nCOMPILE\nrm early/cfg.h",
     "a folder that is replaced": "COMPILE\nmv late late1; mv other late",
@@ -210,7 +210,7 @@ def test_a_thin_archive_is_refused_by_name(site: Site, ask: Ask) -> None:
     archive = site.folder / "libpart.a"
     subprocess.run(["ar", "rcsT", archive, site.folder / "objects" / "part.o"], check=True)
     site.ldflags = [str(archive)]
-    assert f"got the thin archive {archive}" in ask(site).get("error", "")
+    assert f"the thin archive {archive}" in ask(site).get("error", "")
 
 
 def test_two_checkouts_that_include_one_absolute_header_take_no_turns(tmp_path: Path, ask: Ask) -> None:
@@ -230,12 +230,12 @@ def test_what_cannot_be_tracked_is_refused_by_name(site: Site, ask: Ask, flag: s
     site.main(FUNCTION)
     site.cxx_args = ["-DkAnswer=1", flag]
     error = ask(site).get("error", "")
-    assert error.startswith(f"OpError: building the op 'site' failed: got the flag {flag!r}")
+    assert error.startswith(f"OpError: building the op 'site' failed: the flag {flag!r}")
 
 
 @pytest.mark.timeout(ZIG_SECONDS)
 def test_data_that_a_compiler_does_not_list_is_refused_by_name(site: Site, ask: Ask) -> None:
-    """ziglang's assembler lists no data; a path that is written out is tracked all the same."""
+    """ziglang's assembler lists no data; a path in the source is tracked all the same."""
     from anyaccel.op_builder.engine.toolchains.cxx import _zig_command
 
     zig = _zig_command()
@@ -249,7 +249,7 @@ def test_data_that_a_compiler_does_not_list_is_refused_by_name(site: Site, ask: 
     site.main(text)
     site.cxx_args = [f'-DFILE="\\"{data}\\""']
     error = ask(site).get("error", "")
-    assert f"got .incbin in {site.source}" in error
+    assert f".incbin in {site.source}" in error
     site.cxx_args = []
     site.main(text.replace('" FILE "', f'\\"{data}\\"'))
     assert ask(site).get("value") == 1
@@ -258,7 +258,7 @@ def test_data_that_a_compiler_does_not_list_is_refused_by_name(site: Site, ask: 
 
 
 def test_an_unchanged_site_is_found_though_its_files_were_touched(site: Site, ask: Ask) -> None:
-    """Content counts, and no time stamp."""
+    """Content counts, not time stamps."""
     site.main(LINKED)
     site.archive("lib/libpart.a", 1)
     site.write("told/cfg.h", "")

@@ -1,4 +1,4 @@
-"""What goes wrong on real machines, done for real: killed builders, many at once, disks that are full or read-only."""
+"""Faults of real machines, reproduced for real: killed builders, many at once, disks that are full or read-only."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _finish(processes: list[subprocess.Popen[str]]) -> list[str]:
 
 
 def _compiler(folder: Path, on_compile: str, version: str = "") -> Path:
-    """Write a compiler that is the system's, but does something else when it compiles an op."""
+    """Write a compiler that wraps the system's, but acts differently when it compiles an op."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "c++"
     said = f"*--version*) echo '{version}'; exit ;; " if version else ""
@@ -85,7 +85,7 @@ with ThreadPoolExecutor(16) as pool:
 
 
 def test_two_different_ops_are_built_at_the_same_time(cache: Cache, tmp_path: Path) -> None:
-    """Each compiler waits, up to a minute, for the other to have begun."""
+    """Each compiler waits, up to a minute, until the other has begun."""
     meet = 'touch begun-$$; n=0; while [ $(ls "{0}" | wc -l) -lt 2 ] && [ $n -lt 600 ]; do sleep 0.1; n=$((n+1)); done'
     meeting = tmp_path / "meeting"
     meeting.mkdir()
@@ -117,7 +117,7 @@ def test_a_builder_killed_at_a_random_moment_stops_nobody(tmp_path: Path, seed: 
         assert victim.poll() is None
     time.sleep(delay_seconds)
     if seed % 2:
-        victim.send_signal(signal.SIGKILL)  # its ninja and compilers live on for a while
+        victim.send_signal(signal.SIGKILL)  # its ninja and compilers run for a while
     else:
         os.killpg(victim.pid, signal.SIGKILL)
     victim.wait()
@@ -128,7 +128,7 @@ def test_a_builder_killed_at_a_random_moment_stops_nobody(tmp_path: Path, seed: 
 
 
 def _with_mount(options: str, place: Path, code: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run Python code where a tmpfs is mounted, for it alone."""
+    """Run Python code with a tmpfs mounted for it alone."""
     unshare = ["unshare", "--mount"] if os.getuid() == 0 else ["unshare", "--mount", "--map-root-user"]
     place.mkdir(mode=0o700, exist_ok=True)
     mount = f"mount -t tmpfs -o {options} none '{place}'"
@@ -150,7 +150,7 @@ def test_a_read_only_home(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("cannot be written (Read-only file system)") == 1
     assert done.stderr.count("Fix: set ANYACCEL_CACHE_DIR.") == 1
-    assert not list(tmp_path.glob("anyaccel-*"))  # the temporary cache is gone with its process
+    assert not list(tmp_path.glob("anyaccel-*"))  # the temporary cache was removed with its process
 
 
 def test_a_cache_of_one_megabyte_is_too_small_for_the_build(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_compiler_that_is_killed_is_named(
 ) -> None:
     compiler = _compiler(tmp_path / "bin", "kill -9 $$")
     monkeypatch.setenv("CXX", str(compiler))
-    with pytest.raises(BuildError, match=r"was ended by SIGKILL; where memory is short, ANYACCEL_BUILD_JOBS=1 helps"):
+    with pytest.raises(BuildError, match=r"was ended by SIGKILL; if memory ran out, set ANYACCEL_BUILD_JOBS=1"):
         make_builder().build()
     monkeypatch.delenv("CXX")
     assert make_builder().build().binary.is_file()
@@ -186,7 +186,7 @@ def test_a_compiler_that_fails_without_a_word(
     cache: Cache, make_builder: Callable[..., CPUOpBuilder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", str(_compiler(tmp_path / "bin", "exit 3")))
-    with pytest.raises(BuildError, match="it printed no line with 'error'") as raised:
+    with pytest.raises(BuildError, match="no line of its output contains 'error'") as raised:
         make_builder().build()
     assert str(tmp_path / "bin" / "c++") in raised.value.command
 
@@ -217,7 +217,7 @@ def test_a_compiler_of_another_version_builds_again(
 def test_a_header_that_only_the_compiler_sees_is_watched(
     cache: Cache, make_builder: Callable[..., CPUOpBuilder], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its name is a macro, so that only the list of what the compiler read can tell."""
+    """Its name is a macro, so only the compiler's list of files shows it."""
     source = '#include "answer.h"\n#define WHICH(x) #x\n#include WHICH(hidden.h)\nextern "C" int answer() { return kHidden; }'
     builder = make_builder(source=source)
     hidden = tmp_path / "sources" / "hidden.h"
@@ -243,7 +243,7 @@ def test_ninja_need_not_be_in_path(tmp_path: Path, run_python: Callable[..., sub
 def test_a_clock_that_stepped_back_changes_nothing(
     cache: Cache, make_builder: Callable[..., CPUOpBuilder], tmp_path: Path
 ) -> None:
-    """To the files it looks as if all of them came from the future."""
+    """For the file's clock, all of them come from the future."""
     first = make_builder().build()
     in_ten_years = time.time() + 10 * 365 * 86400
     for file in [*cache.root.rglob("*"), *(tmp_path / "sources").rglob("*")]:
@@ -316,7 +316,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_fork_waits_until_a_program_has_started(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """Its child would hold the pipe on which the starter waits, and might itself wait for the starter."""
+    """The child would hold the pipe that the starter waits for, and might itself wait for the starter."""
     run_python("""
 import os, subprocess, threading, time
 from anyaccel.op_builder.engine.spawn import run

@@ -1,4 +1,4 @@
-"""What goes wrong is named for what it is: a full disk is no missing compiler, a mount option no mistake in the sources."""
+"""Errors name the real cause: a full disk is not a missing compiler, and a mount option is not an error in the sources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BUILD = textwrap.dedent("""
 
 
 def _run(code: str, *arguments: str | Path, mounted: str = "", **env: str) -> str:
-    """Run Python code, where ``mounted`` is a shell command that mounts something for it alone."""
+    """Run Python code; ``mounted`` is a shell command that mounts something for it alone."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     if mounted:
         unshare = ["unshare", "--mount"] if os.getuid() == 0 else ["unshare", "--mount", "--map-root-user"]
@@ -105,13 +105,13 @@ for probe in probe_cxx(None, {os.environ["PATH"]!r}, place):
     mounted = f"mount -t tmpfs -o size=1m none '{place}'; head -c 2000000 /dev/zero > '{place}/fill'; true"
     said = _run(code, mounted=mounted, TMPDIR=str(place))
     assert "TemporaryDirectoryError trying out" in said
-    assert f"got {place}: No space left on device" in said
+    assert f"{place}: No space left on device" in said
     assert "Fix: free some space there, or set TMPDIR" in said
     assert "temporary files | trying out" in said
 
 
 def test_a_compiler_that_has_no_room_is_tried_elsewhere(tmp_path: Path) -> None:
-    """It says so itself, and the folder that it was tried in is not this machine's only one."""
+    """The compiler reports it, and the system has another folder to try it in."""
     compiler = tmp_path / "c++"
     compiler.write_text(
         f'#!/bin/sh\ncase "$PWD $*" in *version*) echo fake 1.0;; "{tmp_path}/cache"*) '
@@ -154,4 +154,4 @@ def test_a_cache_that_is_mounted_noexec_is_named(tmp_path: Path, kind: str) -> N
     said = _run(NOEXEC, source, kind, mounted=mounted, ANYACCEL_CACHE_DIR=str(place / "cache"))
     assert "mounted noexec" in said
     assert str(place / "cache") in said
-    assert "Fix: set ANYACCEL_CACHE_DIR to a directory on another one." in said
+    assert "Fix: set ANYACCEL_CACHE_DIR to a directory on another file system." in said

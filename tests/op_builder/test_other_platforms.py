@@ -1,4 +1,4 @@
-"""Ops built for another machine than this one: by ziglang, and with no word of this machine in them."""
+"""Ops built for another machine: by ziglang, and without paths of this machine."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_name_that_torch_has_not_is_found_without_the_other_machines_torch(
 
 
 def test_the_stand_in_has_every_name_that_our_ops_use() -> None:
-    """Else the wheel of another architecture fails after minutes; this machine's libraries say what they use."""
+    """Otherwise the wheel of another architecture fails after minutes; this machine's libraries show the names they use."""
     CPUAdamBuilder().build()
     used: set[str] = set()
     for entry in open_cache(cache_dir()).root.glob("*/op-*.so"):
@@ -133,7 +133,7 @@ def test_what_others_get_says_nothing_of_this_machine(
 
 
 def test_a_wheels_op_fits_whatever_was_set_where_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else every machine would build again: SOURCE_DATE_EPOCH is what makes two builds of a wheel the same."""
+    """Otherwise every machine would build again: SOURCE_DATE_EPOCH makes two builds of a wheel identical."""
     target = list(CPU_TARGETS[platform.machine()])[-1]
     here = CPUAdamBuilder().recipe_for(target, any_compiler=True).key()
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1790000000")

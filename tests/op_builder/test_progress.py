@@ -1,4 +1,4 @@
-"""Long work is seen: by whoever watches, else in the log, and less and less often."""
+"""Progress of long work: to watchers, otherwise in the log, less and less often."""
 
 from __future__ import annotations
 

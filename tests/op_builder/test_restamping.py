@@ -1,4 +1,4 @@
-"""Inputs whose times changed and whose content did not: read once, and then known by their new stamps."""
+"""Inputs with new times and unchanged content: they are read once, and then recognised by their new stamps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OP, FINGERPRINT = "planted", "0123456789abcdef"
 
 @pytest.fixture
 def published(tmp_path: Path) -> tuple[Cache, Path]:
-    """A cache with an entry that was built with ``header.h``, found in the second of two folders."""
+    """A cache with an entry built with ``header.h``, which was found in the second of two folders."""
     for folder in ("first", "second", "cache"):
         (tmp_path / folder).mkdir(mode=0o700)
     header = tmp_path / "second" / "header.h"
@@ -36,7 +36,7 @@ def published(tmp_path: Path) -> tuple[Cache, Path]:
 
 
 def _reads(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> tuple[Entry | None, int]:
-    """Return what is found, and how often a file was read or looked for."""
+    """Return the entry, and how often a file was read or looked for."""
     count = 0
 
     def counted(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Odd surroundings: no home, relative paths, Python inside another program, a file system without locks."""
+"""Unusual environments: no home, relative paths, Python inside another program, a file system without locks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LOAD = textwrap.dedent("""
 
 
 def is_locked(file: Path) -> bool:
-    """Return whether somebody else holds a lock."""
+    """Return whether another process holds a lock."""
     with try_lock(file) as is_held:
         return not is_held
 
@@ -81,7 +81,7 @@ def test_a_home_that_is_none_is_replaced_by_a_temporary_cache(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become a user that the system does not know")
 def test_a_user_without_a_home_and_without_a_name(tmp_path: Path) -> None:
-    """As in a container that is started with --user 12345."""
+    """Like a container that is started with --user 12345."""
     code = """
 import os, platformdirs
 from anyaccel.op_builder.engine.cache import Cache, open_cache
@@ -114,7 +114,7 @@ except CacheError as error:
     )
     assert done.returncode == 0, done.stderr
     assert str(place) in done.stdout
-    assert "there is no home directory: HOME is not set, and the system knows no home directory" in done.stdout
+    assert "HOME is not set, and the system has no home directory for this user" in done.stdout
     assert done.stderr.count("for this process only") == 1
 
 
@@ -147,7 +147,7 @@ def test_a_relative_compiler_is_found_from_the_working_directory(
 def test_a_relative_path_entry_is_found_from_the_working_directory(
     tmp_path: Path, wrapper: Path, make_builder: Callable[..., CPUOpBuilder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By us, and by a wrapper that looks for the compiler itself."""
+    """By us, and by a wrapper that searches for the compiler itself."""
     monkeypatch.setenv("ANYACCEL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", f"tools{os.pathsep}{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
@@ -211,7 +211,7 @@ def test_no_python_at_all_is_an_error_with_a_fix(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sysconfig, "get_config_var", lambda _: str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        ToolchainError, match=r"looking for Python failed: got sys.executable ''.*Fix: put python3 into PATH"
+        ToolchainError, match=r"looking for Python failed: sys.executable is ''.*Fix: put python3 into PATH"
     ):
         find_python()
 
@@ -254,7 +254,7 @@ def test_no_locks_anywhere_is_one_clear_error(
 
 
 def test_a_killed_builder_with_a_forked_child_blocks_nobody(tmp_path: Path) -> None:
-    """The child, forked while a thread holds the lock, lives on."""
+    """The child, forked while a thread holds the lock, keeps running."""
     code = f"""
 import os, pathlib, threading, time
 from anyaccel.op_builder.engine.lock import build_lock

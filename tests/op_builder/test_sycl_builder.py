@@ -44,7 +44,7 @@ def test_an_icpx_that_fails_is_rejected(tmp_path: Path) -> None:
 @pytest.mark.skipif(torch.version.xpu is not None, reason="this torch is an XPU build")
 def test_without_an_xpu_build_of_torch_it_says_so() -> None:
     assert not Builder().is_compatible()
-    with pytest.raises(OpLoadError, match=r"built without XPU; expected an XPU build\. Fix: install one"):
+    with pytest.raises(OpLoadError, match=r"built without XPU\. Fix: install an XPU build"):
         Builder().load()
 
 
@@ -74,7 +74,7 @@ def test_pips_runtime_is_found_by_its_files(tmp_path: Path) -> None:
 def test_a_runtime_without_its_compiler_is_rejected(tmp_path: Path) -> None:
     _distribution(tmp_path, "lib/libsycl.so.9", "include/sycl/sycl.hpp")
     shown = _with_site(tmp_path)
-    assert "intel-sycl-rt 2026.2.0 has no libsycl-jit.so" in shown
+    assert "intel-sycl-rt 2026.2.0 does not include libsycl-jit.so" in shown
     assert "pip install 'anyaccel[sycl]'" in shown
 
 

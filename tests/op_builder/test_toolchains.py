@@ -1,4 +1,4 @@
-"""Looking for compilers: accepted, or rejected with the reason, and asked only once."""
+"""Looking for compilers: accepted, or rejected with the reason, and run only once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ZIG_SECONDS = 480
 ZIG_CACHE = Path(os.environ.get("ANYACCEL_CACHE_DIR") or platformdirs.user_cache_dir("anyaccel")) / "zig"
-"""Kept from run to run: what ziglang builds for itself the first time takes about a minute."""
+"""Kept between runs: what ziglang first builds for itself takes about a minute."""
 
 
 BUILDS = 'for last; do :; done; case "$*" in *-shared*) : > "$last"; exit;; esac'
@@ -46,7 +46,7 @@ def test_a_compiler_that_says_nothing_is_rejected(tmp_path: Path) -> None:
     _compiler(tmp_path / "bin", "c++", "exit 0")
     (probe,) = probe_cxx(str(tmp_path / "bin" / "c++"), "", tmp_path)
     assert probe.tool is None
-    assert "says no version" in probe.detail
+    assert "prints no version" in probe.detail
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_compiler_that_says_nothing_is_rejected(tmp_path: Path) -> None:
             'case "$*" in *-shared*) echo "fatal error: cstddef: No such file" >&2; exit 1;; esac',
             "error: cstddef: No such",
         ),
-        ('case "$*" in *-shared*) exit 0;; esac', "it builds nothing"),
+        ('case "$*" in *-shared*) exit 0;; esac', "it produced no file"),
         ('case "$*" in *-shared*) kill -9 $$;; esac', "exit status -9"),
     ],
     ids=["no headers", "no output", "killed"],
@@ -84,10 +84,10 @@ def test_a_compiler_is_asked_once_and_again_when_it_is_replaced(tmp_path: Path) 
     assert asked.read_text() == "x\n"
     _compiler(tmp_path / "bin", "c++", f"{body} 10")
     assert choose_cxx(None, str(compiler.parent), tmp_path).version == "version 10"
-    os.utime(compiler, ns=(0, 1))  # of the same content, which is what counts
+    os.utime(compiler, ns=(0, 1))  # the content is the same, and only that counts
     assert choose_cxx(None, str(compiler.parent), tmp_path).version == "version 10"
     assert asked.read_text() == "x\n" * 2
-    _compiler(tmp_path / "bin", "c++", f"{body} 20")  # of the same size, and a clock that stepped back
+    _compiler(tmp_path / "bin", "c++", f"{body} 20")  # the same size, with a clock that stepped back
     os.utime(compiler, ns=(0, 1))
     assert choose_cxx(None, str(compiler.parent), tmp_path).version == "version 20"
 
@@ -152,7 +152,7 @@ def test_pips_ziglang_builds_an_op_without_a_system_compiler(
 def test_an_op_of_ziglangs_refuses_as_any_other(
     tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """Its C++ library is its own, and an exception of one is unknown to the other."""
+    """It has its own C++ library, which does not recognise the other's exceptions."""
     code = """
 import torch, anyaccel
 op = anyaccel.load_op("cpu_adam")

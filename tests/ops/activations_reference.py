@@ -1,4 +1,4 @@
-"""Activations, slowly and plainly."""
+"""Activations, slow and simple."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adam and AdamW written slowly and plainly, in float64: one tensor, one step."""
+"""Adam and AdamW, slow and simple, in float64: one tensor, one step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class AdamReference:
-    """Keeps its own float64 copies; ``param`` is what the parameter should be."""
+    """Keeps its own float64 copies; ``param`` is the expected parameter."""
 
     param: Tensor
     lr: float = 1e-3

@@ -1,4 +1,4 @@
-"""How near to its float64 reference a result must be."""
+"""The tolerance between a result and its float64 reference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 4e-6, torch.bfloat16: 1e-2, torch.float16: 1.5e-3}
-"""Of the largest magnitude: a few units in the last place of the dtype."""
+"""Relative to the largest magnitude: a few units in the last place of the dtype."""
 SHAPES = [(1, 1), (3, 1), (5, 7), (2, 3, 131), (64, 257), (7, 1024), (1, 131_072), (0, 16), (2, 0, 5)]
 """Rows of 1 to 131 072, odd and prime, and empty ones."""
 
@@ -34,8 +34,8 @@ def normal(*shape: int, dtype: torch.dtype, device: str, seed: int = 0) -> torch
 
 
 def opcheck(op: Any, arguments: tuple[Any, ...], options: dict[str, Any] | None = None) -> None:
-    """Let torch check an op's schema, fake and derivative."""
+    """Run torch's checks of an op's schema, fake and gradient."""
     with warnings.catch_warnings():
-        # torch 2.14's own check looks at the gradients of copies, which are no leaves
+        # # torch 2.14's own check reads the gradients of copies, which are not leaves
         warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
         torch.library.opcheck(op, arguments, options)

@@ -1,4 +1,4 @@
-"""What the tests of the kernels share: each runs on every implementation that this machine has, on poisoned memory."""
+"""Common code of the kernel tests: each runs on every implementation available here, on poisoned memory."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 PRESENT = [kind for kind in KERNEL_DEVICES if has_device(kind)]
-"""Devices besides the CPU; ``test_devices.py`` skips with the reason where there is none."""
+"""Devices other than the CPU; if there are none, ``test_devices.py`` skips with the reason."""
 IS_EMULATED = "ANYACCEL_TEST_EMULATED" in os.environ
 KINDS = ["emulated"] if IS_EMULATED else ["cpu", "sycl", *PRESENT]
-"""What runs the ops here: in a process of tests/emulator, CUDA's kernels on an emulated device."""
+"""The implementations to run: in a process of tests/emulator, CUDA's kernels on an emulated device."""
 
 
 TORCHS = {"sycl": "cpu", "hip": "cuda"}
@@ -37,7 +37,7 @@ TORCHS = {"sycl": "cpu", "hip": "cuda"}
 
 @dataclass(frozen=True)
 class Implementation:
-    """An op's functions, and the device whose tensors they take here."""
+    """An op's functions, and the device of their tensors."""
 
     name: str
     functions: Any
@@ -60,7 +60,7 @@ def _emulated(builder: str) -> Implementation:
 
 
 def load(kind: str, builder: str) -> Implementation:
-    """Return an op as the CPU, SYCL on the CPU, a device or an emulated one runs it."""
+    """Return an op as run by the CPU, by SYCL on the CPU, by a device or by an emulated one."""
     if kind == "emulated":
         return _emulated(builder)
     if kind == "sycl" and probe_dpcpp().tool is None:
@@ -72,12 +72,12 @@ def load(kind: str, builder: str) -> Implementation:
 
 @pytest.fixture(params=KINDS)
 def op(request: pytest.FixtureRequest) -> Implementation:
-    """The op whose builder the test file names as ``BUILDER``."""
+    """The op of the builder that the test file names as ``BUILDER``."""
     return load(request.param, request.module.BUILDER)
 
 
 def _is_slow_by_sycl(called: Any) -> bool:
-    """Two of three shapes with 16-bit numbers: the CPU and CUDA's compiler meet the same structs."""
+    """Two of three shapes with 16-bit numbers: the CPU and CUDA's compiler use the same structs."""
     has_both = "shape" in called.indices and called.params.get("dtype", torch.float32) != torch.float32
     return has_both and called.indices["shape"] % 3 != 0
 
@@ -87,7 +87,7 @@ _OF_MANY_TENSORS = ("test_a_step_agrees", "test_norms_agree", "test_scaling_agre
 
 
 def _is_slow_emulated(test: str, called: Any) -> bool:
-    """All but small cases of what blocks of threads compute, which are enough to start every kernel three times."""
+    """All but small cases of kernels for blocks; the small ones are enough to start every kernel three times."""
     sizes = [called.params[name] for name in ("tokens", "experts") if name in called.params]
     small = math.prod(called.params.get("shape", sizes)) <= 1500
     return not (small and any(part in test for part in _FOR_BLOCKS)) or test.startswith(_OF_MANY_TENSORS)
@@ -95,7 +95,7 @@ def _is_slow_emulated(test: str, called: Any) -> bool:
 
 @pytest.hookimpl(tryfirst=True)  # before the option -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow cases of implementations that need not meet every case."""
+    """Mark slow cases of implementations that do not need every case."""
     for item in items:
         called = getattr(item, "callspec", None)
         if called is None:
@@ -112,7 +112,7 @@ _FREED = 0x80
 
 @pytest.fixture
 def poisoned() -> Iterator[None]:
-    """Every tensor that is not initialised holds NaN or a huge number, whether torch makes it or an op does."""
+    """Every uninitialised tensor holds NaN or a huge number, whether torch or an op creates it."""
     libc = ctypes.CDLL(None)
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = True
@@ -125,7 +125,7 @@ def poisoned() -> Iterator[None]:
 
 
 def pytest_sessionfinish() -> None:
-    """Tell tests/emulator which kernels ran, and in blocks of which sizes."""
+    """Report to tests/emulator which kernels ran, and with which block sizes."""
     if IS_EMULATED:
         from ..emulator.library import emulator
 

@@ -1,4 +1,4 @@
-"""A dense layer, slowly and plainly."""
+"""A dense layer, slow and simple."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layer normalisation, slowly and plainly."""
+"""Layer normalisation, slow and simple."""
 
 from __future__ import annotations
 

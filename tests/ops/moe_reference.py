@@ -1,4 +1,4 @@
-"""Mixtures of experts, slowly and plainly: one token after the other."""
+"""Mixtures of experts, slow and simple: one token after another."""
 
 from __future__ import annotations
 

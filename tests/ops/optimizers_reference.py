@@ -1,4 +1,4 @@
-"""Optimizers written slowly and plainly, in float64: one tensor, one step, returning the parameter and its states."""
+"""Optimizers, slow and simple, in float64: one tensor, one step, returning the parameter and its states."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def adagrad(p: Tensor, g: Tensor, total: Tensor, **o: float) -> tuple[Tensor, ..
 
 def sgd(p: Tensor, g: Tensor, buffer: Tensor, **o: float) -> tuple[Tensor, ...]:
     g = (-g if o["maximize"] else g) + o["weight_decay"] * p
-    dampening = o["dampening"] if o["momentum"] else 0  # as torch has it
+    dampening = o["dampening"] if o["momentum"] else 0  # like torch
     buffer = g if o["first_step"] else o["momentum"] * buffer + (1 - dampening) * g
     return p - o["lr"] * (g + o["momentum"] * buffer if o["nesterov"] else buffer), buffer
 
 
 def lamb(p: Tensor, g: Tensor, m: Tensor, v: Tensor, step: int, **o: float) -> tuple[Tensor, ...]:
-    """Return the ratio of norms last."""
+    """Return the ratio of norms as the last result."""
     g = -g if o["maximize"] else g
     m = o["beta1"] * m + (1 - o["beta1"]) * g
     v = o["beta2"] * v + (1 - o["beta2"]) * g * g

@@ -1,4 +1,4 @@
-"""Groupwise quantization, slowly and plainly, in float64."""
+"""Groupwise quantization, slow and simple, in float64."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 
 def quantize(x: torch.Tensor, groups: int, bits: int, symmetric: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the integers, one an entry, and the parameters."""
+    """Return the integers, one per entry, and the parameters."""
     rows = x.double().view(groups, -1)
     steps = 2.0**bits
     if symmetric:
@@ -21,7 +21,7 @@ def quantize(x: torch.Tensor, groups: int, bits: int, symmetric: bool) -> tuple[
 
 
 def unpack(q: torch.Tensor, bits: int) -> torch.Tensor:
-    """Return the integers in bytes, one an entry; of 4 bits the even one is in the high nibble."""
+    """Return the integers in bytes, one per entry; for 4 bits, the even one is in the high nibble."""
     if bits == 8:
         return q.flatten().long()
     entries = []

@@ -1,4 +1,4 @@
-"""Root-mean-square normalisation, slowly and plainly."""
+"""Root-mean-square normalisation, slow and simple."""
 
 from __future__ import annotations
 

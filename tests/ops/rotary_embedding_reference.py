@@ -1,4 +1,4 @@
-"""Rotary position embedding, slowly and plainly: one pair of elements after the other."""
+"""Rotary position embedding, slow and simple: one pair of elements after another."""
 
 from __future__ import annotations
 

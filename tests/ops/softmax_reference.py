@@ -1,4 +1,4 @@
-"""Softmax with hidden scores, slowly and plainly."""
+"""Masked softmax, slow and simple."""
 
 from __future__ import annotations
 

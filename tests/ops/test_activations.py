@@ -1,4 +1,4 @@
-"""The op `activations` against its reference, on every implementation that is here."""
+"""The op `activations` against its reference, on every implementation available here."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_extremes(op: Any) -> None:
         (op.functions.geglu(x, one, "tanh"), torch.nn.functional.gelu(x.double(), approximate="tanh")),
     ):
         torch.testing.assert_close(y.cpu()[1:].double(), expected.cpu()[1:], rtol=1e-5, atol=1e-7, equal_nan=True)
-        assert y[0].isnan() or y[0] == 0  # torch's own differ there
+        assert y[0].isnan() or y[0] == 0  # torch's own versions differ there
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_every_combination_of_dtypes(
         if param_dtype is torch.float32 and state_is_float:
             _assert_close(states[0][0], reference.exp_avg)
             _assert_close(states[1][0], reference.exp_avg_sq)
-        else:  # each step rounds the parameter: compare from what was rounded
+        else:  # each step rounds the parameter: compare with the rounded one
             _assert_close(param, reference.param)
             reference.param = param.double()
     _assert_close(param, reference.param)
@@ -176,7 +176,7 @@ def test_unusual_values_spread_as_in_torch(op: Any, where: str, value: float) ->
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_conversions_round_as_torchs(op: Any, dtype: torch.dtype) -> None:
-    """With lr=0 a step is: to float, back to the half; every bit pattern of a finite number must survive."""
+    """With lr=0, a step converts to float and back to half; every bit pattern of a finite number must survive."""
     patterns = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16).view(dtype)
     finite = patterns[torch.isfinite(patterns)]
     param = finite.clone()
@@ -186,7 +186,7 @@ def test_conversions_round_as_torchs(op: Any, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_moments_round_to_nearest_even(op: Any, dtype: torch.dtype) -> None:
-    """With beta1=0 the first moment is the gradient, rounded to the state's dtype."""
+    """With beta1=0, the first moment is the gradient, rounded to the state's dtype."""
     magnitude = torch.logspace(-9, 5, 20_011, dtype=torch.float32)
     grad = torch.cat([magnitude, -magnitude, torch.tensor([65519.0, 65520.0, 5.9e-8, 2.9e-8, 0.0, -0.0])])
     param = torch.zeros(grad.numel(), dtype=dtype)
@@ -210,8 +210,8 @@ def _arguments(**replaced: Any) -> list[Any]:
     ("replaced", "message"),
     [
         ({"grads": []}, "lists of 1 params, 0 grads"),
-        ({"params": [torch.ones(4, dtype=torch.float64)]}, r"params\[0\] of a dtype"),
-        ({"grads": [torch.ones(4, dtype=torch.int32)]}, r"grads\[0\] of a dtype"),
+        ({"params": [torch.ones(4, dtype=torch.float64)]}, r"params\[0\] of an unsupported dtype"),
+        ({"grads": [torch.ones(4, dtype=torch.int32)]}, r"grads\[0\] of an unsupported dtype"),
         ({"grads": [torch.ones(5)]}, r"grads\[0\] of another shape than params\[0\] \(5 against 4"),
         ({"grads": [torch.ones(2, 2)]}, r"grads\[0\] of another shape"),
         ({"exp_avgs": [torch.zeros(4, dtype=torch.float16)]}, r"exp_avgs\[0\] and exp_avg_sqs\[0\] of dtypes"),
@@ -222,14 +222,14 @@ def _arguments(**replaced: Any) -> list[Any]:
         ({"state_steps": [torch.zeros((), dtype=torch.int64)]}, r"state_steps\[0\]"),
         (
             {"grads": [torch.ones(4, device="meta")]},
-            "got grads on meta; expected cpu, where the others are",
+            "got grads on meta; expected cpu, like the other tensors",
         ),
     ],
 )
 def test_wrong_arguments_are_named_and_nothing_is_written(op: Any, replaced: dict[str, Any], message: str) -> None:
     arguments = _arguments(**replaced)
     before = [[tensor.clone() for tensor in tensors] for tensors in arguments]
-    # a good tensor ahead of the bad one must not be touched either
+    # # a valid tensor before the invalid one must not change either
     good = _arguments()
     together = [[*first, *second] for first, second in zip(good, arguments, strict=True)]
     for tried in (arguments, together):
@@ -362,13 +362,13 @@ def test_a_negated_view_is_refused_before_the_writing(op: Any) -> None:
         tensors = [torch.ones(3) for _ in range(4)]
         given = [torch._neg_view(one) if at == role else one for at, one in enumerate(tensors)]
         for function in (torch.ops.anyaccel.adam_update, torch.ops.anyaccel.adam_rollback):
-            with pytest.raises(RuntimeError, match="adam failed: got a tensor that is negated"):
+            with pytest.raises(RuntimeError, match="adam failed: got a tensor that a flag marks as negated"):
                 function(*given, 1, **options, bias_correction=True)
         assert all((one == 1).all() for one in tensors)
 
 
 def test_a_leaf_of_another_layout_is_written_whole(op: Any) -> None:
-    """Copying a result to a leaf failed, after the parameter had been written."""
+    """Earlier versions failed to copy a result to a leaf, after the parameter had been written."""
     options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8, "decoupled": True}
     param = torch.ones(2, 3).t()
     moments = [torch.zeros(3, 2, requires_grad=True) for _ in range(2)]

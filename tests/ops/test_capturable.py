@@ -1,4 +1,4 @@
-"""Optimizers in a graph: what a replay repeats, and what it reads anew."""
+"""Optimizers in a graph: what a replay repeats, and what it reads again."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ MAKERS: dict[str, Callable[..., Any]] = {
 
 
 class RecordedGraph(TorchDispatchMode):
-    """What a CUDA graph is, on the CPU: the calls that reached the device, with their addresses, and no Python between them.
+    """The CPU's equivalent of a CUDA graph: the calls that reached the device, with their addresses, and no Python between them.
 
-    A replay writes each call's results where the capture's were. A call that brings a number to the host ends the capture, as it
-    would on a GPU.
+    A replay writes each call's results to the capture's addresses. A call that brings a number to the host ends the capture, as
+    on a GPU.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ def test_each_replay_takes_the_next_step_with_the_learning_rate_of_the_moment(na
     theirs, mine = MAKERS[name](plain, lr=0.1), MAKERS[name](captured, lr=lr, capturable=True)
     theirs.step()
     mine.step()
-    graph = capturing(mine.step)  # a recording takes its step too
+    graph = capturing(mine.step)  # a recording also takes its step
     theirs.step()
     for number in range(5):
         lr.fill_(0.1 / (number + 1))
@@ -102,7 +102,7 @@ def test_each_replay_takes_the_next_step_with_the_learning_rate_of_the_moment(na
 
 
 def test_a_step_that_the_flag_skips_is_not_counted(capturing: Any) -> None:
-    """As in torch's fused AdamW; where the host counts it cannot see the flag."""
+    """Like torch's fused AdamW; if the host counts, it cannot see the flag."""
     params = _parameters()
     flag = torch.zeros(1, dtype=torch.int32)
     optimizer = FusedAdam(params, capturable=True)
@@ -121,7 +121,7 @@ def test_a_step_that_the_flag_skips_is_not_counted(capturing: Any) -> None:
 @pytest.mark.skipif("cuda" not in PRESENT, reason="no NVIDIA GPU")
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_cuda_graph_replays_the_next_step(name: str) -> None:
-    """The same with a graph of the driver, which refuses calls that a recording on the CPU lets pass."""
+    """The same with a real CUDA graph, which rejects calls that a recording on the CPU allows."""
     plain, captured = ([torch.nn.Parameter(param.detach().cuda()) for param in _parameters()] for _ in range(2))
     for param in (*plain, *captured):
         param.grad = torch.ones_like(param)
@@ -142,7 +142,7 @@ def test_a_cuda_graph_replays_the_next_step(name: str) -> None:
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_the_first_step_is_refused_in_a_capture(name: str, capturing: Any) -> None:
-    """A replay would begin the states again."""
+    """A replay would initialise the states again."""
     params = _parameters()
     optimizer = MAKERS[name](params, capturable=True)
     before = [param.detach().clone() for param in params]

@@ -1,4 +1,4 @@
-"""What holds for the arguments of every op, shown on one that writes a tensor and on one that writes lists."""
+"""Checks for the arguments of every op, shown on one that writes a tensor and on one that writes lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUILDER = "RotaryEmbeddingBuilder"
 
 
 def _at_byte(byte: int, *shape: int) -> torch.Tensor:
-    """Return float32 zeros on the CPU whose address is a byte off a multiple of four."""
+    """Return float32 zeros on the CPU whose address is one byte past a multiple of four."""
     count = torch.Size(shape).numel()
     memory = bytearray(4 * count + 4)
     return torch.frombuffer(memory, dtype=torch.float32, count=count, offset=byte).view(shape)
@@ -51,7 +51,7 @@ def test_a_sliding_window_is_not_written(op: Any) -> None:
 def test_what_is_written_is_no_part_of_another_argument(op: Any) -> None:
     memory = torch.ones(64, device=op.device)
     x, cos, sin = memory[:24].view(1, 3, 2, 4), memory[20:26].view(3, 2), torch.ones(3, 2, device=op.device)
-    with pytest.raises(RuntimeError, match="got x, which shares memory with cos; expected memory of its own"):
+    with pytest.raises(RuntimeError, match="got x, which shares memory with cos; expected separate memory"):
         op.functions.rotary_embedding(x, cos, sin, inplace=True)
     assert (memory == 1).all()
     op.functions.rotary_embedding(x, memory[24:30].view(3, 2), sin, inplace=True)
@@ -62,7 +62,7 @@ def test_a_written_tensor_that_a_flag_negates_is_refused_before_the_writing(op: 
     space = op.space
     memory = torch.ones(1, 3, 2, 4, device=op.device)
     for wrong in (torch._neg_view(memory), torch._efficientzerotensor((1, 3, 2, 4), device=op.device)):
-        with pytest.raises(RuntimeError, match="rotary_embedding_ failed: got a tensor that is negated"):
+        with pytest.raises(RuntimeError, match="rotary_embedding_ failed: got a tensor that a flag marks as negated"):
             space.rotary_embedding_(wrong, *_tables(op), False, False)
     assert (memory == 1).all()
     negated = op.functions.rotary_embedding(torch._neg_view(memory), *[table + 1 for table in _tables(op)])
@@ -100,7 +100,7 @@ def test_tensors_without_plain_memory_are_refused(op: Any, make: Any) -> None:
 
 
 class _Elsewhere(torch.Tensor):
-    """A tensor without memory that says it is on any device, whether torch was built for it or not."""
+    """A tensor without memory that claims to be on a device, whether torch was built for the device or not."""
 
     @classmethod
     def __torch_dispatch__(cls, *_: Any, **__: Any) -> Any:
@@ -117,7 +117,7 @@ class _Elsewhere(torch.Tensor):
     ],
 )
 def test_a_device_without_kernels_is_named(device: str, name: str) -> None:
-    """The dispatcher stops such a tensor first; here it is sent on to the CPU's function, as a careless fallback would."""
+    """The dispatcher rejects such a tensor first; here it is passed to the CPU's function, like by a careless fallback."""
     load("cpu", "RMSNormBuilder")
     on_cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     x = torch.Tensor._make_wrapper_subclass(_Elsewhere, (2, 3), dtype=torch.float32, device=torch.device(device))

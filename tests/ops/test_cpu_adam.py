@@ -76,7 +76,7 @@ def test_state_dicts_are_exchangeable_both_ways(fused: bool) -> None:
         _set_grads(step, ours, theirs)
         our_optimizer.step()
         their_optimizer.step()
-        if step == 2:  # swap sides, through a file
+        if step == 2:  # exchange states, through a file
             our_state, their_state = (
                 torch.load(_saved(optimizer.state_dict())) for optimizer in (our_optimizer, their_optimizer)
             )
@@ -203,10 +203,10 @@ def test_states_changed_from_outside_are_used() -> None:
         if step == 4:  # replaced
             optimizers[0].state[ours[0]]["exp_avg_sq"] = torch.ones(5)
             optimizers[1].state[theirs[0]]["exp_avg_sq"] = torch.ones(5, dtype=torch.float64)
-        if step == 5:  # given other memory
+        if step == 5:  # with other memory
             optimizers[0].state[ours[2]]["exp_avg"].data = torch.zeros(1)
             optimizers[1].state[theirs[2]]["exp_avg"].data = torch.zeros(1, dtype=torch.float64)
-        if step == 6:  # one parameter without a gradient
+        if step == 6:  # one parameter has no gradient
             ours[1].grad = theirs[1].grad = None
         for optimizer in optimizers:
             optimizer.step()

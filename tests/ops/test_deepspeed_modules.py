@@ -1,4 +1,4 @@
-"""The builders by deepspeed's names give modules with deepspeed 0.19.8's function names and arguments."""
+"""The builders with deepspeed's names return modules with deepspeed 0.19.8's function names and arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = {
     "InferenceCoreBuilder": "inference_core_ops",
     "QuantizerBuilder": "quantizer",
 }
-"""deepspeed's builders, and their ops' names."""
+"""deepspeed's builders, and the names of their ops."""
 FLAG = torch.zeros(1, dtype=torch.int32)
 
 
@@ -125,7 +125,7 @@ def test_quantizer(bits: int, kind: str) -> None:
     assert module.dequantize(q, params, 4, bits, quant_type).dtype == torch.float16
     values = module.dequantize_fp32(q, params, 4, bits, quant_type)
     assert values.dtype == torch.float32
-    gathered = params.flatten()  # as ZeRO++ hands them over
+    gathered = params.flatten()  # like ZeRO++
     assert torch.equal(module.dequantize_fp32(q, gathered, 4, bits, quant_type), values)
     with pytest.raises(ValueError, match=r"got params of shape \(4, [12]\) for 2 groups"):
         module.dequantize(q, params, 2, bits, quant_type)
@@ -210,7 +210,7 @@ def test_colossals_inference_ops() -> None:
 
 
 def test_an_output_of_another_shape_is_refused_and_nothing_behind_it_is_written() -> None:
-    """``out=`` would resize it, over the memory that follows."""
+    """``out=`` would resize it, over the memory behind it."""
     memory = torch.zeros(64)
     with pytest.raises(RuntimeError):
         _load("InferenceCoreBuilder").gated_activation(memory[:2], torch.ones(4, 8), None, 4)

@@ -1,4 +1,4 @@
-"""The builders by deepspeed's names that compile nothing give modules with deepspeed 0.19.8's function names and arguments."""
+"""Builders with deepspeed's names that compile nothing return modules with deepspeed 0.19.8's function names and arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = {
     "SpatialInferenceBuilder": "spatial_inference",
     "UtilsBuilder": "utils",
 }
-"""deepspeed's builders, and their ops' names."""
+"""deepspeed's builders, and the names of their ops."""
 
 
 def _load(name: str) -> Any:
@@ -38,7 +38,7 @@ def test_every_device_has_the_builder_and_it_needs_no_compiler(name: str, monkey
         assert (mine.__name__, mine.NAME) == (name, NAMES[name])
         assert mine().is_compatible()
         assert mine().load() is mine().jit_load()
-    with pytest.raises(OpError, match="got an op without native code"):
+    with pytest.raises(OpError, match="the op has no native code"):
         mine().builder()
 
 
@@ -46,7 +46,7 @@ def test_every_device_has_the_builder_and_it_needs_no_compiler(name: str, monkey
 
 
 def _kept(*shape: int, tokens: int) -> torch.Tensor:
-    """Return token numbers, each once in a row, not in order."""
+    """Return token numbers, unique in each row, unordered."""
     rows = [torch.randperm(tokens)[: shape[-1]] for _ in range(torch.Size(shape[:-1]).numel())]
     return torch.stack(rows).view(shape).int()
 
@@ -137,7 +137,7 @@ def test_a_token_that_is_not_there_writes_nothing() -> None:
 @pytest.mark.parametrize("shape", [(2, 6, 3, 5), (2, 7, 6), (0, 6, 3, 5)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_biases_are_added_to_each_channel(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """In the order of deepspeed's kernel, each sum rounded to the dtype."""
+    """In the order of deepspeed's kernel, rounding each sum to the dtype."""
     module = _load("SpatialInferenceBuilder")
     x, other = torch.randn(shape).to(dtype), torch.randn(shape).to(dtype)
     if len(shape) == 4:
@@ -199,7 +199,7 @@ def test_locked_memory_is_locked_until_it_is_freed(dtype: torch.dtype) -> None:
     assert _locked_kib() == before
     assert not handle.is_pinned(tensor)
     assert not handle.free_cpu_locked_tensor_by_ptr(tensor.data_ptr())
-    assert torch.equal(tensor, torch.ones_like(tensor))  # deepspeed's would lie in freed memory
+    assert torch.equal(tensor, torch.ones_like(tensor))  # deepspeed's would be in freed memory
 
 
 def test_locked_memory_is_released_with_its_last_view() -> None:

@@ -1,4 +1,4 @@
-"""What the module ``quantizer`` has for ZeRO++: swizzled groups, sums of quantized gradients, and codes above a minimum."""
+"""The functions of ``quantizer`` for ZeRO++: swizzled groups, sums of quantized gradients, and codes above a minimum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from anyaccel import get_accelerator
 
 SIZES = [(1, 1, 1, 1), (2, 4, 1, 1), (2, 2, 3, 2), (3, 1, 1, 2), (1, 4, 2, 1)]
-"""Nodes, devices of each, parts of a partition, and groups of a part."""
+"""Nodes, devices per node, parts of a partition, and groups per part."""
 
 
 def _module() -> Any:
@@ -70,7 +70,7 @@ def test_a_sum_has_the_shape_of_a_devices_part() -> None:
 
 @pytest.mark.parametrize(("nodes", "devices"), [(1, 2), (2, 2), (2, 4)])
 def test_the_two_all_to_alls_of_zero_plus_plus_average_gradients(nodes: int, devices: int) -> None:
-    """deepspeed's ``all_to_all_quant_reduce``, with the ranks one after the other in this process."""
+    """deepspeed's ``all_to_all_quant_reduce``, with the ranks one after another in this process."""
     module, world = _module(), nodes * devices
     kind, groups = module.Symmetric, 8 * world
     gradients = [_values(world, 64) * (rank + 1) for rank in range(world)]
@@ -89,7 +89,7 @@ def test_the_two_all_to_alls_of_zero_plus_plus_average_gradients(nodes: int, dev
         found = sum(values.float().chunk(nodes)) / nodes
         expected = sum(one.float().flatten().chunk(world)[rank] for one in gradients) / nodes
         largest = sum(one.float().abs().max() for one in gradients)
-        assert (found - expected).abs().max() < largest / 4  # 4 bits with a sign reach to 7/8, twice
+        assert (found - expected).abs().max() < largest / 4  # 4 bits with a sign reach 7/8, twice
 
 
 @pytest.mark.parametrize(

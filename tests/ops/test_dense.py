@@ -91,7 +91,7 @@ def test_gradients_of_the_first_and_second_order(mode: Any, bias: bool) -> None:
 
 @pytest.mark.parametrize("shape", [(5, 4), (3, 8)], ids=str)
 def test_gradients_of_kernels_agree_with_differences_in_float64(op: Any, shape: tuple[int, int]) -> None:
-    """On every device whose kernels have float64: SYCL's have not, as not every Intel GPU does."""
+    """On every device whose kernels have float64: SYCL's do not, as not every Intel GPU does."""
     values = (
         torch.randn(shape, dtype=torch.float64),
         *(torch.randn(*one, dtype=torch.float64) for one in ((6, shape[1]), (6,))),
@@ -99,7 +99,7 @@ def test_gradients_of_kernels_agree_with_differences_in_float64(op: Any, shape: 
     arguments = [one.to(op.device).requires_grad_() for one in values]
     if op.name == "sycl" or os.environ.get("ANYACCEL_TEST_GROUP") == "sycl":
         with pytest.raises(
-            RuntimeError, match=r"BiasSigmoidForward<double> failed: .* for which it has not been compiled"
+            RuntimeError, match=r"BiasSigmoidForward<double> failed: .* for which this kernel was not compiled"
         ):
             op.functions.dense(*arguments)
         return
@@ -180,7 +180,7 @@ def test_gradients_that_do_not_go_with_the_layer_are_refused(op: Any) -> None:
 
 
 def test_expanded_parameters_are_read_where_they_lie(op: Any) -> None:
-    """A library of matrix products read a bias of stride 0 as one of stride 1, past its end."""
+    """A matrix product library read a bias with stride 0 as one with stride 1, past its end."""
     x = normal(5, 64, dtype=torch.float32, device=op.device)
     bias = torch.full((1,), 3.0, device=op.device).expand(48)
     row = normal(1, 64, dtype=torch.float32, device=op.device, seed=1)

@@ -1,4 +1,4 @@
-"""``DeviceKernel``: SYCL source really runs here; CUDA source is compiled, and runs where there is a GPU."""
+"""``DeviceKernel``: SYCL source really runs here; CUDA source is compiled, and runs if there is a GPU."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_error_names_the_line_and_the_log() -> None:
 @NEEDS_SYCL
 def test_a_name_that_the_source_has_not_is_an_error() -> None:
     kernel = DeviceKernel(SYCL.replace("PLUS", ""), "scael", ARGS, language="sycl")
-    with pytest.raises(OpLoadError, match="loading 'scael' by SYCL failed"):
+    with pytest.raises(OpLoadError, match="loading 'scael' with SYCL failed"):
         kernel(torch.ones(1), 1.0, 1, grid=1, block=1)
 
 

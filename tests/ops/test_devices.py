@@ -1,4 +1,4 @@
-"""Says which devices the kernels were not run on here."""
+"""Reports on which devices the kernels did not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions with a derivative: called directly, through the dispatcher, and under whatever follows or changes calls."""
+"""The differentiable functions: called directly, through the dispatcher, and under code that traces or changes calls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TWICE = {"dense", "rotary_embedding"}
 
 
 class Counted(TorchDispatchMode):
-    """Counts the ops of this project that are called."""
+    """Counts the calls of this project's ops."""
 
     seen = 0
 
@@ -55,7 +55,7 @@ class Counted(TorchDispatchMode):
 
 
 class Marked(torch.Tensor):
-    """A subclass, as those of quantized weights are."""
+    """A subclass, like those of quantized weights."""
 
 
 @pytest.fixture(params=FUNCTIONS)
@@ -80,7 +80,7 @@ def test_every_function_with_a_derivative_is_a_case() -> None:
         patch.setattr(DifferentiableOp, "__call__", noted)
         for function in FUNCTIONS.values():
             function(X)
-    assert differentiable - called == {"dense_linear"}  # the linear layer alone: tests/ops/test_dense.py
+    assert differentiable - called == {"dense_linear"}  # the linear layer only: tests/ops/test_dense.py
 
 
 def test_a_direct_call_equals_one_through_the_dispatcher(name: str) -> None:
@@ -122,7 +122,7 @@ def test_a_second_derivative_is_right_or_refused(name: str, mode: type[Counted] 
 
 @pytest.mark.filterwarnings(
     "ignore:.*torch.jit.script.*:DeprecationWarning"
-)  # torch's, at the first forward derivative
+)  # a warning of torch's, at the first forward-mode gradient
 def test_what_follows_calls_sees_the_op(name: str) -> None:
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     with fake_mode:

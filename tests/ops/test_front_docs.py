@@ -1,4 +1,4 @@
-"""What ``help()`` says of the public names in ``anyaccel.ops``: complete, and true where it can be run."""
+"""The ``help()`` of the public names in ``anyaccel.ops``: complete, and correct where it can be run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ENTRY = re.compile(r"^    (\w+):\s+\S", re.MULTILINE)
 
 
 def sections_of(docstring: str) -> dict[str, str]:
-    """Return the text of each section, and what stands before the first as ``""``."""
+    """Return the text of each section; the text before the first has the key ``""``."""
     parts = SECTION.split(inspect.cleandoc(docstring))
     return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
 
 
 def faults_of(front: Any) -> list[str]:
-    """Return what a function's or class's docstring lacks, or says wrongly."""
+    """Return what is missing or wrong in a function's or class's docstring."""
     sections = sections_of(front.__doc__ or "")
     signature = inspect.signature(front)
     faults = []

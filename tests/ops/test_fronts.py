@@ -1,4 +1,4 @@
-"""The fronts in ``anyaccel.ops``: modules and optimizers as a training loop uses them."""
+"""The modules and optimizers in ``anyaccel.ops``, as a training loop uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The op `layer_norm` against its reference, on every implementation that is here."""
+"""The op `layer_norm` against its reference, on every implementation available here."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_a_residual_is_added_first_and_both_results_carry_gradients(op: Any, dty
 @pytest.mark.parametrize("dtype", DTYPES[:2])
 @pytest.mark.parametrize("columns", [8, 264, 1024, 1032])
 def test_rows_in_tiles_agree_kept_or_not(op: Any, columns: int, dtype: torch.dtype) -> None:
-    """A CUDA block keeps a row in its registers where it fits: up to 32 elements for each thread, in tiles of 16 bytes."""
-    for weights in (dtype, torch.float32, dtype):  # once in each size of block
+    """A CUDA block keeps a row in registers if it fits: up to 32 elements per thread, in tiles of 16 bytes."""
+    for weights in (dtype, torch.float32, dtype):  # once for each block size
         leaves = _arguments(op, (2, columns), dtype, weights)
         grad, residual = (normal(2, columns, dtype=dtype, device=op.device, seed=seed) for seed in (3, 4))
         exact = [tensor.detach().double().requires_grad_() for tensor in leaves]
@@ -83,7 +83,7 @@ def test_the_gradient_of_both_addends_is_one_tensor_and_no_copy(op: Any) -> None
     residual = torch.zeros_like(x, requires_grad=True)
     y = op.functions.add_layer_norm(x, residual, weight, bias, EPS)[0]
     both = torch.autograd.grad(y.square().sum(), (x, residual), retain_graph=True)
-    assert both[0].data_ptr() == both[1].data_ptr()  # as torch.add does
+    assert both[0].data_ptr() == both[1].data_ptr()  # like torch.add
     y.square().sum().backward()
     assert x.grad.data_ptr() != residual.grad.data_ptr()
     assert torch.equal(x.grad, residual.grad)

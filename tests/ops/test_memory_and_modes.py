@@ -1,4 +1,4 @@
-"""Every kernel on misaligned memory, on denormals, under autocast, and with tensors of two devices."""
+"""Every kernel on misaligned memory, on denormals, under autocast, and with tensors on two devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def _misaligned(*shape: int, dtype: torch.dtype, device: str, scale: float) -> torch.Tensor:
-    """Return random numbers that begin one element after an allocation does."""
+    """Return random numbers that begin one element after the start of an allocation."""
     generator = torch.Generator().manual_seed(sum(shape))
     flat = torch.randn(torch.Size(shape).numel() + 1, generator=generator) * scale
     return flat.to(device, dtype)[1:].view(shape)

@@ -1,4 +1,4 @@
-"""The op `moe` against its reference, on every implementation that is here."""
+"""The op `moe` against its reference, on every implementation available here."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 4, 2**62, -(2**63)])
 def test_indices_out_of_range_touch_no_other_memory(op: Any, wrong: int) -> None:
-    """Refused where the host can look at them; on a device what they name counts as zero."""
+    """They are rejected if the host can read them; on a device they count as zero."""
     space = op.space
     x, weights = (torch.ones(*shape, device=op.device) for shape in ((4, 3), (2, 2)))
     places = torch.tensor([[0, 1], [wrong, 2]], device=op.device)

@@ -1,4 +1,4 @@
-"""The op `multi_tensor` against plain torch in float64, on every implementation that is here."""
+"""The op `multi_tensor` against plain torch in float64, on every implementation available here."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_few_tensors_are_served_as_many_are(op: Any, dtype: torch.dtype, out: to
 @pytest.mark.parametrize("dtype", DTYPES[:2])
 @pytest.mark.parametrize("past", [0, 1])
 def test_chunks_agree_whatever_is_left_and_wherever_they_begin(op: Any, dtype: torch.dtype, past: int) -> None:
-    """A device works on tensors in chunks of 4096, in tiles where all of a tensor's addresses are aligned."""
+    """A device processes tensors in chunks of 4096, in tiles if all of a tensor's addresses are aligned."""
     sizes = [4095, 0, 4096, 1, 4097, 2 * 4096 + 5]
     x, y = (
         [normal(size + past, dtype=dtype, device=op.device, seed=seed)[past:] for size in sizes] for seed in range(2)
@@ -92,7 +92,7 @@ def test_chunks_agree_whatever_is_left_and_wherever_they_begin(op: Any, dtype: t
     close(each, torch.stack([tensor.double().norm() for tensor in x]))
     close(total.view(()), torch.cat(x).double().norm())
     flag = torch.zeros(1, dtype=torch.int32, device=op.device)
-    outputs = [torch.empty_like(tensor, dtype=torch.float32) for tensor in x]  # aligned where x may not be
+    outputs = [torch.empty_like(tensor, dtype=torch.float32) for tensor in x]  # aligned even if x is not
     op.functions.scale(x, outputs, 0.3, flag)
     for mine, given in zip(outputs, x, strict=True):
         close(mine, given.double() * 0.3)
@@ -101,14 +101,14 @@ def test_chunks_agree_whatever_is_left_and_wherever_they_begin(op: Any, dtype: t
     for mine, left, right in zip(sums, x, y, strict=True):
         close(mine, 0.5 * left.double() - 2 * right.double())
     assert flag.item() == 0
-    x[5][-1] = torch.nan  # of the last chunk, whose size is no multiple of a tile's
+    x[5][-1] = torch.nan  # in the last chunk, whose size is not a multiple of a tile's
     op.functions.scale(x, outputs, 0.3, flag)
     assert flag.item() == 1
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("cpu", "emulated")])
 def test_a_tensors_norm_does_not_depend_on_the_others(kind: str) -> None:
-    """Nor does its last bit; the CPU shares tensors among threads, and the emulator varies how many there are."""
+    """Not even its last bit; the CPU divides tensors among threads, and the emulator varies their number."""
     op = load(kind, BUILDER)
     tensors = [normal(size, dtype=torch.float32, device=op.device) for size in (50_000, 70, 0, 200_001)]
     alone = torch.cat([op.functions.l2norm([tensor])[1] for tensor in tensors])

@@ -1,4 +1,4 @@
-"""What a step or a group that is refused leaves behind: nothing."""
+"""A rejected step or group leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _parameters() -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_step_that_is_refused_counts_for_nothing(name: str) -> None:
-    """The next one is what it would have been: the same number, and for SGD without dampening, as the first."""
+    """The next one is unchanged: it has the same number, and for SGD without dampening, it is like the first."""
     plain, interrupted = _parameters(), _parameters()
     optimizers = [MAKERS[name](plain), MAKERS[name](interrupted)]
     grad, interrupted[1].grad = interrupted[1].grad, torch.ones(7).to_sparse()

@@ -1,4 +1,4 @@
-"""The multi-tensor optimizers against their references, on every implementation that is here."""
+"""The multi-tensor optimizers against their references, on every implementation available here."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SHAPES = [(1,), (7, 5), (0,), (1023,), (3, 1, 65), *[(11,)] * 200]
-"""More tensors than one launch takes, an empty one among them."""
+"""More tensors than one launch takes, including an empty one."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """An optimizer: its builder, function, how many states it has, whether it counts steps, and its options."""
+    """An optimizer: its builder, function, number of states, whether it counts steps, and its options."""
 
     builder: str
     function: str
@@ -128,7 +128,7 @@ def test_every_pair_of_dtypes_is_stepped(implementation: str, name: str, param: 
 def test_chunks_agree_whatever_is_left_and_wherever_they_begin(
     implementation: str, name: str, param: torch.dtype, past: int
 ) -> None:
-    """A device works on tensors in chunks of 4096, in tiles where all of a tensor's addresses are aligned."""
+    """A device processes tensors in chunks of 4096, in tiles if all of a tensor's addresses are aligned."""
     case = CASES[name]
     op = load(implementation, case.builder)
     dtypes = [param, param, *[torch.float32] * case.states]
@@ -154,7 +154,7 @@ def test_layouts_of_every_kind_are_stepped(implementation: str, name: str) -> No
     wide = [tensors[1].repeat(2, 2) for tensors in lists]
     for view in (lambda t: t.t(), lambda t: t[:, ::2], lambda t: t[1:, :3]):
         given = [view(tensor.clone()) for tensor in wide]
-        given[1] = given[1].contiguous()  # another layout than the parameter's
+        given[1] = given[1].contiguous()  # its layout differs from the parameter's
         plain = [tensor.contiguous().clone() for tensor in given]
         _call(op, case, [[tensor] for tensor in given])
         _call(op, case, [[tensor] for tensor in plain])
@@ -240,8 +240,13 @@ def test_learning_rates_and_steps_of_the_device_agree_with_the_hosts(
         ("adamw", [[]], {"device_steps": torch.ones(2)}, r"got device_steps of shape \(2\); expected \(205\)"),
         ("adamw", [[]], {"device_steps": torch.ones(205).long()}, "got device_steps of int64; expected float32"),
         ("adamw", [[]], {"device_steps": torch.ones(410)[::2]}, "got device_steps with gaps between its elements"),
-        ("adamw", [[3] * 205], {"device_steps": torch.ones(205)}, "got steps .* expected none beside device_steps"),
-        ("lamb", [3], {"device_steps": torch.ones(205)}, "got step 3; expected 0 beside device_steps"),
+        (
+            "adamw",
+            [[3] * 205],
+            {"device_steps": torch.ones(205)},
+            "got steps .* expected none together with device_steps",
+        ),
+        ("lamb", [3], {"device_steps": torch.ones(205)}, "got step 3; expected 0 together with device_steps"),
     ],
 )
 def test_a_schedule_that_does_not_fit_is_named(

@@ -1,4 +1,4 @@
-"""Traces name our ops, and the ranges that a program pushes through the accelerator."""
+"""Traces contain our ops, and the ranges that a program pushes through the accelerator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The op `quantization` against its reference, on every implementation that is here."""
+"""The op `quantization` against its reference, on every implementation available here."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_integers_agree_with_the_reference(
     back = op.functions.dequantize(q, params, bits, dtype=torch.float32)
     assert back.shape == x.shape
     step = exact[:, :1].repeat_interleave(x.numel() // groups, 1).view(shape)
-    # the range's upper end has no code of its own
+    # # the upper end of the range does not have its own code
     assert ((back.cpu() - x.cpu().double()).abs() <= step * 1.01 + 1e-6).all()
     offset = exact[:, 1:] if not symmetric else 0.0
     expected = (mine.view(groups, -1) * exact[:, :1] + offset).view(shape)
@@ -59,7 +59,7 @@ def test_integers_agree_with_the_reference(
 def test_one_large_group_in_parts_agrees_with_its_reference(
     op: Any, columns: int, past: int, dtype: torch.dtype
 ) -> None:
-    """All of a device works on it, whatever is left for the last part and wherever memory begins."""
+    """The whole device works on it, for any size of the last part and any start of the memory."""
     x = normal(columns + past, dtype=dtype, device=op.device)[past:].view(1, columns)
     x[0, -1] = 9.0  # the extremes are in different parts
     x[0, 0] = -11.0

@@ -24,7 +24,7 @@ def ops() -> Any:
 
 @dataclass
 class Batch:
-    """Three sequences: a prompt, one that goes on, and one token; rows of padding after them."""
+    """Three sequences: a prompt, one in progress, and a single token; followed by padding rows."""
 
     lengths: tuple[int, ...] = (5, 2, 1)
     seen: tuple[int, ...] = (0, 4, 6)
@@ -46,7 +46,7 @@ class Batch:
         return self.tokens + self.padding
 
     def places(self) -> list[tuple[int, int]]:
-        """Of each token its sequence and its place in it."""
+        """Return each token's sequence, and its position there."""
         return [
             (number, seen + i)
             for number, (length, seen) in enumerate(zip(self.lengths, self.seen, strict=True))
@@ -184,7 +184,7 @@ def test_atoms_are_laid_out_as_deepspeeds(ops: Any, batch: Batch) -> None:
 @pytest.mark.parametrize("normalised", [True, False])
 def test_experts_there_and_back(ops: Any, dtype: torch.dtype, k: int, normalised: bool) -> None:
     tokens, rows, experts, channels = 9, 11, 4, 8
-    logits = torch.randint(-3, 4, (rows, experts)).to(dtype)  # ties are among them
+    logits = torch.randint(-3, 4, (rows, experts)).to(dtype)  # with ties
     counts, scores = torch.zeros(experts, dtype=torch.int32), torch.full((rows, k), 7.0)
     assignments, offsets, slots = (torch.full((rows, k), 7, dtype=torch.int32) for _ in range(3))
     ops.top_k_gating(counts, scores, assignments, offsets, logits, torch.tensor([tokens, 1], dtype=torch.int32))
@@ -255,7 +255,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(ops: Any, batch: Ba
     atoms[0, 3] = 99
     with pytest.raises(ValueError, match="got an atom of 99 queries from row 0"):
         ops.flash_attn_by_atoms(q.clone(), q, cache[:, :, 0], cache[:, :, 1], atoms, 1.0, True)
-    with pytest.raises(ValueError, match="got rows outside of 2"):
+    with pytest.raises(ValueError, match=r"got rows outside \[0, 2\)"):
         slots = torch.tensor([[5], [0]], dtype=torch.int32)
         counts = torch.zeros(2, dtype=torch.int32)
         ops.moe_gather(torch.ones(2, 8), torch.ones(2, 8), torch.ones(2, 1), slots, counts, False)

@@ -1,4 +1,4 @@
-"""deepspeed's buffers of ragged batches: views of bytes, each as the same view made by hand."""
+"""deepspeed's buffers for ragged batches: views of bytes, each compared with the same view made by hand."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def test_what_lies_outside_is_refused(ragged: Any, shape: tuple[int], strides: t
 
 
 def test_a_buffer_whose_bytes_lie_apart_is_refused(ragged: Any) -> None:
-    with pytest.raises(ValueError, match="expected a contiguous one"):
+    with pytest.raises(ValueError, match=r"expected .* contiguous bytes or more"):
         ragged.allocate_view_on(torch.empty(2), torch.zeros(8)[::2], 0)

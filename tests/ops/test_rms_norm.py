@@ -1,4 +1,4 @@
-"""The op `rms_norm` against its reference, on every implementation that is here."""
+"""The op `rms_norm` against its reference, on every implementation available here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_residual_is_added_first_and_both_results_carry_gradients(op: Any, dty
     y, total = op.functions.add_rms_norm(x, residual, weight, EPS)
     exact = [tensor.detach().double().requires_grad_() for tensor in (x, residual, weight)]
     exact_total = exact[0] + exact[1]
-    rounded = exact_total + (total.detach().double() - exact_total.detach())  # what is normalised is the rounded sum
+    rounded = exact_total + (total.detach().double() - exact_total.detach())  # the rounded sum is normalised
     expected = rms_norm(rounded, exact[2], EPS)
     close(total, exact_total)
     close(y, expected)
@@ -61,7 +61,7 @@ def test_the_gradient_of_both_addends_is_one_tensor_and_no_copy(op: Any) -> None
     residual = torch.zeros_like(x, requires_grad=True)
     y = op.functions.add_rms_norm(x, residual, weight, EPS)[0]
     both = torch.autograd.grad(y.square().sum(), (x, residual), retain_graph=True)
-    assert both[0].data_ptr() == both[1].data_ptr()  # as torch.add does
+    assert both[0].data_ptr() == both[1].data_ptr()  # like torch.add
     y.square().sum().backward()
     assert x.grad.data_ptr() != residual.grad.data_ptr()
     assert torch.equal(x.grad, residual.grad)
@@ -79,9 +79,9 @@ def test_strided_and_expanded_inputs_are_taken(op: Any) -> None:
 @pytest.mark.parametrize("dtype", DTYPES[:2])
 @pytest.mark.parametrize("columns", [8, 264, 1024, 1032])
 def test_rows_in_tiles_agree_kept_or_not(op: Any, columns: int, dtype: torch.dtype) -> None:
-    """A CUDA block keeps a row in its registers where it fits: up to 32 elements for each thread, in tiles of 16 bytes."""
+    """A CUDA block keeps a row in registers if it fits: up to 32 elements per thread, in tiles of 16 bytes."""
     x, residual, grad = (normal(2, columns, dtype=dtype, device=op.device, seed=seed) for seed in range(3))
-    for weights in (dtype, torch.float32, dtype):  # once in each size of block
+    for weights in (dtype, torch.float32, dtype):  # once for each block size
         weight = 1 + normal(columns, dtype=weights, device=op.device, seed=3)
         leaves = [tensor.clone().requires_grad_() for tensor in (x, weight)]
         exact = [tensor.detach().double().requires_grad_() for tensor in leaves]

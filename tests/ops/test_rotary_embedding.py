@@ -1,4 +1,4 @@
-"""The op `rotary_embedding` against its reference, on every implementation that is here."""
+"""The op `rotary_embedding` against its reference, on every implementation available here."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SHAPES = [
     (0, 3, 2, 4, 2),
     (2, 3, 2, 40, 16),
 ]
-SHAPES += [(1, 64, 5, 24, 8)]  # groups of a device take two heads, and the last one
-"""(batch, positions, heads, head_dim, pairs); some leave elements unturned."""
+SHAPES += [(1, 64, 5, 24, 8)]  # groups of a device take two heads; the last one takes one
+"""(batch, positions, heads, head_dim, pairs); some leave elements unrotated."""
 
 
 def _tables(positions: int, pairs: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -112,7 +112,7 @@ def test_shared_memory_is_refused_in_place(op: Any) -> None:
         op.functions.rotary_embedding(x, *_tables(3, 2, op.device), inplace=True)
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # by torch.compile itself
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # from torch.compile itself
 def test_gradcheck_opcheck_and_compile(op: Any) -> None:
     cos, sin = _tables(3, 2, op.device)
     if op.name == "cpu":
@@ -138,14 +138,14 @@ def test_gradcheck_opcheck_and_compile(op: Any) -> None:
 
 
 def test_angles_that_require_a_gradient_are_refused() -> None:
-    """They would get none, without a word."""
+    """They would silently get no gradient."""
     x, cos, sin = torch.ones(1, 2, 1, 4), torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)
-    with pytest.raises(RuntimeError, match="got cos or sin that requires a gradient"):
+    with pytest.raises(RuntimeError, match="cos or sin requires a gradient"):
         load("cpu", BUILDER).functions.rotary_embedding(x, cos, sin)
 
 
 def test_a_second_derivative_in_place_is_refused() -> None:
-    """It was silently wrong: the gradient is turned in place, which autograd does not see."""
+    """It was silently wrong: the gradient is rotated in place, which autograd does not see."""
     op = load("cpu", BUILDER).functions
     x = torch.randn(1, 3, 2, 4, requires_grad=True)
     cos, sin = _tables(3, 2, "cpu")

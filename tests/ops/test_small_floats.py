@@ -1,4 +1,4 @@
-"""deepspeed's floats of 4 to 12 bits: codes against its kernel, written out in whole numbers; values, rounding and layout."""
+"""deepspeed's floats of 4 to 12 bits: codes against its kernel, written with integers; values, rounding and layout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _float32(value: float) -> float:
 
 
 def _code(value: float, exponent_bits: int, mantissa_bits: int) -> int:
-    """What deepspeed's kernel does with the bits of a scaled number."""
+    """The steps of deepspeed's kernel on the bits of a scaled number."""
     (data,) = struct.unpack("I", struct.pack("f", value))
     sign, exponent, mantissa = data >> 31, (data >> 23) & 255, data & (2**23 - 1)
     dropped = 2 ** (23 - mantissa_bits) - 1
@@ -74,7 +74,7 @@ def _restored(floats: Any, out: torch.Tensor, like: torch.Tensor, form: tuple[in
 
 
 def _values(dtype: torch.dtype) -> torch.Tensor:
-    """Groups of several sizes of numbers, none of them zero."""
+    """Groups of numbers of several magnitudes, none of them zero."""
     spread = torch.randn(40, GROUP) * 10.0 ** torch.randint(-3, 3, (40, GROUP))
     x = torch.cat([torch.randn(40, GROUP), spread, torch.rand(4, GROUP) + 1]).to(dtype)
     return torch.where(x == 0, torch.ones_like(x), x)

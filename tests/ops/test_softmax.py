@@ -1,4 +1,4 @@
-"""The op `softmax` against its reference, on every implementation that is here."""
+"""The op `softmax` against its reference, on every implementation available here."""
 
 from __future__ import annotations
 
@@ -101,23 +101,23 @@ def test_extremes(op: Any) -> None:
 @pytest.mark.parametrize("dtype", DTYPES[:2])
 @pytest.mark.parametrize("columns", [16, 264, 512, 520])
 def test_rows_in_tiles_agree_kept_or_not(op: Any, columns: int, dtype: torch.dtype) -> None:
-    """A CUDA block keeps a row in its registers where it fits: up to 16 elements for each thread, in tiles of 16 bytes."""
+    """A CUDA block keeps a row in registers if it fits: up to 16 elements per thread, in tiles of 16 bytes."""
     x = normal(1, 1, 16, columns, dtype=dtype, device=op.device)
     grad = normal(*x.shape, dtype=dtype, device=op.device, seed=1)
     hidden = normal(*x.shape, dtype=torch.float32, device=op.device, seed=2) > 0.5
-    for mask in (None, hidden, hidden):  # once in each size of block
+    for mask in (None, hidden, hidden):  # once for each block size
         scores, exact = x.clone().requires_grad_(), x.double().requires_grad_()
         y, expected = op.functions.scaled_masked_softmax(scores, mask, SCALE), masked_softmax(exact, mask, SCALE)
         close(y, expected)
         y.backward(grad)
         expected.backward(grad.double())
         close(scores.grad, exact.grad)
-        # rows whose last visible score is anywhere in a tile
+        # # the last visible score of a row is anywhere in a tile
         close(op.functions.scaled_upper_triang_masked_softmax(x, SCALE), causal_softmax(x.double(), SCALE))
 
 
 def test_extremes_of_rows_in_tiles(op: Any) -> None:
-    """What is behind the last visible score, in its tile, is as if it were not there."""
+    """Scores after the last visible one, in its tile, have no effect."""
     inf, nan = torch.inf, torch.nan
     x = torch.zeros(8, 8, device=op.device)
     x[0, 1:], x[1, 2:], x[2, :3], x[3, 4:], x[4, 2], x[5, :6], x[6, :7] = nan, inf, -inf, nan, nan, nan, -inf
@@ -144,7 +144,7 @@ def test_strided_scores_are_taken(op: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda f, x: f.scaled_masked_softmax(x[None]), "got x of shape .* expected 4 dimensions at most"),
+        (lambda f, x: f.scaled_masked_softmax(x[None]), "got x of shape .* expected at most 4 dimensions"),
         (lambda f, x: f.scaled_masked_softmax(x, x), "got mask of float32; expected bool or uint8"),
         (lambda f, x: f.scaled_masked_softmax(x, x[..., :2] > 0), r"got mask of shape .* expected one that expands"),
         (lambda f, x: f.scaled_masked_softmax(x, (x > 0)[None]), r"got mask of shape .* expected one that expands"),

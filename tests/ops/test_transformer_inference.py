@@ -85,7 +85,7 @@ def test_softmax(ops: Any, dtype: torch.dtype, queries: int, keys: int, kind: st
         expected[b, h, i] = torch.tensor(row, dtype=torch.float64).softmax(0)
     function = getattr(ops, f"softmax_{SUFFIX[dtype]}")
     found = function(scores, mask, alibi, is_triangular, False, is_local, window, False, scale, head_offset, mp_size)
-    if expected.isnan().any():  # a query that sees no key, as at deepspeed
+    if expected.isnan().any():  # a query that sees no key, as in deepspeed
         assert torch.equal(found.isnan(), expected.isnan())
     else:
         _assert_close(found, expected)
@@ -152,7 +152,7 @@ def test_sums_in_place(ops: Any, dtype: torch.dtype) -> None:
 
 
 def _weight(dtype: torch.dtype, rows: int, columns: int, kind: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return ``(in, out)`` in float64, and the weight and its scales as given."""
+    """Return ``(in, out)`` in float64, and the weight and its scales as arguments."""
     if kind == "int8":
         weight, scale = torch.randint(-127, 128, (columns, rows), dtype=torch.int8), torch.rand(4) / 500
         return (weight.double().view(4, -1) * scale.double()[:, None]).view(columns, rows).t(), weight, scale
@@ -266,7 +266,7 @@ def test_weights_of_int8(ops: Any, dtype: torch.dtype) -> None:
     found = getattr(ops, f"dequantize_{SUFFIX[dtype]}")(weight, scale, 4)
     assert found.dtype == dtype
     assert torch.equal(found, exact.t().to(torch.float32).to(dtype))
-    with pytest.raises(ValueError, match="equal groups and a scale for each"):
+    with pytest.raises(ValueError, match="equal groups and one scale per group"):
         ops.dequantize_fp16(weight, scale, 5)
 
 

@@ -1,4 +1,4 @@
-"""The Triton implementations: on a GPU, or else by Triton's interpreter, which runs the same kernels on the CPU."""
+"""The Triton implementations: on a GPU, otherwise in Triton's interpreter, which runs the same kernels on the CPU."""
 
 from __future__ import annotations
 

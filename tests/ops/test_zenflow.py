@@ -1,4 +1,4 @@
-"""ZenFlow's Adam: steps in another thread or process, told by a block of shared memory that deepspeed's code reads too."""
+"""ZenFlow's Adam: steps in another thread or process, driven through shared memory that deepspeed's code also reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def op() -> Iterator[Any]:
 
 
 def _tensors(count: int = GROUPS) -> list[tuple[torch.Tensor, ...]]:
-    """Return of each group the parameter, two gradients, two first and two second moments, and the stale copy."""
+    """Return for each group the parameter, two gradients, two first and two second moments, and the stale copy."""
     torch.manual_seed(0)
     shapes = [(5,), (3, 4), (1,)][:count]
     return [
@@ -180,7 +180,7 @@ def test_a_process_whose_trainer_ended_before_it_waits_ends_too(tmp_path: Path) 
 
 
 def test_the_block_is_laid_out_as_deepspeeds() -> None:
-    """Either side may be deepspeed's own, so its struct decides: two semaphores, four numbers, 1024 groups of five and one."""
+    """Either side may be deepspeed's own, so its struct counts: two semaphores, four numbers, 1024 groups of five and one."""
     from anyaccel.kernels.functions.zenflow_adam import _Control
 
     offsets = [getattr(_Control, name).offset for name, *_ in _Control._fields_]

@@ -1,1 +1,1 @@
-"""What is published: ``python -m tests.release dist`` looks at it, and ``make dist`` ends with that."""
+"""The published files: ``python -m tests.release dist`` checks them, at the end of ``make dist``."""

@@ -1,10 +1,10 @@
-"""Looks at what ``make dist`` made, and refuses what should not be published.
+"""Checks the result of ``make dist``, and rejects what should not be published.
 
     python -m tests.release dist [AGAIN]
 
-Of each wheel with prebuilt ops: its size, every op for every target, no path of the machine that built it, and the platform
-tag, which must be what ``auditwheel repair`` finds. With a second folder, of another ``make dist``, every file must have the
-same bytes there.
+For each wheel with prebuilt ops: its size, every op for every target, no path of the machine that built it, and the platform
+tag, which must be the one that ``auditwheel repair`` finds. With a second folder, from another ``make dist``, every file must
+have the same bytes there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TAG = re.compile(r"-py3-none-(manylinux_\w+)\.whl$")
 
 
 def problems_of(wheel: Path) -> list[str]:
-    """Return why a wheel should not be published; one without ops is not looked into."""
+    """Return why a wheel should not be published; a wheel without ops is not checked."""
     tag = _TAG.search(wheel.name)
     if tag is None:
         return []
@@ -47,7 +47,7 @@ def problems_of(wheel: Path) -> list[str]:
 
 
 def refused_tag(wheel: Path, tag: str) -> list[str]:
-    """Return what auditwheel has against a tag; nothing but torch's library may come from outside."""
+    """Return auditwheel's objection to a tag; only torch's library may come from outside."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *(sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--patcher", "none"),

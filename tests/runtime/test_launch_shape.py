@@ -1,4 +1,4 @@
-"""Launch shapes are pure functions of sizes and of a device's units: no device is needed to hold them."""
+"""Launch shapes are pure functions of sizes and of a device's units: they can be tested without a device."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_every_unit_has_a_group_of_elements_and_no_group_is_without_work(shapes:
 
 
 def test_a_rows_threads_depend_on_its_length_alone(shapes: ctypes.CDLL) -> None:
-    """So does the order in which it is added up: a row's result is the same in every batch and on every GPU."""
+    """So does the order in which it is summed: a row's result is the same in every batch and on every GPU."""
     for columns, threads in ((1, 32), (128, 32), (129, 64), (1024, 256), (1025, 512), (65536, 512)):
         for rows, units, groups in itertools.product((1, 7, 131, 10**6), (RTX, H200), (0, 5)):
             assert _shape(shapes, units, rows, columns, groups) == (groups or rows, threads)

@@ -15,7 +15,7 @@ TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
 
 @pytest.fixture(scope="module")
 def tiles(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """tiles.cpp, whose sums and products are rounded one by one, so that both groups round alike."""
+    """tiles.cpp, which rounds sums and products separately, so that both groups round the same way."""
     compiler = shutil.which("c++") or shutil.which("g++")
     if compiler is None:
         pytest.skip("no C++ compiler")

@@ -1,4 +1,4 @@
-// csrc/runtime/cuda_group.h on the host: the threads of a block one after the other, which is what they may be in
+// csrc/runtime/cuda_group.h on the host: the threads of a block run one after another, which is valid for
 // kernels without barriers. Runs the activations and the dense layer in tiles, and compares them with the CPU's
 // group.
 
@@ -16,7 +16,7 @@ static Dim threadIdx, blockIdx, blockDim, gridDim;
 #define __shared__ static
 #define __grid_constant__
 #define __launch_bounds__(...)
-static void __syncthreads() { std::abort(); }  // the threads of one after the other cannot meet
+static void __syncthreads() { std::abort(); }  // threads that run one after another cannot meet
 template <typename Value>
 static Value __shfl_xor_sync(unsigned long long, Value, int) {
   std::abort();
@@ -43,7 +43,7 @@ void on_blocks(const Kernel& kernel, unsigned blocks, unsigned threads) {
   }
 }
 
-// Elements at an address that is 16-byte aligned, or so many elements past one, with a guard on both sides.
+// Elements at a 16-byte aligned address, or a number of elements past one, with a guard on both sides.
 template <typename T>
 class Row {
  public:
@@ -86,7 +86,7 @@ int differing(Row<T>& one, Row<T>& other, std::int64_t count) {
   return different;
 }
 
-// How many results differ from those of the CPU's group.
+// The number of results that differ from the CPU group's.
 template <typename T, typename Activation>
 int compared(std::int64_t columns, std::int64_t stride, int shift, unsigned threads) {
   constexpr std::int64_t kRows = 3;
@@ -168,7 +168,7 @@ extern "C" int differing_results(int type, std::int64_t columns, std::int64_t st
                      : all<Half>(columns, stride, shift, threads);
 }
 
-// Whether a tile's elements come back from memory as they were, and nothing around it changed.
+// Whether a tile's elements are unchanged after a store and a load, and nothing around it changed.
 template <typename T, int Count>
 static bool is_kept() {
   Row<T> from(64, 0, 1), to(64, 0, 2);
@@ -186,7 +186,7 @@ extern "C" bool tiles_are_kept() {
          is_kept<BFloat16, 8>() && is_kept<Half, 8>() && is_kept<Half, 4>();
 }
 
-// Whether tiles are taken: for rows of T of a length and a distance, from an address past an aligned one.
+// Whether tiles are used: for rows of T with a length and a distance, from an address past an aligned one.
 extern "C" bool takes_tiles(int bytes, std::int64_t columns, std::int64_t stride) {
   alignas(kTileBytes) static char memory[2 * kTileBytes];
   return are_aligned(memory, memory + bytes) && keep_aligned<Half>(columns, stride);

@@ -1,1 +1,1 @@
-"""The SASS gate: facts of every kernel's machine code, read without a GPU and held so that none gets worse."""
+"""The SASS gate: facts about every kernel's machine code, read without a GPU and checked so that none gets worse."""

@@ -2,9 +2,9 @@
 
 Examples:
     python -m tests.sass                     every kernel for sm_90; exit status 1 when any fact is worse than in the table
-    python -m tests.sass --all               for every architecture of a wheel
-    python -m tests.sass --write             takes today's facts for the table
-    python -m tests.sass --op rms_norm       one op's, printed beside the target
+    python -m tests.sass --all               for every architecture in a wheel
+    python -m tests.sass --write             write the current facts to the table
+    python -m tests.sass --op rms_norm       one op, printed next to the target
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a kernel's machine code tells of its speed."""
+"""Facts about a kernel's machine code that affect its speed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _HARDWARE = {
     "E4M3": re.compile(r"F2FP?\.(\w+\.)*E4M3"),
     "E5M2": re.compile(r"F2FP?\.(\w+\.)*E5M2"),
 }
-"""The instructions that convert to and from a narrow type; from bfloat16 to float it is a shift by 16, and needs none."""
+"""The instructions that convert to and from a narrow type; bfloat16 to float is a shift by 16, and needs none."""
 _READS_BFLOAT16_ONLY = re.compile(
     r"(SquaredSums|ExtremesOfParts|Quantize|QuantizeFloat8|CombineWeightsBackward|LambUpdate)<|TensorStep<\w+, (float|Half),|"
     r"AdamStep<(float|Half),|ScaleTensors<BFloat16, (float|Half)>"
 )
-"""Instances that store no bfloat16: for the optimizers, those where gradients alone are of it."""
+"""Instances that store no bfloat16: for the optimizers, those where only gradients are bfloat16."""
 _THREADS_OF_ROWS = 512  # for rows of 2048 columns and more
 _THREADS = {
     "ColumnSum": 256,
@@ -42,31 +42,31 @@ _THREADS = {
     "LambApply": 256,
     "RotaryEmbedding": 256,
 }
-"""Threads of a block in csrc/runtime/device_kernels.cpp where they are not those of wide rows: 256 for kernels over elements
+"""Threads per block in csrc/runtime/device_kernels.cpp, if they differ from those of wide rows: 256 for kernels over elements
 and for 32 heads of 128 columns."""
 _KEEPS_TOTALS = ("RmsNormBackward", "LayerNormBackward", "BiasedBackward", "BiasSigmoidBackward")
-"""They keep totals of columns in registers from row to row: one block of 512 threads may fill an SM, and as many are launched
+"""They keep column totals in registers from row to row: one block of 512 threads may fill an SM, and as many are launched
 (device_groups_with_partials in csrc/runtime/launch_shape.h)."""
 _REDUCTIONS = ("ColumnSum", "CombineWeightsBackward", "ExtremesOfParts", "SquaredSums")
-"""They store one number for each row, column or chunk."""
+"""They store one number per row, column or chunk."""
 _NOT_STREAMING = ("ExtremesOfGroups", "RootOfSums", "TopkGating", "TopkGatingBackward")
 """They read partial results, or rows as short as the number of experts: a few kilobytes."""
 
 
 class Facts(NamedTuple):
-    """What is held of a kernel.
+    """The facts that are checked about a kernel.
 
     Attributes:
-        load_bits: of the widest load from global memory.
-        store_bits: of the widest store to global memory.
-        spills: loads and stores of local memory.
-        stack_bytes: of a thread.
-        registers: of a thread.
-        in_flight_bytes: of global loads under way per SM, at the occupancy that the registers allow: the most bytes for
+        load_bits: the width of the widest load from global memory.
+        store_bits: the width of the widest store to global memory.
+        spills: the number of loads and stores of local memory.
+        stack_bytes: the stack of a thread.
+        registers: the registers of a thread.
+        in_flight_bytes: global loads in flight per SM, at the occupancy that the registers allow: the most bytes for
             which a thread has issued loads before it waits for one, times the resident threads.
-        emulated: narrow types that are converted by integer instructions, joined by ``+``.
-        calls: of subroutines in innermost loops that load from global memory.
-        barriers: that are written, not executed.
+        emulated: narrow types that integer instructions convert, joined by ``+``.
+        calls: subroutine calls in innermost loops that load from global memory.
+        barriers: the number of barrier instructions, not of executions.
     """
 
     load_bits: int
@@ -81,7 +81,7 @@ class Facts(NamedTuple):
 
 
 TARGET = Facts(128, 128, 0, 0, 64, NEEDED_BYTES, "", 0, 0)
-"""What every streaming kernel is to reach, those that keep totals with 128 registers; barriers are counted and have no target."""
+"""The target of every streaming kernel; those that keep totals may have 128 registers; barriers have no target."""
 _MORE_IS_BETTER = ("load_bits", "store_bits", "in_flight_bytes")
 _WITHOUT_TARGET = ("barriers",)
 
@@ -126,7 +126,7 @@ def facts_of(instance: str, target: str, kernel: Kernel, usage: Usage) -> Facts:
 
 
 def missed(facts: Facts, kernel: str = "") -> list[str]:
-    """Return the names of the facts of an instance that do not reach the target; a reduction's stores need not be wide."""
+    """Return the names of an instance's facts that miss the target; a reduction's stores need not be wide."""
     name = kernel.partition("<")[0]
     without = (*_WITHOUT_TARGET, "store_bits") if name in _REDUCTIONS else _WITHOUT_TARGET
     target = TARGET._replace(registers=128) if name in _KEEPS_TOTALS else TARGET
@@ -149,7 +149,7 @@ def worse(before: Facts, now: Facts) -> list[str]:
 
 
 def regressed(before: Facts, now: Facts, kernel: str = "") -> list[str]:
-    """Return the names of the facts that are worse than before, and not as good as the target all the same."""
+    """Return the names of the facts that are worse than before and miss the target."""
     short = missed(now, kernel)
     return [name for name in worse(before, now) if name in short or name in _WITHOUT_TARGET]
 
@@ -161,8 +161,8 @@ def _bits(instruction: Instruction) -> int:
 def _bytes_before_a_wait(body: list[Instruction]) -> int:
     """Return the most bytes of global loads that are issued before an instruction needs one of them.
 
-    The code is followed as it lies; what an unconditional jump separates does not count together. A wait for one load is
-    taken for a wait for all, as they return in about the order in which they were issued.
+    The code is read in order; loads separated by an unconditional jump do not count together. A wait for one load counts
+    as a wait for all, as they return in about the order in which they were issued.
     """
     most = 0
     waited_for: set[int] = set()  # registers that loads will fill
@@ -205,7 +205,7 @@ def _emulated(instance: str, instructions: list[Instruction]) -> list[str]:
 
 
 def _calls_between_loads(kernel: Kernel) -> int:
-    """Return how many calls of subroutines lie in innermost loops that load from global memory."""
+    """Return the number of subroutine calls in innermost loops that load from global memory."""
     loops = set(_loops(kernel))
     innermost = [
         loop
@@ -216,13 +216,13 @@ def _calls_between_loads(kernel: Kernel) -> int:
     for loop in innermost:
         inside = [one for one in kernel.body if loop.first <= one.address <= loop.last]
         if any(one.name in _LOADS for one in inside):
-            # to a label of the kernel's own it is a jump, by which sm_80 leaves a loop
+            # # a call to one of the kernel's own labels is a jump; sm_80 leaves loops this way
             calls += sum(one.name == "CALL" and "(.L_" not in one.operands for one in inside)
     return calls
 
 
 def _loops(kernel: Kernel) -> Iterator[_Loop]:
-    """Yield what every backward jump encloses; a jump to itself, which ends every kernel, is none."""
+    """Yield the range of every backward jump, except a jump to itself, which ends every kernel."""
     for one in kernel.body:
         label = re.search(r"\((\.L_\w+)\)", one.operands)
         if one.name == "BRA" and label is not None and kernel.labels.get(label[1], one.address) < one.address:

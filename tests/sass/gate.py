@@ -1,4 +1,4 @@
-"""The table of facts for each architecture, made from what NVRTC compiles here and compared with it."""
+"""The table of facts for each architecture, compared with the code that NVRTC compiles here."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Table = dict[tuple[str, str], Facts]
 
 
 def _tool(name: str) -> Path | None:
-    """Return pip's nvdisasm or cuobjdump, wherever its package lies."""
+    """Return the path of pip's nvdisasm or cuobjdump."""
     spec = importlib.util.find_spec("nvidia")
     folders = spec.submodule_search_locations if spec is not None else None
     found = sorted(path for folder in folders or () for path in Path(folder).glob(f"*/bin/{name}"))
@@ -54,7 +54,7 @@ def unavailable() -> str:
 
 
 def release() -> str:
-    """Return NVRTC's release, such as ``13.5``: another one makes other machine code."""
+    """Return NVRTC's release, such as ``13.5``: another release generates other machine code."""
     return "{}.{}".format(*release_of(choose_nvrtc().version))
 
 
@@ -79,7 +79,7 @@ def measured(op: Op, architecture: str) -> Table:
 
 
 def compared(expected: Table, found: Table) -> list[str]:
-    """Return what is worse than expected and misses the target, or is not in the table, in a line each."""
+    """Return one line for each fact that is worse than expected and misses the target, or is not in the table."""
     lines = []
     for (op, kernel), now in found.items():
         before = expected.get((op, kernel))
@@ -94,7 +94,7 @@ def compared(expected: Table, found: Table) -> list[str]:
 
 
 def read_table(architecture: str, folder: Path = HERE) -> tuple[str, Table]:
-    """Return the release of NVRTC by which a table was made, and the table."""
+    """Return a table, and the release of NVRTC that it was made with."""
     first, _, rest = (folder / f"{architecture}.csv").read_text(encoding="utf-8").partition("\n")
     table = {}
     for row in csv.DictReader(io.StringIO(rest)):
@@ -105,7 +105,7 @@ def read_table(architecture: str, folder: Path = HERE) -> tuple[str, Table]:
 
 
 def write_table(architecture: str, table: Table, folder: Path = HERE) -> None:
-    """Write a table: which NVRTC made it, the target, and a row for each kernel."""
+    """Write a table: the NVRTC release, the target, and one row per kernel."""
     text = io.StringIO()
     text.write(f"{_MADE_BY}{release()}; written by python -m tests.sass --write\n")
     writer = csv.writer(text, lineterminator="\n")
@@ -121,7 +121,7 @@ def ops_with_kernels() -> list[Op]:
 
 
 def summary(table: Mapping[tuple[str, str], Facts]) -> str:
-    """Return how many streaming kernels reach each target, and the facts by op, as two tables of Markdown."""
+    """Return the number of streaming kernels that reach each target, and the facts by op, as two Markdown tables."""
     streaming = {key: facts for key, facts in table.items() if is_streaming(key[1])}
     total = len(streaming)
     targets = {

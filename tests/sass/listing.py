@@ -1,4 +1,4 @@
-"""nvdisasm's and cuobjdump's text, as data."""
+"""Parses the output of nvdisasm and cuobjdump."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Instruction:
 
     Attributes:
         address: its offset in the kernel's section.
-        predicate: such as ``P0`` or ``!P0``; empty where it is always executed.
-        opcode: with its modifiers: ``LDG.E.128``.
+        predicate: such as ``P0`` or ``!P0``; empty if it is always executed.
+        opcode: with its modifiers, such as ``LDG.E.128``.
         operands: as written.
     """
 
@@ -41,9 +41,9 @@ class Kernel:
     """A kernel's instructions.
 
     Attributes:
-        body: what the kernel itself executes.
-        subroutines: what it calls: slow paths of division, square roots and 64-bit remainders.
-        labels: the address that each label stands before.
+        body: the kernel's own code.
+        subroutines: the subroutines that it calls: slow paths of division, square roots and 64-bit remainders.
+        labels: the address after each label.
     """
 
     body: list[Instruction] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a kernel takes: registers of a thread, bytes of stack of a thread, bytes of static shared memory of a block."""
+    """A kernel's resources: registers per thread, bytes of stack per thread, bytes of static shared memory per block."""
 
     registers: int
     stack_bytes: int
@@ -61,7 +61,7 @@ class Usage:
 
 
 def parse_listing(text: str) -> dict[str, Kernel]:
-    """Return every kernel of a listing of ``nvdisasm -c``, by symbol."""
+    """Return every kernel in a listing from ``nvdisasm -c``, by symbol."""
     kernels: dict[str, Kernel] = {}
     kernel = Kernel()
     waiting: list[str] = []  # labels of the next instruction
@@ -83,7 +83,7 @@ def parse_listing(text: str) -> dict[str, Kernel]:
 
 
 def parse_usage(text: str) -> dict[str, Usage]:
-    """Return what every function of ``cuobjdump -res-usage`` takes, by symbol."""
+    """Return the resources of every function in the output of ``cuobjdump -res-usage``, by symbol."""
     usages: dict[str, Usage] = {}
     symbol = ""
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""How many threads of a kernel an SM holds, and how many bytes must be under way for it to keep memory busy.
+"""The number of a kernel's threads that an SM holds, and the bytes that must be in flight to keep memory busy.
 
 Sources of the limits: "CUDA C++ Programming Guide", table "Technical Specifications per Compute Capability" (resident warps,
 blocks and registers, shared memory), and NVIDIA's occupancy calculator for the units in which registers are allocated.
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 __all__ = ["LIMITS", "NEEDED_BYTES", "Limits", "littles_law_bytes", "threads_of_an_sm"]
 
 _WARP = 32
-_REGISTER_UNIT = 256  # registers are given to a warp in units of 256
-_WARP_UNIT = 4  # and warps of a block are counted in fours, one for each of an SM's four parts
+_REGISTER_UNIT = 256  # registers are allocated per warp in units of 256
+_WARP_UNIT = 4  # warps of a block are counted in fours, one for each of an SM's four partitions
 _SHARED_UNIT = 128
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What an SM has.
+    """The resources of an SM.
 
     Attributes:
-        warps: that it holds at once.
-        blocks: that it holds at once.
-        registers: of 32 bits.
-        shared_bytes: of shared memory for all blocks.
-        reserved_bytes: of it, which each block takes for the system.
+        warps: the number of resident warps.
+        blocks: the number of resident blocks.
+        registers: the number of 32-bit registers.
+        shared_bytes: the shared memory for all blocks.
+        reserved_bytes: the part of it that each block reserves for the system.
     """
 
     warps: int
@@ -46,8 +46,8 @@ _LATENCY_SECONDS = 650e-9
 _BYTES_PER_SECOND = 4.3e12
 _SMS = 132
 NEEDED_BYTES = 21 * 1024
-"""Bytes under way per SM for the copy bandwidth of an H200, by Little's law: 650 ns of latency times 4.3 TB/s, the copy
-bandwidth measured on one, over its 132 SMs is 21.2 kB. The bandwidth counts what is written too, and only loads are compared
+"""Bytes in flight per SM for the copy bandwidth of an H200, by Little's law: 650 ns of latency times 4.3 TB/s, the copy
+bandwidth measured on one, over its 132 SMs is 21.2 kB. The bandwidth also counts writes, and only loads are compared
 with it here, so the figure is on the safe side."""
 
 
@@ -57,13 +57,13 @@ def littles_law_bytes() -> float:
 
 
 def threads_of_an_sm(limits: Limits, threads: int, registers: int, shared_bytes: int) -> int:
-    """Return how many threads of a kernel are resident on an SM that has nothing else to do.
+    """Return the number of a kernel's threads that are resident on an otherwise idle SM.
 
     Args:
-        limits: of the SM.
-        threads: of a block.
-        registers: of a thread.
-        shared_bytes: of a block.
+        limits: the SM's limits.
+        threads: the threads of a block.
+        registers: the registers of a thread.
+        shared_bytes: the shared memory of a block.
     """
     warps = _rounded_up(threads, _WARP) // _WARP
     of_warp = _rounded_up(max(registers, 1) * _WARP, _REGISTER_UNIT)

@@ -1,4 +1,4 @@
-"""Facts of small listings, each made by hand for one of them."""
+"""Facts about small listings, each written by hand for one fact."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FULL = Usage(32, 0, 0)  # 2048 threads of an SM of sm_90
 
 
 def _facts(code: str, instance: str = "Copy<float>", usage: Usage = FULL) -> Facts:
-    """Return the facts of instructions, one a line; a line that ends with a colon is a label."""
+    """Return the facts about instructions, one per line; a line that ends with a colon is a label."""
     lines = [".text.kernel:"]
     address = 0
     for line in filter(None, map(str.strip, code.splitlines())):
@@ -78,10 +78,10 @@ def test_registers_and_shared_memory_lower_what_is_in_flight() -> None:
     ("instance", "opcode", "emulated"),
     [
         ("Copy<Half>", "IADD3", "Half"),
-        ("Copy<Half>", "HFMA2.MMA", "Half"),  # sets constants too
+        ("Copy<Half>", "HFMA2.MMA", "Half"),  # it also sets constants
         ("Copy<Half>", "HADD2.F32", ""),
         ("Copy<Half>", "F2FP.F16.F32.PACK_AB", ""),
-        ("Copy<Half>", "F2FP.PACK_AB", ""),  # as sm_80 has it
+        ("Copy<Half>", "F2FP.PACK_AB", ""),  # on sm_80
         ("Copy<Half>", "F2FP.BF16.F32.PACK_AB", "Half"),
         ("Copy<float, BFloat16>", "VIADD", "BFloat16"),
         ("Copy<float, BFloat16>", "F2FP.BF16.F32.PACK_AB", ""),
@@ -115,7 +115,7 @@ def test_calls_in_innermost_loops_with_loads_are_counted() -> None:
     assert leaves != LOOP
     assert _facts(leaves + end).calls == 0
     outer = f".L_x_1:\nCALL.REL.NOINC `($slow)\n{LOOP}@P2 BRA `(.L_x_1)\n{end}"
-    assert _facts(outer).calls == 1  # that of the outer loop happens once for each row
+    assert _facts(outer).calls == 1  # the call in the outer loop happens once per row
 
 
 def test_barriers_and_stack_are_told() -> None:

@@ -1,4 +1,4 @@
-"""No kernel's machine code for sm_90 gets worse than the table says: ``make test-sass`` prints it beside the target."""
+"""No kernel's machine code for sm_90 gets worse than in the table; ``make test-sass`` prints it next to the target."""
 
 from __future__ import annotations
 

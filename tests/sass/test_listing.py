@@ -1,4 +1,4 @@
-"""What is read of nvdisasm's and cuobjdump's text."""
+"""Parsing the output of nvdisasm and cuobjdump."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model of occupancy, against figures worked out by hand from the limits that NVIDIA documents."""
+"""The occupancy model, against values calculated by hand from the limits that NVIDIA documents."""
 
 from __future__ import annotations
 

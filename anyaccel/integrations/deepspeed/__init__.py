@@ -6,8 +6,8 @@ Import this before deepspeed::
     import deepspeed
 
 ``deepspeed.accelerator.get_accelerator()`` is then :func:`anyaccel.get_accelerator`, and deepspeed's optimizers run on the
-kernels here; what is not here comes from deepspeed's own builders. A program that must not be edited is run by
-``python -m anyaccel.integrations.deepspeed train.py``.
+kernels here; functions that are missing here come from deepspeed's own builders. To run a program without editing it, use
+``torchrun -m anyaccel.integrations.deepspeed train.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs a program whose deepspeed is on our accelerator and ops, without an edit.
+"""Runs an unmodified program with deepspeed on our accelerator and ops.
 
 ``python -m anyaccel.integrations.deepspeed train.py …``, ``… -m package.module …``, or ``… ds_report`` (any command in PATH
 that is Python). For several ranks: ``deepspeed --module anyaccel.integrations.deepspeed train.py …``.
@@ -19,7 +19,7 @@ _USAGE = "usage: python -m anyaccel.integrations.deepspeed [-m MODULE | FILE | C
 
 def _run(arguments: list[str]) -> None:
     if "".join(arguments[:1]).startswith("--local_rank"):
-        # deepspeed's launcher puts it before what it starts; the program is given it as its first argument.
+        # deepspeed's launcher puts this option before the program; the program gets it as its first argument.
         named = 2 if arguments[1:2] == ["-m"] else 1
         arguments = [*arguments[1 : named + 1], arguments[0], *arguments[named + 1 :]]
     if arguments[:1] == ["-m"] and len(arguments) > 1:
@@ -33,8 +33,8 @@ def _run(arguments: list[str]) -> None:
         msg = f"running a program failed: got {arguments[0]!r}; expected a file, or a command in PATH.\n{_USAGE}"
         raise SystemExit(msg)
     sys.argv = [program, *arguments[1:]]
-    # As `python FILE` has it: what lies beside the program is importable.
-    sys.path[0] = os.path.dirname(os.path.abspath(program))  # a link stays what it is
+    # Like `python FILE`: modules in the program's folder are importable.
+    sys.path[0] = os.path.dirname(os.path.abspath(program))  # links are not resolved
     runpy.run_path(program, run_name="__main__")
 
 

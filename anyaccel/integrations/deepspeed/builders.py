@@ -1,4 +1,4 @@
-"""deepspeed's own builders, for the ops and the functions that are not here."""
+"""deepspeed's own builders, for ops and functions that are missing here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 def find_builder(class_name: str, device: str, found: Any) -> Any:
-    """Return the builder's class that deepspeed gets: ours, deepspeed's, or one that takes functions of both.
+    """Return the builder class for deepspeed: ours, deepspeed's, or one that combines both.
 
     Args:
         class_name: such as ``"AsyncIOBuilder"``.
@@ -38,7 +38,7 @@ def find_builder(class_name: str, device: str, found: Any) -> Any:
 
 
 def every_builder_name(device: str) -> list[str]:
-    """Return the names of deepspeed's builders for a device, and then of ours."""
+    """Return the names of deepspeed's builders for a device, followed by ours."""
     from ...op_builder import BUILDERS
 
     theirs = _accelerator(device)
@@ -59,7 +59,7 @@ def _names_in(package: str) -> list[str]:
 
 @functools.cache
 def _accelerator(device: str) -> Any:
-    """Return deepspeed's own accelerator for a device, or None where it has none."""
+    """Return deepspeed's own accelerator for a device, or None if it has none."""
     try:
         module = importlib.import_module(f"deepspeed.accelerator.{device}_accelerator")
     except ImportError:
@@ -75,7 +75,7 @@ def _deepspeeds(class_name: str, device: str) -> Any:
 
 @functools.cache
 def _both(ours: Any, theirs: Any) -> Any:
-    """Return a class whose op is ours, and deepspeed's where ours cannot be loaded, lacks a function or refuses a call."""
+    """Return a class that uses our op, and deepspeed's if ours cannot be loaded, lacks a function or does not support a call."""
 
     class Both(ours):  # type: ignore[misc]
         def require_torch(self) -> None:
@@ -112,7 +112,7 @@ def _load(load_ours: Callable[[bool], Any], theirs: Any, verbose: bool) -> Any:
 
 @functools.cache
 def _functions(ours: Any, theirs: Any) -> _Functions:
-    """Return one object for an op, as ``load()`` does without deepspeed."""
+    """Return the same object for an op on every call, like ``load()`` without deepspeed."""
     return _Functions(ours, theirs)
 
 
@@ -142,7 +142,7 @@ class _Functions:
         return found
 
     def _with_stand_in(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that hands a call to deepspeed's where ours says, before it writes, that it does not serve it."""
+        """Return a function that calls deepspeed's if ours raises, before writing, that it does not support the call."""
 
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> Any:
@@ -153,7 +153,7 @@ class _Functions:
                     stand_in = getattr(_load_theirs(self._theirs), name)
                 except Exception as another:
                     raise refusal from another
-                _say_once(f"{name} is deepspeed's own in calls that anyaccel's refuses: {refusal}")
+                _say_once(f"{name} uses deepspeed's own function for calls that anyaccel's does not support: {refusal}")
                 return stand_in(*arguments, **options)
 
         return call

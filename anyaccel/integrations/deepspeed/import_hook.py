@@ -1,4 +1,4 @@
-"""Runs functions right after modules that have not been imported yet."""
+"""Runs functions right after given modules are imported for the first time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["after_import"]
 
 
 def after_import(functions: dict[str, Then]) -> None:
-    """Call a function with each module as soon as its code has run, before its importer goes on.
+    """Call a function with each module right after its code has run, before the importing code continues.
 
     Args:
-        functions: the function for each module, by the module's full name.
+        functions: the functions, by the full name of the module.
     """
     sys.meta_path.insert(0, _Finder(functions))
 
@@ -50,7 +50,7 @@ class _Loader(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:  # from here on, whoever asks for the source finds the loader that has it
+        if module.__spec__ is not None:  # from now on, requests for the source reach the loader that has it
             module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         self._then(module)

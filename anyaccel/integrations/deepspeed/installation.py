@@ -1,4 +1,4 @@
-"""What is changed in deepspeed, and when: two of its modules, each right after its own code has run."""
+"""Changes two of deepspeed's modules, each right after its own code has run."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _is_installed = False
 
 
 def install() -> None:
-    """Make deepspeed use :func:`anyaccel.get_accelerator` and our op builders; once more changes nothing.
+    """Make deepspeed use :func:`anyaccel.get_accelerator` and our op builders; further calls change nothing.
 
-    Where deepspeed has been imported already, its builders are bound: the accelerator is set, and a warning says that the
-    ops stay deepspeed's.
+    If deepspeed has already been imported, its builders are bound. Then only the accelerator is set, and a warning says that
+    the ops stay deepspeed's.
     """
     global _is_installed
     if _is_installed:
@@ -50,7 +50,7 @@ def install() -> None:
 
 
 def _take_over(real_accelerator: ModuleType) -> None:
-    """Put our selection in the place of deepspeed's, before any of its modules takes the names from here."""
+    """Replace deepspeed's selection with ours, before its other modules import the names."""
     _join(real_accelerator)
     changed: Any = real_accelerator
     changed.get_accelerator, changed.set_accelerator = get_accelerator, set_accelerator
@@ -60,16 +60,16 @@ def _take_over(real_accelerator: ModuleType) -> None:
 
 
 def _join(real_accelerator: ModuleType) -> None:
-    """Let our class count as deepspeed's, and pin memory as deepspeed does, which keeps accounts and can lock by itself."""
+    """Register our class as a subclass of deepspeed's, and pin memory with deepspeed's accounting and native locks."""
     theirs = real_accelerator.dsa2
     theirs.register(DeepSpeedAccelerator)
     for name in _PINNING:
-        if name in vars(theirs):  # older ones lack some
+        if name in vars(theirs):  # older versions lack some
             setattr(DeepSpeedAccelerator, name, vars(theirs)[name])
 
 
 def _list_every_op(all_ops: ModuleType) -> None:
-    """Complete the table that ``ds_report`` shows: deepspeed fills it with what it finds in one folder."""
+    """Complete the table of ``ds_report``, which deepspeed fills with the builders in one folder."""
     accelerator = get_accelerator()
     listed = all_ops.__dict__
     for name in every_builder_name(accelerator._name):

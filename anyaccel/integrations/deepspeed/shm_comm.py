@@ -36,12 +36,12 @@ class SharedMemory:
     """The functions of deepspeed's module."""
 
     def initialize(self, size: int, rank: int) -> None:  # noqa: ARG002  # deepspeed's signature
-        """Define ``torch.ops.deepspeed.inference_all_reduce`` and its in-place form; ``size`` and ``rank`` are torch's."""
+        """Define ``torch.ops.deepspeed.inference_all_reduce`` and its in-place variant; ``size`` and ``rank`` are torch's."""
         if _LIBRARY is None:
             _define()
 
     def vector_kernel_level(self) -> int:
-        """Return deepspeed's number for what the CPU's kernels can sum."""
+        """Return deepspeed's number for the dtypes that the CPU's kernels can sum."""
         return _EVERY_FLOAT
 
 
@@ -67,7 +67,7 @@ def _all_reduce(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _ranks() -> Any:
-    """Return all ranks as a group of the backend, made by the first reduction, which all of them take part in."""
+    """Return a group of all ranks on the backend; the first reduction creates it, and all ranks take part in it."""
     global _group
     world, group = _group
     if world is not dist.group.WORLD:
@@ -78,7 +78,7 @@ def _ranks() -> Any:
 
 
 def _functional(context: Any, tensor: Any) -> Any:
-    """Trace the in-place form for torch.compile: as the other form, and the tensor replaced by its result."""
+    """Trace the in-place variant for torch.compile: the other variant, and then a copy into the tensor."""
     with context.redispatch_to_next():
         reduced = torch.ops.deepspeed.inference_all_reduce(context.unwrap_tensors(tensor))
     context.replace(tensor, reduced)

@@ -1,4 +1,4 @@
-"""An op of a third party."""
+"""A third party's op."""
 
 from .builders import CUDAScaleBuilder, ScaleBuilder
 

@@ -1,4 +1,4 @@
-"""The builders, as one writes them for deepspeed; only the import says anyaccel."""
+"""The builders, written as for deepspeed; only the import names anyaccel."""
 
 import os
 

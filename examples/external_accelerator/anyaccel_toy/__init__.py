@@ -1,4 +1,4 @@
-"""A device named ``toy`` for PyTorch, and its accelerator for anyaccel: importing this registers the device with torch."""
+"""A device named ``toy`` for PyTorch, and its accelerator for anyaccel; importing this package registers the device."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from .device import ToyTensor, register
 
 register()
 
-from .accelerator import ToyAccelerator  # noqa: E402  # an accelerator needs its device registered
+from .accelerator import ToyAccelerator  # noqa: E402  # the device must be registered first
 
 __all__ = ["ToyAccelerator", "ToyTensor"]

@@ -1,7 +1,7 @@
-"""The device ``toy`` of PyTorch: memory and work of the CPU under another name, registered in Python only.
+"""The device ``toy`` for PyTorch: the CPU's memory and computation under another name, registered in Python only.
 
-A tensor on it is a ``ToyTensor``, which keeps a CPU tensor. Every op reaches ``_run``: by ``__torch_dispatch__`` when one
-of its arguments is on the device, else, as factories do, by the fallback of torch's PrivateUse1 key.
+A tensor on it is a ``ToyTensor``, which holds a CPU tensor. Every op reaches ``_run``: through ``__torch_dispatch__`` if an
+argument is on the device, otherwise, as for factory functions, through the fallback of torch's PrivateUse1 key.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ToyTensor(torch.Tensor):
 
     host: torch.Tensor
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as torch advises
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as torch recommends
 
     @staticmethod
     def __new__(cls, host: torch.Tensor, index: int) -> ToyTensor:
@@ -57,7 +57,7 @@ class ToyTensor(torch.Tensor):
     data = property(torch.Tensor.data.__get__, _set_data)  # type: ignore[attr-defined]
 
     def backward(self, *args: Any, **options: Any) -> None:
-        """Compute gradients in this thread: of a device registered in Python, torch makes a thread for index 0 only."""
+        """Compute gradients in this thread: for a device registered in Python, torch creates a thread for index 0 only."""
         with torch.autograd.set_multithreading_enabled(False):
             super().backward(*args, **options)  # type: ignore[no-untyped-call]
 
@@ -80,7 +80,7 @@ class ToyTensor(torch.Tensor):
 
 
 def _run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run an op on the CPU tensors of its arguments, and put what it returns on the device it names, or its inputs'."""
+    """Run an op on the CPU tensors of its arguments, and put its results on the device that it names, or that of its inputs."""
     inputs: dict[int, torch.Tensor] = {}
 
     def to_host(value: Any) -> Any:
@@ -98,11 +98,11 @@ def _run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = op(*host_args, **host_kwargs)
 
     for tensor in toys:
-        if _layout(tensor.host) != _layout(tensor):  # resize_, t_ and out= change it
+        if _layout(tensor.host) != _layout(tensor):  # resize_, t_ and out= change the layout
             tensor.data = ToyTensor(tensor.host, tensor.device.index)
 
     def to_device(value: Any) -> Any:
-        if id(value) in inputs:  # in place, or out=
+        if id(value) in inputs:  # an in-place op, or out=
             return inputs[id(value)]
         return ToyTensor(value, index) if isinstance(value, torch.Tensor) and device.type == "toy" else value
 
@@ -115,7 +115,7 @@ def _layout(tensor: torch.Tensor) -> tuple[torch.Size, tuple[int, ...], Any]:
 
 @contextlib.contextmanager
 def _random_numbers_of(index: int) -> Iterator[None]:
-    """Let the CPU draw from a toy device's generator."""
+    """Make the CPU draw from a toy device's generator."""
     outer_state = torch.get_rng_state()
     torch.set_rng_state(_toy.get_rng_state(index))
     try:
@@ -142,12 +142,12 @@ def _autocasting(op: Any) -> Callable[..., Any]:
 
 
 def register() -> None:
-    """Make ``toy`` a device of torch, once; a process can have one device on the PrivateUse1 key."""
+    """Register ``toy`` as a torch device, once; a process can have only one device on the PrivateUse1 key."""
     if hasattr(torch, "toy"):
         return
     _setup_privateuseone_for_python_backend("toy", backend_module=_toy)
     all_ops, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
-    _toy.registrations = (all_ops, aten)  # they end with these objects
+    _toy.registrations = (all_ops, aten)  # the registrations end with these objects
     all_ops.fallback(lambda op, *args, **kwargs: _run(op, args, kwargs), "PrivateUse1")
     all_ops.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     copy = torch.ops.aten.copy_.default  # torch.tensor copies with _copy_from, and without __torch_dispatch__

@@ -1,4 +1,4 @@
-"""What becomes ``torch.toy``. A member means what the one of that name in ``torch.cuda`` means."""
+"""The module that becomes ``torch.toy``. Its members have the meaning of those in ``torch.cuda``."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["Toy"]
 
 
 class Toy(_DummyBackendModule):
-    """Two devices of 1 GiB, whose work is finished when the call that started it returns."""
+    """Two devices of 1 GiB; work is finished when the call that started it returns."""
 
     total_bytes = 1 << 30
-    _initialized = True  # torch.utils.checkpoint keeps a device's random numbers only where its module says this
+    _initialized = True  # torch.utils.checkpoint keeps a device's random state only if its module has this
 
     Event = host_streams.Event
     Stream = host_streams.Stream
@@ -39,10 +39,10 @@ class Toy(_DummyBackendModule):
         self.registrations: tuple[torch.library.Library, ...] = ()
 
     def index(self, device: Device = None) -> int:
-        """Return the index that a device names, the current one where it names none."""
+        """Return the index that a device names, or the current device's if it names none."""
         index = device if device is None or isinstance(device, int) else torch.device(device).index
         if index not in (None, 0, 1):
-            msg = f"finding the toy device failed: got index {index}; expected 0 or 1. Fix: pass one of these."
+            msg = f"finding the toy device failed: got index {index}; expected 0 or 1. Fix: correct the index."
             raise ValueError(msg)
         return self.current if index is None else index
 
@@ -99,10 +99,10 @@ class Toy(_DummyBackendModule):
     def set_rng_state(self, new_state: torch.Tensor, device: Device = None) -> None:
         self.default_generators[self.index(device)].set_state(new_state)
 
-    # Memory: the host storages that tensors on a device use, each counted once, from its first use to its release.
+    # # Memory: the host storages used by a device's tensors, each counted once, from its first use to its release.
 
     def count(self, storage: torch.UntypedStorage, index: int) -> None:
-        """Count a host storage as memory of a device, or what it has grown by since it was last counted."""
+        """Count a host storage, or its growth since it was last counted, as memory of a device."""
         grown_bytes = storage.nbytes() - getattr(storage, "toy_bytes", 0)
         if grown_bytes:
             storage.toy_bytes = storage.nbytes()  # type: ignore[attr-defined]

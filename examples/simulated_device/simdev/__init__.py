@@ -1,4 +1,4 @@
-"""Two simulated devices named ``simdev`` for PyTorch, in C++: importing this builds them once and registers them."""
+"""Two simulated devices named ``simdev`` for PyTorch, in C++: importing this package builds them once and registers them."""
 
 from __future__ import annotations
 

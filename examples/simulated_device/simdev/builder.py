@@ -1,4 +1,4 @@
-"""Builds the device's runtime, when it is first needed."""
+"""Builds the device's runtime on first use."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class SimdevBuilder(CPUOpBuilder):
         return [*super().cxx_args(), "-fvisibility=hidden"]
 
     def load(self, verbose: bool = False) -> Any:
-        """Build the runtime where needed, register the device with torch, and return what becomes ``torch.simdev``.
+        """Build the runtime if needed, register the device with torch, and return the module that becomes ``torch.simdev``.
 
         Raises:
-            ToolchainError: when no compiler, or no header of Python, is found.
+            ToolchainError: when no compiler or no Python headers are found.
             BuildError: when the compiler fails.
         """
         import torch
 
-        if not hasattr(torch, self.name):  # a process can have one device on the PrivateUse1 key
+        if not hasattr(torch, self.name):  # a process can have only one device on the PrivateUse1 key
             super().load(verbose)
-            from . import device_module  # which asks the runtime for its generators
+            from . import device_module  # it needs the runtime's generators
 
             torch.utils.rename_privateuse1_backend(self.name)
             torch._register_device_module(self.name, device_module)

@@ -1,6 +1,6 @@
-"""What becomes ``torch.simdev``. A member means what the one of that name in ``torch.cuda`` means.
+"""The module that becomes ``torch.simdev``. Its members have the meaning of those in ``torch.cuda``.
 
-What counts memory and sets streams is not here: ``TorchAccelerator`` takes it from ``torch.accelerator``.
+Memory statistics and streams are not here: ``TorchAccelerator`` takes them from ``torch.accelerator``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 _NAME = "simdev"
-_initialized = True  # torch.utils.checkpoint keeps a device's random numbers only where its module says this
+_initialized = True  # torch.utils.checkpoint keeps a device's random state only if its module has this
 _PRIVATE_USE_1 = int(torch._C._autograd.DeviceType.PrivateUse1)  # type: ignore[attr-defined]
 
 Stream, Event = torch.Stream, torch.Event
@@ -36,7 +36,7 @@ default_generators = tuple(torch.ops.simdev.default_generator(i) for i in range(
 
 
 def _index(device: Device) -> int:
-    """Return the index that a device names, the current one where it names none."""
+    """Return the index that a device names, or the current device's if it names none."""
     if isinstance(device, int):
         return device
     named = torch.device(_NAME if device is None else device)
@@ -63,8 +63,8 @@ def set_device(device: Device) -> None:
     torch.accelerator.set_device_index(_index(device))
 
 
-class device(torch.accelerator.device_index):  # noqa: N801  # as torch.cuda.device
-    """Makes a device current inside a ``with`` block; None and a negative index change nothing."""
+class device(torch.accelerator.device_index):  # noqa: N801  # like torch.cuda.device
+    """Makes a device current in a ``with`` block; None and negative indices change nothing."""
 
     def __init__(self, device: Device) -> None:
         index = -1 if device is None else _index(device)
@@ -73,11 +73,11 @@ class device(torch.accelerator.device_index):  # noqa: N801  # as torch.cuda.dev
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What there is to know of a device.
+    """The properties of a device.
 
     Attributes:
         name: its name.
-        total_memory: in bytes.
+        total_memory: its memory in bytes.
     """
 
     name: str
@@ -102,7 +102,7 @@ def is_initialized() -> bool:
 
 
 def _is_in_bad_fork() -> bool:
-    return False  # a forked child has a copy of the devices, as they are in the process's own memory
+    return False  # the devices are in the process's own memory, so a forked child has a copy of them
 
 
 # Data types
@@ -167,6 +167,6 @@ def default_stream(device: Device = None) -> torch.Stream:
 
 @contextlib.contextmanager
 def stream(stream: Any) -> Iterator[None]:
-    """Make a stream current, and its device, inside a ``with`` block; None changes nothing."""
+    """Make a stream and its device current in a ``with`` block; None changes nothing."""
     with contextlib.nullcontext() if stream is None else stream:
         yield

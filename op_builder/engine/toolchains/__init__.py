@@ -1,5 +1,5 @@
-"""The toolchains that build ops, one file each; every probe accepts, or rejects with the reason and the fix.
+"""The toolchains that build ops, one file each; every probe accepts a tool, or rejects it with the reason and the fix.
 
-A probe starts no device context and raises nothing. What a tool says of itself is asked once and remembered in the cache
-against its path, size and modification time, so that a warm load starts no process.
+A probe starts no device context and raises nothing. The version that a tool prints is read once and cached with the tool's
+path, size and modification time, so a warm load starts no process.
 """

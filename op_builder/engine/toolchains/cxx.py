@@ -1,4 +1,4 @@
-"""Which C++ compiler builds ops here: ``CXX``, c++, g++, clang++, else the one in pip's ``ziglang``."""
+"""Chooses the C++ compiler: ``CXX``, c++, g++, clang++, otherwise the compiler in pip's ``ziglang``."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ TELL_PROGRAMS = (
     ("-print-prog-name=as",),
     ("-print-prog-name=ld",),
 )
-"""Makes a driver say which programs it would start, without starting them."""
+"""Makes a driver print the programs it would start, without starting them."""
 _FIX = "pip install 'anyaccel[cxx]'"
 _PLAIN = frozenset(string.ascii_letters + string.digits + "_.+/-")
 _TRIAL = """#include <cstddef>
 static_assert(__cplusplus > 201703L);
 extern "C" char* trial(std::size_t bytes) { return new char[bytes]; }
 """
-"""Needs the C++ library, which gcc does not link, and little time: an empty cache waits for it."""
+"""Needs the C++ library, which gcc does not link, and compiles fast: with an empty cache, users wait for it."""
 
 
 class CxxCompiler(NamedTuple):
     """A C++ compiler.
 
     Attributes:
-        command: how it is started, as arguments.
-        version: the first line of what it says of itself.
-        identity: the programs that it is made of.
+        command: the command that starts it, as arguments.
+        version: the first line of its version text.
+        identity: the programs that it consists of.
     """
 
     command: tuple[str, ...]
@@ -64,12 +64,12 @@ class CxxCompiler(NamedTuple):
 
     @property
     def program(self) -> str:
-        """The compiler itself, of a command such as ``ccache g++``."""
+        """The compiler itself, in a command such as ``ccache g++``."""
         return [word for word in self.command if not word.startswith("-")][-1]
 
     @property
     def is_zig(self) -> bool:
-        """Whether it is ziglang's: it needs nothing of the system, and brings a C++ library of its own."""
+        """Whether it is ziglang's, which needs nothing of the system and has its own C++ library."""
         return is_zig(self.command)
 
 
@@ -79,7 +79,7 @@ def is_zig(command: Sequence[str]) -> bool:
 
 
 def spelled(command: Sequence[str], flags: Sequence[str]) -> list[str]:
-    """Return flags as a compiler spells them: ziglang takes a CPU's name with underscores, and Arm's versions as features."""
+    """Return flags in a compiler's spelling: ziglang takes CPU names with underscores, and Arm versions as features."""
     if not is_zig(command):
         return list(flags)
     return [_spelled_for_zig(flag) if flag.startswith("-march=") else flag for flag in flags]
@@ -96,14 +96,14 @@ def _spelled_for_zig(flag: str) -> str:
 
 
 def zig_for(triple: str, memory: Path) -> CxxCompiler:
-    """Return ziglang's compiler for another platform than this machine's.
+    """Return ziglang's compiler for another platform.
 
     Args:
-        triple: such as ``aarch64-linux-gnu.2.28``.
-        memory: the directory that remembers what compilers said of themselves.
+        triple: the platform, such as ``aarch64-linux-gnu.2.28``.
+        memory: the directory that caches the tools' versions.
 
     Raises:
-        ToolchainError: when ziglang is not installed, or does not know the platform.
+        ToolchainError: when ziglang is not installed, or does not support the platform.
     """
     command = _zig_command()
     probe = _probe("ziglang", None if command is None else (*command, "-target", triple), memory, _FIX)
@@ -114,12 +114,12 @@ def zig_for(triple: str, memory: Path) -> CxxCompiler:
 
 
 def probe_cxx(requested: str | None, path: str, memory: Path) -> list[Probe[CxxCompiler]]:
-    """Look for every C++ compiler, in the order of preference.
+    """Look for every C++ compiler, in order of preference.
 
     Args:
-        requested: the value of ``CXX``; when given, nothing else is looked for.
+        requested: the value of ``CXX``; if given, only this compiler is tried.
         path: the directories to search, as in ``PATH``.
-        memory: the directory that remembers what compilers said of themselves.
+        memory: the directory that caches the tools' versions.
     """
     found: list[Probe[CxxCompiler]] = []
     try:
@@ -139,24 +139,26 @@ def _probes(requested: str | None, path: str, memory: Path) -> Iterator[Probe[Cx
 
 
 def choose_cxx(requested: str | None, path: str, memory: Path, *, for_torch_headers: bool = False) -> CxxCompiler:
-    """Return the first compiler that is accepted.
+    """Return the first accepted compiler.
 
     Args:
-        requested: the value of ``CXX``; when given, nothing else is considered.
+        requested: the value of ``CXX``; if given, only this compiler is tried.
         path: the directories to search, as in ``PATH``.
-        memory: the directory that remembers what compilers said of themselves.
-        for_torch_headers: the sources use torch's C++ API, whose C++ library is the system's.
+        memory: the directory that caches the tools' versions.
+        for_torch_headers: whether the sources use torch's C++ API, which needs the system's C++ library.
 
     Raises:
-        ToolchainError: when all are rejected, with each reason.
-        TemporaryDirectoryError: when there is no room to try one out.
+        ToolchainError: when all are rejected, with the reasons.
+        TemporaryDirectoryError: when no disk has room for a test compilation.
     """
     rejections = []
     for probe in _probes(requested, path, memory):
         if probe.tool is None:
             rejections.append(f"{probe.name}: {probe.detail}")
         elif for_torch_headers and probe.tool.is_zig:
-            rejections.append(f"{probe.name}: torch's C++ API needs the system's C++ library, and it has its own")
+            rejections.append(
+                f"{probe.name}: torch's C++ API needs the system's C++ library, and this compiler has its own"
+            )
         else:
             for rejection in rejections:
                 _logger.debug("C++ compiler rejected: %s", rejection)
@@ -164,15 +166,15 @@ def choose_cxx(requested: str | None, path: str, memory: Path, *, for_torch_head
     fix = f"{'apt-get install g++' if for_torch_headers else _FIX}, or set CXX"
     if requested is not None:
         fix = "unset or correct CXX"
-    msg = f"choosing a C++ compiler failed: got {'; '.join(rejections)}; expected one that works. Fix: {fix}."
+    msg = f"choosing a C++ compiler failed: no compiler works: {'; '.join(rejections)}. Fix: {fix}."
     raise ToolchainError(msg)
 
 
 def _command_of(text: str, path: str) -> tuple[str, ...] | None:
-    """Resolve a compiler command; a lone name may be a path with spaces, otherwise it is split as a shell would."""
+    """Resolve a compiler command; it may be a path with spaces, otherwise it is split like a shell would."""
     try:
         words = [text] if _PLAIN.issuperset(text) or os.path.isfile(text) else shlex.split(text)
-    except ValueError:  # an unclosed quotation
+    except ValueError:  # an unclosed quotation mark
         return None
     program = find_program(os.path.expanduser(words[0]), path) if words else ""
     return (program, *words[1:]) if program else None
@@ -204,10 +206,10 @@ def _probe(name: str, command: tuple[str, ...] | None, memory: Path, fix: str) -
 
 
 def _try_out(command: tuple[str, ...], memory: Path) -> str:
-    """Return the compiler's version, once it has built a library of C++20: some say a version and lack half of themselves."""
+    """Return the compiler's version after a test build of a C++20 library: some print a version but have parts missing."""
     version = said_version(command, memory).splitlines()[0]
     if is_zig(command):
-        return version  # complete in itself, and slow the first time
+        return version  # it is always complete, and slow the first time
 
     def build(folder: Path) -> None:
         (folder / "trial.cpp").write_text(_TRIAL, encoding="utf-8")
@@ -215,7 +217,7 @@ def _try_out(command: tuple[str, ...], memory: Path) -> str:
             [*command, "-std=c++20", "-shared", "-fPIC", "-Wl,-z,defs", "trial.cpp", "-o", "trial.so"], memory, folder
         )
         if not (folder / "trial.so").is_file():
-            msg = "it builds nothing"
+            msg = "it produced no file"
             raise OSError(msg)
 
     in_scratch_folder(memory, f"trying out {shlex.join(command)}", build)

@@ -1,7 +1,7 @@
-"""Which programs a tool's command really starts, so that a build counts with all of them.
+"""Finds the programs that a tool's command really starts, so that all of them count for a build.
 
-``c++`` may be a script, a link to ccache, or a driver of programs that nobody names. A driver tells what it would start
-(``-###``); a script's words are read; and behind a program that stands in for another of its name is the next one in PATH.
+``c++`` may be a script, a link to ccache, or a driver of further programs. A driver prints the programs that it would start
+(``-###``); a script's words are read; and a program that wraps another of the same name starts the next one in PATH.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _TIMEOUT_SECONDS = 60.0
 
 
 class Identity(NamedTuple):
-    """What a tool is made of.
+    """The programs that a tool consists of.
 
     Attributes:
-        digest: of the content of all of its programs.
+        digest: the digest of the content of all its programs.
         programs: their paths.
         variables: the environment variables that its scripts may read.
-        lookups: for each name that was looked for in PATH, what was found.
+        lookups: the result for each name that was looked up in PATH.
     """
 
     digest: str = ""
@@ -49,16 +49,16 @@ class Identity(NamedTuple):
     lookups: Mapping[str, str] = MappingProxyType({})
 
     def is_gcc(self) -> bool:
-        """Return whether GCC compiles, behind whatever wrappers."""
+        """Return whether the compiler is GCC, behind any wrappers."""
         return any(os.path.basename(program) == "cc1plus" for program in self.programs)
 
     def has_gnu_assembler(self) -> bool:
-        """Return whether GNU as assembles, which can list the data that it embeds."""
+        """Return whether the assembler is GNU as, which can list the data it embeds."""
         return any(re.fullmatch(r"(.+-)?as", os.path.basename(program)) for program in self.programs)
 
 
 class _Collector:
-    """Gathers the programs that one leads to."""
+    """Collects the programs that a command leads to."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -68,7 +68,7 @@ class _Collector:
         self.lookups: dict[str, str] = {}
 
     def add_word(self, word: str, depth: int = 0) -> None:
-        """Add what a word leads to, where it is a program's name or a file's path."""
+        """Add the programs that a word leads to, if it is a program's name or a file's path."""
         found = "" if word.startswith("-") else find(word, self._environment)
         if found:
             if not os.path.isabs(word):
@@ -90,7 +90,7 @@ class _Collector:
         self.variables.update(name for match in re.findall(_VARIABLE, text) for name in match if name)
         for word in _words(text):
             self.add_word(word, depth + 1)
-        if "python" in text.partition("\n")[0]:  # whose imports are looked for beside it
+        if "python" in text.partition("\n")[0]:  # its imports are looked for next to it
             neighbours = [other.path for other in os.scandir(os.path.dirname(file)) if other.name.endswith(".py")]
             for other in neighbours[:_MOST_NEIGHBOURS]:
                 self.add(other, depth + 1)
@@ -103,14 +103,14 @@ def identify(
     further: Iterable[str],
     folder: Path,
 ) -> Identity:
-    """Return what a command is made of; starts processes.
+    """Return the programs that a command consists of; starts processes.
 
     Args:
         command: the tool's command.
-        environment: the environment to ask it in.
-        asked: arguments with which it tells the programs that it would start.
-        further: other files that belong to it.
-        folder: an empty folder to ask it in: some tools start to work all the same, and write a file.
+        environment: the environment to run it in.
+        asked: arguments that make it print the programs that it would start.
+        further: further files that belong to it.
+        folder: an empty folder to run it in: some tools do start to work, and write a file.
     """
     collector = _Collector(environment)
     for word in (*command, *_told(command, environment, asked, folder)):
@@ -125,7 +125,7 @@ def identify(
 def started_by(
     command: Sequence[str], environment: Mapping[str, str], asked: Sequence[Sequence[str]], folder: Path
 ) -> set[str]:
-    """Return the programs, and the files that their scripts name, that a command starts with certain arguments."""
+    """Return the programs that a command starts with some arguments, and the files that their scripts name."""
     collector = _Collector(environment)
     for word in _told(command, environment, asked, folder):
         collector.add_word(word)
@@ -133,13 +133,13 @@ def started_by(
 
 
 def digest_of_programs(programs: Iterable[str]) -> str:
-    """Return one digest of the content of programs, wherever they are."""
+    """Return one digest of the content of programs, independent of their paths."""
     content = "\n".join(f"{os.path.basename(program)} {digest_of(program)}" for program in sorted(programs))
     return hashlib.sha256(content.encode(errors="surrogateescape")).hexdigest()
 
 
 def find(word: str, environment: Mapping[str, str]) -> str:
-    """Return the path of a program as a compiler's driver finds it; empty when there is none."""
+    """Return the path of a program as a compiler driver finds it; empty if it is not found."""
     told = environment.get("COMPILER_PATH", "")
     path = environment.get("PATH", os.defpath)
     found = find_program(word, f"{told}{os.pathsep}{path}" if told else path)
@@ -147,7 +147,7 @@ def find(word: str, environment: Mapping[str, str]) -> str:
 
 
 def find_program(word: str, path: str) -> str:
-    """Return what ``shutil.which`` does, in a quarter of the time, which every warm load takes; empty for nothing."""
+    """Return the result of ``shutil.which``, or an empty string, in a quarter of the time; every warm load needs it."""
     if "\0" in word:
         return ""
     places = [word] if "/" in word else [f"{folder.rstrip('/')}/{word}" for folder in path.split(os.pathsep) if folder]
@@ -155,14 +155,14 @@ def find_program(word: str, path: str) -> str:
 
 
 def namesakes(program: str, path: str) -> list[str]:
-    """Return the programs of a program's name in PATH: one that stands in for a compiler hands over to the next."""
+    """Return the programs of the same name in PATH: a wrapper of a compiler starts the next one."""
     name = os.path.basename(program)
     places = [os.path.join(folder, name) for folder in path.split(os.pathsep) if os.path.isabs(folder)]
     return [place for place in dict.fromkeys(places) if os.access(place, os.X_OK) and os.path.isfile(place)]
 
 
 def _stands_in(program: str) -> bool:
-    """Return whether a program may start another of its name, as ccache does and a script may."""
+    """Return whether a program may start another of its name, as ccache and scripts do."""
     return re.search(_A_COMPILER, os.path.basename(os.path.realpath(program))) is None or _script(program) is not None
 
 
@@ -178,11 +178,11 @@ def _script(program: str) -> str | None:
 def _told(
     command: Sequence[str], environment: Mapping[str, str], asked: Sequence[Sequence[str]], folder: Path
 ) -> list[str]:
-    """Return the programs that a driver says it would start."""
+    """Return the programs that a driver reports it would start."""
     from ..spawn import run
 
     words = []
-    for name in ("trial.cpp", "trial.o"):  # drivers that do not find their input tell nothing
+    for name in ("trial.cpp", "trial.o"):  # without its input, a driver reports nothing
         (folder / name).touch()
     for arguments in asked:
         told = run([*command, *arguments], timeout=_TIMEOUT_SECONDS, env=environment, cwd=folder)
@@ -192,7 +192,7 @@ def _told(
 
 
 def _words(script: str) -> list[str]:
-    """Return what may name a program in a script, quoted words with spaces among them."""
+    """Return the words of a script that may name a program, including quoted words with spaces."""
     found = set(re.findall(_WORD, script)) | set(re.findall(_QUOTED, script))
     for line in script.splitlines():
         with contextlib.suppress(ValueError):

@@ -1,6 +1,6 @@
-"""Where nvcc is: ``CUDA_HOME``, ``PATH``, ``/usr/local/cuda``, else pip's ``nvidia-cuda-nvcc``.
+"""Finds nvcc: in ``CUDA_HOME``, ``PATH``, ``/usr/local/cuda``, otherwise pip's ``nvidia-cuda-nvcc``.
 
-Only third parties' ``.cu`` sources need it; this project's device code is compiled by NVRTC.
+Only third parties' ``.cu`` sources need it; NVRTC compiles this project's device code.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _RELEASE = re.compile(r"release (\d+)\.(\d+), V([\d.]+)")
 
 @dataclass(frozen=True)
 class CudaToolkit:
-    """A CUDA toolkit that can compile, whole or of pip's parts.
+    """A CUDA toolkit that can compile, complete or assembled from pip packages.
 
     Attributes:
         nvcc: the compiler.
-        version: its version, as ``13.0.88``.
-        include_dirs: where its headers are.
-        library_dirs: where its libraries are.
-        identity: the programs that it is made of.
+        version: its version, such as ``13.0.88``.
+        include_dirs: the directories of its headers.
+        library_dirs: the directories of its libraries.
+        identity: the programs that it consists of.
     """
 
     nvcc: Path
@@ -51,19 +51,19 @@ class CudaToolkit:
 
     @property
     def release(self) -> tuple[int, int]:
-        """Return major and minor version."""
+        """Return the major and minor version."""
         major, minor, *_ = map(int, self.version.split("."))
         return major, minor
 
 
 def probe_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | None) -> list[Probe[CudaToolkit]]:
-    """Look for every nvcc, in the order of preference.
+    """Look for every nvcc, in order of preference.
 
     Args:
-        cuda_home: the value of ``CUDA_HOME``; when given, nothing else is looked for.
+        cuda_home: the value of ``CUDA_HOME``; if given, only this toolkit is tried.
         path: the directories to search, as in ``PATH``.
-        memory: the directory that remembers what tools said of themselves.
-        host: the C++ compiler for the host's side, a program; None leaves the choice to nvcc.
+        memory: the directory that caches the tools' versions.
+        host: the C++ compiler for host code, as a program; None lets nvcc choose.
     """
     found: list[Probe[CudaToolkit]] = []
     try:
@@ -84,11 +84,11 @@ def _probes(cuda_home: Path | None, path: str, memory: Path, host: str | None) -
 
 
 def choose_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | None) -> CudaToolkit:
-    """Return the first toolkit that is accepted; the arguments are those of :func:`probe_nvcc`.
+    """Return the first accepted toolkit; the arguments are those of :func:`probe_nvcc`.
 
     Raises:
-        ToolchainError: when all are rejected, with each reason and the first fix that was found.
-        TemporaryDirectoryError: when there is no room to try one out.
+        ToolchainError: when all are rejected, with the reasons and the first fix found.
+        TemporaryDirectoryError: when no disk has room for a test compilation.
     """
     probes = []
     for probe in _probes(cuda_home, path, memory, host):
@@ -97,7 +97,7 @@ def choose_nvcc(cuda_home: Path | None, path: str, memory: Path, host: str | Non
         probes.append(probe)
     rejections = "; ".join(f"{probe.name}: {probe.detail}" for probe in probes)
     fix = probes[-1].fix
-    msg = f"choosing nvcc failed: got {rejections}; expected one that compiles. Fix: {fix}, or set CUDA_HOME."
+    msg = f"choosing nvcc failed: none can compile: {rejections}. Fix: {fix}, or set CUDA_HOME."
     raise ToolchainError(msg)
 
 
@@ -123,9 +123,9 @@ def _probe(name: str, home: Path | None, memory: Path, host: str | None) -> Prob
     said = known.said
     release = _RELEASE.search(said)
     if release is None:
-        return Probe("nvcc", name, None, f"{nvcc} says no release, but {said.splitlines()[-1]!r}", _FIX)
+        return Probe("nvcc", name, None, f"{nvcc} prints {said.splitlines()[-1]!r}, which names no release", _FIX)
     if headers != f"{release[1]}.{release[2]}":
-        return Probe("nvcc", name, None, f"nvcc is {release[3]}, and the headers beside it are of CUDA {headers}", fix)
+        return Probe("nvcc", name, None, f"nvcc is {release[3]}, but the headers next to it are of CUDA {headers}", fix)
     toolkit = CudaToolkit(nvcc, release[3], include_dirs, tuple(_directories(home, "lib64", "lib")), known.identity)
     return Probe("nvcc", name, toolkit, f"{release[3]} at {home}")
 
@@ -142,7 +142,7 @@ def _headers_release(include_dirs: Sequence[Path]) -> str | None:
 
 
 def _try_out(command: Sequence[str], include_dirs: Sequence[Path], memory: Path) -> str:
-    """Return what nvcc says of itself, once it has compiled a kernel: pip installs its parts in versions that may not fit."""
+    """Return nvcc's version text after compiling a test kernel: pip may install parts in versions that do not match."""
     said = said_version(command[:1], memory)
     places = [word for folder in include_dirs for word in ("-isystem", str(folder))]
 
@@ -155,14 +155,14 @@ def _try_out(command: Sequence[str], include_dirs: Sequence[Path], memory: Path)
 
 
 def _parts(home: Path) -> list[str]:
-    """Return the programs and the device library that nvcc compiles with; a whole toolkit holds many more."""
+    """Return the programs and the device library that nvcc needs to compile; a full toolkit has many more."""
     found = [home / "bin" / name for name in _PROGRAMS]
     found += [*(home / "nvvm").glob("bin/*"), *(home / "nvvm").glob("libdevice/*"), *(home / "bin").glob("crt/*")]
     return [str(file) for file in found if file.is_file()]
 
 
 def _directories(home: Path, *names: str) -> Iterator[Path]:
-    """Return a toolkit's own directories, then those of pip's packages for CUDA 12, one folder each."""
+    """Return a toolkit's own directories, then those of pip's packages for CUDA 12, which are one folder each."""
     siblings = home.parent.glob("cuda_*") if home.parent.name == "nvidia" else ()
     for root in dict.fromkeys([home, *(home / "targets").glob("*-linux"), *siblings]):
         for name in names:
@@ -171,7 +171,7 @@ def _directories(home: Path, *names: str) -> Iterator[Path]:
 
 
 def pip_home() -> Path | None:
-    """Return where pip has put nvcc, or None."""
+    """Return the location of pip's nvcc, or None."""
     package = importlib.util.find_spec("nvidia")
     for site in (package and package.submodule_search_locations) or ():
         for nvcc in sorted(Path(site).glob("*/bin/nvcc"), reverse=True):

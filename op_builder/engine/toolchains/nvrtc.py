@@ -24,14 +24,14 @@ class Nvrtc:
     """A loaded NVRTC.
 
     Attributes:
-        version: as ``13.0``.
+        version: such as ``13.0``.
     """
 
     version: str
     name = "NVRTC"
 
     def architectures(self) -> list[int]:
-        """Return the SM numbers that it compiles for, such as 80 and 90, ascending."""
+        """Return the SM numbers that it can compile for, such as 80 and 90, ascending."""
         return [int(sm) for sm in _checked(_bindings().nvrtcGetSupportedArchs())]
 
     def compile(
@@ -46,8 +46,8 @@ class Nvrtc:
             kernels: name expressions, such as ``scale<float>``; each instantiates a template.
 
         Returns:
-            The binary, the symbol of each name expression, and the log: warnings, or in case of failure errors and an empty
-            binary.
+            The binary, the symbol of each name expression, and the log with warnings; on failure, an empty binary and errors
+            in the log.
         """
         nvrtc = _bindings()
         program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
@@ -61,7 +61,7 @@ class Nvrtc:
                 .decode(errors="replace")
             )
             if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-                return b"", {}, log or f"{status.name} without a word"
+                return b"", {}, log or f"{status.name} without a message"
             symbols = {
                 kernel: _checked(nvrtc.nvrtcGetLoweredName(program, kernel.encode())).decode() for kernel in kernels
             }
@@ -73,7 +73,7 @@ class Nvrtc:
 
 
 def probe_nvrtc() -> Probe[Nvrtc]:
-    """Look for NVRTC and its Python bindings; loads the library, which creates no context."""
+    """Look for NVRTC and its Python bindings; loads the library, but creates no context."""
     name = "cuda-bindings"
     if (
         importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bindings") is None
@@ -81,14 +81,14 @@ def probe_nvrtc() -> Probe[Nvrtc]:
         return Probe("NVRTC", name, None, "cuda-bindings is not installed", _FIX)
     try:
         major, minor = _checked(_bindings().nvrtcVersion())
-    except Exception as error:  # noqa: BLE001  # its loader raises types of its own, and a probe raises nothing
+    except Exception as error:  # noqa: BLE001  # its loader raises its own types, and a probe must not raise
         return Probe("NVRTC", name, None, f"libnvrtc cannot be loaded: {str(error).strip().splitlines()[0]}", _FIX)
     version = _installed_version(f"{major}.{minor}")
     return Probe("NVRTC", name, Nvrtc(version), version)
 
 
 def _installed_version(release: str) -> str:
-    """Return the version with its patch, where pip has installed it: NVRTC itself tells major and minor only."""
+    """Return the version with its patch number if pip installed it: NVRTC itself reports only major and minor."""
     for package in ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{release.partition('.')[0]}"):
         try:
             installed = metadata.version(package)
@@ -103,11 +103,11 @@ def choose_nvrtc() -> Nvrtc:
     """Return NVRTC.
 
     Raises:
-        ToolchainError: when it is rejected, with the reason.
+        ToolchainError: when NVRTC cannot be used, with the reason.
     """
     probe = probe_nvrtc()
     if probe.tool is None:
-        msg = f"choosing NVRTC failed: got {probe.detail}; expected cuda-bindings and libnvrtc. Fix: {_FIX}."
+        msg = f"choosing NVRTC failed: {probe.detail}. Fix: {_FIX}."
         raise ToolchainError(msg)
     return probe.tool
 
@@ -117,19 +117,19 @@ def _bindings() -> Any:
 
 
 def _checked(result: tuple[Any, ...]) -> Any:
-    """Return the values of an NVRTC call.
+    """Return the results of an NVRTC call.
 
     Raises:
-        ToolchainError: when it failed.
+        ToolchainError: when the call failed.
     """
     status, *values = result
     if status.value != 0:
-        msg = f"calling NVRTC failed: it returned {status.name}. Fix: {_FIX} in its newest version."
+        msg = f"calling NVRTC failed: it returned {status.name}. Fix: {_FIX} --upgrade."
         raise ToolchainError(msg)
     return values[0] if len(values) == 1 else values
 
 
 def _text(program: Any, size_of: Any, get: Any) -> bytes:
-    content = bytearray(_checked(size_of(program)))  # written to by C, which no bytes object survives
+    content = bytearray(_checked(size_of(program)))  # C writes into it, which a bytes object must not allow
     _checked(get(program, content))
     return bytes(content)

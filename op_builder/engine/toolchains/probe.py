@@ -1,4 +1,4 @@
-"""What became of looking for a tool, and what tools said of themselves, remembered."""
+"""The result of looking for a tool, and a cache of tools' versions."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["Memory", "Probe", "Remembered", "run_quietly", "said_version"]
 
 _logger = logging.getLogger(__name__)
-_TIMEOUT_SECONDS = 300  # ziglang's first use builds its own C++ library
+_TIMEOUT_SECONDS = 300  # on first use, ziglang builds its own C++ library
 
 T = TypeVar("T")
 
 
-@dataclass(eq=False)  # as in native_facts.py: a first call of an op meets this class
+@dataclass(eq=False)  # like in native_facts.py: the first call of an op uses this class
 class Probe(Generic[T]):
-    """What became of looking for one tool.
+    """The result of looking for one tool.
 
     Attributes:
-        toolchain: the toolchain that it belongs to, such as ``"C++"``.
-        name: what was looked for.
-        tool: the tool, where it was accepted.
-        detail: its version where it was accepted; else why it was not.
-        fix: the one command that makes it acceptable; empty where there is none to give.
+        toolchain: the toolchain of the tool, such as ``"C++"``.
+        name: the name of the candidate.
+        tool: the tool, if it was accepted.
+        detail: its version if it was accepted; otherwise the reason for the rejection.
+        fix: the one command that makes it acceptable; empty if there is none.
     """
 
     toolchain: str
@@ -50,17 +50,17 @@ class Probe(Generic[T]):
 
 
 class Remembered(NamedTuple):
-    """What a tool said of itself, and what it is made of."""
+    """A tool's version text, and the programs that it consists of."""
 
     said: str
     identity: Identity
 
 
 class Memory:
-    """Remembers what tools said of themselves; losing it costs only time.
+    """Caches the tools' version texts; losing the cache costs only time.
 
     Args:
-        folder: where to keep it.
+        folder: the folder of the cache.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -73,13 +73,13 @@ class Memory:
         asked: Sequence[Sequence[str]] = (),
         further: Callable[[], Sequence[str]] = tuple,
     ) -> Remembered:
-        """Return what ``ask`` once answered about a tool as it is now; ask when it is new, or a program of it was replaced.
+        """Return the cached answer of ``ask`` for a tool; call ``ask`` if the tool is new or a program of it was replaced.
 
         Args:
             command: the tool's command.
-            ask: answers, or raises OSError; an error is not remembered.
-            asked: arguments with which the tool tells what programs it starts.
-            further: gives other files that belong to it.
+            ask: returns the answer, or raises OSError; errors are not cached.
+            asked: arguments that make the tool print the programs that it starts.
+            further: returns further files that belong to it.
         """
         key = json.dumps([list(command), compiler_variables()], sort_keys=True)
         remembered = self._read()
@@ -88,7 +88,7 @@ class Memory:
             stamps = remembered[key]["programs"]
             if all(stamp_of(program) == stamp for program, stamp in stamps.items()):
                 return known
-            if digest_of_programs(stamps) == known.identity.digest:  # touched, or seen from another machine
+            if digest_of_programs(stamps) == known.identity.digest:  # touched, or used from another machine
                 self._write({**remembered, key: _described(known.said, known.identity)})
                 return known
         said = ask()
@@ -112,7 +112,7 @@ class Memory:
         try:
             Directory(self.folder).write(TOOLS, json.dumps(answers).encode())
         except (OSError, CacheError) as error:
-            _logger.debug("what the tools said of themselves is not remembered: %s", error)
+            _logger.debug("the versions of the tools are not cached: %s", error)
 
 
 def _described(said: str, identity: Identity) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _described(said: str, identity: Identity) -> dict[str, Any]:
 
 
 def _known(value: Any) -> Remembered | None:
-    """Return what was remembered, where it has the right form; else None."""
+    """Return a cached value if it has the right form; otherwise None."""
     members = {"said": str, "digest": str, "programs": dict, "lookups": dict, "values": dict, "variables": list}
     if not isinstance(value, dict) or {name: type(one) for name, one in value.items()} != members:
         return None
@@ -135,7 +135,7 @@ def _known(value: Any) -> Remembered | None:
     texts += [*value["variables"], *value["values"], *value["values"].values()]
     try:
         is_sound = b"\0" not in os.fsencode("".join(texts))
-    except (TypeError, ValueError):  # something that is no text, or half a character
+    except (TypeError, ValueError):  # a value that is not text, or an incomplete character
         is_sound = False
     if not is_sound:
         return None
@@ -146,7 +146,7 @@ def _known(value: Any) -> Remembered | None:
 
 
 def _is_same(identity: Identity, values: dict[str, str]) -> bool:
-    """Return whether a tool's names still lead to the same programs, and its scripts read the same variables."""
+    """Return whether a tool's names still lead to the same programs, and the variables of its scripts are unchanged."""
     if compiler_variables(identity.variables) != values:
         return False
     if not identity.lookups:
@@ -156,16 +156,16 @@ def _is_same(identity: Identity, values: dict[str, str]) -> bool:
 
 
 def said_version(command: Sequence[str], memory: Path) -> str:
-    """Run ``<command> --version`` and return what it says.
+    """Run ``<command> --version`` and return its output.
 
     Raises:
-        OSError: when it cannot be run, fails or says nothing.
-        subprocess.SubprocessError: when it does not end.
+        OSError: when the command cannot be run, fails or prints nothing.
+        subprocess.SubprocessError: when it exceeds the time limit.
     """
     shown = run_quietly([*command, "--version"], memory)
     said = shown.stdout.strip()
     if not said:
-        msg = "it says no version"
+        msg = "it prints no version"
         raise OSError(msg)
     return said
 
@@ -174,7 +174,7 @@ def run_quietly(command: Sequence[str], memory: Path, cwd: Path | None = None) -
     """Run a command to its end.
 
     Raises:
-        OSError: when it cannot be run or fails, with the last thing it said.
+        OSError: when it cannot be run or fails, with its last message.
     """
     limit_seconds = min(build_timeout() or _TIMEOUT_SECONDS, _TIMEOUT_SECONDS)
     from ..spawn import run
@@ -184,7 +184,7 @@ def run_quietly(command: Sequence[str], memory: Path, cwd: Path | None = None) -
         no_room = lack_of_room(finished.stderr + finished.stdout)
         if no_room is not None:
             raise no_room
-        said = (finished.stderr.strip() or finished.stdout.strip() or "it says nothing").splitlines()
+        said = (finished.stderr.strip() or finished.stdout.strip() or "it prints nothing").splitlines()
         first_error = next((line for line in said if "error" in line), said[-1])
         msg = f"exit status {finished.returncode}: {first_error}"
         raise OSError(msg)

@@ -1,4 +1,4 @@
-"""NVIDIA's assembler of PTX, which comes with nvcc: it checks hand-written PTX where there is no GPU."""
+"""NVIDIA's PTX assembler, which comes with nvcc: it checks hand-written PTX without a GPU."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _VERSION = re.compile(r"V(\d+\.\d+\.\d+)")
 
 @dataclass(frozen=True)
 class Ptxas:
-    """The assembler, as a compiler of device code.
+    """The assembler, used as a compiler of device code.
 
     Attributes:
-        version: such as ``13.0.88``.
-        command: where it is.
+        version: its version, such as ``13.0.88``.
+        command: its path.
     """
 
     version: str
@@ -37,7 +37,7 @@ class Ptxas:
     def compile(
         self, source: str, name: str, options: Sequence[str], kernels: Sequence[str]
     ) -> tuple[bytes, dict[str, str], str]:
-        """Return the machine code, the kernels' symbols, which are their names, and the log; as ``DeviceCompiler``."""
+        """Return the machine code, the kernels' symbols, which are their names, and the log; see ``DeviceCompiler``."""
 
         def assemble(folder: Path) -> tuple[bytes, str]:
             given, made = folder / Path(name).name, folder / "out.cubin"
@@ -54,10 +54,10 @@ class Ptxas:
 
 
 def choose_ptxas(cuda_home: Path | None, path: str) -> Ptxas:
-    """Return the assembler of ``CUDA_HOME``, of ``PATH`` or of pip's nvcc.
+    """Return the assembler in ``CUDA_HOME``, in ``PATH`` or of pip's nvcc.
 
     Raises:
-        ToolchainError: when there is none.
+        ToolchainError: when none is found.
     """
     from .nvcc import pip_home
 
@@ -65,7 +65,7 @@ def choose_ptxas(cuda_home: Path | None, path: str) -> Ptxas:
     places = [str(homes[0]), path, *map(str, homes)] if cuda_home else [path, *map(str, homes)]
     found = next((command for place in places if (command := shutil.which("ptxas", path=place))), None)
     if found is None:
-        msg = "assembling PTX failed: got no ptxas; expected CUDA's assembler. Fix: pip install 'anyaccel[nvcc]'"
+        msg = "assembling PTX failed: CUDA's assembler, ptxas, was not found. Fix: pip install 'anyaccel[nvcc]'"
         raise ToolchainError(msg)
     said = run([found, "--version"], build_timeout()).stdout
     version = _VERSION.search(said)

@@ -1,4 +1,4 @@
-"""Every toolchain, accepted or rejected."""
+"""Probes every toolchain."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ PURPOSES = {
     "amdgcn": "compiles this project's device code for AMD's GPUs, with or without one",
     "nvcc": "compiles third parties' .cu sources, nothing else",
     "DPC++": "compiles this project's SYCL device code",
-    "icpx": "compiles third parties' SYCL sources, nothing else",
+    "icpx": "compiles third parties' SYCL sources only",
 }
 
 
 def survey(memory: Path) -> list[Probe[Any]]:
-    """Look for every tool of every toolchain, in the order of preference; starts no device context and raises nothing.
+    """Look for every tool of every toolchain, in order of preference; starts no device context and raises nothing.
 
-    A tool that was rejected needs no fix where another of its toolchain was accepted.
+    A rejected tool needs no fix if another tool of its toolchain was accepted.
 
     Args:
-        memory: the directory that remembers what tools said of themselves.
+        memory: the directory that caches the tools' versions.
     """
     path = environment.search_path()
     cxx = probe_cxx(environment.cxx(), path, memory)

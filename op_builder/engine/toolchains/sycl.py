@@ -21,12 +21,12 @@ _ICPX_FIX = "install Intel's oneAPI DPC++ compiler, and put icpx into PATH"
 
 @dataclass(frozen=True)
 class DpcppRuntime:
-    """libsycl with its run-time compiler, as pip installs it.
+    """libsycl with its run-time compiler, as installed by pip.
 
     Attributes:
-        version: of ``intel-sycl-rt``.
+        version: the version of ``intel-sycl-rt``.
         libsycl: the shared library.
-        include_dir: where ``sycl/sycl.hpp`` is, which the host side is compiled with.
+        include_dir: the directory of ``sycl/sycl.hpp``, for compiling host code.
     """
 
     version: str
@@ -35,7 +35,7 @@ class DpcppRuntime:
 
 
 def probe_dpcpp() -> Probe[DpcppRuntime]:
-    """Look for pip's DPC++ runtime; loads nothing, so that no device is touched."""
+    """Look for pip's DPC++ runtime; loads nothing, so no device is touched."""
     name = "dpcpp-cpp-rt"
     try:
         package = metadata.distribution("intel-sycl-rt")
@@ -51,7 +51,9 @@ def probe_dpcpp() -> Probe[DpcppRuntime]:
         if file is None or not file.is_file()
     ]
     if libsycl is None or header is None or missing:
-        return Probe("DPC++", name, None, f"intel-sycl-rt {package.version} has no {', '.join(missing)}", _FIX)
+        return Probe(
+            "DPC++", name, None, f"intel-sycl-rt {package.version} does not include {', '.join(missing)}", _FIX
+        )
     runtime = DpcppRuntime(package.version, libsycl, header.parents[1])
     return Probe("DPC++", name, runtime, f"{package.version}, {libsycl.name}")
 
@@ -60,11 +62,11 @@ def choose_dpcpp() -> DpcppRuntime:
     """Return pip's DPC++ runtime.
 
     Raises:
-        ToolchainError: when it is rejected, with the reason.
+        ToolchainError: when it cannot be used, with the reason.
     """
     probe = probe_dpcpp()
     if probe.tool is None:
-        msg = f"choosing DPC++ failed: got {probe.detail}; expected pip's dpcpp-cpp-rt. Fix: {_FIX}."
+        msg = f"choosing DPC++ failed: {probe.detail}. Fix: {_FIX}."
         raise ToolchainError(msg)
     return probe.tool
 
@@ -85,16 +87,16 @@ def choose_icpx(path: str, memory: Path) -> CxxCompiler:
     """Return icpx.
 
     Raises:
-        ToolchainError: when it is rejected, with the reason.
+        ToolchainError: when it cannot be used, with the reason.
     """
     probe = probe_icpx(path, memory)
     if probe.tool is None:
-        msg = f"choosing a SYCL compiler failed: got {probe.name}: {probe.detail}; expected icpx. Fix: {_ICPX_FIX}."
+        msg = f"choosing a SYCL compiler failed: {probe.name}: {probe.detail}. Fix: {_ICPX_FIX}."
         raise ToolchainError(msg)
     return probe.tool
 
 
 def _located(package: metadata.Distribution, record: str, name: str) -> Path | None:
-    """Return a file that a package has installed, by the end of its path as a regular expression."""
+    """Return a file that a package has installed; the end of its path is given as a regular expression."""
     found = re.search(rf"^([^,\n]*/{name}),", record, re.MULTILINE)
     return None if found is None else Path(str(package.locate_file(found[1]))).resolve()

@@ -1,3 +1,3 @@
-"""In PYTHONPATH, this puts deepspeed on anyaccel in every Python process that is started, whatever starts it."""
+"""If it is in PYTHONPATH, every new Python process runs deepspeed on anyaccel."""
 
 import anyaccel.integrations.deepspeed  # noqa: F401

@@ -3,6 +3,6 @@
 #include <torch/types.h>
 
 #ifdef WITH_CUDA
-// The same as scale(), for tensors on a CUDA device.
+// Like scale(), for tensors on a CUDA device.
 torch::Tensor scale_cuda(const torch::Tensor& input, double factor);
 #endif

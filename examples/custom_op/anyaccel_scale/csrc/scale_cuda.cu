@@ -6,7 +6,7 @@
 
 namespace {
 
-// Memory traffic: 4 B read and 4 B written an element.
+// Memory traffic: 4 bytes read and 4 written per element.
 __global__ void scale_kernel(const float* from, float* to, float factor, int64_t count) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {

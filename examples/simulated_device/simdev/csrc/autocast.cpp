@@ -1,10 +1,10 @@
-// Autocast: which ops run in the lower precision and which in float32, as torch lists them for all devices.
+// Autocast: the ops that run in the lower precision and those that run in float32, from torch's list for all devices.
 
 #include <ATen/autocast_mode.h>
 
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 
-namespace at::autocast {  // whose names the macros use
+namespace at::autocast {  // the macros use its names
 
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 #define LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)

@@ -1,5 +1,5 @@
-// The cells of LSTM and GRU, for which torch asks a PrivateUse1 device, as it asks CUDA, for a fused kernel that the
-// host lacks. Of ops that autograd knows they are composed here, and registered in autograd's place.
+// The cells of LSTM and GRU: for a PrivateUse1 device, as for CUDA, torch calls a fused kernel that the host does not
+// have. They are composed here from differentiable ops, and registered for autograd.
 
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>

@@ -22,7 +22,7 @@ c10::Stream stream_of(c10::DeviceIndex index, c10::StreamId id) {
 c10::DeviceIndex checked(c10::DeviceIndex index) {
   TORCH_CHECK_INDEX(index >= -1 && index < kDeviceCount, "finding the simdev device failed: got index ",
                     static_cast<int>(index), "; expected one below ", static_cast<int>(kDeviceCount),
-                    ". Fix: pass one of these.");
+                    ". Fix: pass a smaller index.");
   return index == -1 ? this_device : index;
 }
 

@@ -1,4 +1,4 @@
-// Every op without a kernel of its own: it runs on the host, with copies of its tensors.
+// Every op without its own kernel: it runs on the host, with copies of its tensors.
 
 #include <ATen/native/CPUFallback.h>
 #include <c10/core/DeviceGuard.h>
@@ -13,7 +13,7 @@
 namespace simdev {
 namespace {
 
-/// Calls a function with every tensor among an op's arguments; indices, which may be on the host, are passed over.
+/// Calls a function with every tensor among an op's arguments, except indices, which may be on the host.
 template <typename Function>
 void for_each_tensor(at::ArrayRef<c10::IValue> arguments, Function function) {
   for (const auto& argument : arguments) {
@@ -27,7 +27,7 @@ void for_each_tensor(at::ArrayRef<c10::IValue> arguments, Function function) {
   }
 }
 
-/// The device that an op runs on: that of its tensors, or, where it makes one from nothing, the one that it names.
+/// The device that an op runs on: that of its tensors or, if it creates a tensor from nothing, the one that it names.
 c10::Device device_of(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> arguments) {
   std::optional<c10::Device> device;
   for_each_tensor(arguments, [&](const at::Tensor& tensor) {
@@ -42,8 +42,8 @@ c10::Device device_of(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> a
   return device.value_or(c10::Device(kType, current_device()));
 }
 
-/// Puts the host's generator in the place of an op's; where none is given, that of the device's default one.
-/// Returns the device's generator, whose lock its users hold.
+/// Replaces an op's generator by the host's; without a generator, uses that of the device's default generator.
+/// Returns the device's generator, whose lock the caller must hold.
 std::optional<at::Generator> give_generator(const c10::OperatorHandle& op, c10::Device device,
                                             torch::jit::Stack* stack) {
   const auto& parameters = op.schema().arguments();

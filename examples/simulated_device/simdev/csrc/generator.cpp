@@ -16,7 +16,7 @@ at::Generator new_generator(c10::DeviceIndex device) {
 }
 
 const at::Generator& default_generator(c10::DeviceIndex device) {
-  static const auto* const generators = [] {  // never destroyed, as Python's objects for them may outlive this library
+  static const auto* const generators = [] {  // never destroyed, as Python objects for them may outlive this library
     auto* const made = new std::array<at::Generator, kDeviceCount>;
     for (c10::DeviceIndex index = 0; index < kDeviceCount; ++index) {
       made->at(index) = new_generator(index);

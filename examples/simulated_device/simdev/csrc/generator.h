@@ -1,4 +1,4 @@
-// Random numbers of the simulated devices: each generator keeps one of the host, from which the host's kernels draw.
+// Random numbers of the simulated devices: each generator holds a host generator, which the host's kernels use.
 #pragma once
 
 #include <ATen/core/Generator.h>

@@ -1,5 +1,5 @@
-// What c10 asks of a device's runtime. Work is finished when the call that started it returns, so an event is a point
-// in time, and nothing ever waits.
+// The interface of a device's runtime to c10. Work is finished when the call that started it returns, so an event is a
+// point in time, and nothing ever waits.
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -54,9 +54,8 @@ class DeviceGuardImpl final : public c10::impl::DeviceGuardImplInterface {
   double elapsedTime(void* start, void* end, c10::DeviceIndex) const override {
     const auto* const from = static_cast<Event*>(start);
     const auto* const to = static_cast<Event*>(end);
-    TORCH_CHECK(
-        from != nullptr && to != nullptr && from->is_timed && to->is_timed,
-        "elapsed_time failed: got an event without a time; expected two recorded ones. Fix: enable_timing=True.");
+    TORCH_CHECK(from != nullptr && to != nullptr && from->is_timed && to->is_timed,
+                "elapsed_time failed: an event has no time. Fix: record both events, with enable_timing=True.");
     return std::chrono::duration<double, std::milli>(to->recorded_at - from->recorded_at).count();
   }
 };

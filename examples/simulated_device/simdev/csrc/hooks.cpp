@@ -1,5 +1,5 @@
-// What torch's code for any accelerator asks of this one, and page-locked host memory, which here is any that it hands
-// out.
+// The hooks that torch's device-independent code calls, and page-locked host memory, which here is any memory from this
+// allocator.
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -29,7 +29,7 @@ class PinnedAllocator final : public at::HostAllocator {
   }
 
   c10::DataPtr allocate(size_t bytes) override {
-    HostMemory memory(c10::alloc_cpu(bytes));  // null where there is nothing to allocate
+    HostMemory memory(c10::alloc_cpu(bytes));  // null if the size is 0
     void* const begin = memory.get();
     const std::scoped_lock lock(mutex_);
     if (memory) blocks_.emplace(begin, Block{std::move(memory), bytes});
@@ -47,7 +47,7 @@ class PinnedAllocator final : public at::HostAllocator {
     return std::less<>{}(address, static_cast<const char*>(begin) + block.bytes);
   }
 
-  bool record_event(void*, void*, c10::Stream) override { return true; }  // no work is pending that it had to wait for
+  bool record_event(void*, void*, c10::Stream) override { return true; }  // there is no pending work to wait for
   void empty_cache() override {}
   at::HostStats get_stats() override { return {}; }
   void reset_accumulated_stats() override {}
@@ -92,7 +92,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 };
 
 [[maybe_unused]] const bool is_registered = [] {
-  at::RegisterPrivateUse1HooksInterface(new Hooks);  // torch keeps it for good
+  at::RegisterPrivateUse1HooksInterface(new Hooks);  // torch never releases it
   at::setHostAllocator(kType, &PinnedAllocator::instance());
   return true;
 }();

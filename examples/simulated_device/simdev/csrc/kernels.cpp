@@ -1,4 +1,4 @@
-// The ops that make tensors, look at them, or move them between devices; every other one runs on the host
+// The ops that create tensors, view them, or move them between devices; all others run on the host
 // (fallback.cpp).
 
 #include <ATen/EmptyTensor.h>
@@ -40,8 +40,8 @@ constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 void require_plain(std::optional<at::Layout> layout, std::optional<bool> pinned) {
   TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == at::kStrided, "making a simdev tensor failed: got ",
                               c10::layout_or_default(layout), "; expected strided.");
-  TORCH_CHECK(!c10::pinned_memory_or_default(pinned),
-              "making a simdev tensor failed: got pin_memory=True; expected it ", "for CPU tensors only.");
+  TORCH_CHECK(!c10::pinned_memory_or_default(pinned), "making a simdev tensor failed: got pin_memory=True, ",
+              "which is for CPU tensors only.");
 }
 
 Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
@@ -59,7 +59,7 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::Sca
 }
 
 const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {
-  const c10::DeviceGuard guard(self.device());  // for what is allocated
+  const c10::DeviceGuard guard(self.device());  // for allocations
   return at::native::resize_(self, size, format);
 }
 
@@ -75,17 +75,17 @@ Tensor& set_empty(Tensor& self) {
   return set_storage(self, at::Storage(storage), 0, {0}, {});
 }
 
-/// The host's view of a tensor's memory, which every tensor of a simulated device has.
+/// The host's view of a tensor's memory; every tensor of a simulated device has one.
 Tensor on_host(const Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
-  auto* const data = tensor.mutable_data_ptr();  // which ends sharing with a lazy clone
+  auto* const data = tensor.mutable_data_ptr();  // this also ends sharing with a lazy clone
   auto view = at::from_blob(data, tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU));
   view._set_conj(tensor.is_conj());
   view._set_neg(tensor.is_neg());
   return view;
 }
 
-/// Registered besides _copy_from, of which torch's own copy_ is made: that one never ends with a conjugate view.
+/// Registered in addition to _copy_from, which torch's own copy_ calls: that copy_ never ends for a conjugate view.
 Tensor& copy(Tensor& target, const Tensor& source, bool) {
   at::assert_no_partial_overlap(target, source);
   on_host(target).copy_(on_host(source));
@@ -108,7 +108,7 @@ void record_stream(Tensor& self, c10::Stream stream) {
   Allocator::instance().recordStream(self.storage().data_ptr(), stream);
 }
 
-/// As torch's CPU kernel does, but drawing from the device's generator, for which its schema has no argument.
+/// Like torch's CPU kernel, but with the device's generator, for which the schema has no argument.
 std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> is_training) {
   auto mask = at::empty_like(input, input.options().dtype(at::kBool));
   if (!is_training.value_or(true)) return {input.clone(), mask.fill_(true)};
@@ -121,7 +121,7 @@ void require_same_device(const Tensor& input, const Tensor& weight) {
               " and a weight on ", weight.device(), "; expected them on the same device. Fix: move one.");
 }
 
-// Convolution is the one op whose composite asks a device for a kernel of another name, so the fallback is never asked.
+// Only for convolution does the composite op call a kernel of another name, so the fallback is never reached.
 
 Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias, IntArrayRef stride,
                    IntArrayRef padding, IntArrayRef dilation, bool is_transposed, IntArrayRef output_padding,

@@ -17,7 +17,7 @@ using c10::CachingDeviceAllocator::DeviceStats;
 constexpr size_t kGranularity = 512;
 
 void increase(std::initializer_list<StatArray*> stats, size_t amount) {
-  for (auto* stat : stats) stat->front().increase(amount);  // the first is that of all pools; there are no others
+  for (auto* stat : stats) stat->front().increase(amount);  // the first is the total of all pools; there are no others
 }
 
 void decrease(std::initializer_list<StatArray*> stats, size_t amount) {
@@ -57,7 +57,7 @@ void DeviceMemory::put_back(Block block) {
   decrease({&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes}, block.bytes);
   try {
     cache_[block.bytes].push_back(std::move(block.memory));
-  } catch (const std::bad_alloc&) {  // the block goes back to the host; a deleter may not throw
+  } catch (const std::bad_alloc&) {  // the block is returned to the host; a deleter must not throw
     decrease({&stats.segment}, 1);
     decrease({&stats.reserved_bytes}, block.bytes);
   }
@@ -78,8 +78,8 @@ void DeviceMemory::make_room(size_t bytes) {
   if (bytes <= kTotalBytes - reserved_bytes()) return;
   ++stats.num_ooms;
   TORCH_CHECK_WITH(OutOfMemoryError, false, "allocating on a simdev device failed: got a request for ", bytes,
-                   " bytes; expected at most the ", kTotalBytes - reserved_bytes(), " that are free of ", kTotalBytes,
-                   ". Fix: free tensors, or use smaller ones.");
+                   " bytes; expected at most the ", kTotalBytes - reserved_bytes(), " free bytes of ", kTotalBytes,
+                   ". Fix: free tensors, or use smaller tensors.");
 }
 
 void DeviceMemory::empty_cache() {
@@ -102,7 +102,7 @@ c10::DataPtr Allocator::allocate(size_t bytes) {
   const std::scoped_lock lock(mutex_);
   auto block = devices_.at(device).take(bytes);
   void* const memory = block.memory.get();
-  auto& allocation = allocations_[memory];  // before the block moves, so that what throws leaves it to its owner
+  auto& allocation = allocations_[memory];  // before the block moves, so that its owner keeps it if this throws
   allocation = Allocation{device, std::move(block)};
   return {memory, memory, &release, c10::Device(kType, device)};
 }
@@ -148,7 +148,7 @@ c10::DeviceIndex Allocator::device_of(const void* memory) {
   const std::scoped_lock lock(mutex_);
   const auto found = allocations_.find(memory);
   TORCH_CHECK(found != allocations_.end(), "finding the device of ", memory,
-              " failed: got memory of no simdev device; expected the start of a storage there.");
+              " failed: this is not the start of a storage on a simdev device.");
   return found->second.device;
 }
 

@@ -1,4 +1,4 @@
-// Memory of the simulated devices: host memory, counted by device, and kept for reuse until the cache is emptied.
+// Memory of the simulated devices: host memory, counted per device, and kept for reuse until the cache is emptied.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -18,7 +18,7 @@ struct HostMemoryDeleter {
 };
 using HostMemory = std::unique_ptr<void, HostMemoryDeleter>;
 
-/// One device's memory; the allocator, which holds them all, locks.
+/// One device's memory; the allocator, which owns all of them, holds the lock.
 class DeviceMemory {
  public:
   static constexpr size_t kTotalBytes = size_t{1} << 30;
@@ -52,7 +52,7 @@ class Allocator final : public c10::DeviceAllocator {
 
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t pool = {0, 0}) override;
-  void recordStream(const c10::DataPtr&, c10::Stream) override {}  // work on a stream is finished by then
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}  // work on a stream has always finished
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override;
   void resetAccumulatedStats(c10::DeviceIndex device) override;
   void resetPeakStats(c10::DeviceIndex device) override;

@@ -1,5 +1,5 @@
-// The Python module, which loads the rest and is empty; what torch.simdev needs beyond torch's own functions are torch
-// ops.
+// The Python module, which only loads the library; torch.simdev calls torch ops for everything that torch itself does
+// not provide.
 
 #include <Python.h>
 #include <torch/library.h>

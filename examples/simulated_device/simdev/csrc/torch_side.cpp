@@ -1,4 +1,4 @@
-// All that registers torch ops, as one translation unit: torch's headers take 6 s in each.
+// All code that registers torch ops, as one translation unit: torch's headers take 6 s in each.
 
 #include "cells.cpp"
 #include "fallback.cpp"

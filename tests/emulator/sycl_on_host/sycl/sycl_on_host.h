@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "accesses.h"
 #include "block.h"
 
 namespace sycl {
@@ -17,7 +18,10 @@ template <typename Value, memory_order Order, memory_scope>
 class atomic_ref {
  public:
   explicit atomic_ref(Value& value) : value_(value) {}
-  void store(Value value) const { __atomic_store_n(&value_, value, static_cast<int>(Order)); }
+  EMULATOR_UNCHECKED void store(Value value) const {
+    emulator::check_atomic(EMULATOR_SITE("atomic_ref::store"), &value_, sizeof(Value));
+    value_ = value;
+  }
 
  private:
   Value& value_;
@@ -46,7 +50,7 @@ struct nd_item {
   std::size_t get_global_linear_id() const { return get_group_linear_id() * get_local_range(0) + get_local_linear_id(); }
 };
 
-// Macros, as each place that they stand at is a site of its own.
+// Macros, so that each use is a separate site.
 #define group_barrier(group) on_host::barrier(EMULATOR_SITE("group_barrier"), group)
 #define reduce_over_group(...) on_host::reduced(EMULATOR_SITE("reduce_over_group"), __VA_ARGS__)
 
@@ -56,8 +60,8 @@ inline void barrier(const emulator::Site& site, work_group) { emulator::barrier(
 
 template <typename Value, typename Combine>
 Value reduced(const emulator::Site& site, work_group, Value value, Combine combine) {
-  static Value given[1024];  // as __shared__ is
-  emulator::barrier(site);   // an earlier result may still be read
+  static thread_local Value given[1024];  // like __shared__
+  emulator::barrier(site);                // an earlier result may still be read
   given[emulator::thread_index.x] = value;
   emulator::barrier(site);
   Value result = given[0];

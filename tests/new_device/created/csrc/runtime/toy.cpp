@@ -1,4 +1,4 @@
-// The toy device's runtime: starts kernels, a group after the other.
+// The toy device's runtime: starts kernels, one group after another.
 
 #include <atomic>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// A kernel's view of the toy device: one thread, with its share of the work; see cpu_group.h for what each member
-// means.
+// A kernel's view of the toy device: one thread, with its share of the work; cpu_group.h describes each
+// member.
 
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace anyaccel {
 
-// What walks over a thread's share is given one here. The rest is the CPU's, taken by name, so that a member that
-// CpuGroup gains is an error of compilation and not a thread that works on all of it or nothing.
+// Members that iterate over a thread's share are defined here. The others are the CPU's, listed by name, so that a new
+// member of CpuGroup is a compile error, and not a thread that processes everything or nothing.
 class ToyGroup : CpuGroup {
  public:
   ToyGroup(std::int64_t index, std::int64_t count) : CpuGroup{0, 0, index, count} {}

@@ -1,4 +1,4 @@
-// An op's kernels on the toy device, which are instances of run<...>. Its row in the table of ops names the header and,
+// An op's kernels on the toy device: instances of run<...>. The op's row in the table names the header and,
 // in ANYACCEL_KERNELS, the instances: ANYACCEL_KERNEL(RmsNormForward<float, float>) and so on.
 
 #include <cstring>

@@ -1,6 +1,6 @@
-"""The builders of the toy device.
+"""The builders for the toy device.
 
-Every builder that serves the device is an attribute, imported when it is asked for.
+Every builder for the device is an attribute, imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The toy device as one of this project's ops: kernels compiled by the C++ compiler from the headers of the ops."""
+"""The toy device for this project's ops: the C++ compiler compiles kernels from the ops' headers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ToyDevice"]
 
 
 class ToyDevice:
-    """The host's memory under another name, one device of it."""
+    """The host's memory under another name, as one device."""
 
     kind = "toy"
     namespace = "anyaccel"

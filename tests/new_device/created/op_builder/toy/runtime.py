@@ -25,7 +25,7 @@ class ToyRuntimeBuilder(HostLibrary):
 
 
 class ToyRuntime:
-    """Starts kernels, and counts how many it has started."""
+    """Starts kernels, and counts them."""
 
     kind = "toy"
 

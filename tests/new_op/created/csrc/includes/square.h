@@ -1,6 +1,6 @@
-// y = x * x and its gradient, for elements in any number.
+// y = x * x and its gradient, for any number of elements.
 //
-// Memory traffic with float32: forward 4 B read and 4 B written an element, backward 8 and 4.
+// Memory traffic with float32: forward 4 bytes read and 4 written per element, backward 8 and 4.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "ring.h"
+#include "queue.h"
 
 #if defined(__linux__) && __has_include(<linux/io_uring.h>)
 #include <linux/io_uring.h>
@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace anyaccel::async_io {
 namespace {
@@ -19,40 +20,64 @@ int enter(int file, unsigned to_start, unsigned to_end) {
 
 unsigned* at(void* begin, unsigned offset) { return reinterpret_cast<unsigned*>(static_cast<char*>(begin) + offset); }
 
-}  // namespace
+class Ring final : public Queue {
+ public:
+  Ring() = default;
+  ~Ring() override;
 
-std::unique_ptr<Ring> Ring::open(unsigned depth) {
+  bool open(unsigned depth);
+  void add(const Transfer& transfer) override;
+  bool wait() override;
+  bool take(Result& result) override;
+
+ private:
+  struct Mapping {
+    void* begin = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  int file_ = -1;
+  Mapping queues_, entries_;
+  unsigned* submitted_tail_ = nullptr;
+  unsigned* submitted_mask_ = nullptr;
+  unsigned* submitted_numbers_ = nullptr;
+  unsigned* done_head_ = nullptr;
+  unsigned* done_tail_ = nullptr;
+  unsigned* done_mask_ = nullptr;
+  void* done_ = nullptr;
+  unsigned added_ = 0;
+};
+
+bool Ring::open(unsigned depth) {
   io_uring_params asked{};
-  const int file = static_cast<int>(syscall(__NR_io_uring_setup, depth, &asked));
-  if (file < 0) {
-    return nullptr;
+  file_ = static_cast<int>(syscall(__NR_io_uring_setup, depth, &asked));
+  if (file_ < 0) {
+    return false;
   }
-  std::unique_ptr<Ring> ring(new Ring);
-  ring->file_ = file;
   constexpr unsigned kNeeded = IORING_FEAT_SINGLE_MMAP | IORING_FEAT_NODROP | IORING_FEAT_RW_CUR_POS;  // Linux 5.6
   if ((asked.features & kNeeded) != kNeeded) {
-    return nullptr;
+    return false;
   }
   const auto mapped = [&](std::size_t bytes, off_t what) {
-    void* const begin = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, what);
+    void* const begin = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file_, what);
     return begin == MAP_FAILED ? Mapping{} : Mapping{begin, bytes};
   };
   const std::size_t submitted = asked.sq_off.array + asked.sq_entries * sizeof(unsigned);
   const std::size_t done = asked.cq_off.cqes + asked.cq_entries * sizeof(io_uring_cqe);
-  ring->queues_ = mapped(submitted > done ? submitted : done, IORING_OFF_SQ_RING);
-  ring->entries_ = mapped(asked.sq_entries * sizeof(io_uring_sqe), IORING_OFF_SQES);
-  void* const queues = ring->queues_.begin;
-  if (queues == nullptr || ring->entries_.begin == nullptr) {
-    return nullptr;
+  queues_ = mapped(submitted > done ? submitted : done, IORING_OFF_SQ_RING);
+  entries_ = mapped(asked.sq_entries * sizeof(io_uring_sqe), IORING_OFF_SQES);
+  void* const queues = queues_.begin;
+  if (queues == nullptr || entries_.begin == nullptr) {
+    return false;
   }
-  ring->submitted_tail_ = at(queues, asked.sq_off.tail);
-  ring->submitted_mask_ = at(queues, asked.sq_off.ring_mask);
-  ring->submitted_numbers_ = at(queues, asked.sq_off.array);
-  ring->done_head_ = at(queues, asked.cq_off.head);
-  ring->done_tail_ = at(queues, asked.cq_off.tail);
-  ring->done_mask_ = at(queues, asked.cq_off.ring_mask);
-  ring->done_ = at(queues, asked.cq_off.cqes);
-  return ring;
+  submitted_tail_ = at(queues, asked.sq_off.tail);
+  submitted_mask_ = at(queues, asked.sq_off.ring_mask);
+  submitted_numbers_ = at(queues, asked.sq_off.array);
+  done_head_ = at(queues, asked.cq_off.head);
+  done_tail_ = at(queues, asked.cq_off.tail);
+  done_mask_ = at(queues, asked.cq_off.ring_mask);
+  done_ = at(queues, asked.cq_off.cqes);
+  return true;
 }
 
 Ring::~Ring() {
@@ -67,7 +92,7 @@ Ring::~Ring() {
 }
 
 void Ring::add(const Transfer& transfer) {
-  const unsigned tail = *submitted_tail_;  // nobody else writes it
+  const unsigned tail = *submitted_tail_;  // only this thread writes it
   const unsigned number = tail & *submitted_mask_;
   io_uring_sqe& entry = static_cast<io_uring_sqe*>(entries_.begin)[number];
   std::memset(&entry, 0, sizeof(entry));
@@ -105,17 +130,20 @@ bool Ring::take(Result& result) {
   return true;
 }
 
+}  // namespace
+
+std::unique_ptr<Queue> open_io_uring(unsigned depth) {
+  auto ring = std::make_unique<Ring>();
+  return ring->open(depth) ? std::move(ring) : nullptr;
+}
+
 }  // namespace anyaccel::async_io
 
 #else
 
 namespace anyaccel::async_io {
 
-std::unique_ptr<Ring> Ring::open(unsigned) { return nullptr; }
-Ring::~Ring() = default;
-void Ring::add(const Transfer&) {}
-bool Ring::wait() { return false; }
-bool Ring::take(Result&) { return false; }
+std::unique_ptr<Queue> open_io_uring(unsigned) { return nullptr; }
 
 }  // namespace anyaccel::async_io
 

@@ -1,0 +1,97 @@
+"""What ``anyaccel migrate`` shows: diffs, what is for a person, verdicts and figures."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from ..migrate.site import SiteOutcome
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..migrate.files import FileResult
+    from ..migrate.settings import Settings
+
+__all__ = ["show_diff", "show_report"]
+
+_FEW = 5  # programs that are named though there is nothing to say of them
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def show_diff(console: Console, old: str, new: str, path: str, context: int = 3) -> None:
+    """Show what differs between two texts of a file."""
+    olds, news = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    for line in difflib.unified_diff(olds, news, path, path, n=context):
+        console.print(Text(line.rstrip("\r\n"), style=_COLOURS.get(line[:1], "")))
+
+
+def show_report(
+    console: Console, results: list[FileResult], settings: Settings, files: int, *, is_written: bool
+) -> None:
+    """Show what is for a person, the verdict on each program, and how many sites there are of which kind."""
+    from ..migrate.verdict import verdicts
+
+    _show_reported(console, results)
+    _show_table(console, results)
+    for result in results:
+        for error in result.errors:
+            console.print(Text(f"{result.path}:{error.line}: {error}", style="red"))
+    _show_passed_over(console, results)
+    found = verdicts(results)
+    if found:
+        console.print(Text("Programs:", style="bold"))
+    fine = [verdict for verdict in found if verdict.stops is None]
+    for verdict in found:
+        if verdict.stops is not None or len(fine) <= _FEW:
+            console.print(Text(str(verdict), style="" if verdict.stops is None else "yellow"))
+    if len(fine) > _FEW:
+        console.print(f"{len(fine)} others: start on a CPU: yes")
+    if settings.answers.assumes_any_accelerator:
+        answered = sum(
+            1 for one in results for site in one.sites if site.question and site.outcome is SiteOutcome.REWRITTEN
+        )
+        console.print(f"Assumed: questions about CUDA mean any accelerator ({answered} sites were ported by answers).")
+    console.print(_summary(results, files, is_written=is_written))
+
+
+def _show_reported(console: Console, results: list[FileResult]) -> None:
+    reported = [
+        (result.path, site) for result in results for site in result.sites if site.outcome is SiteOutcome.REPORTED
+    ]
+    if reported:
+        console.print(Text("\nFor a person:", style="bold"))
+    for path, site in reported:
+        where = f"{path}:cell {site.cell}:{site.line}" if site.cell else f"{path}:{site.line}"
+        first = site.code.splitlines()[0]
+        console.print(Text.assemble((f"{where}: ", "cyan"), (f"{site.rule}: ", "yellow"), f"{first}: {site.reason}"))
+
+
+def _show_table(console: Console, results: list[FileResult]) -> None:
+    counts = Counter((site.rule, site.outcome) for result in results for site in result.sites)
+    if counts:
+        table = Table("rule", *(each.value for each in SiteOutcome), title="Sites", title_justify="left")
+        for rule in sorted({rule for rule, _ in counts}):
+            table.add_row(rule, *(str(counts[rule, each] or "") for each in SiteOutcome))
+        console.print(table)
+
+
+def _show_passed_over(console: Console, results: list[FileResult]) -> None:
+    """Say what the tool's check of itself found; nothing is the rule."""
+    passed = [(result.path, each) for result in results for each in result.passed_over]
+    if passed:
+        console.print(Text(f"\n{len(passed)} tokens not understood:", style="bold red"))
+    for path, each in passed:
+        where = f"{path}:cell {each.cell}:{each.line}" if each.cell else f"{path}:{each.line}"
+        console.print(Text.assemble((f"{where}: ", "cyan"), each.text))
+
+
+def _summary(results: list[FileResult], files: int, *, is_written: bool) -> str:
+    total = Counter(site.outcome for result in results for site in result.sites)
+    rewritten, reported, left = (total[each] for each in SiteOutcome)
+    found = f"{rewritten} rewritten in {files} files, {reported} for a person, {left} left"
+    return found if is_written or not files else f"{found}; nothing is written yet: --write does"

@@ -1,0 +1,77 @@
+"""Assertions and exits that only CUDA passes: found by their tests, and deleted where a person has asked for it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .source_view import lines_of
+
+if TYPE_CHECKING:
+    from .source_view import SourceView
+
+__all__ = ["advice_on", "guard_around", "without_lines"]
+
+_ANY = re.compile(r"device_count\(\)\s*(> 0|>= 1|!= 0)$")
+
+
+def guard_around(view: SourceView, asked: cst.CSTNode) -> cst.CSTNode | None:
+    """Return the statement that does nothing but stop where CUDA is missing; None where it does anything else.
+
+    It is ``assert torch.cuda.is_available()``, or ``if not torch.cuda.is_available():`` with a block that ends the program or
+    the function. A test that asks anything else, too, is none, and neither is one with an ``else``.
+    """
+    inner: cst.CSTNode = asked
+    for around in view.ancestors(asked):
+        is_not = isinstance(around, cst.UnaryOperation) and isinstance(around.operator, cst.Not)
+        if isinstance(around, cst.Assert) and around.test is inner:
+            line = view.parent(around)
+            is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+            return line if is_alone else None
+        if isinstance(around, cst.If) and around.test is inner:
+            is_elif = isinstance(view.parent(around), cst.If)
+            return None if around.orelse is not None or is_elif else around
+        is_any = isinstance(around, cst.Comparison) and _ANY.search(view.code(around)) is not None
+        if not is_not and not is_any:
+            return None  # ``device_count() == 8`` asks for more than CUDA
+        inner = around
+    return None
+
+
+def lines_of_guard(view: SourceView, guard: cst.CSTNode) -> range:
+    """Return the lines of a guard, without those of the comments above."""
+    return range(view.position(guard)[0], view.end_line(guard) + 1)
+
+
+def advice_on(view: SourceView, guard: cst.CSTNode) -> str:
+    """Return the exact edit by which a guard is dropped."""
+    lines = lines_of_guard(view, guard)
+    where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
+    return f"a guard that only CUDA passes, before code that runs on every device; delete {where} (--drop-cuda-guards does)"
+
+
+def without_lines(view: SourceView, source: str, guards: list[cst.CSTNode]) -> tuple[str, list[int]]:
+    """Return a text without some guards, and the number that each of its lines had before.
+
+    Where a guard was all that a block had, ``pass`` takes its place. Comments above a guard stay.
+    """
+    replaced: dict[int, str] = {}
+    for guard in guards:
+        lines = lines_of_guard(view, guard)
+        block = view.parent(guard)
+        is_only = isinstance(block, cst.IndentedBlock) and all(each in guards for each in block.body)
+        is_last = is_only and isinstance(block, cst.IndentedBlock) and block.body[-1] is guard
+        replaced.update(dict.fromkeys(lines, ""))
+        if is_last:
+            old = lines_of(source)[lines[0] - 1]
+            end = old[len(old.rstrip("\r\n")) :]
+            replaced[lines[0]] = f"{old[: len(old) - len(old.lstrip())]}pass{end}"
+    kept, numbers = [], []
+    for number, line in enumerate(lines_of(source), 1):
+        text = replaced.get(number, line)
+        if text:
+            kept.append(text)
+            numbers.append(number)
+    return "".join(kept), numbers

@@ -1,0 +1,291 @@
+"""Whether each program of a run starts on a CPU once the files are written, and what stops it if it does not.
+
+A program is a file with ``if __name__ == "__main__"``, or one with a loop outside of its functions that no other file imports.
+What it reaches is over-estimated: every function whose name is mentioned counts as called, and a method counts where its
+class and its name are mentioned anywhere on the way. A place under a test that names CUDA is not reached on a CPU.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .site import SiteOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from .files import FileResult
+    from .site import Site
+
+__all__ = ["Verdict", "verdicts"]
+
+_HARMLESS = re.compile(
+    r"\.(is_available|device_count|manual_seed(_all)?|seed(_all)?|empty_cache|(max_)?memory_(allocated|reserved)|is_initialized)$"
+)
+_RAISING = ("current-device", "graphs", "memory", "nvtx", "rng", "runtime-call", "streams", "typed-tensor")
+_IMPLICIT = re.compile(r"^(__\w+__|forward|run|setup)$")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a program on a CPU.
+
+    Attributes:
+        path: the program's file.
+        stops: the first place that stops it, as ``file:line``; None where none is known.
+        code: what stands there.
+        is_certain: whether it stops wherever it comes there; otherwise that depends on values.
+    """
+
+    path: Path
+    stops: str | None = None
+    code: str = ""
+    is_certain: bool = True
+
+    @property
+    def answer(self) -> str:
+        """``yes``, ``no`` or ``cannot tell``."""
+        return "yes" if self.stops is None else "no" if self.is_certain else "cannot tell"
+
+    def __str__(self) -> str:
+        because = "" if self.stops is None else f", because of {self.stops}: {self.code}"
+        return f"{self.path}: starts on a CPU: {self.answer}{because}"
+
+
+@dataclass
+class _Scope:
+    """A function, or a file outside of its functions and classes.
+
+    Attributes:
+        names: the names that it mentions.
+        attributes: the attributes that it mentions.
+        owner: the class of a method.
+        sites: what stops a program on a CPU there, and whether it surely does.
+    """
+
+    names: set[str] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
+    owner: str = ""
+    sites: list[tuple[Site, bool]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _File:
+    """A file, by the names of its functions (``"Class.method"`` of a method; ``""`` is what is outside of them)."""
+
+    path: Path
+    scopes: dict[str, _Scope]
+    bases: dict[str, set[str]]
+    imports: dict[str, tuple[str, str]]
+    is_guarded: bool = False
+    has_loop: bool = False
+
+    def methods(self, owner: str, attributes: set[str]) -> Iterator[str]:
+        """Yield the methods of a class that are mentioned, or that Python or torch calls."""
+        for name in self.scopes:
+            of_class, _, method = name.partition(".")
+            if of_class == owner and (method in attributes or _IMPLICIT.match(method)):
+                yield method
+
+
+def verdicts(results: Iterable[FileResult]) -> list[Verdict]:
+    """Return the verdict on every program among some files."""
+    graph = _Graph([file for result in results if (file := _read(result)) is not None])
+    imported = {each for file in graph.files for each in graph.imported_by(file)}
+    programs = [file for file in graph.files if file.is_guarded or (file.has_loop and file not in imported)]
+    return [_verdict(graph, program) for program in programs]
+
+
+class _Graph:
+    """Which names of which file mean which functions and classes.
+
+    Args:
+        files: all of a run.
+    """
+
+    def __init__(self, files: list[_File]) -> None:
+        self.files = files
+        self._by_module: dict[str, _File] = {}
+        self._by_end: dict[str, _File] = {}
+        for file in files:
+            parts = file.path.with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            self._by_module.setdefault(".".join(parts), file)
+            for start in range(len(parts) - 1):  # a package may begin below the paths' folder
+                self._by_end.setdefault(".".join(parts[start:]), file)
+        self._imported: dict[_File, list[_File]] = {}
+
+    def find(self, asking: _File, module: str) -> _File | None:
+        """Return the file of a module that another file imports: beside it, or anywhere where the name has a package."""
+        beside = ".".join([*asking.path.parts[:-1], module])
+        found = self._by_module.get(module) or self._by_module.get(beside)
+        return self._by_end.get(module) if found is None and "." in module else found
+
+    def imported_by(self, file: _File) -> list[_File]:
+        """Return the files that a file imports, or imports from."""
+        if file not in self._imported:
+            modules = {module for module, _ in file.imports.values()}
+            found = (self.find(file, module) for module in sorted(modules))
+            self._imported[file] = [each for each in found if each is not None]
+        return self._imported[file]
+
+    def defined(self, file: _File, name: str) -> tuple[_File, str] | None:
+        """Return where a function or a class of a name is, and what it is called there; None where no file of the run has it."""
+        if name in file.scopes or name in file.bases:
+            return file, name
+        if name in file.imports:
+            module, original = file.imports[name]
+            home = self.find(file, module)
+            return None if home is None else (home, original)
+        for home in self.imported_by(file):
+            if name in home.scopes or name in home.bases:
+                return home, name
+        return None
+
+
+def _read(result: FileResult) -> _File | None:
+    if result.path.suffix != ".py":
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(result.old)
+    except (SyntaxError, ValueError):
+        return None
+    file = _File(result.path, {}, {}, {})
+    _fill(file, tree, "", "")
+    stopping = {site.line: (site, is_certain) for site, is_certain in _stopping(result.sites)}
+    _place(file, tree, "", stopping)
+    return file
+
+
+def _stopping(sites: Iterable[Site]) -> Iterator[tuple[Site, bool]]:
+    """Yield what stays as it is and raises on a CPU, the last of a line first, and whether it does so whatever it is given."""
+    for site in reversed(list(sites)):
+        if site.outcome is SiteOutcome.REWRITTEN:
+            continue
+        is_call = site.rule == "tensor-cuda" and ".cuda(" in site.code
+        is_raising = site.rule in _RAISING and not _HARMLESS.search(site.code.partition("(")[0])
+        if site.question == "cuda-guard" or is_call or is_raising:
+            yield site, True
+        elif site.question in ("device-text", "kernel-guard") or site.rule == "comm-backend":
+            yield site, False
+
+
+def _fill(file: _File, node: ast.AST, name: str, owner: str) -> None:
+    """Note what a scope mentions, and its functions and classes, which are scopes of their own."""
+    scope = file.scopes.setdefault(name, _Scope(owner=owner))
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            inner = f"{owner}.{child.name}" if owner and not name else child.name
+            if name and not owner:
+                scope.names.add(child.name)
+            _fill(file, child, inner, owner)
+        elif isinstance(child, ast.ClassDef):
+            file.bases[child.name] = {ast.unparse(base).rpartition(".")[2] for base in child.bases}
+            for each in child.body:
+                _fill_member(file, each, child.name)
+        else:
+            _mention(file, scope, child)
+            file.is_guarded |= isinstance(child, ast.If) and "__main__" in ast.unparse(child.test)
+            file.has_loop |= not name and isinstance(child, ast.For | ast.While)
+            _fill(file, child, name, owner)
+
+
+def _fill_member(file: _File, member: ast.stmt, owner: str) -> None:
+    if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+        _fill(file, member, f"{owner}.{member.name}", owner)
+    else:
+        _fill(file, member, "", "")  # runs with the module
+
+
+def _mention(file: _File, scope: _Scope, node: ast.AST) -> None:
+    if isinstance(node, ast.Name):
+        scope.names.add(node.id)
+    elif isinstance(node, ast.Attribute):
+        scope.attributes.add(node.attr)
+    elif isinstance(node, ast.Import):
+        for alias in node.names:
+            file.imports[alias.asname or alias.name] = (alias.name, "")
+    elif isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            file.imports[alias.asname or alias.name] = (node.module or alias.name, alias.name if node.module else "")
+
+
+def _place(file: _File, node: ast.AST, name: str, stopping: dict[int, tuple[Site, bool]], owner: str = "") -> None:
+    """Put each place that stops a program into its scope, except those under a test that names CUDA."""
+    for child in ast.iter_child_nodes(node):
+        inner, of_class = name, owner
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            inner = f"{owner}.{child.name}" if isinstance(node, ast.ClassDef) else child.name
+        elif isinstance(child, ast.ClassDef):
+            of_class = child.name
+        line = getattr(child, "lineno", 0)
+        if isinstance(child, ast.stmt | ast.expr) and line in stopping and not isinstance(child, _BLOCKS):
+            file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(line))
+        is_about_cuda = isinstance(child, ast.If | ast.IfExp) and "cuda" in ast.unparse(child.test)
+        if not is_about_cuda:
+            _place(file, child, inner, stopping, of_class)
+        elif isinstance(child, ast.If) and line in stopping and stopping[line][0].question == "cuda-guard":
+            file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(line))
+
+
+_BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _verdict(graph: _Graph, program: _File) -> Verdict:
+    """Go from the program's top level to everything that it may call, the nearest first."""
+    waiting: deque[tuple[_File, str]] = deque([(program, "")])
+    seen: set[tuple[_File, str]] = set()
+    classes: list[tuple[_File, str]] = []
+    attributes: set[str] = set()
+    doubtful: Verdict | None = None
+    while waiting:
+        place = file, name = waiting.popleft()
+        scope = file.scopes.get(name)
+        if place in seen or scope is None:
+            continue
+        seen.add(place)
+        for site, is_certain in sorted(scope.sites, key=lambda each: each[0].line):
+            found = Verdict(program.path, f"{file.path}:{site.line}", site.code.splitlines()[0], is_certain)
+            if is_certain:
+                return found
+            doubtful = doubtful or found
+        if not name:
+            waiting.extend((each, "") for each in graph.imported_by(file))
+        made = _made(graph, file, scope, waiting, classes)
+        news = scope.attributes - attributes
+        attributes |= news
+        for home, owner in [*made, *(classes if news else ())]:
+            waiting.extend((home, f"{owner}.{method}") for method in home.methods(owner, attributes))
+        classes += made
+    return doubtful or Verdict(program.path)
+
+
+def _made(
+    graph: _Graph,
+    file: _File,
+    scope: _Scope,
+    waiting: deque[tuple[_File, str]],
+    known: list[tuple[_File, str]],
+) -> list[tuple[_File, str]]:
+    """Let the functions that a scope mentions wait, and return the classes, with their bases, that were not known."""
+    made: list[tuple[_File, str]] = []
+    mentioned = [(file, name) for name in sorted(scope.names | scope.attributes)]
+    for home, name in mentioned:
+        found = graph.defined(home, name)
+        if found is None:
+            continue
+        if found[1] in found[0].bases:
+            if found not in known and found not in made:
+                made.append(found)
+                mentioned += [(found[0], base) for base in sorted(found[0].bases[found[1]])]
+        else:
+            waiting.append(found)
+    return made

@@ -1,0 +1,243 @@
+// What a rank has for, or wants of, each single rank, in a group between hosts: parts of collectives, and messages.
+
+#include <limits>
+
+#include "spanning_backend.h"
+#include "spanning_checks.h"
+#include "tensor_blocks.h"
+
+namespace anyaccel::comm {
+namespace {
+
+// A tensor for each rank by numbers of rows; equal ones where none are given.
+Tensors rows_for_each(const at::Tensor& tensor, const std::vector<int64_t>& rows, int world) {
+  const Blocks blocks = split_rows("all_to_all", Block{}, tensor, rows, world);  // which checks them
+  const int64_t length = tensor.dim() > 0 ? tensor.size(0) : 1;
+  Tensors parts;
+  int64_t before = 0;
+  for (const Block& block : blocks) {
+    const int64_t count = tensor.numel() == 0 ? 0 : block.count / (tensor.numel() / length);
+    parts.push_back(tensor.dim() > 0 ? tensor.narrow(0, before, count) : tensor.view(-1).narrow(0, before, count));
+    before += count;
+  }
+  return parts;
+}
+
+at::Tensor nothing_like(const at::Tensor& tensor) { return at::empty({0}, tensor.options()); }
+
+}  // namespace
+
+SpanningBackend::Request SpanningBackend::gathering(const at::Tensor& input, const Tensors& outputs) const {
+  check_each_rank("all_gather", outputs, size_);
+  check_same_dtype("all_gather", input, outputs[0]);
+  check_dense(input);
+  for (const at::Tensor& output : outputs) check_output(output);
+  TORCH_CHECK(outputs[rank_].numel() == input.numel(), "shm all_gather failed: got an output of ",
+              outputs[rank_].numel(), " elements for this rank's input of ", input.numel(),
+              "; expected one size. Fix: correct the output.");
+  return {Collective::kAllGather,  input.scalar_type(), elements_of(outputs), Reduction::kNone, -1,
+          digest_of_sizes(outputs)};
+}
+
+void SpanningBackend::all_gather(const at::Tensor& input, const Tensors& outputs) {
+  if (digest_of_sizes(outputs) != 0) {
+    exchange(Tensors(size_, input), outputs);
+    return;
+  }
+  const at::Tensor rows = gather_everywhere(input);
+  for (int rank = 0; rank < size_; ++rank) outputs[rank].copy_(rows[rank].view(outputs[rank].sizes()));
+}
+
+WorkPtr SpanningBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                   const c10d::AllgatherOptions& options) {
+  Turn turn(*queue_);
+  const at::Tensor input = only("all_gather", inputs);
+  const Tensors results = only_list("all_gather", outputs);
+  const Request request = gathering(input, results);
+  return enqueue(turn, {OpType::ALLGATHER, "shm:all_gather", options.asyncOp, inputs, results},
+                 [this, input, results, request] {
+                   agree(request);
+                   all_gather(input, results);
+                 });
+}
+
+WorkPtr SpanningBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
+  Turn turn(*queue_);
+  check_output(output);
+  const Tensors results = equal_parts("all_gather", output, size_);
+  const Request request = gathering(input, results);
+  return enqueue(turn, {OpType::_ALLGATHER_BASE, "shm:_all_gather_base", options.asyncOp, {input}, {output}},
+                 [this, input = input, results, request] {
+                   agree(request);
+                   all_gather(input, results);
+                 });
+}
+
+WorkPtr SpanningBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                             const c10d::AllgatherOptions& options) {
+  Turn turn(*queue_);
+  TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "shm all_gather failed: got ", outputs.size(),
+              " lists of outputs; expected one for each of ", size_, " ranks. Fix: correct the list.");
+  std::vector<Tensors> by_input(inputs.size());
+  Tensors results;
+  for (const Tensors& of_rank : outputs) {
+    check_as_many("all_gather", of_rank, inputs);
+    for (std::size_t i = 0; i < inputs.size(); ++i) by_input[i].push_back(of_rank[i]);
+    results.insert(results.end(), of_rank.begin(), of_rank.end());
+  }
+  return gather_each(turn, {OpType::ALLGATHER_COALESCED, "shm:all_gather", options.asyncOp, inputs, results}, by_input);
+}
+
+WorkPtr SpanningBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                         const c10d::AllgatherOptions& options) {
+  Turn turn(*queue_);
+  check_as_many("all_gather", outputs, inputs);
+  std::vector<Tensors> by_input;
+  for (const at::Tensor& output : outputs) {
+    check_output(output);
+    by_input.push_back(equal_parts("all_gather", output, size_));
+  }
+  return gather_each(turn, {OpType::COALESCED, "shm:all_gather", options.asyncOp, inputs, outputs}, by_input);
+}
+
+// Several all_gathers as one: none is begun before the ranks agree on all.
+WorkPtr SpanningBackend::gather_each(Turn& turn, Queued what, std::vector<Tensors> results) {
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < results.size(); ++i) requests.push_back(gathering(what.inputs[i], results[i]));
+  const Tensors inputs = what.inputs;
+  return enqueue(turn, std::move(what), [this, inputs, results, requests] {
+    agree({Collective::kBarrier, at::kFloat, static_cast<int64_t>(requests.size())});
+    for (const Request& request : requests) agree(request);
+    for (std::size_t i = 0; i < inputs.size(); ++i) all_gather(inputs[i], results[i]);
+  });
+}
+
+SpanningBackend::Request SpanningBackend::scattering(const Tensors& inputs, const at::Tensor& output,
+                                                     const c10d::ReduceOp& op) const {
+  check_each_rank("reduce_scatter", inputs, size_);
+  check_same_dtype("reduce_scatter", output, inputs[0]);
+  for (const at::Tensor& input : inputs) check_reducible("reduce_scatter", input, op);
+  check_output(output);
+  TORCH_CHECK(inputs[rank_].numel() == output.numel(), "shm reduce_scatter failed: got an output of ", output.numel(),
+              " elements for an input of ", inputs[rank_].numel(), "; expected one size. Fix: correct the output.");
+  return {Collective::kReduceScatter, output.scalar_type(), elements_of(inputs), reduction_of(op), -1,
+          digest_of_sizes(inputs)};
+}
+
+void SpanningBackend::scatter_sums(const Tensors& inputs, const at::Tensor& output, const c10d::ReduceOp& op) {
+  Tensors flat;
+  for (const at::Tensor& one : inputs) flat.push_back(one.reshape(-1));
+  const at::Tensor all = at::cat(flat);
+  reduce_in_place(all, op);
+  int64_t before = 0;
+  for (int rank = 0; rank < rank_; ++rank) before += inputs[rank].numel();
+  output.copy_(all.narrow(0, before, output.numel()).view(output.sizes()));
+}
+
+WorkPtr SpanningBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                        const c10d::ReduceScatterOptions& options) {
+  Turn turn(*queue_);
+  const at::Tensor output = only("reduce_scatter", outputs);
+  const Tensors given = only_list("reduce_scatter", inputs);
+  return scatter_each(turn, {OpType::REDUCE_SCATTER, "shm:reduce_scatter", options.asyncOp, given, {output}}, {given},
+                      options.reduceOp);
+}
+
+WorkPtr SpanningBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                              const c10d::ReduceScatterOptions& options) {
+  Turn turn(*queue_);
+  check_dense(input);
+  return scatter_each(turn,
+                      {OpType::_REDUCE_SCATTER_BASE, "shm:_reduce_scatter_base", options.asyncOp, {input}, {output}},
+                      {equal_parts("reduce_scatter", input, size_)}, options.reduceOp);
+}
+
+WorkPtr SpanningBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                         const c10d::ReduceScatterOptions& options) {
+  Turn turn(*queue_);
+  check_as_many("reduce_scatter", outputs, inputs);
+  std::vector<Tensors> given;
+  for (const at::Tensor& input : inputs) {
+    check_dense(input);
+    given.push_back(equal_parts("reduce_scatter", input, size_));
+  }
+  return scatter_each(turn,
+                      {OpType::REDUCE_SCATTER_TENSOR_COALESCED, "shm:reduce_scatter", options.asyncOp, inputs, outputs},
+                      std::move(given), options.reduceOp);
+}
+
+// One or several reduce_scatters as one: none is begun before the ranks agree on all.
+WorkPtr SpanningBackend::scatter_each(Turn& turn, Queued what, std::vector<Tensors> given, const c10d::ReduceOp& op) {
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < given.size(); ++i) requests.push_back(scattering(given[i], what.outputs[i], op));
+  const Tensors outputs = what.outputs;
+  return enqueue(turn, std::move(what), [this, given, outputs, op, requests] {
+    if (requests.size() != 1) agree({Collective::kBarrier, at::kFloat, static_cast<int64_t>(requests.size())});
+    for (const Request& request : requests) agree(request);
+    for (std::size_t i = 0; i < given.size(); ++i) scatter_sums(given[i], outputs[i], op);
+  });
+}
+
+WorkPtr SpanningBackend::exchange_each(Turn& turn, Queued what, Request request, Tensors sends, Tensors receives) {
+  for (const at::Tensor& one : sends) check_dense(one);
+  for (const at::Tensor& one : receives) check_output(one);
+  return enqueue(turn, std::move(what), [this, request, sends, receives] {
+    agree(request);
+    agree_on_sizes(request.collective, sends, receives);
+    exchange(sends, receives);
+  });
+}
+
+WorkPtr SpanningBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+  Turn turn(*queue_);
+  const at::Tensor input = only("gather", inputs);
+  check_rank("gather", options.rootRank, size_);
+  Tensors sends(size_, nothing_like(input)), receives = sends;
+  sends[options.rootRank] = input;
+  if (options.rootRank == rank_) {
+    receives = only_list("gather", outputs);
+    check_each_rank("gather", receives, size_);
+    check_same_dtype("gather", input, receives[0]);
+  }
+  return exchange_each(turn, {OpType::GATHER, "shm:gather", options.asyncOp, inputs, receives},
+                       {Collective::kGather, input.scalar_type(), 0, Reduction::kNone, options.rootRank}, sends,
+                       receives);
+}
+
+WorkPtr SpanningBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
+  Turn turn(*queue_);
+  const at::Tensor output = only("scatter", outputs);
+  check_rank("scatter", options.rootRank, size_);
+  Tensors sends(size_, nothing_like(output)), receives = sends;
+  receives[options.rootRank] = output;
+  if (options.rootRank == rank_) {
+    sends = only_list("scatter", inputs);
+    check_each_rank("scatter", sends, size_);
+    check_same_dtype("scatter", output, sends[0]);
+  }
+  return exchange_each(turn, {OpType::SCATTER, "shm:scatter", options.asyncOp, sends, outputs},
+                       {Collective::kScatter, output.scalar_type(), 0, Reduction::kNone, options.rootRank}, sends,
+                       receives);
+}
+
+WorkPtr SpanningBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                                       std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
+  Turn turn(*queue_);
+  check_same_dtype("all_to_all", output, input);
+  check_dense(input);
+  check_output(output);
+  return exchange_each(turn, {OpType::ALLTOALL_BASE, "shm:all_to_all", options.asyncOp, {input}, {output}},
+                       {Collective::kAllToAll, input.scalar_type(), 0}, rows_for_each(input, input_splits, size_),
+                       rows_for_each(output, output_splits, size_));
+}
+
+WorkPtr SpanningBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  Turn turn(*queue_);
+  check_each_rank("all_to_all", inputs, size_);
+  check_each_rank("all_to_all", outputs, size_);
+  check_same_dtype("all_to_all", outputs[0], inputs[0]);
+  return exchange_each(turn, {OpType::ALLTOALL, "shm:all_to_all", options.asyncOp, inputs, outputs},
+                       {Collective::kAllToAll, inputs[0].scalar_type(), 0}, inputs, outputs);
+}
+
+}  // namespace anyaccel::comm

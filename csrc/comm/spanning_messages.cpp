@@ -1,0 +1,89 @@
+// Messages in a group between hosts: by memory inside a host, by gloo between them. They have no place in the order of
+// collectives, and do not pass through the queue.
+
+#include <mutex>
+
+#include "spanning_backend.h"
+#include "spanning_checks.h"
+
+namespace anyaccel::comm {
+namespace {
+
+// What arrives in memory of its own is copied to where it belongs when someone has waited for it.
+class CopyingWork : public c10d::Work {
+ public:
+  CopyingWork(WorkPtr message, at::Tensor arrived, at::Tensor output)
+      : Work(-1, OpType::RECV),
+        message_(std::move(message)),
+        arrived_(std::move(arrived)),
+        output_(std::move(output)) {}
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    const bool has_come = message_->wait(timeout);
+    std::call_once(copied_, [this] { output_.copy_(arrived_); });
+    finish(nullptr);
+    return has_come;
+  }
+  void synchronize() override { wait(kNoTimeout); }
+  void abort() override { message_->abort(); }
+  int sourceRank() const override { return message_->sourceRank(); }
+  Tensors result() override { return {output_}; }
+
+ private:
+  const WorkPtr message_;
+  const at::Tensor arrived_, output_;
+  std::once_flag copied_;
+};
+
+void check_tag(const char* operation, int tag) {
+  TORCH_CHECK(tag >= 0 && tag < kExchangeTag, "shm ", operation, " failed: got tag ", tag,
+              "; expected one of 0 to 2^31 - 2. Fix: choose another.");
+}
+
+}  // namespace
+
+void SpanningBackend::check_peer(const char* operation, int peer, int tag) const {
+  check_rank(operation, peer, size_);
+  check_tag(operation, tag);
+  TORCH_CHECK(peer != rank_, "shm ", operation, " failed: got this rank's own number, ", peer,
+              "; expected another rank of the group. Fix: correct the rank.");
+  require_usable();
+}
+
+WorkPtr SpanningBackend::send(Tensors& tensors, int to, int tag) {
+  const at::Tensor& tensor = only("send", tensors);
+  check_peer("send", to, tag);
+  if (is_here(to)) return collected(local_->send(tensors, local_rank_of(to), tag));
+  check_dense(tensor);
+  Tensors bytes{as_bytes(plain(tensor))};
+  return collected(everyone_->send(bytes, to, tag));
+}
+
+WorkPtr SpanningBackend::receive_between(const at::Tensor& output, const std::function<WorkPtr(Tensors&)>& receive) {
+  check_output(output);
+  const at::Tensor arrived = is_plain(output) ? output : at::empty(output.sizes(), output.options());
+  Tensors bytes{as_bytes(arrived)};
+  WorkPtr message = receive(bytes);
+  if (arrived.is_same(output)) return collected(std::move(message));
+  return collected(c10::make_intrusive<CopyingWork>(std::move(message), arrived, output));
+}
+
+WorkPtr SpanningBackend::recv(Tensors& tensors, int from, int tag) {
+  const at::Tensor& tensor = only("recv", tensors);
+  check_peer("recv", from, tag);
+  if (is_here(from)) return collected(local_->recv(tensors, local_rank_of(from), tag));
+  return receive_between(tensor, [&](Tensors& bytes) { return everyone_->recv(bytes, from, tag); });
+}
+
+// A message comes by memory or by gloo, and neither can be told that it came by the other.
+WorkPtr SpanningBackend::recvAnysource(Tensors& tensors, int tag) {
+  const at::Tensor& tensor = only("recv", tensors);
+  check_tag("recv", tag);
+  TORCH_CHECK(hosts_.ranks[hosts_.own].size() == 1, "shm recv failed: got a receive from any source on rank ", rank_,
+              ", which shares its host with other ranks of a group that spans several; expected a source. Fix: name "
+              "it, or use a group on gloo.");
+  require_usable();
+  return receive_between(tensor, [&](Tensors& bytes) { return everyone_->recvAnysource(bytes, tag); });
+}
+
+}  // namespace anyaccel::comm

@@ -1,0 +1,37 @@
+// What a kernel that was compiled with -fsanitize=alignment calls for a pointer that its type's alignment forbids:
+// compilers split vectors into their parts, which are aligned.
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "scheduler.h"
+
+namespace {
+
+// The compiler's.
+struct Type {
+  std::uint16_t kind;
+  std::uint16_t info;
+  char name[1];
+};
+
+struct Mismatch {
+  const char* file;
+  std::uint32_t line;
+  std::uint32_t column;
+  const Type* type;
+  unsigned char log_alignment;
+  unsigned char check;
+};
+
+}  // namespace
+
+extern "C" EMULATOR_EXPORT void __ubsan_handle_type_mismatch_v1(Mismatch* found, std::uintptr_t at) {
+  char where[64];
+  std::snprintf(where, sizeof(where), " at 0x%lx, no multiple of %lu,", static_cast<unsigned long>(at),
+                1ul << found->log_alignment);
+  const emulator::Site site{found->file, static_cast<int>(found->line), found->type->name};
+  emulator::fail("misaligned access: " + std::string(site.what) + where + " by " + emulator::name_of_thread() +
+                 ", at " + emulator::place_of(site));
+}

@@ -1,0 +1,338 @@
+#include <algorithm>
+#include <bit>
+#include <utility>
+#include <vector>
+
+#include "accesses.h"
+#include "fibers.h"
+#include "scheduler.h"
+
+namespace emulator {
+
+Coordinates thread_index;
+Coordinates block_index;
+Coordinates block_size;
+Coordinates grid_size;
+
+namespace {
+
+// Atomic operations in a loop that change nothing: when a thread lets the others run, and when nobody will come.
+constexpr unsigned kSpinsToYield = 64;
+constexpr std::uint64_t kSpinsToFail = 2'000'000;
+
+enum class State { Ready, AtBarrier, AtWarp, Done };
+
+struct Thread {
+  State state = State::Done;
+  const Site* site = nullptr;
+  Lanes mask = 0;
+  unsigned source = 0;
+  std::uint64_t value = 0;
+  bool is_ordered = false;  // at a warp's barrier rather than at a shuffle
+};
+
+std::string name_of(const Coordinates& at, const Coordinates& size) {
+  if (size.y == 1 && size.z == 1) {
+    return std::to_string(at.x);
+  }
+  return "(" + std::to_string(at.x) + "," + std::to_string(at.y) + "," + std::to_string(at.z) + ")";
+}
+
+Coordinates coordinates_of(std::uint64_t number, const Coordinates& size) {
+  const std::uint64_t row = number / size.x;
+  return {static_cast<unsigned>(number % size.x), static_cast<unsigned>(row % size.y),
+          static_cast<unsigned>(row / size.y)};
+}
+
+// Runs blocks, one after the other. There is one, whose fibers serve all of them.
+class Scheduler {
+ public:
+  Scheduler() : threads_(kMostThreads), fibers_(kMostThreads, &Scheduler::enter) {}
+
+  std::string run(const Kernel& kernel, const Launch& launch) {
+    const std::uint64_t threads = std::uint64_t{launch.threads.x} * launch.threads.y * launch.threads.z;
+    const std::uint64_t blocks = std::uint64_t{launch.blocks.x} * launch.blocks.y * launch.blocks.z;
+    if (!fibers_.have_memory()) {
+      return "no memory for the stacks";
+    }
+    if (threads == 0 || threads > kMostThreads || blocks == 0) {
+      return "a launch of " + std::to_string(blocks) + " blocks of " + std::to_string(threads) +
+             " threads; a block has 1 to " + std::to_string(kMostThreads);
+    }
+    kernel_ = &kernel;
+    argument_ = launch.argument;
+    count_ = static_cast<unsigned>(threads);
+    block_size = launch.threads;
+    grid_size = launch.blocks;
+    problem_.clear();
+    accesses::begin_launch({fibers_.stacks(), Fibers::kStackBytes, launch.argument, launch.argument_bytes,
+                            kernel.shared_memory(), launch.shared_bytes});
+    for (std::uint64_t block = 0; block < blocks && problem_.empty(); ++block) {
+      block_index = coordinates_of(block, grid_size);
+      accesses::begin_block();
+      run_block();
+    }
+    accesses::end_launch();
+    if (!problem_.empty()) {  // some threads are inside the kernel for good
+      fibers_.abandon();
+    }
+    return problem_;
+  }
+
+  unsigned wait_for_block(const Site& site, bool is_counted) {
+    Thread& thread = threads_[current_];
+    thread.value = is_counted ? 1 : 0;
+    thread.site = &site;
+    thread.state = State::AtBarrier;
+    char* const meeting = &barriers_[passed_ % 2];  // who is at the next barrier already is not ordered by this one
+    Fibers::release(meeting);
+    fibers_.leave();
+    Fibers::acquire(meeting);
+    return static_cast<unsigned>(threads_[current_].value);
+  }
+
+  const std::uint64_t* wait_for_warp(const Site& site, Lanes mask, std::uint64_t given, unsigned source,
+                                     bool is_ordered) {
+    Thread& thread = threads_[current_];
+    thread.mask = mask;
+    thread.value = given;
+    thread.source = source;
+    thread.site = &site;
+    thread.is_ordered = is_ordered;
+    thread.state = State::AtWarp;
+    char* const meeting = &warps_[current_ / kWarp];
+    if (is_ordered) {
+      Fibers::release(meeting);
+    }
+    fibers_.leave();
+    if (is_ordered) {
+      Fibers::acquire(meeting);
+    }
+    return given_[current_ / kWarp];
+  }
+
+  void spin(const Site& site) {
+    if (++spins_ % kSpinsToYield != 0) {
+      return;
+    }
+    if (spins_ > kSpinsToFail) {
+      fail("endless loop: " + std::to_string(spins_) + " atomic operations in turn changed nothing, at last " +
+           site.what + " by " + name_of_thread() + ", at " + place_of(site) +
+           "; blocks run one after the other here, so that none may wait for a later one");
+    }
+    threads_[current_].state = State::Ready;
+    fibers_.leave();
+  }
+
+  void note_progress() { spins_ = 0; }
+
+  [[noreturn]] void fail(std::string what) {
+    problem_ = std::move(what);
+    for (;;) {
+      fibers_.leave();
+    }
+  }
+
+ private:
+  static void enter();
+
+  void resume(unsigned number) {
+    current_ = number;
+    thread_index = coordinates_of(number, block_size);
+    accesses::set_thread(number);
+    fibers_.resume(number);
+  }
+
+  void run_block() {
+    Fibers::release(&begin_);
+    spins_ = 0;
+    for (unsigned number = 0; number < count_; ++number) {
+      fibers_.prepare(number);
+      threads_[number].state = State::Ready;
+    }
+    while (problem_.empty()) {
+      bool are_spinning = false;
+      for (unsigned number = 0; number < count_ && problem_.empty(); ++number) {
+        if (threads_[number].state == State::Ready) {
+          resume(number);
+          are_spinning = are_spinning || threads_[number].state == State::Ready;
+        }
+      }
+      if (problem_.empty() && all_are(State::Done)) {
+        Fibers::acquire(&end_);
+        return;
+      }
+      bool has_moved = are_spinning;
+      for (unsigned first = 0; first < count_ && problem_.empty(); first += kWarp) {
+        release_warp(first, has_moved);
+      }
+      if (problem_.empty() && !has_moved) {
+        release_block();
+      }
+    }
+  }
+
+  bool all_are(State state) const {
+    return std::all_of(threads_.begin(), threads_.begin() + count_, [=](const Thread& t) { return t.state == state; });
+  }
+
+  std::string name(unsigned number) const { return name_of(coordinates_of(number, block_size), block_size); }
+
+  std::string block() const { return name_of(block_index, grid_size); }
+
+  std::string whereabouts(unsigned number) const {
+    const Thread& thread = threads_[number];
+    return thread.state == State::Done ? "the kernel's end" : thread.site->what + (" at " + place_of(*thread.site));
+  }
+
+  void note_divergence(unsigned one, unsigned other) {
+    problem_ = "divergence in block " + block() + ": thread " + name(one) + " is at " + whereabouts(one) + ", thread " +
+               name(other) + " at " + whereabouts(other);
+  }
+
+  void note_wrong_mask(unsigned number, const std::string& how) {
+    problem_ =
+        "divergence in block " + block() + ": " + whereabouts(number) + " by thread " + name(number) + ", " + how;
+  }
+
+  // Lets the lanes of a warp that wait for each other go on; all lanes of the mask must be at the same place.
+  void release_warp(unsigned first, bool& has_moved) {
+    const unsigned end = std::min(first + kWarp, count_);
+    for (unsigned number = first; number < end; ++number) {
+      if (threads_[number].state == State::Ready) {  // it spins, and the others wait for it
+        return;
+      }
+    }
+    for (unsigned number = first; number < end; ++number) {
+      if (threads_[number].state == State::AtWarp && !is_complete(first, end, number)) {
+        return;
+      }
+    }
+    std::uint64_t (&given)[kWarp] = given_[first / kWarp];
+    for (unsigned number = first; number < end; ++number) {
+      Thread& thread = threads_[number];
+      if (thread.state != State::AtWarp) {
+        continue;
+      }
+      given[number - first] = thread.value;
+      if (thread.is_ordered && number - first == lowest_lane(thread.mask)) {
+        accesses::sync_warp(first, thread.mask);
+      }
+      thread.state = State::Ready;
+      has_moved = true;
+      spins_ = 0;
+    }
+  }
+
+  static unsigned lowest_lane(Lanes mask) { return static_cast<unsigned>(std::countr_zero(mask)); }
+
+  // Whether the lanes that a waiting thread's mask names are with it; notes what is wrong otherwise.
+  bool is_complete(unsigned first, unsigned end, unsigned number) {
+    const Thread& thread = threads_[number];
+    const unsigned lane = number - first;
+    if ((thread.mask >> lane & 1u) == 0) {
+      note_wrong_mask(number, "which is not in its own mask");
+    } else if (thread.source >= kWarp || (thread.mask >> thread.source & 1u) == 0) {
+      note_wrong_mask(number, "which takes lane " + std::to_string(thread.source) + "'s value, not in its mask");
+    } else if (first + thread.source >= end) {
+      note_wrong_mask(number, "which takes the value of lane " + std::to_string(thread.source) +
+                                  ", and the block's last warp has " + std::to_string(end - first));
+    }
+    for (unsigned other = first; other < end && problem_.empty(); ++other) {
+      const Thread& peer = threads_[other];
+      const bool is_meant = (thread.mask >> (other - first) & 1u) != 0;
+      if (is_meant && (peer.state != State::AtWarp || peer.site != thread.site)) {
+        note_divergence(number, other);
+      } else if (is_meant && peer.mask != thread.mask) {
+        note_wrong_mask(number, "whose mask differs from lane " + std::to_string(other - first) + "'s");
+      }
+    }
+    return problem_.empty();
+  }
+
+  // Lets a block go on whose threads are all at one barrier.
+  void release_block() {
+    std::uint64_t sum = 0;
+    for (unsigned number = 0; number < count_; ++number) {
+      if (threads_[number].state != threads_[0].state || threads_[number].site != threads_[0].site) {
+        note_divergence(0, number);
+        return;
+      }
+      sum += threads_[number].value;
+    }
+    for (unsigned number = 0; number < count_; ++number) {
+      threads_[number].value = sum;
+      threads_[number].state = State::Ready;
+    }
+    accesses::pass_barrier();
+    spins_ = 0;
+    ++passed_;
+  }
+
+  std::vector<Thread> threads_;
+  Fibers fibers_;
+  std::uint64_t given_[kMostThreads / kWarp][kWarp] = {};
+  char begin_ = 0;  // addresses that name to ThreadSanitizer what orders threads
+  char end_ = 0;
+  char barriers_[2] = {};
+  char warps_[kMostThreads / kWarp] = {};
+  std::uint64_t passed_ = 0;
+  std::uint64_t spins_ = 0;
+  const Kernel* kernel_ = nullptr;
+  const void* argument_ = nullptr;
+  unsigned count_ = 0;
+  unsigned current_ = 0;
+  std::string problem_;
+};
+
+Scheduler& scheduler() {
+  static Scheduler* const one = new Scheduler;  // never destroyed: a thread may launch while the process ends
+  return *one;
+}
+
+void Scheduler::enter() {
+  Scheduler& self = scheduler();
+  for (;;) {  // once per block
+    Fibers::acquire(&self.begin_);
+    self.kernel_->run(self.argument_);
+    Fibers::release(&self.end_);
+    self.spins_ = 0;
+    self.threads_[self.current_].state = State::Done;
+    self.fibers_.leave();
+  }
+}
+
+}  // namespace
+
+std::string run(const Kernel& kernel, const Launch& launch) { return scheduler().run(kernel, launch); }
+
+unsigned barrier(const Site& site, bool is_counted) { return scheduler().wait_for_block(site, is_counted); }
+
+const std::uint64_t* gather(const Site& site, Lanes mask, std::uint64_t given, unsigned source) {
+  return scheduler().wait_for_warp(site, mask, given, source, false);
+}
+
+void sync_warp(const Site& site, Lanes mask) {
+  scheduler().wait_for_warp(site, mask, 0, thread_number() % kWarp, true);
+}
+
+void spin(const Site& site) { scheduler().spin(site); }
+
+void note_progress() { scheduler().note_progress(); }
+
+void fail(const std::string& what) { scheduler().fail(what); }
+
+void trap(const Site& site) { fail(std::string(site.what) + ": by " + name_of_thread() + ", at " + place_of(site)); }
+
+std::string place_of(const Site& site) {
+  const std::string file = site.file;
+  return file.substr(file.rfind('/') + 1) + ":" + std::to_string(site.line);
+}
+
+std::string name_of_thread() {
+  return "thread " + name_of(thread_index, block_size) + " of block " + name_of(block_index, grid_size);
+}
+
+std::string name_of_thread_number(unsigned number) { return name_of(coordinates_of(number, block_size), block_size); }
+
+}  // namespace emulator

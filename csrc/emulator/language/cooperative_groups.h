@@ -1,0 +1,1 @@
+#error "the block emulator has no cooperative groups: use __syncthreads, __syncwarp and shuffles"

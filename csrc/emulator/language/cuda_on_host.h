@@ -1,0 +1,39 @@
+// CUDA's language for a C++ compiler; included before the source of a kernel.
+
+#pragma once
+
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "../block.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define alignas(bytes) __attribute__((aligned(bytes)))  // which may stand behind `__shared__` too
+#define __shared__ thread_local  // blocks run one after the other; unlike `static`, this may stand behind `extern`
+
+#define threadIdx (::emulator::thread_index)
+#define blockIdx (::emulator::block_index)
+#define blockDim (::emulator::block_size)
+#define gridDim (::emulator::grid_size)
+#define warpSize EMULATOR_LANES
+
+#define EMULATOR_HAS_NO(what) __attribute__((error("the block emulator has no " what)))
+
+#include "cuda_atomics.h"
+#include "cuda_math.h"
+#include "cuda_vectors.h"
+#include "cuda_warp.h"

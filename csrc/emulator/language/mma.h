@@ -1,0 +1,1 @@
+#error "the block emulator has no tensor cores (wmma)"

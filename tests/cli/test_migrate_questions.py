@@ -1,0 +1,145 @@
+"""``anyaccel migrate`` with answers: asked for, assumed, kept; and its summary for a pull request."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from typer.testing import CliRunner
+
+from anyaccel.cli import app
+
+KERNEL = "import torch\n\n\ndef run(x):\n    if x.device.type == 'cuda':\n        kernel(x)\n    return x.cuda()\n"
+OTHER = KERNEL.replace("run", "go")
+NO_CHOICE = "import torch\nn = torch.cuda.get_device_capability()\n"
+COMPARES = "x.device.type == get_accelerator().device_name()"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text(KERNEL)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b c.py").write_text(OTHER)
+
+
+def run(*arguments: str, answers: str = "") -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(arguments), input=answers)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.output
+
+
+def texts() -> tuple[str, str]:
+    return Path("a.py").read_text(), Path("sub/b c.py").read_text()
+
+
+def test_a_class_is_asked_once_with_its_code_and_both_answers() -> None:
+    code, said = run("migrate", "-i", "--write", ".", answers="a\n")
+    assert code == 0
+    assert said.count("s  decide later") == 1
+    assert "depends-on-function: a question about CUDA" in said
+    assert "(2 places in 2 files)" in said
+    assert ">     5     if x.device.type == 'cuda':" in said
+    shown = said.partition("port:\n--- a.py\n+++ a.py\n@@ ")[2].splitlines()[1:5]
+    assert shown == [" def run(x):", "-    if x.device.type == 'cuda':", f"+    if {COMPARES}:", "         kernel(x)"]
+    assert "keep: the lines stay" in said
+    assert all(COMPARES in text for text in texts())
+    assert 'question = "depends-on-function", answer = "port"' in Path("pyproject.toml").read_text()
+
+
+def test_a_second_run_and_ci_ask_nothing() -> None:
+    run("migrate", "-i", ".", answers="n\n")
+    assert "decide later" not in run("migrate", "-i", "--write", ".")[1]
+    assert run("check", ".") == (0, "")
+    assert all("x.device.type == 'cuda'" in text for text in texts())
+
+
+def test_an_answer_may_be_for_one_file() -> None:
+    code, said = run("migrate", "-i", "--write", ".", answers="f\nn\n")
+    assert code == 0
+    assert said.count("s  decide later") == 2
+    assert COMPARES in texts()[0]
+    assert COMPARES not in texts()[1]
+    assert 'files = ["a.py"]' in Path("pyproject.toml").read_text()
+
+
+def test_a_class_may_be_left_for_later_and_nothing_is_kept() -> None:
+    code, said = run("migrate", "-i", ".", answers="x\ns\n")
+    assert code == 0
+    assert "a.py:5: device-name" in said
+    assert not Path("pyproject.toml").exists()
+
+
+def test_what_cannot_be_ported_can_only_be_kept() -> None:
+    Path("a.py").write_text(NO_CHOICE)
+    said = run("migrate", "-i", "a.py", answers="a\nn\n")[1]
+    assert "port all" not in said
+    assert ">     2 n = torch.cuda.get_device_capability()" in said
+    assert "0 for a person, 1 left" in said
+
+
+def test_what_was_answered_before_the_end_of_the_input_is_kept() -> None:
+    Path("a.py").write_text(KERNEL + NO_CHOICE)
+    code, said = run("migrate", "-i", "--write", "a.py", answers="a\n")
+    assert code == 1
+    assert "Abort" in said
+    assert "depends-on-function" in Path("pyproject.toml").read_text()
+    assert texts()[0] == KERNEL + NO_CHOICE
+
+
+def test_one_assumption_answers_all_comparisons_and_is_said() -> None:
+    code, said = run("migrate", "--write", "--assume", "any-accelerator", ".")
+    assert code == 0
+    assert "Assumed: questions about CUDA mean any accelerator (2 sites were ported by answers)." in said
+    assert all(COMPARES in text for text in texts())
+    assert not Path("pyproject.toml").exists()
+
+
+def test_the_assumption_may_stand_in_the_project() -> None:
+    Path("pyproject.toml").write_text('[tool.anyaccel.migrate]\nassume = "any-accelerator"\n')
+    assert "Assumed:" in run("migrate", "--write", ".")[1]
+    assert run("check", ".") == (0, "")
+
+
+def test_guards_are_dropped_on_demand() -> None:
+    Path("a.py").write_text("import torch\nassert torch.cuda.is_available(), 'no'\nx = y.cuda()\n")
+    code, said = run("migrate", "--write", "--drop-cuda-guards", "a.py")
+    assert code == 0
+    assert "assert" not in texts()[0]
+    assert "2 rewritten in 1 files" in said
+
+
+def test_the_summary_has_links_to_lines_of_the_new_files() -> None:
+    Path("a.py").write_text(KERNEL + 'if __name__ == "__main__":\n    run(1)\n')
+    subprocess.run(["git", "init", "-q"], check=True)
+    subprocess.run(["git", "add", "."], check=True)
+    identity = ["-c", "user.name=n", "-c", "user.email=e@e"]
+    subprocess.run(["git", *identity, "commit", "-qm", "x"], check=True)
+    code, said = run("migrate", "--write", "--pr", ".")
+    assert code == 0
+    assert "| tensor-cuda | 2 | tensors and modules that move by cuda() |" in said
+    places = re.findall(r"- \[ \] \[.*?\]\((.+?)#L(\d+)\): `(.+?)`", said)
+    assert [unquote(place[0]) for place in places] == ["a.py", "sub/b c.py"]
+    for path, line, shown in places:
+        assert shown in Path(unquote(path)).read_text().splitlines()[int(line) - 1]
+    assert "- a.py: starts on a CPU: yes" in said
+    (undo,) = re.findall(r"```sh\n(.+)\n```", said)
+    subprocess.run(shlex.split(undo), check=True)
+    assert texts()[1] == OTHER
+
+
+def test_the_summary_of_what_is_not_written_says_so() -> None:
+    said = run("migrate", "--pr", "a.py")[1]
+    assert "1 of 1 files would change" in said
+    assert "Nothing is written yet" in said
+    assert texts()[0] == KERNEL
+
+
+def test_the_summary_escapes_what_markdown_would_read() -> None:
+    Path("_a*b_.py").write_text(KERNEL.replace("kernel(x)", "kernel(x)  # `a`"))
+    assert "- [ ] [\\_a\\*b\\_.py:6](_a%2Ab_.py#L6)" in run("migrate", "--pr", "_a*b_.py")[1]

@@ -1,0 +1,63 @@
+"""A group between hosts does what one on one host does: the same cases, on ranks of two hosts that share no memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from . import test_shm_collectives as collectives
+from . import test_shm_frameworks as frameworks
+from .soak import soak
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .ranks import Ranks
+
+HOSTS = "aabb"
+DTYPES = (*collectives.FLOATS, *collectives.INTEGERS, *collectives.COMPLEX, torch.bool)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_all_reduce_of_every_dtype_with_every_operation(ranks_on: Callable[[str], Ranks], dtype: torch.dtype) -> None:
+    cases = ranks_on(HOSTS).run(collectives.everything_is_reduced, dtype)
+    assert cases == [3 * sum(collectives.supports(op, dtype) for op in collectives.OPS)] * len(HOSTS)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, *collectives.MOVED_ONLY], ids=str)
+def test_every_dtype_is_moved_bit_by_bit(ranks_on: Callable[[str], Ranks], dtype: torch.dtype) -> None:
+    ranks_on(HOSTS).run(collectives.everything_is_moved, dtype)
+
+
+@pytest.mark.parametrize("hosts", [HOSTS, "aba", "abc"])
+@pytest.mark.parametrize("size", [0, 1, 4097, 200_003])
+def test_every_collective(ranks_on: Callable[[str], Ranks], hosts: str, size: int) -> None:
+    ranks_on(hosts).run(collectives.all_collectives, size)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "case",
+    [
+        collectives.uneven, collectives.non_contiguous, collectives.coalesced, collectives.sparse, collectives.same_tag,
+        collectives.scaled_sums, collectives.many_in_flight, collectives.facts,
+    ],
+    ids=lambda case: case.__name__,
+)  # fmt: skip
+def test_it_is_as_on_one_host(ranks_on: Callable[[str], Ranks], case: Callable[[], None]) -> None:
+    ranks_on(HOSTS).run(case)
+
+
+@pytest.mark.parametrize("name", [function.__name__ for function in frameworks.TRAINED])
+def test_frameworks_results_equal_gloos(ranks_on: Callable[[str], Ranks], name: str) -> None:
+    assert ranks_on("ab").run(frameworks.on, "shm", name) == ranks_on("ab").run(frameworks.on, "gloo", name)
+
+
+def test_hybrid_sharding(ranks_on: Callable[[str], Ranks]) -> None:
+    assert all(len(losses) == 3 for losses in ranks_on(HOSTS).run(frameworks.hybrid))
+
+
+def test_a_random_soak_equals_gloo(ranks_on: Callable[[str], Ranks]) -> None:
+    assert sum(ranks_on(HOSTS).run(soak, 300, 2)[0].values()) == 300

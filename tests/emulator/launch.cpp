@@ -1,0 +1,78 @@
+// The emulator as a device of the ops' host libraries, which varies what blocks a kernel meets.
+
+#include <cstdint>
+#include <cstdio>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "scheduler.h"
+
+namespace {
+
+using emulator::Kernel;
+
+std::mutex& launches() {
+  static std::mutex one;
+  return one;
+}
+
+// What has run of a kernel.
+struct Started {
+  unsigned launches = 0;
+  unsigned sizes = 0;  // of blocks, as bits
+};
+
+std::map<std::string, Started>& started() {
+  static auto* const one = new std::map<std::string, Started>;
+  return *one;
+}
+
+// Two warps, as many as are launched, and one; each kernel meets them in turn.
+constexpr unsigned kSizes[] = {2 * emulator::kWarp, 512, emulator::kWarp};
+// Every second launch has no more blocks than this, which then take several rows each.
+constexpr std::int64_t kFewBlocks = 3;
+
+unsigned fixed_size = 0;
+
+}  // namespace
+
+// Every launch from now on has blocks of so many threads, and as many blocks as the host asks for; 0 varies both.
+extern "C" void emulator_fix_size(unsigned threads) { fixed_size = threads; }
+
+// Lines of `kernel threads...`, until the next call.
+extern "C" const char* emulator_started() {
+  static std::string text;
+  const std::lock_guard lock(launches());
+  text.clear();
+  for (const auto& [name, known] : started()) {
+    text += name + "\t";
+    for (const unsigned size : {32u, 64u, 128u, 256u, 512u}) {
+      text += (known.sizes & size) != 0 ? " " + std::to_string(size) : "";
+    }
+    text += "\n";
+  }
+  return text.c_str();
+}
+
+// The LaunchFunction of csrc/runtime/device_kernels.h.
+extern "C" const char* emulator_launch(void* kernel, std::int32_t, std::int64_t groups, std::int32_t,
+                                       const void* argument, std::size_t bytes) {
+  static thread_local char message[1024];
+  const std::lock_guard lock(launches());
+  const Kernel& chosen = *static_cast<const Kernel*>(kernel);
+  Started& known = started()[chosen.name];
+  const unsigned size = fixed_size != 0 ? fixed_size : kSizes[known.launches % std::size(kSizes)];
+  const bool has_few = fixed_size == 0 && !chosen.is_grid_meant && known.launches % 2 == 1;
+  const std::int64_t blocks = has_few && groups > kFewBlocks ? kFewBlocks : groups;
+  ++known.launches;
+  known.sizes |= size;
+  const std::string problem =
+      emulator::run(chosen, {{static_cast<unsigned>(blocks), 1, 1}, {size, 1, 1}, argument, bytes, 0});
+  if (problem.empty()) {
+    return nullptr;
+  }
+  std::snprintf(message, sizeof(message), "%s", problem.c_str());
+  return message;
+}

@@ -1,0 +1,70 @@
+"""Verdicts: what a program reaches on a CPU, and what it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anyaccel.migrate.files import migrate_files
+from anyaccel.migrate.verdict import verdicts
+
+MAIN = 'if __name__ == "__main__":\n    main()\n'
+UNKNOWN = "def stop(x, thing):\n    return x.cuda(thing)\n"
+PROGRAMS = {
+    "nothing stops it": ("import torch\ndef main():\n    return torch.ones(1).cuda()\n" + MAIN, "yes"),
+    "a function that is called": (f"import torch\n{UNKNOWN}def main():\n    stop(1, thing)\n" + MAIN, "no a.py:3"),
+    "a function that is handed on": (f"import torch\n{UNKNOWN}def main():\n    spawn(stop)\n" + MAIN, "no a.py:3"),
+    "a function that nobody calls": (f"import torch\n{UNKNOWN}def main():\n    pass\n" + MAIN, "yes"),
+    "a function of another file": ("from b import stop\ndef main():\n    stop(1)\n" + MAIN, "no b.py:3"),
+    "a function of a module": ("import pkg.c as c\ndef main():\n    c.stop(1)\n" + MAIN, "no pkg/c.py:3"),
+    "a file that is not imported": ("def main():\n    stop(1)\n" + MAIN, "yes"),
+    "a method of a class that is made": (
+        "import torch\nclass Net:\n    def forward(self, x):\n        return x.cuda(thing)\ndef main():\n    Net()\n"
+        + MAIN,
+        "no a.py:4",
+    ),
+    "a method of a base": (
+        "from pkg.c import Net\nclass Mine(Net): pass\ndef main():\n    Mine()(1)\n" + MAIN,
+        "no pkg/c.py:6",
+    ),
+    "a method that is not called": (
+        "import torch\nclass Net:\n    def other(self, x):\n        return x.cuda(thing)\ndef main():\n    Net()\n"
+        + MAIN,
+        "yes",
+    ),
+    "under a test for CUDA": (
+        "import torch\ndef main():\n    if torch.cuda.is_available():\n        f(torch.cuda.get_device_capability())\n"
+        + MAIN,
+        "yes",
+    ),
+    "a guard in a function": (
+        "import torch\ndef check():\n    if not torch.cuda.is_available():\n        raise RuntimeError\n    f(x)\n"
+        "def main():\n    check()\n" + MAIN,
+        "no a.py:3",
+    ),
+    "a text that may be a device": ("import torch\ndef main():\n    f('cuda')\n" + MAIN, "cannot tell a.py:3"),
+    "what surely stops comes first": (
+        "import torch\ndef main():\n    f('cuda')\n    torch.cuda.ipc_collect()\n" + MAIN,
+        "no a.py:4",
+    ),
+    "a loop at the top level": (f"import torch\n{UNKNOWN}while True:\n    stop(1, some)\n", "no a.py:3"),
+    "a library": (f"import torch\n{UNKNOWN}", None),
+    "an import of itself": ("import a\ndef main():\n    main()\n" + MAIN, "yes"),
+    "another Python": ("print 1\n" + MAIN, None),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, expected = PROGRAMS[name]
+    Path("pkg").mkdir()
+    Path("pkg/__init__.py").write_text("")
+    Path("a.py").write_text(code)
+    Path("b.py").write_text("import torch\n" + UNKNOWN)
+    net = "class Net:\n    def forward(self, x):\n        return x.cuda(thing)\n"
+    Path("pkg/c.py").write_text("import torch\n" + UNKNOWN + net)
+    paths = [Path("a.py"), Path("b.py"), Path("pkg/__init__.py"), Path("pkg/c.py")]
+    found = [f"{one.answer} {one.stops or ''}".strip() for one in verdicts(migrate_files(paths, "anyaccel"))]
+    assert found == ([] if expected is None else [expected])
