@@ -28,7 +28,7 @@ constexpr bool is_added = is_atomic_integer<Value> || is_one_of<Value, float, do
 template <typename Value>
 constexpr bool is_ordered = is_atomic_integer<Value> || is_one_of<Value, long long>;
 
-// Replaces a value by what `next` makes of it; returns the old one.
+// Replaces a value with the result of `next`, and returns the old value.
 template <typename Value, typename Next>
 EMULATOR_UNCHECKED Value replace(const char* what, const char* file, int line, Value* at, Next next) {
   const Site site{file, line, what};
