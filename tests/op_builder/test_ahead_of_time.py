@@ -81,7 +81,7 @@ def test_an_op_without_code_for_the_target_is_refused(cache: Cache) -> None:
 def test_one_target_of_several_may_have_nothing_which_is_said(cache: Cache, caplog: pytest.LogCaptureFixture) -> None:
     (order,) = orders(named_builders(["cpu_adam"]), ["sm_90", BASELINE])
     assert order.target == BASELINE
-    assert "sm_90: cpu_adam has no device code, so nothing is built for it" in caplog.text
+    assert "sm_90: cpu_adam has no device code; nothing is built for it" in caplog.text
 
 
 def test_ops_that_share_a_library_share_the_build(cache: Cache) -> None:
@@ -228,7 +228,7 @@ def test_the_switches_that_are_set_to_a_number_are_read(monkeypatch: pytest.Monk
 
 def test_an_op_that_is_not_prebuilt_is_an_import_error_that_says_what_builds_it() -> None:
     with pytest.raises(
-        ImportError, match=r"brings none\. Fix: get_accelerator\(\)\.create_op_builder\('RMSNormBuilder'\)"
+        ImportError, match=r"has none\. Fix: get_accelerator\(\)\.create_op_builder\('RMSNormBuilder'\)"
     ):
         from anyaccel._C import rms_norm  # noqa: F401
     with pytest.raises(ImportError, match="cannot import name 'no_such_op'"):
