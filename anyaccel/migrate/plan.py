@@ -38,7 +38,7 @@ class SiteDecision:
         outcome: what becomes of it.
         reason: why it is not rewritten.
         build: makes the new code; of a site that is reported, what an answer may still ask for.
-        question: the class of a report; see :mod:`anyaccel.migrate.answers`.
+        question: the class of a report; see ``anyaccel/migrate/answers.py``.
     """
 
     node: cst.CSTNode

@@ -45,7 +45,7 @@ class Site:
         replacement: what stands there now; empty unless it was rewritten.
         reason: why it needs a person and what to do, or why it is rightly CUDA's; empty where it was rewritten.
         cell: in a notebook, the number of the cell, from 1; ``line`` counts in the cell then.
-        question: the class of a report, or of one that an answer has settled; see :mod:`anyaccel.migrate.answers`.
+        question: the class of a report, or of one that an answer has settled; see ``anyaccel/migrate/answers.py``.
         can_be_ported: whether a report has an answer by which the tool rewrites the place.
     """
 
