@@ -88,11 +88,11 @@ def _python_headers() -> Diagnosis:
 
 
 def _show(findings: list[Diagnosis], console: Console) -> None:
-    table = Table("for", "tool", "", "detail", "fix", title="What building ops needs", title_justify="left")
-    for column in table.columns[3:]:
-        column.overflow = "fold"
+    table = Table("for", "tool", "", "detail", title="What building ops needs", title_justify="left")
+    table.columns[3].overflow = "fold"
     for one in findings:
-        table.add_row(one.what, escape(one.tool), verdict_of(one.accepted), escape(one.detail), escape(one.fix))
+        detail = f"{one.detail}\nFix: {one.fix}" if one.fix else one.detail
+        table.add_row(one.what, escape(one.tool), verdict_of(one.accepted), escape(detail))
     console.print(table)
     for what, purpose in PURPOSES.items():
         serves = any(one.accepted for one in findings if one.what == what)

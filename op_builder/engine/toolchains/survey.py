@@ -26,8 +26,8 @@ PURPOSES = {
     "ninja": "runs every build",
     "C++": "builds ops for the CPU, and the host side of all others",
     "NVRTC": "compiles this project's CUDA device code, with or without a GPU",
-    "amdgcn": "compiles this project's device code for AMD's GPUs, with or without one",
-    "nvcc": "compiles third parties' .cu sources, nothing else",
+    "amdgcn": "compiles this project's device code for AMD GPUs, with or without a GPU",
+    "nvcc": "compiles third parties' .cu sources only",
     "DPC++": "compiles this project's SYCL device code",
     "icpx": "compiles third parties' SYCL sources only",
 }
