@@ -1,8 +1,8 @@
-"""Writing a tensor to a file and reading it back: ours by each backend, deepspeed's (with libaio's headers), torch, dd and fio.
+"""Writing a tensor to a file and reading it back: our backends, deepspeed's own (with libaio's headers), torch, dd and fio.
 
-Every candidate writes or reads as many bytes of the same disk, past the page cache where it can; ``torch.save`` and
-``torch.load`` go through it, so that their writes end before the disk has them, and their reads need not touch it. fio, with
-as many blocks of the same size under way, is the disk's limit. Medians of interleaved rounds.
+Every candidate writes or reads the same number of bytes on the same disk, past the page cache if it can. ``torch.save`` and
+``torch.load`` use the page cache: their writes return before the data is on the disk, and their reads may not touch it. fio,
+with as many blocks of the same size in flight, shows the disk's limit. Medians of interleaved rounds.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def dd(source: str, target: str, count: int) -> None:
 
 
 def fio(way: str, path: str, mib: int) -> float:
-    """Return the seconds that fio needed, by its own account: it starts a process and lays out its file before."""
+    """Return the seconds that fio reports: it also starts a process and lays out its file."""
     job = [f"--rw={way}", f"--filename={path}", f"--size={mib}m", f"--bs={BLOCK}", f"--iodepth={DEPTH}"]
     fixed = ["--name=limit", "--direct=1", "--ioengine=io_uring", "--overwrite=1", "--output-format=json"]
     command = ["fio", *fixed, *job]
@@ -61,7 +61,7 @@ def fio(way: str, path: str, mib: int) -> float:
 
 
 def measured(candidates: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the median seconds of each, in turns; a candidate may say itself how many it needed."""
+    """Return the median seconds of each; the candidates take turns, and may return their own seconds."""
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for number in range(rounds + 1):
         for name, candidate in candidates.items():
@@ -111,7 +111,7 @@ def main() -> None:
             against = f"{times['deepspeed'] / seconds:.2f}" if "deepspeed" in times else "-"
             of_limit = f"{times['fio'] / seconds:.0%}" if "fio" in times else "-"
             rows.append([way, name, f"{rate:.0f}", against, f"{times['dd, direct'] / seconds:.0%}", of_limit])
-    title = f"{options.mib} MiB, blocks of 1 MiB, {DEPTH} under way, {options.threads} threads, medians of {ROUNDS}"
+    title = f"{options.mib} MiB, blocks of 1 MiB, {DEPTH} in flight, {options.threads} threads, medians of {ROUNDS}"
     show("async_io", title, ["way", "candidate", "MB/s", "x deepspeed's", "of dd", "of fio"], rows)
     shutil.rmtree(folder)
 

@@ -23,7 +23,7 @@ struct Failure {
   std::int64_t moved;  // bytes transferred, at any position
 };
 
-// In the order in which `best` takes the first that works here.
+// `best` takes the first of the others that works here.
 enum class Backend : std::int32_t { best, io_uring, kernel_aio, threads };
 
 // One read or write; it lives until every block of it has ended.
@@ -54,7 +54,7 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
-  // What works on the blocks: what was asked for, or threads where the kernel does not offer it.
+  // The backend in use: the requested one, or threads if the kernel does not offer it.
   Backend backend() const { return backend_; }
 
   // Starts an operation; the memory and the files must stay valid until it has ended.

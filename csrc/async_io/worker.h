@@ -37,7 +37,7 @@ class Worker {
   };
 
   void begin(Slot& slot, const Block& block);
-  // Asks for what is left of a slot's block: of the kernel's queue, or at once.
+  // Requests the rest of a slot's block, from the kernel's queue or directly.
   void go_on(Slot& slot);
   Transfer next_transfer(Slot& slot);
   // Records the transferred bytes, or an error; false when the block has ended.

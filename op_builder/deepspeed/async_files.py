@@ -19,7 +19,7 @@ __all__ = ["AsyncIOError", "AsyncIOHandle", "AsyncIOModule"]
 
 Backend = Literal["best", "io_uring", "kernel_aio", "threads"]
 _BACKENDS: tuple[Backend, ...] = ("best", "io_uring", "kernel_aio", "threads")
-_ALIGNMENT = 512  # what deepspeed's callers round to, times the threads
+_ALIGNMENT = 512  # deepspeed's callers round sizes to this, times the number of threads
 
 
 class _Failure(ctypes.Structure):
@@ -66,25 +66,24 @@ class AsyncIOModule:
 class AsyncIOHandle:
     """Reads files to tensors and writes tensors to files in the background, several at once.
 
-    Each operation is cut into blocks, and threads keep many of them under way: by the kernel's io_uring, where that is missing or
-    not allowed by its older interface, the one that libaio calls, and where there is neither by a system call for each block.
-    What is aligned in the file goes past the page cache (O_DIRECT)
-    where the file system can do that, the rest through it. Tensors may be of any device, layout and alignment; those of
-    :meth:`new_cpu_locked_tensor` need no copy on the way. A tensor must not be changed, nor a file be read, before
-    :meth:`wait` has returned.
+    Each operation is split into blocks, and threads keep many of them in flight: with the kernel's io_uring; if it is missing or
+    not allowed, with the kernel's older AIO, which libaio uses; otherwise with a system call for each block. File-aligned parts
+    bypass the page cache (O_DIRECT) if the file system supports that; the rest goes through it. Tensors may have any device,
+    layout and alignment; tensors from :meth:`new_cpu_locked_tensor` are not copied on the way. Do not change a tensor, or read
+    a file, before :meth:`wait` has returned.
 
     Args:
-        library: the library of ``csrc/async_io``.
-        block_size: bytes of a block; rounded up to 4096.
-        queue_depth: blocks that a thread has under way, as long as they are no more than 32 MiB.
-        single_submit: not used.
-        overlap_events: the same; blocks always overlap.
-        intra_op_parallelism: threads.
-        backend: ``"io_uring"``, ``"kernel_aio"`` or ``"threads"``; ``"best"`` takes the first that works here.
+        library: the library from ``csrc/async_io``.
+        block_size: the size of a block in bytes; rounded up to 4096.
+        queue_depth: the number of blocks that a thread keeps in flight, up to 32 MiB in total.
+        single_submit: ignored.
+        overlap_events: ignored; blocks always overlap.
+        intra_op_parallelism: the number of threads.
+        backend: ``"io_uring"``, ``"kernel_aio"`` or ``"threads"``, or ``"best"`` for the first that works here.
 
     Raises:
         ValueError: when a number is not positive.
-        NotImplementedError: when the kernel does not offer the backend that is asked for.
+        NotImplementedError: when the kernel does not offer the requested backend.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ class Alias(NamedTuple):
             functions of the op, and those of ``also``.
         devices: the devices that have it.
         also: further builders whose functions the module takes.
-        on_cpu: the builder and the module on the CPU, where they are others.
+        on_cpu: the builder and the module for the CPU, if they differ.
         plain: the builder's class, ``"module:Class"`` in this folder, for a module that needs no compiler.
     """
 

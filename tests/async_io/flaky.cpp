@@ -1,5 +1,5 @@
-// In place of the kernel's queues and of two system calls: a kernel that moves less than it is asked for, is interrupted,
-// refuses O_DIRECT or its queue now and then, and ends transfers in any order.
+// Replaces the kernel's queues and two system calls: a kernel that moves fewer bytes than requested, is interrupted,
+// sometimes rejects O_DIRECT or a block, and ends transfers in any order.
 
 #include <fcntl.h>
 #include <unistd.h>
