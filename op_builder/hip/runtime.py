@@ -28,7 +28,7 @@ class HipRuntimeBuilder(HostLibrary):
 class HipRuntime:
     """Loads code objects and starts their kernels on torch's current stream."""
 
-    kind = "cuda"  # as torch calls the devices of ROCm
+    kind = "cuda"  # anyaccel: ignore[device-name]  # torch's name of ROCm devices
 
     def __init__(self, binary: Path) -> None:
         self._library = loading.load_c_library(HipRuntimeBuilder.NAME, binary)

@@ -82,7 +82,7 @@ def built_kernels(name: str, instances: Sequence[str], header: str, sources: Seq
     group = _kind()
     folders = [*sources, CSRC / "runtime", CSRC / "includes"]
     entries = "".join(
-        ENTRY.format(number=number, instance=kernel, call=_CALLS[group].format(number=number))
+        ENTRY.format(number=number, instance=kernel, call=_CALLS[group].replace("{number}", str(number)))
         for number, kernel in enumerate(instances)
     )
     if group == "hip":

@@ -324,7 +324,7 @@ def test_a_module_that_cannot_be_loaded_says_what_mends_it(
 def test_a_source_that_defines_no_module_says_what_mends_it(cache: Cache, make_builder: Callable[..., Any]) -> None:
     builder = make_builder()
     type(builder).STABLE_ABI = False
-    with pytest.raises(OpLoadError, match=r"Fix: PYBIND11_MODULE\(TORCH_EXTENSION_NAME, m\).*STABLE_ABI = True"):
+    with pytest.raises(OpLoadError, match=r"Fix: add PYBIND11_MODULE\(TORCH_EXTENSION_NAME, m\).*STABLE_ABI = True"):
         builder.load()
 
 

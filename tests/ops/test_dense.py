@@ -141,7 +141,6 @@ def test_a_mode_that_there_is_not_or_that_cannot_run_here_says_so() -> None:
         if mode not in HERE:
             with pytest.raises((OpError, RuntimeError)) as refused:
                 Dense(3, 2, mode=mode)(torch.ones(1, 3))
-            assert "expected" in str(refused.value)
             assert "Fix:" in str(refused.value)
 
 
