@@ -188,7 +188,7 @@ OPS: tuple[Op, ...] = (
     Op(
         name="hip_runtime",
         builder="HipRuntimeBuilder",
-        about="Loads device code for AMD's GPUs and starts its kernels",
+        about="Loads device code for AMD GPUs and starts its kernels",
         devices=("hip",),
         own_builder="op_builder.hip.runtime:HipRuntimeBuilder",
     ),

@@ -74,10 +74,10 @@ inline float to_float(Half value) {
 
 inline void store(float value, Half& target) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(target.bits) : "f"(value)); }
 
-// Whether the compiler has a type for float16 with whose conversions it vectorises loops. GCC does with AVX512-FP16
-// alone, and without F16C an x86 CPU has no conversions: a call for each element.
-#elif defined(__ARM_FP16_FORMAT_IEEE) || defined(__AVX512FP16__) || \
-    (defined(__clang__) && defined(__FLT16_MANT_DIG__) &&           \
+// Compilers whose type for float16 is vectorised. GCC's is with AVX512-FP16 only, and without F16C an x86 CPU has no
+// conversions, only a function call per element. Device code for AMD and Intel GPUs also sees the host's macros.
+#elif defined(__ARM_FP16_FORMAT_IEEE) || defined(__AVX512FP16__) || defined(__AMDGCN__) || \
+    (defined(__clang__) && defined(__FLT16_MANT_DIG__) &&                                  \
      (defined(__F16C__) || defined(__SYCL_DEVICE_ONLY__) || !defined(__x86_64__)))
 
 #if defined(__ARM_FP16_FORMAT_IEEE)

@@ -1,6 +1,6 @@
-// A kernel's view of a GPU whose threads run in lockstep, a warp of `kLanes` at a time: a block of threads; see
-// cpu_group.h for what each member means. CUDA's group (cuda_group.h) and HIP's (hip_group.h) are instances of it; what
-// they call, such as __syncthreads, is a part of both languages.
+// A kernel's view of a GPU whose threads run in lockstep, `kLanes` at a time in a warp: a block of threads.
+// cpu_group.h describes each member. CUDA's group (cuda_group.h) and HIP's (hip_group.h) are instances of it; functions
+// such as __syncthreads exist in both languages.
 
 #pragma once
 
@@ -24,15 +24,15 @@ struct BlockGroup {
   template <typename... T>
   static constexpr std::int64_t kTile = kTileOf<T...>;
 
-  // Elements of a row that a thread keeps in registers: a block of 512 keeps a row of 16384 as it is, and of 8192 where
-  // it is kept computed, which takes as many registers again.
+  // Elements of a row that a thread keeps in registers: a block of 512 keeps an unchanged row of 16384, or a row of
+  // 8192 if it keeps computed values, which take as many registers again.
   template <typename Of>
   static constexpr int kKept = is_as_it_is<Of> ? 32 : 16;
 
   template <typename Of, typename T, typename... Beside>
   class RowInRegisters;
 
-  // Elements of totals that a thread keeps in registers: a block of 512 keeps one kind of 16384 columns.
+  // Elements of totals that a thread keeps in registers: a block of 512 keeps one kind for 16384 columns.
   static constexpr int kKeptTotals = 32;
 
   template <int Kinds, typename T, typename... Beside>
@@ -57,7 +57,7 @@ struct BlockGroup {
     }
   }
 
-  // A strip of columns at a time, whose rows the threads share; their sums meet in shared memory.
+  // Processes a strip of columns at a time; the threads share its rows and combine their sums in shared memory.
   template <typename Value, typename Body>
   void column_sums(const Value* values, std::int64_t count, std::int64_t columns, std::int64_t stride,
                    const Body& body) const {
@@ -208,7 +208,7 @@ struct BlockGroup {
   static constexpr int kMostWarps = 32;
   static constexpr std::uint64_t kAllLanes = ~std::uint64_t{0} >> (64 - kLanes);
 
-  // Each slice of the block's threads adds up every so many-th row of a strip; returns how many slices there are.
+  // Each slice of the block's threads adds up every n-th row of a strip; returns the number n of slices.
   template <int Width, typename Value>
   static int add_rows(const Value* values, std::int64_t count, std::int64_t columns, std::int64_t stride,
                       Value (*sums)[kStrip]) {
@@ -232,17 +232,17 @@ struct BlockGroup {
     return slices;
   }
 
-  // Gives the block's threads the tiles of rows that have `tiles` each.
+  // Distributes the tiles of rows, `tiles` per row, over the block's threads.
   template <int Count, typename BodyOf>
   void share_rows(std::int64_t rows, std::int64_t tiles, const BodyOf& body_of) const {
     for (std::int64_t i = threadIdx.x; i < rows * tiles; i += blockDim.x) {
-      // in 32 bits: a division of 64 calls a subroutine
+      // in 32 bits: a 64-bit division calls a subroutine
       const std::int64_t row = rows == 1 ? 0 : static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(tiles);
       body_of(row)(TileRange<Count>{(i - row * tiles) * Count});
     }
   }
 
-  // Keeps `left` where `right` is NaN, so that none gets in: lanes that met one in another order would disagree.
+  // Keeps `left` where `right` is NaN, so that no NaN enters: lanes that met it in another order would disagree.
   template <typename Value>
   static Value larger(Value left, Value right) {
     return right > left ? right : left;
@@ -253,7 +253,7 @@ struct BlockGroup {
     return combined(value, -infinity<Value>(), [](Value left, Value right) { return larger(left, right); });
   }
 
-  // One value of all threads' in every thread: by shuffles in a warp, by shared memory among warps.
+  // Combines one value per thread, and returns the result to all: by shuffles in a warp, by shared memory among warps.
   template <typename Value, typename Combine>
   Value combined(Value value, Value neutral, const Combine& combine) const {
     __shared__ Value of_warps[kMostWarps];
@@ -279,12 +279,12 @@ struct BlockGroup {
 
 }  // namespace anyaccel
 
-#include "block_row.h"  // which needs the group
+#include "block_row.h"  // block_row.h needs the group
 
 namespace anyaccel {
 
-// How many blocks of 512 threads an SM, or AMD's compute unit, is to hold, where a kernel says so. On an SM two leave a
-// thread 64 registers, three 40, and the compiler's own choice may be 32, with what does not fit in memory.
+// The number of blocks of 512 threads that an SM, or AMD's compute unit, should hold, if a kernel sets it. On an SM two
+// leave a thread 64 registers, three 40; the compiler may choose 32 by itself, and spill the rest to memory.
 template <typename Kernel>
 constexpr int blocks_of_a_unit() {
   if constexpr (requires { Kernel::kBlocksOfAnSm; }) {

@@ -9,10 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <mutex>
 #include <string>
+
+#include "opened_library.h"
 
 namespace {
 
@@ -41,21 +42,6 @@ struct Driver {
   std::string problem;
 };
 
-// Keeps an error's text until the thread's next error.
-const char* kept(const std::string& text) {
-  static thread_local char message[1024];
-  std::snprintf(message, sizeof(message), "%s", text.c_str());
-  return message;
-}
-
-template <typename Function>
-void find(void* library, const char* name, Function& function, std::string& problem) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr && problem.empty()) {
-    problem = std::string("the driver has no ") + name + ", which version 12.0 introduced";
-  }
-}
-
 Driver opened() {
   Driver driver;
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -63,22 +49,25 @@ Driver opened() {
     driver.problem = std::string("no driver: ") + dlerror();
     return driver;
   }
-  find(library, "cuInit", driver.init, driver.problem);
-  find(library, "cuGetErrorName", driver.error_name, driver.problem);
-  find(library, "cuGetErrorString", driver.error_string, driver.problem);
-  find(library, "cuLibraryLoadData", driver.library_load, driver.problem);
-  find(library, "cuLibraryGetKernel", driver.library_kernel, driver.problem);
-  find(library, "cuLibraryUnload", driver.library_unload, driver.problem);
-  find(library, "cuKernelGetFunction", driver.kernel_function, driver.problem);
+  const auto need = [&](const char* name, auto& function) {
+    anyaccel::find(library, name, function, driver.problem, ", which version 12.0 introduced");
+  };
+  need("cuInit", driver.init);
+  need("cuGetErrorName", driver.error_name);
+  need("cuGetErrorString", driver.error_string);
+  need("cuLibraryLoadData", driver.library_load);
+  need("cuLibraryGetKernel", driver.library_kernel);
+  need("cuLibraryUnload", driver.library_unload);
+  need("cuKernelGetFunction", driver.kernel_function);
   driver.function_load = reinterpret_cast<Status (*)(void*)>(dlsym(library, "cuFuncLoad"));
-  find(library, "cuCtxGetCurrent", driver.context_current, driver.problem);
-  find(library, "cuCtxPushCurrent_v2", driver.context_push, driver.problem);
-  find(library, "cuCtxPopCurrent_v2", driver.context_pop, driver.problem);
-  find(library, "cuDeviceGet", driver.device_get, driver.problem);
-  find(library, "cuDevicePrimaryCtxRetain", driver.primary_retain, driver.problem);
-  find(library, "cuDevicePrimaryCtxGetState", driver.primary_state, driver.problem);
-  find(library, "cuKernelSetAttribute", driver.kernel_attribute, driver.problem);
-  find(library, "cuLaunchKernel", driver.launch, driver.problem);
+  need("cuCtxGetCurrent", driver.context_current);
+  need("cuCtxPushCurrent_v2", driver.context_push);
+  need("cuCtxPopCurrent_v2", driver.context_pop);
+  need("cuDeviceGet", driver.device_get);
+  need("cuDevicePrimaryCtxRetain", driver.primary_retain);
+  need("cuDevicePrimaryCtxGetState", driver.primary_state);
+  need("cuKernelSetAttribute", driver.kernel_attribute);
+  need("cuLaunchKernel", driver.launch);
   if (driver.problem.empty()) {
     const Status status = driver.init(0);
     if (status != 0) {
@@ -101,8 +90,7 @@ const char* error_of(Status status, const char* call) {
   const char* text = nullptr;
   driver().error_name(status, &name);
   driver().error_string(status, &text);
-  return kept(std::string(call) + ": " + (name ? name : "error " + std::to_string(status)) + ", " +
-              (text ? text : "no explanation from the driver"));
+  return anyaccel::kept_error(call, status, name, text);
 }
 
 // A device's primary context, which torch also uses; it is retained once and never released.
@@ -156,18 +144,6 @@ class Current {
   const char* error_ = nullptr;
   bool pushed_ = false;
 };
-
-const char* current_stream(int device, Stream& stream) {
-  using GetStream = std::int32_t (*)(std::int32_t, void**);
-  static const GetStream get = [] {
-    void* const torch = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
-    return torch == nullptr ? nullptr : reinterpret_cast<GetStream>(dlsym(torch, "aoti_torch_get_current_cuda_stream"));
-  }();
-  if (get == nullptr) {
-    return kept("no libtorch_cuda.so with a current stream is loaded in this process");
-  }
-  return get(device, &stream) == 0 ? nullptr : kept("torch did not return its current stream");
-}
 
 }  // namespace
 
@@ -237,7 +213,7 @@ ANYACCEL_EXPORT const char* anyaccel_cuda_launch_grid(void* kernel, std::int32_t
                                                       const std::uint32_t* block, std::uint32_t shared_bytes,
                                                       void** arguments) {
   Stream stream = nullptr;
-  if (const char* error = current_stream(device, stream)) {
+  if (const char* error = anyaccel::current_stream("libtorch_cuda.so", device, stream)) {
     return error;
   }
   const Current current(device);

@@ -1,21 +1,22 @@
-// HIP's runtime for AMD's GPUs: loads code objects and starts kernels through libamdhip64, which ROCm's torch brings
-// and which is opened when it is first used.
+// HIP's runtime for AMD GPUs: loads code objects and starts kernels through libamdhip64, which ROCm builds of torch
+// include, and which it opens on first use.
 //
-// No HIP header and no HIP library is needed to build this. A module belongs to one device, so code is loaded on a
-// device when a kernel of it is prepared or started there for the first time. The stream is torch's current one, asked
-// of the library that torch has already loaded; a launch inside a graph's capture is captured.
+// The build needs no HIP header and no HIP library. A module belongs to one device, so code is loaded on a device when
+// one of its kernels is first prepared or started there. The stream is torch's current stream, queried from the library
+// that torch has loaded; a launch during graph capture is captured.
 
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <string>
 #include <utility>
+
+#include "opened_library.h"
 
 namespace {
 
@@ -37,14 +38,7 @@ struct Hip {
   std::string problem;
 };
 
-// Where an error's text stays until the thread's next error.
-const char* kept(const std::string& text) {
-  static thread_local char message[1024];
-  std::snprintf(message, sizeof(message), "%s", text.c_str());
-  return message;
-}
-
-// The library that torch uses, under the names that it has had, or else one that the system finds.
+// Opens the library that torch uses, by any of its names, or else one that the system finds.
 void* opened_library() {
   constexpr const char* kNames[] = {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6"};
   for (const int flags : {RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD, RTLD_NOW | RTLD_LOCAL}) {
@@ -57,14 +51,6 @@ void* opened_library() {
   return nullptr;
 }
 
-template <typename Call>
-void find(void* library, const char* name, Call& call, std::string& problem) {
-  call = reinterpret_cast<Call>(dlsym(library, name));
-  if (call == nullptr && problem.empty()) {
-    problem = std::string("a libamdhip64 without ") + name;
-  }
-}
-
 Hip opened() {
   Hip hip;
   void* const library = opened_library();
@@ -72,14 +58,15 @@ Hip opened() {
     hip.problem = std::string("no HIP runtime: ") + dlerror();
     return hip;
   }
-  find(library, "hipGetErrorName", hip.error_name, hip.problem);
-  find(library, "hipGetErrorString", hip.error_string, hip.problem);
-  find(library, "hipGetDevice", hip.get_device, hip.problem);
-  find(library, "hipSetDevice", hip.set_device, hip.problem);
-  find(library, "hipModuleLoadData", hip.module_load, hip.problem);
-  find(library, "hipModuleUnload", hip.module_unload, hip.problem);
-  find(library, "hipModuleGetFunction", hip.module_function, hip.problem);
-  find(library, "hipModuleLaunchKernel", hip.launch, hip.problem);
+  const auto need = [&](const char* name, auto& function) { anyaccel::find(library, name, function, hip.problem, ""); };
+  need("hipGetErrorName", hip.error_name);
+  need("hipGetErrorString", hip.error_string);
+  need("hipGetDevice", hip.get_device);
+  need("hipSetDevice", hip.set_device);
+  need("hipModuleLoadData", hip.module_load);
+  need("hipModuleUnload", hip.module_unload);
+  need("hipModuleGetFunction", hip.module_function);
+  need("hipModuleLaunchKernel", hip.launch);
   return hip;
 }
 
@@ -92,10 +79,7 @@ const char* error_of(Status status, const char* call) {
   if (status == 0) {
     return nullptr;
   }
-  const char* const name = hip().error_name(status);
-  const char* const text = hip().error_string(status);
-  return kept(std::string(call) + ": " + (name ? name : "error " + std::to_string(status)) + ", " +
-              (text ? text : "which the runtime does not explain"));
+  return anyaccel::kept_error(call, status, hip().error_name(status), hip().error_string(status));
 }
 
 // Makes a device the thread's current one, and restores the one before.
@@ -124,7 +108,7 @@ class Current {
   bool is_changed_ = false;
 };
 
-// A code object, and what became of it on each device.
+// A code object, and its module on each device.
 struct Code {
   std::string image;
   std::mutex mutex;
@@ -138,7 +122,7 @@ struct Kernel {
   std::map<int, Function> functions;
 };
 
-// The device must be the current one.
+// The device must be the current device.
 const char* module_on(Code& code, int device, Module& module) {
   const std::lock_guard lock(code.mutex);
   const auto known = code.modules.find(device);
@@ -172,22 +156,10 @@ const char* function_on(Kernel& kernel, int device, Function& function) {
   return nullptr;
 }
 
-const char* current_stream(int device, Stream& stream) {
-  using GetStream = std::int32_t (*)(std::int32_t, void**);
-  static const GetStream get = [] {
-    void* const torch = dlopen("libtorch_hip.so", RTLD_LAZY | RTLD_NOLOAD);
-    return torch == nullptr ? nullptr : reinterpret_cast<GetStream>(dlsym(torch, "aoti_torch_get_current_cuda_stream"));
-  }();
-  if (get == nullptr) {
-    return kept("no libtorch_hip.so in the process that tells its current stream");
-  }
-  return get(device, &stream) == 0 ? nullptr : kept("torch did not tell its current stream");
-}
-
-// No block is smaller than the widest wave, whose lanes would wait for ones that are not there.
+// No block is smaller than the widest wave: its lanes would wait for lanes that do not exist.
 constexpr std::int32_t kSmallestBlock = 64;
 
-// A grid's threads are counted in 32 bits; what the groups work on is shared by as many as there are.
+// A grid's threads are counted in 32 bits. Kernels share their work among however many groups there are.
 std::uint32_t groups_of(std::int64_t groups, std::int32_t threads) {
   return static_cast<std::uint32_t>(
       std::min<std::int64_t>(groups, std::numeric_limits<std::uint32_t>::max() / threads));
@@ -197,11 +169,11 @@ std::uint32_t groups_of(std::int64_t groups, std::int32_t threads) {
 
 #define ANYACCEL_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Each function returns null, or what went wrong.
+// Each function returns null, or a message about the error.
 
 ANYACCEL_EXPORT const char* anyaccel_hip_open() { return hip().problem.empty() ? nullptr : hip().problem.c_str(); }
 
-// Takes a copy of a code object, which is loaded where its kernels are prepared or started.
+// Copies a code object; it is loaded on a device when a kernel is prepared or started there.
 ANYACCEL_EXPORT const char* anyaccel_hip_load(const void* image, std::size_t bytes, void** code) {
   if (const char* problem = anyaccel_hip_open()) {
     return problem;
@@ -215,7 +187,7 @@ ANYACCEL_EXPORT const char* anyaccel_hip_kernel(void* code, const char* symbol, 
   return nullptr;
 }
 
-// Loads a kernel on a device now: a graph's capture refuses to load.
+// Loads a kernel on a device now: loading fails during graph capture.
 ANYACCEL_EXPORT const char* anyaccel_hip_prepare(void* kernel, std::int32_t device) {
   const Current current(device);
   if (current.error() != nullptr) {
@@ -229,7 +201,7 @@ ANYACCEL_EXPORT const char* anyaccel_hip_prepare(void* kernel, std::int32_t devi
 ANYACCEL_EXPORT const char* anyaccel_hip_launch(void* kernel, std::int32_t device, std::int64_t groups,
                                                 std::int32_t threads, const void* argument, std::size_t) {
   Stream stream = nullptr;
-  if (const char* error = current_stream(device, stream)) {
+  if (const char* error = anyaccel::current_stream("libtorch_hip.so", device, stream)) {
     return error;
   }
   const Current current(device);

@@ -1,4 +1,4 @@
-// The part of HIP's language that the sources use, for a clang that has none of ROCm's headers; included before them.
+// The part of HIP's language that the sources use, for clang without ROCm's headers; included before the sources.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 using size_t = decltype(sizeof(0));
 
-// Everything in here is for the host as well, as NVRTC's -default-device has it for the device: no source says which.
+// Functions without an attribute are for host and device, like NVRTC's -default-device: the sources have no attributes.
 #pragma clang force_cuda_host_device begin
 
 #include "hip_math.h"
@@ -28,7 +28,7 @@ inline double fmax(double x, double y) { return __builtin_fmax(x, y); }
 
 __host__ double pow(double, double);  // for constants that the host computes
 
-// `threadIdx.x` and its like, each a member that a register or a hidden argument of the kernel is read for.
+// `threadIdx.x` and similar members: each reads a register or a hidden argument of the kernel.
 namespace anyaccel::index {
 
 struct Thread {

@@ -1,5 +1,5 @@
-// The elementary functions that kernels call, for AMD's GPUs, whose compiler comes without a library of them. Plain
-// C++: tests/runtime holds them against the host's.
+// The elementary functions that kernels call, for AMD GPUs, for which ziglang has no math library. Plain C++:
+// tests/runtime compares them with the host's.
 
 #pragma once
 
@@ -9,7 +9,7 @@ namespace anyaccel::own {
 // overflows.
 inline double exp(double x) {
   if (!(x < 709.8)) {
-    return x * 1e300 * 1e300;  // infinite, or NaN as x is
+    return x * 1e300 * 1e300;  // infinity, or NaN if x is NaN
   }
   if (x < -745.2) {
     return 0.0;
@@ -28,13 +28,13 @@ inline double exp(double x) {
   return sum * power_of_two(half) * power_of_two(rest);
 }
 
-// e^x - 1 by way of double, which loses nothing of a float where it is not as small as x itself.
+// e^x - 1 in double, which is exact enough for a float unless x is tiny.
 inline float expm1(float x) {
   return __builtin_fabsf(x) < 1e-5f ? __builtin_fmaf(0.5f * x, x, x) : static_cast<float>(exp(double{x}) - 1.0);
 }
 
-// 2 / sqrt(pi) e^(-x^2) (x + 2 x^3 / 3 + 4 x^5 / 15 + ...), whose terms are all of x's sign; within 1e-14. Float64 is
-// for checking gradients: it need not be fast.
+// 2 / sqrt(pi) e^(-x^2) (x + 2 x^3 / 3 + 4 x^5 / 15 + ...), whose terms all have x's sign; within 1e-14. Float64 is
+// for checking gradients, so it need not be fast.
 inline double erf(double x) {
   const double size = __builtin_fabs(x);
   if (size > 6.0) {  // 1 - 2e-17

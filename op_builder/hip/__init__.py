@@ -1,6 +1,6 @@
-"""The builders of AMD's GPUs, where torch is built for ROCm.
+"""The builders for AMD GPUs, for ROCm builds of torch.
 
-Every builder that serves the device is an attribute, imported when it is asked for.
+Every builder for the device is an attribute, imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AMD's GPUs as a device of this project's ops: kernels compiled by pip's ziglang for the GPUs that are there."""
+"""AMD GPUs as a device of this project's ops: pip's ziglang compiles kernels for the GPUs of the machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["HipDevice", "device_code"]
 
 
 class HipDevice:
-    """AMD's GPUs, which a ROCm build of torch serves as its CUDA devices."""
+    """AMD GPUs, which are the "cuda" devices of a ROCm build of torch."""
 
     kind = "hip"
     namespace = "anyaccel"
@@ -33,7 +33,7 @@ class HipDevice:
         problem = kernel_rejection(self.kind)
         if problem:
             msg = (
-                f"loading the op '{op}' failed: torch can use no AMD GPU here: {problem}. "
+                f"loading the op '{op}' failed: torch cannot use an AMD GPU here: {problem}. "
                 f"Fix: use the CPU's builder, or install a ROCm build of torch and AMD's driver."
             )
             raise OpLoadError(msg)
@@ -56,7 +56,7 @@ class HipDevice:
                 kernels[target] = {
                     name: runtime.kernel(op.name, code, symbols[name]) for name in op.kernels_for(self.kind)
                 }
-            if device == current:  # on any other it is loaded when it is first used
+            if device == current:  # on other devices it is loaded on first use
                 for kernel in kernels[target].values():
                     runtime.prepare(op.name, kernel, device)
             units = _torchs().get_device_properties(device).multi_processor_count
@@ -67,8 +67,8 @@ def device_code(op: Op, target: str) -> Entry:
     """Return the device code for an AMD GPU: prebuilt, cached, or compiled now.
 
     Raises:
-        ToolchainError: when there is none yet, and no ziglang.
-        BuildError: when clang refuses the source, or does not know the GPU.
+        ToolchainError: when the code must be compiled and ziglang is not found.
+        BuildError: when clang rejects the source, or does not know the GPU.
     """
     found = _prebuilt(op, target)
     if found is not None:
@@ -100,7 +100,7 @@ def _torchs() -> CUDA_Accelerator:
 
 
 def _targets() -> list[str]:
-    """Return the architecture of each device; ``gfx90a:sramecc+:xnack-`` is one of ``gfx90a``, whose code suits either mode."""
+    """Return each device's architecture: ``gfx90a`` for ``gfx90a:sramecc+:xnack-``, as its code works in every mode."""
     torchs = _torchs()
     names = [str(torchs.get_device_properties(device).gcnArchName) for device in range(torchs.device_count())]
     return [name.partition(":")[0] for name in names]

@@ -1,4 +1,4 @@
-"""What decides an op's device code for AMD's GPUs, whether there is one or not."""
+"""The recipe for an op's device code for AMD GPUs, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["HipCodeRecipe", "device_code_recipe"]
 
 _OPTIONS = (
     "-O3", "-std=c++20", "-mcode-object-version=5", "-ffp-contract=fast-honor-pragmas",
-    "-Wno-pass-failed",  # a loop may be as good as it is without what a pragma asks for
+    "-Wno-pass-failed",  # pragmas ask for unrolling that is not always possible
     "-include", "hip_language.h",
 )  # fmt: skip
 _INCLUDE_DIRS = (CSRC / "includes", CSRC / "runtime", CSRC / "device_std")
 _KERNELS_OF_A_PART = 3
-"""The compiler takes up to two seconds a kernel: an op is compiled in parts, side by side. Their number does not depend on
-the machine, so that every machine makes the same bytes."""
+"""The compiler takes up to two seconds per kernel, so an op is compiled in parts, in parallel. The number of parts does not
+depend on the machine, so every machine builds the same bytes."""
 
 
 @dataclass(frozen=True)
 class HipCodeRecipe(DeviceCodeFacts):
-    """What clang makes of a source: object files of a few kernels each, and one code object of them."""
+    """The recipe for a code object, which is linked from object files with a few kernels each."""
 
     compiler: AmdgpuClang
 
@@ -43,7 +43,7 @@ class HipCodeRecipe(DeviceCodeFacts):
         """Compile and link in a workplace, and return the kernels' symbols.
 
         Raises:
-            BuildError: when the compiler refuses the source.
+            BuildError: when the compiler rejects the source.
         """
         from ..engine.ninja_file import Command, run_ninja, write_ninja
 
@@ -52,7 +52,7 @@ class HipCodeRecipe(DeviceCodeFacts):
         parts = -(-len(symbols) // _KERNELS_OF_A_PART)
         commands = []
         for part in range(parts):
-            mine = list(symbols.items())[part::parts]  # neighbours, which take about as long, go to different parts
+            mine = list(symbols.items())[part::parts]  # neighbours take about equally long and go to different parts
             lines = [f"ANYACCEL_HIP_KERNEL({symbol}, {kernel})" for kernel, symbol in mine]
             text = "\n".join([f'#include "{self.source}"', *lines, ""])
             (workplace.folder / f"{part}.hip").write_text(text, encoding="utf-8")
@@ -67,15 +67,15 @@ class HipCodeRecipe(DeviceCodeFacts):
 
 
 def device_code_recipe(op: Op, target: str, *, any_compiler: bool = False) -> HipCodeRecipe:
-    """Return everything that decides an op's device code for an AMD GPU.
+    """Return the recipe for an op's device code for an AMD GPU.
 
     Args:
         op: the op.
         target: such as ``gfx942``.
-        any_compiler: look for no compiler: the recipe then only names its result.
+        any_compiler: do not search for a compiler; the recipe then only names its result.
 
     Raises:
-        ToolchainError: when there is no ziglang.
+        ToolchainError: when ziglang is not found.
     """
     return HipCodeRecipe(
         op=op.name,

@@ -1,4 +1,4 @@
-"""HIP's runtime: ``csrc/runtime/hip.cpp``, which opens ROCm's library when it is first used."""
+"""HIP's runtime: ``csrc/runtime/hip.cpp``, which opens ROCm's library on first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["HipRuntime", "HipRuntimeBuilder"]
 
 
 class HipRuntimeBuilder(HostLibrary):
-    """Builds the runtime; it needs neither ROCm nor a GPU to build."""
+    """Builds the runtime; the build needs neither ROCm nor a GPU."""
 
     NAME = "hip_runtime"
     SOURCES = ("runtime/hip.cpp",)
@@ -44,24 +44,24 @@ class HipRuntime:
             image: the code object.
 
         Raises:
-            OpLoadError: when there is no HIP runtime.
+            OpLoadError: when no HIP runtime is found.
         """
         handle = ctypes.c_void_p()
         self._check(what, self._library.anyaccel_hip_load(image, ctypes.c_size_t(len(image)), ctypes.byref(handle)))
         return handle.value or 0
 
     def kernel(self, what: str, code: int, symbol: str) -> int:
-        """Return the handle of a kernel by its symbol, which ``prepare`` looks up."""
+        """Return the handle of a kernel by its symbol, which is looked up by ``prepare``."""
         handle = ctypes.c_void_p()
         found = self._library.anyaccel_hip_kernel(ctypes.c_void_p(code), symbol.encode(), ctypes.byref(handle))
         self._check(what, found)
         return handle.value or 0
 
     def prepare(self, what: str, kernel: int, device: int) -> None:
-        """Load a kernel on a device, so that its first launch may be in a graph's capture.
+        """Load a kernel on a device, so that a graph can capture its first launch.
 
         Raises:
-            OpLoadError: when the runtime refuses the code object, or it has no such kernel.
+            OpLoadError: when the runtime rejects the code object, or it has no such kernel.
         """
         self._check(what, self._library.anyaccel_hip_prepare(ctypes.c_void_p(kernel), device))
 
@@ -69,6 +69,6 @@ class HipRuntime:
         if error is not None:
             msg = (
                 f"loading or starting '{what}' failed: {error.decode(errors='replace')}. "
-                f"Fix: a ROCm build of torch, with AMD's driver, and code for this GPU."
+                f"Fix: use a ROCm build of torch, AMD's driver, and code for this GPU."
             )
             raise OpLoadError(msg)

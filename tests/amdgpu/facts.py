@@ -101,14 +101,19 @@ def one_of_each(op: Op) -> list[str]:
 
 def measured(op: Op, target: str, kernels: Sequence[str]) -> Table:
     """Compile instances of an op's kernels to assembly, and return their facts."""
+    text = assembly(op, target, kernels)
+    return {(op.name, kernel): _facts(text, f"kernel_{number}", target) for number, kernel in enumerate(kernels)}
+
+
+def assembly(op: Op, target: str, kernels: Sequence[str]) -> str:
+    """Return the assembly of instances of an op's kernels, ``kernel_0`` and so on."""
     recipe = device_code_recipe(op, target)
     lines = [f"ANYACCEL_HIP_KERNEL(kernel_{number}, {kernel})" for number, kernel in enumerate(kernels)]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "kernels.hip").write_text("\n".join([f'#include "{recipe.source}"', *lines, ""]))
         options = [*recipe.options, *(f"-I{included}" for included in recipe.include_dirs)]
         subprocess.run(recipe.compiler.compiling("kernels.hip", options, "kernels.s"), check=True, cwd=folder)
-        text = (Path(folder) / "kernels.s").read_text()
-    return {(op.name, kernel): _facts(text, f"kernel_{number}", target) for number, kernel in enumerate(kernels)}
+        return (Path(folder) / "kernels.s").read_text()
 
 
 def _facts(text: str, symbol: str, target: str) -> Facts:

@@ -41,6 +41,16 @@ def test_one_of_each_template_compiles_and_is_not_worse_than_in_the_table(op: Op
 
 
 @needs_ziglang
+@pytest.mark.parametrize("target", TARGETS)
+def test_float16_is_converted_by_instructions(target: str) -> None:
+    """Device code sees the host's macros too, by which an x86 CPU without F16C converts with integers."""
+    (rms_norm,) = (op for op in WITH_KERNELS if op.name == "rms_norm")
+    text = facts.assembly(rms_norm, target, ["RmsNormForward<Half, Half>"])
+    assert "v_cvt_f32_f16" in text
+    assert "v_cvt_f16_f32" in text or "v_fma_mixlo_f16" in text  # the second also multiplies
+
+
+@needs_ziglang
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("op", WITH_KERNELS, **BY_NAME)

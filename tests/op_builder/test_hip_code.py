@@ -150,7 +150,7 @@ assert "libamdhip64" not in maps and "libcuda.so" not in maps
 def test_no_ziglang_is_a_rejection_with_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amdgpu, "zig_program", lambda: None)
     assert probe_amdgpu(tmp_path).detail == "ziglang is not installed"
-    with pytest.raises(ToolchainError, match=r"got ziglang is not installed.*Fix: pip install 'anyaccel\[rocm\]'"):
+    with pytest.raises(ToolchainError, match=r"ziglang is not installed.*Fix: pip install 'anyaccel\[rocm\]'"):
         choose_amdgpu(tmp_path)
 
 

@@ -138,14 +138,14 @@ def test_launches_are_on_torchs_stream_of_the_device_and_restore_the_current_one
 @without_rocm
 def test_errors_tell_the_call_and_hips_own_words(run: Callable[[str], list[str]]) -> None:
     said = [line for line in run(ERRORS) if not line.startswith("load on")]
-    fix = "Fix: a ROCm build of torch, with AMD's driver, and code for this GPU."
+    fix = "Fix: use a ROCm build of torch, AMD's driver, and code for this GPU."
     assert said == [
         "loading or starting 'scale' failed: hipModuleLoadData: hipErrorNoBinaryForGpu, no kernel image is available for "
         f"execution on the device. {fix}",
         f"loading or starting 'scale' failed: hipModuleGetFunction: hipErrorNotFound, named symbol not found. {fix}",
         "hipModuleLaunchKernel: hipErrorLaunchFailure, unspecified launch failure",
-        "hipModuleLaunchKernel: error 12345, which the runtime does not explain",
-        "torch did not tell its current stream",
+        "hipModuleLaunchKernel: error 12345, no explanation from the driver",
+        "torch did not return its current stream",
         "hipSetDevice: hipErrorInvalidDevice, invalid device ordinal",
         "launch scale_symbol on 0 grid 1 1 1 block 64 1 1 shared 0 stream 7 argument feed extra none",
     ]
@@ -185,7 +185,7 @@ except OpLoadError as error:
 """
     said = run_python(code).stdout
     assert said.startswith("loading or starting 'scale' failed: no HIP runtime: libamdhip64.so.6: cannot open")
-    assert "Fix: a ROCm build of torch" in said
+    assert "Fix: use a ROCm build of torch" in said
 
 
 def test_torchs_build_decides_whose_kernels_cuda_devices_get(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,9 @@ def test_torchs_build_decides_whose_kernels_cuda_devices_get(monkeypatch: pytest
 def test_a_torch_without_rocm_is_refused_by_name() -> None:
     found = builder_class("RMSNormBuilder", "hip")
     assert found is not None
-    with pytest.raises(OpLoadError, match=r"torch can use no AMD GPU here: this torch .* is built without ROCm.*Fix: "):
+    with pytest.raises(
+        OpLoadError, match=r"torch cannot use an AMD GPU here: this torch .* is built without ROCm.*Fix: "
+    ):
         found().load()
 
 

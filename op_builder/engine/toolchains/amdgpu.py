@@ -1,4 +1,4 @@
-"""pip's ziglang as a compiler for AMD's GPUs: its clang and its linker know them, and nothing of ROCm is needed."""
+"""pip's ziglang as a compiler for AMD GPUs: its clang and linker support them, and ROCm is not needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPILE = (
     "-nostdsysteminc", "-fdeclspec", "-fvisibility=hidden", "-fapply-global-visibility-to-externs",
     "-fno-threadsafe-statics", "-mrelocation-model", "pic", "-pic-level", "2",
 )  # fmt: skip
-"""The compiler without its driver, which would look for ROCm, and for the headers of the machine that builds."""
+"""The compiler without its driver, which would search for ROCm and for the building machine's headers."""
 LINK = ("ld.lld", "-m", "elf64_amdgpu", "-shared", "--no-undefined")
 
 
@@ -32,8 +32,8 @@ class AmdgpuClang:
     """ziglang's clang.
 
     Attributes:
-        version: as ``22.1.8``, with the beginning of the program's digest.
-        zig: the program; empty where only the name of a result is asked for.
+        version: such as ``22.1.8``, with the beginning of the program's digest.
+        zig: the program; empty if only the name of a result is needed.
     """
 
     version: str
@@ -41,21 +41,21 @@ class AmdgpuClang:
     name = "clang"
 
     def compiling(self, source: str, options: Sequence[str], output: str) -> tuple[str, ...]:
-        """Return the command that compiles a source to an object file, or to assembly where ``output`` ends with ``.s``.
+        """Return the command that compiles a source to an object file, or to assembly if ``output`` ends with ``.s``.
 
-        The output's name tells the file from what it is linked with.
+        The output's name distinguishes the file from those that it is linked with.
         """
         name, _, kind = output.partition(".")
         made = "-S" if kind == "s" else "-emit-obj"
         return (self.zig, *COMPILE, made, f"-cuid={name}", *options, source, "-o", output)
 
     def linking(self, objects: Sequence[str], output: str) -> tuple[str, ...]:
-        """Return the command that makes a code object, which ROCm loads, of object files."""
+        """Return the command that links object files to a code object, which ROCm loads."""
         return (self.zig, *LINK, *objects, "-o", output)
 
 
 def probe_amdgpu(memory: Path) -> Probe[AmdgpuClang]:
-    """Look for ziglang, and whether its clang knows AMD's GPUs."""
+    """Search for ziglang, and check that its clang supports AMD GPUs."""
     name = "ziglang's clang"
     zig = zig_program()
     if zig is None:
@@ -69,22 +69,20 @@ def probe_amdgpu(memory: Path) -> Probe[AmdgpuClang]:
 
 
 def choose_amdgpu(memory: Path) -> AmdgpuClang:
-    """Return the compiler for AMD's GPUs.
+    """Return the compiler for AMD GPUs.
 
     Raises:
         ToolchainError: when it is rejected, with the reason.
     """
     probe = probe_amdgpu(memory)
     if probe.tool is None:
-        msg = (
-            f"choosing a compiler for AMD's GPUs failed: got {probe.detail}; expected pip's ziglang. Fix: {probe.fix}."
-        )
+        msg = f"choosing a compiler for AMD GPUs failed: {probe.detail}. pip's ziglang is needed. Fix: {probe.fix}."
         raise ToolchainError(msg)
     return probe.tool
 
 
 def _try_out(command: tuple[str, ...], memory: Path) -> str:
-    """Return clang's version, once it has said that it knows AMD's GPUs."""
+    """Return clang's version, after checking that it supports AMD GPUs."""
     version = said_version(command, memory).splitlines()[0]
     if _TARGET not in run_quietly([*command, "-print-targets"], memory).stdout.split():
         msg = f"{version} was built without the target {_TARGET}"
