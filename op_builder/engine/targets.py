@@ -45,7 +45,7 @@ CUDA_TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
 """The GPU targets of a wheel: machine code for four GPU generations, and PTX of the newest one for later GPUs."""
 
 HIP_TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-"""AMD GPUs that a wheel supports: Instinct MI200, MI300 and MI350, Radeon RX 7900 and RX 9070. Code runs only on the GPU that it is for."""
+"""AMD GPUs that a wheel supports: Instinct MI200, MI300 and MI350, Radeon RX 7900 and RX 9070. Code runs on one GPU only."""
 
 _CUDA = r"(sm|compute)_(\d{2,3})[af]?"
 _HIP = r"gfx(9|1[0-2])[0-9a-f]{2}"
