@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -276,9 +275,12 @@ class OpBuilder:
                 loading.require_same_build(self.name, loaded.binary, self._found_binary())
             functions = loading.functions_of(binary)
             if functions is None:
-                load = self._load_library if self.STABLE_ABI else partial(loading.load_python_module, self.name)
-                functions = load(binary)
+                functions = self.load_binary(binary)
             return loading.keep(loading.Loaded(self.name, type(self), binary, functions=functions))
+
+    def load_binary(self, binary: Path) -> Any:
+        """Load a finished build, and return its functions."""
+        return self._load_library(binary) if self.STABLE_ABI else loading.load_python_module(self.name, binary)
 
     def _load_library(self, binary: Path) -> Any:
         loading.load_torch_library(self.name, type(self), binary, self.namespaces())

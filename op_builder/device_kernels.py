@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from . import loading
+from .cpu.autograd import recorder
 from .engine.errors import OpError, OpLoadError
 from .holding import HoldingBuilder
 
@@ -82,7 +83,7 @@ class DeviceKernels(HoldingBuilder):
             if kind not in library.on_device:
                 self.DEVICE.register(self.OP)
                 is_hosts = namespace == "anyaccel"
-                library.on_device[kind] = functions if is_hosts else self.OP.functions_class()(namespace)
+                library.on_device[kind] = functions if is_hosts else self.OP.functions_class()(namespace, recorder)
             return library.on_device[kind]
 
     def _beside_the_runtime(self, load_host: Callable[[], Any]) -> Any:

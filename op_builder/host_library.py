@@ -6,6 +6,7 @@ import platform
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .builder import CPU_FLAGS, OpBuilder
+from .cpu.autograd import recorder
 from .engine import prebuilt
 from .engine.targets import is_device_target, is_hip_target
 from .op import CSRC
@@ -78,4 +79,4 @@ class HostLibrary(OpBuilder):
     def functions(self) -> Any:
         if self.OP is None:
             raise NotImplementedError(self.name)
-        return self.OP.functions_class()("anyaccel")
+        return self.OP.functions_class()("anyaccel", recorder)

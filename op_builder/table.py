@@ -172,6 +172,13 @@ OPS: tuple[Op, ...] = (
         own_builder="op_builder.cpu.async_io:AsyncIOBuilder",
     ),
     Op(
+        name="autograd",
+        builder="AutogradBuilder",
+        about="Gradients recorded in C++",
+        devices=(ON_HOST,),
+        own_builder="op_builder.cpu.autograd:AutogradBuilder",
+    ),
+    Op(
         name="shm_comm",
         builder="ShmCommBuilder",
         about="The process-group backend ``shm``",

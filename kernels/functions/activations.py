@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from .derivative import Derivative
 from .registration import OpFunctions, empty_contiguous
 
 if TYPE_CHECKING:
@@ -28,16 +28,6 @@ def _backward_fake(grad: torch.Tensor, *inputs: Any) -> tuple[torch.Tensor, ...]
     return tuple(empty_contiguous(tensor) for tensor in inputs[:2])
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    ctx.save_for_backward(*inputs[:2])
-    ctx.options = inputs[2:]
-
-
-def _backward(name: str, ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    backward = getattr(ops, f"{name}_backward").default
-    return (*backward(grad, *ctx.saved_tensors, *ctx.options), *[None] * len(ctx.options))
-
-
 class ActivationFunctions(OpFunctions):
     """GELU of a biased input, and the gated units SwiGLU and GeGLU.
 
@@ -47,11 +37,11 @@ class ActivationFunctions(OpFunctions):
     """
 
     OPS: ClassVar = {
-        "swiglu": (_fake, partial(_backward, "swiglu"), _keep),
+        "swiglu": (_fake, Derivative("swiglu_backward", ("grad0", "input0", "input1"), (0, 1))),
         "swiglu_backward": (_backward_fake,),
-        "geglu": (_fake, partial(_backward, "geglu"), _keep),
+        "geglu": (_fake, Derivative("geglu_backward", ("grad0", "input0", "input1", "input2"), (0, 1, -1))),
         "geglu_backward": (_backward_fake,),
-        "bias_gelu": (_fake, partial(_backward, "bias_gelu"), _keep),
+        "bias_gelu": (_fake, Derivative("bias_gelu_backward", ("grad0", "input0", "input1", "input2"), (0, 1, -1))),
         "bias_gelu_backward": (_backward_fake,),
     }
 

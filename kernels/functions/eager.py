@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DifferentiableOp"]
+__all__ = ["DifferentiableOp", "RecordedOp"]
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -65,6 +65,24 @@ class DifferentiableOp:
     def _through_dispatcher(self, *inputs: Any) -> Any:
         output = self.op(*inputs)
         return output[self.given] if self.results else output
+
+
+class RecordedOp(DifferentiableOp):
+    """A differentiable torch op whose gradients are recorded in C++, by a second op that calls the first.
+
+    Code that traces or changes calls sees the first one, too.
+
+    Args:
+        differentiable: the op, as in Python.
+        recorded: the second op's overload.
+    """
+
+    def __init__(self, differentiable: DifferentiableOp, recorded: Any) -> None:
+        self.__dict__.update(differentiable.__dict__)
+        self.recorded = recorded._op  # without a Python frame
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self._through_dispatcher(*inputs) if torch.compiler.is_compiling() else self.recorded(*inputs)
 
 
 def _is_followed() -> bool:

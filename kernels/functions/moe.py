@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from .derivative import Derivative
 from .registration import OpFunctions, empty_contiguous
 
 __all__ = ["MoeFunctions", "Routing"]
@@ -65,15 +66,6 @@ def _dispatch_fake(x: torch.Tensor, source: torch.Tensor, places: torch.Tensor) 
     return x.new_empty((source.numel(), x.shape[1]))
 
 
-def _dispatch_keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    ctx.save_for_backward(inputs[2])
-
-
-def _dispatch_backward(ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    (places,) = ctx.saved_tensors
-    return ops.combine_rows(grad, places, None), None, None
-
-
 def _moe_combine_fake(
     rows: torch.Tensor, weights: torch.Tensor, source: torch.Tensor, places: torch.Tensor
 ) -> torch.Tensor:
@@ -108,7 +100,7 @@ class MoeFunctions(OpFunctions):
     OPS: ClassVar = {
         "topk_gating": (_gating_fake, _gating_backward, _gating_keep),
         "topk_gating_backward": (_gating_backward_fake,),
-        "moe_dispatch": (_dispatch_fake, _dispatch_backward, _dispatch_keep),
+        "moe_dispatch": (_dispatch_fake, Derivative("combine_rows", ("grad0", "input2", "none"), (0, -1, -1))),
         "moe_combine": (_moe_combine_fake, _combine_backward, _combine_keep),
         "gather_rows": (_gather_fake,),
         "combine_rows": (_combine_fake,),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-
+from .derivative import Derivative
 from .registration import OpFunctions, empty_contiguous, row_statistics
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["LayerNormFunctions", "RMSNormFunctions"]
 
@@ -26,38 +28,20 @@ def _backward_fake(
     return empty_contiguous(x), *(empty_contiguous(weight) for _ in range(weights))
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    ctx.save_for_backward(inputs[0], inputs[1], *output[1:])
-
-
-def _add_keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    ctx.save_for_backward(output[1], inputs[2], *output[2:])
-    ctx.set_materialize_grads(False)  # one of the two results may be unused
-
-
-def _backward(
-    op: str, weights: int, ops: Any, ctx: Any, grad: torch.Tensor | None, *_: Any
-) -> tuple[torch.Tensor | None, ...]:
-    if grad is None:
-        return (None,) * (weights + 2)
-    return *getattr(ops, op).default(grad, None, *ctx.saved_tensors), None
-
-
-def _add_backward(
-    op: str, weights: int, ops: Any, ctx: Any, grad: torch.Tensor | None, grad_sum: torch.Tensor | None, *_: Any
-) -> tuple[torch.Tensor | None, ...]:
-    if grad is None and grad_sum is None:
-        return (None,) * (weights + 3)
-    given = torch.zeros_like(ctx.saved_tensors[0]) if grad is None else grad
-    grad_x, *grads = getattr(ops, op).default(given, grad_sum, *ctx.saved_tensors)
-    return grad_x, grad_x, *grads, None
-
-
 def _ops(name: str, weights: int, statistics: int) -> dict[str, tuple[Any, ...]]:
     backward = f"{name}_backward"
+
+    def derivative(inputs: int, results: int) -> Derivative:
+        """Return the derivative of an op with that many normalised inputs, whose last normalised result is what it keeps."""
+        x = "input0" if inputs == 1 else "result1"
+        grad_sum = "none" if results == 1 else "grad1"
+        kept = (f"result{results + i}" for i in range(statistics))
+        gives = (*(0,) * inputs, *range(1, weights + 1), -1)
+        return Derivative(backward, ("grad0", grad_sum, x, f"input{inputs}", *kept), gives, results)
+
     return {
-        name: (partial(_fake, statistics), partial(_backward, backward, weights), _keep, 1),
-        f"add_{name}": (partial(_add_fake, statistics), partial(_add_backward, backward, weights), _add_keep, 2),
+        name: (partial(_fake, statistics), derivative(inputs=1, results=1)),
+        f"add_{name}": (partial(_add_fake, statistics), derivative(inputs=2, results=2)),
         backward: (partial(_backward_fake, weights),),
     }
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.autograd.function import once_differentiable
 
-from .eager import DifferentiableOp
+from .derivative import Derivative
+from .eager import DifferentiableOp, RecordedOp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,16 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["OpFunctions", "empty_contiguous", "mark_changed", "nothing", "row_statistics"]
 
 
+def nothing(*_: Any, **__: Any) -> None:
+    """Return None: the op only writes."""
+
+
 class OpFunctions:
     """Functions over the torch ops of a namespace; each op is an attribute: ``rms_norm`` is ``_rms_norm``.
 
     Args:
         namespace: the namespace of the torch ops; their library must be loaded.
+        recorder: returns the torch op that records a :class:`Derivative` in C++, or None if there is none.
 
     Attributes:
-        OPS: for each op, a function that returns empty tensors like its results; for a differentiable op also ``backward``,
-            which takes the torch ops as its first argument, and ``setup_context``, both as in
-            ``torch.library.register_autograd``; and if its last results are only for ``backward``, the number of the others.
+        OPS: for each op, a function that returns empty tensors like its results; for a differentiable op also its
+            :class:`Derivative`, or ``backward``, which takes the torch ops as its first argument, and ``setup_context``, both
+            as in ``torch.library.register_autograd``; and if its last results are only for ``backward``, the number of the
+            others.
         LATER: rarely used ops, which are looked up in ``_ops`` on use; they are not differentiable.
         HAS_SECOND_DERIVATIVES: whether the results of ``backward`` can be differentiated again; otherwise that raises
             ``RuntimeError``.
@@ -36,27 +43,44 @@ class OpFunctions:
     LATER: ClassVar[tuple[str, ...]] = ()
     HAS_SECOND_DERIVATIVES: ClassVar[bool] = False
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, recorder: Callable[[], Callable[..., None] | None] = nothing) -> None:
         self._ops = getattr(torch.ops, namespace)
         self._library = torch.library.Library(namespace, "FRAGMENT")  # destroying it removes its registrations
+        declared = any(isinstance(one, Derivative) for entry in self.OPS.values() for one in entry)
+        record = recorder() if declared else None
         for name, (fake, *derivative) in self.OPS.items():
-            # # register a kernel for the device "meta": register_fake searches every loaded module for its caller's file, in 4 ms
+            # register a kernel for the device "meta": register_fake searches every loaded module for its caller's file, in 4 ms
             self._library.impl(name, _on_one_device(f"{namespace}::{name}", fake), "Meta")
             if name in self.LATER or name.endswith("_backward"):  # a look-up takes a quarter of a millisecond
                 continue
             op = getattr(self._ops, name).default
             if derivative:
-                backward, setup_context, *results = derivative
-                backward = functools.partial(backward, self._ops)
-                twice = backward if self.HAS_SECOND_DERIVATIVES else once_differentiable(backward)
-                noted = functools.partial(_setup_with_statistics, setup_context, *results) if results else setup_context
-                torch.library.register_autograd(op, twice, setup_context=noted, lib=self._library)
-                op = DifferentiableOp(op, backward, setup_context, twice, *results)
+                op = self._differentiable(op, *derivative)
+            if derivative and isinstance(derivative[0], Derivative) and record is not None:
+                op = RecordedOp(op, _recorded(record, namespace, name, derivative[0]))
             setattr(self, f"_{name}", op)
+
+    def _differentiable(self, op: Any, first: Any, *rest: Any) -> DifferentiableOp:
+        if isinstance(first, Derivative):
+            others = first.results < len(op._schema.returns)
+            first, rest = first.gradients, (first.setup_context, *([first.results] if others else []))
+        setup_context, *results = rest
+        backward = functools.partial(first, self._ops)
+        twice = backward if self.HAS_SECOND_DERIVATIVES else once_differentiable(backward)
+        noted = functools.partial(_setup_with_statistics, setup_context, *results) if results else setup_context
+        torch.library.register_autograd(op, twice, setup_context=noted, lib=self._library)
+        return DifferentiableOp(op, backward, setup_context, twice, *results)
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+
+def _recorded(record: Callable[..., None], namespace: str, op: str, derivative: Derivative) -> Any:
+    """Record an op's gradients in C++, and return the torch op to call in its place."""
+    backward = f"{namespace}::{derivative.backward}"
+    record(f"{namespace}::{op}", backward, derivative.takes, derivative.gives, derivative.results)
+    return getattr(getattr(torch.ops, f"{namespace}_autograd"), op).default
 
 
 def _setup_with_statistics(
@@ -93,10 +117,6 @@ def _on_one_device(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
         return fake(*arguments, **options)
 
     return checked
-
-
-def nothing(*_: Any, **__: Any) -> None:
-    """Return None: the op only writes."""
 
 
 def empty_contiguous(tensor: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .derivative import Derivative
 from .registration import OpFunctions, empty_contiguous
 
 if TYPE_CHECKING:
@@ -16,23 +17,15 @@ def _fake(x: torch.Tensor, *_: Any) -> torch.Tensor:
     return empty_contiguous(x)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    ctx.save_for_backward(output)
-    ctx.scale = inputs[-1]
-    ctx.inputs = len(inputs)
-
-
-def _backward(ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    (y,) = ctx.saved_tensors
-    return (ops.softmax_backward.default(grad, y, ctx.scale), *[None] * (ctx.inputs - 1))
-
-
 class SoftmaxFunctions(OpFunctions):
     """Softmax of scaled scores with a mask."""
 
     OPS: ClassVar = {
-        "scaled_masked_softmax": (_fake, _backward, _keep),
-        "scaled_upper_triang_masked_softmax": (_fake, _backward, _keep),
+        "scaled_masked_softmax": (_fake, Derivative("softmax_backward", ("grad0", "result0", "input2"), (0, -1, -1))),
+        "scaled_upper_triang_masked_softmax": (
+            _fake,
+            Derivative("softmax_backward", ("grad0", "result0", "input1"), (0, -1)),
+        ),
         "softmax_backward": (_fake,),
     }
 

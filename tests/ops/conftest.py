@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from anyaccel.op_builder.all_ops import builder_class
+from anyaccel.op_builder.cpu.autograd import AutogradBuilder
 from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
 from anyaccel.op_builder.kernel_extensions import has_device
 from anyaccel.op_builder.op import KERNEL_DEVICES
@@ -23,6 +24,8 @@ from anyaccel.op_builder.table import OPS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
+AutogradBuilder().build()  # before any op is loaded: ops use it only if it has been built
 
 PRESENT = [kind for kind in KERNEL_DEVICES if has_device(kind)]
 """Devices other than the CPU; if there are none, ``test_devices.py`` skips with the reason."""

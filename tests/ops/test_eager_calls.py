@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,8 +10,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from anyaccel import ops
+from anyaccel.kernels.functions.eager import DifferentiableOp, RecordedOp
+from anyaccel.op_builder.cpu.autograd import AutogradBuilder
+from anyaccel.ops.loading import loaded
 
 from .conftest import load
 
@@ -58,13 +63,22 @@ class Marked(torch.Tensor):
     """A subclass, like those of quantized weights."""
 
 
+@pytest.fixture(params=["python", "c++"], autouse=True)
+def recorded_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Record gradients by Python's ``autograd.Function``, or by the op ``autograd``, which conftest.py has built."""
+    if request.param == "python":
+        monkeypatch.setattr(RecordedOp, "__call__", DifferentiableOp.__call__)
+    else:
+        assert type(loaded("RMSNormLoader")._rms_norm) is RecordedOp
+    return str(request.param)
+
+
 @pytest.fixture(params=FUNCTIONS)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 def test_every_function_with_a_derivative_is_a_case() -> None:
-    from anyaccel.kernels.functions.eager import DifferentiableOp
     from anyaccel.op_builder.table import OPS
 
     classes = [op.functions_class() for op in OPS if op.functions]
@@ -78,6 +92,7 @@ def test_every_function_with_a_derivative_is_a_case() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DifferentiableOp, "__call__", noted)
+        patch.setattr(RecordedOp, "__call__", noted)
         for function in FUNCTIONS.values():
             function(X)
     assert differentiable - called == {"dense_linear"}  # the linear layer only: tests/ops/test_dense.py
@@ -131,3 +146,110 @@ def test_what_follows_calls_sees_the_op(name: str) -> None:
     assert torch.allclose(FUNCTIONS[name](X.as_subclass(Marked)), FUNCTIONS[name](X))
     with forward_ad.dual_level(), pytest.raises((RuntimeError, NotImplementedError)):
         forward_ad.unpack_dual(FUNCTIONS[name](forward_ad.make_dual(X.clone().requires_grad_(), X)))
+
+
+@pytest.mark.parametrize("used", [(0,), (1,), (0, 1)])
+def test_gradients_of_the_results_that_are_used(used: tuple[int, ...]) -> None:
+    weight = _numbers(6, seed=2)
+    got, expected = ([X.clone().requires_grad_(), _numbers(4, 6, seed=3).requires_grad_()] for _ in range(2))
+    results = ops.add_rms_norm(*got, weight)
+    total = expected[0] + expected[1]
+    references = (ops.rms_norm(total, weight), total)
+    sum((results[i] * (i + 2)).pow(2).sum() for i in used).backward()
+    sum((references[i] * (i + 2)).pow(2).sum() for i in used).backward()
+    for ours, theirs in zip(got, expected, strict=True):
+        assert torch.allclose(ours.grad, theirs.grad)
+    assert not any(result.grad_fn is None for result in results)
+
+
+def test_what_the_graph_keeps(name: str) -> None:
+    x = X.clone().requires_grad_()
+    FUNCTIONS[name](x).pow(2).sum().backward()
+    packed = []
+
+    def pack(tensor: torch.Tensor) -> int:
+        packed.append(tensor.clone())
+        return len(packed) - 1
+
+    kept, recomputed = X.clone().requires_grad_(), X.clone().requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(pack, packed.__getitem__):
+        y = FUNCTIONS[name](kept)
+    assert packed
+    y.pow(2).sum().backward()
+    assert torch.equal(kept.grad, x.grad)
+    checkpoint(FUNCTIONS[name], recomputed, use_reentrant=False).pow(2).sum().backward()
+    assert torch.equal(recomputed.grad, x.grad)
+    with pytest.raises(RuntimeError, match="second time"):
+        y.pow(2).sum().backward()
+
+
+def test_a_changed_input_is_noticed() -> None:
+    x = X.clone().requires_grad_()
+    between = x * 2
+    y = ops.rms_norm(between, _numbers(6))
+    between.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_traces_and_profiles_name_the_op() -> None:
+    traced = torch.jit.trace(lambda x: ops.swiglu(x, x), X)
+    assert "anyaccel::swiglu" in str(traced.graph)
+    assert "anyaccel_autograd" not in str(traced.graph)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        ops.swiglu(X.clone().requires_grad_(), X).sum().backward()
+    assert {"anyaccel::swiglu", "anyaccel::swiglu_backward"} <= {event.name for event in profile.events()}
+
+
+def test_sixteen_threads() -> None:
+    weight = _numbers(6)
+    expected = X.clone().requires_grad_()
+    ops.rms_norm(expected, weight).pow(2).sum().backward()
+
+    def gradient(_: int) -> torch.Tensor:
+        x = X.clone().requires_grad_()
+        for _ in range(50):
+            x.grad = None
+            ops.rms_norm(x, weight).pow(2).sum().backward()
+        return x.grad
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(torch.equal(grad, expected.grad) for grad in pool.map(gradient, range(16)))
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor.*:UserWarning")  # torch's own access
+def test_compiled_autograd() -> None:
+    x, expected = X.clone().requires_grad_(), X.clone().requires_grad_()
+    ops.layer_norm(expected, _numbers(6), _numbers(6)).pow(2).sum().backward()
+    with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
+        ops.layer_norm(x, _numbers(6), _numbers(6)).pow(2).sum().backward()
+    assert torch.equal(x.grad, expected.grad)
+
+
+@pytest.mark.parametrize(
+    ("takes", "gives", "results"),
+    [
+        (["grad0", "input0"], [0, 1], 1),
+        (["grad0", "input0", "input1", "input1"], [0, 1], 1),
+        (["grad1", "input0", "input1"], [0, 1], 1),
+        (["grad", "input0", "input1"], [0, 1], 1),
+        (["grad0", "input2", "input1"], [0, 1], 1),
+        (["grad0", "input0", "result1"], [0, 1], 1),
+        (["grad0", "input0", "input1x"], [0, 1], 1),
+        (["grad0", "input0", "input99999999999999999999"], [0, 1], 1),
+        (["grad0", "input0", "none"], [0, 1], 1),
+        (["grad0", "input0", ""], [0, 1], 1),
+        (["grad0", "input0", "input1"], [0], 1),
+        (["grad0", "input0", "input1"], [0, 2], 1),
+        (["grad0", "input0", "input1"], [0, 1], 0),
+        (["grad0", "input0", "input1"], [0, 1], 2),
+        (["grad0", "input0", "input1"], [0, 1], -1),
+    ],
+)
+def test_a_wrong_derivative_is_refused(takes: list[str], gives: list[int], results: int) -> None:
+    loaded("ActivationsLoader")
+    with pytest.raises(
+        RuntimeError, match=r"recording 'anyaccel::swiglu' failed: got .*Fix: correct the op's Derivative"
+    ):
+        AutogradBuilder().load().record("anyaccel::swiglu", "anyaccel::swiglu_backward", takes, gives, results)
