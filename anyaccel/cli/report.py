@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from .page import Page, require_writable, write
-from .report_data import gather
+from .report_data import gather, ways
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,10 +48,17 @@ def command(
         bool, typer.Option("--verbose", "-v", help="Also show every tool, builder and kernel implementation.")
     ] = False,
 ) -> None:
-    """Show the chosen device and why, versions, memory, usable ops, and problems."""
+    """Show the chosen device and why, versions, memory, usable ops, and problems.
+
+    Under torchrun it also shows which way data takes between each two ranks of the backend shm, and why:
+    torchrun --nproc-per-node 2 --no-python anyaccel report
+    """
+    ranks = ways()
+    if ranks is None:
+        return  # the first rank shows the report
     if html is not None:
         require_writable(html)
-    report = gather()
+    report = gather(ranks)
     if html is not None:
         write(html, _page(report))
         typer.echo(f"wrote {html}")
@@ -105,9 +112,13 @@ def _machine(report: Report) -> list[_Section]:
         ("torch.distributed", " ".join(backends) or "no backend"),
     ]
     devices = [(one.name, one.source, "chosen" if one.chosen else "", one.reason) for one in report.devices]
+    ranks = [
+        (one.way, " ".join(f"{first}-{second}" for first, second in one.pairs), one.reason) for one in report.ranks
+    ]
     return [
         _Section("Accelerators", ("device", "from", "", "why"), devices),
         _Section("Machine", ("what", "value"), machine),
+        *([_Section("Ranks on shm", ("way", "pairs", "why"), ranks)] if ranks else []),
     ]
 
 

@@ -21,6 +21,8 @@ from ..op_builder.engine.trace import Trace
 from ..op_builder.kernel_loader import loader_class, loader_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..accelerator.abstract_accelerator import DeepSpeedAccelerator
     from ..op_builder.kernel_loader import KernelLoader
 
@@ -28,7 +30,7 @@ _X86_FLAGS = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "av
 _ARM_FLAGS = ("asimd", "sve", "sve2", "bf16")
 _ISA_FLAGS = _X86_FLAGS + _ARM_FLAGS
 
-__all__ = ["DeviceChoice", "Kernel", "OpState", "Report", "Toolchain", "gather"]
+__all__ = ["DeviceChoice", "Kernel", "OpState", "Report", "Toolchain", "Way", "gather", "ways"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,15 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Way:
+    """A way that data takes between ranks, ``memory`` or ``gloo``, the reason, and the pairs of ranks that it serves."""
+
+    way: str
+    reason: str
+    pairs: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
 class Report:
     """The whole report, in the order of display; memory is in bytes."""
 
@@ -85,14 +96,43 @@ class Report:
     cache_dir: str
     ops: list[OpState]
     kernels: list[Kernel]
+    ranks: list[Way]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return asdict(self)
 
 
-def gather() -> Report:
-    """Examine this machine without building anything or creating a device context."""
+def ways() -> list[Way] | None:
+    """Return how the ranks that torchrun has started reach each other over shm; None on every rank but the first.
+
+    A program that torchrun has not started has no ranks.
+
+    Raises:
+        OpError: when the backend cannot be built.
+    """
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_torchelastic_launched()):
+        return []
+    from ..distributed import paths
+
+    dist.init_process_group("shm")
+    try:
+        found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for path in paths():
+            found.setdefault((path.way, path.reason), []).append(path.ranks)
+        return None if dist.get_rank() else [Way(way, reason, pairs) for (way, reason), pairs in found.items()]
+    finally:
+        dist.destroy_process_group()
+
+
+def gather(ranks: Sequence[Way] = ()) -> Report:
+    """Examine this machine without building anything or creating a device context.
+
+    Args:
+        ranks: what :func:`ways` found.
+    """
     accelerator = get_accelerator()
     cache = open_cache(op_environment.cache_dir())
     toolchains = [
@@ -109,6 +149,7 @@ def gather() -> Report:
         cache_dir=str(cache.root),
         ops=[_op(name, kernel_kind(accelerator.device_name())) for name in BUILDERS],
         kernels=[kernel for loader in map(loader_class, loader_names()) for kernel in _kernels(loader)],
+        ranks=list(ranks),
     )
 
 

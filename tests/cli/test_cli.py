@@ -77,6 +77,21 @@ def test_report_as_json(tmp_path: Path) -> None:
     assert op["state"] == "buildable"
 
 
+def test_report_under_torchrun_says_which_way_ranks_take(tmp_path: Path) -> None:
+    """Ranks 0 and 1 on one pretended host, rank 2 on another."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", "--no-python"]
+    report = [Path(sys.executable).parent / "anyaccel", "report", "--json"]
+    shell = 'ANYACCEL_SHM_HOST="host$((RANK / 2))" exec "$@"'
+    finished = subprocess.run(
+        [*torchrun, "bash", "-c", shell, "bash", *report], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    memory, gloo = json.loads(finished.stdout)["ranks"]
+    assert memory == {"way": "memory", "reason": "the ranks share memory", "pairs": [[0, 1]]}
+    assert gloo["way"] == "gloo"
+    assert gloo["pairs"] == [[0, 2], [1, 2]]
+    assert "ANYACCEL_SHM_HOST (host0 and host1)" in gloo["reason"]
+
+
 def test_report_says_why_an_op_cannot_be_built(tmp_path: Path) -> None:
     finished = _run(
         "report", "--json", cwd=tmp_path, CXX="no-such-compiler", ANYACCEL_CACHE_DIR=str(tmp_path / "cache")

@@ -29,6 +29,9 @@ for backend in ("gloo", "shm"):
     model = DistributedDataParallel(torch.nn.Linear(4, 2))
     model(torch.full((1, 4), float(rank))).sum().backward()
     assert torch.allclose(model.module.weight.grad, torch.full((2, 4), (world - 1) / 2))
+    if backend == "shm" and rank == 0:
+        for path in anyaccel.distributed.paths():
+            print(path, flush=True)
     dist.barrier()
     dist.destroy_process_group()
     print(f"rank {rank} of {world} on {__import__('socket').gethostname()}: {backend} ok", flush=True)
@@ -67,5 +70,7 @@ def test_torchrun_meets_on_two_hosts_over_gloo_and_shm(tmp_path: Path) -> None:
             assert any(
                 f"rank {rank} of 4 on node" in line and f"{backend} ok" in line for line in finished.stdout.splitlines()
             )
+    assert finished.stdout.count("way='memory', reason='the ranks share memory'") == 2
+    assert finished.stdout.count("way='gloo', reason='they differ in network namespace (") == 4
     assert "on node0" in finished.stdout
     assert "on node1" in finished.stdout

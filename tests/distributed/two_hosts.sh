@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # two_hosts.sh COMMAND: runs a command under bash in two network namespaces at once, joined by a virtual cable, as hosts "node0" and
-# "node1", each with its own host name, /etc/hosts, IPC and /dev/shm. The command finds NODE (0 or 1) and MASTER, the address of node0.
+# "node1", each with its own host name, /etc/hosts, processes, IPC and /dev/shm, as containers have. The command finds NODE (0 or 1) and MASTER, the address of node0.
 #
 # Everything lives in namespaces of its own, with names that only this process sees, and vanishes with it, whatever way it ends.
 set -euo pipefail
@@ -29,7 +29,7 @@ done
 as_host() {
   export NODE=$1 MASTER=10.77.0.1
   shift
-  nsenter --net="/run/netns/node$NODE" unshare --uts --ipc --mount bash -c '
+  nsenter --net="/run/netns/node$NODE" unshare --uts --ipc --pid --mount --fork --kill-child --mount-proc bash -c '
     mount -t tmpfs tmpfs /dev/shm
     hostname "node$NODE"
     printf "127.0.0.1 localhost\n10.77.0.1 node0\n10.77.0.2 node1\n" > "/run/hosts$NODE"
