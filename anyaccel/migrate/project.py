@@ -1,4 +1,4 @@
-"""What the files of a migration tell one another: which classes have a ``cuda`` or ``pin_memory`` of their own."""
+"""What the files of a migration tell one another: classes with a ``cuda`` of their own, and the names of parameters."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ __all__ = ["Project", "survey"]
 _CLASS = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _NAME = re.compile(r"\w+")
 _INTERESTING = re.compile(r"def (?:cuda|pin_memory)\(|\((?:\w+\.)*\w*Module\)\s*:")
+_TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
+_OTHERS_FIRST = re.compile(r"^(CPU|XPU|MPS|NPU|HPU|MLU|TPU|XLA|Cpu|Xpu|Mps|Npu|Hpu|Mlu|Tpu|Xla)(?=[A-Z])")
 
 
 @dataclass
@@ -25,10 +27,20 @@ class Project:
     Attributes:
         own_method: by method (``"cuda"``, ``"pin_memory"``), the classes that define it, so that a call of it may be theirs.
         modules: the classes that are torch's modules, by their base.
+        parameters: by a function's name, or that of a class for its ``__init__``, the parameters of each definition.
+        siblings: what follows the device's name in the classes of two devices besides CUDA: ``Accelerator`` for
+            ``CPUAccelerator`` and ``MPSAccelerator``.
     """
 
     own_method: dict[str, set[str]] = field(default_factory=lambda: {"cuda": set(), "pin_memory": set()})
     modules: set[str] = field(default_factory=set)
+    parameters: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
+    siblings: set[str] = field(default_factory=set)
+
+    def parameter(self, function: str, place: int) -> str:
+        """Return what every definition of a function calls a positional parameter; empty where they differ, or none is known."""
+        found = {each[place] if place < len(each) else "" for each in self.parameters.get(function, ())}
+        return found.pop() if len(found) == 1 else ""
 
 
 def survey(sources: Iterable[str]) -> Project:
@@ -36,7 +48,7 @@ def survey(sources: Iterable[str]) -> Project:
     project = Project()
     texts = list(sources)
     for source in texts:
-        if _INTERESTING.search(source):
+        if _INTERESTING.search(source) or _TOLD.search(source):
             _survey_one(source, project)
     _add_heirs(project, texts)
     return project
@@ -45,6 +57,8 @@ def survey(sources: Iterable[str]) -> Project:
 def _add_heirs(project: Project, sources: list[str]) -> None:
     """Count classes that derive from one with a method of its own along with it."""
     bases = {name: set(_NAME.findall(given)) for source in sources for name, given in _CLASS.findall(source)}
+    rests = [_OTHERS_FIRST.sub("", name) for name in bases if _OTHERS_FIRST.match(name)]
+    project.siblings = {rest for rest in rests if rests.count(rest) > 1}
     for owners in project.own_method.values():
         while owners and (heirs := {name for name, given in bases.items() if given & owners} - owners):
             owners.update(heirs)
@@ -57,12 +71,22 @@ def _survey_one(source: str, project: Project) -> None:
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
+    for each in tree.body:
+        if isinstance(each, ast.FunctionDef):
+            _add_parameters(project, each.name, each.args, 0)
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             if any(ast.unparse(base).endswith("Module") for base in node.bases):
                 project.modules.add(node.name)
             for member in node.body:
+                if isinstance(member, ast.FunctionDef) and member.name == "__init__":
+                    _add_parameters(project, node.name, member.args, 1)
                 if not isinstance(member, ast.FunctionDef) or member.name not in project.own_method:
                     continue
                 if len(member.args.args) - len(member.args.defaults) <= 1:  # besides self, all may be left out
                     project.own_method[member.name].add(node.name)
+
+
+def _add_parameters(project: Project, name: str, given: ast.arguments, skipped: int) -> None:
+    names = tuple(each.arg for each in (*given.posonlyargs, *given.args))[skipped:]
+    project.parameters.setdefault(name, set()).add(names)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["decide", "references"]
 
 _PREFIX = "torch.cuda."
+_PORTABLE = ("init", "is_initialized", "get_device_capability", "is_bf16_supported", "current_device")
+"""What a person can port, though the contract has nothing of that name."""
 
 
 def references(plan: Plan) -> list[tuple[cst.CSTNode, str]]:
@@ -68,7 +70,7 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name == "set_rng_state_all" and len(call.args) == 1:
         _decide_restoring_states(plan, call, rule)
     elif name in ("current_stream", "default_stream", "Stream") and _is_raw_handle(plan, call):
-        plan.report(call.func, rule, "a handle of CUDA's own, for code that only CUDA has")
+        plan.report(call.func, rule, "a handle of CUDA's own, for code that only CUDA has", is_own=True)
     elif name == "get_rng_state_all" and not call.args:
         _decide_all_states(plan, call, rule)
     elif name == "get_device_properties" and _is_of_total(plan, call):
@@ -76,12 +78,14 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name == "mem_get_info" and plan.function("mem_get_info") is None and len(call.args) < 2:
         _decide_memory(plan, call, rule)
     elif name in ("get_device_properties", "memory_stats") and _reads_cudas_own(plan, call):
-        plan.report(call, rule, "what is read of it is CUDA's own; other devices promise name and total_memory only")
+        reason = "what is read of it is CUDA's own; other devices promise name and total_memory only"
+        plan.report(call, rule, reason, is_own=True)
         plan.claim(*call.args)
     elif name in MEMBERS and not (name == "is_bf16_supported" and call.args):
         _decide_same(plan, call, MEMBERS[name], rule)
     else:
-        plan.report(call.func, rule, ADVICE.get(name, f"the contract has nothing like torch.cuda.{name}"))
+        reason = ADVICE.get(name, f"the contract has nothing like torch.cuda.{name}")
+        plan.report(call.func, rule, reason, is_own=name not in _PORTABLE)
 
 
 def _decide_same(plan: Plan, call: cst.Call, member: str, rule: str) -> None:

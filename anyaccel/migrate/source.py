@@ -90,10 +90,11 @@ def migrate_source(
     chosen = target_named(target)
     if not _TYPICAL.search(source.lower()):
         return Migration(source, source)
-    view = SourceView(source)
+    project = survey([source]) if project is None else project
+    view = SourceView(source, project)
     if chosen.package and "deepspeed.accelerator.get_accelerator" in view.imported.values():
         chosen = TARGETS["deepspeed"]  # the module has an accelerator, and needs no other one
-    plan = Plan(view, chosen, survey([source]) if project is None else project, decided)
+    plan = Plan(view, chosen, decided)
     _decide(plan)
     if decided.drops_cuda_guards and plan.cuda_guards:
         return _without_guards(plan, source, target, project)
@@ -127,6 +128,7 @@ def _without_guards(plan: Plan, source: str, target: str, project: Project | Non
 
 def _decide(plan: Plan) -> None:
     """Ask every rule in turn; those that look at more come before those that look at a part of it."""
+    choices.decide_any(plan)
     settled_questions.decide(plan)
     choices.decide(plan)
     comparisons.decide_types(plan)

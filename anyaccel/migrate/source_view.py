@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from libcst.metadata import CodeRange
 
+    from .project import Project
+
 __all__ = ["SourceView", "dotted", "lines_of", "parts", "text_of"]
 
 _IGNORE = re.compile(r"#\s*anyaccel:\s*ignore(?P<file>-file)?(?:\[(?P<rules>[\w\s,-]*)\])?")
@@ -76,12 +78,13 @@ class SourceView:
 
     Args:
         source: the module's text.
+        project: what the module's neighbours define.
 
     Raises:
         SourceError: when it is not Python, with the line.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, project: Project) -> None:
         try:
             module = cst.parse_module(source)
         except cst.ParserSyntaxError as error:
@@ -90,7 +93,7 @@ class SourceView:
         except (RecursionError, ValueError) as error:
             msg = f"reading Python failed: got {error}; expected Python 3. Fix: correct it."
             raise SourceError(msg) from error
-        self.module, self.source = module, source
+        self.module, self.source, self.project = module, source, project
         self._codes: dict[cst.CSTNode, str] = {}
         self._wrapper = Metadata(module, unsafe_skip_copy=True)
         self._scopes = self._wrapper.resolve(ScopeProvider)
