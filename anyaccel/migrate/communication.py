@@ -199,7 +199,7 @@ def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
     if keyword == "backend" and called == "dict" and _is_of_group(view, call):
         return ""
     is_named = keyword is None and not any(each.star for each in call.args[: call.args.index(argument)])
-    named = view.project.parameter(called, call.args.index(argument)) if is_named else ""
+    named = view.project.parameter(called, view.name(call.func), call.args.index(argument)) if is_named else ""
     if named and _BACKEND.match(named) and _SETUP.search(called) and isinstance(call.func, cst.Name):
         return ""
     return (

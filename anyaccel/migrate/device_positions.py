@@ -208,7 +208,7 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
 def _is_device_parameter(view: SourceView, call: cst.Call, place: int) -> bool:
     """Return whether a function of this module, or else of its project, calls a positional argument a device.
 
-    All definitions of its name in the project must agree, so that it does not matter from where it is imported.
+    Where the module that it comes from is not in the run, all definitions of its name must agree.
     """
     if not isinstance(call.func, cst.Name) or any(each.star for each in call.args[:place]):
         return False
@@ -217,7 +217,9 @@ def _is_device_parameter(view: SourceView, call: cst.Call, place: int) -> bool:
         if node.name.value == call.func.value and not is_method:
             params = [*node.params.posonly_params, *node.params.params]
             return place < len(params) and bool(DEVICE_NAME.search(params[place].name.value))
-    return bool(DEVICE_NAME.search(view.project.parameter(call.func.value, place)))
+    full_name = view.name(call.func)
+    name = full_name.rpartition(".")[2] or call.func.value
+    return bool(DEVICE_NAME.search(view.project.parameter(name, full_name, place)))
 
 
 def _as_result(view: SourceView, node: cst.Return) -> Position:

@@ -9,7 +9,7 @@ import libcst as cst
 
 from .device_text import spells_cuda
 from .source_view import text_of
-from .targets import expression
+from .targets import expression, parsed
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -175,6 +175,6 @@ def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg) -> None:
         kept = [arg for number, arg in enumerate(updated.args) if number != place]
         if kept:
             kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return cst.Call(cst.parse_expression(function), [cst.Arg(updated.with_changes(args=kept))])
+        return cst.Call(parsed(function), [cst.Arg(updated.with_changes(args=kept))])
 
     plan.rewrite(call, "pinning", build)

@@ -12,7 +12,7 @@ import libcst as cst
 from .cudas_own import regions_that_stay
 from .site import SiteOutcome
 from .source_view import parts
-from .targets import HELPERS, expression
+from .targets import HELPERS, expression, parsed
 
 if TYPE_CHECKING:
     from .answers import Decided
@@ -189,7 +189,7 @@ class Plan:
             self.report(node, rule, self.without(member))
             return
         self.needs_torch |= not self.target.package
-        self.rewrite(node, rule, lambda _: cst.parse_expression(function))
+        self.rewrite(node, rule, lambda _: parsed(function))
 
     def without(self, member: str) -> str:
         """Return the reason to report what the target cannot express."""
@@ -209,6 +209,6 @@ class Plan:
             current = self.function("current_device_name")
             if index is not None and current and self.view.code(index) == f"{self.function('current_device')}()":
                 return expression(f"{current}()")
-            call = cst.parse_expression(f"{function}()")
+            call = parsed(f"{function}()")
             return call if index is None else call.with_changes(args=[cst.Arg(index)])
         return None

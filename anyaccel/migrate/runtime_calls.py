@@ -11,7 +11,7 @@ from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
 from .kinds import Kind, kind_of
 from .source_view import text_of
-from .targets import expression
+from .targets import expression, parsed
 from .torch_names import ADVICE, CLASSES, INDEXED, MEMBERS, PROMISED, RULE_OF
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _decide_indexed(plan: Plan, call: cst.Call, member: str, place: int, rule: s
     plan.rewrite(
         call,
         rule,
-        lambda updated: _with_index(plan, call, updated, position).with_changes(func=cst.parse_expression(function)),
+        lambda updated: _with_index(plan, call, updated, position).with_changes(func=parsed(function)),
         (given.value,) if as_index(plan.view, given.value) is not None else (),
     )
     plan.claim(call.func)
@@ -192,7 +192,7 @@ def _decide_all_states(plan: Plan, call: cst.Call, rule: str) -> None:
     if state is None or count is None:
         plan.report(call.func, rule, plan.without("get_rng_state"))
         return
-    plan.rewrite(call, rule, lambda _: cst.parse_expression(f"[{state}(i) for i in range({count}())]"), (call.func,))
+    plan.rewrite(call, rule, lambda _: parsed(f"[{state}(i) for i in range({count}())]"), (call.func,))
 
 
 def _decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
@@ -221,7 +221,7 @@ def _decide_total(plan: Plan, call: cst.Call, rule: str) -> None:
     if around is None or function is None or index is None:
         plan.report(call.func, rule, plan.without("get_device_properties for a device by name"))
         return
-    plan.rewrite(around, rule, lambda _: cst.parse_expression(f"{function}({index})"), (call,))
+    plan.rewrite(around, rule, lambda _: parsed(f"{function}({index})"), (call,))
 
 
 def _decide_memory(plan: Plan, call: cst.Call, rule: str) -> None:
@@ -231,9 +231,7 @@ def _decide_memory(plan: Plan, call: cst.Call, rule: str) -> None:
     if free is None or total is None or index is None:
         plan.report(call.func, rule, plan.without("mem_get_info"))
         return
-    plan.rewrite(
-        call, rule, lambda _: cst.parse_expression(f"({free}({index}), {total}({index}))"), tuple(call.children)
-    )
+    plan.rewrite(call, rule, lambda _: parsed(f"({free}({index}), {total}({index}))"), tuple(call.children))
 
 
 def _index_given(plan: Plan, call: cst.Call) -> str | None:
@@ -261,7 +259,7 @@ def _restoring(line: cst.SimpleStatementLine, function: str) -> cst.CSTNode:
     assert isinstance(statement, cst.Expr)  # noqa: S101  # as _line_of says
     assert isinstance(statement.value, cst.Call)  # noqa: S101  # as above
     states = expression("enumerate({states})", states=statement.value.args[0].value)
-    inner = cst.SimpleStatementLine([cst.Expr(cst.parse_expression(f"{function}(state, i)"))])
+    inner = cst.SimpleStatementLine([cst.Expr(parsed(f"{function}(state, i)"))])
     loop = cst.For(
         cst.Tuple([cst.Element(cst.Name("i")), cst.Element(cst.Name("state"))], lpar=(), rpar=()),
         states,
@@ -309,7 +307,7 @@ def _decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None
     is_target = isinstance(around[0], cst.AssignTarget | cst.Del)
     if is_annotation and name in ("Stream", "Event"):
         plan.needs_torch = True
-        plan.rewrite(node, rule, lambda _: cst.parse_expression(f"torch.{name}"))
+        plan.rewrite(node, rule, lambda _: parsed(f"torch.{name}"))
     elif name in MEMBERS and name not in CLASSES and not is_target:
         plan.call_in_place(node, rule, MEMBERS[name])
     else:

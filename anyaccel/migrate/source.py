@@ -29,6 +29,7 @@ from .imports import TextModule
 from .plan import Plan
 from .project import survey
 from .rewriter import Rewriter
+from .scopes import written
 from .self_check import passed_over
 from .site import Site, SiteOutcome
 from .source_view import SourceView
@@ -90,7 +91,7 @@ def migrate_source(
     chosen = target_named(target)
     if not _TYPICAL.search(source.lower()):
         return Migration(source, source)
-    project = survey([source]) if project is None else project
+    project = survey([("", source)]) if project is None else project
     view = SourceView(source, project)
     if chosen.package and "deepspeed.accelerator.get_accelerator" in view.imported.values():
         chosen = TARGETS["deepspeed"]  # the module has an accelerator, and needs no other one
@@ -99,7 +100,7 @@ def migrate_source(
     if decided.drops_cuda_guards and plan.cuda_guards:
         return _without_guards(plan, source, target, project)
     rewriter = Rewriter(plan)
-    code = view.module.visit(rewriter).code
+    code = written(view.module, view.module.visit(rewriter))
     sites = [_site(plan, node, rewriter) for node in plan.decisions]
     if rewriter.replacements:
         code, import_sites = _with_imports(plan, code, rewriter)
