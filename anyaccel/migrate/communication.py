@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .regions import regions_of
+from .regions import regions_of, regions_of_name
 from .source_view import dotted, parts, text_of
 from .targets import expression
 
@@ -102,7 +102,8 @@ def _decide_comparison(plan: Plan, node: cst.CSTNode, comparison: cst.Comparison
     On CUDA both are NCCL. Elsewhere the group has the device's own backend, so that the answer is yes there as well.
     ``barrier(device_ids=…)`` is NCCL's own option: the question before it is right as it stands.
     """
-    for region in regions_of(plan.view, comparison).all:
+    found = regions_of(plan.view, comparison)
+    for region in (each for one in (found, *regions_of_name(plan.view, found.value)) for each in one.all):
         for call in plan.view.inside(region, cst.Call):
             given = [each for each in call.args if each.keyword and each.keyword.value == "device_ids"]
             if given and (dotted(call.func) or "").endswith("barrier"):

@@ -25,6 +25,7 @@ __all__ = ["decide"]
 
 _SKIPS = ("skipIf", "skipUnless", "skipif", "skip", "skipTest", "SkipTest")
 _SAYS_CUDA = re.compile(r"cuda|\bgpus?\b|\bcpu\b|nvidia|nccl", re.IGNORECASE)
+_REASONS = re.compile(r"(^|[._])(reasons?|skips)\.append$")
 _OF_REQUEST = "asks whether the CUDA device that was named is there"
 _OF_CHECKPOINT = "brings a checkpoint to a machine without CUDA, which is right on every machine"
 _OF_MESSAGE = "it is shown beside a text that names CUDA, and is the answer to that"
@@ -33,12 +34,10 @@ _OF_OTHERS = "asks for one of several accelerators by name, which is right on ev
 _OF_BUILD = "asks for CUDA's or ROCm's build of torch itself"
 _OF_FUNCTION = "is what {}() promises its callers"
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warn|warning|warn_once|warning_once|error|log|write|format))$")
-_NAMES_CUDA = re.compile(r"cuda|nvidia", re.IGNORECASE)
+_NAMES_CUDA = re.compile(r"cuda|nvidia|nvml", re.IGNORECASE)
 _OTHER = re.compile(r"\b(xpu|npu|hpu|mlu|musa|sdaa)\b|is_(torch_)?(xpu|npu|hpu|mlu|musa|sdaa)_available")
 _BUILDS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda_getCompiledVersion")
-_ASKS = re.compile(
-    r"^_?(is|has)_(torch_)?(cuda|rocm|nvidia)(_is)?_(available|installed|present)$|^_?(cuda|rocm)_(is_)?available$"
-)
+_ASKS = re.compile(r"^_?((is|has|num|count|get_num)_(\w+_)?(cuda|rocm|nvidia)|(cuda|rocm)_\w*(available|count)$)")
 _OF_SKIP = "a test that is skipped without CUDA, which its message says; it is skipped there still"
 
 
@@ -62,8 +61,12 @@ def decide(plan: Plan) -> None:
         _decide_function(plan, function)
     for call in plan.view.of(cst.Call):
         told = _told(plan, call) if asks_availability(plan.view, call) else None
-        if told is not None and "cuda" in plan.view.code(told).replace(plan.view.code(call), "").lower():
+        if told is not None and "cuda" in plan.view.code(told).replace(plan.view.code(call), "", 1).lower():
             _leave_questions(plan, call, _OF_MESSAGE)
+    for text in plan.view.of(cst.FormattedString):
+        shown = "".join(part.value for part in text.parts if isinstance(part, cst.FormattedStringText))
+        if "torch.cuda." in shown:
+            _leave_questions(plan, text, _OF_MESSAGE)
 
 
 def _device_of(plan: Plan, node: cst.BaseExpression) -> str | None:
@@ -107,7 +110,7 @@ def _names_asked(plan: Plan, where: cst.CSTNode) -> list[str]:
 
 
 def _decide_function(plan: Plan, function: cst.FunctionDef) -> None:
-    """Leave what ``is_cuda_available()`` returns where that is all it does, and the parameters of tests that skip CUDA."""
+    """Leave what ``is_cuda_available()`` and ``num_cuda_devices()`` return, and the parameters of tests that skip CUDA."""
     if _ASKS.match(function.name.value):
         for returned in plan.view.inside(function.body, cst.Return):
             _leave_questions(plan, returned, _OF_FUNCTION.format(function.name.value))
@@ -149,11 +152,13 @@ def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
 def _decide_skips(plan: Plan) -> None:
     """Leave the questions of skips whose message, or the comment beside them, names CUDA, GPUs or the CPU."""
     for call in plan.view.of(cst.Call):
-        if (dotted(call.func) or "").rpartition(".")[2] not in _SKIPS:
-            continue
         asked, told = call.args[:1], call.args[1:]
-        if told and _SAYS_CUDA.search(" ".join(plan.view.code(each) for each in told)):
+        is_skip = (dotted(call.func) or "").rpartition(".")[2] in _SKIPS
+        if is_skip and told and _SAYS_CUDA.search(" ".join(plan.view.code(each) for each in told)):
             _leave_questions(plan, asked[0], _OF_SKIP)
+        block = next((each for each in plan.view.ancestors(call) if isinstance(each, cst.BaseSuite)), None)
+        if _REASONS.search(dotted(call.func) or "") and _SAYS_CUDA.search(plan.view.code(call)) and block is not None:
+            _leave_questions(plan, block, _OF_SKIP)
     for test in plan.view.of(cst.If):
         if _is_skip(plan, test) or _is_marked(plan, test):
             _leave_questions(plan, test.test, _OF_SKIP)
