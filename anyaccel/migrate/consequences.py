@@ -255,6 +255,8 @@ def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | 
             "it guards what only CUDA can do; ask get_accelerator().on_accelerator(t) where every device can",
         )
     regions = found.blocks or found.operands
+    if not regions and _only_moves(plan, question.node):
+        return None
     if _asks_for_bfloat16(plan, question.node):
         return None
     if _rewritten_in(plan, regions) or (regions and all(is_neutral(plan.view, each) for each in regions)):
@@ -262,6 +264,21 @@ def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | 
     return Objection(
         "nothing-rewritten",
         "nothing that depends on it is rewritten; decide what it means on another device, where the answer is yes",
+    )
+
+
+def _only_moves(plan: Plan, asked: cst.CSTNode) -> bool:
+    """Return whether all that is done after a no is to move things to where others are: ``if not p.is_cuda: model.to(x.device)``.
+
+    What is on the accelerator already need not move; elsewhere the old code moved it to where it was.
+    """
+    test = next((each for each in plan.view.ancestors(asked) if isinstance(each, cst.If | cst.BaseSuite)), None)
+    if not isinstance(test, cst.If) or test.orelse is not None:
+        return False
+    lines = [each for line in test.body.body for each in getattr(line, "body", [line])]
+    moves = [each.value for each in lines if isinstance(each, cst.Expr)]
+    return len(moves) == len(lines) and all(
+        isinstance(each, cst.Call) and re.search(r"\.to\([\w.\[\]]*\.device\)$", plan.view.code(each)) for each in moves
     )
 
 

@@ -10,6 +10,7 @@ another accelerator by name, or beside one for ROCm, is about CUDA. So is what `
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -25,6 +26,7 @@ __all__ = ["decide"]
 
 _SKIPS = ("skipIf", "skipUnless", "skipif", "skip", "skipTest", "SkipTest")
 _SAYS_CUDA = re.compile(r"cuda|\bgpus?\b|\bcpu\b|nvidia|nccl", re.IGNORECASE)
+_ASKED_FOR = re.compile(r"\bcuda\b.*\b(requested|specified|selected)\b", re.IGNORECASE)
 _REASONS = re.compile(r"(^|[._])(reasons?|skips)\.append$")
 _OF_REQUEST = "asks whether the CUDA device that was named is there"
 _OF_CHECKPOINT = "brings a checkpoint to a machine without CUDA, which is right on every machine"
@@ -59,6 +61,11 @@ def decide(plan: Plan) -> None:
             _leave_questions(plan, test.test, _OF_MESSAGE)
     for function in plan.view.of(cst.FunctionDef):
         _decide_function(plan, function)
+    for asserted in plan.view.of(cst.Assert):
+        is_asked = asserted.msg is not None and _ASKED_FOR.search(plan.view.code(asserted.msg)) is not None
+        around = list(takewhile(lambda each: not isinstance(each, cst.FunctionDef), plan.view.ancestors(asserted)))
+        if is_asked and any(isinstance(each, cst.If) for each in around):
+            _leave_questions(plan, asserted.test, _OF_REQUEST)
     for call in plan.view.of(cst.Call):
         told = _told(plan, call) if asks_availability(plan.view, call) else None
         if told is not None and "cuda" in plan.view.code(told).replace(plan.view.code(call), "", 1).lower():
@@ -124,6 +131,12 @@ def _decide_function(plan: Plan, function: cst.FunctionDef) -> None:
             for text in plan.view.inside(call, cst.SimpleString):
                 if is_device_literal(text) and plan.is_open(text):
                     plan.leave(text, "device-name", _OF_PARAMETER)
+            named = re.findall(r"\w+", text_of(call.args[0].value) or "") if call.args else []
+            for comparison in plan.view.inside(function.body, cst.Comparison):
+                sides = (comparison.left, *(each.comparator for each in comparison.comparisons))
+                if dotted(sides[0]) in named and any(is_device_literal(side) for side in sides[1:]):
+                    plan.leave(comparison, "device-name", _OF_PARAMETER)
+                    plan.claim(*sides)
 
 
 def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:
