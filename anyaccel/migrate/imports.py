@@ -55,7 +55,7 @@ class TextModule:
     # Dropping
 
     def cleaned(self, used_before: Iterable[str], moving: Iterable[str]) -> tuple[str, set[str]]:
-        """Return the text without the imports of ``torch.cuda`` that are not used any longer, and what of it changed.
+        """Return the text without imports of ``torch.cuda``, and of builders, that are not used any longer, and what changed.
 
         Args:
             used_before: the names that the imports of ``torch.cuda`` had brought and that were used before the rewriting.
@@ -95,8 +95,8 @@ class TextModule:
         is_changed = False
         for alias in node.names:
             full_name, name = f"{prefix}{alias.name}", alias.asname or alias.name
-            is_cuda = full_name == "torch.cuda" or full_name.startswith("torch.cuda.")
-            if not is_cuda or name not in dropped:
+            is_ours = full_name == "torch.cuda" or full_name.startswith(("torch.cuda.", "deepspeed.ops.op_builder."))
+            if not is_ours or name not in dropped:
                 kept.append(f"{alias.name} as {alias.asname}" if alias.asname else alias.name)
                 continue
             is_changed = True
