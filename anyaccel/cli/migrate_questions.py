@@ -85,8 +85,9 @@ def _ask_one(
     """Show the first place of a class that can be ported, or the first of all, and ask; None leaves the class for later."""
     result, site = next(((one, place) for one, place in alike if place.can_be_ported), alike[0])
     title = TITLES.get(site.question) or (RULES[site.question].title if site.question in RULES else site.question)
-    files = len({one.path for one, _ in alike})
-    console.print(Text(f"\n{site.question}: {title} ({len(alike)} places in {files} files)", style="bold"))
+    files, places = len({one.path for one, _ in alike}), len(alike)
+    count = f"{places} place{'s' * (places != 1)} in {files} file{'s' * (files != 1)}"
+    console.print(Text(f"\n{site.question}: {title} ({count})", style="bold"))
     console.print(Text(f"{result.path}:{site.line}: {site.reason}", style="yellow"))
     choices = {"n": "never: keep all like this as they are", "s": "decide later"}
     path = settings.relative(result.path)

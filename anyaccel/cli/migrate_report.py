@@ -84,7 +84,7 @@ def _show_passed_over(console: Console, results: list[FileResult]) -> None:
     """Say what the tool's check of itself found; nothing is the rule."""
     passed = [(result.path, each) for result in results for each in result.passed_over]
     if passed:
-        console.print(Text(f"\n{len(passed)} tokens not understood:", style="bold red"))
+        console.print(Text(f"\n{len(passed)} token{'s' * (len(passed) != 1)} not understood:", style="bold red"))
     for path, each in passed:
         where = f"{path}:cell {each.cell}:{each.line}" if each.cell else f"{path}:{each.line}"
         console.print(Text.assemble((f"{where}: ", "cyan"), each.text))
@@ -93,5 +93,5 @@ def _show_passed_over(console: Console, results: list[FileResult]) -> None:
 def _summary(results: list[FileResult], files: int, *, is_written: bool) -> str:
     total = Counter(site.outcome for result in results for site in result.sites)
     rewritten, reported, left = (total[each] for each in SiteOutcome)
-    found = f"{rewritten} rewritten in {files} files, {reported} for a person, {left} left"
+    found = f"{rewritten} rewritten in {files} file{'s' * (files != 1)}, {reported} for a person, {left} left"
     return found if is_written or not files else f"{found}; nothing is written yet: --write does"

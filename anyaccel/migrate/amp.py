@@ -8,6 +8,7 @@ import libcst as cst
 
 from .call_arguments import NO_SPACE
 from .runtime_calls import references
+from .targets import parsed
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -70,7 +71,7 @@ def _function(plan: Plan, node: cst.CSTNode, name: str) -> cst.BaseExpression:
     if isinstance(node, cst.Name) and node.value in moving_names(plan):
         return node
     plan.needs_torch = True
-    return cst.parse_expression(f"torch.amp.{name}")
+    return parsed(f"torch.amp.{name}")
 
 
 def _why_not(plan: Plan, node: cst.CSTNode, name: str) -> str:

@@ -9,6 +9,7 @@ import libcst as cst
 from .device_text import index_in, is_device_literal
 from .kinds import Kind, kind_of
 from .source_view import text_of
+from .targets import parsed
 
 if TYPE_CHECKING:
     from .source_view import SourceView
@@ -52,4 +53,4 @@ def renamed_device(call: cst.Call, function: str) -> cst.Call:
         else argument
         for argument in call.args
     ]
-    return call.with_changes(func=cst.parse_expression(function), args=args)
+    return call.with_changes(func=parsed(function), args=args)

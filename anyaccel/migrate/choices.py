@@ -1,13 +1,18 @@
-"""The rule device-choice: ``"cuda" if torch.cuda.is_available() else "cpu"``, and the same as a statement."""
+"""The rule device-choice: ``"cuda" if torch.cuda.is_available() else "cpu"``, and the same as a statement.
+
+Also the question ``torch.cuda.is_available() or torch.xpu.is_available()``, which asks for any accelerator.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from .device_positions import is_device_position
 from .device_text import index_in, is_device_literal
+from .regions import regions_of
 from .source_view import dotted, text_of
 from .targets import expression
 
@@ -15,11 +20,15 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .source_view import SourceView
 
-__all__ = ["asks_availability", "decide"]
+__all__ = ["asks_availability", "decide", "decide_any"]
 
 RULE = "device-choice"
 BACKEND_RULE = "comm-backend"
 _OTHERS = {"cpu", "mps", "xpu"}
+_OTHER = re.compile(r"\b(mps|xpu|npu|hpu|mlu|musa|sdaa)\b|_(mps|xpu|npu|hpu|mlu|musa|sdaa)_")
+_ASKS_OTHER = re.compile(
+    r"^(torch\.(backends\.)?(mps|xpu|npu|hpu|mlu|musa|sdaa)\.is_available|is_(torch_)?(mps|xpu|npu|hpu|mlu|musa|sdaa)_available)\(\)$"
+)
 
 
 def asks_availability(view: SourceView, test: cst.BaseExpression) -> bool | None:
@@ -30,6 +39,30 @@ def asks_availability(view: SourceView, test: cst.BaseExpression) -> bool | None
     if isinstance(test, cst.Call) and view.name(test.func) == "torch.cuda.is_available" and not test.args:
         return True
     return None
+
+
+def decide_any(plan: Plan) -> None:
+    """Make one question of ``torch.cuda.is_available() or torch.xpu.is_available()``, whatever it decides.
+
+    The contract answers for the accelerator that there is, which is one of them wherever the old answer was yes. What is
+    done after it must name none of the others; on a CPU the answer is yes then, which :mod:`.consequences` looks at.
+    """
+    function = plan.function("is_available")
+    for node in plan.view.of(cst.BooleanOperation):
+        asked = [plan.view.code(each).strip() for each in _alternatives(node)]
+        is_cuda = [asks_availability(plan.view, each) is True for each in _alternatives(node)]
+        is_known = all(is_one or _ASKS_OTHER.match(code) for is_one, code in zip(is_cuda, asked, strict=True))
+        if function is None or not any(is_cuda) or not is_known or not plan.is_open(node):
+            continue
+        if not any(_OTHER.search(plan.view.code(each)) for each in regions_of(plan.view, node).all):
+            plan.rewrite(node, "runtime-call", lambda _: expression(f"{function}()"), tuple(node.children))
+
+
+def _alternatives(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return ``a``, ``b`` and ``c`` of ``a or b or c``."""
+    if isinstance(node, cst.BooleanOperation) and isinstance(node.operator, cst.Or):
+        return [*_alternatives(node.left), *_alternatives(node.right)]
+    return [node]
 
 
 def decide(plan: Plan) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .regions import regions_of, regions_of_name
 from .source_view import dotted, parts, text_of
 from .targets import expression
 
@@ -14,13 +15,19 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .source_view import SourceView
 
-__all__ = ["decide", "is_none_elsewhere"]
+__all__ = ["decide", "is_none_elsewhere", "is_of_type"]
 
 RULE = "comm-backend"
 IDS_RULE = "device-ids"
 _DDP = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel")
 _TAKES_BACKEND = {"init_process_group": 0, "new_group": 2, "new_subgroups": None, "init_device_mesh": None}
-_BACKEND_OPTIONS = ("backend",)
+_BACKEND = re.compile(r"^((dist(ributed)?|ddp|torch_distributed|process_group)_)?backend$")
+_FIELD = re.compile(r"^(dist(ributed)?|ddp|torch_distributed|process_group)_backend$")
+_SETUP = re.compile(r"init|dist|launch|set_?up|process_group", re.IGNORECASE)
+_GROUP_OPTIONS = re.compile(
+    r"^(dist|distributed|ddp|process_group|init_process_group)_?(cfg|config|params|kwargs|args|options)$"
+)
+_OF_BARRIER = "asks for NCCL, whose own option the device_ids of a barrier are"
 
 
 def decide(plan: Plan) -> None:
@@ -51,8 +58,15 @@ def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
             )
         return
     function = plan.function("communication_backend_name")
+    if is_of_type(plan.view, node):
+        plan.leave(node, RULE, "a type that lists backends")
+        return
     if _is_in_table(plan.view, node):
         plan.leave(node, RULE, "a table of backends by device, of which this is CUDA's")
+        return
+    comparison = _comparison_with_group(plan.view, node)
+    if comparison is not None and function is not None:
+        _decide_comparison(plan, node, comparison, function)
         return
     reason = _why_not(plan.view, node)
     if reason or function is None:
@@ -61,8 +75,76 @@ def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
         plan.rewrite(node, RULE, lambda _: expression(f"{function}()"))
 
 
+def is_of_type(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a text stands in ``Literal[...]``."""
+    index = view.parent(node)
+    whole = view.parent(view.parent(index) or node) if isinstance(index, cst.Index) else None
+    return isinstance(whole, cst.Subscript) and view.code(whole.value).rpartition(".")[2] == "Literal"
+
+
+def _comparison_with_group(view: SourceView, node: cst.CSTNode) -> cst.Comparison | None:
+    """Return the comparison of a text with ``torch.distributed.get_backend()``, also by a name; None where there is none."""
+    around = view.parent(node)
+    comparison = view.parent(around) if isinstance(around, cst.ComparisonTarget) else around
+    if not isinstance(comparison, cst.Comparison) or len(comparison.comparisons) != 1:
+        return None
+    target = comparison.comparisons[0]
+    other = target.comparator if comparison.left is node else comparison.left
+    told = [other, *view.values_of(other)]
+    is_group = any(isinstance(each, cst.Call) and view.name(each.func).endswith(".get_backend") for each in told)
+    is_all = all(isinstance(each, cst.Call) for each in told[1:])
+    return comparison if is_group and is_all and isinstance(target.operator, cst.Equal | cst.NotEqual) else None
+
+
+def _decide_comparison(plan: Plan, node: cst.CSTNode, comparison: cst.Comparison, function: str) -> None:
+    """Ask for this device's backend in place of NCCL, for now; :mod:`.consequences` looks at what depends on it.
+
+    On CUDA both are NCCL. Elsewhere the group has the device's own backend, so that the answer is yes there as well.
+    ``barrier(device_ids=…)`` is NCCL's own option: the question before it is right as it stands.
+    """
+    found = regions_of(plan.view, comparison)
+    for region in (each for one in (found, *regions_of_name(plan.view, found.value)) for each in one.all):
+        for call in plan.view.inside(region, cst.Call):
+            given = [each for each in call.args if each.keyword and each.keyword.value == "device_ids"]
+            if given and (dotted(call.func) or "").endswith("barrier"):
+                plan.leave(node, RULE, _OF_BARRIER)
+                plan.leave(given[0], IDS_RULE, _OF_BARRIER)
+    if plan.is_open(node):
+        plan.rewrite(node, RULE, lambda _: expression(f"{function}()"))
+        plan.questions.add(comparison)
+
+
+def _is_field(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a text is the default of a class's ``distributed_backend``, also by ``field(default=…)``."""
+    around = view.parent(node)
+    if isinstance(around, cst.Arg) and around.keyword is not None and around.keyword.value == "default":
+        call = view.parent(around)
+        is_made = isinstance(call, cst.Call) and (dotted(call.func) or "").rpartition(".")[2] == "field"
+        around = view.parent(call) if is_made and call is not None else None
+    if not isinstance(around, cst.AnnAssign) or "Literal" in view.code(around.annotation.annotation):
+        return False
+    owner = next((each for each in view.ancestors(around) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
+    return isinstance(owner, cst.ClassDef) and _FIELD.match(dotted(around.target) or "") is not None
+
+
+def _is_default(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a text is the default of a parameter ``backend`` that only becomes a process group's backend."""
+    parameter = view.parent(node)
+    if (
+        not isinstance(parameter, cst.Param)
+        or parameter.default is not node
+        or not _BACKEND.match(parameter.name.value)
+    ):
+        return False
+    uses = view.uses(parameter.name) or []
+    given = [use for use in uses if not isinstance(view.parent(use), cst.Comparison | cst.ComparisonTarget)]
+    return bool(given) and all(isinstance(view.parent(use), cst.Arg) and not _why_not(view, use) for use in given)
+
+
 def _why_not(view: SourceView, node: cst.CSTNode) -> str:
     """Return why a place may want the text "nccl" and not this device's backend; empty where it wants the backend."""
+    if _is_field(view, node) or _is_default(view, node):
+        return ""
     inner, around = node, view.parent(node)
     while isinstance(around, cst.IfExp | cst.BooleanOperation) and inner is not getattr(around, "test", None):
         inner, around = around, view.parent(around)
@@ -113,11 +195,24 @@ def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
         keyword == "backend" or (not keyword and call.args.index(argument) == _TAKES_BACKEND[called])
     ):
         return ""
-    if keyword in _BACKEND_OPTIONS and "init" in called.lower():
+    if keyword == "backend" and "init" in called.lower():
+        return ""
+    if keyword == "backend" and called == "dict" and _is_of_group(view, call):
+        return ""
+    is_named = keyword is None and not any(each.star for each in call.args[: call.args.index(argument)])
+    named = view.project.parameter(called, view.name(call.func), call.args.index(argument)) if is_named else ""
+    if named and _BACKEND.match(named) and _SETUP.search(called) and isinstance(call.func, cst.Name):
         return ""
     return (
         "an argument of a function that the tool does not know; communication_backend_name() if it is a group's backend"
     )
+
+
+def _is_of_group(view: SourceView, options: cst.Call) -> bool:
+    """Return whether ``dict(backend=…)`` is given as ``dist_cfg`` or by another name for a process group's options."""
+    around = view.parent(options)
+    name = around.keyword.value if isinstance(around, cst.Arg) and around.keyword is not None else ""
+    return _GROUP_OPTIONS.match(name) is not None
 
 
 def _decide_device_ids(plan: Plan, argument: cst.Arg, place: int) -> None:
@@ -128,7 +223,8 @@ def _decide_device_ids(plan: Plan, argument: cst.Arg, place: int) -> None:
         _decide_options(plan, argument)
         return
     is_done = isinstance(value, cst.IfExp) and is_none_elsewhere(value)
-    if keyword not in ("device_ids", "output_device", "device_id") or is_done or dotted(value) == "None":
+    is_open = plan.is_open(argument)
+    if keyword not in ("device_ids", "output_device", "device_id") or is_done or dotted(value) == "None" or not is_open:
         return
     _none_on_cpu(plan, argument)
 

@@ -14,6 +14,7 @@ import libcst as cst
 from .communication import is_none_elsewhere
 from .kinds import DEVICE_NAME, Kind, kind_of
 from .source_view import dotted, text_of
+from .targets import parsed
 
 if TYPE_CHECKING:
     from .plan import Build, Plan
@@ -51,7 +52,7 @@ def decide_types(plan: Plan) -> None:
 
 def _always(code: str) -> Build:
     """Return a builder that writes some code, whatever stood there."""
-    return lambda _: cst.parse_expression(code)
+    return lambda _: parsed(code)
 
 
 def _device_asked(test: cst.BaseExpression) -> cst.BaseExpression | None:

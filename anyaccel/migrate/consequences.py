@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -12,6 +13,7 @@ from .answers import Objection
 from .cuda_guards import advice_on, guard_around
 from .device_text import is_device_literal
 from .neutral import is_given_to_neutral, is_neutral
+from .own_branches import leave_own_branch
 from .regions import regions_of, regions_of_name
 from .site import SiteOutcome
 from .source_view import dotted
@@ -95,7 +97,9 @@ def _keep_scripts(plan: Plan) -> None:
 def _asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
     """Return the expression whose value is the answer; None for a decision that is about no question."""
     node = decision.node
-    if decision.rule == "is-cuda" or node in plan.questions:
+    if decision.rule == "comm-backend":
+        return next((each for each in plan.view.ancestors(node) if each in plan.questions), None)
+    if decision.rule == "is-cuda" or node in plan.questions or isinstance(node, cst.BooleanOperation):
         return node
     if decision.rule == "typed-tensor":
         is_test = isinstance(node, cst.Comparison) or (isinstance(node, cst.Call) and dotted(node.func) == "isinstance")
@@ -124,6 +128,7 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     assert asked is not None  # noqa: S101  # settle() has asked
     found = regions_of(plan.view, asked)
     named = regions_of_name(plan.view, found.value)
+    blocks = [each for one in named for each in one.all]
     guard = guard_around(plan.view, asked) if found.is_entry and question.rule == "runtime-call" else None
     if guard is not None and plan.decided.answer_to("cuda-guard") != "keep":
         plan.cuda_guards[question.node] = guard
@@ -138,7 +143,10 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
             objection = Objection("cuda-guard", advice_on(plan.view, guard))
     else:
         objection = _of_value(plan, question, found, named)
-    return objection is not None and plan.reconsider(question.node, objection.reason, question=objection.question)
+    is_answered = objection is not None and plan.decided.answer_to(objection.question) != ""
+    if objection is None or (not is_answered and leave_own_branch(plan, question, asked, [*found.all, *blocks])):
+        return objection is not None
+    return plan.reconsider(question.node, objection.reason, question=objection.question)
 
 
 def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Objection | None:
@@ -212,14 +220,15 @@ def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
 
 
 def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
-    """Return a function from another module than torch that is called in a region by its bare name; empty where none is.
+    """Return a function from another module than torch or Python's own that is called by its bare name; empty where none is.
 
     A branch for CUDA that calls one may choose a kernel of CUDA's over what the other branch does.
     """
     for node in plan.view.inside(region, cst.Call):
         if isinstance(node.func, cst.Name):
             name = plan.view.name(node.func)
-            is_known = name.startswith("torch.") or node.func.value in plan.view.defined_names
+            root = name.partition(".")[0]
+            is_known = root == "torch" or root in sys.stdlib_module_names or node.func.value in plan.view.defined_names
             if not is_known and node.func.value not in _BUILTINS:
                 return node.func.value
     return ""
@@ -246,6 +255,8 @@ def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | 
             "it guards what only CUDA can do; ask get_accelerator().on_accelerator(t) where every device can",
         )
     regions = found.blocks or found.operands
+    if not regions and _only_moves(plan, question.node):
+        return None
     if _asks_for_bfloat16(plan, question.node):
         return None
     if _rewritten_in(plan, regions) or (regions and all(is_neutral(plan.view, each) for each in regions)):
@@ -253,6 +264,21 @@ def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | 
     return Objection(
         "nothing-rewritten",
         "nothing that depends on it is rewritten; decide what it means on another device, where the answer is yes",
+    )
+
+
+def _only_moves(plan: Plan, asked: cst.CSTNode) -> bool:
+    """Return whether all that is done after a no is to move things to where others are: ``if not p.is_cuda: model.to(x.device)``.
+
+    What is on the accelerator already need not move; elsewhere the old code moved it to where it was.
+    """
+    test = next((each for each in plan.view.ancestors(asked) if isinstance(each, cst.If | cst.BaseSuite)), None)
+    if not isinstance(test, cst.If) or test.orelse is not None:
+        return False
+    lines = [each for line in test.body.body for each in getattr(line, "body", [line])]
+    moves = [each.value for each in lines if isinstance(each, cst.Expr)]
+    return len(moves) == len(lines) and all(
+        isinstance(each, cst.Call) and re.search(r"\.to\([\w.\[\]]*\.device\)$", plan.view.code(each)) for each in moves
     )
 
 

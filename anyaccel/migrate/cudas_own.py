@@ -1,7 +1,7 @@
 """Code that is about CUDA itself and stays.
 
-A class that implements CUDA for a device layer, what a method called ``cuda()`` promises, what drives TensorRT, and CUDA's branch
-of a program that knows other accelerators by name.
+A class that implements CUDA for a device layer, alone or beside those of other devices, what a method called ``cuda()``
+promises, what drives TensorRT, and CUDA's branch of a program that knows other accelerators by name.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ __all__ = ["regions_that_stay"]
 
 _VENDORS = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")
 _OF_CLASS = "{} implements CUDA for a device layer of its own, which has other classes for other devices"
+_OF_SIBLING = "{} is CUDA's class beside those of other devices"
 _OF_METHOD = "it is what a method called cuda() promises; the method is reported"
 _OF_LADDER = "CUDA's branch of a question that has one for another accelerator by name, too"
 _OTHERS = re.compile(
@@ -33,7 +34,9 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
     """Return the classes and blocks that are CUDA's own, with the reason.
 
     A class is one when two of its methods call the function of ``torch.cuda`` that they are named after: what it promises its
-    callers is CUDA's answer. A block is one when it uses a library that has CUDA devices only: the innermost branch or function.
+    callers is CUDA's answer. ``CUDAAccelerator`` is one where the project has two for other devices, such as
+    ``CPUAccelerator`` and ``MPSAccelerator``. A block is one when it uses a library that has CUDA devices only: the innermost
+    branch or function.
     """
     found: dict[cst.CSTNode, str] = {}
     methods: dict[cst.CSTNode, set[str]] = {}
@@ -52,6 +55,9 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
         block = _block_of(view, statement) if library in _VENDORS else None
         if block is not None:
             found[block] = _OF_VENDOR.format(library)
+    for owner in view.of(cst.ClassDef):
+        if owner.name.value[:4] in ("CUDA", "Cuda") and owner.name.value[4:] in view.project.siblings:
+            found[owner] = _OF_SIBLING.format(owner.name.value)
     for function in view.of(cst.FunctionDef):
         if function.name.value == "cuda" and _class_of(view, function) is not None:
             found[function.body] = _OF_METHOD

@@ -13,9 +13,11 @@ from .source_view import dotted
 
 if TYPE_CHECKING:
     from .plan import Plan
+    from .source_view import SourceView
 
 __all__ = ["decide_current_device"]
 
+_CUDA = re.compile(r"cuda|gpu")
 _OF_TENSOR = re.compile(r"\.get_device\(\)|\.index\b")
 _COUNTS = (cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Index, cst.FormattedStringExpression)
 _TAKES_INDEX = frozenset({"print", "str", "int", "cuda", "range", "append", "info", "debug", "format", "broadcast"})
@@ -31,9 +33,24 @@ def decide_current_device(plan: Plan, call: cst.Call, rule: str) -> None:
         plan.call_in_place(call.func, rule, member)
 
 
+def _may_be_number(view: SourceView, call: cst.CSTNode) -> bool:
+    """Return whether a value is given to a parameter such as ``cuda_device``, which may hold a number as well as a device."""
+    argument = view.parent(call)
+    while isinstance(argument, cst.IfExp):
+        argument = view.parent(argument)
+    owner = view.parent(argument) if isinstance(argument, cst.Arg) else None
+    if not isinstance(owner, cst.Call) or not isinstance(argument, cst.Arg):
+        return False
+    called = (dotted(owner.func) or "").rpartition(".")[2]
+    place = view.project.parameter(called, view.name(owner.func), owner.args.index(argument))
+    return _CUDA.search(argument.keyword.value if argument.keyword else place) is not None
+
+
 def _wanted(plan: Plan, call: cst.Call) -> str | None:
     view = plan.view
     around = view.parent(call)
+    if _may_be_number(view, call):
+        return None
     comparison = view.parent(around) if isinstance(around, cst.ComparisonTarget) else around
     if isinstance(comparison, cst.Comparison) and _OF_TENSOR.search(view.code(comparison)):
         return None  # a tensor on the CPU has no index

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .communication import is_of_type
 from .device_positions import is_device_position, is_location
 from .device_text import index_in, is_device_literal, own_text
 from .kinds import Kind, kind_of
@@ -38,7 +39,7 @@ def decide(plan: Plan) -> None:
 
 def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
     where = is_device_position(plan.view, node)
-    if _is_of_type(plan, node):
+    if is_of_type(plan.view, node):
         plan.leave(node, RULE, "a type that lists devices")
     elif _is_saved_place(plan, node):
         plan.leave(node, RULE, "names where a checkpoint was saved; a checkpoint of another device has no such name")
@@ -85,15 +86,10 @@ def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:
 
 def _names_something_else(plan: Plan, node: cst.CSTNode) -> bool:
     argument = plan.view.parent(node)
-    keyword = argument.keyword if isinstance(argument, cst.Arg) else None
+    is_default = isinstance(argument, cst.Param) and argument.default is node
+    keyword = argument.name if is_default and isinstance(argument, cst.Param) else None
+    keyword = argument.keyword if isinstance(argument, cst.Arg) else keyword
     return keyword is not None and _OTHER_KEYWORDS.match(keyword.value) is not None
-
-
-def _is_of_type(plan: Plan, node: cst.CSTNode) -> bool:
-    """Return whether a name stands in ``Literal[...]``."""
-    index = plan.view.parent(node)
-    whole = plan.view.parent(plan.view.parent(index) or node) if isinstance(index, cst.Index) else None
-    return isinstance(whole, cst.Subscript) and plan.view.code(whole.value).rpartition(".")[2] == "Literal"
 
 
 def _rewrite(plan: Plan, node: cst.BaseExpression) -> None:

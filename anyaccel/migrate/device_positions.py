@@ -158,7 +158,7 @@ def is_location(view: SourceView, table: cst.CSTNode | None) -> bool:
 def _is_setting(view: SourceView, key: str | None) -> bool:
     """Return whether a key says device, in a program in which no other library has devices of its own."""
     roots = {name.partition(".")[0] for name in view.imported.values()}
-    return key in KEYWORDS and not roots & _NOT_TORCHS
+    return (key or "").lstrip("_") in KEYWORDS and not roots & _NOT_TORCHS
 
 
 def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
@@ -206,15 +206,20 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
 
 
 def _is_device_parameter(view: SourceView, call: cst.Call, place: int) -> bool:
-    """Return whether a function of this module calls a positional argument a device."""
-    if not isinstance(call.func, cst.Name):
+    """Return whether a function of this module, or else of its project, calls a positional argument a device.
+
+    Where the module that it comes from is not in the run, all definitions of its name must agree.
+    """
+    if not isinstance(call.func, cst.Name) or any(each.star for each in call.args[:place]):
         return False
     for node in view.of(cst.FunctionDef):
         is_method = isinstance(view.parent(view.parent(node) or node), cst.ClassDef)
         if node.name.value == call.func.value and not is_method:
             params = [*node.params.posonly_params, *node.params.params]
             return place < len(params) and bool(DEVICE_NAME.search(params[place].name.value))
-    return False
+    full_name = view.name(call.func)
+    name = full_name.rpartition(".")[2] or call.func.value
+    return bool(DEVICE_NAME.search(view.project.parameter(name, full_name, place)))
 
 
 def _as_result(view: SourceView, node: cst.Return) -> Position:

@@ -146,7 +146,8 @@ def migrate_files(
         among: the files of the run, where these are only some of them.
     """
     known = paths if among is None else among
-    project = survey(text for path in known if path.suffix == ".py" and (text := _text_or_none(path)) is not None)
+    modules = [path for path in known if path.suffix == ".py"]
+    project = survey((_module_name(path), text) for path in modules if (text := _text_or_none(path)) is not None)
     work = partial(_migrate_file, target=target, project=project)
     answers = [decided(path) for path in paths]
     results: dict[Path, FileResult] = {}
@@ -178,6 +179,10 @@ def _apart(work: Callable[[Path, Decided], FileResult], path: Path, decided: Dec
             return FileResult(
                 path, errors=(SourceError(f"reading {path} ended the process that did. Fix: report the file."),)
             )
+
+
+def _module_name(path: Path) -> str:
+    return path.resolve().parent.name if path.stem == "__init__" else path.stem
 
 
 def _text_or_none(path: Path) -> str | None:

@@ -67,7 +67,8 @@ def _message(site: Site) -> str:
         return f"{site.code.splitlines()[0]}: {site.reason}"
     code, new = _first_change(site.code, site.replacement)
     fix = f"anyaccel migrate writes {new}" if new else "anyaccel migrate moves or removes it"
-    return f"{code} is tied to CUDA; {fix}"
+    tie = "deepspeed's" if site.rule == "op-builder" else "tied to CUDA"
+    return f"{code} is {tie}; {fix}"
 
 
 def _first_change(old: str, new: str) -> tuple[str, str]:

@@ -55,7 +55,7 @@ class TextModule:
     # Dropping
 
     def cleaned(self, used_before: Iterable[str], moving: Iterable[str]) -> tuple[str, set[str]]:
-        """Return the text without the imports of ``torch.cuda`` that are not used any longer, and what of it changed.
+        """Return the text without imports of ``torch.cuda``, and of builders, that are not used any longer, and what changed.
 
         Args:
             used_before: the names that the imports of ``torch.cuda`` had brought and that were used before the rewriting.
@@ -95,8 +95,8 @@ class TextModule:
         is_changed = False
         for alias in node.names:
             full_name, name = f"{prefix}{alias.name}", alias.asname or alias.name
-            is_cuda = full_name == "torch.cuda" or full_name.startswith("torch.cuda.")
-            if not is_cuda or name not in dropped:
+            is_ours = full_name == "torch.cuda" or full_name.startswith(("torch.cuda.", "deepspeed.ops.op_builder."))
+            if not is_ours or name not in dropped:
                 kept.append(f"{alias.name} as {alias.asname}" if alias.asname else alias.name)
                 continue
             is_changed = True
@@ -156,6 +156,14 @@ class TextModule:
         if not missing:
             return self.code
         after = self._place(before)
+        places = {line: _sorted_place(before, after, line) for line in missing}
+        is_after_comment = any(place and lines[place - 1].lstrip().startswith("#") for place in places.values())
+        if all(place is not None for place in places.values()) and not is_after_comment:
+            for line, place in sorted(places.items(), key=lambda item: item[1] or 0, reverse=True):
+                if place and not lines[place - 1].endswith(("\n", "\r")):
+                    lines[place - 1] += self._newline
+                lines[place:place] = [line + self._newline]
+            return "".join(lines)
         place = (after.end_lineno or after.lineno) if after is not None else self._after_header(lines)
         if lines[place - 1 : place] and not lines[place - 1].endswith(("\n", "\r")):
             lines[place - 1] += self._newline
@@ -208,6 +216,38 @@ class TextModule:
         if number and number < len(lines) and not lines[number].strip():
             number += 1
         return number
+
+
+def _sorted_place(before: list[ast.stmt], after: ast.stmt | None, line: str) -> int | None:
+    """Return the number of lines before an import in its block, as isort sorts it; None where the block is not sorted so.
+
+    A block has no empty line, and in it ``import a`` comes before ``from a import b``, each by module.
+    """
+    if after is None or after not in before:
+        return None
+    first = last = before.index(after)
+    while first and _follows(before[first], before[first - 1]):
+        first -= 1
+    while last + 1 < len(before) and _follows(before[last + 1], before[last]):
+        last += 1
+    block = before[first : last + 1]
+    keys = [_sort_key(node) for node in block]
+    (new,) = (_sort_key(node) for node in ast.parse(line).body)
+    if new is None or any(key is None for key in keys) or keys != sorted(key for key in keys if key is not None):
+        return None
+    following = next((node for node, key in zip(block, keys, strict=True) if key is not None and key > new), None)
+    return following.lineno - 1 if following is not None else block[-1].end_lineno
+
+
+def _follows(node: ast.stmt, other: ast.stmt) -> bool:
+    are_imports = all(isinstance(each, ast.Import | ast.ImportFrom) for each in (node, other))
+    return are_imports and node.lineno == (other.end_lineno or other.lineno) + 1
+
+
+def _sort_key(node: ast.stmt) -> tuple[bool, str] | None:
+    if isinstance(node, ast.ImportFrom):
+        return None if node.level else (True, (node.module or "").lower())
+    return (False, node.names[0].name.lower()) if isinstance(node, ast.Import) else None
 
 
 def _is_of_torch(node: ast.Import | ast.ImportFrom) -> bool:

@@ -9,7 +9,7 @@ import libcst as cst
 
 from .device_text import spells_cuda
 from .source_view import text_of
-from .targets import expression
+from .targets import expression, parsed
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -35,8 +35,13 @@ def decide(plan: Plan) -> None:
         around = plan.view.parent(node)
         if not plan.is_open(node) or (isinstance(around, cst.Attribute) and around.value is node):
             continue
-        if _REPORTED.get(name):
-            plan.report(node, RULE, _REPORTED[name])
+        listed = _activities(plan, node) if name.endswith(".ProfilerActivity.CUDA") else None
+        if listed is not None:
+            plan.needs_torch = True
+            plan.rewrite(listed, RULE, lambda _: expression("torch.profiler.supported_activities()"))
+            plan.claim(*listed.children)
+        elif _REPORTED.get(name):
+            plan.report(node, RULE, _REPORTED[name], is_own=name.endswith("CUDAExtension"))
         else:
             reason = next((why for prefix, why in _LEFT.items() if f"{name}.".startswith(f"{prefix}.")), "")
             if reason:
@@ -54,6 +59,23 @@ def decide(plan: Plan) -> None:
         value = text_of(node)
         if value and "cuda" in value.lower() and plan.is_open(node) and not _is_docstring(plan, node):
             _decide_text(plan, node, value)
+
+
+def _activities(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
+    """Return the list ``[ProfilerActivity.CPU, ProfilerActivity.CUDA]`` that a profiler is given; None for any other.
+
+    On CUDA these two are what ``supported_activities()`` returns; elsewhere it returns what the device has in CUDA's place.
+    """
+    element = plan.view.parent(node)
+    listed = plan.view.parent(element) if isinstance(element, cst.Element) else None
+    argument = plan.view.parent(listed) if isinstance(listed, cst.List | cst.Tuple | cst.Set) else None
+    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
+    if not isinstance(listed, cst.List | cst.Tuple | cst.Set) or not isinstance(call, cst.Call):
+        return None
+    names = {plan.view.name(each.value).rpartition(".")[2] for each in listed.elements}
+    is_profile = plan.view.name(call.func) == "torch.profiler.profile"
+    is_given = isinstance(argument, cst.Arg) and argument.keyword is not None and argument.keyword.value == "activities"
+    return listed if names == {"CPU", "CUDA"} and is_profile and is_given else None
 
 
 def _decide_attribute(plan: Plan, node: cst.Attribute) -> None:
@@ -153,6 +175,6 @@ def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg) -> None:
         kept = [arg for number, arg in enumerate(updated.args) if number != place]
         if kept:
             kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return cst.Call(cst.parse_expression(function), [cst.Arg(updated.with_changes(args=kept))])
+        return cst.Call(parsed(function), [cst.Arg(updated.with_changes(args=kept))])
 
     plan.rewrite(call, "pinning", build)

@@ -12,11 +12,10 @@ import libcst as cst
 from .cudas_own import regions_that_stay
 from .site import SiteOutcome
 from .source_view import parts
-from .targets import HELPERS, expression
+from .targets import HELPERS, expression, parsed
 
 if TYPE_CHECKING:
     from .answers import Decided
-    from .project import Project
     from .source_view import SourceView
     from .targets import Target
 
@@ -39,6 +38,7 @@ class SiteDecision:
         reason: why it is not rewritten.
         build: makes the new code; of a site that is reported, what an answer may still ask for.
         question: the class of a report; see ``anyaccel/migrate/answers.py``.
+        is_own: whether it is reported as only CUDA has anything like it.
     """
 
     node: cst.CSTNode
@@ -47,6 +47,7 @@ class SiteDecision:
     reason: str = ""
     build: Build | None = None
     question: str = ""
+    is_own: bool = False
 
 
 class Plan:
@@ -55,12 +56,11 @@ class Plan:
     Args:
         view: the module.
         target: what the new code calls.
-        project: what the module's neighbours define.
         decided: what a person has answered.
     """
 
-    def __init__(self, view: SourceView, target: Target, project: Project, decided: Decided) -> None:
-        self.view, self.target, self.project, self.decided = view, target, project, decided
+    def __init__(self, view: SourceView, target: Target, decided: Decided) -> None:
+        self.view, self.target, self.decided, self.project = view, target, decided, view.project
         self.decisions: dict[cst.CSTNode, SiteDecision] = {}
         self.needs_torch = False
         self.questions: set[cst.CSTNode] = set()
@@ -107,7 +107,16 @@ class Plan:
         self._decide(SiteDecision(node, rule, SiteOutcome.REWRITTEN, build=build))
         self.claim(*claims)
 
-    def report(self, node: cst.CSTNode, rule: str, reason: str, question: str = "", build: Build | None = None) -> None:
+    def report(
+        self,
+        node: cst.CSTNode,
+        rule: str,
+        reason: str,
+        question: str = "",
+        build: Build | None = None,
+        *,
+        is_own: bool = False,
+    ) -> None:
         """Decide that a node needs a person; the reason says why, and what to do.
 
         Args:
@@ -116,6 +125,7 @@ class Plan:
             reason: for the person.
             question: the class of the report, to which a project may have an answer.
             build: makes the new code where the answer is to port it.
+            is_own: whether only CUDA has anything like it.
         """
         question = question or rule
         answer = self.decided.answer_to(question)
@@ -124,7 +134,7 @@ class Plan:
         elif answer == "keep":
             self._decide(SiteDecision(node, rule, SiteOutcome.LEFT, _KEPT.format(question), question=question))
         else:
-            self._decide(SiteDecision(node, rule, SiteOutcome.REPORTED, reason, build, question))
+            self._decide(SiteDecision(node, rule, SiteOutcome.REPORTED, reason, build, question, is_own))
 
     def leave(self, node: cst.CSTNode, rule: str, reason: str) -> None:
         """Decide that a node is rightly CUDA's."""
@@ -179,7 +189,7 @@ class Plan:
             self.report(node, rule, self.without(member))
             return
         self.needs_torch |= not self.target.package
-        self.rewrite(node, rule, lambda _: cst.parse_expression(function))
+        self.rewrite(node, rule, lambda _: parsed(function))
 
     def without(self, member: str) -> str:
         """Return the reason to report what the target cannot express."""
@@ -199,6 +209,6 @@ class Plan:
             current = self.function("current_device_name")
             if index is not None and current and self.view.code(index) == f"{self.function('current_device')}()":
                 return expression(f"{current}()")
-            call = cst.parse_expression(f"{function}()")
+            call = parsed(f"{function}()")
             return call if index is None else call.with_changes(args=[cst.Arg(index)])
         return None

@@ -1,4 +1,4 @@
-"""What the files of a migration tell one another: which classes have a ``cuda`` or ``pin_memory`` of their own."""
+"""What the files of a migration tell one another: classes with a ``cuda`` of their own, and the names of parameters."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ __all__ = ["Project", "survey"]
 _CLASS = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _NAME = re.compile(r"\w+")
 _INTERESTING = re.compile(r"def (?:cuda|pin_memory)\(|\((?:\w+\.)*\w*Module\)\s*:")
+_TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
+_DEFINED = re.compile(r"^(?:async )?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
+_OTHERS_FIRST = re.compile(r"^(CPU|XPU|MPS|NPU|HPU|MLU|TPU|XLA|Cpu|Xpu|Mps|Npu|Hpu|Mlu|Tpu|Xla)(?=[A-Z])")
 
 
 @dataclass
@@ -25,44 +28,83 @@ class Project:
     Attributes:
         own_method: by method (``"cuda"``, ``"pin_memory"``), the classes that define it, so that a call of it may be theirs.
         modules: the classes that are torch's modules, by their base.
+        parameters: by a function's name, or that of a class for its ``__init__``, and then by module, the parameters.
+        siblings: what follows the device's name in the classes of two devices besides CUDA: ``Accelerator`` for
+            ``CPUAccelerator`` and ``MPSAccelerator``.
     """
 
     own_method: dict[str, set[str]] = field(default_factory=lambda: {"cuda": set(), "pin_memory": set()})
     modules: set[str] = field(default_factory=set)
+    parameters: dict[str, dict[str, set[tuple[str, ...]]]] = field(default_factory=dict)
+    siblings: set[str] = field(default_factory=set)
+
+    def parameter(self, function: str, full_name: str, place: int) -> str:
+        """Return what a function calls a positional parameter; empty where its definitions differ, or none is known.
+
+        Args:
+            function: the name that it has where it is defined.
+            full_name: the same with the module that it is imported from, where that is known.
+            place: of the parameter, from 0.
+        """
+        by_module = self.parameters.get(function, {})
+        module = full_name.removesuffix(f".{function}").rpartition(".")[2] if full_name else ""
+        known = by_module.get(module) or set().union(*by_module.values())
+        found = {each[place] if place < len(each) else "" for each in known}
+        return found.pop() if len(found) == 1 else ""
 
 
-def survey(sources: Iterable[str]) -> Project:
-    """Return what some sources define; one that is not Python tells nothing."""
+def survey(sources: Iterable[tuple[str, str]]) -> Project:
+    """Return what some modules define; one that is not Python tells nothing.
+
+    Args:
+        sources: the name of each module, without its package, and its text.
+    """
     project = Project()
     texts = list(sources)
-    for source in texts:
-        if _INTERESTING.search(source):
-            _survey_one(source, project)
-    _add_heirs(project, texts)
+    for module, source in texts:
+        if _INTERESTING.search(source) or _TOLD.search(source):
+            _survey_one(module, source, project)
+    for module, source in texts:
+        for name in _DEFINED.findall(source):
+            if name in project.parameters:
+                project.parameters[name].setdefault(module, {()})  # it takes no device there
+    _add_heirs(project, [source for _, source in texts])
     return project
 
 
 def _add_heirs(project: Project, sources: list[str]) -> None:
     """Count classes that derive from one with a method of its own along with it."""
     bases = {name: set(_NAME.findall(given)) for source in sources for name, given in _CLASS.findall(source)}
+    rests = [_OTHERS_FIRST.sub("", name) for name in bases if _OTHERS_FIRST.match(name)]
+    project.siblings = {rest for rest in rests if rests.count(rest) > 1}
     for owners in project.own_method.values():
         while owners and (heirs := {name for name, given in bases.items() if given & owners} - owners):
             owners.update(heirs)
 
 
-def _survey_one(source: str, project: Project) -> None:
+def _survey_one(module: str, source: str, project: Project) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the file's own, such as invalid escapes
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
+    for each in tree.body:
+        if isinstance(each, ast.FunctionDef):
+            _add_parameters(project, module, each.name, each.args, 0)
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             if any(ast.unparse(base).endswith("Module") for base in node.bases):
                 project.modules.add(node.name)
             for member in node.body:
+                if isinstance(member, ast.FunctionDef) and member.name == "__init__":
+                    _add_parameters(project, module, node.name, member.args, 1)
                 if not isinstance(member, ast.FunctionDef) or member.name not in project.own_method:
                     continue
                 if len(member.args.args) - len(member.args.defaults) <= 1:  # besides self, all may be left out
                     project.own_method[member.name].add(node.name)
+
+
+def _add_parameters(project: Project, module: str, name: str, given: ast.arguments, skipped: int) -> None:
+    names = tuple(each.arg for each in (*given.posonlyargs, *given.args))[skipped:]
+    project.parameters.setdefault(name, {}).setdefault(module, set()).add(names)

@@ -81,8 +81,9 @@ RULES: dict[str, Rule] = {
         "NCCL as the backend of a process group",
         'dist.init_process_group("nccl")',
         "dist.init_process_group(get_accelerator().communication_backend_name())",
-        "Also `dist.Backend.NCCL`, and the default of a `--backend` option without choices. Comparisons, and choices of "
-        "options, are reported; a table of backends by device is left.",
+        "Also `dist.Backend.NCCL`, and the default of a `--backend` option without choices. So are parameters and "
+        "settings that are named after a group's backend, and comparisons with `get_backend()` where all that hangs on them is "
+        "rewritten. Other comparisons, and choices of options, are reported; a table of backends by device is left.",
     ),
     "device-ids": Rule(
         "what DistributedDataParallel is told of devices",
@@ -142,12 +143,20 @@ RULES: dict[str, Rule] = {
         "get_accelerator().max_memory_allocated(0)",
         "Snapshots and histories are CUDA's own, and reported.",
     ),
+    "op-builder": Rule(
+        "deepspeed's builders of ops",
+        "from deepspeed.ops.op_builder import CPUAdamBuilder; ops = CPUAdamBuilder().load()",
+        'ops = get_accelerator().create_op_builder("CPUAdamBuilder").load()',
+        "deepspeed's own class does the same with its accelerator. Classes that are not called without arguments are left.",
+    ),
     "env": Rule(
         "what is CUDA's own",
         "",
         "",
         "`CUDA_VISIBLE_DEVICES`, cuDNN's and TF32's switches, and texts that only contain the word are left; texts that name "
-        "`torch.cuda`, the profiler's activity and `CUDAExtension` are reported.",
+        "`torch.cuda`, the profiler's activity and `CUDAExtension` are reported. A profiler's list of both activities becomes "
+        "`torch.profiler.supported_activities()`. Left as well: kernels of CUDA's beside code for other devices, and what only "
+        "CUDA has, where a condition asks for CUDA; what `is_cuda_available()` returns; messages about CUDA.",
     ),
     "imports": Rule(
         "imports of torch.cuda",

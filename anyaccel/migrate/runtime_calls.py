@@ -11,7 +11,7 @@ from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
 from .kinds import Kind, kind_of
 from .source_view import text_of
-from .targets import expression
+from .targets import expression, parsed
 from .torch_names import ADVICE, CLASSES, INDEXED, MEMBERS, PROMISED, RULE_OF
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["decide", "references"]
 
 _PREFIX = "torch.cuda."
+_PORTABLE = ("init", "is_initialized", "get_device_capability", "is_bf16_supported", "current_device")
+"""What a person can port, though the contract has nothing of that name."""
 
 
 def references(plan: Plan) -> list[tuple[cst.CSTNode, str]]:
@@ -68,7 +70,7 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name == "set_rng_state_all" and len(call.args) == 1:
         _decide_restoring_states(plan, call, rule)
     elif name in ("current_stream", "default_stream", "Stream") and _is_raw_handle(plan, call):
-        plan.report(call.func, rule, "a handle of CUDA's own, for code that only CUDA has")
+        plan.report(call.func, rule, "a handle of CUDA's own, for code that only CUDA has", is_own=True)
     elif name == "get_rng_state_all" and not call.args:
         _decide_all_states(plan, call, rule)
     elif name == "get_device_properties" and _is_of_total(plan, call):
@@ -76,12 +78,14 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name == "mem_get_info" and plan.function("mem_get_info") is None and len(call.args) < 2:
         _decide_memory(plan, call, rule)
     elif name in ("get_device_properties", "memory_stats") and _reads_cudas_own(plan, call):
-        plan.report(call, rule, "what is read of it is CUDA's own; other devices promise name and total_memory only")
+        reason = "what is read of it is CUDA's own; other devices promise name and total_memory only"
+        plan.report(call, rule, reason, is_own=True)
         plan.claim(*call.args)
     elif name in MEMBERS and not (name == "is_bf16_supported" and call.args):
         _decide_same(plan, call, MEMBERS[name], rule)
     else:
-        plan.report(call.func, rule, ADVICE.get(name, f"the contract has nothing like torch.cuda.{name}"))
+        reason = ADVICE.get(name, f"the contract has nothing like torch.cuda.{name}")
+        plan.report(call.func, rule, reason, is_own=name not in _PORTABLE)
 
 
 def _decide_same(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
@@ -142,7 +146,7 @@ def _decide_indexed(plan: Plan, call: cst.Call, member: str, place: int, rule: s
     plan.rewrite(
         call,
         rule,
-        lambda updated: _with_index(plan, call, updated, position).with_changes(func=cst.parse_expression(function)),
+        lambda updated: _with_index(plan, call, updated, position).with_changes(func=parsed(function)),
         (given.value,) if as_index(plan.view, given.value) is not None else (),
     )
     plan.claim(call.func)
@@ -188,7 +192,7 @@ def _decide_all_states(plan: Plan, call: cst.Call, rule: str) -> None:
     if state is None or count is None:
         plan.report(call.func, rule, plan.without("get_rng_state"))
         return
-    plan.rewrite(call, rule, lambda _: cst.parse_expression(f"[{state}(i) for i in range({count}())]"), (call.func,))
+    plan.rewrite(call, rule, lambda _: parsed(f"[{state}(i) for i in range({count}())]"), (call.func,))
 
 
 def _decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
@@ -217,7 +221,7 @@ def _decide_total(plan: Plan, call: cst.Call, rule: str) -> None:
     if around is None or function is None or index is None:
         plan.report(call.func, rule, plan.without("get_device_properties for a device by name"))
         return
-    plan.rewrite(around, rule, lambda _: cst.parse_expression(f"{function}({index})"), (call,))
+    plan.rewrite(around, rule, lambda _: parsed(f"{function}({index})"), (call,))
 
 
 def _decide_memory(plan: Plan, call: cst.Call, rule: str) -> None:
@@ -227,9 +231,7 @@ def _decide_memory(plan: Plan, call: cst.Call, rule: str) -> None:
     if free is None or total is None or index is None:
         plan.report(call.func, rule, plan.without("mem_get_info"))
         return
-    plan.rewrite(
-        call, rule, lambda _: cst.parse_expression(f"({free}({index}), {total}({index}))"), tuple(call.children)
-    )
+    plan.rewrite(call, rule, lambda _: parsed(f"({free}({index}), {total}({index}))"), tuple(call.children))
 
 
 def _index_given(plan: Plan, call: cst.Call) -> str | None:
@@ -257,7 +259,7 @@ def _restoring(line: cst.SimpleStatementLine, function: str) -> cst.CSTNode:
     assert isinstance(statement, cst.Expr)  # noqa: S101  # as _line_of says
     assert isinstance(statement.value, cst.Call)  # noqa: S101  # as above
     states = expression("enumerate({states})", states=statement.value.args[0].value)
-    inner = cst.SimpleStatementLine([cst.Expr(cst.parse_expression(f"{function}(state, i)"))])
+    inner = cst.SimpleStatementLine([cst.Expr(parsed(f"{function}(state, i)"))])
     loop = cst.For(
         cst.Tuple([cst.Element(cst.Name("i")), cst.Element(cst.Name("state"))], lpar=(), rpar=()),
         states,
@@ -305,7 +307,7 @@ def _decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None
     is_target = isinstance(around[0], cst.AssignTarget | cst.Del)
     if is_annotation and name in ("Stream", "Event"):
         plan.needs_torch = True
-        plan.rewrite(node, rule, lambda _: cst.parse_expression(f"torch.{name}"))
+        plan.rewrite(node, rule, lambda _: parsed(f"torch.{name}"))
     elif name in MEMBERS and name not in CLASSES and not is_target:
         plan.call_in_place(node, rule, MEMBERS[name])
     else:

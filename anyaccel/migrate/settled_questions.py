@@ -2,17 +2,21 @@
 
 A test that says that it needs CUDA is skipped without it. ``device == "cuda" and not torch.cuda.is_available()`` asks whether
 the device that somebody named is there. ``map_location=None if torch.cuda.is_available() else "cpu"`` brings a checkpoint to
-a machine without CUDA, whatever else the machine has. ``print("CUDA available:", torch.cuda.is_available())`` tells about CUDA.
+a machine without CUDA, whatever else the machine has. ``print("CUDA available:", torch.cuda.is_available())`` tells about CUDA,
+and so does a test under which a text that names CUDA is shown and nothing else is done. A question that is asked beside one for
+another accelerator by name, or beside one for ROCm, is about CUDA. So is what ``is_cuda_available()`` returns.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from .choices import asks_availability
+from .device_text import is_device_literal
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
@@ -22,10 +26,20 @@ __all__ = ["decide"]
 
 _SKIPS = ("skipIf", "skipUnless", "skipif", "skip", "skipTest", "SkipTest")
 _SAYS_CUDA = re.compile(r"cuda|\bgpus?\b|\bcpu\b|nvidia|nccl", re.IGNORECASE)
+_ASKED_FOR = re.compile(r"\bcuda\b.*\b(requested|specified|selected)\b", re.IGNORECASE)
+_REASONS = re.compile(r"(^|[._])(reasons?|skips)\.append$")
 _OF_REQUEST = "asks whether the CUDA device that was named is there"
 _OF_CHECKPOINT = "brings a checkpoint to a machine without CUDA, which is right on every machine"
 _OF_MESSAGE = "it is shown beside a text that names CUDA, and is the answer to that"
-_SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format))$")
+_OF_PARAMETER = "a parameter of a test, which is skipped for CUDA where there is none"
+_OF_OTHERS = "asks for one of several accelerators by name, which is right on every machine"
+_OF_BUILD = "asks for CUDA's or ROCm's build of torch itself"
+_OF_FUNCTION = "is what {}() promises its callers"
+_SHOWN = re.compile(r"^(print|.*\.(info|debug|warn|warning|warn_once|warning_once|error|log|write|format))$")
+_NAMES_CUDA = re.compile(r"cuda|nvidia|nvml", re.IGNORECASE)
+_OTHER = re.compile(r"\b(xpu|npu|hpu|mlu|musa|sdaa)\b|is_(torch_)?(xpu|npu|hpu|mlu|musa|sdaa)_available")
+_BUILDS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda_getCompiledVersion")
+_ASKS = re.compile(r"^_?((is|has|num|count|get_num)_(\w+_)?(cuda|rocm|nvidia)|(cuda|rocm)_\w*(available|count)$)")
 _OF_SKIP = "a test that is skipped without CUDA, which its message says; it is skipped there still"
 
 
@@ -33,16 +47,96 @@ def decide(plan: Plan) -> None:
     """Leave the questions that are right as they stand."""
     for both in plan.view.of(cst.BooleanOperation):
         _decide_request(plan, both)
+        _decide_list(plan, both)
+        if any(name in _BUILDS and plan.view.is_within(node, both) for node, name in plan.view.imported.items()):
+            _leave_questions(plan, both, _OF_BUILD)
     for choice in plan.view.of(cst.IfExp):
-        texts = {text_of(choice.body), text_of(choice.orelse)}
+        texts = {_device_of(plan, choice.body), _device_of(plan, choice.orelse)}
         is_none = any(isinstance(each, cst.Name) and each.value == "None" for each in (choice.body, choice.orelse))
         if is_none and "cpu" in texts and asks_availability(plan.view, choice.test) is not None:
             _leave_questions(plan, choice.test, _OF_CHECKPOINT)
     _decide_skips(plan)
+    for test in plan.view.of(cst.If):
+        if _only_tells(plan, test):
+            _leave_questions(plan, test.test, _OF_MESSAGE)
+    for function in plan.view.of(cst.FunctionDef):
+        _decide_function(plan, function)
+    for asserted in plan.view.of(cst.Assert):
+        is_asked = asserted.msg is not None and _ASKED_FOR.search(plan.view.code(asserted.msg)) is not None
+        around = list(takewhile(lambda each: not isinstance(each, cst.FunctionDef), plan.view.ancestors(asserted)))
+        if is_asked and any(isinstance(each, cst.If) for each in around):
+            _leave_questions(plan, asserted.test, _OF_REQUEST)
     for call in plan.view.of(cst.Call):
         told = _told(plan, call) if asks_availability(plan.view, call) else None
-        if told is not None and "cuda" in plan.view.code(told).replace(plan.view.code(call), "").lower():
+        if told is not None and "cuda" in plan.view.code(told).replace(plan.view.code(call), "", 1).lower():
             _leave_questions(plan, call, _OF_MESSAGE)
+    for text in plan.view.of(cst.FormattedString):
+        shown = "".join(part.value for part in text.parts if isinstance(part, cst.FormattedStringText))
+        if "torch.cuda." in shown:
+            _leave_questions(plan, text, _OF_MESSAGE)
+
+
+def _device_of(plan: Plan, node: cst.BaseExpression) -> str | None:
+    """Return ``"cpu"`` of ``"cpu"`` and of ``torch.device("cpu")``."""
+    is_made = isinstance(node, cst.Call) and plan.view.name(node.func) == "torch.device" and len(node.args) == 1
+    return text_of(node.args[0].value if is_made and isinstance(node, cst.Call) else node)
+
+
+def _decide_list(plan: Plan, either: cst.BooleanOperation) -> None:
+    """Leave CUDA's part of ``(xpu.is_available() and …) or (cuda.is_available() and …)``: each machine has its own part.
+
+    Where the parts ask for no more than whether there is an accelerator, :mod:`.choices` has made one question of them.
+    """
+    sides = (either.left, either.right)
+    if not isinstance(either.operator, cst.Or):
+        return
+    for side, other in (sides, sides[::-1]):
+        asked = plan.view.code(other)
+        if _OTHER.search(asked) and not _OTHER.search(plan.view.code(side)):
+            _leave_questions(plan, side, _OF_OTHERS)
+
+
+def _only_tells(plan: Plan, test: cst.If) -> bool:
+    """Return whether all that a test does is to show texts that name CUDA: they are as true on a machine with another device."""
+    if test.orelse is not None or "torch.cuda" not in " ".join(_names_asked(plan, test.test)):
+        return False
+    for line in test.body.body:
+        statements = line.body if isinstance(line, cst.SimpleStatementLine) else [line]
+        for each in statements:
+            call = each.value if isinstance(each, cst.Expr) else None
+            is_shown = isinstance(call, cst.Call) and _SHOWN.match(dotted(call.func) or "") is not None
+            if not is_shown or not _NAMES_CUDA.search(plan.view.code(each)) or list(_names_asked(plan, each)):
+                return False
+    return True
+
+
+def _names_asked(plan: Plan, where: cst.CSTNode) -> list[str]:
+    """Return what of ``torch.cuda`` is named in a place."""
+    inside = plan.view.inside(where, cst.Attribute, cst.Name)
+    return [name for each in inside if (name := plan.view.name(each)).startswith("torch.cuda")]
+
+
+def _decide_function(plan: Plan, function: cst.FunctionDef) -> None:
+    """Leave what ``is_cuda_available()`` and ``num_cuda_devices()`` return, and the parameters of tests that skip CUDA."""
+    if _ASKS.match(function.name.value):
+        for returned in plan.view.inside(function.body, cst.Return):
+            _leave_questions(plan, returned, _OF_FUNCTION.format(function.name.value))
+    is_skipping = any(
+        decision.reason == _OF_REQUEST and plan.view.is_within(node, function.body)
+        for node, decision in plan.decisions.items()
+    )
+    for decorator in function.decorators if is_skipping else ():
+        call = decorator.decorator
+        if isinstance(call, cst.Call) and (dotted(call.func) or "").endswith("parametrize"):
+            for text in plan.view.inside(call, cst.SimpleString):
+                if is_device_literal(text) and plan.is_open(text):
+                    plan.leave(text, "device-name", _OF_PARAMETER)
+            named = re.findall(r"\w+", text_of(call.args[0].value) or "") if call.args else []
+            for comparison in plan.view.inside(function.body, cst.Comparison):
+                sides = (comparison.left, *(each.comparator for each in comparison.comparisons))
+                if dotted(sides[0]) in named and any(is_device_literal(side) for side in sides[1:]):
+                    plan.leave(comparison, "device-name", _OF_PARAMETER)
+                    plan.claim(*sides)
 
 
 def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:
@@ -71,11 +165,13 @@ def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
 def _decide_skips(plan: Plan) -> None:
     """Leave the questions of skips whose message, or the comment beside them, names CUDA, GPUs or the CPU."""
     for call in plan.view.of(cst.Call):
-        if (dotted(call.func) or "").rpartition(".")[2] not in _SKIPS:
-            continue
         asked, told = call.args[:1], call.args[1:]
-        if told and _SAYS_CUDA.search(" ".join(plan.view.code(each) for each in told)):
+        is_skip = (dotted(call.func) or "").rpartition(".")[2] in _SKIPS
+        if is_skip and told and _SAYS_CUDA.search(" ".join(plan.view.code(each) for each in told)):
             _leave_questions(plan, asked[0], _OF_SKIP)
+        block = next((each for each in plan.view.ancestors(call) if isinstance(each, cst.BaseSuite)), None)
+        if _REASONS.search(dotted(call.func) or "") and _SAYS_CUDA.search(plan.view.code(call)) and block is not None:
+            _leave_questions(plan, block, _OF_SKIP)
     for test in plan.view.of(cst.If):
         if _is_skip(plan, test) or _is_marked(plan, test):
             _leave_questions(plan, test.test, _OF_SKIP)

@@ -18,6 +18,7 @@ from . import (
     guards,
     half_precision,
     leftovers,
+    op_builders,
     runtime_calls,
     settled_questions,
     tensor_methods,
@@ -29,6 +30,7 @@ from .imports import TextModule
 from .plan import Plan
 from .project import survey
 from .rewriter import Rewriter
+from .scopes import written
 from .self_check import passed_over
 from .site import Site, SiteOutcome
 from .source_view import SourceView
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Migration", "migrate_source"]
 
 _TYPICAL = re.compile(
-    r"cuda|nccl|pin_memory|device_ids|record_stream|(\.to\(|device\s*=\s*|torch\.device\()[\w.\[\]]*(rank|gpu|\d|id)"
+    r"cuda|nccl|op_builder|pin_memory|device_ids|record_stream|(\.to\(|device\s*=\s*|torch\.device\()[\w.\[\]]*(rank|gpu|\d|id)"
 )
 
 
@@ -90,15 +92,16 @@ def migrate_source(
     chosen = target_named(target)
     if not _TYPICAL.search(source.lower()):
         return Migration(source, source)
-    view = SourceView(source)
+    project = survey([("", source)]) if project is None else project
+    view = SourceView(source, project)
     if chosen.package and "deepspeed.accelerator.get_accelerator" in view.imported.values():
         chosen = TARGETS["deepspeed"]  # the module has an accelerator, and needs no other one
-    plan = Plan(view, chosen, survey([source]) if project is None else project, decided)
+    plan = Plan(view, chosen, decided)
     _decide(plan)
     if decided.drops_cuda_guards and plan.cuda_guards:
         return _without_guards(plan, source, target, project)
     rewriter = Rewriter(plan)
-    code = view.module.visit(rewriter).code
+    code = written(view.module, view.module.visit(rewriter))
     sites = [_site(plan, node, rewriter) for node in plan.decisions]
     if rewriter.replacements:
         code, import_sites = _with_imports(plan, code, rewriter)
@@ -127,6 +130,7 @@ def _without_guards(plan: Plan, source: str, target: str, project: Project | Non
 
 def _decide(plan: Plan) -> None:
     """Ask every rule in turn; those that look at more come before those that look at a part of it."""
+    choices.decide_any(plan)
     settled_questions.decide(plan)
     choices.decide(plan)
     comparisons.decide_types(plan)
@@ -137,6 +141,7 @@ def _decide(plan: Plan) -> None:
     tensor_methods.decide(plan)
     runtime_calls.decide(plan)
     communication.decide(plan)
+    op_builders.decide(plan)
     leftovers.decide_pinned_factories(plan)
     guards.decide(plan)
     device_literals.decide(plan)
@@ -148,11 +153,19 @@ def _decide(plan: Plan) -> None:
 def _with_imports(plan: Plan, code: str, rewriter: Rewriter) -> tuple[str, list[Site]]:
     """Return the new text with its imports in order, and the imports of ``torch.cuda`` that changed, as sites."""
     sites: list[Site] = []
-    statements = [node for node in _imports_of_cuda(plan) if not plan.view.is_ignored(node, "imports")]
+    builders = op_builders.imports_of_builders(plan)
+    found = [*_imports_of_cuda(plan), *builders]
+    rules = {node: op_builders.RULE if node in builders else "imports" for node in found}
+    statements = [node for node in found if not plan.view.is_ignored(node, rules[node])]
     if statements:
         used = {name for node in statements for name, uses in plan.view.import_references.get(node, {}).items() if uses}
         code, changed = TextModule(code).cleaned(used, amp.moving_names(plan))
-        sites = [_import_site(plan, node, is_changed=plan.view.code(node).strip() in changed) for node in statements]
+        are_changed = {node: plan.view.code(node).strip() in changed for node in statements}
+        sites = [
+            _import_site(plan, node, rules[node], is_changed=is_changed)
+            for node, is_changed in are_changed.items()
+            if is_changed or node not in builders
+        ]
     news = list(rewriter.replacements.values())
     lines = ["import torch"] if plan.needs_torch and any("torch." in new for new in news) else []
     if plan.import_line and any(plan.accelerator in new for new in news):
@@ -186,8 +199,8 @@ def _site(plan: Plan, node: cst.CSTNode, rewriter: Rewriter) -> Site:
     )
 
 
-def _import_site(plan: Plan, node: cst.CSTNode, *, is_changed: bool) -> Site:
+def _import_site(plan: Plan, node: cst.CSTNode, rule: str = "imports", *, is_changed: bool) -> Site:
     line, column = plan.view.position(node)
     outcome = SiteOutcome.REWRITTEN if is_changed else SiteOutcome.LEFT
     reason = "" if is_changed else "still used; importing torch.cuda works on every machine"
-    return Site("imports", outcome, line, column, plan.view.code(node), "", reason)
+    return Site(rule, outcome, line, column, plan.view.code(node), "", reason)

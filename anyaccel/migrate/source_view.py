@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
-from libcst.metadata import PositionProvider, ScopeProvider
+from libcst.metadata import ScopeProvider
 from libcst.metadata.scope_provider import ImportAssignment
 
-from .scopes import Metadata
+from .scopes import Metadata, positions_in, written
 from .site import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from libcst.metadata import CodeRange
+    from .project import Project
 
 __all__ = ["SourceView", "dotted", "lines_of", "parts", "text_of"]
 
@@ -40,11 +40,22 @@ def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
     found: list[cst.CSTNode] = []
     for name in _fields(type(node)):
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            found.append(value)
-        elif isinstance(value, list | tuple):
-            found += [each for each in value if isinstance(each, cst.CSTNode)]
+        for each in value if isinstance(value, list | tuple) else (value,):
+            kind: Any = type(each)
+            if _is_node(kind):
+                found.append(each)
     return found
+
+
+@cache
+def _is_node(kind: type[object]) -> bool:
+    """Return whether a class is one of nodes; asking each node costs more than the walk, as their classes are abstract."""
+    return issubclass(kind, cst.CSTNode)
+
+
+@cache
+def _is_whitespace(kind: type[object]) -> bool:
+    return issubclass(kind, _WHITESPACE)
 
 
 def lines_of(source: str) -> list[str]:
@@ -66,9 +77,14 @@ def dotted(node: cst.CSTNode) -> str | None:
 def text_of(node: cst.CSTNode | None) -> str | None:
     """Return the value of a string literal without a placeholder, or None for any other expression."""
     if isinstance(node, cst.SimpleString | cst.ConcatenatedString):
-        value = node.evaluated_value
+        value = _evaluated(node.value) if isinstance(node, cst.SimpleString) else node.evaluated_value
         return value if isinstance(value, str) else None
     return None
+
+
+@lru_cache(maxsize=4096)
+def _evaluated(literal: str) -> str | bytes:
+    return cst.SimpleString(literal).evaluated_value
 
 
 class SourceView:
@@ -76,12 +92,13 @@ class SourceView:
 
     Args:
         source: the module's text.
+        project: what the module's neighbours define.
 
     Raises:
         SourceError: when it is not Python, with the line.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, project: Project) -> None:
         try:
             module = cst.parse_module(source)
         except cst.ParserSyntaxError as error:
@@ -90,7 +107,7 @@ class SourceView:
         except (RecursionError, ValueError) as error:
             msg = f"reading Python failed: got {error}; expected Python 3. Fix: correct it."
             raise SourceError(msg) from error
-        self.module, self.source = module, source
+        self.module, self.source, self.project = module, source, project
         self._codes: dict[cst.CSTNode, str] = {}
         self._wrapper = Metadata(module, unsafe_skip_copy=True)
         self._scopes = self._wrapper.resolve(ScopeProvider)
@@ -112,7 +129,7 @@ class SourceView:
             node = waiting.pop()
             self._places[node] = len(self._places)
             self._by_kind.setdefault(type(node), []).append(node)
-            children = [child for child in parts(node) if not isinstance(child, _WHITESPACE)]
+            children = [child for child in parts(node) if not _is_whitespace(type(child))]
             for child in children:
                 self._parents[child] = node
             waiting += reversed(children)
@@ -122,18 +139,18 @@ class SourceView:
         return self._places[node]
 
     @cached_property
-    def _positions(self) -> Mapping[cst.CSTNode, CodeRange]:
+    def _positions(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
         """Where every node is; asked for only where there is something to say."""
-        return self._wrapper.resolve(PositionProvider)
+        return positions_in(self.module)
 
     def position(self, node: cst.CSTNode) -> tuple[int, int]:
         """Return the line and the column of a node, both from 1."""
-        start = self._positions[node].start
-        return start.line, start.column + 1
+        line, column, _ = self._positions[node]
+        return line, column + 1
 
     def end_line(self, node: cst.CSTNode) -> int:
         """Return the last line of a node."""
-        return int(self._positions[node].end.line)
+        return self._positions[node][2]
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """Return the node around a node."""
@@ -150,7 +167,7 @@ class SourceView:
         """Return the text of a node."""
         found = self._codes.get(node)
         if found is None:
-            found = self._codes[node] = self.module.code_for_node(node)
+            found = self._codes[node] = written(self.module, node)
         return found
 
     def of(self, *kinds: type[Any]) -> Iterator[Any]:
@@ -164,7 +181,7 @@ class SourceView:
             node = waiting.pop()
             if isinstance(node, kinds):
                 yield node
-            waiting += reversed([each for each in parts(node) if not isinstance(each, _WHITESPACE)])
+            waiting += reversed([each for each in parts(node) if not _is_whitespace(type(each))])
 
     def name(self, node: cst.CSTNode) -> str:
         """Return the full name of what a chain of names refers to by an import, such as ``torch.cuda.amp.autocast``; else ''."""
@@ -304,6 +321,8 @@ class SourceView:
 
     def is_ignored(self, node: cst.CSTNode, rule: str) -> bool:
         """Return whether a comment on the lines of a node, at the end of its statement, or one for the file says to leave it."""
+        if not self.ignored:
+            return False
         lines = range(self.position(node)[0], self.end_line(node) + 1)
         for number in (0, *lines, self._statement_end(node)):
             rules = self.ignored.get(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -15,7 +16,7 @@ from .site import MigrateError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BEYOND_DEEPSPEED", "HELPERS", "TARGETS", "Target", "expression", "helpers_called", "target_named"]
+__all__ = ["BEYOND_DEEPSPEED", "HELPERS", "TARGETS", "Target", "expression", "helpers_called", "parsed", "target_named"]
 
 BEYOND_DEEPSPEED = frozenset(  # members that deepspeed's class lacks
     [
@@ -163,6 +164,12 @@ def target_named(name: str) -> Target:
 
 def expression(template: str, **nodes: cst.BaseExpression) -> cst.BaseExpression:
     """Return an expression with nodes in the places that the template names in braces."""
-    if not nodes and "{" not in template:
-        return cst.parse_expression(template)  # ten times as fast
+    if not nodes:
+        return parsed(template)
     return parse_template_expression(template, cst.PartialParserConfig(), **nodes)
+
+
+@lru_cache(maxsize=1024)
+def parsed(code: str) -> cst.BaseExpression:
+    """Return an expression; a tree may have the same node in several places, as nothing looks it up in the new tree."""
+    return cst.parse_expression(code)

@@ -12,6 +12,7 @@ from .device_positions import KEYWORDS
 from .device_text import index_in, is_device_literal
 from .kinds import Kind, kind_of, told_index
 from .source_view import dotted
+from .targets import parsed
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -244,7 +245,7 @@ def _as_member(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
         first = cst.Arg(updated.func.value)
         if updated.args:
             first = first.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
-        return updated.with_changes(func=cst.parse_expression(str(function)), args=[first, *updated.args])
+        return updated.with_changes(func=parsed(str(function)), args=[first, *updated.args])
 
     plan.rewrite(call, rule, build)
 

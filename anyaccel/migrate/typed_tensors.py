@@ -9,7 +9,7 @@ import libcst as cst
 from .choices import asks_availability
 from .runtime_calls import references
 from .source_view import dotted, text_of
-from .targets import expression
+from .targets import expression, parsed
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -83,7 +83,7 @@ def _decide_construction(plan: Plan, call: cst.Call, kind: str) -> None:
             call.func, RULE, "sizes or data? torch.empty(sizes, dtype=, device=) or torch.tensor(data, dtype=, device=)"
         )
     else:
-        plan.rewrite(call.func, RULE, lambda _: cst.parse_expression(typed))
+        plan.rewrite(call.func, RULE, lambda _: parsed(typed))
 
 
 def _construct(plan: Plan, call: cst.Call, factory: str, kind: str) -> None:
@@ -94,7 +94,7 @@ def _construct(plan: Plan, call: cst.Call, factory: str, kind: str) -> None:
         assert isinstance(options, cst.Call)  # noqa: S101  # it is written as one
         given = list(updated.args) or [cst.Arg(cst.Integer("0"))]
         given[-1] = given[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
-        return updated.with_changes(func=cst.parse_expression(factory), args=[*given, *options.args])
+        return updated.with_changes(func=parsed(factory), args=[*given, *options.args])
 
     plan.rewrite(call, RULE, build, (call.func,))
 
@@ -201,9 +201,9 @@ def _decide_alias(plan: Plan, node: cst.CSTNode, kind: str) -> None:
                 plan.rewrite(use, RULE, lambda updated: expression("{t}(0)", t=updated))
                 plan.rewrite(_type_call(plan, each).func, RULE, _as_to)
     if choice is not None and asks_availability(plan.view, choice.test) is True:
-        plan.rewrite(choice, RULE, lambda _: cst.parse_expression(typed), tuple(choice.children))
+        plan.rewrite(choice, RULE, lambda _: parsed(typed), tuple(choice.children))
     else:
-        plan.rewrite(node, RULE, lambda _: cst.parse_expression(typed))
+        plan.rewrite(node, RULE, lambda _: parsed(typed))
 
 
 def _is_always_there(plan: Plan, test: cst.BaseExpression) -> bool:

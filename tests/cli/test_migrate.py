@@ -35,7 +35,7 @@ def test_a_diff_and_a_report_and_nothing_written(tmp_path: Path) -> None:
     assert code == 0
     assert f"-x = torch.ones(1).cuda()\n+from anyaccel import get_accelerator\n+{CHANGED}" in said
     assert "train.py:3: device-name: x.device.type == 'cuda': kernel depends on it" in said
-    assert "1 rewritten in 1 files, 1 for a person, 0 left; nothing is written yet: --write does" in said
+    assert "1 rewritten in 1 file, 1 for a person, 0 left; nothing is written yet: --write does" in said
     assert (tmp_path / "train.py").read_text() == BEFORE
 
 
@@ -171,7 +171,7 @@ def test_check_says_what_it_does_not_understand(tmp_path: Path) -> None:
     assert run("check", "train.py") == (1, f"train.py:2:5: not-understood: {message}\n")
     code, said = run("migrate", "train.py")
     assert code == 0
-    assert "1 tokens not understood:\ntrain.py:2: b'cuda'" in said
+    assert "1 token not understood:\ntrain.py:2: b'cuda'" in said
 
 
 def test_this_project_is_not_tied_to_cuda(monkeypatch: pytest.MonkeyPatch) -> None:

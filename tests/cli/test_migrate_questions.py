@@ -111,7 +111,7 @@ def test_guards_are_dropped_on_demand() -> None:
     code, said = run("migrate", "--write", "--drop-cuda-guards", "a.py")
     assert code == 0
     assert "assert" not in texts()[0]
-    assert "2 rewritten in 1 files" in said
+    assert "2 rewritten in 1 file" in said
 
 
 def test_the_summary_has_links_to_lines_of_the_new_files() -> None:

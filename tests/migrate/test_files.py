@@ -197,3 +197,30 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         write(result)
     assert path.read_text() == BEFORE
     assert os.listdir() == ["a.py"]
+
+
+MOVES = "def to_device(x, device=None):\n    return x\n"
+CALLS = "from {} import to_device\nfor each in x:\n    to_device(each, 'cuda' if n else 'cpu')\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "other", "is_known"),
+    [("moves", "", True), ("moves", "def to_device(x, kernel):\n    return x\n", True), ("elsewhere", "", True),
+     ("elsewhere", "def to_device(x, kernel):\n    return x\n", False), ("moves", "def to_device(x):\n    pass\n", True)],
+)  # fmt: skip
+def test_a_function_of_another_file_tells_what_it_takes(
+    module: str, other: str, is_known: bool, tmp_path: Path
+) -> None:
+    texts = {"moves.py": MOVES, "other.py": other, "calls.py": CALLS.format(module)}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (done,) = [each for each in migrate_files([tmp_path / name for name in texts], "anyaccel") if each.sites]
+    assert done.path.name == "calls.py"
+    assert ("get_accelerator().device_name() if n" in done.new) is is_known
+
+
+def test_a_function_with_other_names_before_its_device_is_another(tmp_path: Path) -> None:
+    (tmp_path / "moves.py").write_text("class Model:\n    def __init__(self, kind, device):\n        pass\n")
+    (tmp_path / "calls.py").write_text("a, b, c = Model('cuda', 1), Model(1, 'cuda'), Model(*a, 'cuda')\n")
+    done = migrate_files([tmp_path / "moves.py", tmp_path / "calls.py"], "anyaccel")[1]
+    assert done.new.endswith("Model('cuda', 1), Model(1, get_accelerator().device_name()), Model(*a, 'cuda')\n")

@@ -1,7 +1,7 @@
 """Whole programs: after ``anyaccel migrate --write`` alone, they train here, with the expected losses.
 
 Beside each program is what makes it one for the CPU by hand, ``old -> new`` a line; for the one that asks whether CUDA is
-there, that is nothing.
+there, that is nothing. On CUDA they must mean the same as before; there, devices are mocks (recorded_cuda.py).
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anyaccel.cli import app
+from anyaccel.migrate.source import migrate_source
 
 from .test_notebooks import sources
 
 PROGRAMS = Path(__file__).parent / "programs"
+RECORDER = Path(__file__).parent / "recorded_cuda.py"
 
 
 def losses_of(program: Path) -> list[str]:
@@ -73,6 +76,57 @@ def test_a_program_trains_as_it_should(
     expected = losses_of(reference)
     assert len(expected) >= 3
     assert losses_of(program) == expected
+
+
+SHORT = ["--max_iters=1", "--eval_interval=1"]
+ON_CUDA: dict[str, tuple[str, list[str], dict[str, str]]] = {
+    "gpt": ("gpt", SHORT, {}),
+    "gpt, in a group": ("gpt", SHORT, OF_ONE),
+    "imagenet": ("imagenet", [], {}),
+    "imagenet, on one device": ("imagenet", ["--gpu=1"], {}),
+    "typed_gan": ("typed_gan", [], {}),
+    "speech": ("speech", ["--n_gpus=1"], {}),
+    "detection": ("detection", [], {}),
+    "gan": ("gan", [], {}),
+}
+"""Programs with their arguments and environment."""
+
+
+@pytest.fixture(scope="module")
+def on_cuda(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What each program asks of two CUDA devices that only seem to be there, before and after its migration, and a wrong one."""
+    folder = tmp_path_factory.mktemp("on_cuda")
+    (folder / "configurator.py").write_text((PROGRAMS / "configurator.txt").read_text())
+    runs: dict[str, tuple[str, list[str], dict[str, str]]] = {}
+    for title, (name, arguments, environment) in ON_CUDA.items():
+        old, new = folder / f"{name}_old.py", folder / f"{name}_new.py"
+        old.write_text((PROGRAMS / f"{name}.txt").read_text())
+        new.write_text(migrate_source(old.read_text()).new)
+        runs[f"{title}: before"] = str(old), arguments, environment
+        runs[f"{title}: after"] = str(new), arguments, environment
+    wrong = folder / "wrong.py"
+    wrong.write_text((folder / "gpt_new.py").read_text().replace("device_name(ddp_local_rank)", "device_name(1)"))
+    runs["wrong"] = str(wrong), SHORT, OF_ONE
+    (folder / "runs.json").write_text(json.dumps(list(runs.values())))
+    command = [sys.executable, "-W", "ignore", RECORDER, folder / "records.json", folder / "runs.json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return dict(zip(runs, json.loads((folder / "records.json").read_text()), strict=True))
+
+
+@pytest.mark.parametrize("title", ON_CUDA)
+def test_on_cuda_it_means_the_same(title: str, on_cuda: dict[str, dict[str, Any]]) -> None:
+    """The same commands for the same devices, in the same order, and the same output."""
+    before, after = on_cuda[f"{title}: before"], on_cuda[f"{title}: after"]
+    assert after == before
+    assert ["move", "cuda:1" if "--gpu=1" in ON_CUDA[title][1] else "cuda:0", "False"] in before["events"]
+    assert len(before["said"].splitlines()) >= 3
+
+
+def test_another_device_is_noticed(on_cuda: dict[str, dict[str, Any]]) -> None:
+    right, wrong = on_cuda["gpt, in a group: after"], on_cuda["wrong"]
+    assert ["set_device", "1"] in wrong["events"]
+    assert wrong["events"] != right["events"]
 
 
 def test_a_notebook_trains_as_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,82 @@
+"""Branches for CUDA that stay: one that calls a kernel of CUDA's, beside code that does the same on every device.
+
+``if x.is_cuda: return median_filter_cuda(x)`` is right on every machine as it stands, where the program goes on for other
+tensors: a kernel of CUDA's takes no other tensor. A branch is no such where the only other way is to raise: there, porting
+the kernel is somebody's work, and is reported. Neither is one in which something is rewritten, as it does more than that.
+
+The same holds for a branch in which everything that names ``torch.cuda`` has no counterpart: ``ipc_collect()``, the size of the
+L2 cache, the mode that finds synchronizations.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .site import SiteOutcome
+from .source_view import dotted
+
+if TYPE_CHECKING:
+    from .plan import Plan, SiteDecision
+
+__all__ = ["leave_own_branch"]
+
+_KERNEL = re.compile(
+    r"(^|\.)(\w+_cuda|cuda_\w+_kernel|\w+_cuda_ext|\w+_cuda_binding|triton|triton_ops|tl|flash_attn|cupy|cupy_\w+|cupyx|"
+    r"pynvml|nvml\w+|apex|amp_C|bnb|bitsandbytes)(\.|$)"
+)
+_MOVES = re.compile(r"(^|[._])(to|is|has|use|move|check|get|set|init)_(the_)?cuda$")
+
+
+def leave_own_branch(plan: Plan, question: SiteDecision, asked: cst.CSTNode, regions: list[cst.CSTNode]) -> bool:
+    """Leave a question, and what depends on it, where all of that is CUDA's own; return whether it is.
+
+    Args:
+        plan: of the module.
+        question: the decision on the question.
+        asked: the expression whose value is the answer.
+        regions: what depends on the answer.
+    """
+    sites = [one for region in regions for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
+    if not regions or any(one.outcome is SiteOutcome.REWRITTEN for one in sites) or not _goes_on(plan, asked):
+        return False
+    reported = [one for one in sites if one.outcome is SiteOutcome.REPORTED]
+    kernel = next((name for region in regions if (name := _kernel_in(plan, region))), "")
+    if not all(one.is_own for one in reported) or not (kernel or reported):
+        return False
+    line = plan.view.position(asked)[0]
+    for one in reported:
+        plan.reconsider(one.node, f"CUDA's own, where line {line} asks for CUDA", SiteOutcome.LEFT)
+    what = f"{kernel}, a kernel of CUDA's," if kernel else "what only CUDA has"
+    plan.reconsider(question.node, f"asks for CUDA, for {what} beside code for other devices", SiteOutcome.LEFT)
+    return True
+
+
+def _kernel_in(plan: Plan, region: cst.CSTNode) -> str:
+    for call in plan.view.inside(region, cst.Call):
+        name = plan.view.name(call.func) or dotted(call.func) or ""
+        if not name.startswith("torch.") and _KERNEL.search(name) and not _MOVES.search(name):
+            return dotted(call.func) or name
+    return ""
+
+
+def _goes_on(plan: Plan, asked: cst.CSTNode) -> bool:
+    """Return whether the program does something else than to raise where the answer is no."""
+    inner: cst.CSTNode = asked
+    for around in plan.view.ancestors(asked):
+        if isinstance(around, cst.Assert):
+            return False
+        if isinstance(around, cst.If) and around.test is inner:
+            branches = [around.body, around.orelse.body if isinstance(around.orelse, cst.Else) else None]
+            return not any(branch is not None and _only_raises(branch) for branch in branches)
+        if isinstance(around, cst.BaseSuite):
+            break
+        inner = around
+    return True
+
+
+def _only_raises(block: cst.BaseSuite) -> bool:
+    last = block.body[-1] if block.body else None
+    return isinstance(last, cst.SimpleStatementLine) and any(isinstance(each, cst.Raise) for each in last.body)
