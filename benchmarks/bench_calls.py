@@ -23,9 +23,11 @@ def direct_calls() -> dict[str, str]:
             "current_device": "torch.cpu.current_device()",
             "device_count": "torch.cpu.device_count()",
             "synchronize": "torch.cpu.synchronize()",
+            "current_stream": "torch.cpu.current_stream()",
+            "initial_seed": "torch.initial_seed()",
             "memory_allocated": "psutil.Process().memory_info().rss",  # torch has no such call for the CPU
         }
-    members = ("current_device", "device_count", "synchronize", "memory_allocated")
+    members = ("current_device", "device_count", "synchronize", "current_stream", "initial_seed", "memory_allocated")
     return {member: f"torch.{name}.{member}()" for member in members}
 
 

@@ -37,6 +37,12 @@ nitpick_ignore_regex = [  # others' names, and names that only annotations use
 ]
 html_theme = "furo"
 html_title = f"anyaccel {release}"
+templates_path = ["_templates"]
+html_static_path = ["_static"]
+html_css_files, html_js_files = ["versions.css"], ["versions.js"]
+_SIDEBAR = ("brand", "search", "scroll-start", "navigation", "scroll-end")  # furo's, and a menu of versions
+html_sidebars = {"**": [f"sidebar/{part}.html" for part in _SIDEBAR]}
+html_sidebars["**"].insert(1, "versions.html")
 _SOURCES = os.environ.get("DOCS_SOURCES", "")
 html_theme_options = (
     {"source_view_link": _SOURCES, "source_edit_link": _SOURCES.replace("/blob/", "/edit/")} if _SOURCES else {}

@@ -129,7 +129,15 @@ def add_finder(finder: Callable[[str, str, Any], Any]) -> None:
 
 
 def find_builder(class_name: str, device: str) -> Any:
-    """Return the class that ``get_op_builder`` returns: from the table, as changed by the finders."""
+    """Return the class that ``get_op_builder`` returns: from the table, as changed by the finders.
+
+    Args:
+        class_name: the builder's class, such as ``"RMSNormBuilder"``.
+        device: the device's name, such as ``"cpu"``.
+
+    Returns:
+        The class, or None if the device has no such builder.
+    """
     found: Any = builder_class(class_name, device)
     for finder in _finders:
         found = finder(class_name, device, found)

@@ -218,10 +218,13 @@ class OpBuilder:
         return next((entry for one in recipes if (entry := cache.find(self.name, one.key(), one.places()))), None)
 
     def build(self, target: str = NATIVE) -> Entry:
-        """Build the op unless the cache has it, and return its entry.
+        """Build the op unless the cache has it.
 
         Args:
-            target: the CPU to build for, such as ``x86-64-v3``.
+            target: the CPU to build for, such as ``x86-64-v3``; this machine's by default.
+
+        Returns:
+            The entry in the cache, with the path of the library.
 
         Raises:
             ToolchainError: when no compiler is found.
@@ -259,7 +262,17 @@ class OpBuilder:
             return loading.keep(loading.Loaded(self.name, type(self), binary, (), True, functions))
 
     def jit_load(self, verbose: bool = True) -> Any:
-        """Build the op on this machine if needed, and load it, like :meth:`load` but ignoring prebuilt ops."""
+        """Build the op on this machine if needed, and load it, like :meth:`load` but ignoring prebuilt ops.
+
+        Args:
+            verbose: has no effect; deepspeed's method has it.
+
+        Returns:
+            The op's functions, as :meth:`load` returns them.
+
+        Raises:
+            OpError: like :meth:`load`.
+        """
         self.require_torch()
         with loading.once(type(self), self.name) as loaded:
             if loaded is not None and self.STABLE_ABI:  # a second build would define the same torch ops again
@@ -410,7 +423,11 @@ class OpBuilder:
         return zig_for(platform.triple, open_cache(environment.cache_dir()).root)
 
     def compilers(self, cxx: CxxCompiler) -> dict[str, Compiler]:
-        """Return the compiler for each kind of source."""
+        """Return the compiler for each kind of source.
+
+        Args:
+            cxx: the C++ compiler.
+        """
         flags = (
             *torch_libraries.with_standard(self.strip_empty_entries(self.cxx_args())),
             "-fPIC",
@@ -432,7 +449,11 @@ class OpBuilder:
     # Helpers that deepspeed offers to authors of builders
 
     def warning(self, msg: str) -> None:
-        """Log a warning."""
+        """Log a warning.
+
+        Args:
+            msg: the text, without the op's name.
+        """
         _logger.warning("the op '%s': %s", self.name, msg)
 
     def strip_empty_entries(self, args: Iterable[str]) -> list[str]:
@@ -447,7 +468,11 @@ class OpBuilder:
         return [arg for arg in args if arg]
 
     def command_exists(self, cmd: str | Sequence[str]) -> bool:
-        """Return whether one of the commands is in ``PATH``."""
+        """Return whether one of the commands is in ``PATH``.
+
+        Args:
+            cmd: a name, or several.
+        """
         import shutil
 
         names = [cmd] if isinstance(cmd, str) else cmd
@@ -488,12 +513,19 @@ class OpBuilder:
     get_rocm_wavefront_size = staticmethod(_asked_for_later("get_rocm_wavefront_size"))
 
     def deepspeed_src_path(self, code_path: str) -> str:
-        """Return the path of a source or an include directory."""
+        """Return the absolute path of a source or an include directory.
+
+        Args:
+            code_path: a path as :meth:`sources` or :meth:`include_paths` return it.
+
+        Raises:
+            OpError: when nothing is there.
+        """
         what = "source" if os.path.splitext(code_path)[1] else "include directory"
         return str(self._located(code_path, what))
 
     def hipify_extension(self) -> None:
-        """Do nothing: deepspeed's method acts only on ROCm, which this project does not build for."""
+        """Do nothing: deepspeed's method translates CUDA sources for ROCm, which builders here do not do."""
 
     def sycl_extension(self) -> None:
         """Do nothing, like deepspeed's method."""
@@ -539,7 +571,19 @@ def _seen_from_here(source: Path) -> str:
 
 
 class CPUOpBuilder(OpBuilder):
-    """Builds C++ for this machine's CPU."""
+    """Builds C++ for this machine's CPU.
+
+    Args:
+        name: the op's name; ``NAME`` by default.
+
+    Example:
+        >>> class HalveBuilder(CPUOpBuilder):
+        ...     NAME = "halve"
+        ...     STABLE_ABI = True
+        ...
+        ...     def sources(self):
+        ...         return ["halve.cpp"]  # next to this file
+    """
 
     def cxx_args(self) -> list[str]:
         """Return flags for the fastest code with IEEE results: without traps and errno, square roots can be vectorised."""

@@ -44,7 +44,14 @@ class KernelLoader:
         cls.REGISTRY.append(extension)
 
     def load(self, ext_name: str | None = None) -> Any:
-        """Load an implementation; see :meth:`functions`."""
+        """Load an implementation; see :meth:`functions`.
+
+        Args:
+            ext_name: its name; by default the highest-priority implementation that works here.
+
+        Returns:
+            The kernel's functions.
+        """
         return self.functions(ext_name)
 
     def functions(self, ext_name: str | None = None) -> Any:

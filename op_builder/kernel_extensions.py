@@ -157,6 +157,11 @@ def has_device(kind: str) -> bool:
 def require_package(extension: str, module: str, package: str) -> None:
     """Check that an implementation's package is installed.
 
+    Args:
+        extension: the implementation's name, for the error.
+        module: the package's name in Python.
+        package: its name for pip.
+
     Raises:
         OpLoadError: naming the missing package.
     """

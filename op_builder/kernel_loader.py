@@ -21,6 +21,11 @@ class OpLoader(KernelLoader):
     """Loads an op of the table; its functions also have Colossal-AI's names if Colossal-AI has a loader of this name."""
 
     def load(self, ext_name: str | None = None) -> Any:
+        """Load an implementation; see :meth:`functions`.
+
+        Args:
+            ext_name: its name; by default the highest-priority implementation that works here.
+        """
         from .colossalai.surface import with_colossalais_names
 
         return with_colossalais_names(type(self).__name__, self.functions(ext_name))

@@ -32,6 +32,16 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {"anyaccel/py.typed", "anyaccel/csrc/adam/adam.cpp", "anyaccel/csrc/includes/adam.h"} <= set(names)
 
 
+def test_no_two_files_of_a_wheel_are_equal(wheel: Path) -> None:
+    """As check-wheel-contents wants it, which only `make dist` runs."""
+    with zipfile.ZipFile(wheel) as content:
+        named: dict[bytes, list[str]] = {}
+        for one in content.infolist():
+            if one.file_size:
+                named.setdefault(content.read(one), []).append(one.filename)
+    assert [names for names in named.values() if len(names) > 1] == []
+
+
 def test_an_op_builds_from_a_wheel(
     installed_wheel: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

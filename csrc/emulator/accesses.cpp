@@ -1,9 +1,9 @@
-// Checks every access of a kernel that was compiled with -fsanitize=thread: in place of that sanitizer's library, these
-// are the functions that its code calls.
+// Checks every memory access of a kernel. Kernels are compiled with -fsanitize=thread, which inserts a call before each
+// access; this file defines the functions that are called, instead of ThreadSanitizer's library.
 //
-// An access must lie in a tensor, in shared memory, in the source's own variables or on the thread's own stack, be
-// aligned to its size, and read no shared memory that the block has not written; history.h tells what is a race. Unlike
-// ThreadSanitizer this sees races among blocks, and knows what a tensor is (memory.h).
+// An access must be inside a tensor, shared memory, a variable of the source or the thread's own stack. It must be
+// aligned to its size, and must not read shared memory that the block has not written. history.h decides what is a
+// race. Unlike ThreadSanitizer, these checks find races between blocks and know the bounds of tensors (memory.h).
 
 #include "accesses.h"
 
@@ -32,7 +32,8 @@ using Address = std::uintptr_t;
 constexpr Address kPage = 1024;
 
 struct Page {
-  std::uint32_t unit = 0;   // the size of all accesses so far, each with one cell; from a second size on, 1
+  std::uint32_t unit =
+      0;  // the size of all accesses so far, which is the size of a cell; 1 after accesses of two sizes
   std::vector<Cell> cells;  // one for each unit
 };
 
@@ -44,9 +45,9 @@ struct Segment {
   bool has(Address at, std::size_t bytes) const { return at >= begin && at + bytes <= end; }
 };
 
-// The library that a kernel is in.
+// The library that contains the kernel.
 struct Module {
-  Address wanted = 0;  // an address in its shared memory, which are its thread-local variables
+  Address wanted = 0;  // an address in its shared memory, that is, in its thread-local variables
   Segment shared;
   std::vector<Segment> variables;
 };
@@ -77,7 +78,8 @@ Page& page_of(State& now, Address number) {
   return *now.last_page;
 }
 
-// Whether one cell stands for all bytes of an access.
+// Returns whether one cell covers all bytes of an access. Splits the page's cells into bytes if accesses differ in
+// size.
 bool is_one_cell(Page& page, Address at, std::size_t bytes) {
   if (page.unit == 0) {
     page.unit = kPage % bytes == 0 ? static_cast<std::uint32_t>(bytes) : 1;
@@ -128,7 +130,7 @@ Kind kind_of(const State& now, Address at, std::size_t bytes) {
   return Kind::Unknown;
 }
 
-// Checks an access, and notes it; returns what is wrong with it, if something is.
+// Checks and records an access. Returns the fault, whose `what` is null if there is none.
 Fault fault_of(State& now, Address at, std::size_t bytes, std::size_t alignment, Access access,
                const void* instruction) {
   const Kind kind = kind_of(now, at, bytes);
@@ -156,7 +158,7 @@ Fault fault_of(State& now, Address at, std::size_t bytes, std::size_t alignment,
   return fault;
 }
 
-// "by thread 3, at src.cu:12"
+// Describes the other access of a race: ", and written by thread 3, at src.cu:12".
 std::string other_side(const State& now, const Fault& fault) {
   const Accessors& others = fault.others;
   std::string text = std::string(", and ") + fault.verb;
@@ -291,13 +293,13 @@ ON_ACCESS(, 2, 2)
 ON_ACCESS(, 4, 4)
 ON_ACCESS(, 8, 8)
 ON_ACCESS(, 16, 16)
-// What the source says is not aligned.
+// Accesses through types that the source declares as unaligned.
 ON_ACCESS(unaligned_, 2, 1)
 ON_ACCESS(unaligned_, 4, 1)
 ON_ACCESS(unaligned_, 8, 1)
 ON_ACCESS(unaligned_, 16, 1)
 
-// Copies of structs, whose alignment the compiler knows and does not tell.
+// Copies of structs. The compiler does not pass their alignment.
 extern "C" EMULATOR_EXPORT void __tsan_read_range(void* at, unsigned long bytes) {
   access(at, bytes, 1, Access::Read, __builtin_return_address(0));
 }
@@ -308,7 +310,7 @@ extern "C" EMULATOR_EXPORT void __tsan_func_entry(void*) {}
 extern "C" EMULATOR_EXPORT void __tsan_func_exit() {}
 extern "C" EMULATOR_EXPORT void __tsan_init() {}
 
-// Kernels are linked with --wrap for these, which g++ does not instrument; clang calls the others.
+// g++ does not instrument memcpy and memset, so kernels are linked with --wrap for them. clang calls the __tsan_ names.
 #define ON_COPY(name)                                                                            \
   extern "C" EMULATOR_EXPORT void* name##memcpy(void* to, const void* from, std::size_t bytes) { \
     if (bytes != 0) {                                                                            \

@@ -1,4 +1,4 @@
-// What every access of a kernel must keep to; the scheduler tells who accesses.
+// The checks of a kernel's memory accesses. The scheduler reports which thread runs.
 
 #pragma once
 
@@ -9,14 +9,14 @@
 
 namespace emulator::accesses {
 
-// What the threads of a launch have besides tensors.
+// The memory of a launch that is not in tensors.
 struct Surroundings {
-  const void* stacks;  // one after the other
+  const void* stacks;  // of all threads, one after the other
   std::size_t stack_bytes;
   const void* argument;
   std::size_t argument_bytes;
   const void* shared_memory;  // where dynamic shared memory begins
-  std::size_t dynamic_bytes;  // of that, which this launch has
+  std::size_t dynamic_bytes;  // of dynamic shared memory in this launch
 };
 
 void begin_launch(const Surroundings& surroundings);
@@ -26,11 +26,11 @@ void pass_barrier();
 void sync_warp(unsigned first_thread, Lanes mask);
 void end_launch();
 
-// A fence of the current thread: what its block did before it is ordered before what a later block does after an atomic
-// operation on what that block has operated on atomically.
+// A fence of the current thread. Accesses of its block before the fence happen before accesses of a later block that
+// follow an atomic operation on a byte which this block has changed atomically.
 void fence();
 
-// Ends the launch at its next access; another thread calls it.
+// Ends the launch at its next access. Called from another thread.
 void interrupt();
 
 }  // namespace emulator::accesses
@@ -40,7 +40,8 @@ namespace emulator {
 // Checks an atomic operation of a kernel before it happens.
 EMULATOR_EXPORT void check_atomic(const Site& site, const volatile void* at, std::size_t bytes);
 
-// A loop of atomic operations that change nothing lets other threads run.
+// Records whether an atomic operation changed its value. A loop of operations that change nothing lets other threads
+// run.
 EMULATOR_EXPORT void note_atomic(const Site& site, bool has_changed);
 
 EMULATOR_EXPORT void fence();

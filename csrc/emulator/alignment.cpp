@@ -1,5 +1,5 @@
-// What a kernel that was compiled with -fsanitize=alignment calls for a pointer that its type's alignment forbids:
-// compilers split vectors into their parts, which are aligned.
+// Reports misaligned pointers. Kernels are compiled with -fsanitize=alignment, which calls this function. The checks of
+// accesses.cpp are not enough, because compilers split a vector access into parts, each of which may be aligned.
 
 #include <cstdint>
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace {
 
-// The compiler's.
+// The compiler's own structs.
 struct Type {
   std::uint16_t kind;
   std::uint16_t info;
@@ -29,7 +29,7 @@ struct Mismatch {
 
 extern "C" EMULATOR_EXPORT void __ubsan_handle_type_mismatch_v1(Mismatch* found, std::uintptr_t at) {
   char where[64];
-  std::snprintf(where, sizeof(where), " at 0x%lx, no multiple of %lu,", static_cast<unsigned long>(at),
+  std::snprintf(where, sizeof(where), " at 0x%lx, which is not a multiple of %lu,", static_cast<unsigned long>(at),
                 1ul << found->log_alignment);
   const emulator::Site site{found->file, static_cast<int>(found->line), found->type->name};
   emulator::fail("misaligned access: " + std::string(site.what) + where + " by " + emulator::name_of_thread() +

@@ -16,7 +16,7 @@ Coordinates grid_size;
 
 namespace {
 
-// Atomic operations in a loop that change nothing: when a thread lets the others run, and when nobody will come.
+// After how many atomic operations without effect a thread lets others run, and after how many the launch fails.
 constexpr unsigned kSpinsToYield = 64;
 constexpr std::uint64_t kSpinsToFail = 2'000'000;
 
@@ -44,7 +44,7 @@ Coordinates coordinates_of(std::uint64_t number, const Coordinates& size) {
           static_cast<unsigned>(row / size.y)};
 }
 
-// Runs blocks, one after the other. There is one, whose fibers serve all of them.
+// Runs the blocks one after the other. There is one scheduler, and all blocks use its fibers.
 class Scheduler {
  public:
   Scheduler() : threads_(kMostThreads), fibers_(kMostThreads, &Scheduler::enter) {}
@@ -73,7 +73,7 @@ class Scheduler {
       run_block();
     }
     accesses::end_launch();
-    if (!problem_.empty()) {  // some threads are inside the kernel for good
+    if (!problem_.empty()) {  // some threads are still inside the kernel and will not return
       fibers_.abandon();
     }
     return problem_;
@@ -84,7 +84,7 @@ class Scheduler {
     thread.value = is_counted ? 1 : 0;
     thread.site = &site;
     thread.state = State::AtBarrier;
-    char* const meeting = &barriers_[passed_ % 2];  // who is at the next barrier already is not ordered by this one
+    char* const meeting = &barriers_[passed_ % 2];  // two, because a thread may already be at the next barrier
     Fibers::release(meeting);
     fibers_.leave();
     Fibers::acquire(meeting);
@@ -116,9 +116,9 @@ class Scheduler {
       return;
     }
     if (spins_ > kSpinsToFail) {
-      fail("endless loop: " + std::to_string(spins_) + " atomic operations in turn changed nothing, at last " +
+      fail("endless loop: " + std::to_string(spins_) + " atomic operations in a row changed nothing; the last was " +
            site.what + " by " + name_of_thread() + ", at " + place_of(site) +
-           "; blocks run one after the other here, so that none may wait for a later one");
+           ". Blocks run one after the other here, so a block must not wait for a later one");
     }
     threads_[current_].state = State::Ready;
     fibers_.leave();
@@ -195,11 +195,11 @@ class Scheduler {
         "divergence in block " + block() + ": " + whereabouts(number) + " by thread " + name(number) + ", " + how;
   }
 
-  // Lets the lanes of a warp that wait for each other go on; all lanes of the mask must be at the same place.
+  // Resumes the lanes of a warp that wait for each other. All lanes of the mask must be at the same place.
   void release_warp(unsigned first, bool& has_moved) {
     const unsigned end = std::min(first + kWarp, count_);
     for (unsigned number = first; number < end; ++number) {
-      if (threads_[number].state == State::Ready) {  // it spins, and the others wait for it
+      if (threads_[number].state == State::Ready) {  // it runs a loop of atomic operations, and the others wait for it
         return;
       }
     }
@@ -226,17 +226,18 @@ class Scheduler {
 
   static unsigned lowest_lane(Lanes mask) { return static_cast<unsigned>(std::countr_zero(mask)); }
 
-  // Whether the lanes that a waiting thread's mask names are with it; notes what is wrong otherwise.
+  // Returns whether all lanes in a waiting thread's mask wait at the same place. Otherwise records the problem.
   bool is_complete(unsigned first, unsigned end, unsigned number) {
     const Thread& thread = threads_[number];
     const unsigned lane = number - first;
     if ((thread.mask >> lane & 1u) == 0) {
       note_wrong_mask(number, "which is not in its own mask");
     } else if (thread.source >= kWarp || (thread.mask >> thread.source & 1u) == 0) {
-      note_wrong_mask(number, "which takes lane " + std::to_string(thread.source) + "'s value, not in its mask");
+      note_wrong_mask(number,
+                      "which reads the value of lane " + std::to_string(thread.source) + ", which is not in its mask");
     } else if (first + thread.source >= end) {
-      note_wrong_mask(number, "which takes the value of lane " + std::to_string(thread.source) +
-                                  ", and the block's last warp has " + std::to_string(end - first));
+      note_wrong_mask(number, "which reads the value of lane " + std::to_string(thread.source) +
+                                  ", but the block's last warp has only " + std::to_string(end - first) + " lanes");
     }
     for (unsigned other = first; other < end && problem_.empty(); ++other) {
       const Thread& peer = threads_[other];
@@ -250,7 +251,7 @@ class Scheduler {
     return problem_.empty();
   }
 
-  // Lets a block go on whose threads are all at one barrier.
+  // Resumes the block's threads. All of them must be at one barrier.
   void release_block() {
     std::uint64_t sum = 0;
     for (unsigned number = 0; number < count_; ++number) {
@@ -272,7 +273,7 @@ class Scheduler {
   std::vector<Thread> threads_;
   Fibers fibers_;
   std::uint64_t given_[kMostThreads / kWarp][kWarp] = {};
-  char begin_ = 0;  // addresses that name to ThreadSanitizer what orders threads
+  char begin_ = 0;  // addresses by which ThreadSanitizer identifies what orders threads
   char end_ = 0;
   char barriers_[2] = {};
   char warps_[kMostThreads / kWarp] = {};

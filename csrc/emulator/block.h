@@ -1,8 +1,8 @@
-// A CUDA block on the host: its threads are fibers, which run one after the other until each waits or is done.
+// A CUDA block on the host. Its threads are fibers: each runs until it waits or ends, then the next one runs.
 //
-// What a block may get wrong and a GPU would not tell is a fault here, which ends the launch: a barrier that some
-// threads do not reach, a shuffle that some lanes of its mask do not reach, either reached from two places at once,
-// and, in a kernel compiled with -fsanitize=thread, what accesses.cpp or ThreadSanitizer finds in its accesses.
+// Errors that a GPU would not report end the launch with a fault: a barrier that some threads do not reach, a shuffle
+// that some lanes of its mask do not reach, and a barrier or shuffle that threads reach at two places at once. In
+// kernels compiled with -fsanitize=thread, so do the memory errors that accesses.cpp or ThreadSanitizer finds.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #define EMULATOR_EXPORT __attribute__((visibility("default")))
-// Of what the emulator's own functions do, nothing is a kernel's access.
+// For the emulator's own functions, whose accesses are not the kernel's.
 #define EMULATOR_UNCHECKED __attribute__((no_sanitize("thread")))
 
 namespace emulator {
@@ -23,7 +23,7 @@ namespace emulator {
 constexpr unsigned kWarp = EMULATOR_LANES;
 using Lanes = std::conditional_t<kWarp == 64, std::uint64_t, std::uint32_t>;  // a bit for each lane of a warp
 constexpr unsigned kMostThreads = 1024;
-constexpr std::size_t kMostSharedBytes = 227 * 1024;  // of a block, on the largest GPUs
+constexpr std::size_t kMostSharedBytes = 227 * 1024;  // per block, on the GPUs that have most
 
 struct Coordinates {
   unsigned x;
@@ -31,13 +31,13 @@ struct Coordinates {
   unsigned z;
 };
 
-// Those of the thread that runs.
+// The coordinates of the running thread.
 EMULATOR_EXPORT extern Coordinates thread_index;
 EMULATOR_EXPORT extern Coordinates block_index;
 EMULATOR_EXPORT extern Coordinates block_size;
 EMULATOR_EXPORT extern Coordinates grid_size;
 
-// Where a barrier or a shuffle stands: one for each place and template instance.
+// The place of a barrier or a shuffle in the source. Each template instance has its own.
 struct Site {
   const char* file;
   int line;
@@ -54,23 +54,23 @@ struct Site {
 struct Kernel {
   const char* name;
   void (*run)(const void* argument);
-  bool is_grid_meant;        // as each block has its place in the result; otherwise blocks share what there is
-  void* (*shared_memory)();  // the calling thread's: where dynamic shared memory begins
+  bool is_grid_meant;        // the grid's size is part of the result; otherwise any number of blocks can share the work
+  void* (*shared_memory)();  // the start of dynamic shared memory, for the calling thread
 };
 
-// For the thread that runs:
+// The functions below are called by the running thread.
 
-// Waits for the block's threads; returns for how many of them `is_counted` is true.
+// Waits for all threads of the block. Returns the number of threads whose `is_counted` is true.
 EMULATOR_EXPORT unsigned barrier(const Site& site, bool is_counted = false);
 
-// Waits for the warp's lanes in `mask`, and returns what each of its lanes has given, until the warp's next wait.
-// The caller reads what lane `source` has given.
+// Waits for the warp's lanes in `mask`, and returns the values that its lanes passed as `given`. They are valid until
+// the warp's next wait. The caller reads the value of lane `source`.
 EMULATOR_EXPORT const std::uint64_t* gather(const Site& site, Lanes mask, std::uint64_t given, unsigned source);
 
-// Waits for the warp's lanes in `mask`, whose accesses before it come before those after it.
+// Waits for the warp's lanes in `mask`. Their accesses before this call happen before those after it.
 EMULATOR_EXPORT void sync_warp(const Site& site, Lanes mask);
 
-// Ends the launch, as the kernel asks for it.
+// Ends the launch because the kernel asked for it.
 [[noreturn]] EMULATOR_EXPORT void trap(const Site& site);
 
 inline unsigned thread_number() {

@@ -1,4 +1,4 @@
-// glibc's checked longjmp takes a jump to another stack for an error.
+// glibc's checked longjmp reports a jump to another stack as an error.
 #undef _FORTIFY_SOURCE
 
 #include "fibers.h"
@@ -16,7 +16,7 @@ __attribute__((weak)) void __tsan_release(void* address);
 namespace emulator {
 namespace {
 
-constexpr std::size_t kGuardBytes = 16 * 1024;  // at the end of each stack, where nothing may be written
+constexpr std::size_t kGuardBytes = 16 * 1024;  // at the end of each stack; a write there is a fault
 
 }  // namespace
 
@@ -52,7 +52,7 @@ void Fibers::resume(unsigned number) {
   Fiber& fiber = fibers_[number];
   if (__tsan_switch_to_fiber != nullptr) {
     resumer_in_sanitizer_ = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(fiber.in_sanitizer, 1);  // 1: what ran before is not ordered with it
+    __tsan_switch_to_fiber(fiber.in_sanitizer, 1);  // 1: the switch itself does not order accesses
   }
   if (_setjmp(resumer_) != 0) {
     return;

@@ -1,5 +1,5 @@
-// Stacks, one for each thread of a block, and jumps between them and the scheduler. To ThreadSanitizer, where it is in
-// the process, each fiber is a thread.
+// A stack for each thread of a block, and switches between them and the scheduler. ThreadSanitizer, if it is in the
+// process, sees each fiber as a thread.
 
 #pragma once
 
@@ -15,25 +15,25 @@ class Fibers {
  public:
   static constexpr std::size_t kStackBytes = 256 * 1024;
 
-  // `enter` is what every fiber runs, and never returns.
+  // Every fiber runs `enter`, which never returns.
   Fibers(unsigned count, void (*enter)());
 
   bool have_memory() const { return stacks_ != nullptr; }
   const void* stacks() const { return stacks_; }
 
-  // Prepares a fiber to be resumed: from `enter` on, or where it left before.
+  // Prepares a fiber for resume(): it starts at `enter`, or continues where it left.
   void prepare(unsigned number);
 
-  // Runs a fiber until it leaves.
+  // Runs a fiber until it calls leave().
   void resume(unsigned number);
 
-  // Goes back to who resumed the current fiber.
+  // Returns to the caller of resume().
   void leave();
 
-  // Forgets where each fiber is: it begins anew.
+  // Restarts every fiber: the next resume() begins at `enter`.
   void abandon();
 
-  // For ThreadSanitizer: what comes before is ordered before what comes after, at the same `meeting`.
+  // For ThreadSanitizer: accesses before a release happen before those after an acquire of the same `meeting`.
   static void release(void* meeting);
   static void acquire(void* meeting);
 

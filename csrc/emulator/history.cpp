@@ -33,7 +33,7 @@ void History::sync_warp(unsigned first_thread, Lanes mask) {
   }
 }
 
-// Whether accesses of this block are ordered before what the current thread does now.
+// Returns whether these accesses of the current block happen before what the current thread does next.
 bool History::are_before(const Accessors& some) const {
   if (some.moment < barrier_) {
     return true;
@@ -54,7 +54,7 @@ bool History::conflict(const Accessors& some, bool is_shared) const {
   if (!some.exist) {
     return false;
   }
-  if (!are_here(some)) {  // each block has shared memory of its own
+  if (!are_here(some)) {  // each block has its own shared memory
     return !is_shared && some.moment > acquired_;
   }
   return (!is_shared && some.are_of_blocks && acquired_ == 0) || !are_before(some);

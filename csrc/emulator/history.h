@@ -1,7 +1,7 @@
-// Who has accessed a byte in this launch, and whether what comes next is ordered after it.
+// Records which threads accessed a byte in this launch, and decides whether the next access is ordered after them.
 //
-// A barrier orders all threads of a block, a warp's barrier the lanes of its mask, each with what they were ordered
-// after. Blocks are not ordered, but by fences and atomic operations.
+// A barrier orders all threads of a block, and a warp's barrier orders the lanes of its mask, together with everything
+// that was ordered before them. Only fences and atomic operations order blocks.
 
 #pragma once
 
@@ -14,18 +14,18 @@ namespace emulator {
 
 enum class Access { Read, Write, Atomic };
 
-// Threads with accesses that are not ordered among each other.
+// Threads whose accesses are not ordered relative to each other.
 struct Accessors {
-  std::uint32_t moment;  // of the latest
+  std::uint32_t moment;  // of the latest access
   Lanes lanes;
   std::uint8_t warp;
   bool exist;
-  bool are_of_warps;        // of several
-  bool are_of_blocks;       // of earlier blocks too
-  const void* instruction;  // of the latest; null where it was an atomic operation
+  bool are_of_warps;        // of several warps
+  bool are_of_blocks;       // also of earlier blocks
+  const void* instruction;  // of the latest access; null for an atomic operation
 };
 
-// A byte's accesses in this launch.
+// The accesses of a byte, or of several bytes that are only accessed together.
 struct Cell {
   Accessors writes;
   Accessors reads;
@@ -47,10 +47,10 @@ class History {
   void sync_warp(unsigned first_thread, Lanes mask);
   void fence() { fenced_ = now_; }
 
-  // Notes an access of the current thread, and returns what is wrong with it, if something is.
+  // Records an access of the current thread. Returns the fault, whose `what` is null if there is none.
   Fault note(Cell& cell, Access access, bool is_shared, const void* instruction);
 
-  // Whether the current block has done the latest of these.
+  // Returns whether the latest of these accesses is one of the current block.
   bool are_here(const Accessors& some) const { return some.exist && some.moment >= block_; }
 
  private:
@@ -59,13 +59,15 @@ class History {
   void add(Accessors& some, bool is_shared, const void* instruction) const;
 
   std::uint32_t now_ = 0;
-  std::uint32_t block_ = 0;     // when it began
-  std::uint32_t barrier_ = 0;   // when the block passed the last one, or began
-  std::uint32_t fenced_ = 0;    // what an earlier block has fenced
-  std::uint32_t released_ = 0;  // the same, when this block began
-  std::uint32_t acquired_ = 0;  // up to when earlier blocks' accesses are ordered before this block's
+  std::uint32_t block_ = 0;     // when the current block began
+  std::uint32_t barrier_ = 0;   // when the block passed its last barrier, or began
+  std::uint32_t fenced_ = 0;    // the time of the latest fence
+  std::uint32_t released_ = 0;  // the time of the latest fence before this block
+  std::uint32_t acquired_ = 0;  // accesses of earlier blocks up to this time happen before this block's
   unsigned thread_ = 0;
-  std::vector<std::uint32_t> known_ = std::vector<std::uint32_t>(kMostThreads * kWarp);  // of a lane, by a thread
+  std::vector<std::uint32_t> known_ = std::vector<std::uint32_t>(
+      kMostThreads *
+      kWarp);  // per thread and lane: accesses of the lane before this time are ordered before the thread's
 };
 
 }  // namespace emulator

@@ -15,7 +15,7 @@ extern char** environ;
 namespace emulator {
 namespace {
 
-// Returns what a program prints, or an empty text.
+// Runs a program and returns its output, or an empty string if it fails.
 std::string said_by(const char* const* command) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {

@@ -4,8 +4,8 @@
 
 namespace emulator {
 
-// "src.cu:12" for an instruction of a library with debug information, by binutils' addr2line; "library.so+0x12"
-// without.
+// Returns "src.cu:12" for an instruction of a library with debug information, found by binutils' addr2line, and
+// "library.so+0x12" otherwise.
 std::string line_of(const void* instruction);
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// Where the tensors are that kernels may access.
+// The tensors that kernels may access.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace emulator::memory {
 
-// Whether these bytes lie in one tensor's memory.
+// Returns whether all these bytes are in one tensor's memory.
 bool is_in_tensor(std::uintptr_t at, std::size_t bytes);
 
 }  // namespace emulator::memory

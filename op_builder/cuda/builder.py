@@ -31,14 +31,22 @@ _TORCHS = (  # like torch's own extension builder: its headers define these oper
 
 
 class CUDAOpBuilder(OpBuilder):
-    """Builds ``.cpp`` and ``.cu`` sources that include torch's headers, with nvcc, for torch's CUDA device."""
+    """Builds ``.cpp`` and ``.cu`` sources that include torch's headers, with nvcc, for torch's CUDA device.
+
+    Args:
+        name: the op's name; ``NAME`` by default.
+    """
 
     def nvcc_args(self) -> list[str]:
         """Return nvcc's flags."""
         return ["-O3", "-std=c++20", *self.compute_capability_args()]
 
     def compute_capability_args(self, cross_compile_archs: None = None) -> list[str]:
-        """Return nvcc's flags for the architectures in ``TORCH_CUDA_ARCH_LIST``, otherwise for this machine's GPU."""
+        """Return nvcc's flags for the architectures in ``TORCH_CUDA_ARCH_LIST``, otherwise for this machine's GPU.
+
+        Args:
+            cross_compile_archs: has no effect; deepspeed's method has it.
+        """
         return architecture_flags(self.filter_ccs)
 
     def filter_ccs(self, ccs: Sequence[str]) -> list[list[str]]:

@@ -109,7 +109,14 @@ class FPQuantizerModule:
     def dequantize(
         self, val: torch.Tensor, val_q: torch.Tensor, group_size: int, q_mantisa_bits: int, q_exponent_bits: int
     ) -> None:
-        """Write the values of codes to ``val``, which has as many elements as :meth:`quantize` was given.
+        """Write the values of codes.
+
+        Args:
+            val: bfloat16, float16 or float32, with as many elements as were quantized; written.
+            val_q: the codes and scales that :meth:`quantize` wrote.
+            group_size: the one that was quantized with.
+            q_mantisa_bits: the mantissa bits of a code.
+            q_exponent_bits: the exponent bits of a code; with the sign and the mantissa they are 4, 6, 8 or 12 bits.
 
         Raises:
             NotImplementedError: when the format does not exist.
@@ -124,7 +131,18 @@ class FPQuantizerModule:
         write_output("dequantize", val, (_values(codes, form) * scales).to(val.dtype).view(val.shape))
 
     def get_scales(self, out: torch.Tensor, num_groups: int) -> torch.Tensor:
-        """Return the scales in the last 4 bytes of each row, float32 ``(groups, 1)``."""
+        """Return the scales in the last 4 bytes of each row.
+
+        Args:
+            out: the codes and scales that :meth:`quantize` wrote.
+            num_groups: how many groups to read, from the first on.
+
+        Returns:
+            float32 ``(num_groups, 1)``.
+
+        Raises:
+            ValueError: when a shape or a dtype does not fit.
+        """
         if out.dtype != torch.uint8 or out.dim() != 2 or out.shape[1] < 4 or not 0 <= num_groups <= out.shape[0]:
             msg = (
                 f"get_scales failed: got {out.dtype} of shape {tuple(out.shape)} for {num_groups} groups; expected "

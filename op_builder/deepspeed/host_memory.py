@@ -140,17 +140,29 @@ class UtilsModule:
 
         A tensor of at most one byte is returned unchanged, as with deepspeed.
 
+        Args:
+            src_tensor: a contiguous tensor of any dtype, or a list of them.
+
         Raises:
             ValueError: when a tensor is not contiguous.
         """
         return [_bytes_of(one) for one in src_tensor] if isinstance(src_tensor, list | tuple) else _bytes_of(src_tensor)
 
     def flatten(self, tensors: list[torch.Tensor]) -> torch.Tensor:
-        """Return the elements of dense tensors of one dtype, one after another, in one dimension."""
+        """Return the elements of dense tensors of one dtype, one after another, in one dimension.
+
+        Args:
+            tensors: any shapes.
+        """
         return torch._utils._flatten_dense_tensors(tensors)  # type: ignore[no-any-return]
 
     def unflatten(self, flat: torch.Tensor, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Return views of a tensor from :meth:`flatten`, in the shapes of ``tensors``."""
+        """Return views of a tensor from :meth:`flatten`.
+
+        Args:
+            flat: the tensor that ``flatten`` returned.
+            tensors: give the shapes of the views.
+        """
         return list(torch._utils._unflatten_dense_tensors(flat, tensors))
 
 

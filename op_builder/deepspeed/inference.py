@@ -20,7 +20,11 @@ _GELU, _RELU, _SILU, _GEGLU, _REGLU, _SIGLU, _IDENTITY = range(7)
 
 
 class InferenceCoreModule:
-    """deepspeed's module ``inference_core_ops``, except for its matrix product with 6-bit weights."""
+    """deepspeed's module ``inference_core_ops``, except for its matrix product with 6-bit weights.
+
+    Norms work on rows of ``(tokens, channels)``. ``gamma`` and ``beta`` are the weights, ``(channels,)``, and ``eps`` is added to
+    the variance or the mean square. Outputs have the input's shape and dtype, and are written.
+    """
 
     def __init__(
         self, rms_norm: RMSNormFunctions, layer_norm: LayerNormFunctions, activations: ActivationFunctions
@@ -57,14 +61,14 @@ class InferenceCoreModule:
         write_output("blas_4d_matmul", c, torch.matmul(a, b))
 
     def rms_norm(self, norm_output: torch.Tensor, norm_input: torch.Tensor, gamma: torch.Tensor, eps: float) -> None:
-        """Write the normalised input to ``norm_output``."""
+        """Write the rows of ``norm_input``, divided by their root mean square and scaled, to ``norm_output``."""
         write_output("rms_norm", norm_output, self._rms_norm.rms_norm(norm_input, gamma, eps))
 
     def rms_pre_norm(
         self, norm_output: torch.Tensor, residual_output: torch.Tensor, norm_input: torch.Tensor,
         residual_input: torch.Tensor, gamma: torch.Tensor, eps: float,
     ) -> None:  # fmt: skip
-        """Write the normalised sum of input and residual, and the sum."""
+        """Write ``norm_input + residual_input`` to ``residual_output``, and the normalised sum to ``norm_output``."""
         normalised, total = self._rms_norm.add_rms_norm(norm_input, residual_input, gamma, eps)
         write_output("rms_pre_norm", norm_output, normalised)
         write_output("rms_pre_norm", residual_output, total)
@@ -72,14 +76,14 @@ class InferenceCoreModule:
     def layer_norm(
         self, output: torch.Tensor, norm_input: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float
     ) -> None:
-        """Write the normalised input to ``output``."""
+        """Write the normalised rows of ``norm_input`` to ``output``."""
         write_output("layer_norm", output, self._layer_norm.layer_norm(norm_input, gamma, beta, eps))
 
     def pre_layer_norm(
         self, res_output: torch.Tensor, norm_output: torch.Tensor, norm_input: torch.Tensor, residual: torch.Tensor,
         gamma: torch.Tensor, beta: torch.Tensor, eps: float,
     ) -> None:  # fmt: skip
-        """Write the sum of input and residual, and the normalised sum."""
+        """Write the sum of ``norm_input`` and ``residual`` to ``res_output``, and the normalised sum to ``norm_output``."""
         normalised, total = self._layer_norm.add_layer_norm(norm_input, residual, gamma, beta, eps)
         write_output("pre_layer_norm", norm_output, normalised)
         write_output("pre_layer_norm", res_output, total)
@@ -88,12 +92,21 @@ class InferenceCoreModule:
         self, output: torch.Tensor, norm_input: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor,
         beta: torch.Tensor, eps: float,
     ) -> None:  # fmt: skip
-        """Write the normalised sum of input and residual."""
+        """Write the normalised sum of ``norm_input`` and ``residual`` to ``output``."""
         normalised, _ = self._layer_norm.add_layer_norm(norm_input, residual, gamma, beta, eps)
         write_output("post_layer_norm", output, normalised)
 
     def bias_activation(self, activation: torch.Tensor, bias: torch.Tensor | None, act_type: int) -> None:
-        """Apply an activation to ``activation + bias``, in place: 0 GELU (tanh), 1 ReLU, 2 SiLU, 6 none."""
+        """Apply an activation to ``activation + bias``, in place.
+
+        Args:
+            activation: ``(..., channels)``; written.
+            bias: ``(channels,)``, or None.
+            act_type: 0 for GELU (tanh), 1 for ReLU, 2 for SiLU, 6 for none.
+
+        Raises:
+            NotImplementedError: for any other activation.
+        """
         if act_type == _GELU:
             given = activation.new_zeros(activation.shape[-1:]) if bias is None else bias
             write_output("bias_activation", activation, self._activations.bias_gelu(activation, given))
@@ -112,7 +125,17 @@ class InferenceCoreModule:
     def gated_activation(
         self, output: torch.Tensor, activation: torch.Tensor, bias: torch.Tensor | None, act_type: int
     ) -> None:
-        """Write ``act(even channels) * odd channels``: 3 GEGLU (tanh), 4 ReGLU, 5 SiGLU."""
+        """Write ``act(even channels) * odd channels`` of ``activation + bias``.
+
+        Args:
+            output: ``(..., channels)``; written.
+            activation: ``(..., 2 * channels)``.
+            bias: ``(2 * channels,)``, or None.
+            act_type: 3 for GEGLU (tanh), 4 for ReGLU, 5 for SiGLU.
+
+        Raises:
+            NotImplementedError: for any other activation.
+        """
         given = activation if bias is None else activation + bias
         gate, up = given[..., ::2].contiguous(), given[..., 1::2].contiguous()
         if act_type == _GEGLU:

@@ -123,7 +123,12 @@ class FusedLionModule:
 
 
 class CPULionModule:
-    """The module ``cpu_lion``."""
+    """The module ``cpu_lion``.
+
+    Arguments of its functions: ``optimizer_id`` and ``step`` are ignored. ``lr`` is the learning rate, ``beta1`` the
+    interpolation factor, ``beta2`` the decay of the momentum ``exp_avg``, ``weight_decay`` the decay of the parameter.
+    ``should_log`` is ignored.
+    """
 
     def __init__(self, op: LionFunctions) -> None:
         self._op = op
@@ -132,25 +137,47 @@ class CPULionModule:
         self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, weight_decay: float = 0.0,
         should_log: bool = False,
     ) -> int:  # fmt: skip
-        """Create an optimizer; there is nothing to store, as every update passes its options."""
+        """Create an optimizer. There is nothing to store, as every update passes its options. Return 0."""
         return 0
 
     def destroy_lion(self, optimizer_id: int) -> int:
-        """Destroy an optimizer."""
+        """Destroy an optimizer. Return 0."""
         return 0
 
     def lion_update(
         self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, weight_decay: float,
         param: torch.Tensor, grad: torch.Tensor, exp_avg: torch.Tensor,
     ) -> int:  # fmt: skip
-        """Take a step of one parameter, in place."""
+        """Take a step of one parameter, in place.
+
+        Args:
+            optimizer_id: ignored, as is ``step``.
+            step: see ``optimizer_id``.
+            lr: the learning rate.
+            beta1: the interpolation factor.
+            beta2: the decay of the momentum.
+            weight_decay: the decay of the parameter.
+            param: float32, bfloat16 or float16, on the CPU; written.
+            grad: like ``param``.
+            exp_avg: the momentum, of param's shape; written.
+
+        Returns:
+            0.
+
+        Raises:
+            RuntimeError: naming the argument, before anything is written.
+        """
         with in_float32([exp_avg]) as (exp_avgs,):
             self._op.lion_step([param], [grad], exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
         return 0
 
 
 class CPUAdagradModule:
-    """The module ``cpu_adagrad``."""
+    """The module ``cpu_adagrad``.
+
+    Arguments of its functions: ``optimizer_id`` and ``should_log`` are ignored. ``lr`` is the learning rate, ``eps`` is
+    added to the root of the sum of squares, and ``weight_decay`` is the decay of the parameter.
+    """
 
     def __init__(self, op: AdagradFunctions) -> None:
         self._op = op
@@ -163,18 +190,35 @@ class CPUAdagradModule:
         weight_decay: float = 0.0,
         should_log: bool = False,
     ) -> int:
-        """Create an optimizer; there is nothing to store, as every update passes its options."""
+        """Create an optimizer. There is nothing to store, as every update passes its options. Return 0."""
         return 0
 
     def destroy_adagrad(self, optimizer_id: int) -> int:
-        """Destroy an optimizer."""
+        """Destroy an optimizer. Return 0."""
         return 0
 
     def adagrad_update(
         self, optimizer_id: int, step: int, lr: float, eps: float, weight_decay: float, param: torch.Tensor,
         grad: torch.Tensor, exp_avg_sq: torch.Tensor,
     ) -> int:  # fmt: skip
-        """Take a step of one parameter, in place; the gradient is unchanged."""
+        """Take a step of one parameter, in place; the gradient is unchanged.
+
+        Args:
+            optimizer_id: ignored, as is ``step``.
+            step: see ``optimizer_id``.
+            lr: the learning rate.
+            eps: added to the root of the sum of squares.
+            weight_decay: the decay of the parameter.
+            param: float32, bfloat16 or float16, on the CPU; written.
+            grad: like ``param``.
+            exp_avg_sq: the sum of squares, of param's shape; written.
+
+        Returns:
+            0.
+
+        Raises:
+            RuntimeError: naming the argument, before anything is written.
+        """
         with in_float32([exp_avg_sq]) as (exp_avg_sqs,):
             self._op.adagrad_step([param], [grad], exp_avg_sqs, lr=lr, eps=eps, weight_decay=weight_decay)
         return 0
@@ -191,7 +235,7 @@ class FusedLambModule:
         grad: torch.Tensor, lr: float, beta1: float, beta2: float, max_coeff: float, min_coeff: float, eps: float,
         grad_scale: float, step: int, mode: int, bias_correction: Any, weight_decay: float,
     ) -> torch.Tensor:  # fmt: skip
-        """Take step number ``step`` of one parameter, in place, and return its ratio of norms, ``(1,)``.
+        """Take step number ``step`` of one parameter, in place.
 
         Args:
             param: the parameter.
@@ -210,6 +254,9 @@ class FusedLambModule:
             mode: see eps.
             bias_correction: correct the moments for their start at zero.
             weight_decay: the decay of the parameter.
+
+        Returns:
+            The parameter's trust ratio, float32 ``(1,)``.
 
         Raises:
             ValueError: when the mode is neither 0 nor 1.

@@ -29,9 +29,18 @@ class QuantizerModule:
         self._op = op
 
     def quantize(self, input_vals: torch.Tensor, groups: int, num_bits: int, quant_type: int) -> list[torch.Tensor]:
-        """Return the integers and the parameters of each group; see :meth:`QuantizationFunctions.quantize`.
+        """Return the integers and the parameters of each group, as :func:`anyaccel.ops.quantize` does.
 
         For some group sizes, deepspeed's CUDA kernel includes a 0 in an asymmetric group's range; this one never does.
+
+        Args:
+            input_vals: float32, bfloat16 or float16, any shape.
+            groups: the number of groups.
+            num_bits: 8 or 4.
+            quant_type: ``Symmetric`` or ``Asymmetric``.
+
+        Raises:
+            RuntimeError: when a shape or dtype does not fit.
         """
         symmetric = quant_type == _QuantizationType.Symmetric
         return list(self._op.quantize(input_vals, groups, num_bits, symmetric=symmetric))
@@ -39,7 +48,18 @@ class QuantizerModule:
     def dequantize(
         self, quantized_data: torch.Tensor, params: torch.Tensor, groups: int, num_bits: int, quant_type: int
     ) -> torch.Tensor:
-        """Return the values in float16; ``params`` may have any shape, such as that of the buffers that ranks gather into."""
+        """Return the values in float16.
+
+        Args:
+            quantized_data: the integers that :meth:`quantize` returned.
+            params: float32, the parameters of all groups, in any shape, such as that of the buffers that ranks gather into.
+            groups: the number of groups.
+            num_bits: 8 or 4.
+            quant_type: ``Symmetric`` or ``Asymmetric``.
+
+        Raises:
+            ValueError: when the parameters do not fit the groups.
+        """
         params = _by_group("dequantize", params, groups, quant_type)
         return self._op.dequantize(quantized_data, params, num_bits, dtype=torch.float16)
 
@@ -120,14 +140,28 @@ class QuantizerModule:
         self, data_in: torch.Tensor, scale_buffer: torch.Tensor, min_val_buffer: torch.Tensor, num_group: int,
         group_size: int,
     ) -> torch.Tensor:  # fmt: skip
-        """Return ``code / scale + minimum``, float16 ``(num_group, group_size)``; the high half of a byte comes first."""
+        """Return ``code / scale + minimum``.
+
+        Args:
+            data_in: uint8, two codes of 4 bits per byte, the one in the high half first.
+            scale_buffer: float16, ``num_group`` numbers.
+            min_val_buffer: like ``scale_buffer``.
+            num_group: the number of groups.
+            group_size: the number of elements in a group.
+
+        Returns:
+            float16 ``(num_group, group_size)``.
+
+        Raises:
+            ValueError: when a size or dtype does not fit.
+        """
         return _from_minimum(4, data_in, scale_buffer, min_val_buffer, num_group, group_size)
 
     def dequantize_int8_to_half_experimental(
         self, data_in: torch.Tensor, scale_buffer: torch.Tensor, min_val_buffer: torch.Tensor, num_group: int,
         group_size: int,
     ) -> torch.Tensor:  # fmt: skip
-        """Return ``code / scale + minimum``, float16 ``(num_group, group_size)``."""
+        """Return what :meth:`dequantize_int4_to_half_experimental` does, with one code of 8 bits per byte."""
         return _from_minimum(8, data_in, scale_buffer, min_val_buffer, num_group, group_size)
 
 

@@ -50,7 +50,18 @@ class RaggedUtilsModule:
         buffer: torch.Tensor,
         offset: int,
     ) -> torch.Tensor:
-        """Like :meth:`allocate_view_on`, given a shape and strides; ``dummy_tensor`` gives the dtype."""
+        """Return what :meth:`allocate_view_on` does, for a shape and strides; ``dummy_tensor`` gives the dtype.
+
+        Args:
+            shape: the shape of the view.
+            strides: its strides, in elements.
+            dummy_tensor: a tensor of the view's dtype.
+            buffer: contiguous memory for the view.
+            offset: where the view begins in the buffer, in bytes.
+
+        Raises:
+            ValueError: when the view does not fit into the buffer.
+        """
         return _view("allocate_view_like", shape, strides, dummy_tensor.dtype, buffer, offset)
 
 

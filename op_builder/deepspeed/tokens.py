@@ -55,7 +55,7 @@ class RandomLTDModule:
         self, all_activations: torch.Tensor, layer_activations: torch.Tensor, sorted_indices: torch.Tensor,
         batch_first: bool,
     ) -> torch.Tensor:  # fmt: skip
-        """Write the rows of the kept tokens back to their original rows, and return ``all_activations``.
+        """Write the rows of the kept tokens back to their original rows. Return ``all_activations``.
 
         Args:
             all_activations: ``(batch, tokens, channels)``, or ``(tokens, batch, channels)``; written.

@@ -64,19 +64,27 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
     softmax_fp32 = softmax_fp16 = softmax_bf16 = softmax
 
     def bias_add(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """Return the sum of ``(..., channels)`` and a bias of ``(channels,)``."""
+        """Return ``x + bias``.
+
+        Args:
+            x: ``(..., channels)``.
+            bias: ``(channels,)``, of x's dtype.
+
+        Raises:
+            ValueError: when a shape or dtype does not fit.
+        """
         return biased("bias_add", x, bias)
 
     bias_add_fp32 = bias_add_fp16 = bias_add_bf16 = bias_add
 
     def bias_relu(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """Like :meth:`bias_add`, followed by ReLU."""
+        """Return what :meth:`bias_add` does, followed by ReLU."""
         return biased("bias_relu", x, bias).relu()
 
     bias_relu_fp32 = bias_relu_fp16 = bias_relu_bf16 = bias_relu
 
     def bias_gelu(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """Like :meth:`bias_add`, followed by GELU (tanh)."""
+        """Return what :meth:`bias_add` does, followed by GELU (tanh)."""
         return self._activations.bias_gelu(x, bias)
 
     bias_gelu_fp32 = bias_gelu_fp16 = bias_gelu_bf16 = bias_gelu
@@ -87,7 +95,7 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
         residual: torch.Tensor,
         bias: torch.Tensor,
     ) -> torch.Tensor:
-        """Return a contiguous ``x``: deepspeed 0.19.8 adds nothing here."""
+        """Return a contiguous ``x``: deepspeed 0.19.8 adds neither ``residual`` nor ``bias`` here."""
         return x.contiguous()
 
     bias_residual_fp32 = bias_residual_fp16 = bias_residual_bf16 = bias_residual
@@ -159,7 +167,7 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
         return _written("_vector_add", a, a.float() * gamma + b.float())
 
     def moe_res_matmul(self, moe_res: torch.Tensor, coef: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-        """Write ``moe_res * coef[first half] + output * coef[second half]`` to ``output``, and return it.
+        """Write ``moe_res * coef[first half] + output * coef[second half]`` to ``output``. Return ``output``.
 
         Args:
             moe_res: ``(batch, tokens, channels)``.

@@ -16,7 +16,16 @@ class TransformerLayouts:
     """deepspeed's layout functions, with its names."""
 
     def add_padding(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> list[torch.Tensor]:
-        """Return ``(batch, heads, tokens, head size)``, zero-padded to sizes of 32, 64 or 128; keys and values to 128 tokens."""
+        """Return the three tensors, zero-padded to a head size of 32, 64 or 128; keys and values also to 128 tokens.
+
+        Args:
+            query: ``(batch, heads, tokens, head size)``.
+            key: like ``query``, with at most 128 tokens.
+            value: like ``key``.
+
+        Raises:
+            ValueError: when a shape or dtype does not fit.
+        """
         require_floats("add_padding", (4,), query=query, key=key, value=value)
         rows = (query.shape[2], _PADDED_KEYS, _PADDED_KEYS)
         return [padded("add_padding", x, row) for x, row in zip((query, key, value), rows, strict=True)]
@@ -26,7 +35,18 @@ class TransformerLayouts:
     def pad_transform(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: int, add_padding: bool
     ) -> list[torch.Tensor]:
-        """Return ``(batch, tokens, channels)`` split by heads, and with ``add_padding``, padded like :meth:`add_padding`."""
+        """Return the three tensors, split by heads: ``(batch, heads, tokens, head size)``.
+
+        Args:
+            query: ``(batch, tokens, channels)``.
+            key: like ``query``.
+            value: like ``query``.
+            heads: the number of heads.
+            add_padding: whether to pad the results like :meth:`add_padding`.
+
+        Raises:
+            ValueError: when a shape or dtype does not fit.
+        """
         parts = [heads_of("pad_transform", x, heads) for x in (query, key, value)]
         return self.add_padding(*parts) if add_padding else [part.contiguous() for part in parts]
 

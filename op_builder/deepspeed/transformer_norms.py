@@ -18,7 +18,11 @@ _GELU, _RELU, _GATED_GELU, _GATED_SILU = 1, 2, 3, 4
 
 
 class TransformerNorms:
-    """Norms of ``(..., channels)`` with weights of ``(channels,)``, and the activations between an MLP's products."""
+    """Norms of ``(..., channels)``, and the activations between an MLP's products.
+
+    ``gamma`` and ``beta`` are the weights of a norm, ``(channels,)``, and ``epsilon`` is added to the
+    variance or the mean square.
+    """
 
     def __init__(
         self, rms_norm: RMSNormFunctions, layer_norm: LayerNormFunctions, activations: ActivationFunctions
@@ -32,7 +36,7 @@ class TransformerNorms:
         beta: torch.Tensor,
         epsilon: float,
     ) -> torch.Tensor:
-        """Return the normalised rows; ``x`` is ``(..., channels)``, the weights ``(channels,)``."""
+        """Return the normalised rows of ``x``."""
         return self._layer_norm.layer_norm(x, gamma, beta, epsilon)
 
     def layer_norm_residual_store_pre_ln_res(
@@ -55,7 +59,7 @@ class TransformerNorms:
         return self.layer_norm_residual_store_pre_ln_res(x, bias, residual, gamma, beta, epsilon)[0]
 
     def rms_norm(self, x: torch.Tensor, gamma: torch.Tensor, epsilon: float) -> torch.Tensor:
-        """Return the rows divided by their root mean square."""
+        """Return the rows of ``x``, divided by their root mean square and scaled."""
         return self._rms_norm.rms_norm(x, gamma, epsilon)
 
     def pre_rms_norm(
@@ -65,7 +69,7 @@ class TransformerNorms:
         gamma: torch.Tensor,
         epsilon: float,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the normalised sum of input and residual, and the sum."""
+        """Return the normalised sum of ``x`` and ``residual``, and the sum."""
         return self._rms_norm.add_rms_norm(x, residual, gamma, epsilon)
 
     def _gated(self, function: str, x: torch.Tensor, activation_type: int) -> torch.Tensor:

@@ -17,7 +17,8 @@ _GELU, _GATED_GELU, _GATED_SILU = 1, 3, 4
 class TransformerProducts(TransformerNorms):
     """Matrix products, with the norms before and the activations between them.
 
-    Weights are ``(in, out)``, ``(out, in)`` in transposed mode, or int8 ``(out, in)`` with one scale per group of equal size.
+    Weights are ``(in, out)``, ``(out, in)`` if ``transposed_mode`` is set, or int8 ``(out, in)`` if ``q_int8`` is set, with
+    one scale per group of equal size: ``q_scale``, float32 ``(groups,)``.
     """
 
     def vector_matmul(
@@ -45,7 +46,23 @@ class TransformerProducts(TransformerNorms):
         self, x: torch.Tensor, weight: torch.Tensor, q_scale: torch.Tensor, bias: torch.Tensor,
         gamma: torch.Tensor, beta: torch.Tensor, epsilon: float, add_bias: bool, q_int8: bool, transposed_mode: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """Return the product of the normalised input and a weight, with a bias if ``add_bias``, and the normalised input."""
+        """Return the product of the normalised ``x`` and ``weight``, with ``bias`` if ``add_bias``, and the normalised ``x``.
+
+        Args:
+            x: ``(batch, tokens, in)``.
+            weight: see the class, as for ``q_scale``, ``q_int8`` and ``transposed_mode``.
+            q_scale: see ``weight``.
+            bias: ``(out,)``.
+            gamma: the norm's weight, ``(in,)``.
+            beta: the norm's bias, ``(in,)``.
+            epsilon: added to the variance.
+            add_bias: whether to add ``bias``.
+            q_int8: see ``weight``.
+            transposed_mode: see ``weight``.
+
+        Raises:
+            ValueError: when a shape or dtype does not fit.
+        """
         normalised = self.layer_norm(x, gamma, beta, epsilon)
         product = _product("qkv_gemm", normalised, weight, q_scale, q_int8, transposed_mode)
         return biased("qkv_gemm", product, bias) if add_bias else product, normalised
@@ -56,7 +73,7 @@ class TransformerProducts(TransformerNorms):
         self, x: torch.Tensor, weight: torch.Tensor, q_scale: torch.Tensor, gamma: torch.Tensor,
         epsilon: float, q_int8: bool, transposed_mode: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """Like :meth:`qkv_gemm`, with RMS norm and without a bias."""
+        """Return what :meth:`qkv_gemm` does, with RMS norm and without a bias."""
         normalised = self.rms_norm(x, gamma, epsilon)
         return _product("rms_qkv_gemm", normalised, weight, q_scale, q_int8, transposed_mode), normalised
 
@@ -128,7 +145,21 @@ class TransformerProducts(TransformerNorms):
         self, x: torch.Tensor, weight: torch.Tensor, weight_scale: torch.Tensor, bias: torch.Tensor,
         weight_out: torch.Tensor, weight_out_scale: torch.Tensor, q_int8: bool, transposed_mode: bool,
     ) -> torch.Tensor:  # fmt: skip
-        """Return ``gelu(x @ weight + bias) @ weight_out``, with the tanh GELU."""
+        """Return ``gelu(x @ weight + bias) @ weight_out``, with the tanh GELU.
+
+        Args:
+            x: ``(batch, tokens, in)``.
+            weight: the first weight; see the class.
+            weight_scale: the scales of the first weight, if ``q_int8`` is set.
+            bias: ``(intermediate,)``.
+            weight_out: the second weight.
+            weight_out_scale: the scales of the second weight.
+            q_int8: whether the weights are int8.
+            transposed_mode: whether the weights are ``(out, in)``.
+
+        Raises:
+            ValueError: when a shape or dtype does not fit.
+        """
         inner = _product("fused_gemm_gelu", x, weight, weight_scale, q_int8, transposed_mode)
         inner = self._activated("fused_gemm_gelu", inner, bias, _GELU)
         return _product("fused_gemm_gelu", inner, weight_out, weight_out_scale, q_int8, transposed_mode)
@@ -168,7 +199,18 @@ class TransformerProducts(TransformerNorms):
     linear_layer_fp32 = linear_layer_fp16 = linear_layer_bf16 = linear_layer
 
     def einsum_sec_sm_ecm(self, dispatch: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Return ``(experts, capacity, channels)`` from ``(tokens, experts, capacity)`` weights and ``(tokens, channels)``."""
+        """Return the sum of tokens for each place of each expert.
+
+        Args:
+            dispatch: the weight of each token, ``(tokens, experts, capacity)``.
+            tokens: ``(tokens, channels)``, of the same dtype.
+
+        Returns:
+            ``(experts, capacity, channels)``.
+
+        Raises:
+            ValueError: when a shape or dtype does not fit.
+        """
         require_floats("einsum_sec_sm_ecm", (3,), dispatch=dispatch)
         require_like("einsum_sec_sm_ecm", (dispatch.shape[0], *tokens.shape[1:2]), dispatch.dtype, tokens=tokens)
         return torch.einsum("sec,sm->ecm", dispatch, tokens)
@@ -176,15 +218,24 @@ class TransformerProducts(TransformerNorms):
     einsum_sec_sm_ecm_fp32 = einsum_sec_sm_ecm_fp16 = einsum_sec_sm_ecm_bf16 = einsum_sec_sm_ecm
 
     def dequantize_fp16(self, weight: torch.Tensor, qscale: torch.Tensor, groups: int) -> torch.Tensor:
-        """Return int8 weights times their group's scale, in float16; ``weight`` is split into equal groups, in order."""
+        """Return int8 weights times their group's scale, in float16.
+
+        Args:
+            weight: int8, two dimensions, split into equal groups in row-major order.
+            qscale: float32, one number per group.
+            groups: the number of groups.
+
+        Raises:
+            ValueError: when a shape or dtype does not fit.
+        """
         return _dequantized("dequantize_fp16", weight, qscale, groups, torch.float16)
 
     def dequantize_fp32(self, weight: torch.Tensor, qscale: torch.Tensor, groups: int) -> torch.Tensor:
-        """Like :meth:`dequantize_fp16`, in float32."""
+        """Return what :meth:`dequantize_fp16` does, in float32."""
         return _dequantized("dequantize_fp32", weight, qscale, groups, torch.float32)
 
     def dequantize_bf16(self, weight: torch.Tensor, qscale: torch.Tensor, groups: int) -> torch.Tensor:
-        """Like :meth:`dequantize_fp16`, in bfloat16."""
+        """Return what :meth:`dequantize_fp16` does, in bfloat16."""
         return _dequantized("dequantize_bf16", weight, qscale, groups, torch.bfloat16)
 
 

@@ -63,7 +63,11 @@ class OpLoadError(OpError):
 
 
 class KernelFaultError(OpError):
-    """A kernel did in the block emulator what a GPU leaves undefined.
+    """A kernel in the block emulator did something that is undefined on a GPU.
+
+    Args:
+        message: the whole message.
+        kernel: see below, like the others.
 
     Attributes:
         kernel: the kernel's name.

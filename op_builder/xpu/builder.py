@@ -17,7 +17,11 @@ __all__ = ["SYCLOpBuilder"]
 
 
 class SYCLOpBuilder(OpBuilder):
-    """Builds ``.cpp`` sources with SYCL kernels that include torch's headers, with icpx, for torch's XPU device."""
+    """Builds ``.cpp`` sources with SYCL kernels that include torch's headers, with icpx, for torch's XPU device.
+
+    Args:
+        name: the op's name; ``NAME`` by default.
+    """
 
     def cxx_args(self) -> list[str]:
         """Return icpx's flags."""

@@ -11,14 +11,18 @@ import pytest
 import typer.main
 
 import anyaccel
-from anyaccel import distributed, ops, testing
+from anyaccel import distributed, op_builder, ops, testing
 from anyaccel.cli import app
+from anyaccel.op_builder import kernel_extensions, kernel_loader
+from anyaccel.op_builder.deepspeed.names import DEEPSPEED_NAMES
+from anyaccel.op_builder.op import resolve
 from anyaccel.op_builder.table import OPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ELSEWHERE = re.compile(r"^See :func:`anyaccel\.ops\.(\w+)`")
+_SIBLING = re.compile(r":meth:`(\w+)`")
 _FREE = ("self", "cls", "args", "kwargs", "options", "arguments")
 """Parameters of every function."""
 
@@ -28,7 +32,7 @@ class Documented(NamedTuple):
 
     Attributes:
         value: a function or a class.
-        around: the docstring of the class that it is a member of, for parameters that many members have.
+        around: for a method, what it need not repeat: the docstrings of its class, and of methods that its own refers to.
     """
 
     value: Any
@@ -39,7 +43,9 @@ def _members(holder: type) -> Iterator[tuple[str, Documented]]:
     around = "".join(inspect.getdoc(one) or "" for one in holder.__mro__ if one is not object)
     for name, value in vars(holder).items():
         if not name.startswith("_") and inspect.isfunction(inspect.unwrap(getattr(value, "__func__", value))):
-            yield name, Documented(getattr(holder, name), around)
+            siblings = _SIBLING.findall(inspect.getdoc(getattr(holder, name)) or "")
+            referred = "".join(inspect.getdoc(getattr(holder, one, None)) or "" for one in siblings)
+            yield name, Documented(getattr(holder, name), around + referred)
 
 
 def _exported(module: Any) -> Iterator[tuple[str, Documented]]:
@@ -57,8 +63,16 @@ def _of_builders() -> Iterator[tuple[str, Documented]]:
             yield from ((f"{op.builder}.{name}", one) for name, one in _members(op.functions_class()))
 
 
-PUBLIC = {name: one for module in (anyaccel, ops, testing, distributed) for name, one in _exported(module)}
-PUBLIC.update(_of_builders())
+def _of_deepspeeds_builders() -> Iterator[tuple[str, Documented]]:
+    for builder, alias in DEEPSPEED_NAMES.items():
+        for module in {alias.module, *([alias.on_cpu[1]] if alias.on_cpu else [])}:
+            for holder in resolve(f"op_builder.deepspeed.{module}").__mro__[:-1]:
+                yield from ((f"{builder}.{name}", one) for name, one in _members(holder))
+
+
+MODULES = (anyaccel, ops, testing, distributed, op_builder, kernel_extensions, kernel_loader)
+PUBLIC = {name: one for module in MODULES for name, one in _exported(module)}
+PUBLIC.update((*_of_builders(), *_of_deepspeeds_builders()))
 
 
 def _lacks(documented: Documented) -> list[str]:

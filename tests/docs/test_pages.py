@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,16 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", [file.name for file in sorted(DOCS.glob("*.md"))])
-def test_the_first_sentence_says_who_it_is_for(page: str) -> None:
-    title, blank, first = (DOCS / page).read_text(encoding="utf-8").split("\n")[:3]
+EXAMPLES = DOCS.parent / "examples"
+PAGES = [file for file in sorted(DOCS.rglob("*.md")) if file.parent != DOCS / "examples"]  # those include the READMEs
+FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n\n", re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *sorted(EXAMPLES.glob("*/README.md"))], ids=lambda page: f"{page.parent.name}/{page.name}"
+)
+def test_the_first_sentence_says_who_it_is_for(page: Path) -> None:
+    title, blank, first = FRONT_MATTER.sub("", page.read_text(encoding="utf-8")).split("\n")[:3]
     assert title.startswith("# ")
     assert not blank
     assert first.startswith("For ")

@@ -257,7 +257,7 @@ def test_locks_work_and_what_would_hang_is_named() -> None:
     _of_language("locked", _T)(x, grid=3, block=40)
     assert x.item() == 120
     with pytest.raises(
-        KernelFaultError, match=r"endless loop: .* changed nothing, at last atomicAdd by thread"
+        KernelFaultError, match=r"endless loop: .* changed nothing; the last was atomicAdd by thread"
     ) as caught:
         _of_language("waits_for_a_later_block", _T)(x.zero_(), grid=2, block=32)
     assert caught.value.fault == "endless loop"

@@ -3,8 +3,8 @@
     python -m tests.release dist [AGAIN]
 
 For each wheel with prebuilt ops: its size, every op for every target, no path of the machine that built it, and the platform
-tag, which must be the one that ``auditwheel repair`` finds. With a second folder, from another ``make dist``, every file must
-have the same bytes there.
+tag, which must be the one that ``auditwheel repair`` finds. The sdist alone must run the demo in a new environment. With a second
+folder, from another ``make dist``, every file must have the same bytes there, and the demo is not run again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from rich.table import Table
 
 from anyaccel.op_builder.ahead_of_time import orders, wheel_targets
 from anyaccel.op_builder.all_ops import every_builder
+
+from .sdist import problems_of_sdist
 
 MOST_MEGABYTES = 40
 _TORCHS = "libtorch_cpu.so"
@@ -67,6 +69,8 @@ def main(folders: list[Path]) -> int:
     is_good = True
     for file in sorted(folders[0].glob("anyaccel-*")):
         problems = problems_of(file)
+        if file.suffix == ".gz" and not folders[1:]:
+            problems += problems_of_sdist(file)
         for other in folders[1:]:
             same = (other / file.name).is_file() and (other / file.name).read_bytes() == file.read_bytes()
             problems += [] if same else [f"{other} has other bytes, or none"]

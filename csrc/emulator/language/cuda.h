@@ -1,1 +1,1 @@
-#pragma once  // what kernels need of it is there already
+#pragma once  // the driver's API: cuda_on_host.h has what kernels need of it

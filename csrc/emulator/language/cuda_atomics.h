@@ -1,4 +1,4 @@
-// CUDA's atomic operations. Threads are fibers of one thread of the host: nothing comes between a read and a write.
+// CUDA's atomic operations. All threads are fibers of one host thread, so nothing runs between a read and a write.
 
 #pragma once
 
@@ -16,7 +16,7 @@ struct Itself {
   using type = Value;
 };
 template <typename Value>
-using Given = typename Itself<Value>::type;  // what the other arguments do not decide
+using Given = typename Itself<Value>::type;  // not deduced from the other arguments
 
 template <typename Value, typename... Choices>
 constexpr bool is_one_of = (std::is_same_v<Value, Choices> || ...);

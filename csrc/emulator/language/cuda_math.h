@@ -1,4 +1,4 @@
-// CUDA's mathematical functions that C++ does not have; the fast ones are as exact as the others here.
+// CUDA's mathematical functions that C++ lacks. Here, the fast ones are as exact as the others.
 
 #pragma once
 

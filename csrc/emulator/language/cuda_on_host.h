@@ -1,4 +1,4 @@
-// CUDA's language for a C++ compiler; included before the source of a kernel.
+// CUDA's language extensions for a C++ compiler. Included before the source of a kernel.
 
 #pragma once
 
@@ -22,8 +22,8 @@
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define alignas(bytes) __attribute__((aligned(bytes)))  // which may stand behind `__shared__` too
-#define __shared__ thread_local  // blocks run one after the other; unlike `static`, this may stand behind `extern`
+#define alignas(bytes) __attribute__((aligned(bytes)))  // unlike C++'s, it may follow `__shared__`
+#define __shared__ thread_local  // blocks run one after the other; unlike `static`, it may follow `extern`
 
 #define threadIdx (::emulator::thread_index)
 #define blockIdx (::emulator::block_index)

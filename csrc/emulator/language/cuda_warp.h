@@ -1,5 +1,5 @@
-// Barriers, and what the lanes of a warp tell each other. Macros, as each place that they stand at is a site of its
-// own.
+// Barriers, and shuffles and votes of a warp's lanes. They are macros because each place in the source needs its own
+// site.
 
 #pragma once
 
@@ -23,7 +23,7 @@ EMULATOR_UNCHECKED Value taken(const Site& site, Lanes mask, Value value, unsign
   return value;
 }
 
-// The lanes of a warp in groups of `width`, a power of two: where this lane's group begins.
+// Returns the first lane of this lane's group; groups have `width` lanes, a power of two.
 inline unsigned group_of(int width) { return lane() & ~(static_cast<unsigned>(width) - 1); }
 
 template <typename Value>
@@ -48,7 +48,7 @@ Shuffled<Value> shuffle_xor(const Site& site, Lanes mask, Value value, int other
   return taken<Shuffled<Value>>(site, mask, value, source < group_of(width) + width ? source : lane());
 }
 
-// Calls `visit` with what each lane of the mask has given.
+// Calls `visit` with the value of each lane in the mask.
 template <typename Value, typename Visit>
 EMULATOR_UNCHECKED void visit_lanes(const Site& site, Lanes mask, Value value, Visit visit) {
   std::uint64_t bits = 0;

@@ -1,4 +1,4 @@
-// How Python gets to a `__global__` function: its parameters, described, and a call of it with their values.
+// Makes a `__global__` function callable from Python: a description of its parameters, and a call with their values.
 
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace emulator {
 
-// As in op_builder/cpu/emulator.py.
+// The same struct is in op_builder/cpu/emulator.py.
 struct Parameter {
-  const char* kind;  // "float", "half", "bfloat16", "integer" or "other": its own, or what it points to
+  const char* kind;  // of the parameter, or of what it points to: "float", "half", "bfloat16", "integer" or "other"
   std::int32_t bytes;
   bool is_pointer;
 };

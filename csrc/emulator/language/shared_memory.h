@@ -1,4 +1,4 @@
-// Dynamic shared memory of a library of kernels; included once in each.
+// The dynamic shared memory of a library of kernels. Included once per library.
 
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace emulator {
 
-// An array `extern __shared__ T name[]` is another name for it, which the assembler is told, and has an initialiser
-// that does nothing, as the compiler cannot know that it needs none.
+// An array `extern __shared__ T name[]` is an alias of it, defined in assembly. The compiler expects an initialiser for
+// such a variable, so there is one, which does nothing.
 alignas(1024) thread_local char dynamic_shared_memory[kMostSharedBytes] asm("emulator_dynamic_shared_memory");
 
 extern "C" EMULATOR_UNCHECKED __attribute__((used)) void emulator_nothing_to_initialise() {}
