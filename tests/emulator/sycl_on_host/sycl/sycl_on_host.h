@@ -61,7 +61,7 @@ inline void barrier(const emulator::Site& site, work_group) { emulator::barrier(
 template <typename Value, typename Combine>
 Value reduced(const emulator::Site& site, work_group, Value value, Combine combine) {
   static thread_local Value given[1024];  // like __shared__
-  emulator::barrier(site);                // an earlier result may still be read
+  emulator::barrier(site);                // another thread may still read an earlier result
   given[emulator::thread_index.x] = value;
   emulator::barrier(site);
   Value result = given[0];
