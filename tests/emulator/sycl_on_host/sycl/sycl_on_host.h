@@ -47,7 +47,9 @@ struct nd_item {
   std::size_t get_local_linear_id() const { return emulator::thread_index.x; }
   std::size_t get_local_range(int) const { return emulator::block_size.x; }
   std::size_t get_global_range(int) const { return get_local_range(0) * get_group_range(0); }
-  std::size_t get_global_linear_id() const { return get_group_linear_id() * get_local_range(0) + get_local_linear_id(); }
+  std::size_t get_global_linear_id() const {
+    return get_group_linear_id() * get_local_range(0) + get_local_linear_id();
+  }
 };
 
 // Macros, so that each use is a separate site.
