@@ -94,7 +94,7 @@ def _turn(ticks: list[_Tick], scratch: torch.Tensor, group: dist.ProcessGroup | 
         rank, world = dist.get_rank(group), dist.get_world_size(group)
         msg = (
             f"ring_all_reduce failed: got an error from a neighbour of rank {rank}, {(rank - 1) % world} or "
-            f"{(rank + 1) % world}: {error}; expected both to take part. Fix: see why it ended, and restart the ranks."
+            f"{(rank + 1) % world}: {error}; expected both to take part. Fix: find out why it ended, and restart the ranks."
         )
         raise RingError(msg) from error
 

@@ -1,5 +1,5 @@
-// A queue of reads and writes that the kernel works on at once, by its system calls: no library of the system is
-// needed.
+// A queue of reads and writes that the kernel processes concurrently. It uses system calls directly and needs no
+// library.
 
 #pragma once
 

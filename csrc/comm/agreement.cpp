@@ -48,7 +48,7 @@ std::string described(const Announcement& one) {
   return text;
 }
 
-constexpr const char* kGoesOn = " Nothing was written, and the group can go on.";
+constexpr const char* kGoesOn = " Nothing was written, and the group can continue.";
 
 [[noreturn]] void throw_mismatch(const Announcement& own, const std::string& got) {
   throw MismatchError("shm " + std::string(name_of(own.collective)) + " #" + std::to_string(own.sequence) +

@@ -1,4 +1,4 @@
-// How ranks find out that they were asked for the same thing.
+// Checks that all ranks called the same operation with matching arguments.
 
 #pragma once
 
@@ -11,30 +11,30 @@ namespace anyaccel::comm {
 
 const char* name_of(Collective collective);
 
-// Elements that a rank sends to, and receives from, each rank. Kept in shared memory beside the announcement.
+// The number of elements that a rank sends to and receives from each rank. In shared memory, next to the announcement.
 struct Table {
   std::int64_t* sends;
   std::int64_t* receives;
 };
 
-// The places of the round that comes next, or of the one that was just posted, by its parity.
+// Which of the two slots the next round uses, and which one the round that was just posted used.
 inline int next_parity(const Group& group) { return static_cast<int>((group.round() + 1) & 1); }
 inline int this_parity(const Group& group) { return static_cast<int>(group.round() & 1); }
 
 Table table_of(Group& group, int rank, int parity);
 Announcement& announcement_of(Group& group, int rank, int parity);
 
-// Throws MismatchError, with the same text on every rank, unless all announcements of this round fit together. A rank
-// that has refused an operation is at a later one than its peers: it throws on those, and is false on the ranks that
-// are further, which announce theirs once more.
+// Returns true if all announcements of this round match. Otherwise throws MismatchError, with the same text on every
+// rank. A rank that refused an operation is ahead of its peers: the peers throw, and on the rank that is
+// ahead this returns false, so that it announces its operation again.
 bool agree(Group& group, const Announcement& own);
 bool agree_but_for_tables(Group& group, const Announcement& own);
 
-// Whether a number of elements may be that of a tensor.
+// Returns whether a tensor can have this number of elements.
 bool is_sane(std::int64_t count, std::size_t width);
 
-// What a rank says that it sends to each rank. Kept in shared memory: it is checked, and copied before its place is
-// used again.
+// Returns how much a rank announced to send to each rank: a checked copy of its table in shared memory, which later
+// rounds overwrite.
 std::vector<std::int64_t> sends_of(Group& group, int rank, int parity, std::size_t width);
 
 }  // namespace anyaccel::comm

@@ -1,9 +1,9 @@
-// The threads that complete futures: what users hang on them may block, and must not hold up any group.
+// The threads that complete futures. Users' callbacks may block, and must not delay any group.
 //
-// Completing a future runs its callbacks. Those of one group run one after the other, in the order of its operations,
-// so that operations that they issue come in one order on every rank. What a callback issues itself has a lane of its
-// own, in which futures complete while the callback waits for them. A callback that waits for anything else is
-// overtaken by those behind it.
+// Completing a future runs its callbacks. Callbacks of one group run one at a time, in the order of its operations, so
+// the operations that they issue have the same order on every rank. Operations that a callback issues use a separate
+// lane, so their futures can complete while the callback waits for them. If a callback waits for anything else, later
+// callbacks overtake it.
 
 #pragma once
 
@@ -23,12 +23,12 @@ namespace anyaccel::comm {
 
 class Callbacks {
  public:
-  // A callback that runs, and what is known of it to operations that it issues.
+  // A running callback, as seen by the operations that it issues.
   struct Running {
     int depth = 0;
-    std::atomic<int> operations{0};  // that it has issued and that have not ended
-    clockid_t processor_time{};      // of its thread
-    std::int64_t spent = -1;         // processor time when it was last looked at
+    std::atomic<int> operations{0};  // issued by it and not finished
+    clockid_t processor_time{};      // the clock of its thread
+    std::int64_t spent = -1;         // processor time at the last check
     std::chrono::steady_clock::time_point looked_at;
     bool is_overtaken = false;
   };
@@ -36,14 +36,14 @@ class Callbacks {
 
   static Callbacks& instance();
 
-  // The callback that this thread runs; null outside of one.
+  // Returns the callback that this thread is running, or null.
   static const RunningPtr& running_here();
 
-  // Runs a callback on one of the threads, after those added to the same lane before: that of a group, for operations
-  // that were issued outside of callbacks, in callbacks, in callbacks of those, and so on.
+  // Runs a callback on one of the threads, after the earlier ones of its lane. A group has one lane for operations
+  // issued outside of callbacks, one for those issued in callbacks, one for those issued in their callbacks, and so on.
   void add(const void* group, const RunningPtr& issuer, std::function<void()> callback);
 
-  // Whether a lane has nothing to do: whatever came before has run.
+  // Returns whether all callbacks of a lane have run.
   bool is_idle(const void* group, const RunningPtr& issuer);
 
  private:
@@ -62,7 +62,7 @@ class Callbacks {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Lanes lanes_;  // that have something to do
+  Lanes lanes_;  // lanes with work
   int spare_ = 0;
 };
 

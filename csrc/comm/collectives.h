@@ -1,8 +1,8 @@
-// The collectives of a group, each a task that every rank runs at the same place in its order of operations.
+// The collectives of a group. Each is a task that every rank runs at the same position in its sequence of operations.
 //
-// Every collective opens with a round in which ranks compare what they were asked to do; until that is known to fit, no
-// result is written. Reductions take the ranks' values in the order of ranks, so results do not depend on timing, and
-// are the same bits everywhere.
+// In the first round of a collective, ranks compare their arguments. No result is written before they are known to
+// match. Reductions add the ranks' values in rank order, so results do not depend on timing and are bitwise equal on
+// every rank.
 
 #pragma once
 
@@ -20,28 +20,29 @@ struct Block {
 };
 using Blocks = std::vector<Block>;
 
-// all_reduce, and reduce where the announcement has a root: only the root's data is written then.
-// Traffic a rank, of n bytes in w ranks: reads 2n·(w-1)/w + n/w·w, writes as much; up to 16 KiB n·w read in one round.
+// all_reduce; or reduce, if the announcement has a root: then only the root's data is written.
+// Traffic per rank for n bytes on w ranks: reads 2n·(w-1)/w + n/w·w, writes as much; up to 16 KiB, reads n·w in one
+// round.
 Task all_reduce(Group& group, Announcement what, Block data);
 
-// Every rank offers its input to all: broadcast (the root's counts only), all_gather, gather and barrier. A rank takes
-// what it has an output for; `outputs` is empty where it wants nothing.
+// Every rank offers its input to all: broadcast (where only the root's input matters), all_gather, gather and barrier.
+// A rank reads the inputs for which it has an output; `outputs` may be empty.
 Task share(Group& group, Announcement what, Block input, Blocks outputs);
 
-// Every rank has a block for each other: all_to_all, scatter. Input and output must not overlap.
+// Every rank has a block for every other: all_to_all and scatter. Input and output must not overlap.
 Task exchange(Group& group, Announcement what, Blocks inputs, Blocks outputs);
 
-// Every rank has a block for each other, and gets the reduction of those for it.
+// Every rank has a block for every other, and receives the reduction of the blocks for it.
 Task reduce_scatter_blocks(Group& group, Announcement what, Blocks inputs, Block output);
 
-// One of the collectives that are one operation: what it announces, and what is sent to and received from each rank.
+// A collective inside a coalesced operation: its announcement, and the blocks sent to and received from each rank.
 struct Part {
   Announcement what;
   Blocks sends, receives;
   Task task;
 };
 
-// One after the other, once the ranks agree on all of them.
+// Runs collectives one after the other, after the ranks have agreed on all of them.
 Task coalesced(Group& group, std::vector<Part> parts);
 
 }  // namespace anyaccel::comm

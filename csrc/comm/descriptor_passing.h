@@ -1,4 +1,4 @@
-// A file descriptor on its way from one process to another, over a Unix socket with an abstract name.
+// Passes a file descriptor from one process to another, over a Unix socket with an abstract name.
 
 #pragma once
 
@@ -13,21 +13,21 @@ class Listener {
  public:
   explicit Listener(const std::string& name);
 
-  // Serves one connection, if one comes in time: hands the descriptor to a process of this user that knows the secret.
-  // Returns the rank that it says it is, -1 when nobody came or whoever came was turned away.
+  // Serves one connection, if there is one in time: sends the descriptor to a process of this user that knows the
+  // secret. Returns the rank that it reports, or -1 if nobody connected or the connection was rejected.
   int serve(const Descriptor& handed, const std::string& secret, std::chrono::milliseconds patience) const;
 
  private:
   Descriptor socket_;
 };
 
-// A connection to a Listener, from which to fetch what it hands out.
+// A connection to a Listener, to receive its descriptor.
 class Connection {
  public:
   explicit Connection(const std::string& name);
   bool is_open() const { return is_open_; }
 
-  // Waits for the descriptor; none when it has not come in time.
+  // Waits for the descriptor. Returns an empty one if it does not arrive in time.
   Descriptor receive(const std::string& secret, int rank, std::chrono::milliseconds patience);
 
  private:

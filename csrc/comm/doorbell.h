@@ -1,4 +1,4 @@
-// A futex in shared memory that one rank sleeps on and its peers ring.
+// A futex in shared memory. One rank sleeps on it, and its peers wake it.
 
 #pragma once
 
@@ -20,8 +20,9 @@ inline timespec to_timespec(std::chrono::nanoseconds duration) {
   return {seconds.count(), (duration - seconds).count()};
 }
 
-// Nobody is woken in vain: whoever rings looks for sleepers after publishing what they wait for, and a sleeper looks
-// for it after announcing itself, both with sequential consistency. The kernel is entered only when someone sleeps.
+// No wake-up is lost: the ringing rank checks for sleepers after it has published what they wait for, and a sleeper
+// checks for that after it has announced itself, both with sequential consistency. System calls happen only if a rank
+// sleeps.
 class Doorbell {
  public:
   void ring() {
@@ -32,7 +33,7 @@ class Doorbell {
     }
   }
 
-  // Announces a sleeper, who now looks once more for what it waits for, then sleeps unless the bell rang since.
+  // Announces a sleeper. The caller must then check its condition again, and sleep only if the bell has not rung since.
   std::uint32_t announce() {
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t heard = rings_.load(std::memory_order_acquire);
@@ -40,7 +41,7 @@ class Doorbell {
     return heard;
   }
 
-  // False when a signal ended the sleep.
+  // Returns false if a signal ended the sleep.
   bool sleep(std::uint32_t heard, std::chrono::nanoseconds at_most) {
     const timespec timeout = to_timespec(at_most);
     return syscall(SYS_futex, word(), FUTEX_WAIT, heard, &timeout, nullptr, 0) == 0 || errno != EINTR;

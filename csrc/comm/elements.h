@@ -1,4 +1,4 @@
-// Element types and reductions, without torch: their numbers are this library's own and are the same on every rank.
+// Element types and reductions, without torch. Their numbers are this library's own, and the same on every rank.
 
 #pragma once
 
@@ -29,7 +29,7 @@ enum class Dtype : std::uint8_t {
   kOpaque2,
   kOpaque4,
   kOpaque8,
-  kOpaque16,  // moved, never reduced
+  kOpaque16,  // the opaque types are moved and never reduced
 };
 
 enum class Reduction : std::uint8_t { kSum, kAverage, kProduct, kMin, kMax, kAnd, kOr, kXor, kScaledSum, kNone };
@@ -38,13 +38,13 @@ std::size_t element_bytes(Dtype dtype);
 const char* name_of(Dtype dtype);
 const char* name_of(Reduction reduction);
 
-// Why a reduction is not defined for a type; nullptr when it is.
+// Returns why a reduction is not defined for a type, or nullptr if it is.
 const char* refusal(Dtype dtype, Reduction reduction);
 
 // output[i] = inputs[0][i] ∘ inputs[1][i] ∘ …, in that order. 16- and 8-bit floats are summed in float and rounded
-// once; integers wrap around; MIN and MAX hand a NaN on; a bool is summed as OR. `scales`, one an input, are for
-// kScaledSum; kAverage divides the sum by the number of inputs, for integers, whose sum it has whole, towards zero.
-// Output may be one of the inputs.
+// once. Integers wrap around. MIN and MAX propagate NaN. A sum of bools is their OR. `scales`, one per input, are for
+// kScaledSum. kAverage divides the sum by the number of inputs; for integers the sum does not overflow, and the result
+// is rounded towards zero. The output may be one of the inputs.
 //
 // Memory traffic: every input is read once, the output is written once.
 void reduce(Dtype dtype, Reduction reduction, void* output, const void* const* inputs, int n_inputs, std::size_t count,

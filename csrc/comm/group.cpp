@@ -58,7 +58,7 @@ void Group::wait_for_all(milliseconds timeout, const std::function<void()>& inte
     while (segment_->state(rank).process.load(std::memory_order_acquire) == 0) {
       if (Clock::now() >= until) {
         throw CommError("shm init_process_group timed out: rank " + std::to_string(rank) +
-                        " of this host did not map the shared memory. Fix: see why it ended.");
+                        " of this host did not map the shared memory. Fix: find out why it ended.");
       }
       if (interrupt) interrupt();
       std::this_thread::sleep_for(milliseconds(1));

@@ -1,8 +1,8 @@
-// The ranks of a group, the operations that this rank has under way in it, and what became of its peers.
+// The ranks of a group, this rank's operations in flight, and the state of its peers.
 //
-// Collectives run one at a time, in the order in which they were issued; transfers between two ranks run beside them.
-// Any thread may drive a group: whoever waits for an operation does, and the background thread (progress.h) for the
-// rest.
+// Collectives run one at a time, in the order in which they were issued. Transfers between two ranks run concurrently
+// with them. Any thread may drive a group: a thread that waits for an operation does, and otherwise the background
+// thread (progress.h).
 
 #pragma once
 
@@ -26,26 +26,26 @@
 
 namespace anyaccel::comm {
 
-constexpr milliseconds kSupervision{50};  // how often a waiting rank looks whether its peers live
+constexpr milliseconds kSupervision{50};  // how often a waiting rank checks whether its peers are alive
 
-// What is known of an operation when it is issued.
+// The properties of an operation that are known when it is issued.
 struct OperationFacts {
   const char* name = "";
   std::uint64_t sequence = 0;
-  int peer = -1;  // of a transfer; -1 in a collective, and in a receive from any rank
+  int peer = -1;  // of a transfer; -1 for a collective, and for a receive from any rank
   bool is_transfer = false;
-  bool is_eager = false;  // a transfer that is probably waited for at once
+  bool is_eager = false;  // a transfer that is probably waited for immediately
   milliseconds timeout{0};
-  const int* source = nullptr;  // of a receive: whom its message came from, -1 before
+  const int* source = nullptr;  // of a receive: the rank that sent the message, or -1 before it arrives
 };
 
-// An operation from issue to end. `finish` is called once, by whoever drove it, outside of the group's lock.
+// An operation. `finish` is called once, by the thread that drove it, outside of the group's lock.
 struct Operation : OperationFacts {
   std::function<void(std::exception_ptr)> finish;
 
   Task task;
   Suspension suspension;
-  Clock::time_point deadline = Clock::time_point::max();  // counted from its turn
+  Clock::time_point deadline = Clock::time_point::max();  // the time starts when its turn comes
   std::atomic<bool> is_finished = false;
 
   std::string title() const;
@@ -57,7 +57,7 @@ class Group : public std::enable_shared_from_this<Group> {
   Group(std::shared_ptr<Segment> segment, int rank, int global_rank);
   ~Group();
 
-  // Waits until every rank has joined: from then on, one that is not present is dead.
+  // Waits until every rank has joined. From then on, a rank that is not present is dead.
   void wait_for_all(milliseconds timeout, const std::function<void()>& interrupt);
 
   int rank() const { return rank_; }
@@ -65,29 +65,29 @@ class Group : public std::enable_shared_from_this<Group> {
   Segment& segment() { return *segment_; }
   Mailbox& mailbox() { return mailbox_; }
 
-  // Queues an operation and starts it, as far as it goes without waiting.
+  // Queues an operation, and runs it as far as possible without waiting.
   void submit(const OperationPtr& operation);
 
-  // Drives the group until an operation is finished; false when the time is over first. `interrupt` is called now and
-  // then while the thread sleeps, and may throw.
+  // Drives the group until an operation is finished. Returns false at the timeout. `interrupt` is called regularly
+  // while the thread sleeps, and may throw.
   bool drive(const Operation& operation, Clock::time_point until, const std::function<void()>& interrupt);
 
-  // Drives the group for some microseconds: a message whose receiver is waiting is through before a thread could take
-  // over.
+  // Drives the group for some microseconds. A message whose receiver already waits is delivered in that time, before
+  // another thread could take over.
   bool spin_briefly(const Operation& operation);
 
-  // Advances what can be advanced; true when anything moved. Unless it waits, another thread that is at it is enough;
-  // before sleeping it is not, as that thread may have looked too early.
+  // Advances all operations that can advance. Returns true if any did. If another thread is doing so, this returns at
+  // once unless `waits` is set: before a thread sleeps it must check itself, because the other may have checked too
+  // early.
   bool progress(bool waits = false);
 
-  // Ends operations whose time is over or whose peers are gone. Cheap unless kSupervision has passed.
+  // Ends operations that have timed out or whose peers are gone. Does nothing more often than every kSupervision.
   void supervise();
 
-  // Ends a receive whose message has not come; false when it has, or when it is over.
+  // Ends a receive whose message has not arrived. Returns false if it has arrived, or if the receive has ended.
   bool give_up(const OperationPtr& operation, const std::string& text);
 
-  // Gives memory back that was not used since the last call and that nobody reads any more; true when there is none
-  // left.
+  // Frees memory that was not used since the last call and that no rank still reads. Returns true if none is left.
   bool give_back();
   void sweep_later() { wants_sweep_.store(true, std::memory_order_relaxed); }
 
@@ -95,39 +95,39 @@ class Group : public std::enable_shared_from_this<Group> {
   bool is_driven_in_foreground() const { return drivers_.load(std::memory_order_acquire) > 0; }
   Doorbell& bell() { return segment_->state(rank_).bell; }
 
-  // Ends every operation of every rank, now and from now on; the first text stands.
+  // Ends every current and future operation of every rank. If called more than once, the first text is kept.
   void fail(const std::string& text);
-  // Ends this rank's operations, and tells its peers that it is gone.
+  // Ends this rank's operations, and tells its peers that it has left.
   void leave(const std::string& text);
   bool has_failed() const { return segment_->header().failure.load(std::memory_order_acquire) != 0; }
   std::string failure_text() const;
 
-  // Throws in a process forked from the group's, in a failed group and in one that was left.
+  // Throws in a forked process, if the group has failed, or if this rank has left it.
   void require_usable() const;
   void require_own_process() const;
   bool is_forked() const { return maker_ != process_token(); }
 
-  // A round of a collective: this rank posts its part, then waits until everyone has. Whoever posts a round has read
-  // all that it wants of the one before, so that memory for two rounds is enough.
+  // A round of a collective: this rank posts its part, then waits until every rank has. A rank that posts a round has
+  // finished reading the previous one, so memory for two rounds is enough.
   std::uint64_t round() const { return round_; }
   void post();
   bool everyone_posted() const;
   void allocate_slots();
 
-  // How many collectives have begun, or were refused: the same on every rank at the same operation.
+  // The number of collectives that have begun or were refused. It is the same on every rank at the same operation.
   std::uint64_t begin_collective() { return ++collectives_begun_; }
   std::uint64_t collectives_begun() const { return collectives_begun_; }
-  // A collective that this rank refused, at its place in the order.
+  // Counts a collective that this rank refused.
   void skip();
   void ring(int rank) { segment_->state(rank).bell.ring(); }
 
-  // Why an operation was not over in time.
+  // Returns why an operation timed out.
   std::string lateness_of(const Operation& operation) const;
 
-  // The ranks that have not come to the last round that this one has taken part in.
+  // Returns the ranks that have not reached this rank's latest round.
   std::vector<int> late_ranks() const;
 
-  // "rank 1 (global rank 3, pid 4711)"
+  // Returns "rank 1 (global rank 3, pid 4711)".
   std::string name_of_rank(int rank) const;
 
  private:
@@ -154,7 +154,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::uint64_t swept_round_ = 0;
   std::atomic<bool> wants_sweep_ = false;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::deque<OperationPtr> collectives_;
   std::list<OperationPtr> transfers_;
   Mailbox mailbox_;

@@ -43,7 +43,7 @@ std::string random_text() { return hexadecimal(random_number()) + hexadecimal(ra
 [[noreturn]] void throw_unexpected(const std::string& name, const std::string& got, const char* expected) {
   throw CommError("shm init_process_group failed: got " + std::to_string(got.size()) + " bytes under '" + name +
                   "' in the store that are not " + expected +
-                  ". Fix: run every rank with the same version of anyaccel, and give each job a store of its own.");
+                  ". Fix: run every rank with the same version of anyaccel, and give each job its own store.");
 }
 
 std::string host_of(KeyValues& store, int rank) {
@@ -86,8 +86,9 @@ struct Deadline {
   void check(const std::string& missing) const {
     if (interrupt) interrupt();
     if (Clock::now() < until) return;
-    throw CommError("shm init_process_group timed out: got nothing from rank " + missing +
-                    "; expected every rank of this host to connect. Fix: see whether it runs, or raise the timeout.");
+    throw CommError(
+        "shm init_process_group timed out: got nothing from rank " + missing +
+        "; expected every rank of this host to connect. Fix: check that it is running, or raise the timeout.");
   }
 };
 

@@ -1,8 +1,8 @@
-// How the ranks of a host come to share memory.
+// How the ranks of a host get shared memory.
 //
-// Ranks tell one another through the store which host they are on. The first rank of each host makes the memory and
-// hands its descriptor over a Unix socket, whose abstract name is random and leaves no file. Both ends check the user
-// at the other end, and whoever connects must know a secret that only the store tells; others are turned away.
+// Ranks publish in the store which host they are on. The first rank of each host creates the memory and sends its
+// descriptor over a Unix socket, whose abstract name is random and leaves no file. Both ends check the user at the
+// other end. A connecting rank must also know a secret from the store; other connections are rejected.
 
 #pragma once
 
@@ -16,29 +16,29 @@
 
 namespace anyaccel::comm {
 
-// What is needed of a store: c10d's, or another for tests.
+// The part of a store's interface that is needed. Implemented by c10d's store, and by another one in tests.
 struct KeyValues {
   virtual ~KeyValues() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
-  virtual std::string get(const std::string& key) = 0;  // waits, and throws when the store's time is over
+  virtual std::string get(const std::string& key) = 0;  // waits for the key, and throws at the store's timeout
 };
 
 struct Newcomer {
   int rank;
   int world;
-  std::string host;  // of this rank: where it is equal, memory can be shared
+  std::string host;  // of this rank; ranks with the same host can share memory
 };
 
-// What names this host: its boot, the network namespace, which bounds abstract sockets, and the user, whose alone the
-// memory is.
+// Identifies this host by its boot, the network namespace, to which abstract sockets are limited, and the user, who
+// alone has access to the memory.
 std::string host_identity();
 
-// The ranks of each host that could share memory, in the order of ranks; every rank returns the same.
+// The ranks of each host that can share memory, in rank order. The same on every rank.
 struct Meeting {
   std::vector<std::vector<int>> hosts;
-  std::vector<std::string> identities;  // of the ranks
-  std::unique_ptr<Segment> segment;     // of this rank's host
-  std::string problem;                  // why this rank could make no memory for its host; empty when it could
+  std::vector<std::string> identities;  // one per rank
+  std::unique_ptr<Segment> segment;     // the memory of this rank's host
+  std::string problem;                  // why this rank could not create memory for its host; empty if it could
 };
 
 Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds timeout,

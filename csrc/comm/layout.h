@@ -1,10 +1,10 @@
-// What the ranks of a group share: one mapping, the same bytes for all of them.
+// The layout of the memory that the ranks of a group share.
 //
 //   Header | RankState × world | Link × world² | tables | small slots | big slots × world | letters × world² | streams
 //   × world²
 //
-// All up to the small slots is allocated when the group is made. The rest is address space until a rank first needs its
-// part of it, so that a hundred groups which never move much take little.
+// Everything up to the small slots is allocated when the group is created. The rest is reserved address space, and a
+// rank allocates its part on first use, so a hundred groups that move little data need little memory.
 
 #pragma once
 
@@ -18,14 +18,14 @@
 namespace anyaccel::comm {
 
 constexpr std::uint64_t kMagic = 0x316d6873'6c656363;  // "ccelshm1"
-constexpr std::uint32_t kVersion = 3;                  // of everything that is said here
-constexpr std::size_t kLine = 128;                     // two cache lines, as they are fetched in pairs
+constexpr std::uint32_t kVersion = 3;                  // of this layout
+constexpr std::size_t kLine = 128;                     // two cache lines, because CPUs fetch them in pairs
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmallBytes = 16 << 10;  // a message up to this size needs no big slot
 constexpr std::size_t kSlotBytes = 256 << 10;  // half the slots of two ranks fit a core's L2 cache
 constexpr std::size_t kStreamBytes = 128 << 10;
-constexpr int kLetters = 256;             // messages a link holds before anyone looks at them
-constexpr std::size_t kInlineBytes = 96;  // a message up to this size travels with its letter
+constexpr int kLetters = 256;             // how many unread messages a link can hold
+constexpr std::size_t kInlineBytes = 96;  // a message up to this size is stored in its letter
 constexpr int kMaxWorld = 256;
 
 enum class Collective : std::uint8_t {
@@ -40,33 +40,33 @@ enum class Collective : std::uint8_t {
   kBarrier,
 };
 
-// What a rank says it is about to do. Ranks compare them before anyone writes a result.
+// A rank's description of its next operation. Ranks compare these before any of them writes a result.
 struct Announcement {
   Collective collective;
   Dtype dtype;
   Reduction reduction;
-  std::int32_t root;       // -1 without
-  std::uint64_t sequence;  // of the group's collectives, those refused included
+  std::int32_t root;       // -1 if there is none
+  std::uint64_t sequence;  // the number of the collective in the group, counting refused ones
   std::int64_t count;      // elements
   double scale;
-  std::uint8_t exact = 0;    // torch's number of the dtype: kOpaque… are widths only
-  std::uint16_t parts = 0;   // of the coalesced operation that it is one of
-  std::uint64_t digest = 0;  // of all these parts; 0: they have to be compared one by one
+  std::uint8_t exact = 0;    // torch's number of the dtype, because kOpaque… only tell the size
+  std::uint16_t parts = 0;   // the number of parts of the coalesced operation that it belongs to
+  std::uint64_t digest = 0;  // of all these parts; if 0, they must be compared one by one
 };
 
 struct alignas(kLine) RankState {
-  alignas(kLine) std::atomic<std::uint64_t> posted;  // rounds of collectives that this rank has taken part in
-  alignas(kLine) std::atomic<std::uint64_t> read;    // rounds of which it needs nothing any more
+  alignas(kLine) std::atomic<std::uint64_t> posted;  // the number of rounds that this rank has posted
+  alignas(kLine) std::atomic<std::uint64_t> read;    // the number of rounds whose data it no longer needs
   alignas(kLine) Doorbell bell;
-  alignas(kLine) Announcement announcements[2];  // by the parity of the round
+  alignas(kLine) Announcement announcements[2];  // indexed by the parity of the round
   std::atomic<std::uint32_t> has_left;
   std::int32_t pid;
   std::int32_t global_rank;
-  std::atomic<std::uint64_t> process;  // 0 until it has joined; random: tells ranks of one process from those of
-                                       // others, whatever their pid namespaces
+  std::atomic<std::uint64_t> process;  // 0 until it has joined; a random number that identifies its process
+                                       // across pid namespaces
 };
 
-// A message on its way from one rank to another.
+// A message in flight from one rank to another.
 struct Letter {
   std::uint64_t bytes;
   std::int32_t tag;
@@ -76,7 +76,7 @@ struct Letter {
 
 enum class Verdict : std::uint32_t { kAccepted, kRefused };
 
-// The receiver's answer to the letter of a number.
+// The receiver's reply to a letter, identified by its number.
 struct Answer {
   std::uint64_t letter;
   std::uint64_t bytes;
@@ -84,7 +84,8 @@ struct Answer {
   Dtype dtype;
 };
 
-// From one rank to another. Counters only grow; a place in a ring is its counter modulo the ring's length.
+// The counters of the messages from one rank to another. They only grow; the index into a ring is the counter modulo
+// the ring's length.
 struct alignas(kLine) Link {
   alignas(kLine) std::atomic<std::uint64_t> letters_sent;
   std::atomic<std::uint64_t> pieces_sent;
@@ -99,7 +100,7 @@ struct Letters {
   Answer answers[kLetters];
 };
 
-// Written by the rank that makes the memory, and compared by every rank that maps it.
+// Written by the rank that creates the memory, and checked by every rank that maps it.
 struct Identity {
   std::uint64_t magic;
   std::uint64_t bytes;
@@ -111,17 +112,17 @@ struct Identity {
 
 struct alignas(kPage) Header {
   Identity identity;
-  std::atomic<std::uint32_t> failure;  // 0 none, 1 being written, 2 stands
+  std::atomic<std::uint32_t> failure;  // 0: none, 1: being written, 2: complete
   char failure_text[2048];
 };
 
-// Offsets into the mapping, all of them functions of the number of ranks.
+// Offsets into the mapping. They depend on the number of ranks only.
 struct Layout {
   explicit Layout(int ranks);
 
   std::size_t table(int rank, int parity) const { return tables + (2u * rank + parity) * table_bytes; }
   std::size_t small_slot(int rank, int parity) const { return small_slots + (2u * rank + parity) * kSmallBytes; }
-  // slots 0 and 1 hold what goes in, 2 and 3 what comes out of a reduction
+  // slots 0 and 1 hold inputs, slots 2 and 3 hold results of a reduction
   std::size_t slot(int rank, int index) const { return slots + (4u * rank + index) * kSlotBytes; }
   std::size_t link(int from, int to) const { return links + pair(from, to) * sizeof(Link); }
   std::size_t letters_of(int from, int to) const { return letters + pair(from, to) * letters_bytes; }

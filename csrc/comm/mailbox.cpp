@@ -28,7 +28,7 @@ std::string described(std::size_t bytes, Dtype dtype) {
 // Letters or answers between a reader and a writer, who can be no further ahead than the ring is long.
 std::uint64_t written(const std::atomic<std::uint64_t>& counter, std::uint64_t read) {
   const std::uint64_t sent = counter.load(kAcquire);
-  if (sent - read > kLetters) throw_corrupt(std::to_string(sent - read) + " messages under way");
+  if (sent - read > kLetters) throw_corrupt(std::to_string(sent - read) + " messages in flight");
   return sent;
 }
 
@@ -102,7 +102,7 @@ Task Mailbox::send(int to, int tag, Dtype dtype, const void* data, std::size_t b
     throw_mismatch(group_.name_of_rank(group_.rank()), bytes, dtype, group_.name_of_rank(to), answer.bytes,
                    answer.dtype);
   }
-  if (answer.bytes != bytes) throw_corrupt("an answer for another number of bytes");
+  if (answer.bytes != bytes) throw_corrupt("a reply to a message of another size");
   if (bytes > kInlineBytes) {
     const std::uint64_t own_turn = turn;
     co_await until([&peer, own_turn] { return peer.streamed_out == own_turn; });

@@ -1,9 +1,9 @@
-// Messages between two ranks of a group: who waits for which, whatever the order of tags.
+// Messages between two ranks of a group, matched by tag in any order.
 //
-// A sender puts a letter into its link to the receiver: tag, type and size, and the content where it is small. The
-// receiver takes every letter out as it comes, and answers when a receive for it is posted: accepted, or refused with
-// what it expected. Only then is a send complete, so that both sides hear of a mismatch. Large contents follow in
-// pieces, in the order of the answers.
+// A sender puts a letter into its link to the receiver: tag, dtype and size, and the content if it is small. The
+// receiver takes out every letter as it arrives, and replies when a matching receive is posted: accepted, or refused
+// with what it expected. A send completes only then, so both sides see a mismatch. Large contents follow in pieces, in
+// the order of the replies.
 
 #pragma once
 
@@ -27,7 +27,7 @@ struct Incoming {
   Letter letter;
 };
 
-// A receive that has been posted: a letter belongs to the first of those that want it.
+// A posted receive. A letter goes to the first receive that matches it.
 struct Posted {
   int from;  // -1: any rank
   int tag;
@@ -36,7 +36,7 @@ struct Posted {
   bool wants(const Incoming& one) const { return !found && (from < 0 || from == one.from) && tag == one.letter.tag; }
 };
 
-// An answer, and the place of a large content among those that its sender streams: theirs is the order of the answers.
+// A reply, and the position of a large content among those that its sender streams, which is the order of the replies.
 struct Answered {
   Answer answer;
   std::uint64_t turn;
@@ -46,26 +46,26 @@ class Mailbox {
  public:
   Mailbox(Group& group, int world);
 
-  // `from` is -1 for any rank, and then `*source` tells whose message it was.
+  // `from` is -1 for any rank; `*source` is set to the rank that sent the message.
   Task send(int to, int tag, Dtype dtype, const void* data, std::size_t bytes);
   Task receive(int from, int tag, Dtype dtype, void* data, std::size_t bytes, int* source);
 
-  // As of a group.
+  // Like Group::give_back.
   bool give_back();
 
  private:
-  // What this rank keeps of its link to, and from, a peer.
+  // This rank's state of its links to and from a peer.
   struct Peer {
     bool has_memory = false;
     bool has_stream_memory = false;
-    std::uint64_t next_letter = 0;              // numbers are given in the order of issue
-    std::map<std::uint64_t, Answered> answers;  // that have come and are not looked at yet, by letter
+    std::uint64_t next_letter = 0;              // letters are numbered in the order of issue
+    std::map<std::uint64_t, Answered> answers;  // received and not yet processed, by letter
     std::uint64_t accepted_out = 0;
     std::uint64_t streamed_out = 0;
     std::uint64_t swept_piece = 0;
     std::uint64_t accepted_in = 0;
     std::uint64_t streamed_in = 0;
-    std::deque<Incoming> letters;  // that came before their receive
+    std::deque<Incoming> letters;  // received before a matching receive was posted
   };
 
   void require_memory(int to);

@@ -1,4 +1,4 @@
-// The one object of a kind that a process has, and a forked child anew.
+// An object of which each process has one. A forked child gets a new one.
 
 #pragma once
 

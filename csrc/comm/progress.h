@@ -1,5 +1,5 @@
-// The background threads of a process: they drive groups whose operations nobody waits for, and give memory back that
-// idle groups hold. One thread serves as many groups as the kernel lets it wait for at once.
+// The background threads of a process. They drive groups whose operations nobody waits for, and free the memory of
+// idle groups. One thread serves as many groups as the kernel lets it wait for at a time.
 
 #pragma once
 
@@ -17,9 +17,9 @@ class Progress {
 
   // Drives a group until it has nothing pending.
   void attend(const GroupPtr& group);
-  // Looks again at groups that a waiting thread has driven meanwhile.
+  // Checks groups again that a waiting thread has driven in the meantime.
   void nudge();
-  // Calls give_back() of a group now and then, until there is nothing left to give.
+  // Calls give_back() of a group regularly, until there is nothing left to free.
   void sweep(const GroupPtr& group);
 
  private:
@@ -27,7 +27,7 @@ class Progress {
   class Driver {
    public:
     bool attends(const GroupPtr& group);
-    bool attend(const GroupPtr& group);  // false when it has as many as it can wait for
+    bool attend(const GroupPtr& group);  // returns false if it cannot wait for more groups
     void sweep(const GroupPtr& group);
     void nudge() { bell_.ring(); }
 

@@ -1,4 +1,4 @@
-// c10d::Work for an operation that runs whole on a thread of its backend.
+// The c10d::Work of an operation that runs entirely on a thread of its backend.
 
 #pragma once
 
@@ -33,7 +33,7 @@ class QueuedWork : public c10d::Work {
       if (interrupt) interrupt();
       if (timeout != kNoTimeout && Clock::now() >= until) {
         throw_backend_error("shm failed: wait timed out after " + std::to_string(timeout.count()) +
-                            " ms; the operation goes on. Fix: wait again, or longer.");
+                            " ms; the operation continues. Fix: wait again, or longer.");
       }
       lock.lock();
     }

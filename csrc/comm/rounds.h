@@ -1,4 +1,4 @@
-// What collectives are made of: rounds, and what a rank puts beside them.
+// The building blocks of collectives: rounds, announcements and tables.
 
 #pragma once
 
@@ -12,7 +12,7 @@ inline auto next_round(Group& group) {
   return until([&group] { return group.everyone_posted(); });
 }
 
-// The number of a collective in its group; the parts of one have that of the whole.
+// Sets the number of a collective. The parts of a coalesced operation all have the number of the whole.
 inline void number(Group& group, Announcement& what) {
   what.sequence = what.parts > 0 ? group.collectives_begun() : group.begin_collective();
 }

@@ -1,5 +1,5 @@
-// Memory that ranks of one host share: an anonymous file (memfd), which has no name anywhere, is not limited by the
-// size of /dev/shm, and goes with the last process that has it.
+// The shared memory of the ranks of one host: an anonymous file (memfd). It has no name, is not limited by the size of
+// /dev/shm, and is freed when the last process that uses it ends.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace anyaccel::comm {
 
-// A descriptor that is closed with its owner.
+// Owns a file descriptor, and closes it.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -29,8 +29,8 @@ class Descriptor {
   int fd_;
 };
 
-// The memory's file, opened anew by this process. Its locks belong to this opening: closing another descriptor of the
-// memory drops none, the kernel drops them when the process ends, however it ends, and forked children close theirs.
+// The memory's file, reopened by this process. Locks belong to this open file: closing another descriptor of the memory
+// does not release them. The kernel releases them when the process ends in any way, and forked children close the file.
 class OwnFile {
  public:
   OwnFile() = default;
@@ -39,8 +39,9 @@ class OwnFile {
   OwnFile(const OwnFile&) = delete;
   OwnFile& operator=(const OwnFile&) = delete;
 
-  int get() const { return fd_; }  // -1 when there is none, and in a forked child
-  // Locks a place of the file; without /proc for as long as the process keeps all its descriptors of it.
+  int get() const { return fd_; }  // -1 if there is none, and in a forked child
+  // Locks a byte of the file. Without /proc, the lock lasts until the process closes any of its descriptors of the
+  // file.
   void lock(int place);
   bool is_locked_by_another(int place) const;
 
@@ -52,25 +53,26 @@ class OwnFile {
 
 class Segment {
  public:
-  // Memory for one rank that shares it with nobody.
+  // Memory for a single rank, not shared.
   static std::unique_ptr<Segment> alone();
 
-  // Makes the memory for a number of ranks; its pages read zero.
+  // Creates the memory for a number of ranks, filled with zeros.
   static Descriptor create(int world);
 
-  // Maps it, after checking that it is what create() makes: sealed against shrinking, of the right size, ours alone.
+  // Maps the memory, after checking that create() made it: it is sealed against shrinking, has the right size, and
+  // belongs to this user.
   Segment(Descriptor file, int world);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
-  // Makes sure that a part has memory behind it. Without, the first store could end the process with SIGBUS.
+  // Allocates a part. Otherwise, if memory is short, the first write would end the process with SIGBUS.
   void allocate(std::size_t offset, std::size_t bytes, const char* what);
 
-  // Gives the memory of a part back; it reads zero, and has to be allocated again.
+  // Frees a part. It then reads as zeros, and must be allocated again before it is written.
   void release(std::size_t offset, std::size_t bytes);
 
-  // Shows to the others that this process lives.
+  // Shows the other ranks that this process is alive.
   void mark_presence(int rank);
   bool is_present(int rank) const;
 
@@ -87,7 +89,7 @@ class Segment {
  private:
   Segment();
 
-  OwnFile file_;  // none when alone
+  OwnFile file_;  // empty for a single rank
   std::uint64_t maker_;
   unsigned char* base_;
 };
@@ -95,7 +97,7 @@ class Segment {
 // A random number from the kernel.
 std::uint64_t random_number();
 
-// The same in every thread of a process, different in every other process, forked children included.
+// Identifies this process: equal in all its threads, different in every other process, including forked children.
 std::uint64_t process_token();
 
 }  // namespace anyaccel::comm

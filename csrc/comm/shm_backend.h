@@ -33,7 +33,7 @@ class ShmBackend : public c10d::Backend {
   ~ShmBackend() override;
 
   const std::string getBackendName() const override { return "shm"; }
-  // A copy: who splits a group writes the new one's name and timeout into them.
+  // Returns a copy, because splitting a group writes the new group's name and timeout into it.
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override {
     return c10::make_intrusive<Options>(*options_);
   }
@@ -47,7 +47,7 @@ class ShmBackend : public c10d::Backend {
                                           const c10::intrusive_ptr<c10d::Backend::Options>& options) override {
     return split_off(store, rank_, ranks, options->timeout);
   }
-  // The backend of a group of some ranks, of which `rank` is this one in the group that is split; null when it is none.
+  // Makes the backend of a group of some of these ranks. Returns null on ranks that are not in it.
   c10::intrusive_ptr<c10d::Backend> split_off(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                               const std::vector<int>& ranks, std::chrono::milliseconds timeout);
   void startCoalescing() override;
@@ -88,7 +88,7 @@ class ShmBackend : public c10d::Backend {
   void shutdown() override;
 
  private:
-  // What an operation needs beside its task.
+  // The properties of an operation besides its task.
   struct Launch {
     OpType type;
     const char* title;  // "shm:all_reduce"
@@ -99,8 +99,8 @@ class ShmBackend : public c10d::Backend {
     int peer = -1;
     bool is_transfer = false;
   };
-  // The place of a collective among those of its group. One that is refused, by an exception before it is launched,
-  // counts too: the ranks that go on with the next find out that it is not the same.
+  // The position of a collective in its group's sequence. A collective that is refused, by an exception before it is
+  // launched, counts too: ranks that continue with the next one detect the difference.
   class Turn {
    public:
     explicit Turn(ShmBackend& backend) : group_(*backend.group_), number(++backend.sequence_) {}
@@ -117,7 +117,7 @@ class ShmBackend : public c10d::Backend {
     const uint64_t number;
   };
 
-  // Makes the work, and then its task, which may write to the work's source rank. Messages have no turn.
+  // Makes the work and then its task, which may set the work's source rank. Messages have no turn.
   WorkPtr launch(Turn* turn, Launch launch, Staging staging, const std::function<Task(Group&, int* source)>& make_task);
   WorkPtr receive(at::Tensor& tensor, int from, int tag, OpType type);
 

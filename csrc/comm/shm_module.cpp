@@ -1,4 +1,4 @@
-// What Python sees of the backend: a function that makes it.
+// The Python module: a function that makes the backend.
 
 #include <pybind11/chrono.h>
 #include <pybind11/stl.h>
@@ -24,7 +24,7 @@ void raise_pending_signal() {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
-// Looks for keys now and then, between which Ctrl-C is heard.
+// A store that polls for keys, so that Ctrl-C is handled between polls.
 class TorchStore final : public KeyValues {
  public:
   TorchStore(c10::intrusive_ptr<c10d::Store> store, int rank, std::chrono::milliseconds timeout)
@@ -32,7 +32,8 @@ class TorchStore final : public KeyValues {
         generation_(store_->add("shm/made/" + std::to_string(rank), 1)),
         until_(end_of(timeout)) {}
 
-  // How often this rank has made a group on this store: what earlier ones left there is not for this one.
+  // How often this rank has made a group on this store. It is part of the keys, so that keys of earlier groups are
+  // ignored.
   int64_t generation() const { return generation_; }
 
   void set(const std::string& name, const std::string& value) override {
@@ -41,11 +42,11 @@ class TorchStore final : public KeyValues {
   std::string get(const std::string& name) override {
     const std::string key = key_of(name);
     std::chrono::milliseconds nap{1};
-    while (!store_->check({key})) {  // a wait that is too short is a warning in the log of some stores
+    while (!store_->check({key})) {  // some stores log a warning if a wait times out
       raise_pending_signal();
       if (Clock::now() >= until_) {
         throw CommError("shm init_process_group timed out: rank " + name.substr(name.rfind('/') + 1) +
-                        " did not come. Fix: see whether every rank runs, or raise the timeout.");
+                        " did not connect. Fix: check that every rank is running, or raise the timeout.");
       }
       std::this_thread::sleep_for(nap);
       nap = std::min(nap * 2, std::chrono::milliseconds(50));
@@ -62,7 +63,7 @@ class TorchStore final : public KeyValues {
   const Clock::time_point until_;
 };
 
-// Connects to the other ranks; returns when all have.
+// Connects to the other ranks. Returns when all are connected.
 c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                    std::chrono::milliseconds timeout, const std::vector<int64_t>& global_ranks,
                                    const std::string& host, const py::function& make_gloo) {
@@ -128,7 +129,7 @@ py::object hosts_of_backend(const c10::intrusive_ptr<Backend>& backend) {
 
 }  // namespace
 
-// As a new group of these ranks is made.
+// Called when a group of these ranks is created.
 c10::intrusive_ptr<Backend> ShmBackend::split_off(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                   const std::vector<int>& ranks, std::chrono::milliseconds timeout) {
   const auto found = std::find(ranks.begin(), ranks.end(), rank);

@@ -101,7 +101,7 @@ void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFact
   } catch (const CommError& error) {
     operation.finish = nullptr;
     throw_backend_error(error.what());
-  } catch (...) {  // an interrupt: the operation goes on without its caller
+  } catch (...) {  // an interrupt: the operation continues without its caller
     Progress::instance().attend(work->group_);
     throw;
   }
@@ -126,7 +126,7 @@ bool ShmWork::wait(std::chrono::milliseconds timeout) {
     }
     if (!is_over) {
       throw_backend_error("shm " + operation_->title() + ": wait timed out after " + std::to_string(timeout.count()) +
-                          " ms; the operation goes on. Fix: wait again, or longer.");
+                          " ms; the operation continues. Fix: wait again, or longer.");
     }
   }
   const std::exception_ptr error = exception();

@@ -1,4 +1,4 @@
-// What torch holds of an operation: c10d::Work.
+// The c10d::Work of an operation, which torch holds.
 
 #pragma once
 
@@ -23,7 +23,7 @@ extern std::function<void()> interrupt;
 [[noreturn]] void throw_backend_error(const std::string& text);
 std::exception_ptr as_backend_error(std::exception_ptr error);
 
-// The future of an operation, made when someone first asks for it, and completed on a thread of its own (callbacks.h).
+// The future of an operation. It is created on the first request, and completed on a separate thread (callbacks.h).
 class LazyFuture {
  public:
   using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
@@ -49,7 +49,7 @@ class LazyFuture {
   std::mutex mutex_;
   FuturePtr future_;
   std::exception_ptr error_;
-  bool is_settled_ = false;  // from now on, whoever makes the future completes it
+  bool is_settled_ = false;  // from now on, the thread that creates the future completes it
   std::atomic<bool> has_ended_ = false;
 };
 
@@ -59,7 +59,7 @@ class ShmWork : public c10d::Work {
   ShmWork(GroupPtr group, int rank, c10d::OpType type, const char* title,
           std::optional<std::vector<at::Tensor>> profiled, Staging staging, std::vector<at::Tensor> outputs);
 
-  // Queues the operation, and without `is_async` drives it to its end.
+  // Queues the operation, and drives it to its end unless `is_async` is set.
   static void start(const c10::intrusive_ptr<ShmWork>& work, const OperationFacts& facts, Task task, bool is_async);
 
   bool wait(std::chrono::milliseconds timeout) override;

@@ -175,7 +175,7 @@ at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& ride
                 request.count, static_cast<int64_t>(request.reduction),  request.root,
                 request.digest};
   const std::string name = "shm " + std::string(name_of(request.collective)) + " #" + std::to_string(number_);
-  const std::string goes_on = " Nothing was written, and the group can go on.";
+  const std::string goes_on = " Nothing was written, and the group can continue.";
   constexpr int64_t kRow = sizeof(Row);
   at::Tensor sent = at::zeros({kRow + static_cast<int64_t>(kRiderBytes)}, at::kByte);
   std::memcpy(sent.mutable_data_ptr(), &own, sizeof(Row));
@@ -292,7 +292,7 @@ void SpanningBackend::agree_on_sizes(Collective collective, const Tensors& sends
                           " sends to rank " + std::to_string(to) + ", which expects " +
                           std::to_string(sizes[to][1][from]) +
                           "; expected one size. Fix: correct one of the two. Nothing was written, and the group can "
-                          "go on.");
+                          "continue.");
     }
   }
 }

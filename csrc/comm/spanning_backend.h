@@ -1,7 +1,7 @@
 // A group whose ranks are on several hosts: shared memory inside each, and another backend (gloo) between them.
 //
 // all_reduce, reduce, broadcast, and all_gather of equal parts go through the first ranks of the hosts. What each rank
-// has for each other goes straight from the one to the other: by memory inside a host, as messages between hosts.
+// sends to each other rank goes directly there: through memory inside a host, as messages between hosts.
 
 #pragma once
 
@@ -16,7 +16,7 @@ namespace anyaccel::comm {
 struct Hosts {
   std::vector<std::vector<int>> ranks;  // by host
   int own;                              // this rank's host
-  std::vector<std::string> identities;  // of each rank: what names its host
+  std::vector<std::string> identities;  // the identity of each rank's host
 };
 
 class SpanningBackend : public c10d::Backend {
@@ -77,7 +77,7 @@ class SpanningBackend : public c10d::Backend {
  private:
   struct Queue;
 
-  // The place of an operation in the order of the group; one that is refused, by an exception before, counts too.
+  // The position of an operation in the group's sequence. An operation refused by an exception counts too.
   struct Turn {
     explicit Turn(Queue& of) : queue(of) {}
     Turn(const Turn&) = delete;
@@ -88,7 +88,7 @@ class SpanningBackend : public c10d::Backend {
     bool is_taken = false;
   };
 
-  // An operation that runs on the queue's thread, in its turn.
+  // Queues an operation, which runs on the queue's thread in its turn.
   struct Queued {
     OpType type;
     const char* title;
@@ -96,7 +96,8 @@ class SpanningBackend : public c10d::Backend {
     Tensors inputs;
     Tensors outputs;
   };
-  // What every rank must have been asked for alike. `digest` stands for what is not a number: sizes of parts.
+  // The arguments that must be equal on every rank. `digest` is a hash of those that are not one number: sizes of
+  // parts.
   struct Request {
     Collective collective;
     at::ScalarType type;
@@ -115,17 +116,17 @@ class SpanningBackend : public c10d::Backend {
   // Throws MismatchError on every rank of every host unless all were asked for the same. Returns what each rank has
   // sent along, a row of bytes for each.
   at::Tensor agree(const Request& request, const at::Tensor& rider = {});
-  // The same for what each rank sends to, and expects from, each other.
+  // The same for the sizes that each rank sends to and expects from every other.
   void agree_on_sizes(Collective collective, const Tensors& sends, const Tensors& receives);
   void between_hosts(const std::function<WorkPtr(c10d::Backend&)>& call);
 
   void broadcast_in_place(const at::Tensor& tensor, int64_t root);
-  // To every rank without a root; to the root's host with one.
+  // Sends to every rank, or, if there is a root, to the root's host.
   void reduce_in_place(const at::Tensor& tensor, const c10d::ReduceOp& op, int64_t root = -1);
   void reduce_hierarchically(const at::Tensor& flat, const c10d::ReduceOp& op, int64_t root);
   void reduce_by_gathering(const at::Tensor& flat, const c10d::ReduceOp& op);
   at::Tensor gather_everywhere(const at::Tensor& input);
-  // A tensor for each rank, of which some may be empty, and one from each.
+  // Sends a tensor to each rank, some of which may be empty, and receives one from each.
   void exchange(const Tensors& sends, const Tensors& receives);
   void all_gather(const at::Tensor& input, const Tensors& outputs);
   void sum_sparse(const at::Tensor& tensor);

@@ -1,5 +1,5 @@
-// What the operations of a group between hosts have in common. What can only go wrong on one rank is refused before
-// other ranks are asked for anything.
+// Checks that the operations of a group between hosts share. Errors that concern one rank only are raised before that
+// rank communicates with others.
 
 #pragma once
 
@@ -12,8 +12,9 @@
 
 namespace anyaccel::comm {
 
-constexpr int kExchangeTag = std::numeric_limits<int>::max();  // of parts of collectives; no user's message has it
-constexpr std::size_t kRiderBytes = 512;  // that each rank may send along with what it says to agree
+constexpr int kExchangeTag =
+    std::numeric_limits<int>::max();      // of parts of collectives; users' messages cannot have it
+constexpr std::size_t kRiderBytes = 512;  // the extra data that each rank may send with its arguments
 constexpr int64_t kSparse = -1;           // in the place of a digest
 
 inline void finish(const WorkPtr& work) { work->wait(kNoTimeout); }
@@ -39,7 +40,7 @@ inline int64_t elements_of(const Tensors& tensors) {
                          [](int64_t sum, const at::Tensor& one) { return sum + one.numel(); });
 }
 
-// Of the sizes of parts that every rank must have been given alike; 0 where they are all equal.
+// A hash of the sizes of parts, which must be equal on every rank; 0 if all parts have one size.
 inline int64_t digest_of_sizes(const Tensors& tensors) {
   uint64_t digest = 0xcbf29ce484222325;
   bool is_even = true;

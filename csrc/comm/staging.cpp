@@ -34,7 +34,7 @@ void check_dense(const at::Tensor& tensor) {
 void check_writable(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.numel() == 0 || is_spread(tensor), "shm failed: got an output of sizes ", tensor.sizes(),
               " and strides ", tensor.strides(),
-              ", whose elements share memory; expected one place for each. Fix: tensor.contiguous().");
+              ", whose elements share memory; expected separate memory for each element. Fix: tensor.contiguous().");
 }
 
 Dtype dtype_of(const at::Tensor& tensor) {

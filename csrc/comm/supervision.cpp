@@ -1,4 +1,4 @@
-// What becomes of a group whose ranks die, stop, leave or fork.
+// Detects ranks that have died, stopped, left or forked, and ends the operations that wait for them.
 
 #include <algorithm>
 #include <cstring>
@@ -18,7 +18,7 @@ void Group::supervise() {
     const std::lock_guard lock(mutex_);
     std::string problem;
     if (!has_failed()) {
-      // whoever is gone does nothing more, so what it did before still counts: it is looked at afterwards
+      // a rank that is gone does nothing more, so its earlier messages are complete: look at them after this check
       const std::vector<int> gone = gone_ranks();
       advance_all(finished);
       if (!collectives_.empty()) {
@@ -34,7 +34,7 @@ void Group::supervise() {
   settle(finished);
 }
 
-// Those whose peers are gone, without harm to the rest of the group.
+// Ends transfers whose peers are gone. The rest of the group is not affected.
 void Group::end_hopeless_transfers(const std::vector<int>& gone, Finished& finished) {
   for (auto one = transfers_.begin(); one != transfers_.end();) {
     const std::string problem = problem_of(**one, gone);
@@ -48,7 +48,7 @@ void Group::end_hopeless_transfers(const std::vector<int>& gone, Finished& finis
   }
 }
 
-// Why an operation can never end; empty when it still may.
+// Returns why an operation can never end, or an empty string if it still can.
 std::string Group::problem_of(const Operation& operation, const std::vector<int>& all_gone) const {
   const std::vector<int> awaited = awaited_by(operation);
   std::vector<int> gone;
@@ -59,7 +59,7 @@ std::string Group::problem_of(const Operation& operation, const std::vector<int>
     return "shm " + operation.title() + " failed: got " + names_of_ranks(gone) +
            (left ? " leaving the group (destroy_process_group, or its end)" : " dead") + " while " +
            name_of_rank(rank_) +
-           " waited; expected every rank to take part. Fix: see why it ended, and start the ranks anew.";
+           " waited; expected every rank to take part. Fix: find out why it ended, and restart the ranks.";
   }
   return "";
 }
@@ -70,7 +70,7 @@ std::string Group::lateness_of(const Operation& operation) const {
          "; expected every rank to call it. Fix: see what they do instead, or raise the timeout.";
 }
 
-// Whom an operation waits for: in a collective those who have posted less than this rank.
+// Returns the ranks that an operation waits for: in a collective, those that have posted fewer rounds than this rank.
 std::vector<int> Group::awaited_by(const Operation& operation) const {
   if (!operation.is_transfer) return late_ranks();
   if (operation.peer >= 0) return {operation.peer};
@@ -123,7 +123,7 @@ void Group::fail(const std::string& text) {
   for (int rank = 0; rank < world(); ++rank) ring(rank);
 }
 
-// The text follows its announcement at once, unless its writer was killed in between.
+// The text follows the flag immediately, unless its writer was killed in between.
 std::string Group::failure_text() const {
   const Header& header = segment_->header();
   for (int turn = 0; turn < 100 && header.failure.load(std::memory_order_acquire) == 1; ++turn) {
@@ -134,7 +134,8 @@ std::string Group::failure_text() const {
   return {header.failure_text, strnlen(header.failure_text, sizeof(header.failure_text))};
 }
 
-// Ranks that disagree all know it, and have taken the same rounds. After any other error this rank is out of step.
+// After a mismatch, all ranks know of it and have taken the same rounds. After any other error, this rank is out of
+// step.
 void Group::fail_unless_agreed(const Operation& operation) {
   try {
     std::rethrow_exception(operation.task.error());

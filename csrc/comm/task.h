@@ -1,7 +1,7 @@
-// A coroutine that one driver at a time advances: it never blocks, it says what it waits for.
+// A coroutine that one driver at a time advances. It never blocks; it suspends with the condition that it waits for.
 //
-// An operation between ranks is written as straight code, and suspends where it needs a peer. Whoever drives its group
-// asks now and then whether the condition holds, and resumes it. One thread so drives any number of operations.
+// An operation between ranks is written as sequential code, and suspends where it waits for a peer. The driver of its
+// group checks the condition regularly and resumes the coroutine, so one thread can drive any number of operations.
 
 #pragma once
 
@@ -18,7 +18,7 @@ struct Condition {
   ~Condition() = default;
 };
 
-// Where a chain of tasks that await one another has stopped.
+// The place where a chain of tasks that await each other is suspended.
 struct Suspension {
   std::coroutine_handle<> leaf;
   Condition* condition = nullptr;
@@ -57,7 +57,7 @@ class [[nodiscard]] Task {
     if (handle_) handle_.destroy();
   }
 
-  // Goes on until the task ends or has to wait; true when it moved at all.
+  // Runs until the task ends or waits. Returns whether it made progress.
   bool advance(Suspension& suspension) {
     if (suspension.condition == nullptr) {
       handle_.promise().suspension = &suspension;
@@ -97,7 +97,7 @@ class Until final : public Condition {
   bool holds() override {
     try {
       return predicate_();
-    } catch (...) {  // for the task, not for whoever drives it
+    } catch (...) {  // the error belongs to the task, not to its driver
       error_ = std::current_exception();
       return true;
     }

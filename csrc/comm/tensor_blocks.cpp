@@ -20,7 +20,7 @@ const std::vector<at::Tensor>& only_list(const char* operation, const std::vecto
 void check_as_many(const char* operation, const std::vector<at::Tensor>& outputs,
                    const std::vector<at::Tensor>& inputs) {
   TORCH_CHECK(outputs.size() == inputs.size(), "shm ", operation, " failed: got ", outputs.size(), " outputs for ",
-              inputs.size(), " inputs; expected as many. Fix: correct the list.");
+              inputs.size(), " inputs; expected the same number. Fix: correct the list.");
 }
 
 void check_same_dtype(const char* operation, const at::Tensor& tensor, const at::Tensor& other) {
@@ -41,7 +41,7 @@ void check_rank(const char* operation, int64_t rank, int world) {
 
 std::vector<at::Tensor> equal_parts(const char* operation, const at::Tensor& flat, int world) {
   TORCH_CHECK(flat.numel() % world == 0, "shm ", operation, " failed: got ", flat.numel(), " elements for ", world,
-              " ranks; expected as many for each. Fix: pad the tensor.");
+              " ranks; expected the same number for each. Fix: pad the tensor.");
   TORCH_CHECK(flat.is_contiguous(), "shm ", operation, " failed: got a tensor of strides ", flat.strides(),
               "; expected a contiguous one. Fix: tensor.contiguous().");
   return flat.view(-1).chunk(world).size() == static_cast<std::size_t>(world)
@@ -55,7 +55,7 @@ Blocks split_rows(const char* operation, Block block, const at::Tensor& tensor, 
   std::vector<int64_t> counts = rows;
   if (counts.empty()) {
     TORCH_CHECK(length % world == 0, "shm ", operation, " failed: got ", length, " rows for ", world,
-                " ranks; expected as many for each. Fix: pass split sizes.");
+                " ranks; expected the same number for each. Fix: pass split sizes.");
     counts.assign(world, length / world);
   }
   const int64_t sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});

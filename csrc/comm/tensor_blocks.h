@@ -1,4 +1,4 @@
-// What c10d's arguments mean for the ranks of a group, checked.
+// Checks c10d's arguments, and splits tensors into one block per rank.
 
 #pragma once
 
@@ -15,19 +15,19 @@ const at::Tensor& only(const char* operation, const std::vector<at::Tensor>& ten
 // The only list of lists.
 const std::vector<at::Tensor>& only_list(const char* operation, const std::vector<std::vector<at::Tensor>>& lists);
 
-// As many outputs as inputs.
+// Requires as many outputs as inputs.
 void check_as_many(const char* operation, const std::vector<at::Tensor>& outputs,
                    const std::vector<at::Tensor>& inputs);
 
-// A list with a tensor for each rank, all of one dtype.
+// Requires one tensor per rank, all of one dtype.
 void check_each_rank(const char* operation, const std::vector<at::Tensor>& tensors, int world);
 void check_same_dtype(const char* operation, const at::Tensor& tensor, const at::Tensor& other);
 void check_rank(const char* operation, int64_t rank, int world);
 
-// The parts of a flat tensor for each rank, equal ones.
+// Splits a flat tensor into equal parts, one per rank.
 std::vector<at::Tensor> equal_parts(const char* operation, const at::Tensor& flat, int world);
 
-// The parts of a tensor by numbers of rows; equal ones where none are given.
+// Splits a tensor by numbers of rows; into equal parts if none are given.
 Blocks split_rows(const char* operation, Block block, const at::Tensor& tensor, const std::vector<int64_t>& rows,
                   int world);
 
@@ -35,7 +35,7 @@ Blocks split_rows(const char* operation, Block block, const at::Tensor& tensor, 
 Announcement one_of(Announcement one, const std::vector<at::Tensor>& all);
 
 Reduction reduction_of(const c10d::ReduceOp& op);
-// Throws where a reduction is not defined for the elements of a tensor.
+// Throws if a reduction is not defined for a tensor's dtype.
 void check_reduction(const char* operation, const at::Tensor& tensor, const c10d::ReduceOp& op);
 double scale_of(const c10d::ReduceOp& op);
 

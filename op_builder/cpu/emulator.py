@@ -39,7 +39,7 @@ _FIXES = {
     "divergence": "let every thread of the block, or every lane of the mask, reach the same place",
     "access out of bounds": "compare the index with the number of elements",
     "misaligned access": "read vectors only from addresses that are a multiple of their size",
-    "uninitialised shared memory": "write it first in each block, and wait for who writes it",
+    "uninitialised shared memory": "write it first in each block, and put __syncthreads() between the write and the read",
 }
 _NEAR_BYTES = 1 << 20
 _AS_A_BUG = "correct the source at that line"
@@ -117,7 +117,7 @@ class Parameter(NamedTuple):
 
 
 class TensorMemory(NamedTuple):
-    """TensorMemory that a kernel may access.
+    """Memory of a tensor that a kernel may access.
 
     Attributes:
         name: for messages, such as ``"args[0]"``.
@@ -131,10 +131,10 @@ class TensorMemory(NamedTuple):
 
 
 class BlockEmulator:
-    """Runs kernels of CUDA source on the CPU, and tells of what a GPU would leave undefined."""
+    """Runs kernels of CUDA source on the CPU, and reports behavior that is undefined on a GPU."""
 
     MOST_SHARED_BYTES = 227 * 1024
-    """Of a block, as on the largest GPUs."""
+    """Per block, as on the GPUs that have most."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
@@ -234,7 +234,7 @@ class EmulatedKernel:
             raise self._fault(problem, tensors)
 
     def _problem(self, request: _Request) -> str:
-        """Run a request in a thread of its own, as Ctrl-C reaches only one that waits in Python."""
+        """Run a request in a separate thread: Ctrl-C is handled only by a thread that waits in Python."""
         said: list[bytes | None] = []
         library = self._emulator.library
         worker = threading.Thread(target=lambda: said.append(library.emulator_run(ctypes.byref(request))), daemon=True)
@@ -268,14 +268,14 @@ def _dynamic_arrays(source: str) -> list[str]:
 
 
 def _alias(name: str) -> str:
-    """Return what tells the assembler that an array is dynamic shared memory, and that nothing initialises it."""
+    """Return assembly that makes an array an alias of dynamic shared memory, and gives it an initialiser that does nothing."""
     initialiser = f"_ZTH{len(name)}{name}"
     pairs = ((name, "emulator_dynamic_shared_memory"), (initialiser, "emulator_nothing_to_initialise"))
     return "".join(f".globl {one}\\n.hidden {one}\\n.set {one}, {other}\\n" for one, other in pairs)
 
 
 def _nearest(at: int, tensors: Sequence[TensorMemory]) -> str:
-    """Return how an address lies to the nearest tensor, where one is near."""
+    """Return where an address is relative to the nearest tensor, or an empty text if none is near."""
     distances = {min(abs(at - one.begin), abs(at - one.begin - one.bytes)): one for one in tensors}
     if not distances or min(distances) > _NEAR_BYTES:
         return ""

@@ -136,10 +136,9 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
         self, kv_cache: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, inv_freq: torch.Tensor,
         batch_metadata: torch.Tensor, seq_metadata: torch.Tensor, tokens_to_seq: torch.Tensor, kv_ptrs: torch.Tensor,
     ) -> None:  # fmt: skip
-        """Do what :meth:`kv_rotary_embeddings` does, with other angles.
+        """Like :meth:`kv_rotary_embeddings`, but channel ``i`` of a half rotates by ``inv_freq[i]`` per token.
 
-        Args:
-            inv_freq: by how much channel ``i`` of a half rotates per token, float32 ``(rotary_dim / 2,)``.
+        ``inv_freq`` is float32 ``(rotary_dim / 2,)``.
         """
         require_like("kv_trained_rotary_embeddings", (inv_freq.numel(),), torch.float32, inv_freq=inv_freq)
         about = (batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs)

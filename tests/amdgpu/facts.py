@@ -1,4 +1,4 @@
-"""What clang's assembly for AMD's GPUs tells of each kernel: widths of its accesses, registers, memory of its own."""
+"""Reads facts about each kernel from clang's assembly for AMD's GPUs: widths of accesses, registers, private memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 TARGETS = ("gfx942", "gfx1100")
-"""Those of which a table is held: one with waves of 64 lanes, and one of 32."""
+"""The GPUs with a table: one has waves of 64 lanes, and one of 32."""
 WITH_KERNELS = [op for op in OPS if op.kernels]
 
 _BITS = {
@@ -35,7 +35,7 @@ _ACCESS = re.compile(r"\b(?:global|flat)_(load|store)_(?:lds_)?(?:d16_)?(?:hi_)?
 _KEEPS_TOTALS = ("RmsNormBackward", "LayerNormBackward", "BiasedBackward", "BiasSigmoidBackward")
 _REDUCTIONS = ("ColumnSum", "CombineWeightsBackward", "ExtremesOfParts", "SquaredSums")
 _NOT_STREAMING = ("ExtremesOfGroups", "RootOfSums", "TopkGating", "TopkGatingBackward")
-"""As in tests/sass/facts.py: one block of those that keep totals is enough; reductions store one number for each row."""
+"""As in tests/sass/facts.py: kernels that keep totals need one block only, and reductions store one number per row."""
 _THREADS = 512
 _SIMDS = 4
 
@@ -51,7 +51,7 @@ _REGISTERS = {"gfx942": _Registers(512, 8, 8), "gfx1100": _Registers(1536, 24, 1
 
 
 class Facts(NamedTuple):
-    """What is held of a kernel.
+    """The facts of a kernel that the table has.
 
     Attributes:
         load_bits: of the widest load from global memory.
@@ -73,7 +73,7 @@ class Facts(NamedTuple):
 
 
 TARGET = Facts(128, 128, 0, 0, 0, 2, 0)
-"""What every streaming kernel is to reach, those that keep totals with one block; registers and LDS only count by blocks."""
+"""The target of every streaming kernel; kernels that keep totals need one block only. Registers and LDS count as blocks."""
 _MORE_IS_BETTER = ("load_bits", "store_bits", "blocks")
 _COUNTED = ("registers", "lds_bytes")
 
@@ -81,13 +81,13 @@ Table = dict[tuple[str, str], Facts]
 
 
 def unavailable() -> str:
-    """Return why nothing can be compiled here; empty when it can."""
+    """Return why nothing can be compiled here, or an empty text."""
     probe = probe_amdgpu(open_cache(environment.cache_dir()).root)
     return "" if probe.tool is not None else probe.detail
 
 
 def release() -> str:
-    """Return clang's major version: another one makes other machine code."""
+    """Return clang's major version, because each generates different machine code."""
     return choose_amdgpu(open_cache(environment.cache_dir()).root).version.partition(".")[0]
 
 
@@ -164,7 +164,7 @@ def worse(before: Facts, now: Facts) -> list[str]:
 
 
 def compared(expected: Table, found: Table) -> list[str]:
-    """Return what is worse than expected and misses the target, or is not in the table, in a line each."""
+    """Return a line for each fact that is worse than before and misses the target, and for each kernel without a row."""
     lines = []
     for (op, kernel), now in found.items():
         before = expected.get((op, kernel))
@@ -181,7 +181,7 @@ def compared(expected: Table, found: Table) -> list[str]:
 
 
 def read_table(target: str, folder: Path = HERE) -> tuple[str, Table]:
-    """Return the major version of the clang by which a table was made, and the table."""
+    """Return the major version of the clang that a table was made with, and the table."""
     first, _, rest = (folder / f"{target}.csv").read_text(encoding="utf-8").partition("\n")
     rows = csv.DictReader(io.StringIO(rest))
     table = {(row["op"], row["kernel"]): Facts(*(int(row[name]) for name in Facts._fields)) for row in rows}

@@ -43,7 +43,7 @@ def test_one_of_each_template_compiles_and_is_not_worse_than_in_the_table(op: Op
 @needs_ziglang
 @pytest.mark.parametrize("target", TARGETS)
 def test_float16_is_converted_by_instructions(target: str) -> None:
-    """Device code sees the host's macros too, by which an x86 CPU without F16C converts with integers."""
+    """Device code also sees the host's macros, and on an x86 CPU without F16C these select a conversion by integers."""
     (rms_norm,) = (op for op in WITH_KERNELS if op.name == "rms_norm")
     text = facts.assembly(rms_norm, target, ["RmsNormForward<Half, Half>"])
     assert "v_cvt_f32_f16" in text

@@ -76,7 +76,7 @@ def test_nothing_of_a_coalesced_operation_is_written_where_a_part_differs(script
             (scattered, ["5", "4"]),
         ):
             text, _ = line.split(" | ")
-            assert "Nothing was written, and the group can go on" in text
+            assert "Nothing was written, and the group can continue" in text
             assert all(side in text for side in both), text
         assert reduced.endswith(f"[[{rank}.0], [{rank}.0], [{rank}.0]]")
         assert gathered.endswith("[[-1.0], [-1.0]]")
@@ -101,7 +101,7 @@ def test_sizes_that_differ_between_hosts_are_refused_on_every_rank(scripts: Scri
             lambda: dist.reduce(longer, 2),
         ):
             said = error_of(call)
-            assert "shm" in said and "the group can go on" in said or "sparse" in said, said
+            assert "shm" in said and "the group can continue" in said or "sparse" in said, said
         assert all(one.eq(-1).all() for one in outputs + taken)
         dist.all_to_all(outputs, [torch.full((3,), float(rank))] * world)
         say([one[0].item() for one in outputs])

@@ -257,7 +257,7 @@ def test_a_rank_that_never_starts_is_a_timeout_and_waiting_for_it_can_be_interru
     scripts.signal(0, signal.SIGINT)
     sent = time.time()
     (output,) = scripts.outputs(0)
-    assert "shm init_process_group timed out: rank 1 did not come" in output
+    assert "shm init_process_group timed out: rank 1 did not connect" in output
     assert float(output.split()[-1]) - sent < 1
 
 
@@ -293,7 +293,7 @@ def test_a_wait_may_time_out_and_be_repeated(scripts: Scripts) -> None:
         work = dist.all_reduce(x, async_op=True)
         if rank == 0:
             text = error_of(lambda: work.wait(timedelta(milliseconds=100)))
-            assert "wait timed out after 100 ms; the operation goes on" in text, text
+            assert "wait timed out after 100 ms; the operation continues" in text, text
             assert not work.is_completed() and x.tolist() == [1.0] * 3
         work.wait()
         assert work.is_completed() and work.is_success()

@@ -1,4 +1,4 @@
-// The emulator as a device of the ops' host libraries, which varies what blocks a kernel meets.
+// The emulator as a device of the ops' host libraries. It varies the block sizes that a kernel runs with.
 
 #include <cstdint>
 #include <cstdio>
@@ -18,10 +18,10 @@ std::mutex& launches() {
   return one;
 }
 
-// What has run of a kernel.
+// The launches of a kernel so far.
 struct Started {
   unsigned launches = 0;
-  unsigned sizes = 0;  // of blocks, as bits
+  unsigned sizes = 0;  // block sizes, one bit each
 };
 
 std::map<std::string, Started>& started() {
@@ -29,19 +29,19 @@ std::map<std::string, Started>& started() {
   return *one;
 }
 
-// Two warps, as many as are launched, and one; each kernel meets them in turn.
+// Two warps, the requested size, and one warp; each kernel runs with them in turn.
 constexpr unsigned kSizes[] = {2 * emulator::kWarp, 512, emulator::kWarp};
-// Every second launch has no more blocks than this, which then take several rows each.
+// Every second launch has at most this many blocks, so that each processes several rows.
 constexpr std::int64_t kFewBlocks = 3;
 
 unsigned fixed_size = 0;
 
 }  // namespace
 
-// Every launch from now on has blocks of so many threads, and as many blocks as the host asks for; 0 varies both.
+// Sets the number of threads of every block, and launches as many blocks as the host requests; 0 varies both.
 extern "C" void emulator_fix_size(unsigned threads) { fixed_size = threads; }
 
-// Lines of `kernel threads...`, until the next call.
+// Returns lines of `kernel threads...`, valid until the next call.
 extern "C" const char* emulator_started() {
   static std::string text;
   const std::lock_guard lock(launches());

@@ -72,7 +72,7 @@ void* in_arena(std::size_t alignment, std::size_t bytes) {
     arena = pages == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(reserve(kArenaBytes));
     next = arena;
   }
-  // not more aligned than requested
+  // aligned exactly as requested, not more
   const std::uintptr_t begin = next + alignment;
   const std::uintptr_t after = (begin + bytes) / kPage * kPage + 2 * kPage;
   if (arena == 0 || alignment >= kPage || after > arena + kArenaBytes) {

@@ -47,7 +47,9 @@ struct nd_item {
   std::size_t get_local_linear_id() const { return emulator::thread_index.x; }
   std::size_t get_local_range(int) const { return emulator::block_size.x; }
   std::size_t get_global_range(int) const { return get_local_range(0) * get_group_range(0); }
-  std::size_t get_global_linear_id() const { return get_group_linear_id() * get_local_range(0) + get_local_linear_id(); }
+  std::size_t get_global_linear_id() const {
+    return get_group_linear_id() * get_local_range(0) + get_local_linear_id();
+  }
 };
 
 // Macros, so that each use is a separate site.
@@ -61,7 +63,7 @@ inline void barrier(const emulator::Site& site, work_group) { emulator::barrier(
 template <typename Value, typename Combine>
 Value reduced(const emulator::Site& site, work_group, Value value, Combine combine) {
   static thread_local Value given[1024];  // like __shared__
-  emulator::barrier(site);                // an earlier result may still be read
+  emulator::barrier(site);                // another thread may still read an earlier result
   given[emulator::thread_index.x] = value;
   emulator::barrier(site);
   Value result = given[0];
