@@ -39,7 +39,7 @@ def _stages(device: str, folder: Path) -> list[Stage]:
     files = [f"tests/ops/test_{op}.py" for op in SANITIZED]
     return [
         Stage("report", [*anyaccel, "report"], 60),
-        Stage("build", [*anyaccel, "build", "--all", *(word for one in targets for word in ("--target", one))], 180),
+        Stage("build", [*anyaccel, "build", "--all", *(word for one in targets for word in ("--target", one))], 240),
         Stage("tests", [*tests, device, f"--junitxml={folder}/tests.xml", "tests/ops", "tests/accelerator"], 300),
         *(_benchmark(topic, seconds, device, folder) for topic, seconds in BENCHMARKS.items()),
         *(

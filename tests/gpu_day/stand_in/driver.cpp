@@ -117,7 +117,9 @@ STAND_IN_EXPORT CUresult cuDriverGetVersion(int* version) {
 }
 
 STAND_IN_EXPORT CUresult cuGetErrorName(CUresult status, const char** name) {
-  *name = status == CUDA_ERROR_NOT_FOUND ? "CUDA_ERROR_NOT_FOUND" : "CUDA_ERROR_OF_THE_STAND_IN";
+  *name = status == CUDA_ERROR_INVALID_PTX ? "CUDA_ERROR_INVALID_PTX"
+          : status == CUDA_ERROR_NOT_FOUND ? "CUDA_ERROR_NOT_FOUND"
+                                           : "CUDA_ERROR_OF_THE_STAND_IN";
   return CUDA_SUCCESS;
 }
 
@@ -262,7 +264,8 @@ STAND_IN_EXPORT CUresult cuPointerGetAttribute(void* value, CUpointer_attribute 
 
 STAND_IN_EXPORT CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**, unsigned,
                                            CUlibraryOption*, void**, unsigned) {
-  if (std::memcmp(image, "\177ELF", 4) != 0) {  // a cubin
+  const bool is_machine_code = std::memcmp(image, "\177ELF", 4) == 0;
+  if (!is_machine_code && std::strstr(static_cast<const char*>(image), ".version") == nullptr) {  // PTX is text
     return CUDA_ERROR_INVALID_PTX;
   }
   *library = reinterpret_cast<CUlibrary>(new Library);
