@@ -57,7 +57,10 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def main(out: str, minutes: str) -> int:
-    """Run the day, print what failed, and return the number of kinds of failures that are not comparisons of values."""
+    """Run the day, print what failed, and return the number of kinds of failures that are not comparisons of values.
+
+    It also returns 1 when the tests were cut.
+    """
     libraries = Path(out).resolve() / "stand_in"
     build(libraries)
     command = [sys.executable, "-m", "tests.gpu_day", "--out", out, "--minutes", minutes]
@@ -65,7 +68,11 @@ def main(out: str, minutes: str) -> int:
     log = Path(out) / "tests.log"
     if not log.is_file():
         sys.exit(f"rehearsing the day failed: {log} was not written. Fix: read what {DRIVER} printed above.")
-    found = failures(log.read_text(encoding="utf-8", errors="replace"))
+    text = log.read_text(encoding="utf-8", errors="replace")
+    if not re.search(r"^\d+ .* in [\d.]+s", text, re.MULTILINE):  # pytest lists failures at its end
+        print("the stage 'tests' was cut before its end, so its failures are unknown. Fix: MINUTES=20 or more")
+        return 1
+    found = failures(text)
     print(f"{found.comparisons} comparisons of values failed, which need a device")
     for line, count in found.others.most_common():
         print(f"{count} x {line}")
