@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, use pip's ziglang.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo dist docs site test test-all test-cuda-torch test-ecosystem test-old-torch test-torches test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-distributed-torch test-arm test-sass test-gpu gpu-day gpu-day-wheels bench lint clean
+.PHONY: demo dist docs site test test-all test-cuda-torch test-ecosystem test-old-torch test-torches test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-distributed-torch test-arm test-sass test-gpu gpu-day gpu-day-wheels gpu-day-rehearsal bench lint clean
 
 demo: $(VENV)/.installed-demo
 	@$(VENV)/bin/anyaccel demo
@@ -201,6 +201,18 @@ ON_GPU ?= 3.12
 gpu-day-wheels: $(VENV)/.installed-test
 	$(VENV)/bin/python -m tests.gpu_day.wheels "$(WHEELS)" "$(ON_GPU)"
 
+# The day with a CUDA build of torch on a machine without a GPU, in .venv-gpu-day (6 GB of disk): all but the kernels runs, MINUTES at
+# most; see tests/gpu_day/rehearsal.py. The project and its packages come from the wheels alone.
+MINUTES ?= 10
+gpu-day-rehearsal: PYTHON_OF_DAY := .venv-gpu-day/bin/python
+gpu-day-rehearsal:
+	$(MAKE) .venv-gpu-day/.torch VENV=.venv-gpu-day TORCH=torch==2.11.0
+	$(PYTHON_OF_DAY) -m pip install --quiet "nvidia-cuda-crt==13.0.*" setuptools
+	$(MAKE) gpu-day-wheels WHEELS=.venv-gpu-day/wheels ON_GPU="$$($(PYTHON_OF_DAY) -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+	$(PYTHON_OF_DAY) -m pip install --quiet --no-index --no-deps .venv-gpu-day/wheels/*.whl
+	$(PYTHON_OF_DAY) -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
+	ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-gpu-day/cache" $(PYTHON_OF_DAY) -m tests.gpu_day.rehearsal "$(OUT)" "$(MINUTES)"
+
 # The pages of docs/, in build/html; warnings are errors, and `make test` runs the examples. With DOCS_SOURCES, an
 # address such as https://host/owner/anyaccel/blob/main/docs/{filename}, every page links to its source, to read and edit it.
 docs: $(VENV)/.installed-test
@@ -243,4 +255,4 @@ $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-cuda .venv-ecosystem .venv-old-torch .venv-torch-* .venv-triton .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info
+	rm -rf .venv .venv-cuda .venv-ecosystem .venv-gpu-day .venv-old-torch .venv-torch-* .venv-triton .venv-sycl-* .venv-wheel-* build dist demo_out *.egg-info

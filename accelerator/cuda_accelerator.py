@@ -6,6 +6,7 @@ import importlib.util
 from typing import Any
 
 from . import environment
+from .errors import UnsupportedError
 from .torch_accelerator import TorchAccelerator, calls
 
 __all__ = ["CUDA_Accelerator"]
@@ -44,6 +45,30 @@ class CUDA_Accelerator(TorchAccelerator):
         if torch.version.hip is not None or not self.is_available() or importlib.util.find_spec("triton") is None:
             return False
         return not hasattr(torch, "_grouped_mm") or 7 <= self.get_device_capability()[0] < 9
+
+    # torch reads the utilization with another package, which nothing installs for it.
+
+    def supports(self, member: str) -> bool:
+        return super().supports(member) and (member != "utilization" or self._has_management_package())
+
+    @calls("utilization")
+    def utilization(self, device_index: int | None = None) -> int:
+        try:
+            return super().utilization(device_index)
+        except ModuleNotFoundError as error:
+            member = "utilization"
+            raise UnsupportedError(member, self._name, "utilization figure without the package nvidia-ml-py") from error
+
+    def _has_management_package(self) -> bool:
+        import torch
+
+        if torch.version.hip is not None:
+            return True
+        try:
+            import pynvml  # noqa: F401
+        except ImportError:
+            return False
+        return True
 
     # Ranges go to NVTX; a domain needs the package nvtx, and is ignored without it.
 

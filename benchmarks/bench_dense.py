@@ -7,7 +7,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 import torch
-from harness import interleaved, keep_memory, show
+from harness import interleaved, keep, keep_memory, records, show
 
 from anyaccel.ops import Dense
 
@@ -60,6 +60,8 @@ def main() -> None:
     layers = layers_on(device)
     first = "cpp" if device == "cpu" else "default"
     columns = ["rows", *(f"{name} ms" for name in layers), f"py / {first}", "eager / default", "compile / default"]
+    topic = "dense" if device == "cpu" else f"dense_{device}"
+    title = f"Dense {FEATURES} x {FEATURES}, float32, forward and backward, {device}"
     table, ratios = [], []
     for rows in ROWS:
         times = interleaved({name: stepper(layer, rows, device) for name, layer in layers.items()}, rounds=15)
@@ -68,10 +70,10 @@ def main() -> None:
         )  # fmt: skip
         ratios.append(found)
         table.append([str(rows), *(f"{times[name] * 1e3:.2f}" for name in layers), *(f"{one:.2f}" for one in found)])
+        keep(topic, title, records(columns, table))  # an interrupted run still has results
     means = [f"{statistics.geometric_mean(column):.2f}" for column in zip(*ratios, strict=True)]
     table.append(["geometric mean", *[""] * len(layers), *means])
-    topic = "dense" if device == "cpu" else f"dense_{device}"
-    show(topic, f"Dense {FEATURES} x {FEATURES}, float32, forward and backward, {device}", columns, table)
+    show(topic, title, columns, table)
 
 
 if __name__ == "__main__":

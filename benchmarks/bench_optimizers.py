@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from bench_adam import gpt2_small
-from harness import interleaved, keep_memory, show, streaming_limit
+from harness import interleaved, keep, keep_memory, records, show, streaming_limit
 
 from anyaccel import ops
 
@@ -94,6 +94,9 @@ def main() -> None:
     device = parser.parse_args().device
     limit = streaming_limit(device)
     count = sum(torch.Size(shape).numel() for shape in gpt2_small())
+    columns = ["optimizer", "ours ms", "peer", "peer ms", "peer / ours", "MB", "GB/s", "of the limit"]
+    title = f"A step over GPT-2 small's 148 tensors in float32 on {device}, medians"
+    topic = "optimizers" if device == "cpu" else f"optimizers_{device}"
     rows, foreach = [], []
     for name, (ours, peers, bytes_a_parameter) in CASES.items():
         if device != "cpu" and name not in FOR_CUDA:
@@ -117,11 +120,10 @@ def main() -> None:
             )
             if "foreach" in peer and name != "clip_grad_norm_":
                 foreach.append(times[peer] / times["ours"])
+        keep(topic, title, records(columns, rows))  # an interrupted run still has results
     mean = f"{statistics.geometric_mean(foreach):.2f}" if foreach else ""
     rows.append(["geometric mean", "", "torch foreach", "", mean, "", "", ""])
-    columns = ["optimizer", "ours ms", "peer", "peer ms", "peer / ours", "MB", "GB/s", "of the limit"]
-    title = f"A step over GPT-2 small's 148 tensors in float32 on {device}, medians"
-    show("optimizers" if device == "cpu" else f"optimizers_{device}", title, columns, rows)
+    show(topic, title, columns, rows)
 
 
 if __name__ == "__main__":

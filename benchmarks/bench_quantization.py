@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 
 import torch
-from harness import interleaved, keep_memory, show, streaming_limit
+from bench_bandwidth import copy_limit
+from device_clock import device_times
+from harness import interleaved, keep, keep_memory, records, show, streaming_limit
 
 from anyaccel import ops
 
@@ -17,8 +19,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     device = parser.parse_args().device
-    limit = streaming_limit(device)
-    rows = []
+    limit = streaming_limit(device) if device == "cpu" else copy_limit(device)
+    columns = ["kind", "quantize ms", "dequantize ms", "MB", "quantize GB/s", "dequantize GB/s", "both, of the limit"]
+    title = f"{ELEMENTS} elements in groups of {GROUP} on {device}, medians"
+    topic = "quantization" if device == "cpu" else f"quantization_{device}"
+    rows: list[list[str]] = []
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.randn(ELEMENTS // GROUP, GROUP, device=device).to(dtype)
         for bits, name in ((8, "int8"), (4, "int4"), (16, "fp8 e4m3")):
@@ -35,7 +40,10 @@ def main() -> None:
                     "quantize": lambda x=x, g=groups, b=bits: ops.quantize(x, g, b),
                     "dequantize": lambda q=q, p=params, b=bits, t=dtype: ops.dequantize(q, p, b, dtype=t),
                 }
-            times = interleaved({**both, "limit": limit.run}, rounds=25)
+            candidates = {**both, "limit": limit.run}
+            times = (
+                interleaved(candidates, rounds=25) if device == "cpu" else device_times(candidates, device, rounds=25)
+            )
             moved = ELEMENTS * (x.element_size() + min(bits, 8) / 8)
             total = sum(times[key] for key in both)
             rates = [moved / times[key] / 1e9 for key in both]
@@ -44,9 +52,8 @@ def main() -> None:
                 [f"{str(dtype).removeprefix('torch.')} to {name}", *figures, f"{2 * moved / 1e6:.0f}",
                  *(f"{rate:.1f}" for rate in rates), f"{2 * moved / total / 1e9 / limit.gb_per_s(times['limit']):.0%}"]
             )  # fmt: skip
-    columns = ["kind", "quantize ms", "dequantize ms", "MB", "quantize GB/s", "dequantize GB/s", "both, of the limit"]
-    title = f"{ELEMENTS} elements in groups of {GROUP} on {device}, medians"
-    show("quantization" if device == "cpu" else f"quantization_{device}", title, columns, rows)
+            keep(topic, title, records(columns, rows))  # an interrupted run still has results
+    show(topic, title, columns, rows)
 
 
 if __name__ == "__main__":

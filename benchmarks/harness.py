@@ -62,7 +62,12 @@ def show(topic: str, title: str, columns: list[str], rows: list[list[str]]) -> N
     for row in rows:
         table.add_row(*row)
     Console(width=160).print(table)
-    keep(topic, title, [dict(zip(columns, row, strict=True)) for row in rows])
+    keep(topic, title, records(columns, rows))
+
+
+def records(columns: list[str], rows: list[list[str]]) -> list[dict[str, str]]:
+    """Return rows as ``keep`` takes them."""
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def keep(topic: str, title: str, rows: list[dict[str, str]]) -> None:
@@ -122,10 +127,13 @@ def machine() -> dict[str, str]:
     """Return the properties of the machine that affect the results."""
     import torch
 
+    from anyaccel import get_accelerator
     from anyaccel.accelerator import host
 
-    processor = host.processor()
+    processor, accelerator = host.processor(), get_accelerator()
+    device = {} if accelerator.device_name() == "cpu" else {"device": accelerator.get_device_properties().name}
     return {
+        **device,
         "cpu": f"{processor.name}, {processor.multi_processor_count} cores",
         "python": platform.python_version(),
         "torch": torch.__version__,

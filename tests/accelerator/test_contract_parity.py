@@ -16,7 +16,8 @@ from anyaccel.migrate.targets import BEYOND_DEEPSPEED as OWN_ADDITIONS
 def _deepspeed_class() -> Any:
     """Load deepspeed's contract from its file: importing deepspeed itself would run detection."""
     package = importlib.util.find_spec("deepspeed")
-    assert package is not None
+    if package is None:  # on a machine with a GPU, only torch is certain
+        pytest.skip("deepspeed is not installed", allow_module_level=True)
     assert package.origin is not None
     file = Path(package.origin).parent / "accelerator" / "abstract_accelerator.py"
     spec = importlib.util.spec_from_file_location("deepspeed_contract", file)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import sys
 from typing import Any
 from unittest import mock
 
@@ -102,7 +103,10 @@ def _members() -> list[str]:
 
 @pytest.mark.parametrize("member", sorted(set(_members()) - NEEDS_THE_DEVICE))
 @pytest.mark.parametrize("name", ["cuda", "xpu"])
-def test_what_a_member_calls_exists_and_takes_its_arguments(name: str, member: str) -> None:
+def test_what_a_member_calls_exists_and_takes_its_arguments(
+    name: str, member: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", mock.Mock())  # which torch.cuda.utilization needs
     accelerator = _accelerator(name)
     if (name, member) == ("xpu", "communication_backend_version"):
         assert not accelerator.supports(member)  # torch has no such function for xccl
@@ -253,3 +257,16 @@ def test_what_a_device_lacks_of_the_later_members_has_a_body_or_refuses() -> Non
             assert not mtia.supports(member)
     with pytest.raises(NotImplementedError, match=r"'cpu', which has no torch.cpu.MemPool"):
         anyaccel.CPU_Accelerator().MemPool()
+
+
+def test_utilization_without_nvidias_package_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_package(device: object) -> int:
+        msg = "nvidia-ml-py does not seem to be installed"
+        raise ModuleNotFoundError(msg)
+
+    monkeypatch.setattr(torch.cuda, "utilization", without_package)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    cuda = anyaccel.CUDA_Accelerator()
+    assert not cuda.supports("utilization")
+    with pytest.raises(NotImplementedError, match="without the package nvidia-ml-py"):
+        cuda.utilization()
