@@ -93,16 +93,22 @@ def main() -> None:
     theirs = deepspeeds()
     if theirs is not None:
         handles["deepspeed"] = theirs.aio_handle(BLOCK, DEPTH, False, True, options.threads)
-    some = handles["ours, io_uring"]
-    tensor = some.new_cpu_locked_tensor(options.mib << 20, torch.empty(0, dtype=torch.uint8))
-    tensor.random_(0, 255)
+    tensors = {}
+    # Each side has a tensor that it locked itself: deepspeed copies other memory.
+    for name, handle in handles.items():
+        side = "deepspeed" if name == "deepspeed" else "ours"
+        if side not in tensors:
+            tensors[side] = handle.new_cpu_locked_tensor(options.mib << 20, torch.empty(0, dtype=torch.uint8))
+            tensors[side].random_(0, 255)
+    tensor = tensors["ours"]
     rows = []
     saved, copied, limit, mine = (str(folder / name) for name in ("saved", "copied", "limit", "ours, io_uring"))
     for way in ("write", "read"):
         candidates: dict[str, Callable[[], object]] = {}
         for name, handle in handles.items():
             path, call = str(folder / name), handle.sync_pwrite if way == "write" else handle.sync_pread
-            candidates[name] = lambda call=call, path=path: call(tensor, path)
+            locked = tensors.get(name, tensor)
+            candidates[name] = lambda call=call, path=path, locked=locked: call(locked, path)
         if way == "write":
             candidates["torch.save"] = lambda: torch.save(tensor, saved)
             candidates["dd, direct"] = lambda: dd("/dev/zero", copied, options.mib)
