@@ -23,7 +23,9 @@ def outcomes(folder: Path) -> Run:
     found = {}
     for report in sorted(folder.glob("*.xml")):
         for case in ET.parse(report).iter("testcase"):  # noqa: S314  # pytest wrote it
-            path = case.get("classname", "").split(".")
+            path = (case.get("classname") or case.get("name", "")).split(
+                "."
+            )  # a file that is skipped or fails has a name only
             module = [part for part in path if not part.startswith("Test")]
             name = ".".join([*path[len(module) :], case.get("name", "")])
             tags = {child.tag for child in case}

@@ -30,7 +30,11 @@ def _compare(folder: Path) -> tuple[int, list[str]]:
 
 
 def test_what_passes_with_stock_only_is_listed_and_fails(tmp_path: Path) -> None:
-    files = {"test_good": TESTS, "test_bad": TESTS + WORSE}
+    files = {
+        "test_good": TESTS,
+        "test_bad": TESTS + WORSE,
+        "test_module": f"{TESTS}if not ours: pytest.skip(allow_module_level=True)",
+    }
     (tmp_path / "unit").mkdir()
     for name, text in files.items():
         (tmp_path / "unit" / f"{name}.py").write_text(text)
@@ -45,7 +49,8 @@ def test_what_passes_with_stock_only_is_listed_and_fails(tmp_path: Path) -> None
     assert lines[2:] == [
         "| unit/test_bad.py | 3 | 1 | 1 | 2 | 1 | 1 |",
         "| unit/test_good.py | 1 | 1 | 1 | 2 | 0 | 1 |",
-        "4 pass with stock deepspeed; of them 2 do not with the integration; 2 others do",
+        "| unit/test_module.py | 0 | 0 | 1 | 2 | 0 | 1 |",
+        "4 pass with stock deepspeed; of them 2 do not with the integration; 4 others do",
         "unit/test_bad.py::TestIt.test_missing: not run",
         "unit/test_bad.py::TestIt.test_worse: failed",
     ]
