@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .nodes import parts
 from .regions import regions_of, regions_of_name
-from .source_view import dotted, parts, text_of
+from .source_view import dotted, text_of
 from .targets import expression
 
 if TYPE_CHECKING:

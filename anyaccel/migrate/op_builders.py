@@ -15,7 +15,7 @@ import libcst as cst
 from .targets import parsed
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .plan import Build, Plan
 
 __all__ = ["RULE", "decide", "imports_of_builders"]
 
@@ -31,8 +31,12 @@ def decide(plan: Plan) -> None:
         match, call = _BUILDER.match(name), plan.view.parent(node)
         is_made = isinstance(call, cst.Call) and call.func is node and not call.args
         if match and match[1] not in _BASES and is_made and isinstance(call, cst.Call) and function is not None:
-            code = f'{function}("{match[1]}")'
-            plan.rewrite(call, RULE, lambda _, code=code: parsed(code), (node,))
+            plan.rewrite(call, RULE, _always(f'{function}("{match[1]}")'), (node,))
+
+
+def _always(code: str) -> Build:
+    """Return a builder that writes some code, whatever stood there."""
+    return lambda _: parsed(code)
 
 
 def imports_of_builders(plan: Plan) -> list[cst.CSTNode]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from .cudas_own import regions_that_stay
+from .nodes import parts
 from .site import SiteOutcome
-from .source_view import parts
 from .targets import HELPERS, expression, parsed
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ class _Writer(CodegenState):
 
 
 def positions_in(module: cst.Module) -> dict[cst.CSTNode, tuple[int, int, int]]:
-    """Return the first line and column of every node, and its last line: from 1, but for the column, which is from 0.
+    """Return the first line and column of every node, and its last line; lines count from 1, columns from 0.
 
     They are those of LibCST's ``PositionProvider``, which makes five objects for each.
     """

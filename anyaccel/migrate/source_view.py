@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from functools import cache, cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 from libcst.metadata import ScopeProvider
 from libcst.metadata.scope_provider import ImportAssignment
 
+from .nodes import dotted, is_whitespace, parts, text_of
 from .scopes import Metadata, positions_in, written
 from .site import SourceError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .project import Project
 
-__all__ = ["SourceView", "dotted", "lines_of", "parts", "text_of"]
+__all__ = ["SourceView", "dotted", "lines_of", "text_of"]
 
 _IGNORE = re.compile(r"#\s*anyaccel:\s*ignore(?P<file>-file)?(?:\[(?P<rules>[\w\s,-]*)\])?")
 _SUBMODULES = re.compile(r"^torch\.cuda\.(random|memory|streams|graphs)\.(?=\w+$)")
@@ -27,64 +27,11 @@ _AMP_MODULES = re.compile(r"^torch\.cuda\.amp\.(autocast_mode|grad_scaler)\.")
 
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
-_WHITESPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine, cst.Newline, cst.Comment)
-
-
-@cache
-def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
-
-
-def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """Return the nodes in a node, in order; ``node.children`` is the same and ten times slower."""
-    found: list[cst.CSTNode] = []
-    for name in _fields(type(node)):
-        value = getattr(node, name)
-        for each in value if isinstance(value, list | tuple) else (value,):
-            kind: Any = type(each)
-            if _is_node(kind):
-                found.append(each)
-    return found
-
-
-@cache
-def _is_node(kind: type[object]) -> bool:
-    """Return whether a class is one of nodes; asking each node costs more than the walk, as their classes are abstract."""
-    return issubclass(kind, cst.CSTNode)
-
-
-@cache
-def _is_whitespace(kind: type[object]) -> bool:
-    return issubclass(kind, _WHITESPACE)
 
 
 def lines_of(source: str) -> list[str]:
     """Return the lines of a text, with their ends, as Python counts them: a form feed ends none."""
     return _LINE.findall(source)
-
-
-def dotted(node: cst.CSTNode) -> str | None:
-    """Return ``a.b.c`` for a chain of names, or None for any other expression."""
-    parts: list[str] = []
-    while isinstance(node, cst.Attribute):
-        parts.append(node.attr.value)
-        node = node.value
-    if not isinstance(node, cst.Name):
-        return None
-    return ".".join([node.value, *reversed(parts)])
-
-
-def text_of(node: cst.CSTNode | None) -> str | None:
-    """Return the value of a string literal without a placeholder, or None for any other expression."""
-    if isinstance(node, cst.SimpleString | cst.ConcatenatedString):
-        value = _evaluated(node.value) if isinstance(node, cst.SimpleString) else node.evaluated_value
-        return value if isinstance(value, str) else None
-    return None
-
-
-@lru_cache(maxsize=4096)
-def _evaluated(literal: str) -> str | bytes:
-    return cst.SimpleString(literal).evaluated_value
 
 
 class SourceView:
@@ -129,7 +76,7 @@ class SourceView:
             node = waiting.pop()
             self._places[node] = len(self._places)
             self._by_kind.setdefault(type(node), []).append(node)
-            children = [child for child in parts(node) if not _is_whitespace(type(child))]
+            children = [child for child in parts(node) if not is_whitespace(type(child))]
             for child in children:
                 self._parents[child] = node
             waiting += reversed(children)
@@ -181,7 +128,7 @@ class SourceView:
             node = waiting.pop()
             if isinstance(node, kinds):
                 yield node
-            waiting += reversed([each for each in parts(node) if not _is_whitespace(type(each))])
+            waiting += reversed([each for each in parts(node) if not is_whitespace(type(each))])
 
     def name(self, node: cst.CSTNode) -> str:
         """Return the full name of what a chain of names refers to by an import, such as ``torch.cuda.amp.autocast``; else ''."""

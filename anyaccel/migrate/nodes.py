@@ -1,0 +1,66 @@
+"""What a node is made of, and what a chain of names or a literal says; fast, as every rule asks it of every node."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache, lru_cache
+from typing import Any
+
+import libcst as cst
+
+__all__ = ["dotted", "is_whitespace", "parts", "text_of"]
+
+_WHITESPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine, cst.Newline, cst.Comment)
+
+
+@cache
+def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """Return the nodes in a node, in order; ``node.children`` is the same and ten times slower."""
+    found: list[cst.CSTNode] = []
+    for name in _fields(type(node)):
+        value = getattr(node, name)
+        for each in value if isinstance(value, list | tuple) else (value,):
+            kind: Any = type(each)
+            if _is_node(kind):
+                found.append(each)
+    return found
+
+
+@cache
+def _is_node(kind: type[object]) -> bool:
+    """Return whether a class is one of nodes; asking each node costs more than the walk, as their classes are abstract."""
+    return issubclass(kind, cst.CSTNode)
+
+
+@cache
+def is_whitespace(kind: type[object]) -> bool:
+    """Return whether a class is one of whitespace, which is nobody's site."""
+    return issubclass(kind, _WHITESPACE)
+
+
+def dotted(node: cst.CSTNode) -> str | None:
+    """Return ``a.b.c`` for a chain of names, or None for any other expression."""
+    parts: list[str] = []
+    while isinstance(node, cst.Attribute):
+        parts.append(node.attr.value)
+        node = node.value
+    if not isinstance(node, cst.Name):
+        return None
+    return ".".join([node.value, *reversed(parts)])
+
+
+def text_of(node: cst.CSTNode | None) -> str | None:
+    """Return the value of a string literal without a placeholder, or None for any other expression."""
+    if isinstance(node, cst.SimpleString | cst.ConcatenatedString):
+        value = _evaluated(node.value) if isinstance(node, cst.SimpleString) else node.evaluated_value
+        return value if isinstance(value, str) else None
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _evaluated(literal: str) -> str | bytes:
+    return cst.SimpleString(literal).evaluated_value
