@@ -49,10 +49,10 @@ WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& i
     parts.push_back(reduce_blocks(one_of(reduction(Collective::kReduceScatter, outputs[i], options.reduceOp), outputs),
                                   equal_parts("reduce_scatter", inputs[i], size_), outputs[i], staging));
   }
-  return launch(&turn,
-                {OpType::REDUCE_SCATTER_TENSOR_COALESCED, "shm:reduce_scatter", options.timeout, options.asyncOp,
-                 inputs, outputs},
-                std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
+  return launch(
+      &turn,
+      {coalesced_reduce_scatter<OpType>(), "shm:reduce_scatter", options.timeout, options.asyncOp, inputs, outputs},
+      std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
 }
 
 WorkPtr ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,

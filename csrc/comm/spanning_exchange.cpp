@@ -162,7 +162,7 @@ WorkPtr SpanningBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tenso
     given.push_back(equal_parts("reduce_scatter", input, size_));
   }
   return scatter_each(turn,
-                      {OpType::REDUCE_SCATTER_TENSOR_COALESCED, "shm:reduce_scatter", options.asyncOp, inputs, outputs},
+                      {coalesced_reduce_scatter<OpType>(), "shm:reduce_scatter", options.asyncOp, inputs, outputs},
                       std::move(given), options.reduceOp);
 }
 

@@ -99,7 +99,8 @@ static_assert(static_cast<int>(Reduction::kScaledSum) == static_cast<int>(c10d::
 
 double scale_of(const c10d::ReduceOp& op) {
   if (op.op_ != c10d::ReduceOp::PREMUL_SUM) return 1;
-  const auto* supplement = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  // torch 2.11 has only this name; newer ones have it as an alias
+  const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK(supplement != nullptr,
               "shm failed: got PREMUL_SUM without its factor. Fix: _make_nccl_premul_sum(factor).");
   return supplement->tensor_factor.defined() ? supplement->tensor_factor.item<double>() : supplement->double_factor;

@@ -39,4 +39,14 @@ Reduction reduction_of(const c10d::ReduceOp& op);
 void check_reduction(const char* operation, const at::Tensor& tensor, const c10d::ReduceOp& op);
 double scale_of(const c10d::ReduceOp& op);
 
+// The operation's own type where torch has one; 2.11 does not.
+template <class Type>
+constexpr Type coalesced_reduce_scatter() {
+  if constexpr (requires { Type::REDUCE_SCATTER_TENSOR_COALESCED; }) {
+    return Type::REDUCE_SCATTER_TENSOR_COALESCED;
+  } else {
+    return Type::COALESCED;
+  }
+}
+
 }  // namespace anyaccel::comm
