@@ -1,19 +1,11 @@
 // NVIDIA's driver for the pretended GPU: the functions that csrc/runtime/cuda.cpp, torch and Triton call.
-//
-// A kernel of a library runs in the block emulator if STAND_IN_KERNELS, the path of a file, names it; otherwise it does
-// nothing. That file has lines of: symbol, library of the emulator's kernels, number in its table, bytes of the
-// argument.
+// Kernels are found, loaded and launched; they do nothing.
 
 #include <cuda.h>
-#include <dlfcn.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
-#include <mutex>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -29,17 +21,8 @@ thread_local std::vector<CUcontext> contexts;  // of the thread; the last is cur
 
 CUcontext primary() { return reinterpret_cast<CUcontext>(&the_context); }
 
-struct Emulated {  // a row of the emulator's table, which csrc/emulator/block.h declares
-  const char* name;
-  void (*run)(const void*);
-  bool is_grid_meant;
-  void* (*shared_memory)();
-};
-
 struct Kernel {
   std::string symbol;
-  Emulated* emulated = nullptr;
-  std::size_t argument_bytes = 0;
   bool is_loaded = false;
 };
 
@@ -47,58 +30,14 @@ struct Library {
   std::map<std::string, Kernel> kernels;
 };
 
-using Launch = const char* (*)(void*, int, long, int, const void*, std::size_t);
-
-void find_emulated(Kernel& kernel) {
-  const char* const path = std::getenv("STAND_IN_KERNELS");
-  std::ifstream rows(path == nullptr ? "" : path);
-  for (std::string line; std::getline(rows, line);) {
-    std::istringstream row(line);
-    std::string symbol;
-    std::string library;
-    std::size_t number = 0;
-    std::size_t bytes = 0;
-    std::getline(row, symbol, '\t');
-    std::getline(row, library, '\t');
-    row >> number >> bytes;
-    if (symbol != kernel.symbol) {
-      continue;
-    }
-    void* const opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-    auto* const table = opened == nullptr ? nullptr : static_cast<Emulated*>(dlsym(opened, "emulator_kernels"));
-    if (table == nullptr) {
-      std::fprintf(stderr, "stand-in: no emulated kernels: %s\n", dlerror());
-      std::abort();
-    }
-    kernel.emulated = table + number;
-    kernel.argument_bytes = bytes;
-    return;
-  }
-}
-
-CUresult start(Kernel& kernel, unsigned blocks, unsigned threads, CUstream stream, void** arguments) {
+CUresult start(Kernel& kernel, CUstream stream) {
   if (is_capturing(stream) && !kernel.is_loaded) {
     std::fprintf(stderr, "stand-in: %s was not loaded before a capture\n", kernel.symbol.c_str());
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   kernel.is_loaded = true;
-  if (kernel.emulated == nullptr) {
-    submit(stream, [] {});
-    return CUDA_SUCCESS;
-  }
-  static const auto launch = reinterpret_cast<Launch>(dlsym(RTLD_DEFAULT, "emulator_launch"));
-  static const auto fix_size = reinterpret_cast<void (*)(unsigned)>(dlsym(RTLD_DEFAULT, "emulator_fix_size"));
-  const auto* const first = static_cast<const char*>(arguments[0]);
-  const std::vector<char> argument(first, first + kernel.argument_bytes);
-  CUresult result = CUDA_SUCCESS;
-  submit(stream, [&kernel, argument, blocks, threads, &result] {
-    fix_size(threads);
-    if (const char* problem = launch(kernel.emulated, 0, blocks, 0, argument.data(), argument.size())) {
-      std::fprintf(stderr, "stand-in: %s: %s\n", kernel.emulated->name, problem);
-      result = CUDA_ERROR_LAUNCH_FAILED;
-    }
-  });
-  return result;
+  submit(stream, [] {});
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -281,7 +220,6 @@ STAND_IN_EXPORT CUresult cuLibraryGetKernel(CUkernel* found, CUlibrary library, 
   Kernel& kernel = reinterpret_cast<Library*>(library)->kernels[name];
   if (kernel.symbol.empty()) {
     kernel.symbol = name;
-    find_emulated(kernel);
   }
   *found = reinterpret_cast<CUkernel>(&kernel);
   return CUDA_SUCCESS;
@@ -330,11 +268,11 @@ STAND_IN_EXPORT CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction,
   return CUDA_SUCCESS;
 }
 
-STAND_IN_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads,
-                                        unsigned, unsigned, unsigned, CUstream stream, void** arguments, void**) {
-  return start(*reinterpret_cast<Kernel*>(function), blocks, threads, stream, arguments);
+STAND_IN_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                        unsigned, CUstream stream, void**, void**) {
+  return start(*reinterpret_cast<Kernel*>(function), stream);
 }
 
-STAND_IN_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* all, CUfunction function, void** arguments, void**) {
-  return start(*reinterpret_cast<Kernel*>(function), all->gridDimX, all->blockDimX, all->hStream, arguments);
+STAND_IN_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* all, CUfunction function, void**, void**) {
+  return start(*reinterpret_cast<Kernel*>(function), all->hStream);
 }
