@@ -29,7 +29,7 @@ EPILOG = "Example: [bold]anyaccel report --json | python -m json.tool[/]"
 
 _COLOURS = {
     "chosen": "green", "accepted": "green", "rejected": "yellow", "built": "green", "buildable": "cyan",
-    "not buildable": "red",
+    "no build needed": "green", "not buildable": "red",
 }  # fmt: skip
 """The colours of verdicts in tables."""
 

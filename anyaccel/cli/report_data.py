@@ -13,6 +13,7 @@ from ..accelerator import host
 from ..accelerator.detection import kernel_kind
 from ..accelerator.real_accelerator import candidates, get_accelerator
 from ..op_builder import BUILDERS, builder_class
+from ..op_builder.deepspeed.plain import PlainBuilder
 from ..op_builder.engine import environment as op_environment
 from ..op_builder.engine.cache import open_cache
 from ..op_builder.engine.fingerprint import cpu_flags
@@ -56,7 +57,7 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class OpState:
-    """An op: ``built``, ``buildable``, or ``not buildable`` with the reason."""
+    """An op: ``built``, ``buildable``, ``no build needed``, or ``not buildable`` with the reason."""
 
     name: str
     builder: str
@@ -242,6 +243,8 @@ def _op(class_name: str, device: str) -> OpState:
     reason = builder.incompatibility()
     if reason:
         return OpState(builder.name, class_name, "not buildable", reason)
+    if isinstance(builder, PlainBuilder):
+        return OpState(builder.name, class_name, "no build needed", "")
     return OpState(builder.name, class_name, "built" if builder.is_built() else "buildable", "")
 
 

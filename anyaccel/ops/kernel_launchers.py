@@ -83,6 +83,10 @@ class PtxLauncher:
         self._runtime.launch_grid(self._name, self._kernel, device.index or 0, grid, block, shared_bytes, values)
 
 
+_CONSTANTS = ("-DINFINITY=__int_as_float(0x7f800000)", "-DNAN=__int_as_float(0x7fffffff)")
+"""Constants that nvcc takes from the C library, which NVRTC does not have."""
+
+
 class CudaLauncher(PtxLauncher):
     """CUDA C++, compiled by NVRTC for the device, as machine code or, where only the driver knows the device, as PTX."""
 
@@ -105,7 +109,7 @@ class CudaLauncher(PtxLauncher):
             include_dirs=kernel.include_dirs,
             target=target,
             compiler=choose_nvrtc(),
-            options=("-std=c++20", *kernel.options, f"-arch={target}"),
+            options=("-std=c++20", *_CONSTANTS, *kernel.options, f"-arch={target}"),
             output=f"kernel.{'cubin' if target.startswith('sm_') else 'ptx'}",
             kernels=(kernel.name,),
         )

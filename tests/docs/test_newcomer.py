@@ -67,12 +67,13 @@ def plug_in():
 
 
 kernel = DeviceKernel("__global__ void scale(float* x, float a) {}", "scale", args=("tensor", "float32"))
+ptx = DeviceKernel(".version 7.0", "scale", args=("tensor", "float32"), language="ptx")
 mistakes = {
     "torch has no module for the device": lambda: anyaccel.TorchAccelerator("mine"),
     "`DS_ACCELERATOR` names it, and it cannot be used": plug_in,
     "a path in `sources()` is wrong": lambda: Halve().load(),
     "an unknown type in `args`": lambda: DeviceKernel("", "scale", args=("float*",)),
-    "CPU tensors for a CUDA kernel": lambda: kernel(torch.ones(2), 1.0, grid=1, block=1),
+    "CPU tensors for a kernel in PTX": lambda: ptx(torch.ones(2), 1.0, grid=1, block=1),
     "a value is missing in the call": lambda: kernel(torch.ones(2), grid=1, block=1),
     "the backend is misspelled": misspelled_backend,
     "`--write` on a file that is not committed": lambda: migrate("--write", "train.py"),

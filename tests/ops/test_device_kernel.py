@@ -86,6 +86,22 @@ def test_cuda_source_compiles_without_a_gpu(name: str) -> None:
 
 
 @NEEDS_NVRTC
+def test_nvrtc_and_the_emulator_accept_the_same_constants_and_functions() -> None:
+    source = """
+    extern "C" __global__ void classify(const float* x, float* y) {
+      size_t i = threadIdx.x;
+      float lowest = -INFINITY;
+      y[i] = isnan(x[i]) ? NAN : isinf(x[i]) ? lowest : max(x[i], fminf(lowest, 0.0f));
+      assert(isfinite(x[i]) || isnan(y[i]) || y[i] < 0);
+    }"""
+    kernel = DeviceKernel(source, "classify", ("tensor", "tensor"))
+    assert kernel.compile("sm_90").binary.read_bytes().startswith(b"\x7fELF")
+    x, y = torch.tensor([1.5, torch.inf, torch.nan]), torch.empty(3)
+    kernel(x, y, grid=1, block=3)
+    assert torch.equal(y.nan_to_num(7.0, neginf=-1.0), torch.tensor([1.5, -1.0, 7.0]))
+
+
+@NEEDS_NVRTC
 def test_a_cuda_error_names_the_line() -> None:
     with pytest.raises(BuildError, match=r"kernel-[0-9a-f]+\.cu\(5\): error: identifier \"nothing\" is undefined"):
         DeviceKernel(CUDA.replace("* factor", "* nothing"), "scale<float>", ARGS).compile("sm_90")

@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <math.h>  // isnan and others without std::, too
+
 #include <cassert>
 #include <cmath>
 #include <cstddef>
