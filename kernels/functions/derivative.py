@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Derivative"]
 
@@ -27,15 +31,24 @@ class Derivative:
         self.gives = gives
         self.results = results
         kinds = [take.rstrip("0123456789") for take in takes]
-        self._parsed = [(kind, int(take[len(kind) :] or 0)) for take, kind in zip(takes, kinds, strict=True)]
+        numbers = [int(take[len(kind) :] or 0) for take, kind in zip(takes, kinds, strict=True)]
+        kept = [place for place, kind in enumerate(kinds) if kind in ("input", "result")]
+        first = {"input": 0, "result": len(gives)}
+        self._keep = _picker([first[kinds[place]] + numbers[place] for place in kept])
+        of_kept = {place: results + index for index, place in enumerate(kept)}
+        of_grads = {place: number for place, number in enumerate(numbers) if kinds[place] == "grad"}
+        none = results + len(kept)
+        self._arrange = _picker([of_grads.get(place, of_kept.get(place, none)) for place in range(len(takes))])
 
     def setup_context(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """Keep what :meth:`gradients` needs, as in ``torch.library.register_autograd``."""
-        places = {"input": inputs, "result": output if isinstance(output, tuple) else (output,)}
-        kept = [places[kind][number] for kind, number in self._parsed if kind in places]
-        ctx.save_for_backward(*(value if isinstance(value, torch.Tensor) else None for value in kept))
-        ctx.others = [None if isinstance(value, torch.Tensor) else value for value in kept]
-        ctx.set_materialize_grads(False)
+        kept = self._keep((*inputs, *output) if isinstance(output, tuple) else (*inputs, output))
+        ctx.others = [value for value in kept if not isinstance(value, torch.Tensor)]
+        if ctx.others:
+            kept = [value if isinstance(value, torch.Tensor) else None for value in kept]
+        ctx.save_for_backward(*kept)
+        if self.results > 1:
+            ctx.set_materialize_grads(False)
 
     def gradients(self, ops: Any, ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """Return the gradients of the inputs.
@@ -45,21 +58,26 @@ class Derivative:
             ctx: what :meth:`setup_context` kept.
             grads: the gradients of the results; None for unused ones.
         """
-        given = next((grad for grad in grads if grad is not None), None)
-        if given is None:
-            return (None,) * len(self.gives)
         call = getattr(ops, self.backward).default
-        kept = iter(
-            [other if saved is None else saved for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
-        )
-        arguments: list[Any] = []
-        for described, (kind, number) in zip(call._schema.arguments, self._parsed, strict=True):
-            if kind == "grad" and grads[number] is None and described.type.kind() == "TensorType":
-                arguments.append(torch.zeros_like(given))
-            elif kind == "grad":
-                arguments.append(grads[number])
-            else:
-                arguments.append(None if kind == "none" else next(kept))
+        kept = ctx.saved_tensors
+        if ctx.others:
+            others = iter(ctx.others)
+            kept = [next(others) if value is None else value for value in kept]
+        arguments = self._arrange((*grads[: self.results], *kept, None))
+        if self.results > 1 or grads[0] is None:
+            given = next((grad for grad in grads if grad is not None), None)
+            if given is None:
+                return (None,) * len(self.gives)
+            arguments = [
+                torch.zeros_like(given) if value is None and described.type.kind() == "TensorType" else value
+                for value, described in zip(arguments, call._schema.arguments, strict=True)
+            ]
         computed = call(*arguments)
         computed = computed if isinstance(computed, tuple) else (computed,)
-        return tuple(None if number < 0 else computed[number] for number in self.gives)
+        return tuple([None if number < 0 else computed[number] for number in self.gives])
+
+
+def _picker(places: list[int]) -> Callable[[tuple[Any, ...]], Sequence[Any]]:
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: (values[places[0]],)

@@ -141,9 +141,12 @@ def test_a_timeout_that_is_not_positive_is_refused(scripts: Scripts) -> None:
         options = dist.AllreduceOptions()
         options.timeout = timedelta(milliseconds=0)
         dist.barrier()
-        if rank == 0:
+        seen = dist.distributed_c10d._get_default_store()
+        if rank == 0:  # its error ends the group, and must not meet a rank that is still in the barrier
+            seen.wait(["rank 1 has left the barrier"])
             say(error_of(lambda: backend.allreduce([torch.ones(2)], options).wait()))
         else:
+            seen.set("rank 1 has left the barrier", "")
             time.sleep(1)
         """,
         2,
