@@ -203,7 +203,7 @@ gpu-day-wheels: $(VENV)/.installed-test
 
 # The day with a CUDA build of torch on a machine without a GPU, in .venv-gpu-day (6 GB of disk): all but the kernels runs, MINUTES at
 # most; see tests/gpu_day/rehearsal.py. The project and its packages come from the wheels alone.
-MINUTES ?= 20
+MINUTES ?= 60
 gpu-day-rehearsal: PYTHON_OF_DAY := .venv-gpu-day/bin/python
 gpu-day-rehearsal:
 	$(MAKE) .venv-gpu-day/.torch VENV=.venv-gpu-day TORCH=torch==2.11.0

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from .stages import Stage, run_stages
+from .stages import Stage, longer, run_stages
 
 ROOT = Path(__file__).parents[2]
 SANITIZED = ("rms_norm", "softmax", "activations", "multi_tensor", "quantization", "moe")
@@ -65,7 +65,12 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--out", type=Path, required=True, help="a folder for logs, results and day.json")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu rehearses the stages")
-    parser.add_argument("--minutes", type=float, default=20.0, help="of all stages together")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=20.0,
+        help="of all stages together; more than 20 also lengthen each stage's limit",
+    )
     options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         sys.exit("running the day failed: got no GPU; expected one that torch can use. Fix: --device cpu rehearses it.")
@@ -73,7 +78,8 @@ def main(arguments: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     has_failed = False
-    for outcome in run_stages(_stages(options.device, folder), folder, ROOT, options.minutes * 60):
+    stages = longer(_stages(options.device, folder), options.minutes)
+    for outcome in run_stages(stages, folder, ROOT, options.minutes * 60):
         console.print(f"{outcome.name:<14} {outcome.seconds:>6.1f} s  {outcome.what}")
         has_failed |= outcome.what.startswith("failed")
     console.print(f"logs, results and day.json are in {options.out}")

@@ -70,7 +70,7 @@ def main(out: str, minutes: str) -> int:
         sys.exit(f"rehearsing the day failed: {log} was not written. Fix: read what {DRIVER} printed above.")
     text = log.read_text(encoding="utf-8", errors="replace")
     if not re.search(r"^\d+ .* in [\d.]+s", text, re.MULTILINE):  # pytest lists failures at its end
-        print("the stage 'tests' was cut before its end, so its failures are unknown. Fix: MINUTES=20 or more")
+        print("the stage 'tests' was cut before its end, so its failures are unknown. Fix: a larger MINUTES")
         return 1
     found = failures(text)
     print(f"{found.comparisons} comparisons of values failed, which need a device")

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from . import __main__ as day
-from .stages import Outcome, Stage, run_stages
+from .stages import Outcome, Stage, longer, run_stages
 from .wheels import requirements
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +23,11 @@ def _python(code: str) -> list[str]:
 
 def _whats(outcomes: list[Outcome]) -> dict[str, str]:
     return {outcome.name: outcome.what for outcome in outcomes}
+
+
+def test_a_longer_day_has_longer_stages_and_a_shorter_one_the_same() -> None:
+    stages = [Stage("tests", _python("pass"), 300)]
+    assert [longer(stages, minutes)[0].seconds for minutes in (5, 20, 60)] == [300, 300, 900]
 
 
 def test_a_failure_and_a_cut_stop_nothing_else(tmp_path: Path) -> None:
