@@ -18,28 +18,33 @@ from typing import NamedTuple
 from .stand_in.build import DRIVER, RUNTIME, build
 
 ROOT = Path(__file__).parents[2]
-NO_ARITHMETIC = re.compile(r"\bAssertionError\b|^E +assert |Tensor-likes are not|does no arithmetic")
-"""Failures of a comparison, which a device without arithmetic cannot pass."""
+EXPECTED = {
+    "comparisons of values": r"\bAssertionError\b|^assert |Tensor-likes are not|is not defined as mutable but was mutated",
+    "sizes that depend on values": r"numel: integer multiplication overflow|OutOfMemoryError: CUDA out of memory",
+    "matrix products, as cuBLAS rejects the stand-in": r'call_dispatcher\("aten::linear"|CUBLAS_STATUS_NOT_INITIALIZED',
+}
+"""Why tests fail on a device whose kernels do nothing, each with how the last line of such a failure looks."""
 
 
 class Failures(NamedTuple):
     """Failures of a log of pytest, by their last line.
 
     Attributes:
-        comparisons: the number that compare values.
-        others: the number of each other.
+        expected: the number for each reason that a device without arithmetic gives.
+        others: the number of each other line.
     """
 
-    comparisons: int
+    expected: collections.Counter[str]
     others: collections.Counter[str]
 
 
 def failures(log: str) -> Failures:
     """Return what failed in a log of pytest; numbers in messages are left out, so that equal failures count together."""
-    found = Failures(0, collections.Counter())
+    found = Failures(collections.Counter(), collections.Counter())
     for line in re.findall(r"^(?:FAILED|ERROR) \S.* - (.*)$", log, re.MULTILINE):
-        if NO_ARITHMETIC.search(line) or line.startswith("assert "):
-            found = found._replace(comparisons=found.comparisons + 1)
+        reason = next((reason for reason, pattern in EXPECTED.items() if re.search(pattern, line)), "")
+        if reason:
+            found.expected[reason] += 1
         else:
             found.others[re.sub(r"\d+", "#", line)] += 1
     return found
@@ -57,7 +62,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def main(out: str, minutes: str) -> int:
-    """Run the day, print what failed, and return the number of kinds of failures that are not comparisons of values.
+    """Run the day, print what failed, and return the number of kinds of failures that a device would have, too.
 
     It also returns 1 when the tests were cut.
     """
@@ -73,9 +78,10 @@ def main(out: str, minutes: str) -> int:
         print("the stage 'tests' was cut before its end, so its failures are unknown. Fix: a larger MINUTES")
         return 1
     found = failures(text)
-    print(f"{found.comparisons} comparisons of values failed, which need a device")
+    for reason, count in found.expected.most_common():
+        print(f"{count} failed that need a device: {reason}")
     for line, count in found.others.most_common():
-        print(f"{count} x {line}")
+        print(f"{count} failed for another reason: {line}")
     return len(found.others)
 
 

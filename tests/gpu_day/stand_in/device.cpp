@@ -72,7 +72,7 @@ bool is_used() { return user == getpid(); }
 
 void* allocate(std::size_t bytes, Kind kind) {
   const std::lock_guard lock(device());
-  if (kind == Kind::device && used_bytes + bytes > kMemoryBytes) {
+  if (kind == Kind::device && (bytes > kMostBytesAtOnce || used_bytes + bytes > kMemoryBytes)) {
     return nullptr;
   }
   void* const found = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

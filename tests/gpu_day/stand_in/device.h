@@ -25,6 +25,9 @@ constexpr int kSharedBytes = 48 * 1024;
 constexpr int kMostSharedBytes = 227 * 1024;
 constexpr int kCacheBytes = 4 << 20;
 constexpr std::size_t kMemoryBytes = std::size_t{64} << 30;  // the host's, which has less, as it is touched
+// Where no kernel counts, sizes that depend on values are what was in memory: without a limit, the system kills the
+// process.
+constexpr std::size_t kMostBytesAtOnce = std::size_t{2} << 30;
 constexpr char kName[] = "stand-in for an NVIDIA GPU";
 
 enum class Kind { device, pinned, registered };
