@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from .. import loading
-from ..builder import CPUOpBuilder
 from ..engine.errors import OpError
-from ..engine.targets import NATIVE
-from ..op import CSRC
+from .one_torch import OneTorchBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ..engine.build import Recipe
-
 __all__ = ["AutogradBuilder", "recorder"]
 
+_logger = logging.getLogger(__name__)
 
-class AutogradBuilder(CPUOpBuilder):
+
+class AutogradBuilder(OneTorchBuilder):
     """Builds ``csrc/autograd`` for this machine and torch. Ops use it if it has been built; none builds it by itself."""
 
     NAME = "autograd"
     SOURCES = ("autograd/autograd.cpp",)
-
-    def source_root(self) -> Path:
-        return CSRC
 
     def include_paths(self) -> list[str]:
         return []
@@ -36,10 +32,6 @@ class AutogradBuilder(CPUOpBuilder):
 
     def namespaces(self) -> list[str]:
         return ["anyaccel_autograd"]
-
-    def recipes(self, target: str) -> list[Recipe]:
-        """Return the build for this machine only, as torch's C++ interface differs between versions."""
-        return super().recipes(target) if target == NATIVE else []
 
     def load(self, verbose: bool = False) -> Any:
         """Build the library if needed, and return its torch ops: ``record``.
@@ -67,7 +59,11 @@ def recorder() -> Callable[..., None] | None:
     try:
         if not builder.is_built():
             return None
+    except OpError:  # no build, and nothing to build it with
+        return None
+    try:
         record: Callable[..., None] = builder.load().record
-    except OpError:
+    except OpError as error:
+        _logger.warning("gradients are recorded in Python: %s", error)
         return None
     return record

@@ -14,7 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from anyaccel import ops
 from anyaccel.kernels.functions.eager import DifferentiableOp, RecordedOp
-from anyaccel.op_builder.cpu.autograd import AutogradBuilder
+from anyaccel.op_builder import OpLoadError
+from anyaccel.op_builder.cpu.autograd import AutogradBuilder, recorder
 from anyaccel.ops.loading import loaded
 
 from .conftest import load
@@ -225,6 +226,19 @@ def test_compiled_autograd() -> None:
     with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
         ops.layer_norm(x, _numbers(6), _numbers(6)).pow(2).sum().backward()
     assert torch.equal(x.grad, expected.grad)
+
+
+@pytest.mark.parametrize(("member", "is_told"), [("is_built", False), ("load", True)])
+def test_without_a_library_that_loads_gradients_are_recorded_in_python(
+    member: str, is_told: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(self: AutogradBuilder) -> None:
+        raise OpLoadError(member)
+
+    assert recorder() is not None
+    monkeypatch.setattr(AutogradBuilder, member, refuse)
+    assert recorder() is None
+    assert ("gradients are recorded in Python: load" in caplog.text) is is_told
 
 
 @pytest.mark.parametrize(
