@@ -136,7 +136,8 @@ void launch(const torch::stable::Tensor& tensor, const Kernel& kernel, const Wor
   }
   const std::int64_t parts = groups > 0 ? groups : cpu_groups(work);
   const std::int64_t units = work.units();
-  torch::stable::parallel_for(0, parts, 1, [&](std::int64_t first, std::int64_t last) {
+  // Flattened: with many kernels in a file, GCC stops inlining, and a call in a loop keeps it from being vectorised.
+  torch::stable::parallel_for(0, parts, 1, [&](std::int64_t first, std::int64_t last) __attribute__((flatten)) {
     for (std::int64_t part = first; part < last; ++part) {
       kernel(CpuGroup{units * part / parts, units * (part + 1) / parts, part, parts});
     }
