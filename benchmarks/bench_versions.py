@@ -104,7 +104,13 @@ class Tree:
         environment |= {"MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_THRESHOLD_": str(1 << 34)}
         program = [str(root / ".venv/bin/python"), str(Path(__file__).resolve()), "--serve", str(root / "benchmarks")]
         self._process = subprocess.Popen(
-            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=root
+            program,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env=environment,
+            cwd=root,
         )
 
     def ask(self, question: str) -> Any:

@@ -23,12 +23,14 @@ from .engine.prebuilt import folder_for
 from .engine.targets import (
     CUDA_TARGETS,
     NATIVE,
+    OPENCL_CPU,
     host_cpu_targets,
     is_device_target,
     require_target,
     wheel_cpu_targets,
 )
 from .engine.toolchains.nvrtc import probe_nvrtc
+from .engine.toolchains.sycl import probe_dpcpp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,8 +83,9 @@ def wheel_targets() -> list[str]:
 
 
 def all_targets() -> list[str]:
-    """Return every target that can be built here: this machine itself, and the targets of a wheel."""
-    return [NATIVE, *wheel_targets()]
+    """Return every target that can be built here: this machine itself, SYCL's CPU device, and the targets of a wheel."""
+    sycl = [OPENCL_CPU] if probe_dpcpp().tool is not None else []
+    return [NATIVE, *sycl, *wheel_targets()]
 
 
 def named_builders(names: Sequence[str]) -> list[OpBuilder]:
@@ -167,7 +170,7 @@ def copy_entry(outcome: BuildOutcome, root: Path) -> Path:
         ToolchainError: when the build is for this machine only.
     """
     order, entry = outcome.order, outcome.entry
-    if order.target == NATIVE:
+    if order.target in (NATIVE, OPENCL_CPU):
         msg = (
             f"copying the op '{order.op}' failed: the build is for this machine only. "
             f"Fix: name a target, such as --target x86-64-v3."

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .builder import CPU_FLAGS, OpBuilder
 from .cpu.autograd import recorder
 from .engine import prebuilt
-from .engine.targets import is_device_target, is_hip_target
-from .op import CSRC
+from .engine.targets import OPENCL_CPU, is_device_target, is_hip_target
+from .op import CSRC, resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +68,9 @@ class HostLibrary(OpBuilder):
             from .hip import device_code as hip
 
             return [hip.device_code_recipe(self.OP, target)]
+        if target == OPENCL_CPU:
+            recipe = resolve("op_builder.xpu.device_code:device_code_recipe")  # by name, as it needs a builder
+            return [recipe(self.OP)] if "xpu" in self.OP.devices else []
         from .cuda.device_code import device_code_recipe
 
         return [device_code_recipe(self.OP, target)]

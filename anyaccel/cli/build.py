@@ -37,7 +37,8 @@ def command(
     target: Annotated[
         list[str] | None,
         typer.Option(
-            "--target", help="A target: native, x86-64-v3, sm_90, compute_120 (PTX) …; repeat it for several."
+            "--target",
+            help="A target: native, x86-64-v3, sm_90, compute_120 (PTX), gfx942, opencl-cpu (SYCL) …; repeat it for several.",
         ),
     ] = None,
     output: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..op_builder.engine.device_code import DeviceCodeRecipe
+from ..op_builder.engine.targets import OPENCL_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +130,7 @@ class HostSyclLauncher:
                 op="device_kernel",
                 source=kernel.file(),
                 include_dirs=kernel.include_dirs,
-                target="opencl-cpu",
+                target=OPENCL_CPU,
                 compiler=self._runtime.compiler(),
                 options=(*device_options(choose_dpcpp().version), *kernel.options),
                 output="kernel.bin",

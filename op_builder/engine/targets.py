@@ -15,6 +15,7 @@ __all__ = [
     "CUDA_TARGETS",
     "HIP_TARGETS",
     "NATIVE",
+    "OPENCL_CPU",
     "Platform",
     "cuda_targets_for",
     "host_cpu_targets",
@@ -46,6 +47,9 @@ CUDA_TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
 
 HIP_TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 """AMD GPUs that a wheel supports: Instinct MI200, MI300 and MI350, Radeon RX 7900 and RX 9070. Code runs on one GPU only."""
+
+OPENCL_CPU = "opencl-cpu"
+"""SYCL kernels for this machine's CPU, compiled by Intel's OpenCL. They depend on its version, so no wheel carries them."""
 
 _CUDA = r"(sm|compute)_(\d{2,3})[af]?"
 _HIP = r"gfx(9|1[0-2])[0-9a-f]{2}"
@@ -130,8 +134,8 @@ def is_hip_target(target: str) -> bool:
 
 
 def is_device_target(target: str) -> bool:
-    """Return whether a target is a GPU architecture of any vendor's."""
-    return is_cuda_target(target) or is_hip_target(target)
+    """Return whether a target's code is a device's: a GPU architecture of any vendor's, or SYCL's OpenCL device."""
+    return is_cuda_target(target) or is_hip_target(target) or target == OPENCL_CPU
 
 
 def wave_lanes(target: str) -> int:
@@ -153,7 +157,7 @@ def require_target(target: str) -> str:
     cpu = wheel_cpu_targets()
     if target == NATIVE or target in cpu or is_device_target(target):
         return target
-    choices = ", ".join([NATIVE, *cpu, *CUDA_TARGETS, *HIP_TARGETS])
+    choices = ", ".join([NATIVE, *cpu, *CUDA_TARGETS, *HIP_TARGETS, OPENCL_CPU])
     msg = (
         f"choosing the target failed: got {target!r}; expected one of: {choices}. "
         f"Fix: correct the name; sm_<number>, compute_<number> and gfx<number> may name any GPU that the compiler knows."

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..device_kernels import register_kernels
 from ..engine import environment
 from ..engine.build import ensure_built
 from ..engine.cache import open_cache
-from ..engine.device_code import DeviceCodeRecipe
 from ..engine.errors import OpLoadError
 from ..engine.toolchains.sycl import choose_dpcpp
-from .runtime import HostSyclRuntime, SyclRuntimeBuilder, XpuSyclRuntime, device_options, include_dirs, with_kernels
+from .device_code import SYCL_SOURCE, device_code_recipe, host_runtime
+from .runtime import SyclRuntimeBuilder, XpuSyclRuntime, device_options, include_dirs, with_kernels
 
 if TYPE_CHECKING:
     from ..op import Op
 
-__all__ = ["SYCL_SOURCE", "SyclOnHost", "XpuDevice"]
-
-SYCL_SOURCE = Path(__file__).resolve().parents[2] / "kernels" / "sycl" / "kernels.sycl"
-"""The SYCL source: next to this package in a checkout, inside it in a wheel."""
+__all__ = ["SyclOnHost", "XpuDevice"]
 
 
 class XpuDevice:
@@ -75,17 +71,9 @@ class SyclOnHost:
         SyclRuntimeBuilder().load()
 
     def register(self, op: Op) -> None:
-        runtime = HostSyclRuntime(SyclRuntimeBuilder().load())
-        recipe = DeviceCodeRecipe(
-            op=f"{op.name}_sycl",
-            source=SYCL_SOURCE,
-            include_dirs=include_dirs(),
-            target="opencl-cpu",
-            compiler=runtime.compiler(),
-            options=(*device_options(choose_dpcpp().version), op.header_macro()),
-            output=f"{op.name}_sycl.bin",
-            kernels=op.kernels,
+        runtime = host_runtime()
+        entry = ensure_built(
+            device_code_recipe(op, runtime), open_cache(environment.cache_dir()), environment.build_jobs()
         )
-        entry = ensure_built(recipe, open_cache(environment.cache_dir()), environment.build_jobs())
         kernels = runtime.kernels(op.name, entry.binary.read_bytes(), entry.facts["symbols"])
         register_kernels(op.name, runtime, 0, kernels)

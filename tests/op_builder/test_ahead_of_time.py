@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anyaccel.op_builder import OpError, ToolchainError
-from anyaccel.op_builder.ahead_of_time import build_orders, copy_entry, named_builders, orders, wheel_targets
+from anyaccel.op_builder.ahead_of_time import (
+    all_targets,
+    build_orders,
+    copy_entry,
+    named_builders,
+    orders,
+    wheel_targets,
+)
 from anyaccel.op_builder.all_ops import every_builder
 from anyaccel.op_builder.cpu import CPUAdamBuilder
 from anyaccel.op_builder.cuda import LionBuilder as CudaLionBuilder
@@ -19,8 +26,11 @@ from anyaccel.op_builder.engine import environment, prebuilt, targets
 from anyaccel.op_builder.engine.fingerprint import cpu_flags
 from anyaccel.op_builder.engine.targets import CPU_TARGETS, CUDA_TARGETS, host_cpu_targets, require_target
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
+from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
 from anyaccel.op_builder.engine.trace import Trace
 from anyaccel.op_builder.switches import switched_on
+from anyaccel.op_builder.table import OPS
+from anyaccel.op_builder.xpu.device_code import device_code_recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,6 +155,24 @@ def test_a_build_for_this_machine_only_is_not_carried(cache: Cache, tmp_path: Pa
     (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), ["native"]))
     with pytest.raises(ToolchainError, match="the build is for this machine only"):
         copy_entry(outcome, tmp_path)
+
+
+def test_sycl_kernels_for_the_cpu_are_built_for_this_machine(tmp_path: Path) -> None:
+    if probe_dpcpp().tool is None:
+        with pytest.raises(ToolchainError, match="choosing DPC"):
+            orders(named_builders(["lion"]), [targets.OPENCL_CPU])
+        assert targets.OPENCL_CPU not in all_targets()
+        return
+    assert targets.OPENCL_CPU in all_targets()
+    assert targets.OPENCL_CPU not in wheel_targets()
+    (outcome,) = build_orders(orders(named_builders(["lion"]), [targets.OPENCL_CPU]))
+    op = next(op for op in OPS if op.name == "lion")
+    assert outcome.order.recipe.fingerprint() == device_code_recipe(op).fingerprint()  # what loading asks for
+    assert set(outcome.entry.facts["symbols"]) == set(op.kernels)
+    with pytest.raises(ToolchainError, match="the build is for this machine only"):
+        copy_entry(outcome, tmp_path)
+    with pytest.raises(OpError, match="cpu_adam has no code for opencl-cpu"):
+        orders(named_builders(["cpu_adam"]), [targets.OPENCL_CPU])
 
 
 @pytest.mark.parametrize("defect", ["flipped", "no metadata", "other sources", "for another CPU"])
