@@ -19,6 +19,8 @@ demo: $(VENV)/.installed-demo
 # Every op is built first, on all cores: several tests need all of them. Two workers: most tests wait for a process that imports torch.
 # Files run in order: sorted by their number of tests, the default, files with a few long tests would run last.
 PYTEST_ON_TWO := -n 2 --dist loadfile --no-loadscope-reorder --durations=25
+# More threads than cores: OpenMP's must not spin while they wait, which took more than half of the time of tests/ops.
+test test-all test-torches test-emulator: export OMP_WAIT_POLICY := passive
 test: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all --target native --target sm_90
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_ON_TWO)
