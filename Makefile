@@ -57,7 +57,7 @@ DIST ?= dist
 dist: $(VENV)/.installed-release
 	rm -rf "$(DIST)"
 	@set -e; export SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct)" ANYACCEL_CACHE_DIR="$(CURDIR)/$(DIST)/cache" ZIG_GLOBAL_CACHE_DIR="$(CACHE)/zig"; \
-	$(VENV)/bin/python -m build --no-isolation --outdir "$(DIST)"; \
+	$(VENV)/bin/python -m build --quiet --no-isolation --outdir "$(DIST)"; \
 	for platform in $(PLATFORMS); do \
 	  echo "building the ops for $$platform"; \
 	  BUILD_EXT=1 ANYACCEL_PLATFORM="$$platform" $(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation \

@@ -118,12 +118,12 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
     """
     names = ", ".join(dict.fromkeys(builder.NAME for builder in builders))
     found: dict[str, Order] = {}
-    serves_here = any(level in targets for level in host_cpu_targets())
+    levels_here = [level for level in host_cpu_targets() if level in targets]
     for target in map(require_target, targets):
-        needed = [one for one in builders if not (target == NATIVE and one.STABLE_ABI and serves_here)]
+        needed = [one for one in builders if target != NATIVE or not _serves_here(one, levels_here)]
         recipes = [recipe for builder in needed for recipe in builder.recipes(target)]
         if not recipes:
-            kind = "device code" if is_device_target(target) else "code for the CPU"
+            kind = "device code" if is_device_target(target) else "code of its own for this CPU"
             _logger.warning("%s: %s has no %s; nothing is built for it", target, names, kind)
         found |= {recipe.fingerprint(): Order(recipe.op, target, recipe) for recipe in recipes}
     if not found:
@@ -133,6 +133,11 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
         )
         raise OpError(msg)
     return list(found.values())
+
+
+def _serves_here(builder: OpBuilder, levels: Sequence[str]) -> bool:
+    """Return whether a build for one of these CPU levels makes one for this machine alone superfluous."""
+    return builder.STABLE_ABI and any(builder.recipes(level) for level in levels)
 
 
 def build_orders(wanted: Sequence[Order]) -> Iterator[BuildOutcome]:

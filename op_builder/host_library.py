@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .builder import CPU_FLAGS, OpBuilder
 from .cpu.autograd import recorder
 from .engine import prebuilt
-from .engine.targets import OPENCL_CPU, is_device_target, is_hip_target
+from .engine.targets import OPENCL_CPU, is_device_target, is_higher_cpu_level, is_hip_target
 from .op import CSRC, resolve
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class HostLibrary(OpBuilder):
     """Builds the host library of an op; a wheel may include the binary.
 
     Attributes:
-        OP: the op's row in the table; None for the runtimes, which are not ops.
+        OP: the op's row in the table; None for the runtimes and for asynchronous I/O, which have no kernels.
         SOURCES: relative to ``csrc``.
     """
 
@@ -60,6 +60,8 @@ class HostLibrary(OpBuilder):
         return prebuilt.find_library(self.name, lambda target: self.recipe_for(target, any_compiler=True).key(), trace)
 
     def recipes(self, target: str) -> list[Recipe]:
+        if self.OP is None and is_higher_cpu_level(target):
+            return []  # without loops of numbers, it would be the same code again
         if not is_device_target(target):
             return [self.recipe_for(target)]
         if self.OP is None or not self.OP.kernels:

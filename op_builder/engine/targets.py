@@ -21,6 +21,7 @@ __all__ = [
     "host_cpu_targets",
     "is_cuda_target",
     "is_device_target",
+    "is_higher_cpu_level",
     "is_hip_target",
     "march",
     "require_target",
@@ -101,6 +102,11 @@ def wheel_cpu_targets() -> list[str]:
     """Return the CPU targets of the platform of ahead-of-time builds, best first."""
     chosen = wheel_platform()
     return list(CPU_TARGETS.get(chosen.machine if chosen else platform.machine(), {}))
+
+
+def is_higher_cpu_level(target: str) -> bool:
+    """Return whether a target is a level of CPUs above the lowest of its architecture."""
+    return any(target in [*levels][:-1] for levels in CPU_TARGETS.values())
 
 
 def host_cpu_targets() -> list[str]:

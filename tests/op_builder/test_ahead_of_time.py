@@ -94,6 +94,21 @@ def test_one_target_of_several_may_have_nothing_which_is_said(cache: Cache, capl
     assert "sm_90: cpu_adam has no device code; nothing is built for it" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["async_io", "cuda_runtime", "hip_runtime"])
+def test_a_library_without_loops_is_built_once_for_every_cpu_level(cache: Cache, name: str) -> None:
+    """On Arm, its builds for two levels were the same file twice, which check-wheel-contents refuses."""
+    (order,) = orders(named_builders([name]), [*CPU_TARGETS[platform.machine()]])
+    assert order.target == BASELINE
+    (order,) = orders(named_builders([name]), ["native", *CPU_TARGETS[platform.machine()]])
+    assert order.target == BASELINE
+
+
+@pytest.mark.skipif(len(host_cpu_targets()) == 1, reason="a CPU of the lowest level")
+def test_a_library_without_loops_is_built_for_this_machine_if_its_baseline_was_not_named(cache: Cache) -> None:
+    (order,) = orders(named_builders(["async_io"]), ["native", host_cpu_targets()[0]])
+    assert order.target == "native"
+
+
 def test_ops_that_share_a_library_share_the_build(cache: Cache) -> None:
     wanted = orders(named_builders(["cpu_adam", "fused_adam"]), [BASELINE])
     assert {(order.op, order.target) for order in wanted} == {("cpu_adam", BASELINE), ("multi_tensor_adam", BASELINE)}
