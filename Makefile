@@ -157,10 +157,10 @@ fuzz: $(VENV)/.installed-test
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" \
 	  $(VENV)/bin/python -m tests.fuzz --calls $(CALLS) --seed $(SEED)
 
-# 10 000 random operations of four ranks on shm against gloo, and its C++ core under sanitizers, both longer than in `make test`.
+# 10 000 random operations of four ranks on shm against gloo, and 20 000 of 2 to 8 ranks on its C++ core under each sanitizer.
 test-soak: $(VENV)/.installed-test
 	$(VENV)/bin/python -W ignore -m tests.distributed.soak --operations 10000 --ranks 4 --seed $(SEED)
-	ANYACCEL_STRESS="4 500 $(SEED)" $(VENV)/bin/python -m pytest -k sanitizers tests/distributed
+	ANYACCEL_FUZZ="2-8 20000 $(SEED)" $(VENV)/bin/python -m pytest -s -k sanitizers tests/distributed
 
 # torch's own DistributedTest on shm, with 2 and 4 ranks: the tests for gloo on CPUs, and those of all_to_all, which torch writes for MPI.
 test-distributed-torch: $(VENV)/.installed-test

@@ -104,10 +104,14 @@ bool Group::advance(const OperationPtr& operation, Finished& finished, bool& mov
 bool Group::advance_all(Finished& finished) {
   bool moved = false;
   while (!collectives_.empty() && advance(collectives_.front(), finished, moved)) collectives_.pop_front();
+  advance_transfers(finished, moved);
+  return moved;
+}
+
+void Group::advance_transfers(Finished& finished, bool& moved) {
   for (auto one = transfers_.begin(); one != transfers_.end();) {
     one = advance(*one, finished, moved) ? transfers_.erase(one) : std::next(one);
   }
-  return moved;
 }
 
 bool Group::progress(bool waits) {
@@ -153,7 +157,12 @@ void Group::skip() {
   submit(operation);
 }
 
+// Ends all operations. One whose peers have done their part succeeds: they may have completed it, and have failed or
+// left in the next. No further operation begins.
 void Group::end_all(const std::string& text, Finished& finished) {
+  bool moved = false;
+  if (!collectives_.empty() && advance(collectives_.front(), finished, moved)) collectives_.pop_front();
+  advance_transfers(finished, moved);
   const auto end = [&](const OperationPtr& one) {
     one->task = Task();  // here, under the lock: a receive withdraws from the mailbox
     finished.emplace_back(one, error_of(text));

@@ -135,6 +135,7 @@ class Group : public std::enable_shared_from_this<Group> {
 
   bool advance(const OperationPtr& operation, Finished& finished, bool& moved);
   bool advance_all(Finished& finished);
+  void advance_transfers(Finished& finished, bool& moved);
   void fail_unless_agreed(const Operation& operation);
   void end_all(const std::string& text, Finished& finished);
   void end_hopeless_transfers(const std::vector<int>& gone, Finished& finished);

@@ -16,8 +16,8 @@ void Group::supervise() {
   Finished finished;
   {
     const std::lock_guard lock(mutex_);
-    std::string problem;
     if (!has_failed()) {
+      std::string problem;
       // a rank that is gone does nothing more, so its earlier messages are complete: look at them after this check
       const std::vector<int> gone = gone_ranks();
       advance_all(finished);
@@ -27,8 +27,8 @@ void Group::supervise() {
         if (problem.empty() && now >= first.deadline) problem = lateness_of(first);
       }
       end_hopeless_transfers(gone, finished);
+      if (!problem.empty()) fail(problem);
     }
-    if (!problem.empty()) fail(problem);
     if (has_failed()) end_all(failure_text(), finished);
   }
   settle(finished);

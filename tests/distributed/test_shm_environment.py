@@ -1,4 +1,4 @@
-"""How programs select shm: names, device maps, debug mode, launchers, several hosts, and its C++ core alone."""
+"""How programs select shm: names, device maps, debug mode, launchers, and several hosts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,6 @@ if TYPE_CHECKING:
     from .ranks import Scripts
 
 ROOT = Path(__file__).parents[2]
-CORE = (
-    "agreement", "callbacks", "coalesced", "collectives", "descriptor_passing", "elements", "group", "handshake", "mailbox",
-    "progress", "reduce", "segment", "supervision",
-)  # fmt: skip
 
 
 def test_it_serves_the_cpu_beside_other_backends(scripts: Scripts) -> None:
@@ -273,39 +268,3 @@ def test_ranks_in_two_network_namespaces(tmp_path: Path) -> None:
     if any(text in finished.stderr for text in missing):
         pytest.skip(f"no network namespaces here: {finished.stderr}")
     assert finished.stdout.count("right") == 3, finished.stderr  # lines of three processes on one pipe may mix
-
-
-@pytest.mark.parametrize(
-    ("sanitizer", "mode"), [("address,undefined", "processes"), ("thread", "threads")], ids=["address", "thread"]
-)
-def test_the_core_is_clean_under_sanitizers(tmp_path: Path, sanitizer: str, mode: str) -> None:
-    """Ranks as processes, and as threads on one mapping, where ThreadSanitizer sees every access."""
-    if sanitizer != "thread" and "ANYACCEL_STRESS" not in os.environ:
-        pytest.skip("make test-soak runs it: `make test` has time for one of the two")
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no g++, which brings the sanitizers")
-    sources = [
-        ROOT / "tests" / "distributed" / "stress.cpp",
-        *(ROOT / "csrc" / "comm" / f"{name}.cpp" for name in CORE),
-    ]
-    flags = ["-std=c++20", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-Wno-tsan"]
-    include = [f"-I{ROOT / 'csrc' / 'includes'}", f"-I{ROOT / 'csrc' / 'comm'}"]
-
-    def compiled(source: Path) -> Path:
-        target = tmp_path / f"{source.stem}.o"
-        subprocess.run([compiler, *flags, *include, "-c", source, "-o", target], check=True)
-        return target
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compiled, sources))
-    linked = subprocess.run(
-        [compiler, *flags, *objects, "-o", tmp_path / "stress", "-pthread"], capture_output=True, text=True, check=False
-    )
-    if "cannot find" in linked.stderr:
-        pytest.skip(f"g++ without sanitizers: {linked.stderr}")
-    assert linked.returncode == 0, linked.stderr
-    size = os.environ.get("ANYACCEL_STRESS", "3 200 1")  # ranks, operations, seed
-    ran = subprocess.run([tmp_path / "stress", mode, *size.split()], capture_output=True, text=True, check=False)
-    assert "all results right" in ran.stdout, ran.stderr
-    assert "WARNING" not in ran.stderr
