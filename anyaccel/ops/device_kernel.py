@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from ..accelerator.detection import kernel_kind
 from ..kernels.functions.registration import mark_changed
 from .emulated_launcher import EmulatedLauncher
 from .kernel_launchers import CudaLauncher, HostSyclLauncher, Launch, PtxLauncher, XpuLauncher
@@ -163,6 +164,12 @@ class DeviceKernel:
         with self._lock:
             if device not in self._launchers:
                 launcher = _LAUNCHERS.get((self.language, device.type))
+                if launcher is not None and kernel_kind(device.type) == "hip":
+                    got = (
+                        f"{self.language} source for {device}, an AMD GPU (torch {torch.__version__} is built for ROCm)"
+                    )
+                    fix = "move the tensors to the CPU" if self.language == "cuda" else "use CUDA source on CPU tensors"
+                    raise _refusal(self.name, got, "an NVIDIA GPU", f"{fix}, or write an op: docs/writing-an-op.md")
                 if launcher is None:
                     served = " and ".join(kind for language, kind in _LAUNCHERS if language == self.language)
                     raise _refusal(

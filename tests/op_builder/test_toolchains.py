@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import platformdirs
 import pytest
 
 from anyaccel.op_builder import ToolchainError
+from anyaccel.op_builder.engine.toolchains import nvcc, ptxas
 from anyaccel.op_builder.engine.toolchains.cxx import choose_cxx, probe_cxx
 
 if TYPE_CHECKING:
@@ -172,3 +174,31 @@ except RuntimeError as error:
 """
     cache = str(tmp_path / "cache")
     run_python(code, PATH=str(tmp_path), ANYACCEL_CACHE_DIR=cache, ZIG_GLOBAL_CACHE_DIR=str(ZIG_CACHE))
+
+
+def test_ptxas_in_tritons_wheel_is_the_last_choice_and_triton_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def place(file: Path, version: str) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release 12.9, V{version}'\n")
+        file.chmod(0o755)
+
+    (tmp_path / "site/triton").mkdir(parents=True)
+    (tmp_path / "site/triton/__init__.py").write_text("raise AssertionError('imported')")
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setattr(ptxas, "_TOOLKIT", tmp_path / "no toolkit")
+    monkeypatch.setattr(nvcc, "pip_home", lambda: None)
+    with pytest.raises(ToolchainError, match=r"ptxas, was not found. Fix: pip install 'anyaccel\[nvcc\]'"):
+        ptxas.choose_ptxas(None, "")
+    tritons = tmp_path / "site/triton/backends/nvidia/bin"
+    for file, version in (
+        (tritons / "ptxas", "12.8.93"),
+        (tritons / "ptxas-blackwell", "12.9.86"),
+        (tmp_path / "in path/ptxas", "13.0.88"),
+        (tmp_path / "home/bin/ptxas", "13.1.80"),
+    ):
+        place(file, version)
+        home = tmp_path / "home" if version == "13.1.80" else None
+        assert ptxas.choose_ptxas(home, str(tmp_path / "in path")) == ptxas.Ptxas(version, file)

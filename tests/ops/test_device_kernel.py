@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from anyaccel.op_builder import BuildError, OpLoadError
+from anyaccel.op_builder.cuda.runtime import CudaRuntimeBuilder
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
 from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
 from anyaccel.ops import DeviceKernel
@@ -158,6 +159,19 @@ def test_wrong_launches_are_named(values: Any, grid: Any, error: type[Exception]
 def test_wrong_kernels_are_named(make: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         make()
+
+
+@pytest.mark.parametrize(
+    ("language", "fix"), [("cuda", "move the tensors to the CPU"), ("ptx", "use CUDA source on CPU")]
+)
+def test_amd_gpus_are_refused_before_nvidias_driver_is_opened(
+    monkeypatch: pytest.MonkeyPatch, language: Any, fix: str
+) -> None:
+    monkeypatch.setattr(torch.version, "hip", "7.1")
+    monkeypatch.setattr(CudaRuntimeBuilder, "load", lambda *_: pytest.fail("CUDA's runtime is loaded"))
+    kernel = DeviceKernel("", "scale", ("tensor",), language=language)
+    with pytest.raises(ValueError, match=f"{language} source for cuda:1, an AMD GPU .*Fix: {fix}"):
+        kernel._launcher(torch.device("cuda:1"))  # such a tensor needs such a GPU
 
 
 def test_tensors_on_two_devices_are_refused() -> None:

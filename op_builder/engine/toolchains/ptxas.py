@@ -1,7 +1,8 @@
-"""NVIDIA's PTX assembler, which comes with nvcc: it checks hand-written PTX without a GPU."""
+"""NVIDIA's PTX assembler, which comes with nvcc and with Triton: it checks hand-written PTX without a GPU."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ptxas", "choose_ptxas"]
 
+_TOOLKIT = Path("/usr/local/cuda")
 _VERSION = re.compile(r"V(\d+\.\d+\.\d+)")
 
 
@@ -54,19 +56,28 @@ class Ptxas:
 
 
 def choose_ptxas(cuda_home: Path | None, path: str) -> Ptxas:
-    """Return the assembler in ``CUDA_HOME``, in ``PATH`` or of pip's nvcc.
+    """Return the assembler in ``CUDA_HOME``, in ``PATH``, of the toolkit, of pip's nvcc, or in Triton's wheel.
 
     Raises:
         ToolchainError: when none is found.
     """
     from .nvcc import pip_home
 
-    homes = [home / "bin" for home in (cuda_home, Path("/usr/local/cuda"), pip_home()) if home is not None]
+    homes = [home / "bin" for home in (cuda_home, _TOOLKIT, pip_home()) if home is not None]
     places = [str(homes[0]), path, *map(str, homes)] if cuda_home else [path, *map(str, homes)]
-    found = next((command for place in places if (command := shutil.which("ptxas", path=place))), None)
+    commands = [("ptxas", place) for place in places]
+    commands += [(name, str(folder)) for folder in _tritons_folders() for name in ("ptxas-blackwell", "ptxas")]
+    found = next((command for name, place in commands if (command := shutil.which(name, path=place))), None)
     if found is None:
         msg = "assembling PTX failed: CUDA's assembler, ptxas, was not found. Fix: pip install 'anyaccel[nvcc]'"
         raise ToolchainError(msg)
     said = run([found, "--version"], build_timeout()).stdout
     version = _VERSION.search(said)
     return Ptxas(version.group(1) if version else "unknown", Path(found))
+
+
+def _tritons_folders() -> list[Path]:
+    """Return where Triton's wheel has its assemblers, without importing Triton; the one for Blackwell is the newer one."""
+    spec = importlib.util.find_spec("triton")
+    places = spec.submodule_search_locations if spec is not None else None
+    return [Path(place, "backends", "nvidia", "bin") for place in places or ()]
