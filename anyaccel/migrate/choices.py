@@ -85,7 +85,8 @@ def _decide_expression(plan: Plan, node: cst.IfExp) -> None:
         return
     chosen, other = (node.body, node.orelse) if asked else (node.orelse, node.body)
     new = _choice(plan, chosen, other)
-    if new is not None and text_of(chosen) is not None and not _is_for_device(plan, node):
+    is_text = text_of(chosen) is not None or text_of(other) is not None
+    if new is not None and is_text and not _is_for_device(plan, node):
         return  # a name of something else, such as a folder: the rule device-name says why
     if new is not None:
         plan.rewrite(node, RULE, lambda _: new, tuple(node.children))
@@ -104,6 +105,9 @@ def _is_for_device(plan: Plan, node: cst.IfExp) -> bool:
 
 def _choice(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -> cst.BaseExpression | None:
     """Return what replaces a choice between two devices; None where it is another choice."""
+    if _is_current(plan, chosen, other):
+        function = plan.function("current_device_name")
+        return None if function is None else expression(f"{function}()")
     for unwrap, wrap in ((_itself, "{name}"), (_inside_torch_device, "torch.device({name})")):
         literal = unwrap(plan.view, chosen)
         if literal is None or not is_device_literal(literal) or not _is_other(plan.view, other, unwrap):
@@ -114,6 +118,13 @@ def _choice(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -
         function = plan.view.code(chosen.func) if isinstance(chosen, cst.Call) and unwrap is not _itself else ""
         return expression(wrap.replace("torch.device", function), name=name)
     return None
+
+
+def _is_current(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+    """Return whether a choice is between the current device and the CPU, whose name ``current_device_name()`` gives there."""
+    if not isinstance(chosen, cst.Call) or chosen.args:
+        return False
+    return plan.view.name(chosen.func) == "torch.cuda.current_device" and text_of(other) == "cpu"
 
 
 def _is_other(view: SourceView, node: cst.BaseExpression, unwrap: object) -> bool:

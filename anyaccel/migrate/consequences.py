@@ -26,7 +26,7 @@ __all__ = ["settle"]
 
 _PRECISION = re.compile(r"\b(float16|bfloat16|half|fp16|bf16)\b")
 _CUDAS_OWN = re.compile(
-    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt)($|[._])"
+    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*)($|[._])"
 )
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _BUILTINS = frozenset(dir(builtins))
@@ -119,7 +119,12 @@ def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     if isinstance(around, cst.Arg):
         loop = plan.view.parent(plan.view.parent(around) or around)
         return isinstance(loop, cst.For | cst.CompFor)
-    return isinstance(around, cst.If | cst.IfExp | cst.While | cst.BooleanOperation | cst.UnaryOperation | cst.Assert)
+    inner = call
+    while isinstance(around, cst.BooleanOperation) and around.right is inner:
+        inner, around = around, plan.view.parent(around)  # `n or device_count()` is a number, unless a test asks for it
+    if isinstance(around, cst.If | cst.IfExp | cst.While | cst.Assert):
+        return around.test is inner
+    return isinstance(around, cst.BooleanOperation | cst.UnaryOperation)
 
 
 def _object(plan: Plan, question: SiteDecision) -> bool:

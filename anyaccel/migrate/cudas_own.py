@@ -60,7 +60,7 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
             found[owner] = _OF_SIBLING.format(owner.name.value)
     for function in view.of(cst.FunctionDef):
         if function.name.value == "cuda" and _class_of(view, function) is not None:
-            found[function.body] = _OF_METHOD
+            found |= dict.fromkeys((function.params, function.body), _OF_METHOD)
     for test in view.of(cst.If):
         found |= dict.fromkeys(_branches_of_cuda(view, test), _OF_LADDER)
     for owner, names in methods.items():

@@ -41,7 +41,8 @@ class Rewriter(cst.CSTTransformer):
         new: Any = decision.build(updated_node)
         parentheses = getattr(updated_node, "lpar", None)
         has_them = parentheses and any(each is parentheses[0] for each in getattr(new, "lpar", ()))
-        if parentheses and hasattr(new, "lpar") and not has_them:
+        is_needless = self._is_in_its_own_place(original_node) and isinstance(original_node, cst.IfExp)
+        if parentheses and hasattr(new, "lpar") and not has_them and not (is_needless and isinstance(new, cst.Call)):
             new = new.with_changes(lpar=[*updated_node.lpar, *new.lpar], rpar=[*new.rpar, *updated_node.rpar])
         code, old = self._plan.view.code(new), self._plan.view.code(updated_node)
         if "#" in old and len(_COMMENT.findall(code)) < len(_COMMENT.findall(old)):
@@ -51,3 +52,13 @@ class Rewriter(cst.CSTTransformer):
             return updated_node
         self.replacements[original_node] = code.strip()
         return new
+
+    def _is_in_its_own_place(self, node: cst.CSTNode) -> bool:
+        """Return whether a choice is a value by itself, so that a call in its place needs no parentheses.
+
+        A space, or a sign that is no part of a name, stands before the places that are listed here.
+        """
+        around = self._plan.view.parent(node)
+        if isinstance(around, cst.BooleanOperation):
+            return around.right is node and not around.operator.whitespace_after.empty
+        return isinstance(around, cst.Assign | cst.Arg)

@@ -157,8 +157,9 @@ class SourceView:
             bound = alias.evaluated_alias or (
                 alias.evaluated_name if isinstance(statement, cst.Import) else alias.name.value
             )
-            if bound != assignment.name:
-                continue
+            is_plain = isinstance(statement, cst.Import) and alias.asname is None
+            if bound != assignment.name and not (is_plain and str(bound).startswith(f"{assignment.name}.")):
+                continue  # `import torch.cuda` makes torch known, too
             if isinstance(statement, cst.ImportFrom):
                 if statement.relative or statement.module is None:
                     continue
