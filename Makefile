@@ -44,7 +44,7 @@ test-wheel: $(VENV)/.installed-test
 	  venv=".venv-wheel-$$(echo "$$on" | tr -c 'a-z0-9.\n' -)"; \
 	  "$${on%%:*}" -m venv "$$venv"; \
 	  "$$venv/bin/python" -m pip install --quiet "$${on#*:}" numpy dist/*.whl; \
-	  (cd / && PATH=/nowhere CXX=no-such-compiler "$(CURDIR)/$$venv/bin/python" "$(CURDIR)/tests/prebuilt_op.py"); \
+	  (cd / && PATH=/nowhere CXX=no-such-compiler "$(CURDIR)/$$venv/bin/python" "$(CURDIR)/tests/prebuilt_ops.py"); \
 	done
 
 # The release files, in DIST: the sdist, a wheel without ops, and a wheel with prebuilt ops for each platform, built from that source by
@@ -69,7 +69,8 @@ dist: $(VENV)/.installed-release
 	  case "$$wheel" in *-any.whl) prebuilt= ;; *) prebuilt="--ignore W004" ;; esac; \
 	  $(VENV)/bin/check-wheel-contents $$prebuilt "$$wheel"; \
 	done; \
-	$(VENV)/bin/python -m tests.release "$(DIST)"
+	$(VENV)/bin/python -m tests.release "$(DIST)"; \
+	rm -rf "$(DIST)/cache"
 
 # Every SYCL kernel, run on the CPU by each runtime that torch's XPU wheels pin, each in its own .venv-sycl-*.
 SYCL ?= 2025.3.3 2026.2.0
