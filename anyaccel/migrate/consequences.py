@@ -122,6 +122,8 @@ def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     inner = call
     while isinstance(around, cst.BooleanOperation) and around.right is inner:
         inner, around = around, plan.view.parent(around)  # `n or device_count()` is a number, unless a test asks for it
+    if isinstance(around, cst.IfExp) and plan.view.code(around.orelse) == "0":
+        return True  # `device_count() if is_available() else 0` tells none from some
     if isinstance(around, cst.If | cst.IfExp | cst.While | cst.Assert):
         return around.test is inner
     return isinstance(around, cst.BooleanOperation | cst.UnaryOperation)
