@@ -1,6 +1,6 @@
 """The CPU kernels of this tree against those of another, such as an earlier commit's, in turn.
 
-``python benchmarks/bench_versions.py OTHER`` takes a checkout whose ``.venv`` is set up (``make .venv/.installed-test``).
+``python benchmarks/compare_versions.py OTHER`` takes a checkout whose ``.venv`` is set up (``make .venv/.installed-test``).
 Each tree has a process of its own, with its own package, binaries and cases; only one of them works at a time. A row that is
 slower or faster than ``NOISE`` is measured again, with three times as many rounds.
 """
