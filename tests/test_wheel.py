@@ -17,6 +17,8 @@ import pytest
 
 from anyaccel.op_builder.ahead_of_time import named_builders, orders, wheel_targets
 from anyaccel.op_builder.all_ops import every_builder
+from anyaccel.op_builder.engine.targets import is_cuda_target
+from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +42,18 @@ except ImportError as error:
     assert "this installation has other ops, but not this one" in str(error), error
 """
 
+FINDS = """
+import sys
+from anyaccel.op_builder.cuda.device_code import device_code_recipe
+from anyaccel.op_builder.engine import prebuilt
+from anyaccel.op_builder.engine.trace import Trace
+from anyaccel.op_builder.table import OPS
+op = next(op for op in OPS if op.name == "quantization")
+for target in sys.argv[1:]:
+    trace = Trace(target)
+    found = prebuilt.find_device_code(op.name, target, device_code_recipe(op, target, any_compiler=True).key, lambda _: "", trace)
+    assert found is not None, str(trace)
+"""
 
 CHOSEN = {"DS_BUILD_CPU_ADAM": "1", "DS_BUILD_QUANTIZER": "1", "DS_BUILD_NO_SUCH_OP": "1"}
 
@@ -55,6 +69,16 @@ def prebuilt(folder: Path, switches: dict[str, str]) -> Path:
 @pytest.fixture(scope="module")
 def prebuilt_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prebuilt(tmp_path_factory.mktemp("prebuilt wheel"), CHOSEN)
+
+
+@pytest.fixture(scope="module")
+def site(prebuilt_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the wheel is installed, which is not where pip built it."""
+    folder = tmp_path_factory.mktemp("installed") / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-t", folder, prebuilt_wheel], check=True
+    )
+    return folder
 
 
 def carried_by(wheel: Path) -> set[str]:
@@ -75,15 +99,24 @@ def test_it_carries_every_op(tmp_path: Path) -> None:
 
 
 def test_its_ops_load_where_there_is_neither_compiler_nor_cache(
-    prebuilt_wheel: Path, tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+    site: Path, tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    site = tmp_path / "site"
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-t", site, prebuilt_wheel], check=True)
     nothing = {"PATH": str(tmp_path), "CXX": "no-such-compiler", "ANYACCEL_CACHE_DIR": str(tmp_path / "cache")}
     finished = run_python(LOADS, PYTHONPATH=str(site), **nothing)
     assert "the op 'cpu_adam': prebuilt x86-64" in finished.stderr or "prebuilt armv8" in finished.stderr
     assert "building" not in finished.stderr
     assert not list(tmp_path.glob("cache/*-*"))
+
+
+def test_its_gpu_code_is_found_where_it_is_installed(
+    prebuilt_wheel: Path, site: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    carried = {
+        name.removeprefix("quantization-") for name in carried_by(prebuilt_wheel) if name.startswith("quantization-")
+    }
+    targets = sorted(target for target in carried if is_cuda_target(target))
+    assert targets or probe_nvrtc().tool is None
+    run_python(FINDS, *targets, PYTHONPATH=str(site))
 
 
 def test_without_the_switch_a_wheel_is_pure(wheel: Path) -> None:

@@ -98,7 +98,9 @@ class DeviceCodeFacts:
 
     def _fingerprint(self, facts: dict[str, Any]) -> str:
         folders, named = self._told()
-        return fingerprint([self.source], folders, facts, named)
+        # A wheel's code is used elsewhere than it was built: the source's path must not count if its headers are known.
+        known = {macro for macro, header in self._macros() if not (self.source.parent / header).exists()}
+        return fingerprint([self.source], folders, facts, named, known)
 
     def covered(self) -> list[str]:
         """Return the files whose content is part of the fingerprint.

@@ -10,17 +10,21 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from .scan import scan
+from .scan import directives, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
 __all__ = ["cpu_flags", "fingerprint", "host_isa"]
 
 
 def fingerprint(
-    sources: Sequence[Path], include_dirs: Sequence[Path | str], facts: dict[str, Any], further: Sequence[str] = ()
+    sources: Sequence[Path],
+    include_dirs: Sequence[Path | str],
+    facts: dict[str, Any],
+    further: Sequence[str] = (),
+    known_macros: Collection[str] = (),
 ) -> str:
     """Return the fingerprint of a build.
 
@@ -29,6 +33,7 @@ def fingerprint(
         include_dirs: this project's own include directories; the content of their headers counts.
         facts: the other facts that decide the result (flags, toolchain, target, ABI), as JSON values.
         further: further headers that are included, such as by a flag.
+        known_macros: macros in ``#include MACRO`` of the sources whose header is one of these, wherever the sources are.
 
     Returns:
         32 hexadecimal digits.
@@ -37,8 +42,12 @@ def fingerprint(
         FileNotFoundError: when a source does not exist.
     """
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    resolved = {os.path.realpath(source) for source in sources} if known_macros else ()
     for file in scan(sources, include_dirs, further):
-        place = file.path if file.depends_on_place else os.path.basename(file.path)
+        is_placed = file.depends_on_place
+        if is_placed and file.path in resolved:
+            is_placed = any(one.is_placed and one.macro not in known_macros for one in directives(file.content))
+        place = file.path if is_placed else os.path.basename(file.path)
         digest.update(os.fsencode(f"\0{place}\0{len(file.content)}\0"))
         digest.update(file.content)
     return digest.hexdigest()[:32]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import platform
+import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +31,7 @@ from anyaccel.op_builder.engine.targets import CPU_TARGETS, CUDA_TARGETS, host_c
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
 from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
 from anyaccel.op_builder.engine.trace import Trace
+from anyaccel.op_builder.op import CSRC
 from anyaccel.op_builder.switches import switched_on
 from anyaccel.op_builder.table import OPS
 from anyaccel.op_builder.xpu.device_code import device_code_recipe
@@ -164,6 +168,23 @@ def test_device_code_that_was_carried_is_found_and_a_changed_one_is_not(
     metadata["facts"]["key"] = "another"
     (folder / "metadata.jsonl").write_text(json.dumps(metadata))
     assert device_code(op, (9, 0)).binary.parent.parent == cache.root
+
+
+@pytest.mark.parametrize("name", ["cuda", "hip"])
+def test_device_code_has_one_key_wherever_the_package_lies(
+    cache: Cache, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip builds a wheel in a folder of its own: with the sources' path in the key, no GPU code of a wheel would be used."""
+    module = importlib.import_module(f"anyaccel.op_builder.{name}.device_code")
+    target = {"cuda": "sm_90", "hip": "gfx942"}[name]
+    here = module.device_code_recipe(CudaLionBuilder.OP, target, any_compiler=True)
+    shutil.copytree(CSRC, tmp_path / "csrc")
+    moved = [tmp_path / "csrc" / folder.relative_to(CSRC) for folder in here.include_dirs]
+    elsewhere = replace(here, source=tmp_path / "csrc" / here.source.relative_to(CSRC), include_dirs=tuple(moved))
+    assert elsewhere.key() == here.key()
+    beside = elsewhere.source.parent / CudaLionBuilder.OP.header_macro().split('"')[1]
+    beside.write_text("")  # this would be included instead
+    assert elsewhere.key() != here.key()
 
 
 def test_a_build_for_this_machine_only_is_not_carried(cache: Cache, tmp_path: Path) -> None:

@@ -18,6 +18,16 @@ namespace {
 
 using namespace fuzz;
 
+void require_refusal(comm::Descriptor file, const char* otherwise) {
+  bool is_refused = false;
+  try {
+    const comm::Segment segment(std::move(file), 2);
+  } catch (const comm::CommError&) {
+    is_refused = true;
+  }
+  require(is_refused, otherwise);
+}
+
 // Memory that could be truncated under its readers, or that others can open, is rejected.
 void refuse_forged_memory() {
   const comm::Layout layout(2);
@@ -26,13 +36,7 @@ void refuse_forged_memory() {
     require(ftruncate(forged.get(), static_cast<off_t>(is_sealed ? layout.total / 2 : layout.total)) == 0, "ftruncate");
     if (is_sealed) fcntl(forged.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     fchmod(forged.get(), 0600);
-    bool is_refused = false;
-    try {
-      const comm::Segment segment(std::move(forged), 2);
-    } catch (const comm::CommError&) {
-      is_refused = true;
-    }
-    require(is_refused, "forged memory was taken");
+    require_refusal(std::move(forged), "forged memory was taken");
   }
 }
 
@@ -42,13 +46,7 @@ void refuse_memory_of_another_version() {
   comm::Identity identity = comm::Layout(2).identity();
   ++identity.version;
   require(pwrite(file.get(), &identity, sizeof(identity), 0) == sizeof(identity), "pwrite");
-  bool is_refused = false;
-  try {
-    const comm::Segment segment(std::move(file), 2);
-  } catch (const comm::CommError&) {
-    is_refused = true;
-  }
-  require(is_refused, "memory of another version was taken");
+  require_refusal(std::move(file), "memory of another version was taken");
 }
 
 // The only real rank of two; `forge` writes the other's data.
