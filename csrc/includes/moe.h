@@ -15,6 +15,8 @@
 namespace anyaccel {
 
 inline constexpr int kMostExpertsAToken = 16;
+inline constexpr std::int64_t kMostExperts = 1
+                                             << 24;  // their numbers are compared as floats, which are exact up to here
 
 // On the CPU, the host rejects an index out of range. On a device, the host does not wait to read indices, so every
 // kernel checks before it uses one: an index out of range reads nothing and counts as zero.
@@ -41,32 +43,34 @@ struct TopkGating {
       const T* from = logits + token * experts;
       C* probability = probabilities + token * experts;
       const C largest = group.template max<C>(experts, [=](std::int64_t i) { return to_float(from[i]); });
-      const C total =
-          group.template sum<C>(experts, [=](std::int64_t i) { return exponential(to_float(from[i]) - largest); });
-      group.each(experts, [=](std::int64_t i) { probability[i] = exponential(to_float(from[i]) - largest) / total; });
+      // Neither loop needs to wait for the one before: a thread has the same elements in both.
+      group.each(experts, [=](std::int64_t i) { probability[i] = exponential(to_float(from[i]) - largest); });
+      const C total = group.template sum<C>(experts, [=](std::int64_t i) { return probability[i]; });
+      group.each(experts, [=](std::int64_t i) { probability[i] /= total; });
       group.wait();
-      std::int64_t taken[kMostExpertsAToken];
-      C value[kMostExpertsAToken];
+      C* weight = weights + token * k;
+      std::int64_t* taken = experts_taken + token * k;
       C sum = 0;
       for (std::int32_t choice = 0; choice < k; ++choice) {
         const C best = group.template max<C>(experts, [=](std::int64_t i) { return probability[i]; });
         const C none = -static_cast<C>(experts);
         const C place = group.template max<C>(
             experts, [=](std::int64_t i) { return probability[i] == best ? -static_cast<C>(i) : none; });
-        taken[choice] = -static_cast<std::int64_t>(place) % experts;  // NaN: any valid expert
-        value[choice] = best >= 0 ? best : probability[taken[choice]];
-        sum += value[choice];
+        const std::int64_t expert = -static_cast<std::int64_t>(place) % experts;  // NaN: any valid expert
+        const C value = best >= 0 ? best : probability[expert];
+        sum += value;
         group.wait();
         if (group.is_first()) {
-          probability[taken[choice]] = -1 - value[choice];  // excluded from the next choices, until all are made
+          taken[choice] = expert;
+          weight[choice] = value;
+          probability[expert] = -1 - value;  // excluded from the next choices, until all are made
         }
         group.wait();
       }
       if (group.is_first()) {
         for (std::int32_t choice = 0; choice < k; ++choice) {
-          probability[taken[choice]] = value[choice];
-          weights[token * k + choice] = is_normalised ? value[choice] / sum : value[choice];
-          experts_taken[token * k + choice] = taken[choice];
+          probability[taken[choice]] = weight[choice];
+          weight[choice] = is_normalised ? weight[choice] / sum : weight[choice];
         }
       }
     });
@@ -105,16 +109,25 @@ struct TopkGatingBackward {
         }
         mean /= sum;
       }
-      const auto slope = [=, count = k](std::int64_t i) {
-        C total = of_all[i];
-        for (std::int32_t choice = 0; choice < count; ++choice) {
-          total += taken[choice] == i ? (of_taken[choice] - mean) / sum : C(0);
-        }
-        return total;
-      };
-      const C along = group.template sum<C>(experts, [=](std::int64_t i) { return slope(i) * p[i]; });
+      C along = group.template sum<C>(experts, [=](std::int64_t i) { return of_all[i] * p[i]; });
+      for (std::int32_t choice = 0; choice < k; ++choice) {
+        along += is_within(taken[choice], experts) ? (of_taken[choice] - mean) / sum * p[taken[choice]] : C(0);
+      }
       T* out = grad_logits + token * experts;
-      group.each(experts, [=](std::int64_t i) { store(p[i] * (slope(i) - along), out[i]); });
+      group.each(experts, [=](std::int64_t i) { store(p[i] * (of_all[i] - along), out[i]); });
+      group.wait();
+      if (group.is_first()) {  // writes the few elements again that the weights' gradients reach, too
+        for (std::int32_t one = 0; one < k; ++one) {
+          const std::int64_t i = taken[one];
+          if (is_within(i, experts)) {
+            C slope = of_all[i];
+            for (std::int32_t choice = 0; choice < k; ++choice) {
+              slope += taken[choice] == i ? (of_taken[choice] - mean) / sum : C(0);
+            }
+            store(p[i] * (slope - along), out[i]);
+          }
+        }
+      }
     });
   }
 };

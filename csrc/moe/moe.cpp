@@ -39,6 +39,10 @@ std::tuple<Tensor, Tensor, Tensor> topk_gating(Tensor logits, std::int64_t k, bo
     arguments.refuse("logits", "of shape " + text_of(logits), "(tokens, experts)", "reshape it");
   }
   const std::int64_t experts = logits.size(1);
+  if (experts > kMostExperts) {
+    arguments.refuse("logits", "of " + std::to_string(experts) + " experts", "at most " + std::to_string(kMostExperts),
+                     "split the experts into groups and choose among the best of each");
+  }
   if (k < 1 || k > experts || k > kMostExpertsAToken) {
     arguments.refuse("k", std::to_string(k) + " of " + std::to_string(experts) + " experts",
                      "1 to " + std::to_string(std::min<std::int64_t>(experts, kMostExpertsAToken)), "use a smaller k");
@@ -66,9 +70,10 @@ std::tuple<Tensor, Tensor, Tensor> topk_gating(Tensor logits, std::int64_t k, bo
 Tensor topk_gating_backward(Tensor grad_weights, Tensor grad_probabilities, Tensor probabilities, Tensor taken,
                             bool normalise, ScalarType dtype) {
   const Arguments arguments{"topk_gating_backward"};
-  if (taken.dim() != 2 || probabilities.dim() != 2 || taken.size(1) > kMostChoices) {
+  if (taken.dim() != 2 || probabilities.dim() != 2 || taken.size(1) > kMostExpertsAToken) {
     arguments.refuse("taken", "of shape " + text_of(taken) + " and probabilities of shape " + text_of(probabilities),
-                     "(tokens, k) and (tokens, experts)", "reshape them");
+                     "(tokens, k) with k up to " + std::to_string(kMostExpertsAToken) + " and (tokens, experts)",
+                     "pass what topk_gating() returned");
   }
   arguments.dtype(taken, "taken", ScalarType::Long);
   arguments.shape(probabilities, "probabilities", {taken.size(0), probabilities.size(1)}, taken, "taken");

@@ -32,6 +32,7 @@ KERNELS = (
     "LayerNormBackward<float, float>",
     "ColumnSum<float>",
     "TopkGating<float>",
+    "TopkGatingBackward<float>",
     "ScaleTensors<float, float>",
 )
 """The kernels that detect changes: each uses another part of a group."""
@@ -120,7 +121,10 @@ def _layer_norm(op: Any) -> list[torch.Tensor]:
 def _moe(op: Any) -> list[torch.Tensor]:
     logits = torch.linspace(0, 9, 120).view(3, 40).sin()
     logits[1, 7] = torch.nan
-    return [tensor for k in (1, 3) for tensor in op.topk_gating(logits, k)]
+    weights, taken, probabilities = op.topk_gating(logits[::2], 3)
+    gradients = weights.sin(), probabilities.cos(), probabilities, taken
+    backward = op._ops.topk_gating_backward.default(*gradients, True, torch.float32)
+    return [backward, *(tensor for k in (1, 3) for tensor in op.topk_gating(logits, k))]
 
 
 def _multi_tensor(op: Any) -> list[torch.Tensor]:

@@ -82,6 +82,7 @@ def test_dispatch_and_combine_agree_with_the_reference(
         (lambda f, x: f.topk_gating(x, 0), r"got k 0"),
         (lambda f, x: f.topk_gating(x[0], 1), r"got logits of shape \(4\); expected \(tokens, experts\)"),
         (lambda f, x: f.topk_gating(x.long(), 1), r"got logits of int64"),
+        (lambda f, x: f.topk_gating(x.new_zeros(0, 2**24 + 1), 1), r"got logits of 16777217 experts; expected at most"),
         (lambda f, x: f.dispatch(x[0], f.route(x.long()[:, :2], 4)), r"dispatch failed: got x of shape \(4\)"),
         (
             lambda f, x: f.combine(x.repeat(2, 1), x, f.route(x.long()[:, :2], 4)),
