@@ -108,10 +108,13 @@ bool Group::advance_all(Finished& finished) {
   return moved;
 }
 
+// Again after one has taken in a letter or an answer for another: a thread that sees nothing move goes to sleep.
 void Group::advance_transfers(Finished& finished, bool& moved) {
-  for (auto one = transfers_.begin(); one != transfers_.end();) {
-    one = advance(*one, finished, moved) ? transfers_.erase(one) : std::next(one);
-  }
+  do {
+    for (auto one = transfers_.begin(); one != transfers_.end();) {
+      one = advance(*one, finished, moved) ? transfers_.erase(one) : std::next(one);
+    }
+  } while (mailbox_.has_news());
 }
 
 bool Group::progress(bool waits) {

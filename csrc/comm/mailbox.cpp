@@ -72,6 +72,7 @@ void Mailbox::collect_answers(int to) {
   std::uint64_t read = link.answers_read.load(kRelaxed);
   const std::uint64_t sent = written(link.answers_sent, read);
   if (read == sent) return;
+  has_news_ = true;
   Answer* ring = segment.at<Letters>(segment.layout.letters_of(group_.rank(), to))->answers;
   Peer& peer = peers_[to];
   for (; read < sent; ++read) {
@@ -154,6 +155,7 @@ void Mailbox::collect_letters(int from) {
   std::uint64_t read = link.letters_read.load(kRelaxed);
   const std::uint64_t sent = written(link.letters_sent, read);
   if (read == sent) return;
+  has_news_ = true;
   const Letter* ring = segment.at<Letters>(segment.layout.letters_of(from, group_.rank()))->letters;
   for (; read < sent; ++read) {
     const Incoming one{read, from, place(ring, read)};
@@ -161,7 +163,7 @@ void Mailbox::collect_letters(int from) {
     const auto wanting =
         std::find_if(posted_.begin(), posted_.end(), [&one](const Posted* posted) { return posted->wants(one); });
     if (wanting != posted_.end()) {
-      (*wanting)->found = one;
+      (*wanting)->take(one);
     } else {
       peers_[from].letters.push_back(one);
     }
@@ -177,7 +179,7 @@ void Mailbox::post(Posted& posted) {
     const auto found =
         std::find_if(letters.begin(), letters.end(), [&posted](const Incoming& one) { return posted.wants(one); });
     if (found == letters.end()) continue;
-    posted.found = *found;
+    posted.take(*found);
     letters.erase(found);
   }
   posted_.push_back(&posted);
@@ -193,7 +195,7 @@ void Mailbox::answer(int to, const Answer& answer) {
 }
 
 Task Mailbox::receive(int from, int tag, Dtype dtype, void* data, std::size_t bytes, int* source) {
-  Posted posted{from, tag, std::nullopt};
+  Posted posted{from, tag, source, std::nullopt};
   post(posted);
   struct Withdrawn {
     std::list<Posted*>& list;
@@ -211,7 +213,6 @@ Task Mailbox::receive(int from, int tag, Dtype dtype, void* data, std::size_t by
   }
   const Letter& letter = posted.found->letter;
   const int sender = posted.found->from;
-  *source = sender;
   Link& link = group_.segment().link(sender, group_.rank());
   co_await until([&link] { return link.answers_sent.load(kRelaxed) - link.answers_read.load(kAcquire) < kLetters; });
   const bool fits = letter.bytes == bytes && letter.dtype == dtype;

@@ -12,6 +12,7 @@
 #include <list>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "layout.h"
@@ -31,9 +32,15 @@ struct Incoming {
 struct Posted {
   int from;  // -1: any rank
   int tag;
+  int* source;
   std::optional<Incoming> found;
 
   bool wants(const Incoming& one) const { return !found && (from < 0 || from == one.from) && tag == one.letter.tag; }
+  // From now on, the receive cannot be given up: the letter would be lost, and its sender would wait for ever.
+  void take(const Incoming& one) {
+    found = one;
+    *source = one.from;
+  }
 };
 
 // A reply, and the position of a large content among those that its sender streams, which is the order of the replies.
@@ -46,9 +53,13 @@ class Mailbox {
  public:
   Mailbox(Group& group, int world);
 
-  // `from` is -1 for any rank; `*source` is set to the rank that sent the message.
+  // `from` is -1 for any rank; `*source` is set to the rank that sent the message as soon as it is known.
   Task send(int to, int tag, Dtype dtype, const void* data, std::size_t bytes);
   Task receive(int from, int tag, Dtype dtype, void* data, std::size_t bytes, int* source);
+
+  // Returns whether letters or answers have been taken in since the last call. The operation that they are for may be
+  // another than the one that looked for them, and one that was looked at before.
+  bool has_news() { return std::exchange(has_news_, false); }
 
   // Like Group::give_back.
   bool give_back();
@@ -80,6 +91,7 @@ class Mailbox {
   Group& group_;
   std::vector<Peer> peers_;
   std::list<Posted*> posted_;  // in the order of issue
+  bool has_news_ = false;
 };
 
 }  // namespace anyaccel::comm

@@ -94,11 +94,13 @@ SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group
       local_(std::move(local)),
       leaders_(std::move(leaders)),
       everyone_(std::move(everyone)),
+      any_source_(std::make_shared<AnySource>(group_, hosts_.ranks[hosts_.own], size, everyone_)),
       queue_(std::make_shared<Queue>()) {
   for (std::size_t host = 0; host < hosts_.ranks.size(); ++host) {
     const std::vector<int>& ranks = hosts_.ranks[host];
     for (std::size_t i = 0; i < ranks.size(); ++i) places_[ranks[i]] = {static_cast<int>(host), static_cast<int>(i)};
   }
+  any_source_->start();
 }
 
 SpanningBackend::~SpanningBackend() {
@@ -298,6 +300,7 @@ void SpanningBackend::agree_on_sizes(Collective collective, const Tensors& sends
 }
 
 void SpanningBackend::abort() {
+  any_source_->shut_down();
   local_->abort();
   if (leads()) leaders_->abort();
   everyone_->abort();
@@ -305,6 +308,7 @@ void SpanningBackend::abort() {
 
 // Does not wait for the thread, which may be waiting for another host until the timeout.
 void SpanningBackend::shutdown() {
+  any_source_->shut_down();
   local_->shutdown();
   if (leads()) leaders_->shutdown();
   everyone_->shutdown();

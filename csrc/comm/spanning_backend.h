@@ -9,6 +9,7 @@
 
 #include "agreement.h"
 #include "shm_backend.h"
+#include "spanning_any_source.h"
 
 namespace anyaccel::comm {
 
@@ -148,6 +149,7 @@ class SpanningBackend : public c10d::Backend {
   const c10::intrusive_ptr<ShmBackend> local_;
   const c10::intrusive_ptr<c10d::Backend> leaders_;
   const c10::intrusive_ptr<c10d::Backend> everyone_;
+  const std::shared_ptr<AnySource> any_source_;
   std::atomic<uint64_t> sequence_ = 0;
   int64_t number_ = 0;  // of the operation that runs
   bool is_coalescing_ = false;

@@ -13,16 +13,19 @@
 namespace anyaccel::comm {
 
 constexpr int kExchangeTag =
-    std::numeric_limits<int>::max();      // of parts of collectives; users' messages cannot have it
-constexpr std::size_t kRiderBytes = 512;  // the extra data that each rank may send with its arguments
-constexpr int64_t kSparse = -1;           // in the place of a digest
+    std::numeric_limits<int>::max();        // of parts of collectives; users' messages cannot have it
+constexpr int kNoteTag = kExchangeTag - 1;  // of questions and answers about messages: spanning_any_source.h
+constexpr std::size_t kRiderBytes = 512;    // the extra data that each rank may send with its arguments
+constexpr int64_t kSparse = -1;             // in the place of a digest
 
 inline void finish(const WorkPtr& work) { work->wait(kNoTimeout); }
 
 inline at::Tensor plain(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
 
 // Movement needs no arithmetic, so that any dtype can travel as bytes.
-inline at::Tensor as_bytes(const at::Tensor& plain) { return plain.view(-1).view(at::kByte); }
+inline at::Tensor as_bytes(const at::Tensor& plain) {
+  return plain.as_strided({plain.numel()}, {1}).view(at::kByte);  // a single element may have any stride
+}
 
 inline void check_reducible(const char* operation, const at::Tensor& tensor, const c10d::ReduceOp& op) {
   check_dense(tensor);

@@ -36,8 +36,8 @@ class CopyingWork : public c10d::Work {
 };
 
 void check_tag(const char* operation, int tag) {
-  TORCH_CHECK(tag >= 0 && tag < kExchangeTag, "shm ", operation, " failed: got tag ", tag,
-              "; expected one of 0 to 2^31 - 2. Fix: choose another.");
+  TORCH_CHECK(tag >= 0 && tag < kNoteTag, "shm ", operation, " failed: got tag ", tag,
+              "; expected one of 0 to 2^31 - 3. Fix: choose another.");
 }
 
 }  // namespace
@@ -56,7 +56,9 @@ WorkPtr SpanningBackend::send(Tensors& tensors, int to, int tag) {
   if (is_here(to)) return collected(local_->send(tensors, local_rank_of(to), tag));
   check_dense(tensor);
   Tensors bytes{as_bytes(plain(tensor))};
-  return collected(everyone_->send(bytes, to, tag));
+  WorkPtr message = everyone_->send(bytes, to, tag);
+  any_source_->count_sent(to, tag);
+  return collected(std::move(message));
 }
 
 WorkPtr SpanningBackend::receive_between(const at::Tensor& output, const std::function<WorkPtr(Tensors&)>& receive) {
@@ -72,17 +74,20 @@ WorkPtr SpanningBackend::recv(Tensors& tensors, int from, int tag) {
   const at::Tensor& tensor = only("recv", tensors);
   check_peer("recv", from, tag);
   if (is_here(from)) return collected(local_->recv(tensors, local_rank_of(from), tag));
-  return receive_between(tensor, [&](Tensors& bytes) { return everyone_->recv(bytes, from, tag); });
+  return receive_between(tensor, [&](Tensors& bytes) {
+    any_source_->count_received(from, tag);
+    return everyone_->recv(bytes, from, tag);
+  });
 }
 
-// A message comes by memory or by gloo, and neither can be told that it came by the other.
 WorkPtr SpanningBackend::recvAnysource(Tensors& tensors, int tag) {
   const at::Tensor& tensor = only("recv", tensors);
   check_tag("recv", tag);
-  TORCH_CHECK(hosts_.ranks[hosts_.own].size() == 1, "shm recv failed: got a receive from any source on rank ", rank_,
-              ", which shares its host with other ranks of a group that spans several; expected a source. Fix: name "
-              "it, or use a group on gloo.");
   require_usable();
+  if (hosts_.ranks[hosts_.own].size() > 1) {
+    check_output(tensor);
+    return collected(any_source_->receive(tensor, tag, getBackendOptions()->timeout));
+  }
   return receive_between(tensor, [&](Tensors& bytes) { return everyone_->recvAnysource(bytes, tag); });
 }
 

@@ -85,6 +85,10 @@ class Scripts:
     def signal(self, rank: int, number: int) -> None:
         os.kill(self.pid(rank), number)
 
+    def touch(self, suffix: str) -> None:
+        """Create a file beside the store, for which scripts can look."""
+        Path(f"{self._folder}/store{suffix}").touch()
+
     def wait_for(self, word: str, *ranks: int) -> None:
         """Wait until the given ranks, or all of them, have printed a word."""
         until = time.monotonic() + 60

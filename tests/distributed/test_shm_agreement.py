@@ -107,14 +107,10 @@ def test_sizes_that_differ_between_hosts_are_refused_on_every_rank(scripts: Scri
         say([one[0].item() for one in outputs])
         said = error_of(lambda: dist.send(longer, (rank + 1) % world, tag=2**31 - 1))
         assert "send failed: got tag 2147483647" in said, said
-        if rank < 2: say(error_of(lambda: dist.recv(longer)))
         """,
         3,
     )
-    for rank, output in enumerate(scripts.outputs()):
-        first, *refused = output.splitlines()
-        assert first == "[0.0, 1.0, 2.0]"
-        assert ["got a receive from any source" in text for text in refused] == [True] * (rank < 2)
+    assert scripts.outputs() == ["[0.0, 1.0, 2.0]\n"] * 3
 
 
 def test_a_coalesced_operation_may_have_uneven_parts(scripts: Scripts) -> None:

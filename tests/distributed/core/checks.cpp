@@ -163,22 +163,90 @@ void complete_what_a_peer_has_completed() {
   }
 }
 
-// The same for a message: its receiver has it.
-void complete_what_was_received() {
-  Pair pair;
-  float sent = 3, received = 0;
-  int source = -1;
+comm::OperationFacts facts_of_message(int peer) {
   comm::OperationFacts facts;
   facts.name = "message";
   facts.is_transfer = true;
   facts.timeout = kPatience;
-  facts.peer = 1;
-  const Told sending =
-      start(*pair.first, facts, pair.first->mailbox().send(1, 0, Dtype::kFloat32, &sent, sizeof(sent)));
-  facts.peer = 0;
-  const Told receiving = start(
-      *pair.second, facts, pair.second->mailbox().receive(0, 0, Dtype::kFloat32, &received, sizeof(received), &source));
-  require(receiving.operation->is_finished && received == 3, "a message that waits is received at once");
+  facts.peer = peer;
+  return facts;
+}
+
+// A number that the other rank of a pair sends.
+struct Arrival {
+  float value = 0;
+  int source = -1;
+};
+
+Told start_sending(comm::Group& group, int tag, const float& value) {
+  const int to = 1 - group.rank();
+  return start(group, facts_of_message(to), group.mailbox().send(to, tag, Dtype::kFloat32, &value, sizeof(value)));
+}
+
+Told start_receiving(comm::Group& group, int tag, Arrival& to) {
+  comm::OperationFacts facts = facts_of_message(1 - group.rank());
+  facts.source = &to.source;
+  return start(group, facts,
+               group.mailbox().receive(facts.peer, tag, Dtype::kFloat32, &to.value, sizeof(to.value), &to.source));
+}
+
+// A receive that is given up when another has taken in its message has come too far: it keeps the message.
+void keep_what_another_receive_has_taken_in() {
+  Pair pair;
+  const float sent = 3;
+  Arrival one, other;
+  const Told receiving = start_receiving(*pair.first, 1, one);
+  const Told sending = start_sending(*pair.second, 1, sent);
+  const Told next = start_receiving(*pair.first, 2, other);  // takes in what has come
+  require(!pair.first->give_up(receiving.operation, "too late"), "a receive that has its message was given up");
+  require(finish(*pair.first, receiving).empty() && one.value == 3, "a message was lost");
+  require(finish(*pair.second, sending).empty(), "its sender waits");
+  require(pair.first->give_up(next.operation, "too late") && other.source < 0, "a receive without one can be given up");
+}
+
+// A thread that sees nothing move goes to sleep. So one look at all operations has to include those that were looked at
+// before another took in what they wait for.
+void advance_what_a_later_operation_takes_in() {
+  Pair pair;
+  const float sent = 3;
+  Arrival one, other;
+  Told sending;
+  bool is_open = false;
+  const auto send_meanwhile = [&]() -> comm::Task {
+    co_await comm::until([&] {
+      if (is_open && !sending.operation) sending = start_sending(*pair.second, 1, sent);
+      return false;
+    });
+  };
+  const Told receiving = start_receiving(*pair.first, 1, one);
+  start(*pair.first, facts_of_message(1), send_meanwhile());
+  start_receiving(*pair.first, 2, other);
+  is_open = true;
+  require(pair.first->progress() && one.value == 3, "a message was taken in, and its receive did not move");
+
+  Told answering;
+  is_open = false;
+  Arrival first;
+  const auto answer_meanwhile = [&]() -> comm::Task {
+    co_await comm::until([&] {
+      if (is_open && !answering.operation) answering = start_receiving(*pair.second, 3, first);
+      return false;
+    });
+  };
+  const Told asking = start_sending(*pair.first, 3, sent);
+  start(*pair.first, facts_of_message(1), answer_meanwhile());
+  start_sending(*pair.first, 4, sent);
+  is_open = true;
+  require(pair.first->progress() && asking.operation->is_finished, "an answer was taken in, and its send did not move");
+}
+
+// The same for a message: its receiver has it.
+void complete_what_was_received() {
+  Pair pair;
+  const float sent = 3;
+  Arrival arrival;
+  const Told sending = start_sending(*pair.first, 0, sent), receiving = start_receiving(*pair.second, 0, arrival);
+  require(receiving.operation->is_finished && arrival.value == 3, "a message that waits is received at once");
   pair.second->fail("ended by the receiver");
   pair.first->supervise();
   require(sending.operation->is_finished && sending.text->empty(),
@@ -261,6 +329,8 @@ void fuzz::check_all() {
   refuse_forged_peers();
   complete_what_a_peer_has_completed();
   complete_what_was_received();
+  keep_what_another_receive_has_taken_in();
+  advance_what_a_later_operation_takes_in();
   look_for_signals_rarely();
   refuse_forged_handshake();
   average_of_many();
