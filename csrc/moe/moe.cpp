@@ -36,12 +36,14 @@ void check_range(const Arguments& arguments, const Tensor& contiguous_index, con
 std::tuple<Tensor, Tensor, Tensor> topk_gating(Tensor logits, std::int64_t k, bool normalise) {
   const Arguments arguments{"topk_gating"};
   if (logits.dim() != 2) {
-    arguments.refuse("logits", "of shape " + text_of(logits), "(tokens, experts)", "reshape it");
+    arguments.refuse("logits", "of shape " + text_of(logits), "(tokens, experts)",
+                     "pass logits.reshape(-1, logits.shape[-1])");
   }
   const std::int64_t experts = logits.size(1);
   if (k < 1 || k > experts || k > kMostExpertsAToken) {
     arguments.refuse("k", std::to_string(k) + " of " + std::to_string(experts) + " experts",
-                     "1 to " + std::to_string(std::min<std::int64_t>(experts, kMostExpertsAToken)), "use a smaller k");
+                     "1 to " + std::to_string(std::min<std::int64_t>(experts, kMostExpertsAToken)),
+                     "pass a k in this range");
   }
   const Tensor from = contiguous_of(logits);
   const std::int64_t tokens = logits.size(0);
@@ -68,7 +70,7 @@ Tensor topk_gating_backward(Tensor grad_weights, Tensor grad_probabilities, Tens
   const Arguments arguments{"topk_gating_backward"};
   if (taken.dim() != 2 || probabilities.dim() != 2 || taken.size(1) > kMostChoices) {
     arguments.refuse("taken", "of shape " + text_of(taken) + " and probabilities of shape " + text_of(probabilities),
-                     "(tokens, k) and (tokens, experts)", "reshape them");
+                     "(tokens, k) and (tokens, experts)", "pass what topk_gating returned");
   }
   arguments.dtype(taken, "taken", ScalarType::Long);
   arguments.shape(probabilities, "probabilities", {taken.size(0), probabilities.size(1)}, taken, "taken");
@@ -100,7 +102,7 @@ Tensor topk_gating_backward(Tensor grad_weights, Tensor grad_probabilities, Tens
 
 void check_rows(const Arguments& arguments, const Tensor& x) {
   if (x.dim() != 2) {
-    arguments.refuse("x", "of shape " + text_of(x), "(rows, columns)", "reshape it");
+    arguments.refuse("x", "of shape " + text_of(x), "(rows, columns)", "pass x.reshape(-1, x.shape[-1])");
   }
 }
 
@@ -112,7 +114,7 @@ void check_index(const Arguments& arguments, const Tensor& index, const char* na
 void check_places(const Arguments& arguments, const Tensor& places, const Tensor& x) {
   check_index(arguments, places, "places", x);
   if (places.dim() != 2 || places.size(1) > kMostChoices) {
-    arguments.refuse("places", "of shape " + text_of(places), "(tokens, k)", "reshape it");
+    arguments.refuse("places", "of shape " + text_of(places), "(tokens, k)", "pass the places that route() returned");
   }
 }
 
@@ -214,7 +216,8 @@ Tensor moe_dispatch(Tensor x, Tensor source, Tensor places) {
   check_rows(arguments, x);
   check_index(arguments, places, "places", x);
   if (places.dim() != 2 || places.numel() != source.numel() || places.size(1) == 0 || places.size(0) != x.size(0)) {
-    arguments.refuse("places", "of shape " + text_of(places), "(tokens, k), for the tokens of x", "call route() first");
+    arguments.refuse("places", "of shape " + text_of(places), "(tokens, k), for the tokens of x",
+                     "pass the places that route() returned for them");
   }
   return gather_rows(x, source, std::nullopt, places.size(1));
 }
