@@ -7,21 +7,26 @@ Python and every torch from 2.10 on. ``ANYACCEL_PLATFORM=manylinux_2_28_aarch64`
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
+from typing import Any
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 from setuptools.compat.py310 import tomllib
 
 _SWITCHES = ("BUILD_EXT", "CUDA_EXT", "DS_BUILD_OPS")
 _SWITCH_OF_AN_OP = "DS_BUILD_"
 _PLATFORM = "ANYACCEL_PLATFORM"
 _CODE = (".py", ".h", ".cpp", ".cu", ".hip", ".ptx", ".sycl", "")  # csrc/device_std has headers without a suffix
+_LONG_AGO = 1580601600  # 2020-02-02, as hatchling does
 _ROOT = Path(__file__).resolve().parent
 _BUILD = "from anyaccel.cli import main; main()"
 _RUNS = "import filelock, ninja, packaging, platformdirs, psutil, rich, torch, typer"
@@ -93,6 +98,33 @@ class BuildWithOps(build_py):
         subprocess.run(command, env={**environment, "DS_BUILD_OPS": every_op}, check=True)
 
 
+class ReproducibleSdist(sdist):
+    """Makes an archive whose bytes depend only on the files: not on who built it, when, and with which umask."""
+
+    def make_archive(self, *args: Any, **options: Any) -> str:
+        made = Path(super().make_archive(*args, **options))
+        if made.name.endswith(".tar.gz"):
+            _normalise(made, int(os.environ.get("SOURCE_DATE_EPOCH", _LONG_AGO)))
+        return str(made)
+
+
+def _normalise(archive: Path, seconds: int) -> None:
+    """Write an archive again, with one time, owner and kind of permissions for all of its files."""
+    written = archive.with_suffix(".new")
+    with (
+        tarfile.open(archive) as read,
+        written.open("wb") as file,
+        gzip.GzipFile("", "wb", mtime=seconds, fileobj=file) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for member in sorted(read.getmembers(), key=lambda member: member.name):
+            member.mtime, member.uid, member.gid, member.uname, member.gname = seconds, 0, 0, "", ""
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            member.pax_headers = {}
+            tar.addfile(member, read.extractfile(member) if member.isfile() else None)
+    os.replace(written, archive)
+
+
 class WheelWithOps(bdist_wheel):
     """Names the wheel for this platform, and for every Python: the ops use no Python ABI but the stable one."""
 
@@ -111,6 +143,6 @@ class Anyaccel(Distribution):
 setup(
     packages=_packages(),
     distclass=Anyaccel,
-    cmdclass={"build_py": BuildWithOps, "bdist_wheel": WheelWithOps},
+    cmdclass={"build_py": BuildWithOps, "bdist_wheel": WheelWithOps, "sdist": ReproducibleSdist},
     setup_requires=_requirements(),
 )

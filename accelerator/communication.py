@@ -56,7 +56,7 @@ def require_backend(name: str, asked_by: str) -> str:
         choices = ", ".join(sorted({*announced, *dist.Backend.backend_list} - {dist.Backend.UNDEFINED}))
         msg = (
             f"choosing the communication backend failed: got {asked_by}={name!r}; expected one of: {choices}. "
-            f"Fix: correct it, or install the package that provides it."
+            f"Fix: set {asked_by} to one of these, or install the package that provides {name!r}."
         )
         raise SelectionError(msg)
     try:
@@ -64,7 +64,7 @@ def require_backend(name: str, asked_by: str) -> str:
     except Exception as error:  # a third party's package may raise anything
         msg = (
             f"choosing the communication backend failed: got {asked_by}={name!r}, which {announced[name].value} could not "
-            f"register: {error}. Fix: repair that package, or unset {asked_by}."
+            f"register: {error}. Fix: reinstall that package, or unset {asked_by}."
         )
         raise SelectionError(msg) from error
     return name

@@ -46,6 +46,9 @@ def _natural_number(name: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal():
-        msg = f"reading the environment failed: got {name}={text!r}; expected a whole number. Fix: unset or correct it."
+        msg = (
+            f"reading the environment failed: got {name}={text!r}; expected a whole number of 0 or more. "
+            f"Fix: unset {name}, or start the processes with torchrun, which sets it."
+        )
         raise ValueError(msg)
     return int(text)

@@ -217,7 +217,10 @@ class TorchAccelerator(DeepSpeedAccelerator):
 
         backends = torch._dynamo.list_backends(exclude_tags=())
         if backend not in backends:
-            msg = f"set_compile_backend failed: got {backend!r}; expected one of {backends}. Fix: choose one of these."
+            msg = (
+                f"set_compile_backend failed: got {backend!r}; expected one of {backends}. "
+                f"Fix: pass one of these, or import the package that registers {backend!r}."
+            )
             raise ValueError(msg)
         self._compile_backend = backend
 

@@ -100,7 +100,10 @@ def named_builders(names: Sequence[str]) -> list[OpBuilder]:
         matching = [builder for builder in every if name in (builder.NAME, type(builder).__name__)]
         if not matching:
             choices = ", ".join(dict.fromkeys(builder.NAME for builder in every))
-            msg = f"building ahead of time failed: got the op {name!r}; expected one of: {choices}. Fix: correct the name."
+            msg = (
+                f"building ahead of time failed: got the op {name!r}; expected one of: {choices}. "
+                f"Fix: pass some of these, or --all."
+            )
             raise OpError(msg)
         found += matching
     return found

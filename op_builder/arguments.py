@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 __all__ = ["lie_below", "require_floats", "require_integers", "require_lengths", "require_like"]
@@ -51,7 +53,7 @@ def require_lengths(function: str, lengths: torch.Tensor, least: int, most: int)
     if shortest < least or longest > most:
         msg = (
             f"{function} failed: got sequences of {shortest} to {longest} tokens; the tables and caches hold "
-            f"{least} to {most}. Fix: correct the lengths, or add blocks."
+            f"{least} to {most}. Fix: pass lengths in this range, or tables with more blocks."
         )
         raise ValueError(msg)
 
@@ -62,9 +64,15 @@ def _require(
     for name, tensor in tensors.items():
         if tensor.layout is not torch.strided or tensor.dtype not in dtypes or tensor.dim() not in dims:
             shown = " or ".join(map(str, dims))
+            if tensor.layout is not torch.strided:
+                fix = f"pass {name}.to_dense()"
+            elif tensor.dtype not in dtypes:
+                fix = f"pass {name}.to({dtypes[0]})"
+            else:
+                fix = f"pass {name} with {shown} dimensions, using {name}.reshape(...)"
             msg = (
                 f"{function} failed: got {name}, {tensor.dtype} of {tensor.dim()} dimensions, {tensor.layout}; expected "
-                f"{wanted}, of {shown} dimensions, torch.strided. Fix: correct the call."
+                f"{wanted}, of {shown} dimensions, torch.strided. Fix: {fix}."
             )
             raise ValueError(msg)
 
@@ -77,8 +85,16 @@ def require_like(function: str, shape: tuple[int, ...], dtype: torch.dtype, **te
     """
     for name, tensor in tensors.items():
         if tensor.layout is not torch.strided or tensor.dtype is not dtype or tensor.shape != shape:
+            if tensor.layout is not torch.strided:
+                fix = f"pass {name}.to_dense()"
+            elif tensor.shape == shape:
+                fix = f"pass {name}.to({dtype})"
+            elif tensor.numel() == math.prod(shape):
+                fix = f"pass {name}.reshape{shape}"
+            else:
+                fix = f"pass {math.prod(shape)} elements; it has {tensor.numel()}"
             msg = (
                 f"{function} failed: got {name}, {tensor.dtype} of shape {tuple(tensor.shape)}, {tensor.layout}; expected "
-                f"{dtype} of shape {shape}, torch.strided. Fix: correct the call."
+                f"{dtype} of shape {shape}, torch.strided. Fix: {fix}."
             )
             raise ValueError(msg)

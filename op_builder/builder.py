@@ -144,7 +144,11 @@ class OpBuilder:
             if is_there(place):
                 return Path(os.path.abspath(place))  # keep links: they are resolved where that matters
         tried = ", ".join(map(os.path.abspath, dict.fromkeys(places)))
-        msg = f"finding a {what} of the op '{self.name}' failed: got {path!r}; expected one of {tried}. Fix: correct the path."
+        method = "sources()" if what == "source" else "include_paths()"
+        msg = (
+            f"finding a {what} of the op '{self.name}' failed: got {path!r}; expected one of {tried}. "
+            f"Fix: return an absolute path from {method}."
+        )
         raise OpError(msg)
 
     # Loading
@@ -181,7 +185,7 @@ class OpBuilder:
         """
         too_old = torch_libraries.too_old_for_stable_abi() if self.STABLE_ABI else ""
         if too_old:
-            msg = f"loading the op '{self.name}' failed: {too_old}. Fix: upgrade torch."
+            msg = f"loading the op '{self.name}' failed: {too_old}. Fix: pip install --upgrade torch."
             raise OpLoadError(msg)
         if self.STABLE_ABI:
             loading.require_own_library(self.name, type(self))
@@ -463,7 +467,10 @@ class OpBuilder:
             OpError: when ``args`` is not a list, such as a single string, whose letters would be taken for arguments.
         """
         if isinstance(args, str) or not hasattr(args, "__iter__"):
-            msg = f"reading the arguments of the op '{self.name}' failed: got {args!r}; expected a list. Fix: return a list."
+            msg = (
+                f"reading the arguments of the op '{self.name}' failed: got {args!r}; expected a list. "
+                f"Fix: return a list, such as [{str(args)!r}]."
+            )
             raise OpError(msg)
         return [arg for arg in args if arg]
 

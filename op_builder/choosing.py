@@ -96,7 +96,7 @@ class KernelLoader:
             if known.name == ext_name:
                 return known() if isinstance(known, type) else known
         choices = ", ".join(known.name for known in described) or "none"
-        msg = f"{type(self).__name__} failed: it has no implementation {ext_name!r}. Fix: use one of: {choices}."
+        msg = f"{type(self).__name__} failed: it has no implementation {ext_name!r}. Fix: pass one of: {choices}."
         raise NoKernelError(msg)
 
     def _none_of(self, trace: Trace) -> NoKernelError:

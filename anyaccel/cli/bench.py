@@ -84,7 +84,7 @@ def _chosen(topics: list[str]) -> list[Benchmark]:
     if unknown:
         msg = (
             f"choosing benchmarks failed: got {', '.join(unknown)}; expected some of {', '.join(known)}. "
-            f"Fix: correct the name."
+            f"Fix: pass these names, or none to run all."
         )
         raise BenchmarkError(msg)
     return [benchmark for benchmark in SUITE if not topics or benchmark.topic in topics]

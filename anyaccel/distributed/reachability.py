@@ -45,7 +45,7 @@ def paths(group: dist.ProcessGroup | None = None) -> list[Path]:
     found = None if chosen is None else shm.hosts(chosen._get_backend(torch.device("cpu")))
     if found is None:
         what = "no process group" if chosen is None else f"a group on {dist.get_backend(chosen)}"
-        fix = "init_process_group('shm'), without TORCH_DISTRIBUTED_DEBUG=DETAIL"
+        fix = "call init_process_group('shm'), without TORCH_DISTRIBUTED_DEBUG=DETAIL"
         msg = f"paths failed: got {what}; expected one on shm. Fix: {fix}."
         raise ValueError(msg)
     hosts, identities = found

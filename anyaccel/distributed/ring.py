@@ -56,7 +56,8 @@ def ring_all_reduce(
     if not tensor.is_contiguous() or not tensor.is_floating_point() or chunk_bytes <= 0:
         msg = (
             f"ring_all_reduce failed: got a tensor of {tensor.dtype} with strides {tensor.stride()} and "
-            f"chunk_bytes={chunk_bytes}; expected a contiguous floating tensor and a positive size. Fix: tensor.contiguous()."
+            f"chunk_bytes={chunk_bytes}; expected a contiguous floating-point tensor and a "
+            f"positive size. Fix: pass tensor.float().contiguous(), and leave chunk_bytes out."
         )
         raise ValueError(msg)
     with torch.no_grad():
@@ -94,7 +95,8 @@ def _turn(ticks: list[_Tick], scratch: torch.Tensor, group: dist.ProcessGroup | 
         rank, world = dist.get_rank(group), dist.get_world_size(group)
         msg = (
             f"ring_all_reduce failed: got an error from a neighbour of rank {rank}, {(rank - 1) % world} or "
-            f"{(rank + 1) % world}: {error}; expected both to take part. Fix: find out why it ended, and restart the ranks."
+            f"{(rank + 1) % world}: {error}; expected both to take part. Fix: look for the error in their logs, and restart "
+            f"the ranks."
         )
         raise RingError(msg) from error
 

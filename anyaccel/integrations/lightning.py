@@ -101,7 +101,7 @@ class _Members:
         if not indices or len(set(indices)) < len(indices) or not all(0 <= index < count for index in indices):
             msg = (
                 f"choosing devices failed: got devices={devices!r}; expected a number of devices or their indices, and "
-                f"'{cls.name()}' has {count} here. Fix: correct devices=."
+                f"'{cls.name()}' has {count} here. Fix: pass devices=1, or 'auto' for all."
             )
             raise SelectionError(msg)
         return indices
@@ -154,7 +154,7 @@ def _register(package: str, accelerator: DeepSpeedAccelerator) -> Any:
         version = getattr(sys.modules[package.partition(".")[0]], "__version__", "unknown")
         msg = (
             f"registering '{accelerator.device_name()}' with {package} failed: its version {version} is unknown here "
-            f"({error}). Fix: install Lightning 2.6."
+            f"({error}). Fix: pip install 'lightning==2.6.*'."
         )
         raise SelectionError(msg) from error
     name = accelerator.device_name()
@@ -179,7 +179,7 @@ def _with_device(package: str, choose: Any) -> Any:
         if isinstance(strategy, str):  # a strategy for several devices: each makes a stream of torch.cuda
             msg = (
                 f"choosing Lightning's strategy failed: got several devices of '{connector.accelerator.name()}'; its "
-                f"'{strategy}' needs CUDA's streams. Fix: devices=1, or pass a strategy= made for this device."
+                f"'{strategy}' needs CUDA's streams. Fix: pass devices=1, or a strategy= made for this device."
             )
             raise SelectionError(msg)
         (device,) = connector._parallel_devices

@@ -80,8 +80,8 @@ def discover(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
         elif path.is_file() and path.suffix in _SUFFIXES:
             found[path] = None
         else:
-            what = "a file of another kind" if path.exists() else "nothing there"
-            msg = f"reading {path} failed: got {what}; expected a folder, a .py or an .ipynb file. Fix: name one."
+            what = "it is neither a folder nor a .py or .ipynb file" if path.exists() else "it does not exist"
+            msg = f"reading {path} failed: {what}. Fix: pass the folder of your sources, such as src/."
             raise MigrateError(msg)
     return [
         path
@@ -177,7 +177,12 @@ def _apart(work: Callable[[Path, Decided], FileResult], path: Path, decided: Dec
             return pool.submit(work, path, decided).result()
         except BrokenProcessPool:
             return FileResult(
-                path, errors=(SourceError(f"reading {path} ended the process that did. Fix: report the file."),)
+                path,
+                errors=(
+                    SourceError(
+                        f"reading {path} failed: the process that read it ended. Fix: report this as a bug, with the file."
+                    ),
+                ),
             )
 
 
@@ -199,7 +204,10 @@ def _read(path: Path) -> tuple[str, str]:
         encoding = "utf-8" if path.suffix == ".ipynb" else tokenize.detect_encoding(io.BytesIO(content).readline)[0]
         return content.decode(encoding), encoding
     except (OSError, SyntaxError, UnicodeDecodeError, LookupError) as error:
-        msg = f"reading {path} failed: got {error}; expected text in UTF-8, or in the encoding that it declares. Fix: convert it."
+        msg = (
+            f"reading {path} failed: got {error}; expected text in UTF-8, or in the encoding that its first lines declare. "
+            f"Fix: save it as UTF-8, or leave it out with exclude in pyproject.toml."
+        )
         raise SourceError(msg) from error
 
 
@@ -213,7 +221,8 @@ def _migrate_file(path: Path, decided: Decided, target: str, project: Project) -
     except SourceError as error:
         return FileResult(path, errors=(error,))
     except Exception as error:  # noqa: BLE001  # one bad file never stops the rest
-        msg = f"rewriting {path} failed: got {type(error).__name__}: {error}; expected none. Fix: report it with the file."
+        problem = f"{type(error).__name__}: {error}"
+        msg = f"rewriting {path} failed: got {problem}; expected none. Fix: report this as a bug, with the file."
         return FileResult(path, errors=(SourceError(msg),))
     return FileResult(path, done.old, done.new, done.sites, done.unread, done.passed_over)
 
@@ -239,7 +248,7 @@ def write(result: FileResult) -> None:
     try:
         text, encoding = _read(path)
         if text != result.old:
-            msg = f"writing {result.path} failed: got another text than was read before. Fix: run again."
+            msg = f"writing {result.path} failed: the file has changed since it was read. Fix: run the command again."
             raise MigrateError(msg)
         if not path.stat().st_mode & 0o222:
             raise PermissionError(errno.EACCES, "the file is read-only")

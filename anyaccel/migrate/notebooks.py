@@ -83,7 +83,8 @@ def _parsed(text: str) -> dict[str, Any]:
         raise SourceError(msg, error.lineno) from error
     except (KeyError, TypeError, AttributeError) as error:
         msg = (
-            "reading a notebook failed: got no list of cells; expected format 4. Fix: jupyter nbconvert --to notebook."
+            "reading a notebook failed: got no list of cells; expected format 4. "
+            "Fix: convert it with jupyter nbconvert --to notebook --nbformat 4."
         )
         raise SourceError(msg) from error
     return dict(notebook)
@@ -108,7 +109,7 @@ def _readable(sources: dict[int, str]) -> tuple[list[_Cell], list[SourceError]]:
         if _is_valid(cell.text):
             cells.append(cell)
         else:
-            msg = f"reading cell {number} failed: got something else than Python; expected Python 3. Fix: correct it."
+            msg = f"reading cell {number} failed: it is not Python 3. Fix: correct it, or begin it with a magic such as %%bash."
             unread.append(SourceError(msg, number))
     return cells, unread
 

@@ -61,14 +61,14 @@ def _read(file: Path) -> Settings:
     try:
         table: Any = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("anyaccel", {})
     except (OSError, ValueError) as error:
-        msg = f"reading {file} failed: got {error}; expected TOML. Fix: correct it."
+        msg = f"reading {file} failed: got {error}; expected TOML. Fix: correct that line of the file."
         raise MigrateError(msg) from error
     patterns: Any = table.get("exclude", []) if isinstance(table, dict) else None
     unknown = set(table) - {"exclude", "migrate"} if isinstance(table, dict) else {"no table"}
     if unknown or not _are_texts(patterns):
         msg = (
             f"reading [tool.anyaccel] of {file} failed: got {', '.join(sorted(unknown)) or patterns}; expected "
-            f'exclude = ["pattern", …], a table migrate, and nothing else. Fix: correct it.'
+            f'exclude = ["pattern", …], a table migrate, and nothing else. Fix: rename or remove the other keys.'
         )
         raise MigrateError(msg)
     exclude = tuple(str(file.parent / pattern) for pattern in patterns)
@@ -84,7 +84,10 @@ def _answers(file: Path, table: Any) -> Answers:
     given: Any = table.get("answers", []) if is_known else None
     is_right = isinstance(given, list) and all(_is_answer(each) for each in given)
     if not is_right or table.get("assume", ANY_ACCELERATOR) != ANY_ACCELERATOR:
-        msg = f"reading [tool.anyaccel.migrate] of {file} failed: got {table}; expected {_FORM}. Fix: correct it."
+        msg = (
+            f"reading [tool.anyaccel.migrate] of {file} failed: got {table}; expected {_FORM}. "
+            f"Fix: remove that table, and answer the questions again with --interactive."
+        )
         raise MigrateError(msg)
     answers = tuple(Answer(each["question"], each["answer"], tuple(each.get("files", ()))) for each in given)
     return Answers(answers, assumes_any_accelerator="assume" in table)
@@ -130,7 +133,10 @@ def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
         os.replace(staged, file)
     except (OSError, ValueError, TOMLKitError) as error:
         staged.unlink(missing_ok=True)
-        msg = f"writing the answers to {file} failed: got {error}; expected TOML, and permission to write. Fix: correct it."
+        msg = (
+            f"writing the answers to {file} failed: {error}. Fix: make the file valid TOML and writable, and run the command "
+            f"again; nothing has been changed."
+        )
         raise MigrateError(msg) from error
     return replace(settings, answers=replace(settings.answers, given=(*kept, *new)))
 

@@ -49,10 +49,16 @@ class SourceView:
         try:
             module = cst.parse_module(source)
         except cst.ParserSyntaxError as error:
-            msg = f"reading Python failed: got {error.message} at line {error.raw_line}; expected Python 3. Fix: correct it."
+            msg = (
+                f"reading Python failed: got {error.message} at line {error.raw_line}; expected Python 3. "
+                f"Fix: correct that line, or leave the file out with exclude in pyproject.toml."
+            )
             raise SourceError(msg, error.raw_line) from error
         except (RecursionError, ValueError) as error:
-            msg = f"reading Python failed: got {error}; expected Python 3. Fix: correct it."
+            msg = (
+                f"reading Python failed: got {error}; expected Python 3. "
+                f"Fix: leave the file out with exclude in pyproject.toml."
+            )
             raise SourceError(msg) from error
         self.module, self.source, self.project = module, source, project
         self._codes: dict[cst.CSTNode, str] = {}

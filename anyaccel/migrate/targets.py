@@ -157,7 +157,7 @@ def target_named(name: str) -> Target:
         MigrateError: when there is none.
     """
     if name not in TARGETS:
-        msg = f"choosing the target failed: got '{name}'; expected {', '.join(TARGETS)}. Fix: pass one of them."
+        msg = f"choosing the target failed: got '{name}'; expected {', '.join(TARGETS)}. Fix: pass --target with one of these."
         raise MigrateError(msg)
     return TARGETS[name]
 

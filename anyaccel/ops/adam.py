@@ -206,10 +206,10 @@ def _check_options(options: dict[str, Any]) -> None:
             raise _refusal(unsupported, True, "False", "leave it out, or use torch.optim.AdamW")
     for name in ("lr", "eps", "weight_decay"):
         if not float(options[name]) >= 0.0:
-            raise _refusal(name, options[name], "a number of 0 or more", "correct it")
+            raise _refusal(name, options[name], "a number of 0 or more", f"leave {name} out for its default")
     for beta in options["betas"]:
         if not 0.0 <= float(beta) < 1.0:
-            raise _refusal("betas", options["betas"], "two numbers in [0, 1)", "correct them")
+            raise _refusal("betas", options["betas"], "two numbers in [0, 1)", "pass betas=(0.9, 0.999)")
 
 
 def _refusal(name: str, got: Any, expected: str, fix: str) -> ValueError:

@@ -24,7 +24,7 @@ class Dense(torch.nn.Linear):
         in_features: the size of x's last dimension.
         out_features: the size of the result's last dimension.
         bias: whether to add a learned bias ``(out_features,)``.
-        mode: how it is computed; None is the fastest that serves here. ``"py"``: an autograd function in Python. ``"cpp"``: the
+        mode: how it is computed; None is the fastest one available here. ``"py"``: an autograd function in Python. ``"cpp"``: the
             linear part in C++, the sigmoid by torch. ``"cuda"``: bias and sigmoid in one CUDA kernel, called from C++.
             ``"sycl"``: the same in SYCL, for XPUs and the CPU. ``"triton"``: the same in Triton. ``"ptx"``: the sigmoid in
             hand-written PTX, only float32 on an NVIDIA GPU.

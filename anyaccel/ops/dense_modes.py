@@ -111,7 +111,7 @@ def _ptx(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> to
     if x.device.type != "cuda" or x.dtype != torch.float32:  # anyaccel: ignore[device-name]
         msg = (
             f"Dense in mode 'ptx' failed: got {x.dtype} on {x.device}; expected float32 on an NVIDIA GPU. "
-            f"Fix: choose another mode, or None for the best one."
+            f"Fix: leave mode out for the best one here."
         )
         raise RuntimeError(msg)
     z = torch.nn.functional.linear(x, weight, bias).contiguous()
@@ -137,7 +137,8 @@ def implementation(mode: Mode | None, device: str) -> Callable[..., torch.Tensor
 
 def _load(mode: Mode | None, device: str) -> Callable[..., torch.Tensor]:
     if mode is not None and mode not in MODES:
-        msg = f"Dense failed: got mode={mode!r}; expected None or one of: {', '.join(MODES)}. Fix: choose one of them."
+        choices = ", ".join(MODES)
+        msg = f"Dense failed: got mode={mode!r}; expected None or one of: {choices}. Fix: leave mode out for the best one."
         raise ValueError(msg)
     if mode == "cpp":
         loaded("dense_cpp")  # now, not in the first pass

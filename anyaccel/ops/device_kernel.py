@@ -50,8 +50,8 @@ class DeviceKernel:
     kept in anyaccel's cache. There is no gradient.
 
     Args:
-        source: the text of the source: CUDA C++, PTX, or SYCL; or the path of a file with it, which is what errors name then, and
-            whose folder is searched for headers.
+        source: the text of the source: CUDA C++, PTX, or SYCL; or the path of a file. Errors then name the file, and
+            its folder is searched for headers.
         name: the kernel's name: for CUDA a ``__global__`` function or an instance of a template such as ``scale<float>``; for
             PTX an entry; for SYCL an ``extern "C"`` free-function kernel of one dimension.
         args: the type of each parameter, in order: ``"tensor"`` for a pointer to a contiguous tensor's elements, or ``"bool"``,
@@ -90,11 +90,12 @@ class DeviceKernel:
         include_dirs: Sequence[str | Path] = (),
     ) -> None:
         if language not in _SUFFIXES:
-            raise _refusal(name, f"language {language!r}", f"one of {', '.join(_SUFFIXES)}", "choose one of them")
+            raise _refusal(name, f"language {language!r}", f"one of {', '.join(_SUFFIXES)}", "pass language='cuda'")
         unknown = [arg for arg in args if arg != "tensor" and arg not in _SCALARS]
         if unknown:
             choices = ", ".join(["tensor", *_SCALARS])
-            raise _refusal(name, f"args {unknown}", f"some of {choices}", "name each parameter's type")
+            fix = "write one of these for each parameter, such as ['tensor', 'int32']"
+            raise _refusal(name, f"args {unknown}", f"some of {choices}", fix)
         folders = tuple(Path(folder).absolute() for folder in include_dirs)
         if isinstance(source, Path):
             folders = (source.absolute().parent, *folders)
@@ -132,7 +133,8 @@ class DeviceKernel:
         sizes = _three(self.name, "grid", grid), _three(self.name, "block", block)
         if self.language == "sycl" and (sizes[0][1:] + sizes[1][1:] != (1, 1, 1, 1) or shared_bytes):
             got = f"grid {grid}, block {block} and {shared_bytes} shared bytes"
-            raise _refusal(self.name, got, "one dimension and no shared bytes for SYCL", "see docs/device-kernels.md")
+            fix = "pass one number each, and declare local memory in the source: docs/device-kernels.md"
+            raise _refusal(self.name, got, "one dimension and no shared bytes for SYCL", fix)
         if 0 not in sizes[0]:
             self._launcher(device).launch(device, Launch(*sizes, shared_bytes, self.args, values, passed))
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
@@ -154,7 +156,7 @@ class DeviceKernel:
             BuildError: with the compiler's first errors, if it refuses the source.
         """
         if self.language == "sycl":
-            raise _refusal(self.name, "language 'sycl'", "'cuda' or 'ptx'", "launch it: it is compiled then")
+            raise _refusal(self.name, "language 'sycl'", "'cuda' or 'ptx'", "call the kernel, which compiles it")
         if self.language == "cuda" and target == "cpu":
             return EmulatedLauncher.build(self.source)
         launcher = CudaLauncher if self.language == "cuda" else PtxLauncher
@@ -172,9 +174,9 @@ class DeviceKernel:
                     raise _refusal(self.name, got, "an NVIDIA GPU", f"{fix}, or write an op: docs/writing-an-op.md")
                 if launcher is None:
                     served = " and ".join(kind for language, kind in _LAUNCHERS if language == self.language)
-                    raise _refusal(
-                        self.name, f"tensors on {device}", f"{served} tensors for {self.language}", "move them"
-                    )
+                    first = served.partition(" and ")[0]
+                    fix = f"move each tensor with tensor.to('{first}')"
+                    raise _refusal(self.name, f"tensors on {device}", f"{served} tensors for {self.language}", fix)
                 self._launchers[device] = launcher(self.source, device)
             return self._launchers[device]
 
@@ -182,7 +184,7 @@ class DeviceKernel:
         if len(values) != len(self.args):
             msg = (
                 f"launching '{self.name}' failed: got {len(values)} values; expected {len(self.args)}. "
-                f"Fix: pass one for each of args."
+                f"Fix: pass one value for each entry of args, {', '.join(self.args)}."
             )
             raise TypeError(msg)
         return [self._converted(i, arg, value) for i, (arg, value) in enumerate(zip(self.args, values, strict=True))]
@@ -192,24 +194,30 @@ class DeviceKernel:
             if not isinstance(value, torch.Tensor):
                 msg = (
                     f"launching '{self.name}' failed: got {type(value).__name__} for args[{index}]; expected a tensor. "
-                    f"Fix: pass one."
+                    f"Fix: pass torch.tensor(...), or change args[{index}] to the type of a number."
                 )
                 raise TypeError(msg)
             if not value.is_contiguous():
                 raise _refusal(
-                    self.name, f"a strided tensor for args[{index}]", "a contiguous one", "call contiguous()"
+                    self.name, f"a strided tensor for args[{index}]", "a contiguous one", "pass tensor.contiguous()"
                 )
             return ctypes.c_void_p(value.data_ptr())
         converted = _SCALARS[arg](value)  # refuses what is no number
         if arg.startswith(("int", "uint")) and converted.value != value:
-            raise _refusal(self.name, f"{value} for args[{index}]", f"a number that {arg} holds", "use a wider type")
+            raise _refusal(
+                self.name,
+                f"{value} for args[{index}]",
+                f"a number that {arg} holds",
+                "use a wider type in args and in the source",
+            )
         return converted
 
     def _device(self, values: Sequence[Any]) -> torch.device:
         devices = list(dict.fromkeys(value.device for value in values if isinstance(value, torch.Tensor)))
         if len(devices) != 1:
             found = ", ".join(map(str, devices)) or "no tensor"
-            raise _refusal(self.name, found, "tensors on one device", "move them")
+            fix = f"move the others with tensor.to('{devices[0]}')" if devices else "pass one or more tensors"
+            raise _refusal(self.name, found, "tensors on one device", fix)
         return devices[0]
 
 
@@ -217,7 +225,7 @@ _kernels: weakref.WeakSet[DeviceKernel] = weakref.WeakSet()
 
 
 def _renew_locks() -> None:
-    """Free a forked child of locks whose holders, threads of its parent, it does not have."""
+    """Replace the locks in a forked child: the threads that hold them exist only in its parent."""
     for kernel in _kernels:
         kernel._lock = threading.Lock()
 
@@ -226,7 +234,7 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _with_its_name(file: Path, language: str) -> str:
-    """Return a file's text, told to compilers as that file's."""
+    """Return a file's text after a ``#line`` directive, so that compilers name the file."""
     text = file.read_text(encoding="utf-8")
     if language == "ptx":
         return text
@@ -238,7 +246,9 @@ def _three(name: str, what: str, sizes: int | tuple[int, ...]) -> tuple[int, int
     given = (sizes,) if isinstance(sizes, int) else tuple(sizes)
     least = 0 if what == "grid" else 1
     if not 1 <= len(given) <= 3 or any(not isinstance(size, int) or size < least for size in given):
-        raise _refusal(name, f"{what} {sizes}", f"1 to 3 integers of {least} or more", "correct it")
+        raise _refusal(
+            name, f"{what} {sizes}", f"1 to 3 integers of {least} or more", f"pass {what}={least or 1}, or a tuple"
+        )
     x, y, z = (*given, 1, 1)[:3]
     return x, y, z
 

@@ -1,4 +1,4 @@
-"""CUDA source on CPU tensors: what of it the block emulator has, and what its kernels may be given."""
+"""CUDA source on CPU tensors: the features that the block emulator supports, and the arguments that its kernels accept."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class EmulatedLauncher:
         if len(parameters) != len(launch.args):
             msg = (
                 f"launching '{self._name}' failed: got {len(launch.args)} args; expected {len(parameters)}, one for each "
-                f"parameter of the source. Fix: correct args."
+                f"parameter of the source. Fix: list the type of each parameter in DeviceKernel's args."
             )
             raise TypeError(msg)
         for index, (parameter, arg, value) in enumerate(zip(parameters, launch.args, launch.given, strict=True)):
@@ -90,9 +90,14 @@ class EmulatedLauncher:
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         if threads > 1024 or launch.block[2] > 64 or not 0 <= launch.shared_bytes <= BlockEmulator.MOST_SHARED_BYTES:
             got = f"blocks of {threads} threads with {launch.shared_bytes} shared bytes"
-            raise self._refusal(got, f"at most 1024, 64 of them along z, and {BlockEmulator.MOST_SHARED_BYTES} bytes")
+            most = f"at most 1024, 64 of them along z, and {BlockEmulator.MOST_SHARED_BYTES} bytes"
+            raise self._refusal(got, most, "launch smaller blocks")
         if launch.grid[0] >= 2**31 or max(launch.grid[1:]) >= 2**16:
-            raise self._refusal(f"grid {launch.grid}", "less than 2**31 blocks along x and 2**16 along y and z")
+            raise self._refusal(
+                f"grid {launch.grid}",
+                "less than 2**31 blocks along x and 2**16 along y and z",
+                "put the largest number first",
+            )
         memory = [
             TensorMemory(f"args[{index}]", value.data_ptr(), value.nbytes)
             for index, value in enumerate(launch.given)
@@ -104,26 +109,27 @@ class EmulatedLauncher:
         kind = f"{parameter.kind} of {parameter.bytes} bytes"
         if parameter.is_pointer != (arg == "tensor"):
             declared = f"a pointer to {kind}" if parameter.is_pointer else kind
-            raise self._refusal(f"{arg!r} for args[{index}]", f"the type of the parameter, {declared}")
+            fix = "write 'tensor' there" if parameter.is_pointer else "write the number's type there, such as 'int32'"
+            raise self._refusal(f"{arg!r} for args[{index}]", f"the type of the parameter, {declared}", fix)
         if arg != "tensor":
             if (parameter.kind, parameter.bytes) != _KINDS[arg]:
-                raise self._refusal(f"{arg!r} for args[{index}]", f"the type of the parameter, {kind}")
+                fix = "change args, or the parameter in the source"
+                raise self._refusal(f"{arg!r} for args[{index}]", f"the type of the parameter, {kind}", fix)
             return
         wanted = _FLOATS.get((parameter.kind, parameter.bytes))
         is_wide_integer = parameter.kind == "integer" and parameter.bytes > 1
         if (wanted is not None and value.dtype != wanted) or (
             is_wide_integer and value.element_size() != parameter.bytes
         ):
-            raise self._refusal(f"a tensor of {value.dtype} for args[{index}]", f"elements of {wanted or kind}")
+            fix = f"pass tensor.to({wanted})" if wanted is not None else "convert it with tensor.to(dtype)"
+            raise self._refusal(f"a tensor of {value.dtype} for args[{index}]", f"elements of {wanted or kind}", fix)
 
-    def _refusal(self, got: str, expected: str) -> ValueError:
-        return ValueError(
-            f"launching '{self._name}' failed: got {got}; expected {expected}. Fix: pass what the source declares."
-        )
+    def _refusal(self, got: str, expected: str, fix: str) -> ValueError:
+        return ValueError(f"launching '{self._name}' failed: got {got}; expected {expected}. Fix: {fix}.")
 
 
 def _options_of_hosts(options: tuple[str, ...]) -> list[str]:
-    """Return those of NVRTC's options that the host's compiler has as well: macros and headers."""
+    """Return the options of NVRTC that the host's compiler also accepts: macros and headers."""
     kept = []
     words = iter(options)
     for option in words:

@@ -73,7 +73,7 @@ class FusedAdam(MultiTensorOptimizer):
     def check(self, options: dict[str, Any]) -> None:
         super().check(options)
         if options.get("amsgrad"):
-            raise refusal(self, "amsgrad", True, "False")
+            raise refusal(self, "amsgrad", True, "False", "leave it out, or use torch.optim.AdamW")
 
     def run(
         self,
@@ -209,7 +209,9 @@ class FusedSGD(MultiTensorOptimizer):
     def check(self, options: dict[str, Any]) -> None:
         super().check(options)
         if options["nesterov"] and (options["momentum"] <= 0 or options["dampening"] != 0):
-            raise refusal(self, "nesterov", True, "a momentum and no dampening with it")
+            raise refusal(
+                self, "nesterov", True, "a momentum and no dampening with it", "pass momentum=0.9 and no dampening"
+            )
 
     def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
         return by_value(fresh)

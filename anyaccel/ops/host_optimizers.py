@@ -17,7 +17,7 @@ __all__ = ["CPUAdagrad", "CPULion"]
 
 
 class CPULion(FusedLion):
-    """Lion for parameters in host memory: :class:`FusedLion` that does not accept parameters on other devices.
+    """Lion for parameters in host memory: :class:`FusedLion`, but it refuses parameters on other devices.
 
     A step is ``param -= lr * (weight_decay * param + sign(beta1 * m + (1 - beta1) * grad))``, then
     ``m = beta2 * m + (1 - beta2) * grad``; the sign of 0 is 0. The momentum ``m`` is float32 whatever the parameters' dtype.
@@ -131,4 +131,10 @@ def _require_cpu(optimizer: MultiTensorOptimizer) -> None:
     for param in optimizer.param_groups[-1]["params"]:
         if param.device.type != "cpu":
             del optimizer.param_groups[-1]
-            raise refusal(optimizer, "a parameter's device", param.device, "cpu")
+            raise refusal(
+                optimizer,
+                "a parameter's device",
+                param.device,
+                "cpu",
+                "keep a copy of it on the CPU, or use a fused optimizer",
+            )

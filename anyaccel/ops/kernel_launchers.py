@@ -1,4 +1,4 @@
-"""How a ``DeviceKernel`` gets to each kind of device: compiled once, then launched."""
+"""Runs a ``DeviceKernel`` on each kind of device: compiled once, then launched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["CudaLauncher", "HostSyclLauncher", "Launch", "Launcher", "PtxLaunche
 
 
 class Launch(NamedTuple):
-    """What a kernel is started with.
+    """The arguments of a kernel's launch.
 
     Attributes:
         grid: how many blocks.

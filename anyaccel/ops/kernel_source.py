@@ -1,4 +1,4 @@
-"""``KernelSource``: what a kernel of your own is compiled from, whatever device it runs on."""
+"""``KernelSource``: the source that a kernel of your own is compiled from, for any device."""
 
 from __future__ import annotations
 

@@ -42,10 +42,10 @@ def loaded(key: Hashable) -> Any:
     """Return the implementation that a loader chooses, or an op's functions, loaded once per process.
 
     Args:
-        key: a loader's name, such as ``"RMSNormLoader"``, ``"cpu_adam"``, or what else has been declared.
+        key: a loader's name, such as ``"RMSNormLoader"``, ``"cpu_adam"``, or another declared key.
 
     Raises:
-        NoKernelError: when no implementation serves here, saying of each why not.
+        NoKernelError: when no implementation is available here, with the reason for each.
         OpError: when the op cannot be built or loaded.
     """
     if torch.compiler.is_compiling():

@@ -59,10 +59,10 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         """
         for name in ("lr", "eps", "weight_decay", "momentum", "lr_decay"):
             if name in options and not float(options[name]) >= 0.0:
-                raise refusal(self, name, options[name], "a number of 0 or more")
+                raise refusal(self, name, options[name], "a number of 0 or more", f"leave {name} out for its default")
         betas = options.get("betas", (0.0, 0.0))
         if len(betas) != 2 or not all(0.0 <= float(beta) < 1.0 for beta in betas):
-            raise refusal(self, "betas", betas, "two numbers in [0, 1)")
+            raise refusal(self, "betas", betas, "two numbers in [0, 1)", "leave betas out for its default")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state dict of this class, or of torch's or deepspeed's optimizer with the same formula."""
@@ -88,9 +88,9 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
 
         Args:
             closure: evaluates the model again and returns the loss.
-            noop_flag: one int32 or float32 on the parameters' device; nothing changes where it is not zero. The step is
-                counted all the same, as the host does not wait to see it; with ``capturable`` it is not.
-            grad_scale: one float32 there, which gradients are divided by.
+            noop_flag: one int32 or float32 on the parameters' device; nothing changes if it is not zero. The step is
+                still counted, because the host does not wait for the flag; with ``capturable`` it is not.
+            grad_scale: one float32 on the same device; gradients are divided by it.
 
         Returns:
             What the closure returned, or None.
@@ -98,7 +98,7 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         Raises:
             RuntimeError: while a graph is captured, before anything is written, if a group is not ``capturable``, as a replay
                 would repeat the learning rate and the number of the step, which the host computes; or if no step was
-                taken before, as a replay would repeat what begins the states.
+                taken before, as a replay would initialise the states again.
             ValueError: if a group is ``capturable`` and its learning rate is a tensor on another device.
         """
         loss = None
@@ -196,9 +196,9 @@ def by_value(values: Sequence[Any]) -> list[tuple[Any, Sequence[int]]]:
     return list(found.items())
 
 
-def refusal(optimizer: object, name: str, got: Any, expected: str) -> ValueError:
+def refusal(optimizer: object, name: str, got: Any, expected: str, fix: str) -> ValueError:
     """Return the error for an option."""
-    msg = f"{type(optimizer).__name__} failed: got {name}={got}; expected {expected}. Fix: correct it."
+    msg = f"{type(optimizer).__name__} failed: got {name}={got}; expected {expected}. Fix: {fix}."
     return ValueError(msg)
 
 
@@ -231,7 +231,9 @@ def _learning_rate(optimizer: object, group: dict[str, Any], device: torch.devic
     if not (group.get("capturable") and isinstance(lr, torch.Tensor)):
         return {"lr": float(lr)}
     if lr.device != device:
-        raise refusal(optimizer, "lr", f"a tensor on {lr.device}", f"a number or a tensor on {device}")
+        raise refusal(
+            optimizer, "lr", f"a tensor on {lr.device}", f"a number or a tensor on {device}", f"pass lr.to('{device}')"
+        )
     return {"lr": 0.0, "device_lr": lr.detach().to(torch.float32)}
 
 

@@ -20,7 +20,7 @@ def quantize(
     NaN; other groups are not affected. There is no gradient: backward through the result gives ``x`` none, and torch warns.
 
     Args:
-        x: any shape and strides, cut into groups in row-major order; float32, bfloat16 or float16, on no device float64.
+        x: any shape and strides, cut into groups in row-major order; float32, bfloat16 or float16, not float64.
         groups: how many groups there are (not their size); must divide ``x.numel()``.
         bits: 8 or 4. With 4 two elements share a byte, the even one in its high four bits; the last dimension and the size of a
             group must then be even.
@@ -87,7 +87,7 @@ def quantize_float8(
     gradient: backward through the result gives ``x`` none, and torch warns.
 
     Args:
-        x: any shape and strides, cut into groups in row-major order; float32, bfloat16 or float16, on no device float64.
+        x: any shape and strides, cut into groups in row-major order; float32, bfloat16 or float16, not float64.
         groups: how many groups there are (not their size); must divide ``x.numel()``.
         dtype: ``torch.float8_e4m3fn`` (3 bits of mantissa) or ``torch.float8_e5m2`` (2 bits, a wider range).
 

@@ -43,7 +43,7 @@ def shards_of_lists(lists: list[list[Any]]) -> list[list[Any]]:
         if expected != got:
             msg = (
                 f"step failed: got a gradient placed as {got}; expected {expected}, as its parameter is. "
-                f"Fix: grad.redistribute(placements=param.placements)."
+                f"Fix: call grad.redistribute(placements=param.placements)."
             )
             raise RuntimeError(msg)
     return [shards(one) for one in lists]
@@ -57,7 +57,7 @@ def norm_of(grads: Sequence[Any], l2norm: Any) -> torch.Tensor:
         l2norm: returns the norm of tensors, float32 ``(1,)``, and of each.
 
     Raises:
-        RuntimeError: for a gradient that is still to be summed over ranks.
+        RuntimeError: for a gradient that holds partial sums, not yet added over ranks.
     """
     import torch.distributed as dist
 
@@ -71,7 +71,7 @@ def norm_of(grads: Sequence[Any], l2norm: Any) -> torch.Tensor:
             if placement.is_partial():
                 msg = (
                     f"clip_grad_norm_ failed: got a gradient placed as {placements}; expected sharded or replicated. "
-                    f"Fix: grad.redistribute(...)."
+                    f"Fix: call grad.redistribute(placements=param.placements)."
                 )
                 raise RuntimeError(msg)
             if not placement.is_replicate():  # Shard, or the strided shards of FSDP over tensor parallelism

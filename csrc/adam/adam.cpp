@@ -121,7 +121,7 @@ void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList
     kArguments.refuse("lists",
                       "of " + size(kParam) + " params, " + size(kGrad) + " grads, " + size(kExpAvg) + " exp_avgs, " +
                           size(kExpAvgSq) + " exp_avg_sqs and " + std::to_string(state_steps.size()) + " state_steps",
-                      "lists of equal length", "pass one of each for every parameter");
+                      "lists of equal length", "pass one tensor in each list for every parameter");
   }
   std::vector<Quadruple> quadruples(count);
   std::vector<StepCounter> counters(count);
@@ -163,7 +163,8 @@ template <AdamDirection Direction>
 void adam_once_cpu(Tensor param, Tensor grad, Tensor exp_avg, Tensor exp_avg_sq, std::int64_t step, double lr,
                    double beta1, double beta2, double weight_decay, double eps, bool decoupled, bool bias_correction) {
   if (step < 1) {
-    kArguments.refuse("step", std::to_string(step), "1 or more", "count steps from 1");
+    kArguments.refuse("step", std::to_string(step), "1 or more",
+                      "pass 1 in the first call, and one more in each later call");
   }
   const AdamOptions options{lr, beta1, beta2, weight_decay, eps, decoupled, bias_correction, /*maximize=*/false};
   const AdamCoefficients coefficients = adam_coefficients(options, static_cast<double>(step));

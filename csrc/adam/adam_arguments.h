@@ -47,8 +47,12 @@ inline Precision precision_of(std::int32_t dtype, std::size_t role, std::size_t 
     return Precision::BFloat16;
   }
   if (dtype != kHalf) {
-    kArguments.refuse(place(role, index).c_str(), "of an unsupported dtype", "float32, bfloat16 or float16",
-                      "convert it");
+    const auto found = torch::stable::detail::to<ScalarType>(torch::stable::detail::from(dtype));
+    constexpr const char* kExpected = "float32, bfloat16 or float16";
+    if (role == kGrad) {
+      kArguments.refuse_dtype(place(role, index), found, kExpected);
+    }
+    kArguments.refuse_written_dtype(place(role, index), found, kExpected);
   }
   return Precision::Half;
 }
@@ -73,13 +77,15 @@ inline Quadruple checked(const std::array<TensorView, kRoles>& views, std::size_
   for (std::size_t role = 0; role < kRoles; ++role) {
     const TensorView& view = views[role];
     if (!view.is_cpu) {
-      kArguments.refuse(place(role, index).c_str(), "on another device", "the cpu", "move it to the cpu");
+      kArguments.refuse(
+          place(role, index).c_str(), "on another device", "the cpu",
+          role == kGrad ? "pass " + place(role, index) + ".cpu()" : "keep parameters and states on the cpu");
     }
     if (!same_shape(view, views[kParam])) {
       kArguments.refuse(place(role, index).c_str(),
                         "of another shape than " + place(kParam, index) + " (" + std::to_string(view.numel) +
                             " against " + std::to_string(views[kParam].numel) + " elements)",
-                        "the same shape", "pass the tensor of this parameter");
+                        "the same shape", "pass the tensor that belongs to this parameter");
     }
     quadruple.precisions[role] = precision_of(view.dtype, role, index);
   }
@@ -87,7 +93,7 @@ inline Quadruple checked(const std::array<TensorView, kRoles>& views, std::size_
   if (exp_avg != exp_avg_sq || (exp_avg != Precision::Float && exp_avg != param)) {
     kArguments.refuse((place(kExpAvg, index) + " and " + place(kExpAvgSq, index)).c_str(),
                       "of dtypes that do not match " + place(kParam, index), "both float32, or both the parameter's",
-                      "convert the states");
+                      "create both with torch.zeros_like(param)");
   }
   return quadruple;
 }
@@ -100,7 +106,7 @@ class StepCounter {
       : tensor_(view.tensor), data_(view.data), is_double_(view.dtype == aoti_torch_dtype_float64()) {
     if (!view.is_cpu || view.numel != 1 || (!is_double_ && view.dtype != aoti_torch_dtype_float32())) {
       kArguments.refuse(place(kStep, index).c_str(), "with " + std::to_string(view.numel) + " elements",
-                        "one float32 or float64 on the cpu", "pass the optimizer's step");
+                        "one float32 or float64 on the cpu", "pass torch.zeros(()), once, and keep it");
     }
   }
 

@@ -227,7 +227,7 @@ Source parsed(const std::string& text, const c10::Argument& argument, const Deri
       "recording '", derivative.op.schema().name(), "' failed: got '", text, "' for '", argument.name(), "' of '",
       derivative.backward.schema().name(),
       "'; expected 'none' for an optional argument, or 'grad', 'input' or 'result' ",
-      "and a number. Fix: correct the op's Derivative.");
+      "and a number. Fix: change the Derivative in the op's kernels/functions file.");
   return {Source::Kind::kResult, index};
 }
 
@@ -246,11 +246,11 @@ Derivative checked(const std::string& op, const std::string& backward, const std
                   results <= returned,
               "recording '", op, "' failed: got ", gives.size(), " gradients, ", takes.size(), " arguments of '",
               backward, "' and ", results, " results; expected ", inputs.size(), ", ", derivative.arguments().size(),
-              " and 1 to ", returned, ". Fix: correct the op's Derivative.");
+              " and 1 to ", returned, ". Fix: change the Derivative in the op's kernels/functions file.");
   for (std::size_t i = 0; i < gives.size(); ++i) {
     TORCH_CHECK(gives[i] < 0 || (gives[i] < computed && is_tensor(inputs[i])), "recording '", op, "' failed: got ",
                 gives[i], " for the gradient of '", inputs[i].name(), "'; expected a tensor, and less than ", computed,
-                ". Fix: correct the op's Derivative.");
+                ". Fix: change the Derivative in the op's kernels/functions file.");
     derivative.gives.push_back(gives[i] < 0 ? std::nullopt : std::optional(static_cast<std::size_t>(gives[i])));
   }
   for (std::size_t i = 0; i < takes.size(); ++i) {

@@ -27,7 +27,7 @@ bool fits(const Announcement& a, const Announcement& b) {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
 
-// A copy, as the rank that wrote it could change it.
+// A copy: the rank that wrote it could still change it.
 Announcement read(Group& group, int rank, int parity) {
   const Announcement one = announcement_of(group, rank, parity);
   if (one.collective > Collective::kBarrier || one.dtype > Dtype::kOpaque16 || one.reduction > Reduction::kNone ||
@@ -53,8 +53,8 @@ constexpr const char* kGoesOn = " Nothing was written, and the group can continu
 [[noreturn]] void throw_mismatch(const Announcement& own, const std::string& got) {
   throw MismatchError("shm " + std::string(name_of(own.collective)) + " #" + std::to_string(own.sequence) +
                       " failed: got " + got +
-                      "; expected the same operation, dtype, sizes and root on every rank. Fix: correct the rank that "
-                      "differs." +
+                      "; expected the same operation, dtype, sizes and root on every rank. Fix: make that "
+                      "rank call what this one calls." +
                       kGoesOn);
 }
 
@@ -62,8 +62,8 @@ constexpr const char* kGoesOn = " Nothing was written, and the group can continu
   throw MismatchError("shm " + std::string(name_of(own.collective)) + " #" + std::to_string(own.sequence) +
                       " failed: got " + rank + " at " + name_of(other.collective) + " #" +
                       std::to_string(other.sequence) +
-                      "; expected every rank at one operation. An earlier operation was refused there. Fix: correct "
-                      "what that rank's error names." +
+                      "; expected every rank at one operation. An earlier operation was refused there. Fix: see that "
+                      "rank's own error." +
                       kGoesOn);
 }
 

@@ -11,9 +11,8 @@
 namespace anyaccel::comm {
 namespace {
 
-constexpr std::chrono::milliseconds kCallbackPatience{
-    50};                                    // with a callback that does nothing while others wait for it
-constexpr std::chrono::seconds kLinger{2};  // of a thread with nothing to do
+constexpr std::chrono::milliseconds kCallbackPatience{50};  // before others overtake a callback that does nothing
+constexpr std::chrono::seconds kLinger{2};                  // before a thread with nothing to do ends
 
 thread_local Callbacks::RunningPtr running_on_this_thread;
 
@@ -23,7 +22,7 @@ std::int64_t nanoseconds_of(clockid_t clock) {
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-// A callback that waits, but not for an operation of its own, may wait for a future behind it.
+// A callback that waits for anything but its own operations may be waiting for a future that comes after it.
 bool is_stuck(Callbacks::Running& running) {
   const auto now = Clock::now();
   if (now - running.looked_at < kCallbackPatience) return running.is_overtaken;
@@ -52,7 +51,7 @@ bool Callbacks::is_idle(const void* group, const RunningPtr& issuer) {
   return !lanes_.contains({group, depth_of(issuer)});
 }
 
-// While anyone waits there is a thread that runs nothing: it takes what it may, and looks for callbacks that are stuck.
+// While callbacks wait, one thread is idle: it takes those that may run, and looks for callbacks that are stuck.
 void Callbacks::require_spare_thread() {
   if (spare_ > 0) return;
   ++spare_;
@@ -102,7 +101,7 @@ void Callbacks::run_next(Lanes::iterator lane, std::unique_lock<std::mutex>& loc
   lock.unlock();
   running_on_this_thread = own;
   callback();
-  callback = nullptr;  // outside of the lock: the last reference to a group may go with it
+  callback = nullptr;  // outside the lock, as this may release the last reference to a group
   running_on_this_thread = nullptr;
   lock.lock();
   ++spare_;

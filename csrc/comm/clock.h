@@ -7,7 +7,7 @@ namespace anyaccel::comm {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// When a time is over that begins now; never, for one beyond all clocks.
+// The end of a period that begins now; never, if the clock cannot represent it.
 inline Clock::time_point end_of(milliseconds timeout) {
   constexpr std::chrono::hours kYears(24 * 365 * 10);
   return timeout > kYears ? Clock::time_point::max() : Clock::now() + timeout;

@@ -7,13 +7,13 @@
 namespace anyaccel::comm {
 namespace {
 
-// The number of elements, where it is the same for every rank; -1 where it is not.
+// The number of elements if it is the same for every rank, otherwise -1.
 std::int64_t even_count(const Blocks& blocks) {
   const auto differs = [&blocks](const Block& one) { return one.count != blocks[0].count; };
   return blocks.empty() || std::any_of(blocks.begin(), blocks.end(), differs) ? -1 : blocks[0].count;
 }
 
-// A number that two ranks have in common only if their parts fit; 0 where that takes a comparison of every part.
+// A digest that is equal on two ranks only if their parts match; 0 if every part must be compared.
 std::uint64_t digest_of(const std::vector<Part>& parts) {
   std::uint64_t digest = 0xcbf29ce484222325;  // FNV-1a, over words
   const auto add = [&digest](std::uint64_t word) { digest = (digest ^ word) * 0x100000001b3; };

@@ -16,7 +16,7 @@ std::size_t rounded_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine *
 
 std::size_t pieces(std::size_t bytes, std::size_t piece) { return (bytes + piece - 1) / piece; }
 
-// What is left of `bytes` at the t-th piece, at most a piece.
+// The size of the t-th piece of `bytes`.
 std::size_t piece_at(std::size_t t, std::size_t piece, std::size_t bytes) {
   return t * piece >= bytes ? 0 : std::min(piece, bytes - t * piece);
 }
@@ -29,7 +29,7 @@ unsigned char* small_slot(Group& group, int rank, int parity) {
   return group.segment().at<unsigned char>(group.segment().layout.small_slot(rank, parity));
 }
 
-// A slot divided among the ranks: the part for one of them.
+// The size of the part of a slot that belongs to one rank.
 std::size_t share_of_slot(const Group& group) {
   return kSlotBytes / static_cast<std::size_t>(group.world()) / kLine * kLine;
 }
@@ -48,12 +48,12 @@ std::int64_t count_of(Group& group, int rank, int parity, std::size_t width) {
   return count;
 }
 
-// Where the sizes fit, what a rank offers is what this one has a place for, unless someone wrote to it since.
+// The ranks have agreed on the sizes, so they differ only if something else wrote to the memory.
 void require_equal(std::size_t offered, const Block& output, std::size_t width) {
   if (offered != static_cast<std::size_t>(output.count) * width) throw_corrupt("a size that does not fit its table");
 }
 
-// A part of a chunk in the care of one rank.
+// The part of a chunk that one rank reduces.
 struct Stretch {
   std::size_t start, bytes;
 };
@@ -66,8 +66,8 @@ Stretch stretch_of(std::size_t start, std::size_t bytes, int world, int rank) {
 
 }  // namespace
 
-// In each round a rank puts in its values of one chunk for the others, reduces its own part of the chunk before, and
-// after the round takes the others' parts of that.
+// In each round a rank writes its values of one chunk for the others, reduces its own part of the previous chunk, and
+// after the round reads the others' parts of that previous chunk.
 Task all_reduce(Group& group, Announcement what, Block data) {
   const int world = group.world(), me = group.rank();
   const std::size_t bytes = static_cast<std::size_t>(data.count) * element_bytes(what.dtype);
@@ -162,7 +162,7 @@ Task share(Group& group, Announcement what, Block input, Blocks outputs) {
 
 namespace {
 
-// Where the t-th piece of a rank's block for another is, and how long it is.
+// The position and the size of the t-th piece of the block that one rank has for another.
 struct Place {
   unsigned char* data;
   std::size_t bytes;
@@ -180,7 +180,7 @@ Place place_of(Group& group, const std::int64_t* sends, bool is_small, int from,
   return {small_slot(group, from, parity) + before, t == 0 ? bytes : 0};
 }
 
-// What is left of the opening round when its memory is used again: everyone's sizes.
+// A copy of what the first round announced, whose memory later rounds reuse: the sizes of every rank.
 struct Plan {
   std::vector<std::vector<std::int64_t>> sends;
   std::vector<bool> small;
@@ -202,7 +202,7 @@ std::vector<std::int64_t> counts_of(const Blocks& blocks) {
   return counts;
 }
 
-// `outputs` are of the sizes that this rank receives; empty where it receives nothing.
+// `outputs` have the sizes that this rank receives; there are none if it receives nothing.
 Plan plan_of(Group& group, const Blocks& outputs, bool keeps_own, std::size_t width) {
   Plan plan;
   const int world = group.world(), parity = this_parity(group);
@@ -269,7 +269,7 @@ Task reduce_scatter_blocks(Group& group, Announcement what, Blocks inputs, Block
   const std::size_t width = element_bytes(what.dtype);
   const std::size_t whole = static_cast<std::size_t>(output.count) * width;
   const std::vector<std::int64_t> sends = counts_of(inputs);
-  const bool is_small = fit_small_slot(sends, -1, width);  // all blocks, so that every rank comes to the same
+  const bool is_small = fit_small_slot(sends, -1, width);  // all blocks, so that every rank decides the same
   const Blocks outputs(world, output);
   number(group, what);
   if (!is_small) group.allocate_slots();

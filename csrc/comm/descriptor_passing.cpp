@@ -15,7 +15,7 @@
 namespace anyaccel::comm {
 namespace {
 
-constexpr timeval kPatience{5, 0};  // with a peer that has connected and says nothing
+constexpr timeval kPatience{5, 0};  // for a peer that has connected but sends nothing
 constexpr std::size_t kSecretBytes = 32;
 
 struct Greeting {
@@ -47,7 +47,7 @@ bool is_this_user(int connection) {
 }
 
 bool knows(const std::string& secret, const Greeting& greeting) {
-  unsigned char difference = 0;  // no early end, by which a secret could be guessed byte by byte
+  unsigned char difference = 0;  // every byte, as an early return would let a secret be guessed byte by byte
   for (std::size_t i = 0; i < kSecretBytes; ++i)
     difference |= static_cast<unsigned char>(secret[i] ^ greeting.secret[i]);
   return difference == 0;
@@ -116,8 +116,7 @@ Descriptor Connection::receive(const std::string& secret, int rank, std::chrono:
   if (!is_greeted || recvmsg(socket_.get(), &message.header, MSG_CMSG_CLOEXEC) <= 0) {
     throw CommError(
         "shm init_process_group failed: the first rank of this host sent no shared memory: it ended, or runs as "
-        "another "
-        "user. Fix: run every rank as one user, and see why that rank ended.");
+        "another user. Fix: run every rank as one user, and look for the error in that rank's log.");
   }
   const cmsghdr* control = CMSG_FIRSTHDR(&message.header);
   int file = -1;

@@ -12,10 +12,10 @@
 namespace anyaccel::comm {
 namespace {
 
-constexpr milliseconds kInterrupt{100};  // between looks for signals, each of which may wait long for Python's lock
+constexpr milliseconds kInterrupt{100};  // between checks for signals; a check may wait long for Python's lock
 constexpr int kSpins = 2000;             // some tens of microseconds
 constexpr int kSpinsBeforeHandingOver = 200;
-constexpr int kSpinsOversubscribed = 4;  // each yields: the core is needed by the rank that is waited for
+constexpr int kSpinsOversubscribed = 4;  // each yields, as the awaited rank may need the core
 
 int available_cores() {
   cpu_set_t cores;
@@ -58,7 +58,7 @@ void Group::wait_for_all(milliseconds timeout, const std::function<void()>& inte
     while (segment_->state(rank).process.load(std::memory_order_acquire) == 0) {
       if (Clock::now() >= until) {
         throw CommError("shm init_process_group timed out: rank " + std::to_string(rank) +
-                        " of this host did not map the shared memory. Fix: find out why it ended.");
+                        " of this host did not map the shared memory. Fix: look for the error in that rank's log.");
       }
       if (interrupt) interrupt();
       std::this_thread::sleep_for(milliseconds(1));
@@ -71,7 +71,7 @@ Group::~Group() {
 }
 
 void Group::submit(const OperationPtr& operation) {
-  require_own_process();  // in a forked child the lock may be held by a thread that it does not have
+  require_own_process();  // in a forked child, a thread that it does not have may hold the lock
   Finished finished;
   bool moved = false;
   {
@@ -140,7 +140,7 @@ bool Group::give_up(const OperationPtr& operation, const std::string& text) {
     const std::lock_guard lock(mutex_);
     const auto found = std::find(transfers_.begin(), transfers_.end(), operation);
     if (found == transfers_.end() || operation->source == nullptr || *operation->source >= 0) return false;
-    operation->task = Task();  // which withdraws it from the mailbox
+    operation->task = Task();  // this withdraws it from the mailbox
     transfers_.erase(found);
     finished.emplace_back(operation, error_of(text));
   }
@@ -160,14 +160,14 @@ void Group::skip() {
   submit(operation);
 }
 
-// Ends all operations. One whose peers have done their part succeeds: they may have completed it, and have failed or
-// left in the next. No further operation begins.
+// Ends all operations. An operation succeeds if its peers have done their part: they may have completed it, and then
+// failed or left in the next one. No operation starts after this.
 void Group::end_all(const std::string& text, Finished& finished) {
   bool moved = false;
   if (!collectives_.empty() && advance(collectives_.front(), finished, moved)) collectives_.pop_front();
   advance_transfers(finished, moved);
   const auto end = [&](const OperationPtr& one) {
-    one->task = Task();  // here, under the lock: a receive withdraws from the mailbox
+    one->task = Task();  // under the lock, as a receive withdraws from the mailbox
     finished.emplace_back(one, error_of(text));
   };
   std::for_each(collectives_.begin(), collectives_.end(), end);
@@ -178,7 +178,7 @@ void Group::end_all(const std::string& text, Finished& finished) {
 
 void Group::settle(Finished& finished) {
   for (auto& [operation, error] : finished) {
-    const auto finish = std::exchange(operation->finish, nullptr);  // which keeps the operation's owner alive
+    const auto finish = std::exchange(operation->finish, nullptr);  // keeps the operation's owner alive
     if (finish) finish(error);
     operation->is_finished.store(true, std::memory_order_release);
   }

@@ -56,7 +56,7 @@ struct Address {
   std::string name, secret;
 };
 
-// None where that rank could make no memory.
+// Empty if that rank could not create the memory.
 std::optional<Address> address_of(KeyValues& store, int leader) {
   const std::string name = key("socket", leader), value = store.get(name);
   if (value == kNoMemory) return std::nullopt;
@@ -88,7 +88,8 @@ struct Deadline {
     if (Clock::now() < until) return;
     throw CommError(
         "shm init_process_group timed out: got nothing from rank " + missing +
-        "; expected every rank of this host to connect. Fix: check that it is running, or raise the timeout.");
+        "; expected every rank of this host to connect. Fix: check that it is running, or pass a longer timeout to "
+        "init_process_group.");
   }
 };
 
@@ -109,7 +110,7 @@ Descriptor fetch(Connection& connection, const std::string& secret, int rank, in
   }
 }
 
-// The memory, or why there is none: a limit, or a filter of system calls.
+// The memory, or the reason why it could not be created, such as a limit or a seccomp filter.
 std::pair<Descriptor, std::string> memory_for(int world) {
   try {
     return {Segment::create(world), ""};
@@ -118,7 +119,7 @@ std::pair<Descriptor, std::string> memory_for(int world) {
   }
 }
 
-// The ranks that met the same leader; one that could not reach its own is alone.
+// The ranks that connected to the same leader. A rank that could not reach its leader is alone.
 std::vector<std::vector<int>> hosts_of(KeyValues& store, int world) {
   std::vector<std::vector<int>> hosts;
   std::map<int, std::size_t> known;
@@ -136,7 +137,7 @@ std::string host_identity() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   utsname system = {};
-  if (boot.empty() && uname(&system) == 0) boot = system.nodename;  // masked; whether memory can be shared is tried
+  if (boot.empty() && uname(&system) == 0) boot = system.nodename;  // boot_id is masked; sharing memory is then tried
   struct stat network = {};
   const bool known = stat("/proc/self/ns/net", &network) == 0;
   return boot + "/" + (known ? std::to_string(network.st_ino) : "?") + "/" + std::to_string(geteuid());

@@ -22,10 +22,11 @@ std::string described(std::size_t bytes, Dtype dtype) {
                                  const std::string& receiver, std::size_t expected, Dtype expected_as) {
   throw MismatchError("send/recv failed: got " + sender + " sending " + described(sent, sent_as) + " and " + receiver +
                       " receiving " + described(expected, expected_as) +
-                      "; expected the same on both. Fix: give both tensors one dtype and number of elements.");
+                      "; expected the same on both. Fix: create the receiving tensor with the sender's dtype and "
+                      "number of elements.");
 }
 
-// Letters or answers between a reader and a writer, who can be no further ahead than the ring is long.
+// Letters or replies between a reader and a writer. The writer is at most a ring's length ahead.
 std::uint64_t written(const std::atomic<std::uint64_t>& counter, std::uint64_t read) {
   const std::uint64_t sent = counter.load(kAcquire);
   if (sent - read > kLetters) throw_corrupt(std::to_string(sent - read) + " messages in flight");
@@ -172,7 +173,7 @@ void Mailbox::collect_letters(int from) {
   group_.ring(from);
 }
 
-// Queues a receive, after giving it what has come for it.
+// Queues a receive, after matching it with the letters that have arrived.
 void Mailbox::post(Posted& posted) {
   for (int rank = 0; rank < group_.world() && !posted.found; ++rank) {
     std::deque<Incoming>& letters = peers_[rank].letters;

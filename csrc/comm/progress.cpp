@@ -13,7 +13,7 @@ namespace anyaccel::comm {
 namespace {
 
 constexpr int kDriverSpins = 50;
-constexpr std::size_t kMostFutexes = 128;  // of one futex_waitv
+constexpr std::size_t kMostFutexes = 128;  // the kernel's limit for one futex_waitv
 constexpr std::chrono::microseconds kWithoutWaitv{500};
 constexpr std::chrono::seconds kSweep{1};
 
@@ -88,7 +88,7 @@ void Progress::Driver::start() {
   if (!std::exchange(is_running_, true)) std::thread([this] { run(); }).detach();
 }
 
-// A group that is used between two sweeps keeps what it has.
+// A group that was used since the last sweep keeps its memory.
 void Progress::Driver::sweep_all() {
   std::vector<std::weak_ptr<Group>> all;
   {
@@ -111,14 +111,14 @@ void Progress::Driver::run() {
   for (;;) {
     std::vector<GroupPtr> idle;
     idle_turns = advance(idle) ? 0 : idle_turns + 1;
-    idle.clear();  // the last reference to a group may go here, outside of the lock
+    idle.clear();  // outside the lock, as this may release the last reference to a group
     if (idle_turns <= kDriverSpins) continue;
     sleep();
     sweep_all();
   }
 }
 
-// Advances every group that nobody else drives, and lets go of those with nothing to do.
+// Advances every group that no other thread drives, and drops those with nothing to do.
 bool Progress::Driver::advance(std::vector<GroupPtr>& idle) {
   {
     const std::lock_guard lock(mutex_);
@@ -162,8 +162,7 @@ void Progress::Driver::sleep() {
     if (driven_.empty()) {
       bell_.sleep(bells[0].heard, has_to_sweep() ? std::chrono::seconds(kSweep) : std::chrono::hours(1));
     } else if (syscall(kSysFutexWaitv, waiters.data(), waiters.size(), 0, &until, CLOCK_MONOTONIC) < 0 &&
-               errno != EAGAIN && errno != EINTR &&
-               errno != ETIMEDOUT) {  // an older kernel, or a filter of system calls
+               errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT) {  // an older kernel, or a seccomp filter
       bells.back().bell->sleep(bells.back().heard, kWithoutWaitv);
     }
   }

@@ -33,7 +33,7 @@ class QueuedWork : public c10d::Work {
       if (interrupt) interrupt();
       if (timeout != kNoTimeout && Clock::now() >= until) {
         throw_backend_error("shm failed: wait timed out after " + std::to_string(timeout.count()) +
-                            " ms; the operation continues. Fix: wait again, or longer.");
+                            " ms; the operation continues. Fix: call wait() again, with a longer timeout.");
       }
       lock.lock();
     }

@@ -51,14 +51,14 @@ struct flock presence_of(int rank) {
   return lock;
 }
 
-// Puts memory behind a part of a file, which nobody has written to; 0, or -1 with errno.
+// Allocates memory for a part of a file that nobody has written to. Returns 0, or -1 with errno.
 int reserve(int file, std::size_t offset, std::size_t bytes) {
   int result = 0;
   do {
     result = fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
   if (result == 0 || (errno != EPERM && errno != EACCES && errno != ENOSYS && errno != EOPNOTSUPP)) return result;
-  const std::vector<char> zeros(std::min(bytes, std::size_t{1} << 20));  // a filter of system calls
+  const std::vector<char> zeros(std::min(bytes, std::size_t{1} << 20));  // a seccomp filter refuses fallocate
   for (std::size_t done = 0; done < bytes;) {
     const ssize_t written =
         pwrite(file, zeros.data(), std::min(zeros.size(), bytes - done), static_cast<off_t>(offset + done));
@@ -70,7 +70,7 @@ int reserve(int file, std::size_t offset, std::size_t bytes) {
 
 }  // namespace
 
-// The files that a forked child closes, so that its parent's death is seen while it lives.
+// The files that a forked child closes, so that the parent's death is detected while the child lives.
 class OwnFilesOfProcess {
  public:
   static OwnFilesOfProcess& instance() {
@@ -177,7 +177,7 @@ Segment::Segment(Descriptor file, int world) : layout(world), file_(std::move(fi
   void* mapped = mmap(nullptr, layout.total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
   if (mapped == MAP_FAILED) throw_errno("shm failed: mmap");
   base_ = static_cast<unsigned char*>(mapped);
-  madvise(base_, layout.total, MADV_DONTFORK);  // so that children do not keep it
+  madvise(base_, layout.total, MADV_DONTFORK);  // so that forked children do not keep the memory
   if (!(header().identity == layout.identity())) {
     munmap(base_, layout.total);
     throw_foreign(layout);
@@ -195,7 +195,7 @@ Segment::Segment() : layout(1), maker_(process_token()) {
 std::unique_ptr<Segment> Segment::alone() { return std::unique_ptr<Segment>(new Segment); }
 
 Segment::~Segment() {
-  if (maker_ == process_token()) munmap(base_, layout.total);  // a forked child has no mapping, or another one there
+  if (maker_ == process_token()) munmap(base_, layout.total);  // a forked child has no mapping here, or another one
 }
 
 void Segment::allocate(std::size_t offset, std::size_t bytes, const char* what) {
@@ -208,7 +208,7 @@ void Segment::release(std::size_t offset, std::size_t bytes) {
     madvise(base_ + offset, bytes, MADV_DONTNEED);
   } else {
     fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-              static_cast<off_t>(bytes));  // where it is not allowed, the memory stays
+              static_cast<off_t>(bytes));  // if this is not allowed, the memory is kept
   }
 }
 
@@ -218,7 +218,7 @@ void Segment::mark_presence(int rank) {
 
 bool Segment::is_present(int rank) const {
   if (state(rank).process.load(std::memory_order_relaxed) == process_token())
-    return true;  // a lock is never in its own process's way
+    return true;  // a process does not see its own lock
   return file_.is_locked_by_another(rank);
 }
 

@@ -20,7 +20,7 @@ ShmBackend::Turn::~Turn() {
   if (is_taken_) return;
   try {
     group_.skip();
-  } catch (const CommError&) {  // the group is over
+  } catch (const CommError&) {  // the group has failed
   }
 }
 
@@ -152,7 +152,8 @@ WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& 
                                         const c10d::AllgatherOptions& options) {
   Turn turn(*this);
   TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "shm all_gather failed: got ", outputs.size(),
-              " lists of outputs; expected one for each of ", size_, " ranks. Fix: correct the list.");
+              " lists of outputs; expected one for each of ", size_,
+              " ranks. Fix: pass a list of lists, one per rank.");
   Staging staging;
   std::vector<Part> parts;
   Tensors results;

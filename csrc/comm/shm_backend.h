@@ -20,7 +20,8 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 inline void check_timeout(std::chrono::milliseconds timeout) {
   TORCH_CHECK(timeout.count() > 0, "shm failed: got a timeout of ", timeout.count(),
-              " ms; expected a positive one. Fix: timedelta(minutes=30), torch's default.");
+              " ms; expected a positive one. Fix: pass timeout=timedelta(minutes=30), torch's default, or another "
+              "positive one.");
 }
 
 class ShmBackend : public c10d::Backend {

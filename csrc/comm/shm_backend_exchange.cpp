@@ -85,7 +85,8 @@ WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = only("send", tensors);
   check_rank("send", to, size_);
   TORCH_CHECK(to != rank_, "shm send failed: got this rank's own number, ", to,
-              "; expected another rank of the group. Fix: correct the rank.");
+              "; expected another rank of the group. Fix: pass another rank; within one process, copy the tensor with "
+              "copy_().");
   Staging staging;
   const Block block = staging.input(tensor);
   const Dtype dtype = dtype_of(tensor);
@@ -110,7 +111,8 @@ WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
   only("recv", tensors);
   check_rank("recv", from, size_);
   TORCH_CHECK(from != rank_, "shm recv failed: got this rank's own number, ", from,
-              "; expected another rank of the group. Fix: correct the rank.");
+              "; expected another rank of the group. Fix: pass another rank; within one process, copy the tensor with "
+              "copy_().");
   return receive(tensors[0], from, tag, OpType::RECV);
 }
 
@@ -126,7 +128,7 @@ WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
                 [&](Group& group, int*) { return share(group, what, Block{}, Blocks{}); });
 }
 
-// The error says as gloo's does who is missing, all of them or the first, and what has happened in full.
+// Like gloo's, the error names the missing ranks, all of them or the first; it also gives the cause.
 void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   c10d::BarrierOptions sync = options;
   sync.asyncOp = false;

@@ -46,7 +46,8 @@ class TorchStore final : public KeyValues {
       raise_pending_signal();
       if (Clock::now() >= until_) {
         throw CommError("shm init_process_group timed out: rank " + name.substr(name.rfind('/') + 1) +
-                        " did not connect. Fix: check that every rank is running, or raise the timeout.");
+                        " did not connect. Fix: check that it is running, or pass a longer timeout to "
+                        "init_process_group.");
       }
       std::this_thread::sleep_for(nap);
       nap = std::min(nap * 2, std::chrono::milliseconds(50));
@@ -68,7 +69,8 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
                                    std::chrono::milliseconds timeout, const std::vector<int64_t>& global_ranks,
                                    const std::string& host, const py::function& make_gloo) {
   const int global_rank = global_ranks.empty() ? rank : static_cast<int>(global_ranks.at(rank));
-  TORCH_CHECK(size <= kMaxWorld, "shm failed: got ", size, " ranks; expected at most ", kMaxWorld, ". Fix: use gloo.");
+  TORCH_CHECK(size <= kMaxWorld, "shm failed: got ", size, " ranks; expected at most ", kMaxWorld,
+              ". Fix: start fewer ranks, or pass backend=\"gloo\".");
   check_timeout(timeout);
   Hosts hosts{};
   std::string problem;
@@ -144,7 +146,7 @@ c10::intrusive_ptr<Backend> ShmBackend::split_off(const c10::intrusive_ptr<c10d:
 }
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
-  py::module_::import("torch.distributed");  // which knows the types of the arguments
+  py::module_::import("torch.distributed");  // registers the types of the arguments
   interrupt = raise_pending_signal;
   module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
              py::arg("global_ranks"), py::arg("host"), py::arg("make_gloo"));

@@ -110,7 +110,7 @@ void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFact
 bool ShmWork::wait(std::chrono::milliseconds timeout) {
   if (!operation_->is_finished.load(std::memory_order_acquire)) {
     const bool is_limited = timeout.count() > 0;
-    // a collective ends by itself; a message may come as late as it likes while nobody waits for it
+    // a collective ends by itself; a message has no deadline while nobody waits for it
     const auto patience = operation_->is_transfer ? operation_->timeout : milliseconds::max();
     const auto until = end_of(is_limited ? timeout : patience);
     bool is_over = false;
@@ -126,7 +126,7 @@ bool ShmWork::wait(std::chrono::milliseconds timeout) {
     }
     if (!is_over) {
       throw_backend_error("shm " + operation_->title() + ": wait timed out after " + std::to_string(timeout.count()) +
-                          " ms; the operation continues. Fix: wait again, or longer.");
+                          " ms; the operation continues. Fix: call wait() again, with a longer timeout.");
     }
   }
   const std::exception_ptr error = exception();

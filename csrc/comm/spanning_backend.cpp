@@ -202,8 +202,10 @@ at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& ride
     }
     if (different < 0) return gathered.narrow(1, kRow, static_cast<int64_t>(kRiderBytes));
     if (behind >= 0) continue;  // they raise, and come again with the next operation
-    throw MismatchError(name + " failed: got " + all +
-                        "; expected the same on every rank. Fix: correct the rank that differs." + goes_on);
+    throw MismatchError(
+        name + " failed: got " + all +
+        "; expected the same on every rank. Fix: make every rank call the same operation with tensors alike." +
+        goes_on);
   }
 }
 
@@ -289,12 +291,12 @@ void SpanningBackend::agree_on_sizes(Collective collective, const Tensors& sends
   for (int from = 0; from < size_; ++from) {
     for (int to = 0; to < size_; ++to) {
       if (sizes[from][0][to] == sizes[to][1][from]) continue;
-      throw MismatchError("shm " + std::string(name_of(collective)) + " #" + std::to_string(number_) + " failed: got " +
-                          std::to_string(sizes[from][0][to]) + " elements that rank " + std::to_string(from) +
-                          " sends to rank " + std::to_string(to) + ", which expects " +
-                          std::to_string(sizes[to][1][from]) +
-                          "; expected one size. Fix: correct one of the two. Nothing was written, and the group can "
-                          "continue.");
+      throw MismatchError(
+          "shm " + std::string(name_of(collective)) + " #" + std::to_string(number_) + " failed: got " +
+          std::to_string(sizes[from][0][to]) + " elements that rank " + std::to_string(from) + " sends to rank " +
+          std::to_string(to) + ", which expects " + std::to_string(sizes[to][1][from]) +
+          "; expected one size. Fix: pass equal split sizes on both ranks. Nothing was written, and the group can "
+          "continue.");
     }
   }
 }

@@ -34,7 +34,7 @@ SpanningBackend::Request SpanningBackend::gathering(const at::Tensor& input, con
   for (const at::Tensor& output : outputs) check_output(output);
   TORCH_CHECK(outputs[rank_].numel() == input.numel(), "shm all_gather failed: got an output of ",
               outputs[rank_].numel(), " elements for this rank's input of ", input.numel(),
-              "; expected one size. Fix: correct the output.");
+              "; expected one size. Fix: create it with torch.empty_like(input).");
   return {Collective::kAllGather,  input.scalar_type(), elements_of(outputs), Reduction::kNone, -1,
           digest_of_sizes(outputs)};
 }
@@ -77,7 +77,8 @@ WorkPtr SpanningBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tens
                                              const c10d::AllgatherOptions& options) {
   Turn turn(*queue_);
   TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "shm all_gather failed: got ", outputs.size(),
-              " lists of outputs; expected one for each of ", size_, " ranks. Fix: correct the list.");
+              " lists of outputs; expected one for each of ", size_,
+              " ranks. Fix: pass a list of lists, one per rank.");
   std::vector<Tensors> by_input(inputs.size());
   Tensors results;
   for (const Tensors& of_rank : outputs) {
@@ -119,7 +120,8 @@ SpanningBackend::Request SpanningBackend::scattering(const Tensors& inputs, cons
   for (const at::Tensor& input : inputs) check_reducible("reduce_scatter", input, op);
   check_output(output);
   TORCH_CHECK(inputs[rank_].numel() == output.numel(), "shm reduce_scatter failed: got an output of ", output.numel(),
-              " elements for an input of ", inputs[rank_].numel(), "; expected one size. Fix: correct the output.");
+              " elements for an input of ", inputs[rank_].numel(),
+              "; expected one size. Fix: create it with torch.empty_like(input).");
   return {Collective::kReduceScatter, output.scalar_type(), elements_of(inputs), reduction_of(op), -1,
           digest_of_sizes(inputs)};
 }

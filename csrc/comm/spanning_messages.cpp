@@ -37,7 +37,7 @@ class CopyingWork : public c10d::Work {
 
 void check_tag(const char* operation, int tag) {
   TORCH_CHECK(tag >= 0 && tag < kNoteTag, "shm ", operation, " failed: got tag ", tag,
-              "; expected one of 0 to 2^31 - 3. Fix: choose another.");
+              "; expected one of 0 to 2^31 - 3. Fix: pass a tag in this range.");
 }
 
 }  // namespace
@@ -46,7 +46,8 @@ void SpanningBackend::check_peer(const char* operation, int peer, int tag) const
   check_rank(operation, peer, size_);
   check_tag(operation, tag);
   TORCH_CHECK(peer != rank_, "shm ", operation, " failed: got this rank's own number, ", peer,
-              "; expected another rank of the group. Fix: correct the rank.");
+              "; expected another rank of the group. Fix: pass another rank; within one process, copy the tensor with "
+              "tensor.clone().");
   require_usable();
 }
 

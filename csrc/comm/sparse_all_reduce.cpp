@@ -38,7 +38,7 @@ at::Tensor sum_of(const std::vector<at::Tensor>& indices, const std::vector<at::
   at::Tensor sum;
   for (std::size_t rank = 0; rank < indices.size(); ++rank) {
     const at::Tensor one = at::sparse_coo_tensor(indices[rank], values[rank], like.sizes(), like.options());
-    sum = rank == 0 ? one : sum + one;  // in the order of ranks, hence the same bits everywhere
+    sum = rank == 0 ? one : sum + one;  // in the order of ranks, so that every rank has the same bits
   }
   return sum.coalesce();
 }
@@ -47,7 +47,7 @@ void check_same_shape(const std::vector<at::Tensor>& facts, const at::Tensor& ow
   for (std::size_t rank = 0; rank < facts.size(); ++rank) {
     if (facts[rank].slice(0, 0, -1).equal(own.slice(0, 0, -1))) continue;
     throw MismatchError("shm all_reduce failed: got sparse tensors of other shapes on rank " + std::to_string(rank) +
-                        " than here; expected the same. Fix: correct the rank that differs.");
+                        " than here; expected the same. Fix: create them with one size=(...) on every rank.");
   }
 }
 
@@ -64,7 +64,8 @@ SparseRoom::SparseRoom(const std::vector<at::Tensor>& facts, const SparseParts& 
 void check_sparse(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   TORCH_CHECK(tensor.layout() == at::kSparse && tensor.device().is_cpu() && op.op_ == c10d::ReduceOp::SUM,
               "shm all_reduce of sparse tensors failed: got ", tensor.layout(), " on ", tensor.device(), " with ",
-              name_of(reduction_of(op)), "; expected torch.sparse_coo on cpu with SUM. Fix: tensor.to_sparse().");
+              name_of(reduction_of(op)),
+              "; expected torch.sparse_coo on cpu with SUM. Fix: pass tensor.cpu().to_sparse_coo() and ReduceOp.SUM.");
 }
 
 namespace {

@@ -1,4 +1,4 @@
-// What a sparse tensor is made of, and a sum of several.
+// The parts of a sparse tensor, and the sum of several.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace anyaccel::comm {
 
-// Shape, and how it divides into sparse and dense dimensions, then the number of values.
+// The shape, the numbers of sparse and of dense dimensions, and the number of values.
 at::Tensor facts_of(const at::Tensor& sparse);
 
 struct SparseParts {
@@ -20,7 +20,7 @@ SparseParts parts_of(const at::Tensor& sparse);
 // Throws MismatchError unless the facts of all ranks are this rank's; the number of values may differ.
 void check_same_shape(const std::vector<at::Tensor>& facts, const at::Tensor& own);
 
-// Where the other ranks' parts go, by their facts.
+// Memory for the other ranks' parts, of the sizes in their facts.
 struct SparseRoom {
   SparseRoom(const std::vector<at::Tensor>& facts, const SparseParts& own);
 

@@ -7,7 +7,7 @@
 namespace anyaccel::comm {
 namespace {
 
-// Whether every element surely has a place of its own: each dimension steps over all that the smaller steps reach.
+// Whether every element certainly has its own memory: each stride exceeds the extent of all smaller strides.
 bool is_spread(const at::Tensor& tensor) {
   std::vector<std::pair<int64_t, int64_t>> steps;
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
@@ -34,7 +34,8 @@ void check_dense(const at::Tensor& tensor) {
 void check_writable(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.numel() == 0 || is_spread(tensor), "shm failed: got an output of sizes ", tensor.sizes(),
               " and strides ", tensor.strides(),
-              ", whose elements share memory; expected separate memory for each element. Fix: tensor.contiguous().");
+              ", whose elements share memory; expected separate memory for each element. Fix: pass "
+              "tensor.contiguous(), and read the result there.");
 }
 
 Dtype dtype_of(const at::Tensor& tensor) {

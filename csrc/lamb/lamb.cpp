@@ -28,7 +28,7 @@ Tensor lamb_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vec
   if (params.empty() || (device_steps.has_value() ? step != 0 : step < 1)) {
     arguments.refuse(params.empty() ? "params" : "step", params.empty() ? "none" : std::to_string(step),
                      params.empty() || !device_steps.has_value() ? "one or more" : "0 together with device_steps",
-                     "pass parameters, and count steps from 1, on the host or on the device");
+                     "pass parameters, and 1 for the first step; or 0 and device_steps");
   }
   StepControl control = step_control(arguments, {noop_flag, grad_scale, device_lr}, params);
   control.steps = steps_taken(arguments, device_steps, params);

@@ -36,7 +36,8 @@ void check_range(const Arguments& arguments, const Tensor& contiguous_index, con
 std::tuple<Tensor, Tensor, Tensor> topk_gating(Tensor logits, std::int64_t k, bool normalise) {
   const Arguments arguments{"topk_gating"};
   if (logits.dim() != 2) {
-    arguments.refuse("logits", "of shape " + text_of(logits), "(tokens, experts)", "reshape it");
+    arguments.refuse("logits", "of shape " + text_of(logits), "(tokens, experts)",
+                     "pass logits.reshape(-1, logits.shape[-1])");
   }
   const std::int64_t experts = logits.size(1);
   if (experts > kMostExperts) {
@@ -45,7 +46,8 @@ std::tuple<Tensor, Tensor, Tensor> topk_gating(Tensor logits, std::int64_t k, bo
   }
   if (k < 1 || k > experts || k > kMostExpertsAToken) {
     arguments.refuse("k", std::to_string(k) + " of " + std::to_string(experts) + " experts",
-                     "1 to " + std::to_string(std::min<std::int64_t>(experts, kMostExpertsAToken)), "use a smaller k");
+                     "1 to " + std::to_string(std::min<std::int64_t>(experts, kMostExpertsAToken)),
+                     "pass a k in this range");
   }
   const Tensor from = contiguous_of(logits);
   const std::int64_t tokens = logits.size(0);
@@ -105,7 +107,7 @@ Tensor topk_gating_backward(Tensor grad_weights, Tensor grad_probabilities, Tens
 
 void check_rows(const Arguments& arguments, const Tensor& x) {
   if (x.dim() != 2) {
-    arguments.refuse("x", "of shape " + text_of(x), "(rows, columns)", "reshape it");
+    arguments.refuse("x", "of shape " + text_of(x), "(rows, columns)", "pass x.reshape(-1, x.shape[-1])");
   }
 }
 
@@ -117,7 +119,7 @@ void check_index(const Arguments& arguments, const Tensor& index, const char* na
 void check_places(const Arguments& arguments, const Tensor& places, const Tensor& x) {
   check_index(arguments, places, "places", x);
   if (places.dim() != 2 || places.size(1) > kMostChoices) {
-    arguments.refuse("places", "of shape " + text_of(places), "(tokens, k)", "reshape it");
+    arguments.refuse("places", "of shape " + text_of(places), "(tokens, k)", "pass the places that route() returned");
   }
 }
 
@@ -219,7 +221,8 @@ Tensor moe_dispatch(Tensor x, Tensor source, Tensor places) {
   check_rows(arguments, x);
   check_index(arguments, places, "places", x);
   if (places.dim() != 2 || places.numel() != source.numel() || places.size(1) == 0 || places.size(0) != x.size(0)) {
-    arguments.refuse("places", "of shape " + text_of(places), "(tokens, k), for the tokens of x", "call route() first");
+    arguments.refuse("places", "of shape " + text_of(places), "(tokens, k), for the tokens of x",
+                     "pass the places that route() returned for them");
   }
   return gather_rows(x, source, std::nullopt, places.size(1));
 }

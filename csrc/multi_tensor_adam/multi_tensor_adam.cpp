@@ -25,7 +25,7 @@ void multi_tensor_adam_step(std::vector<Tensor> params, std::vector<Tensor> grad
     arguments.refuse("steps", "with " + std::to_string(steps.size()) + " numbers",
                      device_steps.has_value() ? "none together with device_steps"
                                               : "one of 1 or more for each of " + std::to_string(wanted) + " params",
-                     "count steps from 1, on the host or on the device");
+                     "pass 1 for a parameter's first step; or no steps and device_steps");
   }
   StepControl control = step_control(arguments, {noop_flag, grad_scale, device_lr}, params);
   control.steps = steps_taken(arguments, device_steps, params);

@@ -18,14 +18,15 @@ std::int64_t columns_in(const Arguments& arguments, const Tensor& x, std::int64_
   const std::int64_t numel = x.numel();
   if (groups < 1 || numel % groups != 0) {
     arguments.refuse("groups", std::to_string(groups) + " for " + std::to_string(numel) + " elements",
-                     "a number that divides them evenly", "use another number of groups");
+                     "a number that divides them evenly", "pass x.numel() // x.shape[-1], for one group per row");
   }
   if (bits != 8 && bits != 4) {
-    arguments.refuse("bits", std::to_string(bits), "4 or 8", "use one of them");
+    arguments.refuse("bits", std::to_string(bits), "4 or 8", "pass bits=8 or bits=4");
   }
   if (bits == 4 && (numel / groups % 2 != 0 || x.dim() == 0 || columns_of(x) % 2 != 0)) {
     arguments.refuse("x", "of shape " + text_of(x) + " in " + std::to_string(groups) + " groups",
-                     "an even last dimension and groups of even size, as two elements share a byte", "pad it");
+                     "an even last dimension and groups of even size, as two elements share a byte",
+                     "pass torch.nn.functional.pad(x, (0, 1)), or bits=8");
   }
   return numel / groups;
 }
@@ -85,19 +86,19 @@ std::tuple<Tensor, Tensor> quantize(Tensor x, std::int64_t groups, std::int64_t 
 Tensor dequantize(Tensor q, Tensor params, std::int64_t groups, std::int64_t bits, bool symmetric, ScalarType dtype) {
   const Arguments arguments{"dequantize"};
   if (bits != 8 && bits != 4) {
-    arguments.refuse("bits", std::to_string(bits), "4 or 8", "use one of them");
+    arguments.refuse("bits", std::to_string(bits), "4 or 8", "pass bits=8 or bits=4");
   }
   arguments.dtype(q, "q", ScalarType::Char);
   arguments.dtype(params, "params", ScalarType::Float);
   arguments.shape(params, "params", {groups, symmetric ? 1 : 2}, q, "q");
   if (bits == 4 && (q.dim() == 0 || q.numel() > kMostBytes || columns_of(q) > kMostBytes)) {
     arguments.refuse("q", "of shape " + text_of(q), "bytes of two elements each, in one dimension or more",
-                     "reshape it");
+                     "pass the q that quantize returned");
   }
   const std::int64_t numel = q.numel() * (8 / bits);
   if (groups < 1 || numel % groups != 0 || (bits == 4 && numel / groups % 2 != 0)) {
     arguments.refuse("groups", std::to_string(groups) + " for " + std::to_string(numel) + " elements",
-                     "a number that divides them evenly", "pass the groups of the call to quantize");
+                     "a number that divides them evenly", "pass the number of groups that q was quantized with");
   }
   const Tensor from = contiguous_of(q);
   const Tensor p = contiguous_of(params);
@@ -143,7 +144,7 @@ Tensor dequantize_float8(Tensor q, Tensor scales, ScalarType dtype) {
   const std::int64_t groups = scales.numel();
   if (scales.dim() != 1 || groups < 1 || q.numel() % groups != 0) {
     arguments.refuse("scales", "of shape " + text_of(scales) + " for " + std::to_string(q.numel()) + " elements",
-                     "one per group of equal size", "pass the scales from quantize_float8");
+                     "one per group of equal size", "pass the scales that quantize_float8 returned");
   }
   const Tensor from = contiguous_of(q);
   const Tensor s = contiguous_of(scales);

@@ -12,7 +12,8 @@ namespace {
 
 void check(const Arguments& arguments, const Tensor& x, const Tensor& cosine, const Tensor& sine) {
   if (x.dim() != 4) {
-    arguments.refuse("x", "of shape " + text_of(x), "(batch, positions, heads, head_dim)", "reshape it");
+    arguments.refuse("x", "of shape " + text_of(x), "(batch, positions, heads, head_dim)",
+                     "split the heads with x.unflatten(-1, (heads, head_dim)), or add a batch with x.unsqueeze(0)");
   }
   if (cosine.dim() != 2 || cosine.size(0) != x.size(1) || cosine.size(1) > x.size(3) / 2) {
     arguments.refuse("cos", "of shape " + text_of(cosine),

@@ -104,7 +104,7 @@ struct BlockGroup {
     }
   }
 
-  // In tiles where they are aligned, and one by one what is left.
+  // The aligned part in tiles, the rest one element at a time.
   template <typename... T, typename Body>
   void tiles(std::int64_t count, bool is_aligned, const Body& body) const {
     constexpr std::int64_t kElements = kTileOf<T...>;
@@ -120,7 +120,7 @@ struct BlockGroup {
     tiles<T...>(count, is_aligned, body);
   }
 
-  // In tiles where they are aligned, of which a row has whole ones then.
+  // In tiles if the rows are aligned; a row then has a whole number of them.
   template <typename... T, typename BodyOf>
   void tiles_of_rows(std::int64_t rows, std::int64_t columns, bool is_aligned, const BodyOf& body_of) const {
     if (is_aligned) {

@@ -60,7 +60,8 @@ void launch_on_device(const Place& place, const std::string& kernel, const Work&
       device_kernel.launch(device_kernel.kernel, place.device, shape.groups, shape.threads, argument, bytes);
   if (error != nullptr) {
     throw std::runtime_error("launching " + kernel + " on device " + std::to_string(place.device) +
-                             " failed: " + error + ". Fix: look up the error in the device's documentation.");
+                             " failed: " + error +
+                             ". Fix: look up the error in the device's documentation, or run the op on tensor.cpu().");
   }
 }
 

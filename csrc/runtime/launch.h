@@ -78,7 +78,8 @@ inline Place place_of(const torch::stable::Tensor& tensor) {
   ANYACCEL_DEVICES(ANYACCEL_PLACE, )
 #undef ANYACCEL_PLACE
   throw std::invalid_argument("choosing a kernel failed: got a tensor on " + name_of_device(type) + "; expected " +
-                              names_of_devices() + ". Fix: move it to one of them.");
+                              names_of_devices() +
+                              ". Fix: move it with tensor.to(\"cpu\"), or to another of these devices.");
 }
 
 // The minimum number of elements per CPU thread: below this, waking a thread costs more than it saves.

@@ -1,4 +1,4 @@
-// The number of groups that share a work on a device, and of threads in each: pure functions of the work's sizes and
+// The number of groups that share work on a device, and of threads in each: pure functions of the work's sizes and
 // the device. tests/runtime tests them without a device.
 
 #pragma once

@@ -23,7 +23,7 @@ inline const char* kept_error(const char* call, int status, const char* name, co
               (explanation ? explanation : "no explanation from the driver"));
 }
 
-// Looks a function up; `problem` keeps the first that is missing, with what `missing` says about it.
+// Looks up a function; `problem` keeps the name of the first that is missing, with the text `missing`.
 template <typename Function>
 void find(void* library, const char* name, Function& function, std::string& problem, const char* missing) {
   function = reinterpret_cast<Function>(dlsym(library, name));

@@ -45,13 +45,13 @@ Tensor scaled_masked_softmax(Tensor x, std::optional<Tensor> mask, double scale)
   const Arguments arguments{"scaled_masked_softmax"};
   arguments.at_least_dimensions(x, "x", 1);
   if (x.dim() > 4) {
-    arguments.refuse("x", "of shape " + text_of(x), "at most 4 dimensions", "reshape it");
+    arguments.refuse("x", "of shape " + text_of(x), "at most 4 dimensions", "pass x.flatten(0, -4)");
   }
   if (mask.has_value()) {
     arguments.same_device(*mask, "mask", x, "x");
     if (mask->scalar_type() != ScalarType::Bool && mask->scalar_type() != ScalarType::Byte) {
       arguments.refuse("mask", std::string("of ").append(text_of(mask->scalar_type())), "bool or uint8",
-                       "convert it; True hides a score");
+                       "pass mask.bool(), in which True hides a score");
     }
     bool fits = mask->dim() <= x.dim();
     for (std::int64_t back = 1; fits && back <= mask->dim(); ++back) {
@@ -59,7 +59,8 @@ Tensor scaled_masked_softmax(Tensor x, std::optional<Tensor> mask, double scale)
       fits = size == 1 || size == x.size(x.dim() - back);
     }
     if (!fits) {
-      arguments.refuse("mask", "of shape " + text_of(*mask), "one that expands to x's " + text_of(x), "reshape it");
+      arguments.refuse("mask", "of shape " + text_of(*mask), "one that expands to x's " + text_of(x),
+                       "add dimensions of size 1, such as mask[:, None, None, :] for a mask of (batch, keys)");
     }
   }
   return forward(arguments, x, mask, scale, false);
@@ -70,7 +71,7 @@ Tensor scaled_causal_softmax(Tensor x, double scale) {
   arguments.at_least_dimensions(x, "x", 2);
   if (x.size(x.dim() - 2) > columns_of(x)) {
     arguments.refuse("x", "of shape " + text_of(x), "at least as many columns as rows in each matrix",
-                     "pass a key for every query");
+                     "pass the scores of a key for every query: (..., queries, keys)");
   }
   return forward(arguments, x, std::nullopt, scale, true);
 }

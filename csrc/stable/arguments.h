@@ -72,7 +72,7 @@ struct Arguments {
   const char* op;
 
   [[noreturn, gnu::noinline]] void refuse(const char* name, const std::string& got, const std::string& expected,
-                                          const char* fix) const {
+                                          const std::string& fix) const {
     std::string message = op;
     message.append(" failed: got ").append(name).append(" ").append(got).append("; expected ");
     message.append(expected).append(". Fix: ").append(fix).append(".");
@@ -81,21 +81,40 @@ struct Arguments {
 
   void same_device(const Tensor& tensor, const char* name, const Tensor& as, const char* as_name) const {
     if (tensor.device() != as.device()) {
-      refuse(name, std::string("on another device than ").append(as_name), "the same device", "move one of them");
+      refuse_device(name, as_name);
     }
+  }
+
+  [[noreturn, gnu::noinline]] void refuse_device(const std::string& name, const std::string& as_name) const {
+    refuse(name.c_str(), "on another device than " + as_name, "the same device",
+           "pass " + name + ".to(" + as_name + ".device)");
   }
 
   void dtype(const Tensor& tensor, const char* name, ScalarType expected) const {
     if (tensor.scalar_type() != expected) {
-      refuse(name, std::string("of ").append(text_of(tensor.scalar_type())), text_of(expected), "convert it");
+      refuse(name, std::string("of ").append(text_of(tensor.scalar_type())), text_of(expected),
+             std::string("pass ").append(name).append(".to(torch.").append(text_of(expected)).append(")"));
     }
   }
 
   void same_shape(const Tensor& tensor, const char* name, const Tensor& as, const char* as_name) const {
     if (!std::ranges::equal(tensor.sizes(), as.sizes())) {
-      refuse(name, std::string("of shape ").append(text_of(tensor)),
-             text_of(as).append(", as ").append(as_name).append(" is"), "reshape or expand it");
+      const auto sizes = as.sizes();
+      refuse_shape(tensor, name, {sizes.begin(), sizes.end()}, std::string("as ").append(as_name).append(" is"));
     }
+  }
+
+  // Suggests a reshape if it can give the expected sizes.
+  [[noreturn, gnu::noinline]] void refuse_shape(const Tensor& tensor, const char* name,
+                                                const std::vector<std::int64_t>& sizes, const std::string& why) const {
+    std::int64_t wanted = 1;
+    for (const std::int64_t size : sizes) {
+      wanted *= size;
+    }
+    const std::string fix = tensor.numel() == wanted
+                                ? std::string(name) + ".reshape(" + text_of(sizes) + ")"
+                                : std::to_string(wanted) + " elements; it has " + std::to_string(tensor.numel());
+    refuse(name, "of shape " + text_of(tensor), text_of(sizes) + ", " + why, "pass " + fix);
   }
 
   // Checks that `tensor` has the device, dtype and shape of `as`.
@@ -110,22 +129,34 @@ struct Arguments {
              const char* as_name) const {
     same_device(tensor, name, as, as_name);
     if (!std::ranges::equal(tensor.sizes(), sizes)) {
-      refuse(name, std::string("of shape ").append(text_of(tensor)),
-             text_of(sizes).append(", to match ").append(as_name), "reshape it");
+      refuse_shape(tensor, name, sizes, std::string("to match ").append(as_name));
     }
   }
 
   void one_number(const Tensor& tensor, const char* name) const {
     if (tensor.numel() != 1) {
-      refuse(name, "of shape " + text_of(tensor), "one number", "pass one number");
+      refuse(name, "of shape " + text_of(tensor), "one number",
+             std::string("pass a tensor of one element, such as ").append(name).append("[:1]"));
     }
   }
 
   void at_least_dimensions(const Tensor& tensor, const char* name, std::int64_t count) const {
     if (tensor.dim() < count) {
       refuse(name, std::string("of shape ").append(text_of(tensor)),
-             std::to_string(count).append(" dimensions or more"), "reshape it");
+             std::to_string(count).append(" dimensions or more"),
+             std::string("add dimensions in front, with ").append(name).append(".unsqueeze(0)"));
     }
+  }
+
+  [[noreturn, gnu::noinline]] void refuse_dtype(const std::string& name, ScalarType dtype, const char* expected) const {
+    refuse(name.c_str(), std::string("of ").append(text_of(dtype)), expected, "pass " + name + ".float()");
+  }
+
+  // The same for a tensor that the op writes: a converted copy would take the result.
+  [[noreturn, gnu::noinline]] void refuse_written_dtype(const std::string& name, ScalarType dtype,
+                                                        const char* expected) const {
+    refuse(name.c_str(), std::string("of ").append(text_of(dtype)), expected,
+           "create it with dtype=torch.float32, as the op writes to it");
   }
 
   // Calls `body` with a value of the C++ type of a floating dtype of at most 32 bits.
@@ -139,7 +170,7 @@ struct Arguments {
       case ScalarType::Half:
         return body(Half{});
       default:
-        refuse(name, std::string("of ").append(text_of(dtype)), "float32, bfloat16 or float16", "convert it");
+        refuse_dtype(name, dtype, "float32, bfloat16 or float16");
     }
   }
 
@@ -147,7 +178,7 @@ struct Arguments {
   template <typename Body>
   auto with_floating(const Tensor& tensor, const char* name, const Body& body) const {
     if (tensor.scalar_type() == ScalarType::Double && !tensor.is_cpu()) {
-      refuse(name, "of float64", "float32, bfloat16 or float16 (float64 on the CPU)", "convert it");
+      refuse_dtype(name, ScalarType::Double, "float32, bfloat16 or float16 (float64 on the CPU)");
     }
     return with_floating_or_double(tensor, name, body);
   }
@@ -166,8 +197,7 @@ struct Arguments {
       case ScalarType::Double:
         return body(double{});
       default:
-        refuse(name, std::string("of ").append(text_of(dtype)), "float32, bfloat16 or float16 (float64 on the CPU)",
-               "convert it");
+        refuse_dtype(name, dtype, "float32, bfloat16 or float16 (float64 on the CPU)");
     }
   }
 };

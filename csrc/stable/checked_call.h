@@ -90,7 +90,7 @@ class CallCheck {
       if (size != lists_[0].second) {
         arguments_.refuse(names_.name(argument).c_str(), "with " + std::to_string(size) + " tensors",
                           std::to_string(lists_[0].second) + ", as " + names_.name(lists_[0].first) + " has",
-                          "pass one of each for every parameter");
+                          "pass one tensor in each list for every parameter");
       }
     }
     for (const Operand& first : memory_.operands()) {
@@ -108,8 +108,7 @@ class CallCheck {
       first_ = operand;
       place_ = place;
     } else if (place.runtime != place_.runtime || place.device != place_.device) {
-      arguments_.refuse(memory_.name(operand).c_str(), "on another device than " + memory_.name(first_),
-                        "the same device", "move one of them");
+      arguments_.refuse_device(memory_.name(operand), memory_.name(first_));
     }
     if (writes_) {
       const TensorView view = view_of(tensor.get());

@@ -50,7 +50,8 @@ class MemoryCheck {
   void check_alignment(const Operand& operand, const void* data, std::size_t bytes) const {
     if (!is_aligned(data, bytes)) {
       arguments_.refuse(name(operand).c_str(), "at an odd address",
-                        "a multiple of the " + std::to_string(bytes) + " bytes of an element", "clone it");
+                        "a multiple of the " + std::to_string(bytes) + " bytes of an element",
+                        "pass " + name(operand) + ".clone()");
     }
   }
 
@@ -58,7 +59,8 @@ class MemoryCheck {
   void look(const Operand& operand, const TensorView& view, std::size_t bytes) {
     check_alignment(operand, view.data, bytes);
     if (operand.is_written && overlaps_itself(view)) {
-      arguments_.refuse((name(operand) + ",").c_str(), "whose elements share memory", "one place for each", "clone it");
+      arguments_.refuse((name(operand) + ",").c_str(), "whose elements share memory",
+                        "separate memory for each, as the op writes them", "pass " + name(operand) + ".clone()");
     }
     if (view.numel > 0) {
       spans_.push_back(span_of(view, bytes, operands_.size(), operand.is_written));
@@ -82,7 +84,8 @@ class MemoryCheck {
 
   [[noreturn]] void refuse_shared(const Pair& shared) const {
     arguments_.refuse((name(shared.first) + ",").c_str(), "which shares memory with " + name(shared.second),
-                      "separate memory, as one of them is written", "clone one of them");
+                      "separate memory, as one of them is written",
+                      "pass " + name(shared.first.is_written ? shared.second : shared.first) + ".clone()");
   }
 
  private:

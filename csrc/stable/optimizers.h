@@ -47,7 +47,7 @@ inline StepControl step_control(const Arguments& arguments, const DeviceControl&
         skip->numel() == 1 && (skip->scalar_type() == ScalarType::Int || skip->scalar_type() == ScalarType::Float);
     if (!fits) {
       arguments.refuse("noop_flag", "of " + std::string(text_of(skip->scalar_type())) + " and shape " + text_of(*skip),
-                       "one int32 or float32", "pass one number");
+                       "one int32 or float32", "pass torch.zeros(1, dtype=torch.int32, device=params[0].device)");
     }
     control.skip = static_cast<const std::int32_t*>(skip->const_data_ptr());  // 0.0f has the bits of the integer 0
   }

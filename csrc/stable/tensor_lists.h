@@ -34,7 +34,7 @@ class TensorLists {
       if (originals_[role].size() != originals_[0].size()) {
         arguments_.refuse(roles_[role].name, "with " + std::to_string(originals_[role].size()) + " tensors",
                           std::to_string(originals_[0].size()) + ", as " + roles_[0].name + " has",
-                          "pass one of each for every parameter");
+                          "pass one tensor in each list for every parameter");
       }
     }
     for (std::size_t i = 0; i < size(); ++i) {
@@ -115,8 +115,11 @@ class TensorLists {
     const std::string name = place(index, role);
     arguments_.same_device(tensor, name.c_str(), originals_[0][index], place(index, 0).c_str());
     arguments_.same_shape(tensor, name.c_str(), originals_[0][index], place(index, 0).c_str());
-    arguments_.refuse(name.c_str(), std::string("of ") + text_of(tensor.scalar_type()),
-                      roles_[role].is_float32 ? "float32" : "float32, bfloat16 or float16", "convert it");
+    const char* const expected = roles_[role].is_float32 ? "float32" : "float32, bfloat16 or float16";
+    if (roles_[role].is_written) {
+      arguments_.refuse_written_dtype(name, tensor.scalar_type(), expected);
+    }
+    arguments_.refuse_dtype(name, tensor.scalar_type(), expected);
   }
 
   // Elementwise work over memory is correct when all tensors fill it in the same order.

@@ -15,7 +15,7 @@ __all__ = ["ActivationFunctions"]
 
 def _is_tanh(function: str, approximate: str) -> bool:
     if approximate not in ("none", "tanh"):
-        msg = f"{function} failed: got approximate={approximate!r}; expected 'none' or 'tanh'. Fix: use one of them."
+        msg = f"{function} failed: got approximate={approximate!r}; expected 'none' or 'tanh'. Fix: pass approximate='none'."
         raise ValueError(msg)
     return approximate == "tanh"
 

@@ -65,8 +65,8 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
         Args:
             params: the parameters, any shapes.
             grads: their gradients, of the same shapes.
-            exp_avgs: the first moments; with ``exp_avg_sqs`` float32, or of the parameter's dtype.
-            exp_avg_sqs: the second moments.
+            exp_avgs: the first moments, of the same shapes; with ``exp_avg_sqs`` float32, or of the parameter's dtype.
+            exp_avg_sqs: the second moments, like ``exp_avgs``.
             state_steps: one-element float tensors, the number of steps so far; each is increased by one.
             lr: the learning rate.
             beta1: the decay of the first moment.
@@ -114,7 +114,14 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
         return 0
 
     def destroy_adam(self, optimizer_id: int) -> int:
-        """Destroy the optimizer ``optimizer_id``; does nothing if it does not exist. Returns 0."""
+        """Destroy an optimizer; does nothing if it does not exist.
+
+        Args:
+            optimizer_id: the number passed to :meth:`create_adam`.
+
+        Returns:
+            0, like deepspeed's function.
+        """
         self._decoupled.pop(optimizer_id, None)
         return 0
 
@@ -135,8 +142,8 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
             bias_correction: correct the moments for their start at zero.
             param: float32, bfloat16 or float16, on the CPU.
             grad: its gradient, of the same shape.
-            exp_avg: the first moment; with ``exp_avg_sq`` float32, or of the parameter's dtype.
-            exp_avg_sq: the second moment.
+            exp_avg: the first moment, of the same shape; with ``exp_avg_sq`` float32, or of the parameter's dtype.
+            exp_avg_sq: the second moment, like ``exp_avg``.
 
         Returns:
             0, like deepspeed's function.
@@ -167,8 +174,8 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
             bias_correction: correct the moments for their start at zero.
             param: float32, bfloat16 or float16, on the CPU.
             grad: the gradient of the step, of the same shape.
-            exp_avg: the first moment; with ``exp_avg_sq`` float32, or of the parameter's dtype.
-            exp_avg_sq: the second moment.
+            exp_avg: the first moment, of the same shape; with ``exp_avg_sq`` float32, or of the parameter's dtype.
+            exp_avg_sq: the second moment, like ``exp_avg``.
 
         Returns:
             0, like deepspeed's function.

@@ -92,14 +92,38 @@ class DenseFunctions(OpFunctions):
         return y
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        """Return ``x @ weight.T + bias``; see :meth:`dense` for the arguments."""
+        """Return ``x @ weight.T + bias``.
+
+        Args:
+            x: ``(..., in_features)``.
+            weight: ``(out_features, in_features)``, of x's dtype.
+            bias: ``(out_features,)``, of x's dtype.
+
+        Returns:
+            A tensor ``(..., out_features)``.
+
+        Raises:
+            RuntimeError: naming the argument whose shape, dtype or device does not fit.
+        """
         z: torch.Tensor = self._dense_linear(x, weight, bias)
         return z
 
     def linear_backward(
         self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the gradients of ``x`` and ``weight``, given ``grad``, the gradient of :meth:`linear`'s result."""
+        """Return the gradients of :meth:`linear`'s ``x`` and ``weight``.
+
+        Args:
+            grad: ``(..., out_features)``, the gradient of linear's result.
+            x: ``(..., in_features)``, of grad's dtype.
+            weight: ``(out_features, in_features)``, of grad's dtype.
+
+        Returns:
+            The pair of gradients, of the shapes of x and weight.
+
+        Raises:
+            RuntimeError: naming the argument whose shape, dtype or device does not fit.
+        """
         if torch.is_grad_enabled():  # for second derivatives, use torch's own differentiable operations
             return _products(grad, x, weight)
         grads: tuple[torch.Tensor, torch.Tensor] = self._ops.dense_linear_backward.default(grad, x, weight)

@@ -119,7 +119,7 @@ class MoeFunctions(OpFunctions):
         if taken.dtype != torch.int64 or taken.dim() != 2 or experts < 0:
             msg = (
                 f"route failed: got a {taken.dtype} of {taken.dim()} dimensions and {experts} experts; expected torch.int64, "
-                f"(tokens, k), and 0 or more. Fix: pass the result of topk_gating."
+                f"(tokens, k), and 0 or more. Fix: pass the taken that topk_gating returned."
             )
             raise ValueError(msg)
         flat = taken.flatten()

@@ -36,6 +36,9 @@ class MultiTensorFunctions(OpFunctions):
     def l2norm(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the norm of all tensors together, float32 ``(1,)``, and of each, float32 ``(tensors,)``.
 
+        Args:
+            tensors: any shapes; float32, bfloat16 or float16, all on one device.
+
         Raises:
             RuntimeError: when the list is empty, or a tensor does not fit the others.
 
@@ -51,7 +54,7 @@ class MultiTensorFunctions(OpFunctions):
         """Write ``input * factor`` to each output, which may be the input.
 
         Args:
-            inputs: the tensors to read.
+            inputs: tensors of any shapes; float32, bfloat16 or float16.
             outputs: tensors of the same shapes; dtypes may differ.
             factor: a number, or one float32 on the device.
             noop_flag: see the class.
@@ -69,7 +72,15 @@ class MultiTensorFunctions(OpFunctions):
         self, x: Sequence[torch.Tensor], y: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], a: float, b: float,
         noop_flag: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
-        """Write ``a * x + b * y`` to each of ``outputs``, which may be x or y; all have one dtype.
+        """Write ``a * x + b * y`` to each output, which may be x or y.
+
+        Args:
+            x: tensors of any shapes; float32, bfloat16 or float16.
+            y: tensors of the same shapes and dtype.
+            outputs: tensors of the same shapes and dtype; written.
+            a: the factor of x.
+            b: the factor of y.
+            noop_flag: see the class.
 
         Raises:
             RuntimeError: naming the argument, before anything is written.

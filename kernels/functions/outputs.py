@@ -22,7 +22,7 @@ def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> N
     if (output.shape, output.dtype, output.layout) != (result.shape, result.dtype, result.layout):
         msg = (
             f"{function} failed: got a {output.dtype} output of shape {tuple(output.shape)}; expected {result.dtype} of shape "
-            f"{tuple(result.shape)}. Fix: pass torch.empty_like(...) of the input."
+            f"{tuple(result.shape)}. Fix: create it with torch.empty({tuple(result.shape)}, dtype={result.dtype})."
         )
         raise RuntimeError(msg)
     require_one_place_each(function, output)
@@ -39,8 +39,8 @@ def require_one_place_each(function: str, output: torch.Tensor) -> None:
     for stride, size in sorted(zip(output.stride(), output.shape, strict=True)):
         if size > 1 and stride <= reach and output.numel() > 0:
             msg = (
-                f"{function} failed: got an output of strides {output.stride()}, whose elements share memory; expected one "
-                f"place for each. Fix: pass a clone of it."
+                f"{function} failed: got an output of strides {output.stride()}, whose elements share memory; expected "
+                f"separate memory for each. Fix: pass output.clone(), and read the result there."
             )
             raise RuntimeError(msg)
         reach += stride * (size - 1)

@@ -66,7 +66,7 @@ class QuantizationFunctions(OpFunctions):
         if params.dim() != 2:
             msg = (
                 f"dequantize failed: got params of {params.dim()} dimensions; expected (groups, 1) or (groups, 2). "
-                f"Fix: pass the result of quantize."
+                f"Fix: pass the params that quantize returned."
             )
             raise RuntimeError(msg)
         x: torch.Tensor = self._dequantize(q, params, params.shape[0], bits, params.shape[1] == 1, dtype)
@@ -77,7 +77,7 @@ class QuantizationFunctions(OpFunctions):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See :func:`anyaccel.ops.quantize_float8`."""
         if dtype not in _FLOAT8:
-            msg = f"quantize_float8 failed: got dtype {dtype}; expected one of {_FLOAT8}. Fix: use one of them."
+            msg = f"quantize_float8 failed: got dtype {dtype}; expected one of {_FLOAT8}. Fix: pass dtype={_FLOAT8[0]}."
             raise ValueError(msg)
         q, scales = self._quantize_float8(x, groups, dtype == torch.float8_e5m2)
         return q, scales

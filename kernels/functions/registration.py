@@ -111,7 +111,7 @@ def _on_one_device(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
                 if tensor.device != first.device:
                     msg = (
                         f"{op} failed: got {described.name} on {tensor.device}; expected {first.device}, like the other "
-                        f"tensors. Fix: move one of them."
+                        f"tensors. Fix: pass {described.name}.to('{first.device}')."
                     )
                     raise RuntimeError(msg)
         return fake(*arguments, **options)

@@ -62,7 +62,7 @@ class RotaryEmbeddingFunctions(OpFunctions):
         if torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad):
             msg = (
                 "rotary_embedding failed: cos or sin requires a gradient, and angles cannot be learned. "
-                "Fix: detach them."
+                "Fix: pass cos.detach() and sin.detach()."
             )
             raise RuntimeError(msg)
         computed = torch.float64 if x.dtype == torch.float64 else torch.float32

@@ -210,7 +210,7 @@ class ZenFlowAdam:
 
 def _require_groups(function: str, groups: int) -> None:
     if groups > _MAX_GROUPS:
-        msg = f"{function} failed: got {groups} groups; expected up to {_MAX_GROUPS}. Fix: merge parameter groups."
+        msg = f"{function} failed: got {groups} groups; expected up to {_MAX_GROUPS}. Fix: pass the parameters in fewer groups."
         raise ValueError(msg)
 
 

@@ -136,7 +136,7 @@ class TritonRMSNorm:
         if weight.shape != x.shape[-1:] or weight.device != x.device:
             msg = (
                 f"rms_norm failed: got weight of shape {tuple(weight.shape)} on {weight.device}; expected "
-                f"({x.shape[-1] if x.dim() else 0},) on {x.device}. Fix: pass one entry per column."
+                f"({x.shape[-1] if x.dim() else 0},) on {x.device}. Fix: pass a weight with one element per column of x."
             )
             raise RuntimeError(msg)
         y: torch.Tensor = _RMSNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]
@@ -176,7 +176,8 @@ def _columns(x: torch.Tensor) -> int:
     if columns > _MOST_COLUMNS or x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         msg = (
             f"a Triton kernel failed: got {x.dtype} with {columns} columns; expected float32, bfloat16 or float16 with "
-            f"{_MOST_COLUMNS} at most. Fix: use the CUDA implementation for longer rows."
+            f"{_MOST_COLUMNS} at most. Fix: use the CUDA implementation, or convert x to "
+            f"float32."
         )
         raise RuntimeError(msg)
     return columns

@@ -51,7 +51,10 @@ class FlashAttentionPackageExtension(KernelExtension):
         try:
             import flash_attn
         except ImportError as error:
-            msg = f"loading '{self.name}' failed: flash-attn is installed but cannot be imported: {error}. Fix: reinstall it."
+            msg = (
+                f"loading '{self.name}' failed: flash-attn is installed but cannot be imported: {error}. "
+                f"Fix: pip install --force-reinstall --no-build-isolation flash-attn"
+            )
             raise OpLoadError(msg) from error
 
         return partial(_by_package, flash_attn)
@@ -120,7 +123,10 @@ def _by_package(
     is_padded = cu_seqlens_q is not None and q_indices is not None and kv_indices is not None
     if attn_mask is not None or (attention_mask is not None and not is_padded):
         name = "attn_mask" if attn_mask is not None else "attention_mask"
-        msg = f"attention failed: flash-attn does not support {name}. Fix: FlashAttentionWithCustomMaskLoader().load()."
+        msg = (
+            f"attention failed: flash-attn does not support {name}. "
+            f"Fix: pass it to FlashAttentionWithCustomMaskLoader().load() instead."
+        )
         raise NotImplementedError(msg)
     options = {"dropout_p": dropout_p, "softmax_scale": scale, "causal": is_causal or _is_causal(attention_mask_type)}
     by_position = [tensor.transpose(1, 2) for tensor in (query, key, value)]

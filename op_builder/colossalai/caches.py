@@ -46,13 +46,17 @@ def require_caches(
     if not fits or heads == 0 or tokens[1] % heads or size == 0:
         msg = (
             f"{function} failed: got caches of shape {tuple(keys.shape)} and {tuple(values.shape)}, tables of shape "
-            f"{tuple(block_tables.shape)}, {len(lengths)} lengths and tokens of shape {tokens}; expected blocks, heads and "
-            f"sequences to agree. Fix: correct the call."
+            f"{tuple(block_tables.shape)}, {len(lengths)} lengths and tokens of shape {tokens}; expected the same "
+            f"blocks and heads in both caches, a table and a length for each sequence, and tokens of (tokens, heads, {dim}). "
+            f"Fix: pass the caches, tables and lengths that were allocated together."
         )
         raise ValueError(msg)
     require_lengths(function, lengths, 1, block_tables.shape[1] * size)
     if block_tables.numel() and int(block_tables.max()) >= blocks:
-        msg = f"{function} failed: got block {int(block_tables.max())}; expected one of {blocks}. Fix: correct block_tables."
+        msg = (
+            f"{function} failed: got block {int(block_tables.max())} in block_tables; expected 0 to {blocks - 1}. "
+            f"Fix: pass tables of this cache's blocks, or a larger cache."
+        )
         raise ValueError(msg)
 
 
@@ -144,7 +148,7 @@ def convert_float8(x: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
     if torch.uint8 not in kinds or not kinds & set(_FLOATS):
         msg = (
             f"convert_fp8 failed: got {x.dtype} and {output.dtype}; expected torch.uint8, and float32, float16 or bfloat16. "
-            f"Fix: pass an output of the other kind."
+            f"Fix: pass output=torch.empty_like(x, dtype=torch.{'float16' if x.dtype == torch.uint8 else 'uint8'})."
         )
         raise ValueError(msg)
     return _coded(x, torch.uint8) if output.dtype == torch.uint8 else _decoded(x, output.dtype)

@@ -30,7 +30,7 @@ class MoeModule(ColossalAIModule):
         if mask.dtype != torch.int32:
             msg = (
                 f"cumsum_sub_one failed: got {mask.dtype} of shape {tuple(mask.shape)}; expected torch.int32, "
-                f"(tokens, experts). Fix: mask.to(torch.int32)."
+                f"(tokens, experts). Fix: pass mask.to(torch.int32)."
             )
             raise ValueError(msg)
         return torch.cumsum(mask, 0, dtype=torch.int32) - 1
@@ -147,7 +147,10 @@ def _with_zeros(rows: torch.Tensor) -> torch.Tensor:
 def _of_shape(function: str, name: str, tensor: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
     require_floats(function, (2, 3), **{name: tensor})  # type: ignore[arg-type]
     if tuple(tensor.flatten(0, -2).shape) != shape:
-        msg = f"{function} failed: got {name} of shape {tuple(tensor.shape)}; expected {shape}. Fix: correct the call."
+        msg = (
+            f"{function} failed: got {name} of shape {tuple(tensor.shape)}; expected {shape}. "
+            f"Fix: pass the rows of the same tokens and experts as in the other arguments."
+        )
         raise ValueError(msg)
     return tensor.reshape(shape)
 
@@ -158,7 +161,7 @@ def _places(function: str, mask: torch.Tensor, dest_idx: torch.Tensor, tokens: i
     if mask.shape != dest_idx.shape or mask.shape[0] not in (1, 2) or mask.shape[1] != tokens:
         msg = (
             f"{function} failed: got a mask of shape {tuple(mask.shape)} and dest_idx of shape {tuple(dest_idx.shape)}; "
-            f"expected (1 or 2, {tokens}) for both. Fix: correct the call."
+            f"expected (1 or 2, {tokens}) for both. Fix: pass a row for each choice of an expert, and a column for each token."
         )
         raise ValueError(msg)
     return torch.where(mask != 0, dest_idx, places).long()

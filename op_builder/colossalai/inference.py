@@ -113,7 +113,7 @@ class InferenceOps:
         if len(cu_seqlens) != len(sequence_lengths) + 1:
             msg = (
                 f"{function} failed: got {len(cu_seqlens)} entries of cu_seqlens; expected {len(sequence_lengths) + 1}, one more "
-                f"than the number of lengths. Fix: correct the call."
+                f"than the number of lengths. Fix: pass the running sum of the lengths, with a 0 in front."
             )
             raise ValueError(msg)
         sequence, position = token_positions(sequence_lengths, cu_seqlens, len(key))
@@ -188,6 +188,7 @@ class InferenceOps:
         if key.shape != value.shape or key.shape[1] != caches[1].shape[1]:
             msg = (
                 f"{function} failed: got keys of shape {tuple(key.shape)} and values of shape {tuple(value.shape)}; expected "
-                f"both (tokens, {caches[1].shape[1]}, head_dim). Fix: correct the call."
+                f"both (tokens, {caches[1].shape[1]}, head_dim). Fix: pass both as "
+                f"tensor.view(-1, {caches[1].shape[1]}, head_dim)."
             )
             raise ValueError(msg)

@@ -123,7 +123,7 @@ def _rows(function: str, x: torch.Tensor, normalized_shape: Sequence[int]) -> tu
     if not shape or tuple(x.shape[-len(shape) :]) != shape:
         msg = (
             f"{function} failed: got an input of shape {tuple(x.shape)} and normalized_shape {shape}; expected the input's last "
-            f"dimensions. Fix: correct the call."
+            f"dimensions. Fix: pass normalized_shape={tuple(x.shape[-1:])} for the last dimension."
         )
         raise RuntimeError(msg)
     return math.prod(x.shape[: -len(shape)]), math.prod(shape)

@@ -274,7 +274,7 @@ def _lists(function: str, lists: Sequence[Sequence[torch.Tensor]], expected: int
     if len(lists) != expected or len(lengths) > 1:
         msg = (
             f"{function} failed: got lists of {', '.join(str(len(tensors)) for tensors in lists) or 'nothing'}; expected "
-            f"{expected} of the same length. Fix: correct the call."
+            f"{expected} of the same length. Fix: pass one tensor in each list for every parameter."
         )
         raise ValueError(msg)
     return lists

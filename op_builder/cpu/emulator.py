@@ -70,7 +70,10 @@ class BlockEmulatorBuilder(HostLibrary):
         try:
             library = ctypes.CDLL(str(binary), ctypes.RTLD_GLOBAL)  # kernels are linked without it
         except OSError as error:
-            msg = f"loading the op '{self.name}' failed: got {error}; expected {binary} to load. Fix: report it."
+            msg = (
+                f"loading the op '{self.name}' failed: got {error}; expected {binary} to load. "
+                f"Fix: delete that file to compile it again; if this fails again, report it as a bug."
+            )
             raise OpLoadError(msg) from error
         return BlockEmulator(library)
 

@@ -41,7 +41,7 @@ def named_architectures() -> list[str]:
     if wrong or not words:
         msg = (
             f"reading TORCH_CUDA_ARCH_LIST failed: got {requested!r}; expected numbers such as '8.0;9.0+PTX', or names from "
-            f"{', '.join(_NAMED)}. Fix: correct or unset it."
+            f"{', '.join(_NAMED)}. Fix: unset it, or write '9.0' for an H100."
         )
         raise OpError(msg)
     return list(dict.fromkeys(words))
@@ -63,7 +63,7 @@ def architecture_flags(kept: Callable[[list[str]], Sequence[Sequence[str]]]) -> 
         if match is None:
             msg = (
                 f"choosing architectures failed: got {parts!r} from filter_ccs; expected two parts, such as ['9', '0']. "
-                f"Fix: correct filter_ccs."
+                f"Fix: return such lists from filter_ccs."
             )
             raise OpError(msg)
         number = f"{match[1]}{match[2]}{match[3]}"

@@ -94,13 +94,19 @@ class AsyncIOHandle:
         most = {"block_size": 1 << 40, "queue_depth": 1 << 15, "intra_op_parallelism": 1 << 10}
         for name, number in numbers.items():
             if not 1 <= number <= most[name]:
-                msg = f"making an aio_handle failed: got {name}={number}; expected 1 to {most[name]}. Fix: correct it."
+                msg = (
+                    f"making an aio_handle failed: got {name}={number}; expected 1 to {most[name]}. "
+                    f"Fix: leave {name} out for its default."
+                )
                 raise ValueError(msg)
         pointer = library.anyaccel_aio_open(
             ctypes.c_int64(block_size), queue_depth, intra_op_parallelism, _BACKENDS.index(backend)
         )
         if not pointer:
-            msg = f"making an aio_handle failed: the system cannot start {intra_op_parallelism} threads. Fix: use fewer threads."
+            msg = (
+                f"making an aio_handle failed: the system cannot start {intra_op_parallelism} threads. "
+                f"Fix: pass a lower intra_op_parallelism, or raise the limit (ulimit -u)."
+            )
             raise RuntimeError(msg)
         self._library, self._pointer, self._numbers = library, ctypes.c_void_p(pointer), numbers
         self._flags = single_submit, overlap_events
@@ -111,7 +117,7 @@ class AsyncIOHandle:
         self.backend = _BACKENDS[library.anyaccel_aio_backend(self._pointer)]
         if backend not in ("best", self.backend):
             self._close()
-            msg = f"making an aio_handle failed: this kernel does not offer {backend}. Fix: leave backend='best'."
+            msg = f"making an aio_handle failed: this kernel does not offer {backend}. Fix: pass backend='best'."
             raise NotImplementedError(msg)
 
     def get_block_size(self) -> int:
@@ -210,7 +216,10 @@ class AsyncIOHandle:
         """
         file = fd if filename is None else filename
         if file is None or (filename is not None and fd is not None):
-            msg = f"async_pwrite failed: got filename={filename!r} and fd={fd!r}; expected exactly one of them. Fix: pass a file."
+            msg = (
+                f"async_pwrite failed: got filename={filename!r} and fd={fd!r}; expected exactly one of them. "
+                f"Fix: pass either the path or an open file's descriptor."
+            )
             raise TypeError(msg)
         self._start(buffer, file, False, file_offset, False)
         return 0
@@ -264,7 +273,10 @@ class AsyncIOHandle:
     def _start(self, tensor: torch.Tensor, file: str | int, is_read: bool, offset: int, is_checked: bool) -> None:
         self._require_own_process()
         if offset < 0:
-            msg = f"starting a transfer failed: got file_offset={offset}; expected 0 or more. Fix: pass an offset in the file."
+            msg = (
+                f"starting a transfer failed: got file_offset={offset}; expected 0 or more. "
+                f"Fix: pass the offset in bytes from the file's beginning."
+            )
             raise ValueError(msg)
         path = f"descriptor {file}" if isinstance(file, int) else os.fspath(file)
         tensor = tensor.detach()
@@ -301,7 +313,7 @@ class AsyncIOHandle:
         if os.getpid() != self._process:
             msg = (
                 f"using an aio_handle failed: process {self._process} created it, and a forked process does not have its "
-                f"threads. Fix: create a handle in this process."
+                f"threads. Fix: create another aio_handle in this process."
             )
             raise RuntimeError(msg)
 

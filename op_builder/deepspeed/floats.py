@@ -113,7 +113,7 @@ class FPQuantizerModule:
 
         Args:
             val: bfloat16, float16 or float32, with as many elements as were quantized; written.
-            val_q: the codes and scales that :meth:`quantize` wrote.
+            val_q: uint8, one row per group: the codes and the scale that :meth:`quantize` wrote.
             group_size: the one that was quantized with.
             q_mantisa_bits: the mantissa bits of a code.
             q_exponent_bits: the exponent bits of a code; with the sign and the mantissa they are 4, 6, 8 or 12 bits.
@@ -134,7 +134,7 @@ class FPQuantizerModule:
         """Return the scales in the last 4 bytes of each row.
 
         Args:
-            out: the codes and scales that :meth:`quantize` wrote.
+            out: uint8, one row per group: the codes and the scale that :meth:`quantize` wrote.
             num_groups: how many groups to read, from the first on.
 
         Returns:
@@ -146,7 +146,7 @@ class FPQuantizerModule:
         if out.dtype != torch.uint8 or out.dim() != 2 or out.shape[1] < 4 or not 0 <= num_groups <= out.shape[0]:
             msg = (
                 f"get_scales failed: got {out.dtype} of shape {tuple(out.shape)} for {num_groups} groups; expected "
-                f"torch.uint8, one row per group. Fix: pass the result of quantize."
+                f"torch.uint8, one row per group. Fix: pass the codes that quantize returned."
             )
             raise ValueError(msg)
         return out[:num_groups, -4:].clone(memory_format=torch.contiguous_format).view(torch.float32)
@@ -159,7 +159,7 @@ class FPQuantizerModule:
 
         Args:
             val: ``(indexes, ...)``, written.
-            val_q: all codes.
+            val_q: all codes and scales, like :meth:`dequantize`'s.
             indexes: int32 or int64 ``(indexes,)``.
             group_size: as in :meth:`quantize`.
             q_mantisa_bits: as in :meth:`quantize`.
@@ -236,7 +236,7 @@ def _format(bits: int, mantissa: int) -> _Format:
     if found is None:
         msg = (
             f"quantizing to floats failed: got {bits} bits with a mantissa of {mantissa}; expected 8 with 3 or 2, 12 with 4, "
-            f"6 with 2 or 4 with 1. Fix: choose one of them."
+            f"6 with 2 or 4 with 1. Fix: pass q_bits=8 and q_mantisa_bits=3, or another of these pairs."
         )
         raise NotImplementedError(msg)
     return found
@@ -254,7 +254,7 @@ def _require_rows(function: str, rows: torch.Tensor, form: _Format, group_size: 
         msg = (
             f"{function} failed: got codes of shape {tuple(rows.shape)} and {rows.dtype} for {elements} elements in groups of "
             f"{group_size}; expected torch.uint8, (elements / group size, group size * {form.bits} / 8 + 4), and a group size "
-            f"that is a multiple of 8. Fix: correct the shapes."
+            f"that is a multiple of 8. Fix: pass the codes that quantize returned, and its group size."
         )
         raise ValueError(msg)
     return groups

@@ -35,7 +35,10 @@ class LockedMemory:
             MemoryLockError: when the pages cannot be locked.
         """
         if count < 0:
-            msg = f"allocating locked memory failed: got {count} elements; expected 0 or more. Fix: pass a size."
+            msg = (
+                f"allocating locked memory failed: got {count} elements; expected 0 or more. "
+                f"Fix: pass the number of elements, such as tensor.numel()."
+            )
             raise ValueError(msg)
         wanted = count * dtype.itemsize
         pages = _pages(max(wanted, 1))
@@ -163,6 +166,9 @@ class UtilsModule:
 
         Args:
             tensors: any shapes.
+
+        Raises:
+            ValueError: when there are none.
         """
         return torch._utils._flatten_dense_tensors(tensors)  # type: ignore[no-any-return]
 
@@ -172,6 +178,9 @@ class UtilsModule:
         Args:
             flat: the tensor that ``flatten`` returned.
             tensors: give the shapes of the views.
+
+        Raises:
+            RuntimeError: when ``flat`` has fewer elements than the tensors.
         """
         return list(torch._utils._unflatten_dense_tensors(flat, tensors))
 

@@ -20,6 +20,13 @@ class SpatialInferenceModule:
     def nhwc_bias_add(self, activation: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         """Return ``activation + bias``.
 
+        Args:
+            activation: ``(batch, channels, height, width)`` or ``(batch, positions, channels)``.
+            bias: ``(channels,)``, of activation's dtype.
+
+        Returns:
+            A new tensor like ``activation``.
+
         Raises:
             ValueError: when a shape or dtype does not fit.
         """
@@ -27,6 +34,14 @@ class SpatialInferenceModule:
 
     def nhwc_bias_add_add(self, activation: torch.Tensor, bias: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         """Return ``activation + (bias + other)``.
+
+        Args:
+            activation: ``(batch, channels, height, width)`` or ``(batch, positions, channels)``.
+            bias: ``(channels,)``, of activation's dtype.
+            other: of activation's shape and dtype.
+
+        Returns:
+            A new tensor like ``activation``.
 
         Raises:
             ValueError: when a shape or dtype does not fit.
@@ -39,6 +54,15 @@ class SpatialInferenceModule:
         self, activation: torch.Tensor, bias: torch.Tensor, other: torch.Tensor, other_bias: torch.Tensor
     ) -> torch.Tensor:
         """Return ``(activation + bias) + (other + other_bias)``.
+
+        Args:
+            activation: ``(batch, channels, height, width)`` or ``(batch, positions, channels)``.
+            bias: ``(channels,)``, of activation's dtype.
+            other: of activation's shape and dtype.
+            other_bias: like ``bias``.
+
+        Returns:
+            A new tensor like ``activation``.
 
         Raises:
             ValueError: when a shape or dtype does not fit.
@@ -53,14 +77,14 @@ def _of_channels(function: str, activation: torch.Tensor, bias: torch.Tensor) ->
     if activation.dim() not in (3, 4):
         msg = (
             f"{function} failed: got an activation of shape {tuple(activation.shape)}; expected (batch, channels, height, width) "
-            f"or (batch, positions, channels). Fix: reshape it."
+            f"or (batch, positions, channels). Fix: add a batch with activation.unsqueeze(0)."
         )
         raise ValueError(msg)
     channels = activation.shape[1 if activation.dim() == 4 else 2]
     if bias.shape != (channels,) or bias.dtype != activation.dtype:
         msg = (
             f"{function} failed: got a bias of shape {tuple(bias.shape)} and {bias.dtype}; expected ({channels},) and "
-            f"{activation.dtype}. Fix: pass one number per channel."
+            f"{activation.dtype}. Fix: pass a bias with one element per channel, in the activation's dtype."
         )
         raise ValueError(msg)
     return bias[:, None, None] if activation.dim() == 4 else bias
@@ -70,6 +94,6 @@ def _require_alike(function: str, activation: torch.Tensor, other: torch.Tensor)
     if other.shape != activation.shape or other.dtype != activation.dtype:
         msg = (
             f"{function} failed: got other of shape {tuple(other.shape)} and {other.dtype}; expected {tuple(activation.shape)} "
-            f"and {activation.dtype}, like the activation. Fix: pass two tensors of the same shape and dtype."
+            f"and {activation.dtype}, like the activation. Fix: pass other.expand_as(activation).to(activation.dtype)."
         )
         raise ValueError(msg)

@@ -61,14 +61,36 @@ class InferenceCoreModule:
         write_output("blas_4d_matmul", c, torch.matmul(a, b))
 
     def rms_norm(self, norm_output: torch.Tensor, norm_input: torch.Tensor, gamma: torch.Tensor, eps: float) -> None:
-        """Write the rows of ``norm_input``, divided by their root mean square and scaled, to ``norm_output``."""
+        """Write the rows of ``norm_input``, divided by their root mean square and scaled, to ``norm_output``.
+
+        Args:
+            norm_output: like ``norm_input``; written.
+            norm_input: ``(..., channels)``; float32, bfloat16 or float16.
+            gamma: the weight, ``(channels,)``, of norm_input's dtype.
+            eps: added to the mean square.
+
+        Raises:
+            RuntimeError: when a shape, dtype or device does not fit.
+        """
         write_output("rms_norm", norm_output, self._rms_norm.rms_norm(norm_input, gamma, eps))
 
     def rms_pre_norm(
         self, norm_output: torch.Tensor, residual_output: torch.Tensor, norm_input: torch.Tensor,
         residual_input: torch.Tensor, gamma: torch.Tensor, eps: float,
     ) -> None:  # fmt: skip
-        """Write ``norm_input + residual_input`` to ``residual_output``, and the normalised sum to ``norm_output``."""
+        """Write ``norm_input + residual_input`` to ``residual_output``, and the normalised sum to ``norm_output``.
+
+        Args:
+            norm_output: like ``norm_input``; written.
+            residual_output: like ``norm_input``; written.
+            norm_input: ``(..., channels)``; float32, bfloat16 or float16.
+            residual_input: like ``norm_input``.
+            gamma: the weight, ``(channels,)``, of norm_input's dtype.
+            eps: added to the mean square.
+
+        Raises:
+            RuntimeError: when a shape, dtype or device does not fit.
+        """
         normalised, total = self._rms_norm.add_rms_norm(norm_input, residual_input, gamma, eps)
         write_output("rms_pre_norm", norm_output, normalised)
         write_output("rms_pre_norm", residual_output, total)
@@ -76,14 +98,38 @@ class InferenceCoreModule:
     def layer_norm(
         self, output: torch.Tensor, norm_input: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float
     ) -> None:
-        """Write the normalised rows of ``norm_input`` to ``output``."""
+        """Write the normalised rows of ``norm_input`` to ``output``.
+
+        Args:
+            output: like ``norm_input``; written.
+            norm_input: ``(..., channels)``; float32, bfloat16 or float16.
+            gamma: the weight, ``(channels,)``, of norm_input's dtype.
+            beta: the bias, like ``gamma``.
+            eps: added to the variance.
+
+        Raises:
+            RuntimeError: when a shape, dtype or device does not fit.
+        """
         write_output("layer_norm", output, self._layer_norm.layer_norm(norm_input, gamma, beta, eps))
 
     def pre_layer_norm(
         self, res_output: torch.Tensor, norm_output: torch.Tensor, norm_input: torch.Tensor, residual: torch.Tensor,
         gamma: torch.Tensor, beta: torch.Tensor, eps: float,
     ) -> None:  # fmt: skip
-        """Write the sum of ``norm_input`` and ``residual`` to ``res_output``, and the normalised sum to ``norm_output``."""
+        """Write the sum of ``norm_input`` and ``residual`` to ``res_output``, and the normalised sum to ``norm_output``.
+
+        Args:
+            res_output: like ``norm_input``; written.
+            norm_output: like ``norm_input``; written.
+            norm_input: ``(..., channels)``; float32, bfloat16 or float16.
+            residual: like ``norm_input``.
+            gamma: the weight, ``(channels,)``, of norm_input's dtype.
+            beta: the bias, like ``gamma``.
+            eps: added to the variance.
+
+        Raises:
+            RuntimeError: when a shape, dtype or device does not fit.
+        """
         normalised, total = self._layer_norm.add_layer_norm(norm_input, residual, gamma, beta, eps)
         write_output("pre_layer_norm", norm_output, normalised)
         write_output("pre_layer_norm", res_output, total)
@@ -92,7 +138,19 @@ class InferenceCoreModule:
         self, output: torch.Tensor, norm_input: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor,
         beta: torch.Tensor, eps: float,
     ) -> None:  # fmt: skip
-        """Write the normalised sum of ``norm_input`` and ``residual`` to ``output``."""
+        """Write the normalised sum of ``norm_input`` and ``residual`` to ``output``.
+
+        Args:
+            output: like ``norm_input``; written.
+            norm_input: ``(..., channels)``; float32, bfloat16 or float16.
+            residual: like ``norm_input``.
+            gamma: the weight, ``(channels,)``, of norm_input's dtype.
+            beta: the bias, like ``gamma``.
+            eps: added to the variance.
+
+        Raises:
+            RuntimeError: when a shape, dtype or device does not fit.
+        """
         normalised, _ = self._layer_norm.add_layer_norm(norm_input, residual, gamma, beta, eps)
         write_output("post_layer_norm", output, normalised)
 

@@ -37,8 +37,9 @@ class FusedAdamModule:
 
         Args:
             chunk_size: ignored: the work is split evenly.
-            noop_flag: one integer on the device; if it is not zero, such as after an overflow, nothing is done.
-            tensor_lists: gradients, parameters, first and second moments; lists of equal length.
+            noop_flag: one int32 on the parameters' device; if it is not zero, such as after an overflow, nothing is done.
+            tensor_lists: gradients, parameters, first and second moments; lists of equal length, with the same shapes
+                at each position; float32, bfloat16 or float16, the moments float32 or of the parameter's dtype.
             lr: the learning rate.
             beta1: the decay of the first moment.
             beta2: the decay of the second moment.
@@ -55,7 +56,7 @@ class FusedAdamModule:
         """
         _check("multi_tensor_adam", tensor_lists, 4, mode=mode)
         if step < 1:
-            msg = f"multi_tensor_adam failed: got step {step}; expected 1 or more. Fix: correct the call."
+            msg = f"multi_tensor_adam failed: got step {step}; expected 1 or more. Fix: pass step=1 in the first call."
             raise ValueError(msg)
         options = {
             "lr": lr, "beta1": beta1, "beta2": beta2, "eps": epsilon, "weight_decay": weight_decay,
@@ -102,8 +103,9 @@ class FusedLionModule:
 
         Args:
             chunk_size: ignored.
-            noop_flag: one integer on the device; if it is not zero, nothing is done.
-            tensor_lists: gradients, parameters, momenta; lists of equal length.
+            noop_flag: one int32 on the parameters' device; if it is not zero, nothing is done.
+            tensor_lists: gradients, parameters, momenta; lists of equal length, with the same shapes at each position;
+                float32, bfloat16 or float16.
             lr: the learning rate.
             beta1: the interpolation factor.
             beta2: the decay of the momentum.
@@ -137,11 +139,30 @@ class CPULionModule:
         self, optimizer_id: int, lr: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, weight_decay: float = 0.0,
         should_log: bool = False,
     ) -> int:  # fmt: skip
-        """Create an optimizer. There is nothing to store, as every update passes its options. Return 0."""
+        """Create an optimizer. There is nothing to store, as every update passes its options.
+
+        Args:
+            optimizer_id: any number; ignored, like all arguments.
+            lr: ignored.
+            beta1: ignored.
+            beta2: ignored.
+            weight_decay: ignored.
+            should_log: ignored.
+
+        Returns:
+            0, like deepspeed's function.
+        """
         return 0
 
     def destroy_lion(self, optimizer_id: int) -> int:
-        """Destroy an optimizer. Return 0."""
+        """Do nothing, as nothing is stored.
+
+        Args:
+            optimizer_id: the number of an optimizer; ignored.
+
+        Returns:
+            0, like deepspeed's function.
+        """
         return 0
 
     def lion_update(
@@ -190,11 +211,29 @@ class CPUAdagradModule:
         weight_decay: float = 0.0,
         should_log: bool = False,
     ) -> int:
-        """Create an optimizer. There is nothing to store, as every update passes its options. Return 0."""
+        """Create an optimizer. There is nothing to store, as every update passes its options.
+
+        Args:
+            optimizer_id: any number; ignored, like all arguments.
+            lr: ignored.
+            eps: ignored.
+            weight_decay: ignored.
+            should_log: ignored.
+
+        Returns:
+            0, like deepspeed's function.
+        """
         return 0
 
     def destroy_adagrad(self, optimizer_id: int) -> int:
-        """Destroy an optimizer. Return 0."""
+        """Do nothing, as nothing is stored.
+
+        Args:
+            optimizer_id: the number of an optimizer; ignored.
+
+        Returns:
+            0, like deepspeed's function.
+        """
         return 0
 
     def adagrad_update(
@@ -238,11 +277,11 @@ class FusedLambModule:
         """Take step number ``step`` of one parameter, in place.
 
         Args:
-            param: the parameter.
+            param: the parameter, of any shape; float32, bfloat16 or float16; written.
             param_copy: receives a copy of the parameter, in its own dtype, unless it is empty.
-            exp_avg: the first moment.
-            exp_avg_sq: the second moment.
-            grad: the gradient.
+            exp_avg: the first moment, of param's shape; written.
+            exp_avg_sq: the second moment, like ``exp_avg``.
+            grad: the gradient, of param's shape.
             lr: the learning rate.
             beta1: the decay of the first moment.
             beta2: the decay of the second moment.
@@ -280,6 +319,6 @@ def _check(function: str, lists: Sequence[Any], expected: int, mode: int = 0) ->
     if len(lists) != expected or mode not in (0, 1):
         msg = (
             f"{function} failed: got {len(lists)} lists and mode {mode}; expected {expected} lists and mode 0 or 1. "
-            f"Fix: correct the call."
+            f"Fix: pass the lists in the order of deepspeed's FusedAdam; mode=1 is AdamW, mode=0 Adam with L2."
         )
         raise ValueError(msg)

@@ -77,7 +77,7 @@ class QuantizerModule:
         """Quantize, with the groups in the order of the first all-to-all (inside a node) of ZeRO++'s reduction.
 
         Args:
-            input_vals: one partition per rank, in rank order.
+            input_vals: float32, bfloat16 or float16, any shape: one partition per rank, in rank order.
             groups: the number of groups of all partitions, which have equal shares.
             num_bits: 8 or 4.
             quant_type: ``Symmetric`` or ``Asymmetric``.
@@ -95,7 +95,7 @@ class QuantizerModule:
         if parts < 1 or groups < 1 or groups % parts != 0:
             msg = (
                 f"swizzle_quant failed: got {groups} groups for {nodes} nodes of {devices_per_node} devices and {pipeline_size} "
-                f"parts; expected a multiple of {max(parts, 1)}. Fix: choose another number of groups."
+                f"parts; expected a multiple of {max(parts, 1)}. Fix: pass groups={max(parts, 1)}, or a multiple."
             )
             raise ValueError(msg)
         given = self.quantize(input_vals.flatten(), groups, num_bits, quant_type)
@@ -112,8 +112,8 @@ class QuantizerModule:
         The sum is computed in float32; deepspeed's kernel rounds each partial sum to float16.
 
         Args:
-            input_vals: the codes of the devices, one after another.
-            input_scales: the parameters of ``in_groups`` groups.
+            input_vals: int8, any shape: the codes of the devices, one after another.
+            input_scales: the parameters of ``in_groups`` groups, float32, with the elements that :meth:`quantize` returned.
             in_groups: the number of groups of all devices together.
             out_groups: the number of groups of the sum.
             num_bits: 8 or 4.
@@ -128,7 +128,8 @@ class QuantizerModule:
         if devices_per_node < 1 or last % devices_per_node != 0 or in_groups % devices_per_node != 0:
             msg = (
                 f"quantized_reduction failed: got codes of shape {tuple(input_vals.shape)} in {in_groups} groups; expected both "
-                f"the last size and the groups to be multiples of {devices_per_node} devices. Fix: pad the tensor."
+                f"the last size and the groups to be multiples of {devices_per_node} devices. Fix: pad the tensor "
+                f"with torch.nn.functional.pad before quantizing it."
             )
             raise ValueError(msg)
         values = self._op.dequantize(input_vals, input_scales, num_bits, dtype=torch.float32)
@@ -178,7 +179,8 @@ def _from_minimum(
         msg = (
             f"dequantize_int{bits}_to_half_experimental failed: got {data.numel()} elements of {data.dtype}, {scales.numel()} "
             f"scales of {scales.dtype} and {minima.numel()} minima of {minima.dtype}; expected {num_group} x {group_size} codes "
-            f"of {bits} bits in uint8, and {num_group} scales and minima of float16. Fix: pass tensors of these sizes."
+            f"of {bits} bits in uint8, and {num_group} scales and minima of float16. Fix: pass the "
+            f"tensors as they were saved, with their num_group and group_size."
         )
         raise ValueError(msg)
     codes = data if bits == 8 else torch.stack((data >> 4, data & 15), -1)
@@ -191,7 +193,7 @@ def _by_group(function: str, params: torch.Tensor, groups: int, quant_type: int)
     if groups < 1 or params.numel() != groups * columns or params.layout is not torch.strided:
         msg = (
             f"{function} failed: got params of shape {tuple(params.shape)} for {groups} groups; expected {columns} per group. "
-            f"Fix: pass the result of quantize."
+            f"Fix: pass the params that quantize returned, and its number of groups."
         )
         raise ValueError(msg)
     return params.reshape(groups, columns)

@@ -20,6 +20,9 @@ class RaggedUtilsModule:
 
         Args:
             device_mirror: gives the shape and dtype; any device.
+
+        Raises:
+            RuntimeError: when the host does not have enough memory.
         """
         from ...accelerator import get_accelerator
 
@@ -56,7 +59,7 @@ class RaggedUtilsModule:
             shape: the shape of the view.
             strides: its strides, in elements.
             dummy_tensor: a tensor of the view's dtype.
-            buffer: contiguous memory for the view.
+            buffer: contiguous, of any shape and dtype; the memory for the view.
             offset: where the view begins in the buffer, in bytes.
 
         Raises:

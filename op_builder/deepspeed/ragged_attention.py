@@ -52,13 +52,13 @@ class RaggedAttention:
             msg = (
                 f"build_atoms failed: got {sequences} sequences, metadata of {seq_metadata.shape[0]}, addresses of "
                 f"{kv_ptrs.shape[0]}, blocks of {q_block_size} queries and {kv_block_size} keys; expected a row and an address "
-                f"for each sequence, and blocks of 1 or more. Fix: correct the call."
+                f"for each sequence, and blocks of 1 or more. Fix: pass the metadata and addresses of the batch's wrapper."
             )
             raise ValueError(msg)
         if len(atoms) > atoms_ten.shape[0] or not atoms_ten.is_contiguous():
             msg = (
                 f"build_atoms failed: got a tensor of {atoms_ten.shape[0]} atoms with strides {atoms_ten.stride()}; expected "
-                f"{len(atoms)} or more, contiguous. Fix: pass a larger tensor."
+                f"{len(atoms)} or more, contiguous. Fix: pass torch.empty(({len(atoms)}, 8), dtype=torch.int32)."
             )
             raise ValueError(msg)
         if atoms:
@@ -96,7 +96,7 @@ class RaggedAttention:
         if min(block_size, key_heads, head_size) == 0 or q.shape[1] % (head_size * key_heads):
             msg = (
                 f"{name} failed: got queries of {q.shape[1]} channels and a cache of shape {tuple(k.shape)}; expected a multiple "
-                f"of its heads. Fix: correct the shapes."
+                f"of its heads. Fix: pass q of (tokens, heads * {head_size}), with a multiple of {key_heads} heads."
             )
             raise ValueError(msg)
         addresses = attention_atoms.contiguous().view(torch.int64)[:, 0].tolist()

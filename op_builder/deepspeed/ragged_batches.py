@@ -126,7 +126,7 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
         if rotary_dim < 2 or rotary_dim % 2 or not theta_base > 0:
             msg = (
                 f"kv_rotary_embeddings failed: got rotary_dim={rotary_dim} and theta_base={theta_base}; expected an even number "
-                f"and a positive one. Fix: correct the call."
+                f"and a positive one. Fix: pass rotary_dim={max(rotary_dim // 2 * 2, 2)} and theta_base=10000.0."
             )
             raise ValueError(msg)
         about = (batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs)
@@ -138,7 +138,16 @@ class RaggedOpsModule(RaggedExperts, RaggedAttention):
     ) -> None:  # fmt: skip
         """Like :meth:`kv_rotary_embeddings`, but channel ``i`` of a half rotates by ``inv_freq[i]`` per token.
 
-        ``inv_freq`` is float32 ``(rotary_dim / 2,)``.
+        Args:
+            kv_cache: the same as for :meth:`kv_rotary_embeddings`; written.
+            q: the same; written.
+            k: the same.
+            v: the same.
+            inv_freq: float32 ``(rotary_dim / 2,)``.
+            batch_metadata: the same.
+            seq_metadata: the same.
+            tokens_to_seq: the same.
+            kv_ptrs: the same.
         """
         require_like("kv_trained_rotary_embeddings", (inv_freq.numel(),), torch.float32, inv_freq=inv_freq)
         about = (batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs)
@@ -168,7 +177,8 @@ def _write_cache(
     if head_size == 0 or channels % head_size or turned > head_size:
         msg = (
             f"{function} failed: got queries of {channels} channels, heads of {head_size} and {turned} rotated channels; "
-            f"expected whole heads, and no more rotated channels than a head has. Fix: correct the shapes."
+            f"expected whole heads, and no more rotated channels than a head has. Fix: pass q of "
+            f"(tokens, heads * {head_size}), and at most {head_size // 2} frequencies."
         )
         raise ValueError(msg)
     require_one_place_each(function, kv_cache)
@@ -194,7 +204,7 @@ def _blocks_of(function: str, batch: _Batch, kv_ptrs: torch.Tensor, blocks: int,
     if kv_ptrs.shape[0] < sequences or block_size == 0:
         msg = (
             f"{function} failed: got addresses of {kv_ptrs.shape[0]} sequences and blocks of {block_size}; expected "
-            f"{sequences} and 1 or more. Fix: pass one per sequence."
+            f"{sequences} and 1 or more. Fix: pass the address of a list of blocks for each sequence of the batch."
         )
         raise ValueError(msg)
     ordinals = batch.position // block_size
@@ -215,7 +225,10 @@ def _batch(
     described = _sequences(function, seq_metadata, sequences)
     sequence = tokens_to_seq[:tokens].long()
     if sequence.shape[0] != tokens:
-        msg = f"{function} failed: got tokens_to_seq for {sequence.shape[0]} tokens; expected {tokens}. Fix: pass all."
+        msg = (
+            f"{function} failed: got tokens_to_seq for {sequence.shape[0]} tokens; expected {tokens}. "
+            f"Fix: pass the batch's whole tokens_to_seq."
+        )
         raise ValueError(msg)
     _require_range(function, "numbers of sequences", sequence, sequences)
     position = described[sequence, 2] + torch.arange(tokens) - described[sequence, 0]

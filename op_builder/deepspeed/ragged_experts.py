@@ -41,7 +41,13 @@ class RaggedExperts:
         require_like(name, (rows, k), torch.int32, assignments=assignments, offsets=offsets)
         require_like(name, (experts,), torch.int32, expert_counts=expert_counts)
         require_like(name, (2,), torch.int32, batch_metadata=batch_metadata)
-        _require(name, k <= experts, f"k={k} with {experts} experts", "no more than the number of experts")
+        _require(
+            name,
+            k <= experts,
+            f"k={k} with {experts} experts",
+            "no more than the number of experts",
+            f"pass k={experts} at most",
+        )
         for written in (expert_counts, scores, assignments, offsets):
             require_one_place_each(name, written)
         tokens = min(max(int(batch_metadata[0]), 0), rows)
@@ -137,10 +143,16 @@ class RaggedExperts:
 
 
 def _require_below(function: str, what: str, numbers: torch.Tensor, end: int) -> None:
-    _require(function, lie_below(numbers, end), f"{what} outside [0, {end})", "the results of top_k_gating")
+    _require(
+        function,
+        lie_below(numbers, end),
+        f"{what} outside [0, {end})",
+        "the results of top_k_gating",
+        "pass its results for this batch",
+    )
 
 
-def _require(function: str, is_right: bool, got: str, expected: str) -> None:
+def _require(function: str, is_right: bool, got: str, expected: str, fix: str) -> None:
     if not is_right:
-        msg = f"{function} failed: got {got}; expected {expected}. Fix: correct the call."
+        msg = f"{function} failed: got {got}; expected {expected}. Fix: {fix}."
         raise ValueError(msg)

@@ -29,7 +29,7 @@ class RandomLTDModule:
         if unsorted_token_ids.shape[2] > original_tokens:
             msg = (
                 f"token_sort_ failed: got {unsorted_token_ids.shape[2]} kept tokens of {original_tokens}; expected no more than "
-                f"the number of tokens. Fix: keep fewer tokens."
+                f"the number of tokens. Fix: pass unsorted_token_ids[:, :, :{original_tokens}]."
             )
             raise ValueError(msg)
         return unsorted_token_ids.copy_(unsorted_token_ids.sort(-1).values)
@@ -59,7 +59,7 @@ class RandomLTDModule:
 
         Args:
             all_activations: ``(batch, tokens, channels)``, or ``(tokens, batch, channels)``; written.
-            layer_activations: the result of :meth:`token_gather`, processed by a layer.
+            layer_activations: the result of :meth:`token_gather`, processed by a layer; of the same shape and dtype.
             sorted_indices: integers ``(batch, kept)``, unique in each row.
             batch_first: whether the batch is the first dimension.
 
@@ -118,7 +118,7 @@ class RandomLTDModule:
         if not 0 <= truncated_seq_len <= dense_mask.shape[3]:
             msg = (
                 f"mask_gather_gpt failed: got truncated_seq_len={truncated_seq_len} and a mask of {dense_mask.shape[3]} tokens; "
-                f"expected no more than the mask's tokens. Fix: pass a shorter length."
+                f"expected no more than the mask's tokens. Fix: pass truncated_seq_len={dense_mask.shape[3]} at most."
             )
             raise ValueError(msg)
         return dense_mask[:, :, :truncated_seq_len, :truncated_seq_len].contiguous()
@@ -152,18 +152,24 @@ def _require_integers(function: str, tensor: torch.Tensor, dimensions: int, shap
     if tensor.dim() != dimensions or tensor.dtype not in (torch.int32, torch.int64):
         msg = (
             f"{function} failed: got token numbers of shape {tuple(tensor.shape)} and {tensor.dtype}; expected {shape} of int32 "
-            f"or int64. Fix: reshape or convert them."
+            f"or int64. Fix: pass the numbers that token_sort_ returned, or tensor.to(torch.int32)."
         )
         raise ValueError(msg)
 
 
 def _require_mask(function: str, mask: torch.Tensor) -> None:
     if mask.dim() != 4 or mask.shape[1] != 1 or mask.shape[2] != mask.shape[3]:
-        msg = f"{function} failed: got a mask of shape {tuple(mask.shape)}; expected (batch, 1, tokens, tokens). Fix: reshape it."
+        msg = (
+            f"{function} failed: got a mask of shape {tuple(mask.shape)}; expected (batch, 1, tokens, tokens). "
+            f"Fix: pass mask[:, None] if the dimension of 1 is missing."
+        )
         raise ValueError(msg)
 
 
 def _require_batch(function: str, found: int, expected: int) -> None:
     if found != expected:
-        msg = f"{function} failed: got token numbers for a batch of {found}; expected {expected}. Fix: pass a row for each."
+        msg = (
+            f"{function} failed: got token numbers for a batch of {found}; expected {expected}. "
+            f"Fix: pass a row of numbers for each sequence of the batch."
+        )
         raise ValueError(msg)

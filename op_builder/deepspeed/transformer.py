@@ -31,7 +31,7 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
         Args:
             attn_scores: ``(batch, heads, queries, keys)``.
             attn_mask: added: ``(batch, keys)``, or ``(batch, 1, 1 or queries, keys)``; None or one dimension for no mask.
-            alibi: added, one row per head of ``batch * heads * mp_size``; None or one dimension for none.
+            alibi: added to the scores; ``(batch * heads * mp_size, 1, keys)``; None or one dimension for none.
             triangular: query ``i`` sees the keys up to ``i``.
             recompute: ignored.
             local_attention: query ``i`` sees only the last ``window_size`` keys; with a cache, those up to ``i + keys``.
@@ -78,13 +78,21 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
     bias_add_fp32 = bias_add_fp16 = bias_add_bf16 = bias_add
 
     def bias_relu(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """Return what :meth:`bias_add` does, followed by ReLU."""
+        """Return what :meth:`bias_add` does, followed by ReLU; the arguments are the same."""
         return biased("bias_relu", x, bias).relu()
 
     bias_relu_fp32 = bias_relu_fp16 = bias_relu_bf16 = bias_relu
 
     def bias_gelu(self, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """Return what :meth:`bias_add` does, followed by GELU (tanh)."""
+        """Return what :meth:`bias_add` does, followed by GELU (tanh).
+
+        Args:
+            x: ``(..., channels)``; float32, bfloat16 or float16.
+            bias: ``(channels,)``, of x's dtype.
+
+        Raises:
+            RuntimeError: when a shape, dtype or device does not fit.
+        """
         return self._activations.bias_gelu(x, bias)
 
     bias_gelu_fp32 = bias_gelu_fp16 = bias_gelu_bf16 = bias_gelu
@@ -95,7 +103,13 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
         residual: torch.Tensor,
         bias: torch.Tensor,
     ) -> torch.Tensor:
-        """Return a contiguous ``x``: deepspeed 0.19.8 adds neither ``residual`` nor ``bias`` here."""
+        """Return a contiguous ``x``: deepspeed 0.19.8 adds neither ``residual`` nor ``bias`` here.
+
+        Args:
+            x: a tensor of any shape and dtype.
+            residual: ignored, whatever its shape.
+            bias: ignored, whatever its shape.
+        """
         return x.contiguous()
 
     bias_residual_fp32 = bias_residual_fp16 = bias_residual_bf16 = bias_residual
@@ -144,7 +158,7 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
         require_like(name, tuple(residual.shape), residual.dtype, hidden_state=hidden_state)
         require_bias(name, residual, final_bias)
         if mp_size < 1:
-            msg = f"{name} failed: got mp_size={mp_size}; expected 1 or more. Fix: pass the number of processes."
+            msg = f"{name} failed: got mp_size={mp_size}; expected 1 or more. Fix: pass mp_size=1 for one process."
             raise ValueError(msg)
         res, hidden, bias, share = residual.float(), hidden_state.float(), final_bias.float(), 1 / mp_size
         if mlp_after_attn and not preln:
@@ -171,7 +185,7 @@ class InferenceModule(TransformerProducts, TransformerLayouts):
 
         Args:
             moe_res: ``(batch, tokens, channels)``.
-            coef: ``2 * channels`` numbers.
+            coef: ``2 * channels`` elements, of any shape.
             output: like ``moe_res``; written.
 
         Raises:
@@ -191,7 +205,8 @@ def _alibi(alibi: torch.Tensor, batch: int, heads: int, keys: int, head_offset: 
     if numbers.numel() and (head_offset < 0 or int(numbers[-1, -1]) >= rows.shape[0]):
         msg = (
             f"softmax failed: got alibi of shape {tuple(alibi.shape)} for {batch} sequences of {heads} heads from head "
-            f"{head_offset}, in {mp_size} processes; expected a row of {keys} for each head. Fix: correct the call."
+            f"{head_offset}, in {mp_size} processes; expected a row of {keys} for each head. Fix: pass alibi of "
+            f"({batch * heads * mp_size}, 1, {keys}), and this process's first head as head_offset."
         )
         raise ValueError(msg)
     return rows[numbers.to(rows.device)][:, :, None]

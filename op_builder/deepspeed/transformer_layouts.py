@@ -81,7 +81,7 @@ class TransformerLayouts:
             msg = (
                 f"{name} failed: got queries of shape {tuple(query.shape)}, keys of {tuple(key.shape)}, {num_heads} heads and "
                 f"rotary_dim={rotary_dim}; expected whole heads, an even number of a head's channels, and keys for each token. "
-                f"Fix: correct the call."
+                f"Fix: pass the model's number of heads, and a rotary_dim of at most {size}."
             )
             raise ValueError(msg)
         inv_freq = frequencies(rope_theta, rotary_dim, query.device)
@@ -95,7 +95,10 @@ def heads_of(function: str, x: torch.Tensor, heads: int) -> torch.Tensor:
     """Return ``(batch, tokens, channels)`` as ``(batch, heads, tokens, head size)``."""
     require_floats(function, (3,), x=x)
     if heads < 1 or x.shape[2] % heads:
-        msg = f"{function} failed: got {x.shape[2]} channels and {heads} heads; expected a multiple. Fix: correct the call."
+        msg = (
+            f"{function} failed: got {x.shape[2]} channels and {heads} heads; expected a multiple. "
+            f"Fix: pass the number of heads that this process has."
+        )
         raise ValueError(msg)
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(1, 2)
 
@@ -105,6 +108,9 @@ def padded(function: str, x: torch.Tensor, rows: int) -> torch.Tensor:
     tokens, size = x.shape[-2:]
     wide = next((width for width in (32, 64, 128) if size < width), 128)
     if tokens > rows or size > wide:
-        msg = f"{function} failed: got {tokens} tokens of heads of {size}; expected at most {rows} of {wide}. Fix: skip padding."
+        msg = (
+            f"{function} failed: got {tokens} tokens of heads of {size}; expected at most {rows} of {wide}. "
+            f"Fix: pass the tensors without padding to an attention that takes this size."
+        )
         raise ValueError(msg)
     return torch.nn.functional.pad(x, (0, wide - size, 0, rows - tokens))

@@ -36,14 +36,36 @@ class TransformerNorms:
         beta: torch.Tensor,
         epsilon: float,
     ) -> torch.Tensor:
-        """Return the normalised rows of ``x``."""
+        """Return the normalised rows of ``x``.
+
+        Args:
+            x: ``(..., channels)``; float32, bfloat16 or float16.
+            gamma: the weight, ``(channels,)``, of x's dtype.
+            beta: the bias, like ``gamma``.
+            epsilon: added to the variance.
+
+        Raises:
+            RuntimeError: when a shape, dtype or device does not fit.
+        """
         return self._layer_norm.layer_norm(x, gamma, beta, epsilon)
 
     def layer_norm_residual_store_pre_ln_res(
         self, x: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor,
         beta: torch.Tensor, epsilon: float,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """Return the normalised sum of x, bias and residual, and the sum."""
+        """Return the normalised sum of x, bias and residual, and the sum.
+
+        Args:
+            x: ``(..., channels)``; float32, bfloat16 or float16.
+            bias: ``(channels,)``, of x's dtype.
+            residual: of x's shape and dtype.
+            gamma: the weight, ``(channels,)``, of x's dtype.
+            beta: the bias of the norm, like ``gamma``.
+            epsilon: added to the variance.
+
+        Raises:
+            ValueError: when a shape or dtype does not fit.
+        """
         name = "layer_norm_residual_store_pre_ln_res"
         total = _sum(name, x, bias, residual)
         require_like(name, tuple(x.shape[-1:]), x.dtype, gamma=gamma, beta=beta)
@@ -59,7 +81,16 @@ class TransformerNorms:
         return self.layer_norm_residual_store_pre_ln_res(x, bias, residual, gamma, beta, epsilon)[0]
 
     def rms_norm(self, x: torch.Tensor, gamma: torch.Tensor, epsilon: float) -> torch.Tensor:
-        """Return the rows of ``x``, divided by their root mean square and scaled."""
+        """Return the rows of ``x``, divided by their root mean square and scaled.
+
+        Args:
+            x: ``(..., channels)``; float32, bfloat16 or float16.
+            gamma: the weight, ``(channels,)``, of x's dtype.
+            epsilon: added to the mean square.
+
+        Raises:
+            RuntimeError: when a shape, dtype or device does not fit.
+        """
         return self._rms_norm.rms_norm(x, gamma, epsilon)
 
     def pre_rms_norm(
@@ -69,7 +100,17 @@ class TransformerNorms:
         gamma: torch.Tensor,
         epsilon: float,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the normalised sum of ``x`` and ``residual``, and the sum."""
+        """Return the normalised sum of ``x`` and ``residual``, and the sum.
+
+        Args:
+            x: ``(..., channels)``; float32, bfloat16 or float16.
+            residual: of x's shape and dtype.
+            gamma: the weight, ``(channels,)``, of x's dtype.
+            epsilon: added to the mean square.
+
+        Raises:
+            RuntimeError: when a shape, dtype or device does not fit.
+        """
         return self._rms_norm.add_rms_norm(x, residual, gamma, epsilon)
 
     def _gated(self, function: str, x: torch.Tensor, activation_type: int) -> torch.Tensor:
@@ -78,7 +119,7 @@ class TransformerNorms:
         if x.shape[-1] % 2 or activation_type not in (_GATED_GELU, _GATED_SILU):
             msg = (
                 f"{function} failed: got {x.shape[-1]} channels and activation {activation_type}; expected an even number, and 3 "
-                f"(GELU) or 4 (SiLU). Fix: choose one of these."
+                f"(GELU) or 4 (SiLU). Fix: pass activation_type=3 or 4, and both halves in the last dimension."
             )
             raise NotImplementedError(msg)
         up, gate = (half.contiguous() for half in x.chunk(2, -1))
@@ -87,7 +128,10 @@ class TransformerNorms:
 
     def _activated(self, function: str, x: torch.Tensor, bias: torch.Tensor, activation_type: int) -> torch.Tensor:
         if activation_type not in (_GELU, _RELU):
-            msg = f"{function} failed: got activation {activation_type}; expected 1 (GELU) or 2 (ReLU). Fix: choose one of these."
+            msg = (
+                f"{function} failed: got activation {activation_type}; expected 1 (GELU) or 2 (ReLU). "
+                f"Fix: pass one of these, or apply the activation with torch.nn.functional."
+            )
             raise NotImplementedError(msg)
         return self._activations.bias_gelu(x, bias) if activation_type == _GELU else biased(function, x, bias).relu()
 

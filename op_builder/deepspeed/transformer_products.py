@@ -92,15 +92,15 @@ class TransformerProducts(TransformerNorms):
             residual: like ``x``.
             input_bias: ``(channels,)``.
             weight_interm: the first weight; see the class.
-            weight_out: the second weight.
+            weight_out: the second weight; see the class.
             bias: ``(intermediate,)``.
             gamma: ``(channels,)``.
             beta: ``(channels,)``.
             epsilon: the epsilon of the layer norm.
             pre_layer_norm: ignored.
             mlp_after_attn: normalise the sum of x, bias and residual; otherwise the residual alone.
-            q_scale: the scales of the first weight.
-            q_scale1: the scales of the second weight.
+            q_scale: the scales of the first weight, float32 ``(groups,)``.
+            q_scale1: the scales of the second weight, float32 ``(groups,)``.
             q_int8: whether the weights are int8.
             activation_type: 1 for GELU (tanh), 2 for ReLU.
             transposed_mode: whether the weights are ``(out, in)``.
@@ -150,10 +150,10 @@ class TransformerProducts(TransformerNorms):
         Args:
             x: ``(batch, tokens, in)``.
             weight: the first weight; see the class.
-            weight_scale: the scales of the first weight, if ``q_int8`` is set.
+            weight_scale: the scales of the first weight, float32 ``(groups,)``, if ``q_int8`` is set.
             bias: ``(intermediate,)``.
-            weight_out: the second weight.
-            weight_out_scale: the scales of the second weight.
+            weight_out: the second weight; see the class.
+            weight_out_scale: the scales of the second weight, like ``weight_scale``.
             q_int8: whether the weights are int8.
             transposed_mode: whether the weights are ``(out, in)``.
 
@@ -174,8 +174,8 @@ class TransformerProducts(TransformerNorms):
 
         Args:
             x: ``(batch, tokens, channels)``.
-            weight: with ``3 * channels`` outputs if ``do_flash_attn``.
-            bias: one number per output channel.
+            weight: see the class; with ``3 * channels`` outputs if ``do_flash_attn``.
+            bias: ``(out,)``, of x's dtype.
             add_bias: whether to add the bias.
             do_flash_attn: return ``(3, batch, heads, tokens, head size)`` instead, with heads zero-padded to 32, 64 or 128.
             num_heads: the number of heads of the input.
@@ -260,7 +260,8 @@ def _dequantized(
     if weight.dim() != 2 or groups < 1 or scales.shape[0] < groups or weight.numel() % groups:
         msg = (
             f"{function} failed: got a weight of shape {tuple(weight.shape)}, {scales.shape[0]} scales and {groups} groups; "
-            f"expected two dimensions, equal groups and one scale per group. Fix: correct the call."
+            f"expected two dimensions, equal groups and one scale per group. "
+            f"Fix: pass the weight, scales and groups of one quantization."
         )
         raise ValueError(msg)
     values = weight.reshape(groups, -1).float() * scales[:groups, None]

@@ -77,7 +77,8 @@ def _require_same(what: str, compiled: str, here: str) -> None:
     short = ".".join(here.split(".")[:2])
     if compiled != short:
         msg = (
-            f"loading an op failed: it was compiled with {what} {compiled}, and this is {short}. Fix: compile it again."
+            f"loading an op failed: it was compiled with {what} {compiled}, and this is {short}. "
+            f"Fix: reinstall deepspeed with this torch, or install a torch for {what} {compiled}."
         )
         raise OpLoadError(msg)
 
@@ -100,7 +101,7 @@ def installed_rocm_version() -> tuple[int, int]:
     if found is None:
         msg = (
             f"finding ROCm failed: got {text!r} from {told} and torch {torch.__version__}; expected a version. "
-            f"Fix: set ROCM_HOME."
+            f"Fix: set ROCM_HOME to the folder of ROCm, such as /opt/rocm."
         )
         raise ToolchainError(msg)
     return int(found[1]), int(found[2])

@@ -103,7 +103,10 @@ def build_jobs() -> int | None:
     if not value:
         return None
     if not value.isdecimal() or int(value) == 0:
-        msg = f"reading ANYACCEL_BUILD_JOBS failed: got {value!r}; expected a number of 1 or more. Fix: unset or correct it."
+        msg = (
+            f"reading ANYACCEL_BUILD_JOBS failed: got {value!r}; expected a number of 1 or more. "
+            f"Fix: unset it for one job per core, or set it to a number such as 4."
+        )
         raise SettingError(msg)
     return int(value)
 
@@ -130,7 +133,7 @@ def build_timeout() -> float | None:
     if not 0 < seconds < float("inf"):
         msg = (
             f"reading ANYACCEL_BUILD_TIMEOUT failed: got {value!r}; expected a number of seconds above 0. "
-            f"Fix: unset or correct it."
+            f"Fix: unset it for no limit, or set it to a number such as 600."
         )
         raise SettingError(msg)
     return seconds

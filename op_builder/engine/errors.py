@@ -104,7 +104,7 @@ class BuildStoppedError(OpError):
         self.command = command
         self.reason = reason
         super().__init__(
-            f"building the op '{op}' failed: it was stopped by {reason} while it ran\n  {command}\nFix: call it again."
+            f"building the op '{op}' failed: it was stopped by {reason} while it ran\n  {command}\nFix: call load() again."
         )
 
     def __reduce__(self) -> tuple[type[BuildStoppedError], tuple[str, str, str]]:

@@ -42,7 +42,10 @@ def search_path_of(command: Sequence[str], environment: Mapping[str, str], folde
         return []
     lines = [line.strip(" ").removesuffix(" (framework directory)") for line in (found[1] + found[2]).split("\n")]
     if "\ufffd" in found[0]:
-        msg = f"asking {command[0]} for its search path failed: {lines} has names that are not UTF-8. Fix: rename them."
+        msg = (
+            f"asking {command[0]} for its search path failed: {lines} has names that are not UTF-8. "
+            f"Fix: rename these folders, or take them out of CPATH and CPLUS_INCLUDE_PATH."
+        )
         raise OpError(msg)
     return [os.path.abspath(os.path.join(folder, line)) for line in lines if line]
 

@@ -114,7 +114,7 @@ class NativeFacts:
         if missing or not self.sources:
             msg = (
                 f"building the op '{self.op}' failed: got {sorted(missing) or 'no'} sources; "
-                f"expected some of {sorted(self.compilers)}. Fix: correct sources()."
+                f"expected some of {sorted(self.compilers)}. Fix: return source files of these kinds from sources()."
             )
             raise OpError(msg)
         used = {suffix: self.compilers[suffix] for suffix in sorted({source.suffix for source in self.sources})}

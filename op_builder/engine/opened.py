@@ -75,7 +75,10 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
     try:
         return Inputs.of(tracked | linked, lookups.found(), recipe.places() if is_bound else ())
     except ValueError as error:
-        msg = f"building the op '{recipe.op}' failed: {error}, and its inputs are listed one per line. Fix: rename the file."
+        msg = (
+            f"building the op '{recipe.op}' failed: {error}, and its inputs are listed one per line. "
+            f"Fix: rename that file or folder."
+        )
         raise OpError(msg) from error
 
 

@@ -166,6 +166,6 @@ def require_target(target: str) -> str:
     choices = ", ".join([NATIVE, *cpu, *CUDA_TARGETS, *HIP_TARGETS, OPENCL_CPU])
     msg = (
         f"choosing the target failed: got {target!r}; expected one of: {choices}. "
-        f"Fix: correct the name; sm_<number>, compute_<number> and gfx<number> may name any GPU that the compiler knows."
+        f"Fix: pass one of these; sm_<number>, compute_<number> and gfx<number> may name any GPU that the compiler knows."
     )
     raise OpError(msg)

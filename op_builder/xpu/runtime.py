@@ -197,12 +197,12 @@ class XpuSyclRuntime:
         error = self._library.anyaccel_xpu_compile(
             device, source.encode(), arguments, len(arguments), ctypes.byref(bundle)
         )
-        _check(op, error, "correct the first error")
+        _check(op, error, "correct the first error in the source")
         found = {}
         for kernel, symbol in symbols.items():
             handle = ctypes.c_void_p()
             error = self._library.anyaccel_xpu_kernel(bundle, symbol.encode(), ctypes.byref(handle))
-            _check(op, error, "report it")
+            _check(op, error, "report this as a bug, with the source")
             found[kernel] = handle.value or 0
         return found
 

@@ -65,6 +65,15 @@ def errors() -> list[Error]:
     return sorted(error for error in found if len(error.text.replace(VALUE, "").replace("|", "").split()) > 2)
 
 
+def fixes() -> Iterator[tuple[str, str]]:
+    """Yield the texts that functions put into a message as its ``fix``, with their files."""
+    for folder in _FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "fix":
+                    yield path.relative_to(ROOT).as_posix(), _written(node.value)
+
+
 def page() -> str:
     """Return the list of every error, by file."""
     lines = [""]

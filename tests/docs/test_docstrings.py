@@ -33,10 +33,12 @@ class Documented(NamedTuple):
     Attributes:
         value: a function or a class.
         around: for a method, what it need not repeat: the docstrings of its class, and of methods that its own refers to.
+        siblings: the docstrings of those methods alone.
     """
 
     value: Any
     around: str = ""
+    siblings: str = ""
 
 
 def _members(holder: type) -> Iterator[tuple[str, Documented]]:
@@ -45,7 +47,7 @@ def _members(holder: type) -> Iterator[tuple[str, Documented]]:
         if not name.startswith("_") and inspect.isfunction(inspect.unwrap(getattr(value, "__func__", value))):
             siblings = _SIBLING.findall(inspect.getdoc(getattr(holder, name)) or "")
             referred = "".join(inspect.getdoc(getattr(holder, one, None)) or "" for one in siblings)
-            yield name, Documented(getattr(holder, name), around + referred)
+            yield name, Documented(getattr(holder, name), around + referred, referred)
 
 
 def _exported(module: Any) -> Iterator[tuple[str, Documented]]:
@@ -70,9 +72,10 @@ def _of_deepspeeds_builders() -> Iterator[tuple[str, Documented]]:
                 yield from ((f"{builder}.{name}", one) for name, one in _members(holder))
 
 
+BUILDERS = dict((*_of_builders(), *_of_deepspeeds_builders()))
 MODULES = (anyaccel, ops, testing, distributed, op_builder, kernel_extensions, kernel_loader)
 PUBLIC = {name: one for module in MODULES for name, one in _exported(module)}
-PUBLIC.update((*_of_builders(), *_of_deepspeeds_builders()))
+PUBLIC.update(BUILDERS)
 
 
 def _lacks(documented: Documented) -> list[str]:
@@ -104,6 +107,35 @@ def _lacks(documented: Documented) -> list[str]:
 @pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_a_public_callable_is_documented(name: str) -> None:
     assert not _lacks(PUBLIC[name]), f"{name} does not say {_lacks(PUBLIC[name])}"
+
+
+_NEVER_RAISE = (
+    "bias_residual", "bias_residual_bf16", "bias_residual_fp16", "bias_residual_fp32", "create_adagrad", "create_adam",
+    "create_handle", "create_lion", "destroy_adagrad", "destroy_adam", "destroy_lion", "pin_handle",
+)  # fmt: skip
+_DESCRIBES = re.compile(r"``\(|\b(shapes?|float\d+|u?int\d+|dtype|like|elements?|see|same|returned|ignored)\b")
+"""What the description of a tensor has one of: a shape, a dtype, or a reference to another argument."""
+
+
+def _described(text: str, parameter: str) -> str:
+    """Return what ``Args`` says about a parameter."""
+    found = re.search(rf"^ +{parameter}: (.*(?:\n {{8,}}.*)*)", text, flags=re.MULTILINE)
+    return found[1] if found else ""
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in BUILDERS.items() if inspect.isfunction(one.value)))
+def test_a_function_of_a_builder_says_what_it_takes_and_when_it_raises(name: str) -> None:
+    value, _, siblings = BUILDERS[name]
+    text = inspect.getdoc(value) or ""
+    if _ELSEWHERE.match(text):
+        return  # a function of ops, which the next test reads
+    said = f"{text}\n{siblings}"
+    given = {key: one for key, one in inspect.signature(value).parameters.items() if key not in _FREE}
+    tensors = [key for key, one in given.items() if "Tensor" in str(one.annotation)]
+    lacking = [key for key in tensors if not _DESCRIBES.search(_described(said, key))]
+    lacking += ["Args:"] if given and "Args:" not in said else []
+    lacking += ["Raises:"] if "Raises:" not in said and name.rpartition(".")[2] not in _NEVER_RAISE else []
+    assert not lacking, f"{name} does not describe {lacking}"
 
 
 @pytest.mark.parametrize("name", sorted(name for name in ops.__all__ if inspect.isfunction(getattr(ops, name))))

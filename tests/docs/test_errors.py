@@ -9,6 +9,18 @@ import pytest
 from . import errors
 
 _SAYS_NOTHING = re.compile(r"expected (it|all|some|success)[.;]|got no [^;]+; expected one\\.|Fix: \\.")
+_VERBS = (
+    "change|check|choose|clone|convert|correct|detach|fix|move|name|pad|pass|rename|repair|report|reshape|see|set|use"
+)
+_NOTHING = (
+    r"(it|them|that|these|those|one|all|another|either|each)( of (it|them|these|those|the two))?"
+    r"|the (call|list|name|names|path|rank|shape|shapes|size|sizes|value|values|argument|output|input|tensor|tensors|file)"
+)
+_HOLLOW = re.compile(
+    rf"(unset or )?((reshape|move) or )?({_VERBS})( or ({_VERBS}))? ({_NOTHING})(, or (unset|leave) it)?"
+    r"|(unset or )?correct \S+|(call it|run|wait) again|see that.*call again"
+)
+"""Advice that a reader of the message could have given: it names no call, value, file or setting."""
 _WITHOUT_A_FIX = (
     "AttributeError", "IsADirectoryError", "InterruptedError", "PermissionError", "OSError", "SystemExit", "fail",
     "throw_backend_error", "throw_errno",
@@ -28,6 +40,37 @@ def test_errors_of_every_language_are_found() -> None:
         "UnsupportedError",
     } <= kinds
     assert len(errors.errors()) > 300
+
+
+def _advice(error: errors.Error) -> str:
+    """Return what a message says to do, without a remark after it."""
+    _, is_whole, fix = error.text.partition("Fix: ")
+    if not is_whole and error.kind.endswith(("refuse", "refusal", "_check")):
+        fix = error.text.rpartition(" | ")[2]
+    return re.split(r"\.(?= [A-Z]|$|\{)", fix.strip())[0]
+
+
+def test_advice_is_more_than_a_verb() -> None:
+    hollow = [f"{error.file}: {error.text}" for error in errors.errors() if _HOLLOW.fullmatch(_advice(error))]
+    hollow += [f"{file}: {fix}" for file, fix in errors.fixes() if _HOLLOW.fullmatch(fix)]
+    assert not hollow, "\n".join(hollow)
+
+
+@pytest.mark.parametrize(
+    "advice",
+    ["correct it", "unset or correct it", "reshape or convert them", "move one of them", "choose one of these",
+     "correct the call", "correct filter_ccs", "pass one", "call it again", "use one of them", "correct sources()"],
+)  # fmt: skip
+def test_hollow_advice_is_recognised(advice: str) -> None:
+    assert _HOLLOW.fullmatch(advice)
+
+
+@pytest.mark.parametrize(
+    "advice",
+    ["pass x.clone()", "report it as a bug", "use one of: rms_norm", "set ROCM_HOME to its folder", "pass k=2"],
+)
+def test_concrete_advice_is_accepted(advice: str) -> None:
+    assert not _HOLLOW.fullmatch(advice)
 
 
 @pytest.mark.parametrize("error", errors.errors(), ids=lambda error: f"{error.file}:{error.kind}")

@@ -14,7 +14,8 @@ OLD = re.compile(
     r"|here(of|upon|with)|hitherto|henceforth|thence|whence|thither|lest|albeit|amidst|thereby|whilst|nigh|ere|forsooth)\b"
     r"|\b(\w+'s?|their) sake\b|\bbesides[.:;,)]|(?<!\bwhat)(?<!\bhas)(?<!\bnothing)\bbut for\b"
     r"|\b(in the manner of|until further notice|makes of it|by another import|be rid of"
-    r"|whatever accelerator the machine has|on (its|their) own account)\b"
+    r"|whatever accelerator the machine has|on (its|their) own account|in the care of|comes? to the same"
+    r"|as \w+ as it likes|in its own \w+'s way|filters? of system calls|who can be no further|lets? go of those)\b"
 )
 
 
@@ -47,6 +48,7 @@ def test_old_words_are_recognised() -> None:
         "looks for headers besides;",
         "all but for one",
         "modules in the manner of torch.nn",
+        "so that every rank comes to the same",
     ):
         assert OLD.search(text), text
     for text in ("recommended", "besides the CPU", "once per process", "hands that on", "amendment"):

@@ -179,7 +179,7 @@ def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
     path.write_text(BEFORE)
     (result,) = migrate_files([path], "anyaccel")
     path.write_text("# somebody's edit\n")
-    with pytest.raises(MigrateError, match="another text than was read before"):
+    with pytest.raises(MigrateError, match="the file has changed since it was read"):
         write(result)
     assert path.read_text() == "# somebody's edit\n"
 

@@ -142,7 +142,7 @@ def test_a_name_chooses_and_fails_loudly() -> None:
     with pytest.raises(NoKernelError, match="'elsewhere' does not run on this machine"):
         _loader(Slow, Elsewhere).load(ext_name="elsewhere")
     with pytest.raises(
-        NoKernelError, match=r"it has no implementation 'slwo'\. Fix: use one of: slow, fast, incompatible"
+        NoKernelError, match=r"it has no implementation 'slwo'\. Fix: pass one of: slow, fast, incompatible"
     ):
         loader.load(ext_name="slwo")
 

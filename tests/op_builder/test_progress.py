@@ -83,5 +83,5 @@ def test_jobs_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment.build_jobs() == 7
     for wrong in ("0", "-1", "many", "1.5"):
         monkeypatch.setenv("ANYACCEL_BUILD_JOBS", wrong)
-        with pytest.raises(ValueError, match=r"expected a number of 1 or more. Fix: unset or correct it"):
+        with pytest.raises(ValueError, match=r"expected a number of 1 or more. Fix: unset it for one job per core"):
             environment.build_jobs()

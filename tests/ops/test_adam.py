@@ -210,8 +210,8 @@ def _arguments(**replaced: Any) -> list[Any]:
     ("replaced", "message"),
     [
         ({"grads": []}, "lists of 1 params, 0 grads"),
-        ({"params": [torch.ones(4, dtype=torch.float64)]}, r"params\[0\] of an unsupported dtype"),
-        ({"grads": [torch.ones(4, dtype=torch.int32)]}, r"grads\[0\] of an unsupported dtype"),
+        ({"params": [torch.ones(4, dtype=torch.float64)]}, r"params\[0\] of float64; expected .*create it with dtype"),
+        ({"grads": [torch.ones(4, dtype=torch.int32)]}, r"grads\[0\] of int32; expected .*pass grads\[0\].float()"),
         ({"grads": [torch.ones(5)]}, r"grads\[0\] of another shape than params\[0\] \(5 against 4"),
         ({"grads": [torch.ones(2, 2)]}, r"grads\[0\] of another shape"),
         ({"exp_avgs": [torch.zeros(4, dtype=torch.float16)]}, r"exp_avgs\[0\] and exp_avg_sqs\[0\] of dtypes"),

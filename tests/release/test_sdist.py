@@ -1,7 +1,8 @@
-"""The sdist has every file that a wheel, and a user who has nothing else, needs."""
+"""The sdist has every file that a wheel, and a user who has nothing else, needs; its bytes depend on nothing else."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -18,13 +19,28 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sdist of this checkout, from a copy, because setuptools writes next to the sources."""
-    folder = tmp_path_factory.mktemp("sdist")
-    source = folder / "source"
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "demo_out"))
+    return _built(_copy(tmp_path_factory.mktemp("sdist") / "source"))
+
+
+def _copy(source: Path) -> Path:
+    ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "demo_out")
+    return Path(shutil.copytree(ROOT, source, ignore=ignored))
+
+
+def _built(source: Path, umask: int = 0o022) -> Path:
+    folder = source.with_name(f"{source.name}.dist")
     build = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", build, folder], cwd=source, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", build, folder], cwd=source, check=True, capture_output=True, umask=umask)
     (built,) = folder.glob("anyaccel-*.tar.gz")
     return built
+
+
+def test_two_builds_in_different_places_and_at_different_times_have_the_same_bytes(sdist: Path, tmp_path: Path) -> None:
+    source = _copy(tmp_path / "a folder of another name")
+    for file in source.rglob("*"):
+        file.chmod(file.stat().st_mode & ~0o077)
+        os.utime(file, (1_600_000_000, 1_600_000_000))
+    assert _built(source, umask=0o077).read_bytes() == sdist.read_bytes()
 
 
 def test_a_wheel_from_the_sdist_has_the_files_of_one_from_the_checkout(

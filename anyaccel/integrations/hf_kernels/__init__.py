@@ -30,7 +30,8 @@ def repository(layer_name: str) -> Any:
     from kernels import LocalLayerRepository
 
     if layer_name not in layers.__all__:
-        msg = f"finding a layer failed: got {layer_name!r}; expected one of {', '.join(layers.__all__)}. Fix: correct the name."
+        choices = ", ".join(layers.__all__)
+        msg = f"finding a layer failed: got {layer_name!r}; expected one of {choices}. Fix: pass one of these names."
         raise ValueError(msg)
     return LocalLayerRepository(Path(__file__).parent, layer_name=layer_name)
 

@@ -165,7 +165,7 @@ def choose_cxx(requested: str | None, path: str, memory: Path, *, for_torch_head
             return probe.tool
     fix = f"{'apt-get install g++' if for_torch_headers else _FIX}, or set CXX"
     if requested is not None:
-        fix = "unset or correct CXX"
+        fix = "unset CXX, or set it to a C++20 compiler that works, such as g++"
     msg = f"choosing a C++ compiler failed: no compiler works: {'; '.join(rejections)}. Fix: {fix}."
     raise ToolchainError(msg)
 

@@ -14,7 +14,7 @@ torch::Tensor scale(const torch::Tensor& input, double factor) {
   }
 #endif
   TORCH_CHECK(input.is_cpu() && input.scalar_type() == torch::kFloat && input.is_contiguous(), "scale failed: got ",
-              input.toString(), "; expected a contiguous float32 tensor. Fix: convert it.");
+              input.toString(), "; expected a contiguous float32 tensor. Fix: pass input.cpu().float().contiguous().");
   auto output = torch::empty_like(input);
   const float* from = input.const_data_ptr<float>();
   float* to = output.mutable_data_ptr<float>();

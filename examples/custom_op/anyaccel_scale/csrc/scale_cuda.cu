@@ -18,7 +18,7 @@ __global__ void scale_kernel(const float* from, float* to, float factor, int64_t
 
 torch::Tensor scale_cuda(const torch::Tensor& input, double factor) {
   TORCH_CHECK(input.scalar_type() == torch::kFloat && input.is_contiguous(), "scale failed: got ", input.toString(),
-              "; expected a contiguous float32 tensor. Fix: convert it.");
+              "; expected a contiguous float32 tensor. Fix: pass input.float().contiguous().");
   const c10::cuda::CUDAGuard guard(input.device());
   auto output = torch::empty_like(input);
   const int64_t count = input.numel();

@@ -37,7 +37,7 @@ c10::Device device_of(const c10::OperatorHandle& op, at::ArrayRef<c10::IValue> a
     const bool is_scalar_of_host = tensor.is_cpu() && tensor.dim() == 0;
     TORCH_CHECK(!device || tensor.device() == *device || is_scalar_of_host, op.operator_name(),
                 " failed: got tensors on ", *device, " and ", tensor.device(),
-                "; expected all tensors to be on the same device. Fix: move one.");
+                "; expected all tensors to be on the same device. Fix: move them with tensor.to(device).");
   });
   return device.value_or(c10::Device(kType, current_device()));
 }

@@ -118,7 +118,8 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::op
 
 void require_same_device(const Tensor& input, const Tensor& weight) {
   TORCH_CHECK(weight.device() == input.device(), "convolution failed: got an input on ", input.device(),
-              " and a weight on ", weight.device(), "; expected them on the same device. Fix: move one.");
+              " and a weight on ", weight.device(),
+              "; expected them on the same device. Fix: pass weight.to(input.device).");
 }
 
 // Only for convolution does the composite op call a kernel of another name, so the fallback is never reached.
