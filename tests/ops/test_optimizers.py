@@ -324,7 +324,9 @@ def test_sgd_without_momentum_takes_no_buffers(implementation: str, first: bool)
         _call(op, case, [params, grads, []], momentum=0.9)
     _call(op, case, [params, grads, []], first_step=first)
     for i in range(len(SHAPES)):
-        close(params[i], case.formula(exact[0][i], exact[1][i], exact[0][i], **{**case.options, "first_step": first})[0])
+        close(
+            params[i], case.formula(exact[0][i], exact[1][i], exact[0][i], **{**case.options, "first_step": first})[0]
+        )
     with pytest.raises(RuntimeError, match="got momentum_buffers with 1 tensors"):
         _call(op, case, [params, grads, buffers[:1]])
 
