@@ -12,14 +12,20 @@ void sgd_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector
               std::optional<Tensor> noop_flag, std::optional<Tensor> grad_scale, std::optional<Tensor> device_lr,
               double lr, double momentum, double dampening, double weight_decay, bool nesterov, bool maximize,
               bool first_step) {
-  const bool is_damped = momentum != 0.0 && !first_step;  // like torch
+  const bool reads_buffers = momentum != 0.0 && !first_step;
+  if (momentum == 0.0 && momentum_buffers.empty()) {
+    for (const Tensor& param : params) {
+      momentum_buffers.push_back(empty_of(param, ScalarType::Float));
+    }
+  }
   const SgdCoefficients coefficients{static_cast<float>(lr),
                                      nesterov ? static_cast<float>(momentum) : 1.0f,
-                                     first_step ? 0.0f : static_cast<float>(momentum),
-                                     is_damped ? static_cast<float>(1.0 - dampening) : 1.0f,
+                                     static_cast<float>(momentum),
+                                     reads_buffers ? static_cast<float>(1.0 - dampening) : 1.0f,  // like torch
                                      static_cast<float>(weight_decay),
                                      maximize ? -1.0f : 1.0f,
-                                     nesterov ? ~0u : 0u};
+                                     nesterov ? ~0u : 0u,
+                                     reads_buffers ? ~0u : 0u};
   take_step<Sgd>({"sgd_step"}, "momentum_buffers", std::move(params), std::move(grads), std::move(momentum_buffers),
                  {noop_flag, grad_scale, device_lr}, coefficients);
 }

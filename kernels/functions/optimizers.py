@@ -165,14 +165,14 @@ class SGDFunctions(_OptimizerFunctions):
         Args:
             params: float32, bfloat16 or float16, on one device.
             grads: the gradients, with the same shapes, each of any of these dtypes.
-            momentum_buffers: float32; empty if ``momentum`` is 0.
+            momentum_buffers: float32. May be empty if ``momentum`` is 0; temporary ones are used then.
             lr: the learning rate; ignored with ``device_lr``.
             momentum: the decay of the buffers.
             dampening: the part of a gradient that is not added to its buffer.
             weight_decay: this factor times the parameter is added to its gradient.
             nesterov: use Nesterov momentum.
             maximize: step along the gradient instead of against it.
-            first_step: set the buffers to the gradients instead of adding to them.
+            first_step: set the buffers, which may be uninitialised, to the gradients instead of adding to them.
             noop_flag: one int32 or float32 on the device; if it is not zero, nothing is done.
             grad_scale: one float32 on the device; gradients are divided by it.
             device_lr: one float32 on the device, the learning rate.

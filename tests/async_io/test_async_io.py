@@ -137,6 +137,18 @@ def test_misaligned_memory_is_served_and_locked_memory_too(handle: Any, tmp_path
     assert not handle.is_pinned(locked)
 
 
+def test_a_file_system_that_refuses_direct_io_is_read_through_the_page_cache(handle: Any) -> None:
+    """The kernel's own files: sysfs refuses O_DIRECT, as other file systems do on other kernels."""
+    file = next((f for f in ("/sys/kernel/btf/vmlinux", "/sys/kernel/notes") if os.path.exists(f)), None)
+    if file is None:
+        pytest.skip("no binary file in /sys/kernel")
+    with pytest.raises(OSError, match="Invalid argument"):
+        os.open(file, os.O_RDONLY | os.O_DIRECT)
+    tensor = torch.zeros(os.path.getsize(file), dtype=torch.uint8)
+    assert handle.sync_pread(tensor, file, 0) == 1
+    assert bytes(tensor.numpy()) == Path(file).read_bytes()
+
+
 def test_many_operations_overlap_and_are_counted(handle: Any, tmp_path: Path) -> None:
     numbers = random.Random(0)  # noqa: S311
     expected = bytearray(numbers.randbytes(400_000))

@@ -81,6 +81,31 @@ assert {"cpu_adam", "async_io", "fused_lamb", "cpu_lion", "deepspeed_shm_comm"} 
     assert "deepspeed.ops.op_builder.cpu.comm NotImplementedBuilder" in said
 
 
+def test_whose_op_is_used_can_be_asked_and_is_logged_once(run_python: Run) -> None:
+    finished = run_python(
+        "import logging\nlogging.basicConfig(level=logging.INFO)\n"
+        + FIRST
+        + """
+import torch
+from anyaccel.integrations.deepspeed import served_ops
+from deepspeed.ops.adam import DeepSpeedCPUAdam
+from deepspeed.ops.op_builder import CCLCommBuilder, FusedLambBuilder
+assert served_ops() == []
+for _ in range(2):
+    DeepSpeedCPUAdam([torch.nn.Parameter(torch.ones(3))])
+    FusedLambBuilder().load().lamb
+deepspeed.init_distributed("gloo")
+names = ["CPUAdamBuilder", "FusedLambBuilder", "ShareMemCommBuilder"]
+assert [tuple(op) for op in served_ops()] == [(name, "", "anyaccel", "") for name in names]
+assert CCLCommBuilder().absolute_name().startswith("deepspeed.")
+""",
+        DS_ACCELERATOR="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0",
+    )  # fmt: skip
+    for name in ("CPUAdamBuilder", "FusedLambBuilder", "ShareMemCommBuilder"):
+        assert finished.stderr.count(f"{name} loads anyaccel's op\n") == 1
+    assert "DeepSpeed anyaccel.integrations.deepspeed.deepspeed_shm_comm built successfully" in finished.stdout
+
+
 def test_too_late_is_said_and_the_accelerator_is_set(run_python: Run) -> None:
     finished = run_python(
         """
@@ -116,7 +141,8 @@ assert accelerator.pin_memory(torch.ones(2)).tolist() == [1, 1]
 
 def test_functions_that_a_builder_of_ours_lacks_come_from_deepspeeds(run_python: Run) -> None:
     run_python("""
-from anyaccel.integrations.deepspeed.builders import _both
+from anyaccel.integrations.deepspeed import served_ops
+from anyaccel.integrations.deepspeed.builders import _both, _theirs_alone
 
 class Ours:
     loaded = type("Functions", (), {"quantize": "ours"})()
@@ -131,6 +157,13 @@ class Theirs:
 functions = _both(Ours, Theirs)().load()
 assert (functions.quantize, functions.swizzle_quant) == ("ours", "theirs")
 assert _both(Ours, Theirs)().load(verbose=True) is functions
+assert _both(Ours, None)().load() is Ours.loaded
+assert _theirs_alone(Theirs)().load().quantize == "theirs" and _theirs_alone(Theirs).__name__ == "Theirs"
+assert [tuple(op) for op in served_ops()] == [
+    ("Ours", "", "anyaccel", ""),
+    ("Ours", "swizzle_quant", "deepspeed", "anyaccel has none"),
+    ("Theirs", "", "deepspeed", "anyaccel has none for this device"),
+]
 try:
     functions.no_such_function
 except AttributeError as error:
@@ -171,7 +204,7 @@ else:
 """)
     assert (
         finished.stderr.count(
-            "quantize uses deepspeed's own function for calls that anyaccel's does not support: quantize failed: got 6"
+            "quantize of Ours uses deepspeed's own function, as anyaccel's does not support a call: quantize failed: got 6"
         )
         == 1
     )
@@ -199,11 +232,19 @@ class TheirsFails(Theirs):
 
 ours = CPUAdamBuilder.__base__
 assert builders._both(ours, Theirs)().load() == "deepspeed's"
+(served,) = anyaccel.integrations.deepspeed.served_ops()
+assert served[:3] == ("CPUAdamBuilder", "", "deepspeed") and "got torch 2.8.0" in served.reason
 assert builders._both(ours, Theirs)().is_compatible() and not ours().is_compatible()
 try:
     builders._both(ours, TheirsFails)().load()
 except OpLoadError as error:
     assert "2.8.0" in str(error) and str(error.__cause__) == "no compiler"
+else:
+    raise AssertionError("no error")
+try:
+    builders._both(ours, None)().load()
+except OpLoadError as error:
+    assert error.__cause__ is None
 else:
     raise AssertionError("no error")
 """,

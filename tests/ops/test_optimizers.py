@@ -298,6 +298,39 @@ def test_wrong_flags_are_named(flag: dict[str, torch.Tensor], said: str) -> None
         _call(op, case, _lists(op, case, torch.float32, torch.float32), **flag)
 
 
+@pytest.mark.parametrize("name", ["sgd first", "sgd first nesterov", "sgd without momentum"])
+def test_buffers_that_are_not_read_may_hold_anything(implementation: str, name: str) -> None:
+    case = CASES[name]
+    op = load(implementation, case.builder)
+    lists = _lists(op, case, torch.float32, torch.float32)
+    exact = [[tensor.double().cpu() for tensor in tensors] for tensors in lists]
+    for number, buffer in enumerate(lists[2]):
+        buffer.fill_((torch.nan, torch.inf)[number % 2])
+    _call(op, case, lists)
+    for i in range(len(SHAPES)):
+        expected = case.formula(*(tensors[i] for tensors in exact), **case.options)
+        close(lists[0][i], expected[0])
+        close(lists[2][i], expected[1])
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_sgd_without_momentum_takes_no_buffers(implementation: str, first: bool) -> None:
+    case = CASES["sgd without momentum"]
+    op = load(implementation, case.builder)
+    params, grads, buffers = _lists(op, case, torch.bfloat16, torch.float32)
+    params[4], grads[4] = params[4].transpose(0, 2), grads[4].transpose(0, 2).contiguous()
+    exact = [[tensor.double().cpu() for tensor in tensors] for tensors in (params, grads)]
+    with pytest.raises(RuntimeError, match=r"got momentum_buffers with 0 tensors; expected \d+, as params has"):
+        _call(op, case, [params, grads, []], momentum=0.9)
+    _call(op, case, [params, grads, []], first_step=first)
+    for i in range(len(SHAPES)):
+        close(
+            params[i], case.formula(exact[0][i], exact[1][i], exact[0][i], **{**case.options, "first_step": first})[0]
+        )
+    with pytest.raises(RuntimeError, match="got momentum_buffers with 1 tensors"):
+        _call(op, case, [params, grads, buffers[:1]])
+
+
 def test_steps_from_one_are_asked_for() -> None:
     case = CASES["adamw"]
     op = load("cpu", case.builder)

@@ -10,13 +10,12 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from ...op_builder import BuildStoppedError, OpError
+from .served import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["every_builder_name", "find_builder"]
-
-_logger = logging.getLogger(__name__)
 
 
 def find_builder(class_name: str, device: str, found: Any) -> Any:
@@ -32,9 +31,10 @@ def find_builder(class_name: str, device: str, found: Any) -> Any:
 
         return ShareMemCommBuilder
     theirs = _deepspeeds(class_name, device)
+    is_theirs = theirs is not None and theirs.__name__ != "NotImplementedBuilder"
     if found is None:
-        return theirs
-    return found if theirs is None or theirs.__name__ == "NotImplementedBuilder" else _both(found, theirs)
+        return _theirs_alone(theirs) if is_theirs else theirs
+    return _both(found, theirs if is_theirs else None)
 
 
 def every_builder_name(device: str) -> list[str]:
@@ -74,46 +74,72 @@ def _deepspeeds(class_name: str, device: str) -> Any:
 
 
 @functools.cache
+def _theirs_alone(theirs: Any) -> Any:
+    """Return deepspeed's class, which notes that its op is used."""
+
+    class Theirs(theirs):  # type: ignore[misc]
+        def load(self, *arguments: Any, **options: Any) -> Any:
+            functions = super().load(*arguments, **options)
+            note(theirs, reason="anyaccel has none for this device")
+            return functions
+
+    return _named(Theirs, theirs)
+
+
+@functools.cache
 def _both(ours: Any, theirs: Any) -> Any:
-    """Return a class that uses our op, and deepspeed's if ours cannot be loaded, lacks a function or does not support a call."""
+    """Return a class that uses our op, and deepspeed's if ours cannot be loaded, lacks a function or does not support a call.
+
+    Args:
+        ours: our class.
+        theirs: deepspeed's class, or None if it has none.
+    """
 
     class Both(ours):  # type: ignore[misc]
         def require_torch(self) -> None:
             ours().require_torch()
 
         def is_compatible(self, verbose: bool = False) -> bool:
-            return bool(ours().is_compatible(verbose) or theirs().is_compatible(verbose))
+            return bool(ours().is_compatible(verbose) or (theirs is not None and theirs().is_compatible(verbose)))
 
         def load(self, verbose: bool = False) -> Any:
-            return _load(ours().load, theirs, verbose)
+            return _load(ours, ours().load, theirs, verbose)
 
         def jit_load(self, verbose: bool = True) -> Any:
-            return _load(ours().jit_load, theirs, verbose)
+            return _load(ours, ours().jit_load, theirs, verbose)
 
-    Both.__name__ = Both.__qualname__ = ours.__name__
-    Both.__module__ = ours.__module__
-    return Both
+    return _named(Both, ours)
 
 
-def _load(load_ours: Callable[[bool], Any], theirs: Any, verbose: bool) -> Any:
+def _named(made: Any, builder: Any) -> Any:
+    """Return a class with the name of the builder's, so that it is found and shown as that one."""
+    made.__name__ = made.__qualname__ = builder.__name__
+    made.__module__ = builder.__module__
+    return made
+
+
+def _load(ours: Any, load_ours: Callable[[bool], Any], theirs: Any, verbose: bool) -> Any:
     try:
-        ours = load_ours(verbose)
+        functions = load_ours(verbose)
     except BuildStoppedError:
         raise
     except OpError as error:
+        if theirs is None:
+            raise
         try:
             functions = _load_theirs(theirs)
         except Exception as another:
             raise error from another
-        _say_once(f"{theirs.__name__} loads deepspeed's own op, as anyaccel's failed: {error}")
+        note(ours, reason=f"anyaccel's failed: {error}", level=logging.WARNING)
         return functions
-    return _functions(ours, theirs)
+    note(ours)
+    return functions if theirs is None else _functions(functions, ours, theirs)
 
 
 @functools.cache
-def _functions(ours: Any, theirs: Any) -> _Functions:
+def _functions(functions: Any, ours: Any, theirs: Any) -> _Functions:
     """Return the same object for an op on every call, like ``load()`` without deepspeed."""
-    return _Functions(ours, theirs)
+    return _Functions(functions, ours, theirs)
 
 
 @functools.cache
@@ -121,21 +147,17 @@ def _load_theirs(theirs: Any) -> Any:
     return theirs().load()
 
 
-@functools.cache
-def _say_once(text: str) -> None:
-    _logger.warning("%s", text)
-
-
 class _Functions:
-    def __init__(self, ours: Any, theirs: Any) -> None:
+    def __init__(self, functions: Any, ours: Any, theirs: Any) -> None:
+        self._functions = functions
         self._ours = ours
         self._theirs = theirs
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._ours, name, None)
+        found = getattr(self._functions, name, None)
         if found is None:
-            _logger.info("%s comes from deepspeed's %s, as it is not here", name, self._theirs.__name__)
             found = getattr(_load_theirs(self._theirs), name)
+            note(self._ours, name, "anyaccel has none")
         elif callable(found):
             found = self._with_stand_in(name, found)
         setattr(self, name, found)
@@ -153,7 +175,7 @@ class _Functions:
                     stand_in = getattr(_load_theirs(self._theirs), name)
                 except Exception as another:
                     raise refusal from another
-                _say_once(f"{name} uses deepspeed's own function for calls that anyaccel's does not support: {refusal}")
+                note(self._ours, name, f"anyaccel's does not support a call: {refusal}", logging.WARNING)
                 return stand_in(*arguments, **options)
 
         return call

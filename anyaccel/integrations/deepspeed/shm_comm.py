@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from ...distributed import BACKEND_NAME
 from ...op_builder.cpu.shm_comm import ShmCommBuilder
+from .served import note
 
 __all__ = ["ShareMemCommBuilder"]
 
@@ -28,7 +29,12 @@ class ShareMemCommBuilder(ShmCommBuilder):
     def __init__(self) -> None:
         super().__init__(ShmCommBuilder.NAME)
 
+    def absolute_name(self) -> str:
+        """Return the name that deepspeed prints when it has loaded the op; no module is installed by it."""
+        return f"{__package__}.{self.NAME}"
+
     def load(self, verbose: bool = False) -> SharedMemory:  # noqa: ARG002  # the builders' signature
+        note(type(self))
         return SharedMemory()
 
 
