@@ -134,8 +134,8 @@ def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
     except (OSError, ValueError, TOMLKitError) as error:
         staged.unlink(missing_ok=True)
         msg = (
-            f"writing the answers to {file} failed: {error}. Fix: make the file valid TOML and writable, and run the command "
-            f"again; nothing has been changed."
+            f"writing the answers to {file} failed: got {error}; expected a valid and writable file. Fix: correct its TOML, free "
+            f"some space or change its permissions, and run the command again; nothing has been changed."
         )
         raise MigrateError(msg) from error
     return replace(settings, answers=replace(settings.answers, given=(*kept, *new)))

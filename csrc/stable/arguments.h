@@ -107,11 +107,11 @@ struct Arguments {
   // Suggests a reshape if it can give the expected sizes.
   [[noreturn, gnu::noinline]] void refuse_shape(const Tensor& tensor, const char* name,
                                                 const std::vector<std::int64_t>& sizes, const std::string& why) const {
-    std::int64_t wanted = 1;
+    std::uint64_t wanted = 1;  // wraps around for the sizes of an expanded tensor
     for (const std::int64_t size : sizes) {
-      wanted *= size;
+      wanted *= static_cast<std::uint64_t>(size);
     }
-    const std::string fix = tensor.numel() == wanted
+    const std::string fix = static_cast<std::uint64_t>(tensor.numel()) == wanted
                                 ? std::string(name) + ".reshape(" + text_of(sizes) + ")"
                                 : std::to_string(wanted) + " elements; it has " + std::to_string(tensor.numel());
     refuse(name, "of shape " + text_of(tensor), text_of(sizes) + ", " + why, "pass " + fix);

@@ -54,5 +54,7 @@ def test_an_old_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = anyaccel.get_accelerator().create_op_builder("CPUAdamBuilder")
     monkeypatch.setattr(torch, "__version__", "2.9.1+cpu")
     assert not builder.is_compatible(verbose=True)
-    with pytest.raises(OpLoadError, match=r"got torch 2.9.1\+cpu; expected 2.10 or newer. Fix: upgrade torch."):
+    with pytest.raises(
+        OpLoadError, match=r"got torch 2.9.1\+cpu; expected 2.10 or newer. Fix: pip install --upgrade torch"
+    ):
         builder.load()

@@ -132,6 +132,22 @@ def test_what_others_get_says_nothing_of_this_machine(
     assert b"csrc/answer.cpp" in outcome.entry.binary.read_bytes()
 
 
+@pytest.mark.timeout(ZIG_SECONDS)
+def test_two_builds_in_different_places_have_the_same_bytes(
+    make_builder: Callable[..., CPUOpBuilder], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ANYACCEL_PLATFORM", f"manylinux_2_28_{OTHER}")
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
+    written = []
+    for place in (tmp_path / "one", tmp_path / "a folder with a longer name"):
+        monkeypatch.setenv("ANYACCEL_CACHE_DIR", str(place / "cache"))
+        builder = make_builder(place / "csrc", SAYS_WHERE, "static const char* kHeader = __FILE__;")
+        (outcome,) = build_orders(orders([builder], [list(CPU_TARGETS[OTHER])[-1]]))
+        assert outcome.was_built
+        written.append({file.name: file.read_bytes() for file in copy_entry(outcome, place / "out").iterdir()})
+    assert written[0] == written[1]
+
+
 def test_a_wheels_op_fits_whatever_was_set_where_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise every machine would build again: SOURCE_DATE_EPOCH makes two builds of a wheel identical."""
     target = list(CPU_TARGETS[platform.machine()])[-1]

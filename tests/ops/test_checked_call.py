@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -46,6 +47,21 @@ def test_a_sliding_window_is_not_written(op: Any) -> None:
         op.functions.rotary_embedding(window, *_tables(op), inplace=True)
     assert (memory == 1).all()
     assert op.functions.rotary_embedding(window, *_tables(op)).shape == window.shape
+
+
+@pytest.mark.parametrize("up", [torch.ones(8), torch.ones(2, 4, dtype=torch.float64), torch.ones(4, 2)])
+def test_the_call_that_an_error_advises_works(up: torch.Tensor) -> None:
+    swiglu, gate = load("cpu", "ActivationsBuilder").functions.swiglu, torch.ones(2, 4)
+    with pytest.raises(RuntimeError, match="got up of ") as refused:
+        swiglu(gate, up)
+    advised = re.search(r"Fix: pass (up\..*)\.$", str(refused.value).splitlines()[0])
+    assert advised is not None, refused.value
+    assert torch.equal(swiglu(gate, eval(advised[1])), swiglu(gate, torch.ones(2, 4)))  # noqa: S307
+
+
+def test_a_shape_that_no_reshape_gives_is_told_by_its_elements() -> None:
+    with pytest.raises(RuntimeError, match=r"got up of shape \(7\); expected .* Fix: pass 8 elements; it has 7"):
+        load("cpu", "ActivationsBuilder").functions.swiglu(torch.ones(2, 4), torch.ones(7))
 
 
 def test_what_is_written_is_no_part_of_another_argument(op: Any) -> None:

@@ -232,7 +232,7 @@ def test_an_output_whose_elements_share_memory_is_refused_before_it_is_written()
         ),
     ]
     for call in calls:
-        with pytest.raises(RuntimeError, match=r"elements share memory; expected one\s+place for each"):
+        with pytest.raises(RuntimeError, match=r"elements share memory; expected separate\s+memory for each"):
             call()
     assert torch.equal(memory, torch.ones(5))
     assert torch.equal(state, torch.ones(3, 3, dtype=torch.bfloat16))
