@@ -69,6 +69,7 @@ void Rank::operate() {
       {"ring_of_messages", &Rank::ring_of_messages},
       {"messages_from_any", &Rank::messages_from_any},
       {"differing_message", &Rank::differing_message},
+      {"given_up", &Rank::given_up},
   };
   const Kind& kind = kKinds[drawn(std::size(kKinds))];
   ++number_;
@@ -299,6 +300,27 @@ void Rank::differing_message(Pending& one) {
     return;
   }
   one.refusal = "send/recv failed";
+}
+
+// A receive that is given up while others take in what comes either has its message, or the next one gets it.
+void Rank::given_up(Pending& one) {
+  const int to = (root_ + 1) % world_, tag = 2 + static_cast<int>(number_);
+  const std::size_t bytes = size_ * element_bytes(dtype_);
+  if (me_ == root_) {
+    message(one, group_->mailbox().send(to, tag, dtype_, input(one, mine()).data, bytes), to);
+  } else if (me_ == to) {
+    const auto source = std::make_shared<int>(-1);
+    one.check = [source, from = root_, title = one.title] { require(*source == from, "another source: " + title); };
+    const Block place = output(one, Numbers(size_), numbers_of(number_, root_, 0, size_));
+    const auto receive = [&] {
+      message(one, group_->mailbox().receive(root_, tag, dtype_, place.data, bytes, source.get()), root_, source.get());
+    };
+    receive();
+    conclude_some(of_my_own_() % (kInFlight + 1));
+    if (!group_->give_up(one.parts.back().operation, "given up")) return;
+    one.parts.pop_back();
+    receive();
+  }
 }
 
 void Rank::keep(Pending one) {

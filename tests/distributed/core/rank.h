@@ -62,6 +62,7 @@ class Rank {
   void ring_of_messages(Pending& one);
   void messages_from_any(Pending& one);
   void differing_message(Pending& one);
+  void given_up(Pending& one);
 
   std::uint64_t drawn(std::uint64_t below) { return random_() % below; }
   Announcement announcement(Collective collective, std::size_t count, int root = -1) const;
