@@ -91,18 +91,18 @@ T combine(T a, T b) {
     return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
   } else if constexpr (kOp == Reduction::kProduct) {
     return static_cast<T>(static_cast<W>(a) * static_cast<W>(b));
-  } else if constexpr (kIsComplex<T>) {
-    return a;
   } else if constexpr (kOp == Reduction::kMin) {
     return a < b || a != a ? a : b;  // a NaN in b fails both comparisons
   } else if constexpr (kOp == Reduction::kMax) {
     return a > b || a != a ? a : b;
-  } else if constexpr (std::is_integral_v<T>) {
-    if constexpr (kOp == Reduction::kAnd) return static_cast<T>(a & b);
-    if constexpr (kOp == Reduction::kOr) return static_cast<T>(a | b);
-    if constexpr (kOp == Reduction::kXor) return static_cast<T>(a ^ b);
+  } else if constexpr (kOp == Reduction::kAnd) {
+    return static_cast<T>(a & b);
+  } else if constexpr (kOp == Reduction::kOr) {
+    return static_cast<T>(a | b);
+  } else {
+    static_assert(kOp == Reduction::kXor);
+    return static_cast<T>(a ^ b);
   }
-  return a;
 }
 
 template <typename S>
@@ -155,9 +155,6 @@ template <typename T, Reduction kOp>
 void blocks(void* output, const Call& call) {
   using S = decltype(load(std::declval<const T&>()));
   const auto* const* inputs = reinterpret_cast<const T* const*>(call.inputs);
-  if constexpr (std::is_integral_v<T> && kOp == Reduction::kSum) {
-    if (call.averages) return integer_averages(static_cast<T*>(output), inputs, call.n_inputs, call.count);
-  }
   if (call.n_inputs == 2 && call.scales == nullptr && !call.averages) {
     return two_inputs<T, kOp>(static_cast<T*>(output), inputs[0], inputs[1], call.count);
   }
@@ -166,53 +163,76 @@ void blocks(void* output, const Call& call) {
     const std::size_t n = std::min(kBlock, call.count - start);
     for (int input = 0; input < call.n_inputs; ++input) {
       const T* values = inputs[input] + start;
-      const double scale = call.scales ? call.scales[input] : 1;
+      const double scale = kOp == Reduction::kSum && call.scales ? call.scales[input] : 1;
       if (input == 0) {
         for (std::size_t i = 0; i < n; ++i) sums[i] = load(values[i]);
-        if (call.scales) std::transform(sums, sums + n, sums, [&](S value) { return scaled(value, scale); });
-      } else if (call.scales) {
+        if constexpr (kOp == Reduction::kSum) {
+          if (call.scales) std::transform(sums, sums + n, sums, [&](S value) { return scaled(value, scale); });
+        }
+      } else if (kOp == Reduction::kSum && call.scales) {
         for (std::size_t i = 0; i < n; ++i) sums[i] = combine<kOp>(sums[i], scaled<S>(load(values[i]), scale));
       } else {
         for (std::size_t i = 0; i < n; ++i) sums[i] = combine<kOp>(sums[i], load(values[i]));
       }
     }
-    if (call.averages) std::transform(sums, sums + n, sums, [&](S sum) { return averaged(sum, call.n_inputs); });
+    if constexpr (kOp == Reduction::kSum && !std::is_integral_v<T>) {
+      if (call.averages) std::transform(sums, sums + n, sums, [&](S sum) { return averaged(sum, call.n_inputs); });
+    }
     T* out = static_cast<T*>(output) + start;
     for (std::size_t i = 0; i < n; ++i) put(sums[i], out[i]);
   }
 }
 
+// Only what has a meaning (refusal() in elements.h): each instance takes a hundredth of a second to compile. Signed
+// integers share the instances of unsigned ones where the bits of the result are the same.
 template <typename T>
 void by_reduction(Reduction reduction, void* output, const Call& call) {
+  constexpr bool kIsInteger = std::is_integral_v<T>;
+  using Bits = typename std::conditional_t<kIsInteger, std::make_unsigned<T>, std::type_identity<T>>::type;
   switch (reduction) {
     case Reduction::kProduct:
-      return blocks<T, Reduction::kProduct>(output, call);
+      return blocks<Bits, Reduction::kProduct>(output, call);
     case Reduction::kMin:
-      return blocks<T, Reduction::kMin>(output, call);
+      if constexpr (!kIsComplex<T>) blocks<T, Reduction::kMin>(output, call);
+      return;
     case Reduction::kMax:
-      return blocks<T, Reduction::kMax>(output, call);
+      if constexpr (!kIsComplex<T>) blocks<T, Reduction::kMax>(output, call);
+      return;
     case Reduction::kAnd:
-      return blocks<T, Reduction::kAnd>(output, call);
+      if constexpr (kIsInteger) blocks<Bits, Reduction::kAnd>(output, call);
+      return;
     case Reduction::kOr:
-      return blocks<T, Reduction::kOr>(output, call);
+      if constexpr (kIsInteger) blocks<Bits, Reduction::kOr>(output, call);
+      return;
     case Reduction::kXor:
-      return blocks<T, Reduction::kXor>(output, call);
+      if constexpr (kIsInteger) blocks<Bits, Reduction::kXor>(output, call);
+      return;
     default:
-      return blocks<T, Reduction::kSum>(output, call);
+      break;
   }
+  if constexpr (kIsInteger) {
+    const auto* const* inputs = reinterpret_cast<const T* const*>(call.inputs);
+    if (call.averages) return integer_averages(static_cast<T*>(output), inputs, call.n_inputs, call.count);
+  }
+  if (call.scales) return blocks<T, Reduction::kSum>(output, call);
+  blocks<Bits, Reduction::kSum>(output, call);
 }
 
-// On zeros and ones OR, AND and XOR are what SUM, PRODUCT and their like mean.
+// On zeros and ones OR is what SUM and MAX mean, and AND what PRODUCT and MIN do.
 void reduce_bool(Reduction reduction, void* output, const Call& call) {
   switch (reduction) {
     case Reduction::kSum:
     case Reduction::kMax:
+    case Reduction::kOr:
       return blocks<Bool, Reduction::kOr>(output, call);
     case Reduction::kProduct:
     case Reduction::kMin:
+    case Reduction::kAnd:
       return blocks<Bool, Reduction::kAnd>(output, call);
+    case Reduction::kXor:
+      return blocks<Bool, Reduction::kXor>(output, call);
     default:
-      return by_reduction<Bool>(reduction, output, call);
+      return;
   }
 }
 
