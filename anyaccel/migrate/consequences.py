@@ -16,7 +16,7 @@ from .neutral import is_given_to_neutral, is_neutral
 from .own_branches import leave_own_branch
 from .regions import regions_of, regions_of_name
 from .site import SiteOutcome
-from .source_view import dotted
+from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -33,6 +33,12 @@ _BUILTINS = frozenset(dir(builtins))
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
 _NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # the calls of the last two are sites of their own
+_FOR_CUDA = re.compile(
+    r"\b(only (supported|available|possible|implemented|works?|runs?|on|for|with)|requires?|needs?)\b[^.;]*\b(cuda|gpus?)\b"
+    r"|\b(cuda|gpu)[ -]only",
+    re.IGNORECASE,
+)
+_HALF = re.compile(r"fp16|float16|\bhalf\b")
 _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 
 
@@ -62,7 +68,8 @@ def _keep_whole(plan: Plan) -> None:
                     f"it runs only where line {line} finds a CUDA device; after that is decided, a second run ports it"
                 )
                 plan.reconsider(one.node, reason, SiteOutcome.LEFT)
-        if is_device_literal(decision.node) or isinstance(decision.node, cst.FormattedString):
+        is_text = isinstance(decision.node, cst.FormattedString) and decision.rule != "env"
+        if is_text or is_device_literal(decision.node):
             for one in _rewritten_in(plan, [decision.node]):
                 plan.reconsider(one.node, "it is part of a text that is reported")
         condition = _condition_around(plan, decision.node)
@@ -112,8 +119,14 @@ def _asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
 
 
 def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
-    """Return whether a number of devices is asked to tell none from some; ``> 1`` asks something else."""
+    """Return whether a number of devices is asked to tell none from some; ``> 1`` asks something else.
+
+    So is a number that is kept as CUDA's, by its name, or where another file may find it and compare it with 0.
+    """
     around = plan.view.parent(call)
+    if isinstance(around, cst.Assign) and len(around.targets) == 1:
+        name = _name_of_target(around.targets[0].target)
+        return "cuda" in name.lower() or name in plan.project.compared_with_0
     if isinstance(around, cst.Comparison):
         return not re.search(r"(>\s*[1-9]|>=\s*[2-9])$", plan.view.code(around).strip())
     if isinstance(around, cst.Arg):
@@ -129,6 +142,15 @@ def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     return isinstance(around, cst.BooleanOperation | cst.UnaryOperation)
 
 
+def _name_of_target(target: cst.BaseExpression) -> str:
+    """Return the last name of what a value is kept as; empty for a name of a function's own, which this file shows."""
+    if isinstance(target, cst.Attribute):
+        return target.attr.value
+    if isinstance(target, cst.Subscript) and isinstance(target.slice[0].slice, cst.Index):
+        return text_of(target.slice[0].slice.value) or ""
+    return target.value if isinstance(target, cst.Name) else ""
+
+
 def _object(plan: Plan, question: SiteDecision) -> bool:
     """Report a question where that is right; return whether it was."""
     asked = _asked_in(plan, question)
@@ -141,7 +163,7 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
         plan.cuda_guards[question.node] = guard
     if found.is_entry and question.rule == "runtime-call" and _is_at_entry(plan, question.node):
         return False  # the program asks at its beginning whether it can run at all: it can
-    objection = _of_what_depends(plan, [found, *named], asked)
+    objection = _of_what_depends(plan, [found, *named], asked) or _of_other_way(plan, found)
     if objection:
         plan.cuda_guards.pop(question.node, None)
     elif found.is_test:
@@ -159,8 +181,12 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
 def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Objection | None:
     """Return an objection where something that depends on the answer stays CUDA's, here or in a function that is called."""
     tainted = _functions_that_stay(plan)
+    condition = _condition_around(plan, asked)
+    is_of_half = condition is not None and _HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
     for region in (each for one in found for each in one.all):
         for one in _in_region(plan, region):
+            if one.rule == "env" and isinstance(one.node, cst.FormattedString):
+                continue  # a text for the reader
             if one.outcome is SiteOutcome.REPORTED or (one.outcome is SiteOutcome.LEFT and one.rule != "env"):
                 line = plan.view.position(one.node)[0]
                 return Objection(
@@ -178,7 +204,7 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
         if nccl := _NCCL.search(_names_in(plan, region)):
             return Objection("depends-on-cuda", f"{nccl[0]} depends on it, which is for NCCL alone")
         is_asked = _asks_for_bfloat16(plan, asked)
-        if (_PRECISION.search(plan.view.code(region)) and not is_asked) or _is_number(region):
+        if (_PRECISION.search(plan.view.code(region)) and not is_asked) or _is_number(region) or is_of_half:
             return Objection(
                 "precision", "a choice of precision or of a number depends on it; decide what other devices take"
             )
@@ -189,6 +215,17 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
                     "depends-on-cuda",
                     f"{called}() depends on it, in which something stays CUDA's; on another device the answer would be yes",
                 )
+    return None
+
+
+def _of_other_way(plan: Plan, found: Regions) -> Objection | None:
+    """Return an objection where the program says, after a no, that something is for CUDA alone."""
+    for call in plan.view.inside(found.other, cst.Call) if found.other is not None else ():
+        if _SHOWN.match(dotted(call.func) or "") and _FOR_CUDA.search(plan.view.code(call)):
+            line = plan.view.position(call)[0]
+            return Objection(
+                "depends-on-cuda", f"the other way says that this is for CUDA alone (line {line}); decide what is"
+            )
     return None
 
 

@@ -170,9 +170,10 @@ def _kind_of_call(view: SourceView, node: cst.Call) -> Kind:
         return Kind.DEVICE
     func = node.func
     called = func.attr.value if isinstance(func, cst.Attribute) else (dotted(func) or "")
-    if called in ("device_name", "current_device_name") or dotted(node.func) == "get_device":
-        return Kind.DEVICE  # a function of that name makes one; a tensor's method gives an index
-    return Kind.INDEX if _INDEX_CALL.search(called) else Kind.UNKNOWN
+    is_index = _INDEX_CALL.search(called) is not None and dotted(func) != "get_device"
+    if is_index:  # a tensor's method get_device() gives an index; a function of that name makes a device
+        return Kind.INDEX
+    return Kind.DEVICE if called == "current_device_name" or DEVICE_NAME.search(called.lower()) else Kind.UNKNOWN
 
 
 def _kind_of_element(node: cst.Subscript) -> Kind:

@@ -149,9 +149,8 @@ def _argument_reason(plan: Plan, call: cst.Call, given: list[cst.Arg]) -> str:
         return "arguments that the tool does not know; write .to(get_accelerator().device_name(), ...)"
     if plan.device_name() is None:
         return plan.without("device_name")
-    if not given or is_device_literal(given[0].value) or _is_none(given[0].value):
-        index = index_in(given[0].value) if given and not _is_none(given[0].value) else None
-        return plan.without("name for a device with an index") if plan.device_name(index) is None else ""
+    if not given or is_device_literal(given[0].value) or _is_none(given[0].value) or plan.target.names_devices:
+        return ""  # the last takes an index, a device and None
     kind = kind_of(plan.view, given[0].value)
     if kind is Kind.DEVICE and _may_be_none(plan, given[0].value):
         text = plan.view.code(given[0].value)
@@ -159,8 +158,7 @@ def _argument_reason(plan: Plan, call: cst.Call, given: list[cst.Arg]) -> str:
     if kind is Kind.UNKNOWN:
         text = plan.view.code(given[0].value)
         return f"{text} may be an index or a device: .to(get_accelerator().device_name({text})), or .to({text})"
-    is_served = kind is Kind.DEVICE or plan.device_name(given[0].value) is not None
-    return "" if is_served else plan.without("name for a device with an index")
+    return ""
 
 
 def _may_be_none(plan: Plan, node: cst.BaseExpression) -> bool:
@@ -215,7 +213,8 @@ def _device_argument(plan: Plan, old: cst.BaseExpression, new: cst.BaseExpressio
         return plan.device_name()
     if is_device_literal(old):
         return plan.device_name(index_in(old))
-    return plan.device_name(new) if kind_of(plan.view, old) is Kind.INDEX else new
+    is_device = kind_of(plan.view, old) is Kind.DEVICE and not _may_be_none(plan, old)
+    return new if is_device else plan.device_name(new)
 
 
 def _decide_pin(plan: Plan, call: cst.Call) -> None:
@@ -268,16 +267,17 @@ def _decide_number(plan: Plan, value: cst.BaseExpression) -> None:
     if not plan.is_open(value) or any(_is_current(plan, each) for each in plan.view.values_of(value)):
         return  # the rule current-device makes a name of the last, where a device is wanted
     told = told_index(plan.view, value)
-    if told is None and plan.is_torch_imported:
+    can_name = plan.target.names_devices and not _may_be_none(plan, value)  # to(None) is no move
+    if told is None and plan.is_torch_imported and not can_name:
         text = plan.view.code(value)
         reason = (
             f"{text} may be an index, which only CUDA takes for a device; write get_accelerator().device_name({text})"
         )
         plan.report(value, "device-name", reason)
         return
-    if not told and kind_of(plan.view, value) is not Kind.INDEX:
+    if told is False and kind_of(plan.view, value) is not Kind.INDEX:
         return
     name = (dotted(value) or "").rpartition(".")[2].lower()
-    is_index = told or isinstance(value, cst.Integer | cst.Subscript) or _NUMBER_NAME.search(name)
+    is_index = told is not False or isinstance(value, cst.Integer | cst.Subscript) or _NUMBER_NAME.search(name)
     if is_index and plan.is_torch_imported and plan.device_name(value) is not None:
         plan.rewrite(value, "device-name", plan.named)
