@@ -13,6 +13,7 @@ from .answers import Objection
 from .cuda_guards import advice_on, guard_around
 from .device_text import is_device_literal
 from .neutral import is_given_to_neutral, is_neutral
+from .other_ways import NAMES_HALF, appended, is_number, of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
 from .regions import regions_of, regions_of_name
 from .site import SiteOutcome
@@ -33,12 +34,6 @@ _BUILTINS = frozenset(dir(builtins))
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
 _NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # the calls of the last two are sites of their own
-_FOR_CUDA = re.compile(
-    r"\b(only (supported|available|possible|implemented|works?|runs?|on|for|with)|requires?|needs?)\b[^.;]*\b(cuda|gpus?)\b"
-    r"|\b(cuda|gpu)[ -]only",
-    re.IGNORECASE,
-)
-_HALF = re.compile(r"fp16|float16|\bhalf\b")
 _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 
 
@@ -72,10 +67,28 @@ def _keep_whole(plan: Plan) -> None:
         if is_text or is_device_literal(decision.node):
             for one in _rewritten_in(plan, [decision.node]):
                 plan.reconsider(one.node, "it is part of a text that is reported")
+        for one in _rewritten_in(plan, _other_tests(plan, decision)):
+            if one.rule == decision.rule and _asked_in(plan, one) is not None:
+                plan.reconsider(one.node, f"another test of the same if asks it, too, and is reported (line {line})")
         condition = _condition_around(plan, decision.node)
         for one in _rewritten_in(plan, [condition]) if condition is not None else ():
             if one.rule in ("runtime-call", "is-cuda") or one.node in plan.questions:
                 plan.reconsider(one.node, f"it is one half of a condition whose other half is reported, at line {line}")
+
+
+def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
+    """Return the other tests of an ``if`` with several, where one of them asks whether CUDA is there."""
+    if decision.rule != "runtime-call" or _asked_in(plan, decision) is None:
+        return []
+    own = next((each for each in plan.view.ancestors(decision.node) if isinstance(each, cst.If | cst.BaseSuite)), None)
+    first: cst.CSTNode | None = own
+    while isinstance(around := plan.view.parent(first) if first is not None else None, cst.If):
+        first = around
+    found: list[cst.CSTNode] = []
+    while isinstance(first, cst.If):
+        found += [first.test] if first is not own else []
+        first = first.orelse
+    return found
 
 
 def _condition_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
@@ -159,11 +172,18 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     named = regions_of_name(plan.view, found.value)
     blocks = [each for one in named for each in one.all]
     guard = guard_around(plan.view, asked) if found.is_entry and question.rule == "runtime-call" else None
+    if guard is not None and stops_for_precision(plan, guard):
+        reason = "without CUDA the program stops here for its precision; decide what other devices compute in"
+        return plan.reconsider(question.node, reason, question="precision")
     if guard is not None and plan.decided.answer_to("cuda-guard") != "keep":
         plan.cuda_guards[question.node] = guard
     if found.is_entry and question.rule == "runtime-call" and _is_at_entry(plan, question.node):
         return False  # the program asks at its beginning whether it can run at all: it can
-    objection = _of_what_depends(plan, [found, *named], asked) or _of_other_way(plan, found)
+    objection = (
+        of_kept_answer(plan, found)
+        or _of_what_depends(plan, [found, *named], asked)
+        or of_other_way(plan, asked, found)
+    )
     if objection:
         plan.cuda_guards.pop(question.node, None)
     elif found.is_test:
@@ -182,7 +202,9 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
     """Return an objection where something that depends on the answer stays CUDA's, here or in a function that is called."""
     tainted = _functions_that_stay(plan)
     condition = _condition_around(plan, asked)
-    is_of_half = condition is not None and _HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
+    is_of_half = (
+        condition is not None and NAMES_HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
+    )
     for region in (each for one in found for each in one.all):
         for one in _in_region(plan, region):
             if one.rule == "env" and isinstance(one.node, cst.FormattedString):
@@ -204,10 +226,12 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
         if nccl := _NCCL.search(_names_in(plan, region)):
             return Objection("depends-on-cuda", f"{nccl[0]} depends on it, which is for NCCL alone")
         is_asked = _asks_for_bfloat16(plan, asked)
-        if (_PRECISION.search(plan.view.code(region)) and not is_asked) or _is_number(region) or is_of_half:
+        if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or is_of_half:
             return Objection(
                 "precision", "a choice of precision or of a number depends on it; decide what other devices take"
             )
+        if named := appended(plan, region):
+            return Objection("depends-on-cuda", f"{named} goes into a call that is reported; decide what is in it then")
         if tainted:
             called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
             if called:
@@ -215,17 +239,6 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
                     "depends-on-cuda",
                     f"{called}() depends on it, in which something stays CUDA's; on another device the answer would be yes",
                 )
-    return None
-
-
-def _of_other_way(plan: Plan, found: Regions) -> Objection | None:
-    """Return an objection where the program says, after a no, that something is for CUDA alone."""
-    for call in plan.view.inside(found.other, cst.Call) if found.other is not None else ():
-        if _SHOWN.match(dotted(call.func) or "") and _FOR_CUDA.search(plan.view.code(call)):
-            line = plan.view.position(call)[0]
-            return Objection(
-                "depends-on-cuda", f"the other way says that this is for CUDA alone (line {line}); decide what is"
-            )
     return None
 
 
@@ -241,12 +254,6 @@ def _asks_for_bfloat16(plan: Plan, asked: cst.CSTNode) -> bool:
     """Return whether the same condition asks for bfloat16 in words that every device understands."""
     condition = _condition_around(plan, asked)
     return condition is not None and "is_bf16_supported" in plan.view.code(condition)
-
-
-def _is_number(node: cst.CSTNode) -> bool:
-    if isinstance(node, cst.UnaryOperation):
-        return isinstance(node.operator, cst.Minus)
-    return isinstance(node, cst.Integer | cst.Float)
 
 
 def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
@@ -284,6 +291,12 @@ def _functions_that_stay(plan: Plan) -> set[str]:
         one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not _asked_in(plan, one)
     ]
     found = set()
+    for one in plan.decisions.values():
+        asked = _asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
+        for region in regions_of(plan.view, asked).blocks if asked is not None else ():
+            for statement in plan.view.inside(region, cst.Import, cst.ImportFrom):
+                aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
+                found |= {str(each.evaluated_alias or each.evaluated_name) for each in aliases}
     for one in reported:
         for around in plan.view.ancestors(one.node):
             if isinstance(around, cst.FunctionDef) and around.name.value not in (*_NOT_CALLED_BY_NAME, *_ENTRIES):
@@ -335,7 +348,12 @@ def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
 def _of_value(plan: Plan, question: SiteDecision, found: Regions, named: list[Regions]) -> Objection | None:
     """Object to an answer that is kept or handed on to where nobody can see what it decides."""
     blocks = [each for one in named for each in one.all]
-    if blocks and (_rewritten_in(plan, blocks) or all(is_neutral(plan.view, each) for each in blocks)):
+    is_elsewhere = isinstance(found.value, cst.Assign) and plan.view.name(found.value.targets[0].target) != ""
+    if (
+        blocks
+        and not is_elsewhere
+        and (_rewritten_in(plan, blocks) or all(is_neutral(plan.view, each) for each in blocks))
+    ):
         return None
     if is_given_to_neutral(plan.view, found.value):
         return None

@@ -71,6 +71,7 @@ _NOT_TORCHS = frozenset(
         "mxnet",
         "cuml",
         "cudf",
+        "torch_tvm",
         "warp",
     }
 )

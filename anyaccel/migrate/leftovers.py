@@ -22,6 +22,7 @@ _LEFT = {
     "torch.backends.cuda": "CUDA's own switches, which other devices ignore",
     "torch.version.cuda": "the version of CUDA that torch was built with; None where it was not",
 }
+_FORKS = ("torch.random.fork_rng", "torch.fork_rng")
 _REPORTED = {
     "torch.profiler.ProfilerActivity.CUDA": "torch.profiler.supported_activities() has what this machine can record",
     "torch.utils.cpp_extension.CUDAExtension": "builds for CUDA only; anyaccel.op_builder builds for each device",
@@ -49,6 +50,12 @@ def decide(plan: Plan) -> None:
     for node in plan.view.of(cst.ImportFrom):
         if isinstance(node.names, cst.ImportStar) and plan.view.code(node).startswith("from torch.cuda"):
             plan.report(node, "imports", "what it brings cannot be told from other names; import what is used by name")
+    for node in plan.view.of(cst.Call):
+        is_told = any(each.keyword and each.keyword.value == "device_type" for each in node.args)
+        if plan.view.name(node.func) in _FORKS and node.args and not is_told and plan.is_open(node):
+            plan.report(
+                node, "rng", "it forks CUDA's generators where no device_type= is given; decide what other devices fork"
+            )
     for node in plan.view.of(cst.Attribute):
         if plan.is_open(node) and plan.is_open(plan.view.parent(node) or node):
             _decide_attribute(plan, node)

@@ -32,7 +32,7 @@ class Regions:
         is_test: whether a test asks the question; otherwise the answer is a value, which goes on elsewhere.
         is_entry: whether the program ends where the answer is no: ``if not …: raise`` and ``assert …``.
         value: where the answer goes to, if it does.
-        other: the branch after a no, where the test has one that does not end the program.
+        other: what runs, or is chosen, only after a no, where that does not end the program.
     """
 
     operands: list[cst.CSTNode] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Regions:
     is_test: bool = False
     is_entry: bool = False
     value: cst.CSTNode | None = None
-    other: cst.BaseSuite | None = None
+    other: cst.CSTNode | None = None
 
     @property
     def all(self) -> list[cst.CSTNode]:
@@ -59,6 +59,7 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
                 found.operands.append(around.right)
         elif isinstance(around, cst.IfExp) and around.test is inner:
             if not _is_truth(around.body) or not _is_truth(around.orelse):
+                found.other = around.orelse if is_yes else around.body
                 return _tested(found, [around.body if is_yes else around.orelse])
             is_yes = is_yes == (isinstance(around.body, cst.Name) and around.body.value == "True")
         elif isinstance(around, cst.If) and around.test is inner:
@@ -124,6 +125,8 @@ def _of_if(view: SourceView, found: Regions, test: cst.If, *, is_yes: bool) -> R
     other = test.body if not is_yes else test.orelse.body if isinstance(test.orelse, cst.Else) else None
     if other is not None and not _ends_program(view, other):
         found.other = other
+    elif is_yes and isinstance(test.orelse, cst.If):
+        found.other = test.orelse
     if is_yes:
         return _tested(found, [test.body])
     if test.orelse is not None:

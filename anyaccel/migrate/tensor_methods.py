@@ -10,7 +10,7 @@ import libcst as cst
 from .call_arguments import NO_SPACE
 from .device_positions import KEYWORDS
 from .device_text import index_in, is_device_literal
-from .kinds import Kind, kind_of, told_index
+from .kinds import DEVICE_NAME, Kind, is_index_element, kind_of, told_index
 from .source_view import dotted
 from .targets import parsed
 
@@ -22,6 +22,7 @@ __all__ = ["decide", "origin_of"]
 RULE = "tensor-cuda"
 _NUMBER_NAME = re.compile(r"(^|_)(rank|gpu|gpu_?id|device_?(id|idx|index))$")
 _SAME_AGAIN = re.compile(r"^(eval|train|float|half|to|cpu|clone|detach|contiguous|copy)$")
+_STREAM = re.compile(r"^[\w.]*streams?\b(\[.*\])?(\(\))?$")
 _WORDS = re.compile(r"[a-z]+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ANYTHING = {
@@ -39,6 +40,9 @@ _ANYTHING = {
     "thing",
     "this",
 }
+_OF_KEPT_INDEX = (
+    "an index that is kept as a device, which only CUDA takes it for; keep get_accelerator().device_name() of it"
+)
 _OTHER_CUDA = ("numba.", "cupy.", "cv2.", "pycuda.", "jax.")
 
 
@@ -58,6 +62,10 @@ def decide(plan: Plan) -> None:
         elif method == "to" and node.args and (node.args[0].keyword is None or node.args[0].keyword.value == "device"):
             _decide_number(plan, node.args[0].value)
         _decide_number_keyword(plan, node)
+    for node in plan.view.of(cst.Assign):
+        names = [(dotted(each.target) or "").rpartition(".")[2].lower() for each in node.targets]
+        if plan.is_torch_imported and DEVICE_NAME.search(names[0]) and is_index_element(node.value):
+            plan.report(node.value, "device-name", _OF_KEPT_INDEX)
     for node in plan.view.of(cst.FunctionDef):
         if node.name.value == "cuda" and isinstance(plan.view.parent(plan.view.parent(node) or node), cst.ClassDef):
             plan.report(node.name, RULE, "a class with a cuda() of its own; give it a to(), and call that")
@@ -69,7 +77,8 @@ def _is_of_tensor(plan: Plan, call: cst.Call) -> bool:
         return False
     value = call.args[0].value
     told = [value, *plan.view.values_of(value)]
-    return any(isinstance(each, cst.Call) and plan.view.name(each.func).startswith("torch.") for each in told)
+    is_made = any(isinstance(each, cst.Call) and plan.view.name(each.func).startswith("torch.") for each in told)
+    return is_made or (plan.is_torch_imported and _STREAM.search(plan.view.code(value).lower()) is not None)
 
 
 def _receiver_reason(plan: Plan, receiver: cst.BaseExpression, method: str) -> str:

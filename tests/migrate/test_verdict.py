@@ -43,6 +43,10 @@ PROGRAMS = {
         "def main():\n    check()\n" + MAIN,
         "no a.py:3",
     ),
+    "a class that is not made": (
+        "import torch\nfrom typing import Union\nAny = Union[torch.cuda.Stream, int]\ndef main():\n    f(Any)\n" + MAIN,
+        "yes",
+    ),
     "a text that may be a device": ("import torch\ndef main():\n    f('cuda')\n" + MAIN, "cannot tell a.py:3"),
     "what surely stops comes first": (
         "import torch\ndef main():\n    f('cuda')\n    torch.cuda.ipc_collect()\n" + MAIN,
