@@ -15,9 +15,10 @@ from .device_text import is_device_literal
 from .neutral import is_given_to_neutral, is_neutral
 from .other_ways import NAMES_HALF, appended, is_number, of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
+from .questions import asked_in
 from .regions import regions_of, regions_of_name
 from .site import SiteOutcome
-from .source_view import dotted, text_of
+from .source_view import dotted
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -40,9 +41,7 @@ _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 def settle(plan: Plan) -> None:
     """Report the questions on whose answer something depends that stays CUDA's, and keep what hangs on them as it is."""
     _keep_scripts(plan)
-    questions = [
-        one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and _asked_in(plan, one)
-    ]
+    questions = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and asked_in(plan, one)]
     for _ in range(len(questions) + 1):  # a question that is reported may be what another one depends on
         _keep_whole(plan)
         open_ones = [one for one in questions if plan.decisions[one.node].outcome is SiteOutcome.REWRITTEN]
@@ -68,7 +67,7 @@ def _keep_whole(plan: Plan) -> None:
             for one in _rewritten_in(plan, [decision.node]):
                 plan.reconsider(one.node, "it is part of a text that is reported")
         for one in _rewritten_in(plan, _other_tests(plan, decision)):
-            if one.rule == decision.rule and _asked_in(plan, one) is not None:
+            if one.rule == decision.rule and asked_in(plan, one) is not None:
                 plan.reconsider(one.node, f"another test of the same if asks it, too, and is reported (line {line})")
         condition = _condition_around(plan, decision.node)
         for one in _rewritten_in(plan, [condition]) if condition is not None else ():
@@ -78,7 +77,7 @@ def _keep_whole(plan: Plan) -> None:
 
 def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
     """Return the other tests of an ``if`` with several, where one of them asks whether CUDA is there."""
-    if decision.rule != "runtime-call" or _asked_in(plan, decision) is None:
+    if decision.rule != "runtime-call" or asked_in(plan, decision) is None:
         return []
     own = next((each for each in plan.view.ancestors(decision.node) if isinstance(each, cst.If | cst.BaseSuite)), None)
     first: cst.CSTNode | None = own
@@ -114,59 +113,9 @@ def _keep_scripts(plan: Plan) -> None:
                 break
 
 
-def _asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
-    """Return the expression whose value is the answer; None for a decision that is about no question."""
-    node = decision.node
-    if decision.rule == "comm-backend":
-        return next((each for each in plan.view.ancestors(node) if each in plan.questions), None)
-    if decision.rule == "is-cuda" or node in plan.questions or isinstance(node, cst.BooleanOperation):
-        return node
-    if decision.rule == "typed-tensor":
-        is_test = isinstance(node, cst.Comparison) or (isinstance(node, cst.Call) and dotted(node.func) == "isinstance")
-        return node if is_test else None
-    name = plan.view.name(node.func) if isinstance(node, cst.Call) else plan.view.name(node)
-    call = node if isinstance(node, cst.Call) else plan.view.parent(node)
-    if name == "torch.cuda.is_available":
-        return call
-    return call if name == "torch.cuda.device_count" and call is not None and _asks_whether_any(plan, call) else None
-
-
-def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
-    """Return whether a number of devices is asked to tell none from some; ``> 1`` asks something else.
-
-    So is a number that is kept as CUDA's, by its name, or where another file may find it and compare it with 0.
-    """
-    around = plan.view.parent(call)
-    if isinstance(around, cst.Assign) and len(around.targets) == 1:
-        name = _name_of_target(around.targets[0].target)
-        return "cuda" in name.lower() or name in plan.project.compared_with_0
-    if isinstance(around, cst.Comparison):
-        return not re.search(r"(>\s*[1-9]|>=\s*[2-9])$", plan.view.code(around).strip())
-    if isinstance(around, cst.Arg):
-        loop = plan.view.parent(plan.view.parent(around) or around)
-        return isinstance(loop, cst.For | cst.CompFor)
-    inner = call
-    while isinstance(around, cst.BooleanOperation) and around.right is inner:
-        inner, around = around, plan.view.parent(around)  # `n or device_count()` is a number, unless a test asks for it
-    if isinstance(around, cst.IfExp) and plan.view.code(around.orelse) == "0":
-        return True  # `device_count() if is_available() else 0` tells none from some
-    if isinstance(around, cst.If | cst.IfExp | cst.While | cst.Assert):
-        return around.test is inner
-    return isinstance(around, cst.BooleanOperation | cst.UnaryOperation)
-
-
-def _name_of_target(target: cst.BaseExpression) -> str:
-    """Return the last name of what a value is kept as; empty for a name of a function's own, which this file shows."""
-    if isinstance(target, cst.Attribute):
-        return target.attr.value
-    if isinstance(target, cst.Subscript) and isinstance(target.slice[0].slice, cst.Index):
-        return text_of(target.slice[0].slice.value) or ""
-    return target.value if isinstance(target, cst.Name) else ""
-
-
 def _object(plan: Plan, question: SiteDecision) -> bool:
     """Report a question where that is right; return whether it was."""
-    asked = _asked_in(plan, question)
+    asked = asked_in(plan, question)
     assert asked is not None  # noqa: S101  # settle() has asked
     found = regions_of(plan.view, asked)
     named = regions_of_name(plan.view, found.value)
@@ -180,9 +129,7 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     if found.is_entry and question.rule == "runtime-call" and _is_at_entry(plan, question.node):
         return False  # the program asks at its beginning whether it can run at all: it can
     objection = (
-        of_kept_answer(plan, found)
-        or _of_what_depends(plan, [found, *named], asked)
-        or of_other_way(plan, asked, found)
+        of_kept_answer(plan, found) or _of_what_depends(plan, [found, *named], asked) or of_other_way(plan, found)
     )
     if objection:
         plan.cuda_guards.pop(question.node, None)
@@ -288,11 +235,11 @@ def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
 def _functions_that_stay(plan: Plan) -> set[str]:
     """Return the functions of this module in which something is reported, other than by this step."""
     reported = [
-        one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not _asked_in(plan, one)
+        one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not asked_in(plan, one)
     ]
     found = set()
     for one in plan.decisions.values():
-        asked = _asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
+        asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
         for region in regions_of(plan.view, asked).blocks if asked is not None else ():
             for statement in plan.view.inside(region, cst.Import, cst.ImportFrom):
                 aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .answers import Objection
+from .kinds import Kind, kind_of
 from .site import SiteOutcome
-from .source_view import dotted
+from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -33,7 +34,7 @@ def stops_for_precision(plan: Plan, guard: cst.CSTNode) -> bool:
     return _OF_MIXED.search(plan.view.code(guard)) is not None
 
 
-def of_other_way(plan: Plan, asked: cst.CSTNode, found: Regions) -> Objection | None:
+def of_other_way(plan: Plan, found: Regions) -> Objection | None:
     """Return an objection where what is done after a no is the program's own for a CPU, a number, or says that CUDA is meant."""
     if found.other is None:
         return None
@@ -56,12 +57,21 @@ def of_other_way(plan: Plan, asked: cst.CSTNode, found: Regions) -> Objection | 
                 "depends-on-function",
                 f"the other way uses {name.value}, which is for a CPU; decide which a CPU takes then",
             )
-    chosen = {
-        dotted(each.targets[0].target) for region in found.blocks for each in plan.view.inside(region, cst.Assign)
-    }
-    for each in plan.view.inside(found.other, cst.Assign):
-        if dotted(each.targets[0].target) in chosen - {None} and (is_number(each.value) or _is_cpu_count(each.value)):
+    return _of_other_choice(plan, found, found.other)
+
+
+def _of_other_choice(plan: Plan, found: Regions, other: cst.CSTNode) -> Objection | None:
+    """Return an objection where both ways choose a name's value, and the one after a no is a number, or the CPU for an index."""
+    assigned = [each for region in found.blocks for each in plan.view.inside(region, cst.Assign)]
+    for each in plan.view.inside(other, cst.Assign):
+        name = dotted(each.targets[0].target)
+        chosen = [one.value for one in assigned if name is not None and dotted(one.targets[0].target) == name]
+        if chosen and (is_number(each.value) or _is_cpu_count(each.value)):
             return Objection("precision", "the other way chooses a number in its place; decide what other devices take")
+        if text_of(each.value) == "cpu" and any(kind_of(plan.view, one) is Kind.INDEX for one in chosen):
+            return Objection(
+                "depends-on-cuda", f"{name} is an index then, and the CPU otherwise; decide what other devices take"
+            )
     return None
 
 
