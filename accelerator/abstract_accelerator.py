@@ -63,11 +63,12 @@ class DeepSpeedAccelerator(abc.ABC):
     # Devices
 
     @abc.abstractmethod
-    def device_name(self, device_index: int | None = None) -> str:
+    def device_name(self, device_index: int | str | torch.device | None = None) -> str:
         """Return the device name that torch uses.
 
         Args:
-            device_index: the device's index; None gives the name of the kind.
+            device_index: the device's index, as a number or as text; None gives the name of the kind. Our accelerators
+                also accept a device, like :meth:`set_device`, and return its own name.
 
         Returns:
             ``"cuda"`` or ``"cuda:1"``; on CPU always ``"cpu"``.

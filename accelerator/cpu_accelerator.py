@@ -61,7 +61,7 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
 
     # Devices: they share one name, and an index is bookkeeping.
 
-    def device_name(self, device_index: int | None = None) -> str:
+    def device_name(self, device_index: int | str | torch.device | None = None) -> str:
         return "cpu"
 
     def set_device(self, device_index: int | str | torch.device) -> None:

@@ -95,8 +95,11 @@ class TorchAccelerator(DeepSpeedAccelerator):
 
     # Names
 
-    def device_name(self, device_index: int | None = None) -> str:
-        return self._name if device_index is None else f"{self._name}:{device_index}"
+    def device_name(self, device_index: int | str | torch.device | None = None) -> str:
+        if device_index is None:
+            return self._name
+        text = f"{device_index}"
+        return text if text[:1].isalpha() else f"{self._name}:{text}"  # a device's name begins with a letter
 
     def device(self, device_index: int | None = None) -> torch.device:
         import torch

@@ -8,10 +8,10 @@ import libcst as cst
 
 from .call_arguments import NO_SPACE
 from .runtime_calls import references
-from .targets import parsed
+from .targets import expression, parsed
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .plan import Build, Plan
 
 __all__ = ["decide", "moving_names"]
 
@@ -20,6 +20,10 @@ _PREFIX = "torch.cuda.amp."
 _PARAMETERS = {
     "autocast": ("enabled", "dtype", "cache_enabled"),
     "GradScaler": ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled"),
+}
+_QUESTIONS = {
+    "torch.is_autocast_enabled": "torch.is_autocast_enabled",
+    "torch.get_autocast_gpu_dtype": "torch.get_autocast_dtype",
 }
 _DECORATORS = ("custom_fwd", "custom_bwd")
 
@@ -35,6 +39,21 @@ def decide(plan: Plan) -> None:
             plan.report(node, RULE, reason or plan.without("device_name"))
         else:
             _rewrite(plan, node, name)
+    _decide_questions(plan)
+
+
+def _decide_questions(plan: Plan) -> None:
+    """``torch.is_autocast_enabled()`` asks for CUDA's autocast, as does ``torch.get_autocast_gpu_dtype()`` for its dtype."""
+    for node in plan.view.of(cst.Call):
+        function = _QUESTIONS.get(plan.view.name(node.func))
+        if function is not None and not node.args and plan.device_name() is not None and plan.is_open(node):
+            plan.needs_torch = True
+            plan.rewrite(node, RULE, _asking(plan, function))
+
+
+def _asking(plan: Plan, function: str) -> Build:
+    """Return a builder of a call of a function for this device."""
+    return lambda _: expression(f"{function}({{name}})", name=plan.named())
 
 
 def moving_names(plan: Plan) -> set[str]:

@@ -41,12 +41,18 @@ def decide(plan: Plan) -> None:
         if full_name.startswith("torch.distributed.") and full_name.endswith(".Backend.NCCL") and plan.is_open(node):
             _decide_backend(plan, node, "nccl")
     for node in plan.view.of(cst.Call):
-        if plan.view.name(node.func) in _DDP:
+        if plan.view.name(node.func) in _DDP or _is_of_own_ddp(plan.view, node):
             for place, argument in enumerate(node.args):
                 _decide_device_ids(plan, argument, place)
         elif plan.view.name(node.func) in ("torch.distributed.barrier", "torch.distributed.init_process_group"):
             for argument in node.args:
                 _decide_device_ids(plan, argument, -1)
+
+
+def _is_of_own_ddp(view: SourceView, call: cst.Call) -> bool:
+    """Return whether a call makes a class of the run that derives from DDP, and names what DDP is told of devices."""
+    name = view.name(call.func).rpartition(".")[2] or dotted(call.func)
+    return name in view.project.ddps and any(each.keyword and each.keyword.value == "device_ids" for each in call.args)
 
 
 def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
@@ -155,7 +161,8 @@ def _why_not(view: SourceView, node: cst.CSTNode) -> str:
         return "compared with NCCL: what follows may be NCCL's alone; compare with communication_backend_name() if it is not"
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
         target = around.targets[0].target
-        if isinstance(target, cst.Attribute) and _is_backend_of_group(view, target):
+        is_field = isinstance(target, cst.Attribute) and _FIELD.match(target.attr.value.lower()) is not None
+        if is_field or (isinstance(target, cst.Attribute) and _is_backend_of_group(view, target)):
             return ""
         uses = view.uses(target)
         if uses and all(isinstance(view.parent(use), cst.Arg) and not _why_not(view, use) for use in uses):

@@ -13,7 +13,9 @@ from .answers import Objection
 from .cuda_guards import advice_on, guard_around
 from .device_text import is_device_literal
 from .neutral import is_given_to_neutral, is_neutral
+from .other_ways import NAMES_HALF, appended, is_number, of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
+from .questions import asked_in
 from .regions import regions_of, regions_of_name
 from .site import SiteOutcome
 from .source_view import dotted
@@ -39,9 +41,7 @@ _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 def settle(plan: Plan) -> None:
     """Report the questions on whose answer something depends that stays CUDA's, and keep what hangs on them as it is."""
     _keep_scripts(plan)
-    questions = [
-        one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and _asked_in(plan, one)
-    ]
+    questions = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and asked_in(plan, one)]
     for _ in range(len(questions) + 1):  # a question that is reported may be what another one depends on
         _keep_whole(plan)
         open_ones = [one for one in questions if plan.decisions[one.node].outcome is SiteOutcome.REWRITTEN]
@@ -62,13 +62,32 @@ def _keep_whole(plan: Plan) -> None:
                     f"it runs only where line {line} finds a CUDA device; after that is decided, a second run ports it"
                 )
                 plan.reconsider(one.node, reason, SiteOutcome.LEFT)
-        if is_device_literal(decision.node) or isinstance(decision.node, cst.FormattedString):
+        is_text = isinstance(decision.node, cst.FormattedString) and decision.rule != "env"
+        if is_text or is_device_literal(decision.node):
             for one in _rewritten_in(plan, [decision.node]):
                 plan.reconsider(one.node, "it is part of a text that is reported")
+        for one in _rewritten_in(plan, _other_tests(plan, decision)):
+            if one.rule == decision.rule and asked_in(plan, one) is not None:
+                plan.reconsider(one.node, f"another test of the same if asks it, too, and is reported (line {line})")
         condition = _condition_around(plan, decision.node)
         for one in _rewritten_in(plan, [condition]) if condition is not None else ():
             if one.rule in ("runtime-call", "is-cuda") or one.node in plan.questions:
                 plan.reconsider(one.node, f"it is one half of a condition whose other half is reported, at line {line}")
+
+
+def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
+    """Return the other tests of an ``if`` with several, where one of them asks whether CUDA is there."""
+    if decision.rule != "runtime-call" or asked_in(plan, decision) is None:
+        return []
+    own = next((each for each in plan.view.ancestors(decision.node) if isinstance(each, cst.If | cst.BaseSuite)), None)
+    first: cst.CSTNode | None = own
+    while isinstance(around := plan.view.parent(first) if first is not None else None, cst.If):
+        first = around
+    found: list[cst.CSTNode] = []
+    while isinstance(first, cst.If):
+        found += [first.test] if first is not own else []
+        first = first.orelse
+    return found
 
 
 def _condition_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
@@ -94,54 +113,24 @@ def _keep_scripts(plan: Plan) -> None:
                 break
 
 
-def _asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
-    """Return the expression whose value is the answer; None for a decision that is about no question."""
-    node = decision.node
-    if decision.rule == "comm-backend":
-        return next((each for each in plan.view.ancestors(node) if each in plan.questions), None)
-    if decision.rule == "is-cuda" or node in plan.questions or isinstance(node, cst.BooleanOperation):
-        return node
-    if decision.rule == "typed-tensor":
-        is_test = isinstance(node, cst.Comparison) or (isinstance(node, cst.Call) and dotted(node.func) == "isinstance")
-        return node if is_test else None
-    name = plan.view.name(node.func) if isinstance(node, cst.Call) else plan.view.name(node)
-    call = node if isinstance(node, cst.Call) else plan.view.parent(node)
-    if name == "torch.cuda.is_available":
-        return call
-    return call if name == "torch.cuda.device_count" and call is not None and _asks_whether_any(plan, call) else None
-
-
-def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
-    """Return whether a number of devices is asked to tell none from some; ``> 1`` asks something else."""
-    around = plan.view.parent(call)
-    if isinstance(around, cst.Comparison):
-        return not re.search(r"(>\s*[1-9]|>=\s*[2-9])$", plan.view.code(around).strip())
-    if isinstance(around, cst.Arg):
-        loop = plan.view.parent(plan.view.parent(around) or around)
-        return isinstance(loop, cst.For | cst.CompFor)
-    inner = call
-    while isinstance(around, cst.BooleanOperation) and around.right is inner:
-        inner, around = around, plan.view.parent(around)  # `n or device_count()` is a number, unless a test asks for it
-    if isinstance(around, cst.IfExp) and plan.view.code(around.orelse) == "0":
-        return True  # `device_count() if is_available() else 0` tells none from some
-    if isinstance(around, cst.If | cst.IfExp | cst.While | cst.Assert):
-        return around.test is inner
-    return isinstance(around, cst.BooleanOperation | cst.UnaryOperation)
-
-
 def _object(plan: Plan, question: SiteDecision) -> bool:
     """Report a question where that is right; return whether it was."""
-    asked = _asked_in(plan, question)
+    asked = asked_in(plan, question)
     assert asked is not None  # noqa: S101  # settle() has asked
     found = regions_of(plan.view, asked)
     named = regions_of_name(plan.view, found.value)
     blocks = [each for one in named for each in one.all]
     guard = guard_around(plan.view, asked) if found.is_entry and question.rule == "runtime-call" else None
+    if guard is not None and stops_for_precision(plan, guard):
+        reason = "without CUDA the program stops here for its precision; decide what other devices compute in"
+        return plan.reconsider(question.node, reason, question="precision")
     if guard is not None and plan.decided.answer_to("cuda-guard") != "keep":
         plan.cuda_guards[question.node] = guard
     if found.is_entry and question.rule == "runtime-call" and _is_at_entry(plan, question.node):
         return False  # the program asks at its beginning whether it can run at all: it can
-    objection = _of_what_depends(plan, [found, *named], asked)
+    objection = (
+        of_kept_answer(plan, found) or _of_what_depends(plan, [found, *named], asked) or of_other_way(plan, found)
+    )
     if objection:
         plan.cuda_guards.pop(question.node, None)
     elif found.is_test:
@@ -159,8 +148,14 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
 def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Objection | None:
     """Return an objection where something that depends on the answer stays CUDA's, here or in a function that is called."""
     tainted = _functions_that_stay(plan)
+    condition = _condition_around(plan, asked)
+    is_of_half = (
+        condition is not None and NAMES_HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
+    )
     for region in (each for one in found for each in one.all):
         for one in _in_region(plan, region):
+            if one.rule == "env" and isinstance(one.node, cst.FormattedString):
+                continue  # a text for the reader
             if one.outcome is SiteOutcome.REPORTED or (one.outcome is SiteOutcome.LEFT and one.rule != "env"):
                 line = plan.view.position(one.node)[0]
                 return Objection(
@@ -178,10 +173,12 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
         if nccl := _NCCL.search(_names_in(plan, region)):
             return Objection("depends-on-cuda", f"{nccl[0]} depends on it, which is for NCCL alone")
         is_asked = _asks_for_bfloat16(plan, asked)
-        if (_PRECISION.search(plan.view.code(region)) and not is_asked) or _is_number(region):
+        if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or is_of_half:
             return Objection(
                 "precision", "a choice of precision or of a number depends on it; decide what other devices take"
             )
+        if named := appended(plan, region):
+            return Objection("depends-on-cuda", f"{named} goes into a call that is reported; decide what is in it then")
         if tainted:
             called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
             if called:
@@ -204,12 +201,6 @@ def _asks_for_bfloat16(plan: Plan, asked: cst.CSTNode) -> bool:
     """Return whether the same condition asks for bfloat16 in words that every device understands."""
     condition = _condition_around(plan, asked)
     return condition is not None and "is_bf16_supported" in plan.view.code(condition)
-
-
-def _is_number(node: cst.CSTNode) -> bool:
-    if isinstance(node, cst.UnaryOperation):
-        return isinstance(node.operator, cst.Minus)
-    return isinstance(node, cst.Integer | cst.Float)
 
 
 def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
@@ -244,9 +235,15 @@ def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
 def _functions_that_stay(plan: Plan) -> set[str]:
     """Return the functions of this module in which something is reported, other than by this step."""
     reported = [
-        one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not _asked_in(plan, one)
+        one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not asked_in(plan, one)
     ]
     found = set()
+    for one in plan.decisions.values():
+        asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
+        for region in regions_of(plan.view, asked).blocks if asked is not None else ():
+            for statement in plan.view.inside(region, cst.Import, cst.ImportFrom):
+                aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
+                found |= {str(each.evaluated_alias or each.evaluated_name) for each in aliases}
     for one in reported:
         for around in plan.view.ancestors(one.node):
             if isinstance(around, cst.FunctionDef) and around.name.value not in (*_NOT_CALLED_BY_NAME, *_ENTRIES):
@@ -298,7 +295,12 @@ def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
 def _of_value(plan: Plan, question: SiteDecision, found: Regions, named: list[Regions]) -> Objection | None:
     """Object to an answer that is kept or handed on to where nobody can see what it decides."""
     blocks = [each for one in named for each in one.all]
-    if blocks and (_rewritten_in(plan, blocks) or all(is_neutral(plan.view, each) for each in blocks)):
+    is_elsewhere = isinstance(found.value, cst.Assign) and plan.view.name(found.value.targets[0].target) != ""
+    if (
+        blocks
+        and not is_elsewhere
+        and (_rewritten_in(plan, blocks) or all(is_neutral(plan.view, each) for each in blocks))
+    ):
         return None
     if is_given_to_neutral(plan.view, found.value):
         return None

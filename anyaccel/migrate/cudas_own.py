@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .source_view import dotted
+from .nodes import library_of
+from .regions import following, leaves
 
 if TYPE_CHECKING:
     from .source_view import SourceView
@@ -26,7 +27,11 @@ _OF_LADDER = "CUDA's branch of a question that has one for another accelerator b
 _OTHERS = re.compile(
     r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)"
 )
+_HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
 _CUDA = re.compile(r"cuda")
+_OF_OLD_TORCH = "for a torch without torch.amp, beside code for newer ones"
+_ASKS_VERSION = re.compile(r"version|hasattr\(|torch_?[\w.]*(ge|gt|lt|le|\d)\b", re.IGNORECASE)
+_NEW_AMP = re.compile(r"\btorch\.(amp\b|autocast\()")
 _OF_VENDOR = "it belongs to code that uses {}, which runs on CUDA only"
 
 
@@ -51,7 +56,7 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
             if block is not None:
                 found[block] = _OF_VENDOR.format(name.partition(".")[0])
     for statement in view.of(cst.Import, cst.ImportFrom):
-        library = _library(statement)
+        library = library_of(statement)
         block = _block_of(view, statement) if library in _VENDORS else None
         if block is not None:
             found[block] = _OF_VENDOR.format(library)
@@ -63,6 +68,8 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
             found |= dict.fromkeys((function.params, function.body), _OF_METHOD)
     for test in view.of(cst.If):
         found |= dict.fromkeys(_branches_of_cuda(view, test), _OF_LADDER)
+    if ".cuda.amp" in view.source:
+        found |= dict.fromkeys(_branches_for_old_torch(view), _OF_OLD_TORCH)
     for owner, names in methods.items():
         if len(names) > 1 and isinstance(owner, cst.ClassDef):
             found[owner] = _OF_CLASS.format(owner.name.value)
@@ -72,7 +79,8 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
 def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     """Return CUDA's tests and branches where another test of the same ``if`` asks for another accelerator by name.
 
-    Each machine takes its own branch, so that all of them are right as they stand. MPS does not count: who asks for it means
+    Each machine takes its own branch, so that all of them are right as they stand; so is the last ``else``, where all that it
+    asks of CUDA does nothing without it. MPS does not count: who asks for it means
     "CUDA, else Apple's, else the CPU", which is a choice.
     """
     if isinstance(view.parent(first), cst.If):
@@ -81,16 +89,34 @@ def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     while isinstance(tests[-1].orelse, cst.If):
         tests.append(tests[-1].orelse)
     asked = {each: view.code(each.test) for each in tests}
-    if len(tests) < 2 or not any(_OTHERS.search(code) and not _CUDA.search(code) for code in asked.values()):
+    if not any(_OTHERS.search(code) and not _CUDA.search(code) for code in asked.values()):
         return []
     of_cuda = [each for each in tests if _CUDA.search(asked[each]) and not _OTHERS.search(asked[each])]
+    last = tests[-1].orelse
+    if not of_cuda and isinstance(last, cst.Else) and not _CUDA.search(_HARMLESS.sub("", view.code(last))):
+        return [last.body]
     return [part for each in of_cuda for part in (each.test, each.body)]
 
 
-def _library(statement: cst.Import | cst.ImportFrom) -> str:
-    if isinstance(statement, cst.ImportFrom):
-        return (dotted(statement.module) or "").partition(".")[0] if statement.module else ""
-    return (dotted(statement.names[0].name) or "").partition(".")[0]
+def _branches_for_old_torch(view: SourceView) -> list[cst.CSTNode]:
+    """Return the branches with ``torch.cuda.amp`` beside one with ``torch.amp``, of a test of torch's version or of a ``try``."""
+    found: list[cst.CSTNode] = []
+    for test in view.of(cst.If, cst.IfExp):
+        other = test.orelse.body if isinstance(test.orelse, cst.Else) else test.orelse
+        rest = [] if other is not None else _following(view, test)
+        branches = [test.body, *([other] if other is not None else rest)]
+        if _ASKS_VERSION.search(view.code(test.test)):
+            news = [each for each in branches if _NEW_AMP.search(view.code(each))]
+            found += [each for each in branches if news and each not in news]
+    for attempt in view.of(cst.Try):
+        if _NEW_AMP.search(view.code(attempt.body)):
+            found += [each.body for each in attempt.handlers]
+    return found
+
+
+def _following(view: SourceView, test: cst.CSTNode) -> list[cst.CSTNode]:
+    """Return what comes after a test that leaves the function, in its block."""
+    return [] if not isinstance(test, cst.If) or not leaves(view, test.body) else following(view, test)
 
 
 def _class_of(view: SourceView, function: cst.FunctionDef) -> cst.CSTNode | None:

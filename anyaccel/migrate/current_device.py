@@ -46,11 +46,17 @@ def _may_be_number(view: SourceView, call: cst.CSTNode) -> bool:
     return _CUDA.search(argument.keyword.value if argument.keyword else place) is not None
 
 
+def _is_number(node: cst.BaseExpression) -> bool:
+    return isinstance(node.expression if isinstance(node, cst.UnaryOperation) else node, cst.Integer)
+
+
 def _wanted(plan: Plan, call: cst.Call) -> str | None:
     view = plan.view
     around = view.parent(call)
     if _may_be_number(view, call):
         return None
+    if isinstance(around, cst.IfExp) and any(_is_number(each) for each in (around.body, around.orelse)):
+        return "current_device"
     comparison = view.parent(around) if isinstance(around, cst.ComparisonTarget) else around
     if isinstance(comparison, cst.Comparison) and _OF_TENSOR.search(view.code(comparison)):
         return None  # a tensor on the CPU has no index

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .kinds import DEVICE_NAME
+from .nodes import library_of
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
@@ -70,11 +71,14 @@ _NOT_TORCHS = frozenset(
         "mxnet",
         "cuml",
         "cudf",
+        "torch_tvm",
+        "warp",
     }
 )
 _ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
+_OF_OTHER = "a device of another library than torch, with names of its own"
 _UNKNOWN = "a device's name where the tool does not know one is meant; get_accelerator().device_name() if it is"
 
 
@@ -107,6 +111,8 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
         inner, around = around, view.parent(around)
     if isinstance(around, cst.Arg):
         return _as_argument(view, around)
+    if _is_of_other_library(view, node):
+        return Position(_OF_OTHER)
     if isinstance(around, cst.Param) and around.default is inner:
         return _as_default(view, around)
     if isinstance(around, cst.Return):
@@ -120,6 +126,16 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
     if isinstance(around, cst.DictElement):
         return Position("part of a dictionary, which may be a configuration or name saved tensors; decide who reads it")
     return Position(_UNKNOWN)
+
+
+def _is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a place is in a class, or else in a function, that imports another library with devices itself."""
+    for statement in view.of(cst.Import, cst.ImportFrom):
+        around = list(view.ancestors(statement)) if library_of(statement) in _NOT_TORCHS else []
+        owners = [each for kind in (cst.ClassDef, cst.FunctionDef) for each in around if isinstance(each, kind)]
+        if owners and view.is_within(node, owners[0]):
+            return True
+    return False
 
 
 def _as_default(view: SourceView, parameter: cst.Param) -> Position:
@@ -169,7 +185,7 @@ def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
     called = full_name.rpartition(".")[2] or (dotted(call.func) or "").rpartition(".")[2]
     method = call.func.attr.value if isinstance(call.func, cst.Attribute) else called
     if full_name.partition(".")[0] in _NOT_TORCHS:
-        return Position("a device of another library than torch, with names of its own")
+        return Position(_OF_OTHER)
     if argument.keyword is not None:
         return _as_keyword(view, call, method, argument.keyword.value)
     place = call.args.index(argument)

@@ -117,22 +117,39 @@ class TextModule:
         return ast.get_source_segment(self.code, node) or ""
 
     def _carry_out(self, edit: _Edit, lines: list[str]) -> None:
-        first, last = edit.node.lineno - 1, (edit.node.end_lineno or edit.node.lineno) - 1
-        before = lines[first].encode()[: edit.node.col_offset].decode()
-        after = lines[last].encode()[edit.node.end_col_offset :].decode()
+        node = self._whole(edit.node) if edit.new is None else edit.node
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        before = lines[first].encode()[: node.col_offset].decode()
+        after = lines[last].encode()[node.end_col_offset :].decode()
         is_alone = not before.strip() and not after.split("#")[0].strip()
-        if edit.new is None and is_alone and not self._is_only_statement(edit.node):
+        if edit.new is None and is_alone and self._owner_of_one(node) is None:
+            is_first = lines[first - 1].rstrip().endswith(":") if first else False
+            while is_first and last + 1 < len(lines) and not lines[last + 1].strip():
+                last += 1  # an empty line after the first statement of a block
             lines[first : last + 1] = []
         else:
             lines[first : last + 1] = [before + ("pass" if edit.new is None else edit.new) + after]
 
-    def _is_only_statement(self, node: ast.stmt) -> bool:
-        return any(
-            getattr(owner, field, None) == [node]
-            for owner in ast.walk(self._tree)
-            if not isinstance(owner, ast.Module)
-            for field in ("body", "orelse", "finalbody", "handlers")
-        )
+    def _owner_of_one(self, node: ast.stmt) -> ast.AST | None:
+        """Return the statement that has a block of one statement only, this one; None where there is none."""
+        for owner in ast.walk(self._tree):
+            for name in ("body", "orelse", "finalbody", "handlers") if not isinstance(owner, ast.Module) else ():
+                if getattr(owner, name, None) == [node]:
+                    return owner
+        return None
+
+    def _whole(self, node: ast.stmt) -> ast.stmt:
+        """Return the statement that does nothing without another one: an ``if`` of names, or a ``try``, around it alone."""
+        owner = self._owner_of_one(node)
+        is_needless = isinstance(owner, ast.If | ast.Try) and owner.body == [node] and not owner.orelse
+        if isinstance(owner, ast.If):
+            is_needless = is_needless and isinstance(owner.test, ast.Name | ast.Attribute)
+        elif isinstance(owner, ast.Try):
+            is_needless = is_needless and not owner.finalbody
+        if not is_needless or not isinstance(owner, ast.stmt):
+            return node
+        text = "".join(lines_of(self.code)[owner.lineno - 1 : owner.end_lineno])
+        return node if "#" in text or text.lstrip().startswith("elif") else self._whole(owner)
 
     # Adding
 

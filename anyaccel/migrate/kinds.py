@@ -14,7 +14,7 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["DEVICE_NAME", "Kind", "kind_by_name", "kind_of", "told_index"]
+__all__ = ["DEVICE_NAME", "Kind", "is_index_element", "kind_by_name", "kind_of", "told_index"]
 
 _INDEX_NAME = re.compile(
     r"(^|_)(rank|gpu|gpu_?(id|no|num|idx|index)|cuda_?(id|idx|index)|idx|index|ordinal|"
@@ -26,6 +26,7 @@ _INDEX_CALL = re.compile(
     r"(^|_)(int|len|rank|get_rank|get_local_rank|get_node_local_rank|local_rank|current_device|device_count|get_device)$"
 )
 _SHORT = re.compile(r"(^|\.)(id|idx|index|[ijkn])$")
+_INT = re.compile(r"(Optional\[)?int\]?( *\| *None)?$")
 _DEPTH = 4
 _COUNT = re.compile(r"^int$|(^|_)(get_rank|get_local_rank|local_rank|device_count)$")
 _ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)
@@ -74,7 +75,7 @@ def told_index(view: SourceView, node: cst.BaseExpression) -> bool | None:
     Returns:
         True where all that is seen is an index, None where some is while the name, or the rest, says device, else False.
     """
-    if isinstance(node, cst.Integer | cst.BinaryOperation | cst.Call):
+    if isinstance(node, cst.Integer | cst.BinaryOperation | cst.Call | cst.IfExp):
         return _is_surely_index(node)
     values = view.values_of(node) if dotted(node) is not None else []
     if dotted(node) is None or not all(_is_surely_index(value) or dotted(value) is not None for value in values):
@@ -90,6 +91,10 @@ def _is_surely_index(node: cst.BaseExpression) -> bool:
     """
     if isinstance(node, cst.Integer):
         return True
+    if isinstance(node, cst.Subscript):
+        return _kind_of_element(node) is Kind.INDEX
+    if isinstance(node, cst.IfExp):
+        return _is_surely_index(node.body) and _is_surely_index(node.orelse)
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, _ARITHMETIC):
         return not _has_text(node) and any(
             _is_surely_index(side) or kind_by_name(dotted(side) or "") is Kind.INDEX
@@ -107,10 +112,34 @@ def _kinds_told(view: SourceView, node: cst.BaseExpression, depth: int) -> set[K
     for value in view.values_of(node):
         if dotted(value) is not None and dotted(value) != dotted(node):
             told |= _kinds_told(view, value, depth + 1) or {_told_by_name(dotted(value) or "")}
-        elif not _is_none(value):
+        elif not _is_none(value) and not is_index_element(value):
             told.add(kind_of(view, value, depth + 1))
     told |= _kinds_that_callers_pass(view, node, depth)
+    if _is_annotated_as_number(view, node) or _is_compared_with_number(view, node):
+        told.add(Kind.INDEX)
+    told |= {Kind.INDEX for loop in view.loops_of(node) if _is_range(view, loop.iter)}
     return told - {Kind.UNKNOWN}
+
+
+def _is_annotated_as_number(view: SourceView, node: cst.BaseExpression) -> bool:
+    parameter = view.parameter(node)
+    annotation = parameter.annotation if parameter is not None else None
+    return annotation is not None and _INT.match(view.code(annotation.annotation)) is not None
+
+
+def _is_compared_with_number(view: SourceView, node: cst.BaseExpression) -> bool:
+    """Return whether the function around a name, or the class around an attribute, compares it with a number: ``gpu >= 0``."""
+    kind = cst.FunctionDef if isinstance(node, cst.Name) else cst.ClassDef
+    owner = next((each for each in view.ancestors(node) if isinstance(each, kind)), None)
+    return any(
+        view.is_within(each, owner or view.module) for each in view.compared_with_numbers.get(dotted(node) or "", ())
+    )
+
+
+def _is_range(view: SourceView, node: cst.BaseExpression) -> bool:
+    """Return whether a loop counts: over ``range(…)``, at once or by a name."""
+    told = [node, *view.values_of(node)] if dotted(node) is not None else [node]
+    return any(isinstance(each, cst.Call) and dotted(each.func) == "range" for each in told)
 
 
 def _kinds_that_callers_pass(view: SourceView, node: cst.BaseExpression, depth: int) -> set[Kind]:
@@ -170,17 +199,26 @@ def _kind_of_call(view: SourceView, node: cst.Call) -> Kind:
         return Kind.DEVICE
     func = node.func
     called = func.attr.value if isinstance(func, cst.Attribute) else (dotted(func) or "")
-    if called in ("device_name", "current_device_name") or dotted(node.func) == "get_device":
-        return Kind.DEVICE  # a function of that name makes one; a tensor's method gives an index
-    return Kind.INDEX if _INDEX_CALL.search(called) else Kind.UNKNOWN
+    is_index = _INDEX_CALL.search(called) is not None and dotted(func) != "get_device"
+    if is_index:  # a tensor's method get_device() gives an index; a function of that name makes a device
+        return Kind.INDEX
+    return Kind.DEVICE if called == "current_device_name" or DEVICE_NAME.search(called.lower()) else Kind.UNKNOWN
 
 
 def _kind_of_element(node: cst.Subscript) -> Kind:
     text = ""
     if len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
-        text = text_of(node.slice[0].slice.value) or ""  # os.environ["LOCAL_RANK"] is text: UNKNOWN
+        text = text_of(node.slice[0].slice.value) or ""
     listed = (dotted(node.value) or "").rpartition(".")[2].lower()
-    return Kind.INDEX if not text and _INDEX_LIST.search(listed) else Kind.UNKNOWN
+    if text:  # os.environ["LOCAL_RANK"] is text
+        return Kind.UNKNOWN if listed == "environ" else _told_by_name(text)
+    return Kind.INDEX if _INDEX_LIST.search(listed) else Kind.UNKNOWN
+
+
+def is_index_element(node: cst.BaseExpression) -> bool:
+    """Return whether an expression is ``kwargs["rank"]``: an index, by the key. One that is kept as a device is reported."""
+    is_element = isinstance(node, cst.Subscript) and not _INDEX_LIST.search((dotted(node.value) or "").lower())
+    return is_element and isinstance(node, cst.Subscript) and _kind_of_element(node) is Kind.INDEX
 
 
 def _is_none(node: cst.BaseExpression) -> bool:

@@ -22,6 +22,7 @@ _LEFT = {
     "torch.backends.cuda": "CUDA's own switches, which other devices ignore",
     "torch.version.cuda": "the version of CUDA that torch was built with; None where it was not",
 }
+_FORKS = ("torch.random.fork_rng", "torch.fork_rng")
 _REPORTED = {
     "torch.profiler.ProfilerActivity.CUDA": "torch.profiler.supported_activities() has what this machine can record",
     "torch.utils.cpp_extension.CUDAExtension": "builds for CUDA only; anyaccel.op_builder builds for each device",
@@ -49,6 +50,12 @@ def decide(plan: Plan) -> None:
     for node in plan.view.of(cst.ImportFrom):
         if isinstance(node.names, cst.ImportStar) and plan.view.code(node).startswith("from torch.cuda"):
             plan.report(node, "imports", "what it brings cannot be told from other names; import what is used by name")
+    for node in plan.view.of(cst.Call):
+        is_told = any(each.keyword and each.keyword.value == "device_type" for each in node.args)
+        if plan.view.name(node.func) in _FORKS and node.args and not is_told and plan.is_open(node):
+            plan.report(
+                node, "rng", "it forks CUDA's generators where no device_type= is given; decide what other devices fork"
+            )
     for node in plan.view.of(cst.Attribute):
         if plan.is_open(node) and plan.is_open(plan.view.parent(node) or node):
             _decide_attribute(plan, node)
@@ -102,9 +109,7 @@ def _decide_unfinished(plan: Plan, node: cst.BaseExpression) -> None:
         plan.report(node, "device-name", reason)
     elif isinstance(node, cst.FormattedString):
         text = "".join(part.value for part in node.parts if isinstance(part, cst.FormattedStringText))
-        if _shown_index(node) is not None and plan.device_name(cst.Name("i")) is not None:
-            plan.rewrite(node, "device-name", lambda updated: _shown(plan, updated))
-        elif re.search(r"\bCUDA:\d", text) or _shown_index(node) is not None:
+        if re.search(r"\bCUDA:[\d{]", plan.view.code(node)):
             plan.report(node, RULE, "it names a CUDA device to the reader; show get_accelerator().device_name(i)")
         elif re.search("cuda|nccl", text, re.IGNORECASE):
             plan.leave(node, RULE, "a text that only contains the word")
@@ -116,28 +121,6 @@ def _is_of_parsing(plan: Plan, node: cst.CSTNode) -> bool:
     call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
     method = call.func.attr.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else ""
     return method in ("replace", "strip", "lstrip", "removeprefix", "split", "partition")
-
-
-def _shown_index(node: cst.FormattedString) -> int | None:
-    """Return which part of an f-string is ``i`` of ``CUDA:{i}``; None where none is."""
-    for place, (text, value) in enumerate(zip(node.parts, node.parts[1:], strict=False), 1):
-        is_text = isinstance(text, cst.FormattedStringText) and text.value.endswith("CUDA:")
-        is_plain = isinstance(value, cst.FormattedStringExpression) and not value.format_spec and not value.conversion
-        if is_text and is_plain:
-            return place
-    return None
-
-
-def _shown(plan: Plan, node: cst.FormattedString) -> cst.FormattedString:
-    """Return an f-string that shows ``CPU`` where it showed ``CUDA:0``, and on CUDA what it showed before."""
-    place = _shown_index(node)
-    assert place is not None  # noqa: S101  # _decide_unfinished has asked
-    text, value = node.parts[place - 1], node.parts[place]
-    assert isinstance(text, cst.FormattedStringText)  # noqa: S101  # as above
-    assert isinstance(value, cst.FormattedStringExpression)  # noqa: S101  # as above
-    name = expression("{n}.upper()", n=plan.named(value.expression))
-    news = [text.with_changes(value=text.value.removesuffix("CUDA:")), value.with_changes(expression=name)]
-    return node.with_changes(parts=[*node.parts[: place - 1], *news, *node.parts[place + 1 :]])
 
 
 def _is_docstring(plan: Plan, node: cst.CSTNode) -> bool:

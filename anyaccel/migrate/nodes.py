@@ -8,7 +8,7 @@ from typing import Any
 
 import libcst as cst
 
-__all__ = ["dotted", "is_whitespace", "parts", "text_of"]
+__all__ = ["dotted", "is_whitespace", "library_of", "parts", "text_of"]
 
 _WHITESPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine, cst.Newline, cst.Comment)
 
@@ -51,6 +51,12 @@ def dotted(node: cst.CSTNode) -> str | None:
     if not isinstance(node, cst.Name):
         return None
     return ".".join([node.value, *reversed(parts)])
+
+
+def library_of(statement: cst.Import | cst.ImportFrom) -> str:
+    """Return the top-level package that an import names first; empty for a relative import."""
+    named = statement.module if isinstance(statement, cst.ImportFrom) else statement.names[0].name
+    return (dotted(named) or "").partition(".")[0] if named is not None else ""
 
 
 def text_of(node: cst.CSTNode | None) -> str | None:

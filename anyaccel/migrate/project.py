@@ -17,6 +17,8 @@ _CLASS = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _NAME = re.compile(r"\w+")
 _INTERESTING = re.compile(r"def (?:cuda|pin_memory)\(|\((?:\w+\.)*\w*Module\)\s*:")
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
+_DDP = {"DistributedDataParallel", "DDP"}
+_COMPARED = re.compile(r"(\w*(?:gpu|device|cuda)\w*)[\"'\])]* *(?:[=!]=|<=?|>) *0\b")
 _DEFINED = re.compile(r"^(?:async )?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
 _OTHERS_FIRST = re.compile(r"^(CPU|XPU|MPS|NPU|HPU|MLU|TPU|XLA|Cpu|Xpu|Mps|Npu|Hpu|Mlu|Tpu|Xla)(?=[A-Z])")
 
@@ -31,12 +33,16 @@ class Project:
         parameters: by a function's name, or that of a class for its ``__init__``, and then by module, the parameters.
         siblings: what follows the device's name in the classes of two devices besides CUDA: ``Accelerator`` for
             ``CPUAccelerator`` and ``MPSAccelerator``.
+        ddps: the classes that derive from DistributedDataParallel.
+        compared_with_0: the names of numbers of devices that some file compares with 0.
     """
 
     own_method: dict[str, set[str]] = field(default_factory=lambda: {"cuda": set(), "pin_memory": set()})
     modules: set[str] = field(default_factory=set)
     parameters: dict[str, dict[str, set[tuple[str, ...]]]] = field(default_factory=dict)
     siblings: set[str] = field(default_factory=set)
+    compared_with_0: set[str] = field(default_factory=set)
+    ddps: set[str] = field(default_factory=set)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
         """Return what a function calls a positional parameter; empty where its definitions differ, or none is known.
@@ -62,6 +68,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
     project = Project()
     texts = list(sources)
     for module, source in texts:
+        project.compared_with_0.update(_COMPARED.findall(source))
         if _INTERESTING.search(source) or _TOLD.search(source):
             _survey_one(module, source, project)
     for module, source in texts:
@@ -75,6 +82,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
 def _add_heirs(project: Project, sources: list[str]) -> None:
     """Count classes that derive from one with a method of its own along with it."""
     bases = {name: set(_NAME.findall(given)) for source in sources for name, given in _CLASS.findall(source)}
+    project.ddps = {name for name, given in bases.items() if given & _DDP}
     rests = [_OTHERS_FIRST.sub("", name) for name in bases if _OTHERS_FIRST.match(name)]
     project.siblings = {rest for rest in rests if rests.count(rest) > 1}
     for owners in project.own_method.values():

@@ -13,10 +13,12 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["Regions", "regions_of", "regions_of_name"]
+__all__ = ["Regions", "following", "leaves", "regions_of", "regions_of_name"]
 
 _LEAVES = (cst.Raise, cst.Return, cst.Continue, cst.Break)
 _EXITS = re.compile(r"\b(exit|_exit|skip|skipTest|abort|error)\s*\(")
+_NONE = re.compile(r"(Equal|LessThanEqual) 0$|LessThan 1$")
+_CAUGHT = re.compile(r"Exception|Error")
 _TRUTH = ("True", "False")
 
 
@@ -30,6 +32,7 @@ class Regions:
         is_test: whether a test asks the question; otherwise the answer is a value, which goes on elsewhere.
         is_entry: whether the program ends where the answer is no: ``if not …: raise`` and ``assert …``.
         value: where the answer goes to, if it does.
+        other: what runs, or is chosen, only after a no, where that does not end the program.
     """
 
     operands: list[cst.CSTNode] = field(default_factory=list)
@@ -37,6 +40,7 @@ class Regions:
     is_test: bool = False
     is_entry: bool = False
     value: cst.CSTNode | None = None
+    other: cst.CSTNode | None = None
 
     @property
     def all(self) -> list[cst.CSTNode]:
@@ -55,6 +59,7 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
                 found.operands.append(around.right)
         elif isinstance(around, cst.IfExp) and around.test is inner:
             if not _is_truth(around.body) or not _is_truth(around.orelse):
+                found.other = around.orelse if is_yes else around.body
                 return _tested(found, [around.body if is_yes else around.orelse])
             is_yes = is_yes == (isinstance(around.body, cst.Name) and around.body.value == "True")
         elif isinstance(around, cst.If) and around.test is inner:
@@ -68,14 +73,14 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
             found.value = around
             return found
         elif isinstance(around, cst.Assert) and around.test is inner:
-            found.is_entry = True
+            found.is_entry = not _is_caught(view, around)
             line = view.parent(around)
-            return _tested(found, _following(view, line) if line is not None else [])
+            return _tested(found, following(view, line) if line is not None else [])
         elif isinstance(around, cst.Decorator):
             decorated = view.parent(around)
             return _tested(found, [decorated.body] if isinstance(decorated, cst.FunctionDef | cst.ClassDef) else [])
         elif isinstance(around, cst.Comparison | cst.ComparisonTarget) or _is_of_bool(view, around):
-            pass
+            is_yes = is_yes != _is_negated(around)
         else:
             found.value = around
             return found
@@ -84,7 +89,13 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
 
 
 def _is_negated(asked: cst.CSTNode) -> bool:
-    return isinstance(asked, cst.Comparison) and isinstance(asked.comparisons[0].operator, cst.NotEqual | cst.NotIn)
+    """Return whether a comparison is yes where there is no such device: ``!= "cuda"``, and ``== 0`` of a number of devices."""
+    if not isinstance(asked, cst.Comparison):
+        return False
+    target = asked.comparisons[0]
+    if isinstance(target.comparator, cst.Integer):
+        return _NONE.match(f"{type(target.operator).__name__} {target.comparator.value}") is not None
+    return isinstance(target.operator, cst.NotEqual | cst.NotIn)
 
 
 def _elements(comprehension: cst.CSTNode | None) -> list[cst.CSTNode]:
@@ -111,12 +122,17 @@ def _is_of_bool(view: SourceView, node: cst.CSTNode) -> bool:
 
 
 def _of_if(view: SourceView, found: Regions, test: cst.If, *, is_yes: bool) -> Regions:
+    other = test.body if not is_yes else test.orelse.body if isinstance(test.orelse, cst.Else) else None
+    if other is not None and not _ends_program(view, other):
+        found.other = other
+    elif is_yes and isinstance(test.orelse, cst.If):
+        found.other = test.orelse
     if is_yes:
         return _tested(found, [test.body])
     if test.orelse is not None:
         return _tested(found, [test.orelse])
-    found.is_entry = _ends_program(view, test.body)
-    return _tested(found, _following(view, test) if _leaves(view, test.body) else [])
+    found.is_entry = _ends_program(view, test.body) and not _is_caught(view, test)
+    return _tested(found, following(view, test) if leaves(view, test.body) else [])
 
 
 def _last(block: cst.BaseSuite) -> list[cst.CSTNode]:
@@ -133,11 +149,25 @@ def _ends_program(view: SourceView, block: cst.BaseSuite) -> bool:
     )
 
 
-def _leaves(view: SourceView, block: cst.BaseSuite) -> bool:
+def _is_caught(view: SourceView, statement: cst.CSTNode) -> bool:
+    """Return whether a ``try`` in the same function catches what a statement raises, and the program goes on."""
+    inner = statement
+    for around in view.ancestors(statement):
+        if isinstance(around, cst.FunctionDef):
+            return False
+        if isinstance(around, cst.Try) and around.body is inner:
+            catching = [each for each in around.handlers if each.type is None or _CAUGHT.search(view.code(each.type))]
+            return any(not _ends_program(view, each.body) for each in catching)
+        inner = around
+    return False
+
+
+def leaves(view: SourceView, block: cst.BaseSuite) -> bool:
+    """Return whether a block ends with leaving what is around it, or the program."""
     return _ends_program(view, block) or any(isinstance(one, _LEAVES) for one in _last(block))
 
 
-def _following(view: SourceView, statement: cst.CSTNode) -> list[cst.CSTNode]:
+def following(view: SourceView, statement: cst.CSTNode) -> list[cst.CSTNode]:
     """Return the statements after one in its block."""
     block = view.parent(statement)
     body: list[cst.CSTNode] = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
@@ -158,12 +188,22 @@ def regions_of_name(view: SourceView, value: cst.CSTNode | None) -> list[Regions
     found = []
     for test in view.of(cst.If, cst.IfExp, cst.While):
         for part in _parts(test.test):
-            text = dotted(part) or ""
-            is_read = any(part is read for read in reads) if reads is not None else bool(name) and text == name
-            is_read = is_read or any(part is read for read in inner)
+            named = part.left if isinstance(part, cst.Comparison) and _is_with_number(part) else part
+            text = dotted(named) or ""
+            is_read = any(named is read for read in reads) if reads is not None else bool(name) and text == name
+            is_read = is_read or any(named is read for read in inner)
             if is_read or (name.startswith(".") and text.endswith(name)):
                 found.append(regions_of(view, part))
     return found
+
+
+def _is_with_number(node: cst.Comparison) -> bool:
+    """Return whether a comparison tells none from some: ``count > 0``, ``count == 0``, ``count >= 1``."""
+    if len(node.comparisons) != 1:
+        return False
+    target = node.comparisons[0]
+    number = target.comparator.value if isinstance(target.comparator, cst.Integer) else ""
+    return number == "0" or (number == "1" and isinstance(target.operator, cst.GreaterThanEqual | cst.LessThan))
 
 
 def _parameter_given(view: SourceView, argument: cst.CSTNode | None) -> cst.Param | None:

@@ -62,8 +62,8 @@ RULES: dict[str, Rule] = {
         "tensors and modules that move by cuda()",
         "x.cuda(i, non_blocking=True)",
         "x.to(get_accelerator().device_name(i), non_blocking=True)",
-        "A device that is given is passed through: `.cuda(device)` becomes `.to(device)`. Reported: an argument that may be "
-        "either, or None; and calls that may be those of a class with a `cuda()` of its own.",
+        "A device that is given is passed through: `.cuda(device)` becomes `.to(device)`. What may be an index, a device or None "
+        "goes through `device_name()`, which takes all three. Reported: calls that may be of a class with its own `cuda()`.",
     ),
     "is-cuda": Rule(
         "asking whether a tensor is on the device",
@@ -95,7 +95,8 @@ RULES: dict[str, Rule] = {
         "mixed precision by torch.cuda.amp",
         "with torch.cuda.amp.autocast(use_amp): pass",
         "with torch.amp.autocast(get_accelerator().device_name(), enabled=use_amp): pass",
-        "`GradScaler`, `custom_fwd` and `custom_bwd` too, and imports move to `torch.amp` when every use has.",
+        "`GradScaler`, `custom_fwd` and `custom_bwd` too, and imports move to `torch.amp` when every use has. Left: what is for "
+        "a torch without `torch.amp`, beside code for newer ones.",
     ),
     "half": Rule(
         "models that are kept in float16 without asking",

@@ -85,7 +85,9 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
         _decide_same(plan, call, MEMBERS[name], rule)
     else:
         reason = ADVICE.get(name, f"the contract has nothing like torch.cuda.{name}")
-        plan.report(call.func, rule, reason, is_own=name not in _PORTABLE)
+        named = [each.value for each in call.args if is_device_literal(each.value)]
+        plan.report(call if named else call.func, rule, reason, is_own=name not in _PORTABLE)
+        plan.claim(*named)
 
 
 def _decide_same(plan: Plan, call: cst.Call, member: str, rule: str) -> None:

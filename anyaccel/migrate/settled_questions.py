@@ -32,6 +32,11 @@ _OF_REQUEST = "asks whether the CUDA device that was named is there"
 _OF_CHECKPOINT = "brings a checkpoint to a machine without CUDA, which is right on every machine"
 _OF_MESSAGE = "it is shown beside a text that names CUDA, and is the answer to that"
 _OF_PARAMETER = "a parameter of a test, which is skipped for CUDA where there is none"
+_OF_NUMBERED = (
+    "compares a test's parameter, which is a CUDA device by its number; decide what other devices are tested with"
+)
+_NUMBERED = re.compile(r"[\"']cuda:[1-9]")
+_CUDA_TEXT = re.compile(r"[\"']cuda")
 _OF_OTHERS = "asks for one of several accelerators by name, which is right on every machine"
 _OF_BUILD = "asks for CUDA's or ROCm's build of torch itself"
 _OF_FUNCTION = "is what {}() promises its callers"
@@ -125,18 +130,37 @@ def _decide_function(plan: Plan, function: cst.FunctionDef) -> None:
         decision.reason == _OF_REQUEST and plan.view.is_within(node, function.body)
         for node, decision in plan.decisions.items()
     )
-    for decorator in function.decorators if is_skipping else ():
+    for decorator in function.decorators:
         call = decorator.decorator
-        if isinstance(call, cst.Call) and (dotted(call.func) or "").endswith("parametrize"):
+        if not isinstance(call, cst.Call) or not (dotted(call.func) or "").endswith("parametrize"):
+            continue
+        if not is_skipping and _NUMBERED.search(plan.view.code(call)):
+            _report_parameter(plan, function, call)
+        elif is_skipping:
             for text in plan.view.inside(call, cst.SimpleString):
                 if is_device_literal(text) and plan.is_open(text):
                     plan.leave(text, "device-name", _OF_PARAMETER)
-            named = re.findall(r"\w+", text_of(call.args[0].value) or "") if call.args else []
+            named = _parameters(call)
             for comparison in plan.view.inside(function.body, cst.Comparison):
                 sides = (comparison.left, *(each.comparator for each in comparison.comparisons))
                 if dotted(sides[0]) in named and any(is_device_literal(side) for side in sides[1:]):
                     plan.leave(comparison, "device-name", _OF_PARAMETER)
                     plan.claim(*sides)
+
+
+def _report_parameter(plan: Plan, function: cst.FunctionDef, call: cst.Call) -> None:
+    """Report the comparisons of a test's parameter that is one CUDA device of several: another device has no such numbers."""
+    named = _parameters(call)
+    for asked in plan.view.inside(function.body, cst.Comparison, cst.Call):
+        is_prefix = isinstance(asked, cst.Call) and (dotted(asked.func) or "").removesuffix(".startswith") in named
+        sides = [asked.left] if isinstance(asked, cst.Comparison) else [asked.func] if is_prefix else []
+        if sides and (is_prefix or dotted(sides[0]) in named) and _CUDA_TEXT.search(plan.view.code(asked)):
+            plan.report(asked, "device-name", _OF_NUMBERED)
+            plan.claim(*asked.children)
+
+
+def _parameters(call: cst.Call) -> list[str]:
+    return re.findall(r"\w+", text_of(call.args[0].value) or "") if call.args else []
 
 
 def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:

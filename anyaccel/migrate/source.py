@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Migration", "migrate_source"]
 
 _TYPICAL = re.compile(
-    r"cuda|nccl|op_builder|pin_memory|device_ids|record_stream|(\.to\(|device\s*=\s*|torch\.device\()[\w.\[\]]*(rank|gpu|\d|id)"
+    r"cuda|nccl|op_builder|is_autocast_enabled\(\)|autocast_gpu_dtype|fork_rng|pin_memory|device_ids|record_stream|(\.to\(|device\s*=\s*|torch\.device\()[\w.\[\]]*(rank|gpu|\d|id)"
 )
 
 

@@ -217,6 +217,26 @@ class SourceView:
         return next((each for each in self.ancestors(node) if isinstance(each, cst.ClassDef)), None)
 
     @cached_property
+    def compared_with_numbers(self) -> dict[str, list[cst.Comparison]]:
+        """The comparisons of a name with a number, by the name: ``gpu >= 0``, ``-1 != args.gpu``."""
+        found: dict[str, list[cst.Comparison]] = {}
+        for node in self.of(cst.Comparison):
+            sides = [node.left, *(each.comparator for each in node.comparisons)]
+            numbers = [each.expression if isinstance(each, cst.UnaryOperation) else each for each in sides]
+            if any(isinstance(each, cst.Integer) for each in numbers):
+                for name in filter(None, map(dotted, sides)):
+                    found.setdefault(name, []).append(node)
+        return found
+
+    def loops_of(self, node: cst.BaseExpression) -> list[cst.For | cst.CompFor]:
+        """Return the loops that give a name its values."""
+        scope = self._scopes.get(node)
+        given = scope[node.value] if scope is not None and isinstance(node, cst.Name) else ()
+        bound = (getattr(each, "node", None) for each in given)
+        around = (self.parent(each) for each in bound if each is not None)
+        return [each for each in around if isinstance(each, cst.For | cst.CompFor)]
+
+    @cached_property
     def _calls(self) -> dict[str, list[cst.Call]]:
         found: dict[str, list[cst.Call]] = {}
         for call in self.of(cst.Call):

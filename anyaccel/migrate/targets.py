@@ -78,11 +78,12 @@ _TORCH = {
 HELPERS = {
     "accelerator_name": '''
 def {name}(index=None):
-    """Return the name of this machine's accelerator, with an index where one is given, or "cpu"."""
+    """Return the name of this machine's accelerator, or "cpu"; an index is appended, and a device keeps its own name."""
     device = torch.accelerator.current_accelerator(check_available=True)
     if device is None:
         return "cpu"
-    return device.type if index is None else f"{{device.type}}:{{index}}"
+    text = "" if index is None else f"{{index}}"
+    return text if text[:1].isalpha() else f"{{device.type}}:{{text}}".rstrip(":")
 ''',
     "accelerator_backend": '''
 def {name}():
@@ -107,11 +108,13 @@ class Target:
         name: as the command line spells it.
         package: from where ``get_accelerator`` is imported; empty where nothing is.
         members: by a member of the contract, the function that serves it, without its call.
+        names_devices: whether ``device_name()`` takes a device as well as an index, and returns its own name.
     """
 
     name: str
     package: str
     members: Mapping[str, str] = field(repr=False)
+    names_devices: bool = True
 
     def function(self, member: str, accelerator: str) -> str | None:
         """Return the expression of a member, or None where this target has none.
@@ -144,7 +147,7 @@ TARGETS = {
     target.name: target
     for target in (
         Target("anyaccel", "anyaccel", _methods(_CONTRACT)),
-        Target("deepspeed", "deepspeed.accelerator", _methods(_CONTRACT - BEYOND_DEEPSPEED)),
+        Target("deepspeed", "deepspeed.accelerator", _methods(_CONTRACT - BEYOND_DEEPSPEED), names_devices=False),
         Target("torch.accelerator", "", _TORCH),
     )
 }

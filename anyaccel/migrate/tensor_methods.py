@@ -10,7 +10,7 @@ import libcst as cst
 from .call_arguments import NO_SPACE
 from .device_positions import KEYWORDS
 from .device_text import index_in, is_device_literal
-from .kinds import Kind, kind_of, told_index
+from .kinds import DEVICE_NAME, Kind, is_index_element, kind_of, told_index
 from .source_view import dotted
 from .targets import parsed
 
@@ -22,6 +22,7 @@ __all__ = ["decide", "origin_of"]
 RULE = "tensor-cuda"
 _NUMBER_NAME = re.compile(r"(^|_)(rank|gpu|gpu_?id|device_?(id|idx|index))$")
 _SAME_AGAIN = re.compile(r"^(eval|train|float|half|to|cpu|clone|detach|contiguous|copy)$")
+_STREAM = re.compile(r"^[\w.]*streams?\b(\[.*\])?(\(\))?$")
 _WORDS = re.compile(r"[a-z]+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ANYTHING = {
@@ -39,6 +40,9 @@ _ANYTHING = {
     "thing",
     "this",
 }
+_OF_KEPT_INDEX = (
+    "an index that is kept as a device, which only CUDA takes it for; keep get_accelerator().device_name() of it"
+)
 _OTHER_CUDA = ("numba.", "cupy.", "cv2.", "pycuda.", "jax.")
 
 
@@ -58,6 +62,10 @@ def decide(plan: Plan) -> None:
         elif method == "to" and node.args and (node.args[0].keyword is None or node.args[0].keyword.value == "device"):
             _decide_number(plan, node.args[0].value)
         _decide_number_keyword(plan, node)
+    for node in plan.view.of(cst.Assign):
+        names = [(dotted(each.target) or "").rpartition(".")[2].lower() for each in node.targets]
+        if plan.is_torch_imported and DEVICE_NAME.search(names[0]) and is_index_element(node.value):
+            plan.report(node.value, "device-name", _OF_KEPT_INDEX)
     for node in plan.view.of(cst.FunctionDef):
         if node.name.value == "cuda" and isinstance(plan.view.parent(plan.view.parent(node) or node), cst.ClassDef):
             plan.report(node.name, RULE, "a class with a cuda() of its own; give it a to(), and call that")
@@ -69,7 +77,8 @@ def _is_of_tensor(plan: Plan, call: cst.Call) -> bool:
         return False
     value = call.args[0].value
     told = [value, *plan.view.values_of(value)]
-    return any(isinstance(each, cst.Call) and plan.view.name(each.func).startswith("torch.") for each in told)
+    is_made = any(isinstance(each, cst.Call) and plan.view.name(each.func).startswith("torch.") for each in told)
+    return is_made or (plan.is_torch_imported and _STREAM.search(plan.view.code(value).lower()) is not None)
 
 
 def _receiver_reason(plan: Plan, receiver: cst.BaseExpression, method: str) -> str:
@@ -149,9 +158,8 @@ def _argument_reason(plan: Plan, call: cst.Call, given: list[cst.Arg]) -> str:
         return "arguments that the tool does not know; write .to(get_accelerator().device_name(), ...)"
     if plan.device_name() is None:
         return plan.without("device_name")
-    if not given or is_device_literal(given[0].value) or _is_none(given[0].value):
-        index = index_in(given[0].value) if given and not _is_none(given[0].value) else None
-        return plan.without("name for a device with an index") if plan.device_name(index) is None else ""
+    if not given or is_device_literal(given[0].value) or _is_none(given[0].value) or plan.target.names_devices:
+        return ""  # the last takes an index, a device and None
     kind = kind_of(plan.view, given[0].value)
     if kind is Kind.DEVICE and _may_be_none(plan, given[0].value):
         text = plan.view.code(given[0].value)
@@ -159,8 +167,7 @@ def _argument_reason(plan: Plan, call: cst.Call, given: list[cst.Arg]) -> str:
     if kind is Kind.UNKNOWN:
         text = plan.view.code(given[0].value)
         return f"{text} may be an index or a device: .to(get_accelerator().device_name({text})), or .to({text})"
-    is_served = kind is Kind.DEVICE or plan.device_name(given[0].value) is not None
-    return "" if is_served else plan.without("name for a device with an index")
+    return ""
 
 
 def _may_be_none(plan: Plan, node: cst.BaseExpression) -> bool:
@@ -215,7 +222,8 @@ def _device_argument(plan: Plan, old: cst.BaseExpression, new: cst.BaseExpressio
         return plan.device_name()
     if is_device_literal(old):
         return plan.device_name(index_in(old))
-    return plan.device_name(new) if kind_of(plan.view, old) is Kind.INDEX else new
+    is_device = kind_of(plan.view, old) is Kind.DEVICE and not _may_be_none(plan, old)
+    return new if is_device else plan.device_name(new)
 
 
 def _decide_pin(plan: Plan, call: cst.Call) -> None:
@@ -268,16 +276,17 @@ def _decide_number(plan: Plan, value: cst.BaseExpression) -> None:
     if not plan.is_open(value) or any(_is_current(plan, each) for each in plan.view.values_of(value)):
         return  # the rule current-device makes a name of the last, where a device is wanted
     told = told_index(plan.view, value)
-    if told is None and plan.is_torch_imported:
+    can_name = plan.target.names_devices and not _may_be_none(plan, value)  # to(None) is no move
+    if told is None and plan.is_torch_imported and not can_name:
         text = plan.view.code(value)
         reason = (
             f"{text} may be an index, which only CUDA takes for a device; write get_accelerator().device_name({text})"
         )
         plan.report(value, "device-name", reason)
         return
-    if not told and kind_of(plan.view, value) is not Kind.INDEX:
+    if told is False and kind_of(plan.view, value) is not Kind.INDEX:
         return
     name = (dotted(value) or "").rpartition(".")[2].lower()
-    is_index = told or isinstance(value, cst.Integer | cst.Subscript) or _NUMBER_NAME.search(name)
+    is_index = told is not False or isinstance(value, cst.Integer | cst.Subscript) or _NUMBER_NAME.search(name)
     if is_index and plan.is_torch_imported and plan.device_name(value) is not None:
         plan.rewrite(value, "device-name", plan.named)

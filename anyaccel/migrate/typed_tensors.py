@@ -104,7 +104,7 @@ def _decide_argument(plan: Plan, node: cst.CSTNode, argument: cst.Arg, kind: str
     if not isinstance(call, cst.Call):
         plan.report(node, RULE, "a class that derives from a tensor type")
     elif _is_type_method(call):
-        _to_this_device(plan, call, node, kind)
+        _to_this_device(plan, call, node, f"torch.{_DTYPES[kind]}")
     elif isinstance(call.func, cst.Name) and call.func.value == "isinstance" and dotted(call.args[0].value):
         _decide_test(plan, call, call.args[0].value, kind, node)
     else:
@@ -116,7 +116,7 @@ def _is_type_method(call: cst.Call) -> bool:
     return is_method and len(call.args) == 1 and not call.args[0].star and not call.args[0].keyword
 
 
-def _to_this_device(plan: Plan, call: cst.Call, site: cst.CSTNode, kind: str) -> None:
+def _to_this_device(plan: Plan, call: cst.Call, site: cst.CSTNode, dtype: str) -> None:
     """``x.type(torch.cuda.FloatTensor)``: the dtype and the device in one."""
     device = plan.device_name()
     if device is None:
@@ -126,7 +126,7 @@ def _to_this_device(plan: Plan, call: cst.Call, site: cst.CSTNode, kind: str) ->
 
     def build(updated: cst.Call) -> cst.CSTNode:
         assert isinstance(updated.func, cst.Attribute)  # noqa: S101  # a method
-        new = expression(f"x.to({{device}}, torch.{_DTYPES[kind]})", device=device)
+        new = expression(f"x.to({{device}}, {dtype})", device=device)
         assert isinstance(new, cst.Call)  # noqa: S101  # it is written as one
         return updated.with_changes(func=updated.func.with_changes(attr=cst.Name("to")), args=new.args)
 
@@ -152,7 +152,7 @@ def _decide_text(plan: Plan, node: cst.SimpleString, kind: str) -> None:
     around = plan.view.parent(node)
     call = plan.view.parent(around) if isinstance(around, cst.Arg) else None
     if isinstance(call, cst.Call) and _is_type_method(call):
-        _to_this_device(plan, call, node, kind)
+        _to_this_device(plan, call, node, f"torch.{_DTYPES[kind]}")
         return
     comparison = plan.view.parent(around) if isinstance(around, cst.ComparisonTarget) else None
     if isinstance(comparison, cst.Comparison) and len(comparison.comparisons) == 1:
@@ -193,10 +193,16 @@ def _decide_alias(plan: Plan, node: cst.CSTNode, kind: str) -> None:
         where = f"at line {plan.view.position(unknown[0])[0]} as more than a factory" if unknown else "in another file"
         plan.report(node, RULE, f"a tensor type by another name, which is used {where}")
         return
+    given = [each for each in calls if isinstance(each, cst.Arg)]
+    if choice is not None and _is_choice_of_dtype(plan, choice) and len(given) == len(calls):
+        plan.rewrite(node, RULE, lambda _: parsed(f"torch.{_DTYPES[kind]}"))
+        for use, argument in zip(uses, given, strict=True):
+            _to_this_device(plan, _type_call(plan, argument), use, plan.view.code(use))
+        return
     for use, each in zip(uses, calls, strict=True):
         if isinstance(each, cst.Arg) and plan.is_open(use):
             if choice is None or _is_always_there(plan, choice.test):
-                _to_this_device(plan, _type_call(plan, each), use, kind)
+                _to_this_device(plan, _type_call(plan, each), use, f"torch.{_DTYPES[kind]}")
             else:
                 plan.rewrite(use, RULE, lambda updated: expression("{t}(0)", t=updated))
                 plan.rewrite(_type_call(plan, each).func, RULE, _as_to)
@@ -204,6 +210,12 @@ def _decide_alias(plan: Plan, node: cst.CSTNode, kind: str) -> None:
         plan.rewrite(choice, RULE, lambda _: parsed(typed), tuple(choice.children))
     else:
         plan.rewrite(node, RULE, lambda _: parsed(typed))
+
+
+def _is_choice_of_dtype(plan: Plan, choice: cst.IfExp) -> bool:
+    """Return whether both types of a choice are CUDA's, so that it chooses a dtype only: it becomes one of dtypes."""
+    names = (plan.view.name(branch) for branch in (choice.body, choice.orelse))
+    return all(name.startswith(_PREFIX) and name.removeprefix(_PREFIX) in _DTYPES for name in names)
 
 
 def _is_always_there(plan: Plan, test: cst.BaseExpression) -> bool:

@@ -50,6 +50,11 @@ def test_set_device_takes_a_device_too(cpu: anyaccel.CPU_Accelerator, given: obj
     assert cpu.current_device() == current
 
 
+@pytest.mark.parametrize("given", [None, 1, "1", "cuda:1", torch.device("cpu")])
+def test_every_device_is_the_cpu(cpu: anyaccel.CPU_Accelerator, given: object) -> None:
+    assert cpu.device_name(given) == "cpu"  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("given", [None, -1, torch.device("cpu")])
 def test_a_guard_for_where_a_tensor_of_the_host_is_changes_nothing(
     cpu: anyaccel.CPU_Accelerator, given: object

@@ -189,7 +189,9 @@ def test_fp16_on_cuda(
 
 def test_generic_accelerator_serves_what_its_module_has() -> None:
     mtia = anyaccel.TorchAccelerator("mtia")
-    assert mtia.device_name(1) == "mtia:1"
+    assert mtia.device_name(1) == mtia.device_name("1") == "mtia:1"
+    assert mtia.device_name(torch.device("mtia:1")) == mtia.device_name("mtia:1") == "mtia:1"
+    assert mtia.device_name(torch.device("cpu")) == "cpu"
     assert not mtia.is_available()
     assert not mtia.supports("memory_reserved")
     with pytest.raises(NotImplementedError, match=r"'mtia', which has no torch.mtia.memory_reserved"):

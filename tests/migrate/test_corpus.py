@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -100,6 +102,14 @@ def test_torch_accelerator_needs_no_package_and_runs_without_an_accelerator() ->
     assert migrate_source(after + "y = x.cuda()\n", "torch.accelerator").new.count("def accelerator_name(") == 1
 
 
+def test_torch_accelerators_helper_names_indices_and_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, Any] = {}
+    exec(migrate_source("import torch\nx = torch.ones(2).cuda()\n", "torch.accelerator").new, found)  # noqa: S102
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: torch.device("cuda"))
+    named = [found["accelerator_name"](given) for given in (None, 1, "1", torch.device("cuda:1"), "cpu")]
+    assert named == ["cuda", "cuda:1", "cuda:1", "cuda:1", "cpu"]
+
+
 def test_a_helper_takes_no_name_that_is_taken() -> None:
     before = "import torch\ndef accelerator_name():\n    return 1\nx = torch.ones(1).cuda()\n"
     after = migrate_source(before, "torch.accelerator").new
@@ -164,9 +174,7 @@ def test_guards_are_dropped_where_a_person_asks_for_it() -> None:
 
 
 TRAPS = {
-    "None is no device": "def move(x, device=None):\n    return x.cuda(device)\n",
     "TorchScript": "@torch.jit.script\ndef f(x):\n    return x.cuda()\n",
-    "another scope's name": "def a():\n    thing = 0\n    return thing\ndef b(x, thing):\n    return x.cuda(thing)\n",
     "a camera": "camera.record_stream('rtsp://x')\n",
     "an option": "if args.is_cuda:\n    print(1)\n",
     "a folder": "name = 'cuda' if torch.cuda.is_available() else 'cpu'\npath = os.path.join('csrc', name)\n",
@@ -212,12 +220,26 @@ def test_an_import_of_amp_that_is_ignored_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passed", "new"), [("0", None), ("torch.device('cuda:1')", ".to(device)"), ("x", ".to(device)")]
+    "body",
+    [
+        "def move(x, device=None):\n    return x.cuda(device)\n",
+        "def a():\n    thing = 0\n    return thing\ndef b(x, thing):\n    return x.cuda(thing)\n",
+    ],
 )
-def test_what_callers_pass_tells_a_device_from_an_index(passed: str, new: str | None) -> None:
+def test_what_may_be_an_index_a_device_or_none_is_reported_where_the_target_names_no_devices(body: str) -> None:
+    before = f"import torch\n{body}"
+    assert re.search(r"x\.to\(get_accelerator\(\)\.device_name\((device|thing)\)\)", migrate_source(before).new)
+    assert migrate_source(before, "deepspeed").new == before
+
+
+@pytest.mark.parametrize(
+    ("passed", "new"),
+    [("0", "device_name(device)"), ("torch.device('cuda:1')", ".to(device)"), ("x", ".to(device)")],
+)
+def test_what_callers_pass_tells_a_device_from_an_index(passed: str, new: str) -> None:
     before = f"import torch\ndef move(x, device):\n    return x.cuda(device)\nmove(1, {passed})\n"
     migration = migrate_source(before)
-    assert (new or "x.cuda(device)") in migration.new
+    assert new in migration.new
 
 
 def test_an_index_that_is_text_stays_in_a_name() -> None:

@@ -10,7 +10,7 @@ from anyaccel.migrate.files import migrate_files
 from anyaccel.migrate.verdict import verdicts
 
 MAIN = 'if __name__ == "__main__":\n    main()\n'
-UNKNOWN = "def stop(x, thing):\n    return x.cuda(thing)\n"
+UNKNOWN = "def stop(x, thing):\n    return x.cuda(*thing)\n"
 PROGRAMS = {
     "nothing stops it": ("import torch\ndef main():\n    return torch.ones(1).cuda()\n" + MAIN, "yes"),
     "a function that is called": (f"import torch\n{UNKNOWN}def main():\n    stop(1, thing)\n" + MAIN, "no a.py:3"),
@@ -20,7 +20,7 @@ PROGRAMS = {
     "a function of a module": ("import pkg.c as c\ndef main():\n    c.stop(1)\n" + MAIN, "no pkg/c.py:3"),
     "a file that is not imported": ("def main():\n    stop(1)\n" + MAIN, "yes"),
     "a method of a class that is made": (
-        "import torch\nclass Net:\n    def forward(self, x):\n        return x.cuda(thing)\ndef main():\n    Net()\n"
+        "import torch\nclass Net:\n    def forward(self, x):\n        return x.cuda(*thing)\ndef main():\n    Net()\n"
         + MAIN,
         "no a.py:4",
     ),
@@ -29,7 +29,7 @@ PROGRAMS = {
         "no pkg/c.py:6",
     ),
     "a method that is not called": (
-        "import torch\nclass Net:\n    def other(self, x):\n        return x.cuda(thing)\ndef main():\n    Net()\n"
+        "import torch\nclass Net:\n    def other(self, x):\n        return x.cuda(*thing)\ndef main():\n    Net()\n"
         + MAIN,
         "yes",
     ),
@@ -42,6 +42,10 @@ PROGRAMS = {
         "import torch\ndef check():\n    if not torch.cuda.is_available():\n        raise RuntimeError\n    f(x)\n"
         "def main():\n    check()\n" + MAIN,
         "no a.py:3",
+    ),
+    "a class that is not made": (
+        "import torch\nfrom typing import Union\nAny = Union[torch.cuda.Stream, int]\ndef main():\n    f(Any)\n" + MAIN,
+        "yes",
     ),
     "a text that may be a device": ("import torch\ndef main():\n    f('cuda')\n" + MAIN, "cannot tell a.py:3"),
     "what surely stops comes first": (
@@ -63,7 +67,7 @@ def test_a_program(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     Path("pkg/__init__.py").write_text("")
     Path("a.py").write_text(code)
     Path("b.py").write_text("import torch\n" + UNKNOWN)
-    net = "class Net:\n    def forward(self, x):\n        return x.cuda(thing)\n"
+    net = "class Net:\n    def forward(self, x):\n        return x.cuda(*thing)\n"
     Path("pkg/c.py").write_text("import torch\n" + UNKNOWN + net)
     paths = [Path("a.py"), Path("b.py"), Path("pkg/__init__.py"), Path("pkg/c.py")]
     found = [f"{one.answer} {one.stops or ''}".strip() for one in verdicts(migrate_files(paths, "anyaccel"))]

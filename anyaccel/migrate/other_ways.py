@@ -1,0 +1,109 @@
+"""What speaks against porting a question besides what a yes leads to: what is done after a no, and what an answer is kept for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .answers import Objection
+from .kinds import Kind, kind_of
+from .site import SiteOutcome
+from .source_view import dotted, text_of
+
+if TYPE_CHECKING:
+    from .plan import Plan
+    from .regions import Regions
+
+__all__ = ["NAMES_HALF", "appended", "is_number", "of_kept_answer", "of_other_way", "stops_for_precision"]
+
+NAMES_HALF = re.compile(r"fp16|float16|\bhalf\b")
+_SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
+_FOR_CUDA = re.compile(
+    r"\b(only (supported|available|possible|implemented|works?|runs?|on|for|with)|requires?|needs?)\b[^.;]*\b(cuda|gpus?)\b"
+    r"|\b(cuda|gpu)[ -]only",
+    re.IGNORECASE,
+)
+_CPUS_OWN = re.compile(r"(^|_)cpu_?(?!count|s?$)[a-z]|^_?(CPU|Cpu)[A-Z_]|[a-z](CPU|Cpu)([A-Z_]|$)|_cpu$")
+_OF_MIXED = re.compile(r"\b(amp|apex|fp16|half|mixed[ -]precision)\b", re.IGNORECASE)
+
+
+def stops_for_precision(plan: Plan, guard: cst.CSTNode) -> bool:
+    """Return whether a guard stops the program without CUDA for the sake of mixed precision."""
+    return _OF_MIXED.search(plan.view.code(guard)) is not None
+
+
+def of_other_way(plan: Plan, found: Regions) -> Objection | None:
+    """Return an objection where what is done after a no is the program's own for a CPU, a number, or says that CUDA is meant."""
+    if found.other is None:
+        return None
+    for call in plan.view.inside(found.other, cst.Call):
+        if _SHOWN.match(dotted(call.func) or "") and _FOR_CUDA.search(plan.view.code(call)):
+            line = plan.view.position(call)[0]
+            return Objection(
+                "depends-on-cuda", f"the other way says that this is for CUDA alone (line {line}); decide what is"
+            )
+    if "torch_xla" in plan.view.code(found.other):
+        return Objection("depends-on-cuda", "the other way looks for a TPU; ask for that first")
+    for name in plan.view.inside(found.other, cst.Name):
+        is_attribute = isinstance(around := plan.view.parent(name), cst.Attribute) and around.attr is name
+        if (
+            _CPUS_OWN.search(name.value)
+            and not is_attribute
+            and (name.value in plan.view.defined_names or plan.view.name(name))
+        ):
+            return Objection(
+                "depends-on-function",
+                f"the other way uses {name.value}, which is for a CPU; decide which a CPU takes then",
+            )
+    return _of_other_choice(plan, found, found.other)
+
+
+def _of_other_choice(plan: Plan, found: Regions, other: cst.CSTNode) -> Objection | None:
+    """Return an objection where both ways choose a name's value, and the one after a no is a number, or the CPU for an index."""
+    assigned = [each for region in found.blocks for each in plan.view.inside(region, cst.Assign)]
+    for each in plan.view.inside(other, cst.Assign):
+        name = dotted(each.targets[0].target)
+        chosen = [one.value for one in assigned if name is not None and dotted(one.targets[0].target) == name]
+        if chosen and (is_number(each.value) or _is_cpu_count(each.value)):
+            return Objection("precision", "the other way chooses a number in its place; decide what other devices take")
+        if text_of(each.value) == "cpu" and any(kind_of(plan.view, one) is Kind.INDEX for one in chosen):
+            return Objection(
+                "depends-on-cuda", f"{name} is an index then, and the CPU otherwise; decide what other devices take"
+            )
+    return None
+
+
+def _is_cpu_count(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Call) and (dotted(node.func) or "").endswith("cpu_count")
+
+
+def is_number(node: cst.CSTNode) -> bool:
+    """Return whether an expression is a number."""
+    if isinstance(node, cst.UnaryOperation):
+        return isinstance(node.operator, cst.Minus)
+    return isinstance(node, cst.Integer | cst.Float)
+
+
+def of_kept_answer(plan: Plan, found: Regions) -> Objection | None:
+    """Return an objection where an answer that is kept chooses a precision: ``self.fp16 = self.cuda and opt.fp16``."""
+    kept = dotted(found.value.targets[0].target) if isinstance(found.value, cst.Assign) else None
+    for both in plan.view.of(cst.BooleanOperation) if kept is not None else ():
+        halves = (both.left, both.right)
+        if any(dotted(each) == kept for each in halves) and any(
+            NAMES_HALF.search(plan.view.code(each)) for each in halves
+        ):
+            line = plan.view.position(both)[0]
+            return Objection("precision", f"a precision depends on it (line {line}); decide what other devices take")
+    return None
+
+
+def appended(plan: Plan, region: cst.CSTNode) -> str:
+    """Return a list that a region adds to, and that a call which is reported takes; empty where there is none."""
+    for one in plan.decisions.values():
+        if one.rule == "rng" and one.outcome is SiteOutcome.REPORTED and isinstance(one.node, cst.Call):
+            for name in filter(None, (dotted(each.value) for each in one.node.args)):
+                if f"{name}.append(" in plan.view.code(region):
+                    return name
+    return ""

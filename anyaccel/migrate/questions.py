@@ -1,0 +1,65 @@
+"""Which decisions are about a question, such as ``torch.cuda.is_available()``, and the expression whose value is its answer."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .source_view import dotted, text_of
+
+if TYPE_CHECKING:
+    from .plan import Plan, SiteDecision
+
+__all__ = ["asked_in"]
+
+
+def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
+    """Return the expression whose value is the answer; None for a decision that is about no question."""
+    node = decision.node
+    if decision.rule == "comm-backend":
+        return next((each for each in plan.view.ancestors(node) if each in plan.questions), None)
+    if decision.rule == "is-cuda" or node in plan.questions or isinstance(node, cst.BooleanOperation):
+        return node
+    if decision.rule == "typed-tensor":
+        is_test = isinstance(node, cst.Comparison) or (isinstance(node, cst.Call) and dotted(node.func) == "isinstance")
+        return node if is_test else None
+    name = plan.view.name(node.func) if isinstance(node, cst.Call) else plan.view.name(node)
+    call = node if isinstance(node, cst.Call) else plan.view.parent(node)
+    if name == "torch.cuda.is_available":
+        return call
+    return call if name == "torch.cuda.device_count" and call is not None and _asks_whether_any(plan, call) else None
+
+
+def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
+    """Return whether a number of devices is asked to tell none from some; ``> 1`` asks something else.
+
+    So is a number that is kept as CUDA's, by its name, or where another file may find it and compare it with 0.
+    """
+    around = plan.view.parent(call)
+    if isinstance(around, cst.Assign) and len(around.targets) == 1:
+        name = _name_of_target(around.targets[0].target)
+        return "cuda" in name.lower() or name in plan.project.compared_with_0
+    if isinstance(around, cst.Comparison):
+        return not re.search(r"(>\s*[1-9]|>=\s*[2-9])$", plan.view.code(around).strip())
+    if isinstance(around, cst.Arg):
+        loop = plan.view.parent(plan.view.parent(around) or around)
+        return isinstance(loop, cst.For | cst.CompFor)
+    inner = call
+    while isinstance(around, cst.BooleanOperation) and around.right is inner:
+        inner, around = around, plan.view.parent(around)  # `n or device_count()` is a number, unless a test asks for it
+    if isinstance(around, cst.IfExp) and plan.view.code(around.orelse) == "0":
+        return True  # `device_count() if is_available() else 0` tells none from some
+    if isinstance(around, cst.If | cst.IfExp | cst.While | cst.Assert):
+        return around.test is inner
+    return isinstance(around, cst.BooleanOperation | cst.UnaryOperation)
+
+
+def _name_of_target(target: cst.BaseExpression) -> str:
+    """Return the last name of what a value is kept as; empty for a name of a function's own, which this file shows."""
+    if isinstance(target, cst.Attribute):
+        return target.attr.value
+    if isinstance(target, cst.Subscript) and isinstance(target.slice[0].slice, cst.Index):
+        return text_of(target.slice[0].slice.value) or ""
+    return target.value if isinstance(target, cst.Name) else ""
