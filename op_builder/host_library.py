@@ -27,13 +27,18 @@ class HostLibrary(OpBuilder):
     Attributes:
         OP: the op's row in the table; None for the runtimes and for asynchronous I/O, which have no kernels.
         SOURCES: relative to ``csrc``.
+
+    Args:
+        name: the op's name; ``NAME`` by default.
+        namespace: the namespace of its torch ops; another than ours for a library that is not loaded by this class.
     """
 
     STABLE_ABI = True
     OP: ClassVar[Op | None] = None
 
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, name: str | None = None, *, namespace: str = "anyaccel") -> None:
         super().__init__(name)
+        self._namespace = namespace
         if self.OP is not None:
             self.OP.functions_class()  # import the module with the builder, not during a load
 
@@ -53,7 +58,8 @@ class HostLibrary(OpBuilder):
         ``x86-64-v4`` they do not. Compute-bound code (GELU, bfloat16) takes up to twice as long with 256 bits.
         """
         widest = ["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []
-        return [*CPU_FLAGS, *widest, "-fopenmp-simd"]
+        space = [] if self._namespace == "anyaccel" else [f"-DANYACCEL_NAMESPACE={self._namespace}"]
+        return [*CPU_FLAGS, *widest, "-fopenmp-simd", *space]
 
     def prebuilt(self, trace: Trace) -> Path | None:
         """Return the wheel's library for this machine, or None; the trace records why not."""
@@ -84,4 +90,4 @@ class HostLibrary(OpBuilder):
     def functions(self) -> Any:
         if self.OP is None:
             raise NotImplementedError(self.name)
-        return self.OP.functions_class()("anyaccel", recorder)
+        return self.OP.functions_class()(self._namespace, recorder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path  # noqa: TC003  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,13 +15,17 @@ from ..op_builder.ahead_of_time import all_targets, build_orders, copy_entry, na
 from ..op_builder.all_ops import every_builder
 from ..op_builder.engine import environment
 from ..op_builder.engine.cache import Cache, open_cache
-from ..op_builder.engine.errors import CacheError
+from ..op_builder.engine.errors import CacheError, OpError
 from ..op_builder.engine.progress import watch
 from ..op_builder.engine.targets import NATIVE
 from ..op_builder.engine.toolchains.nvrtc import probe_nvrtc
+from ..op_builder.hub import variants_of, write_variant
 from ..op_builder.switches import switched_on
+from ..op_builder.table import OPS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..op_builder.ahead_of_time import BuildOutcome
     from ..op_builder.engine.progress import Progress
 
@@ -44,37 +49,87 @@ def command(
     output: Annotated[
         Path | None, typer.Option(help="Also copy the results into this folder, in the layout of a wheel.")
     ] = None,
+    hub: Annotated[
+        Path | None,
+        typer.Option(help="Write kernels into this folder, which Hugging Face's kernels loads without anyaccel."),
+    ] = None,
+    rocm: Annotated[
+        list[str] | None,
+        typer.Option(help="With --hub, a release of ROCm for which AMD GPUs' kernels are named: 7.1. Repeatable."),
+    ] = None,
 ) -> None:
     """Build ops into the cache ahead of time, also for GPUs and CPUs that this machine does not have.
 
     Without a target, builds the named ops for this machine; with --all, everything that this machine can target.
+    With --hub, builds the named ops, or all that have functions; without a target for what a wheel has.
     """
-    if everything == bool(ops):
-        got = "both --all and the names of ops" if everything else "no ops to build"
-        msg = f"got {got}. Fix: pass names, as in 'anyaccel build rms_norm', or --all for every op"
-        raise typer.BadParameter(msg)
+    _require_one_of(ops or [], everything, output, hub)
+    if hub is not None:
+        _for_the_hub(hub, ops or [], target or wheel_targets(), rocm or [])
+        return
     if output is None:
         _wanted_cache()  # if there is none, fail before building anything
     console = Console()
     builders = switched_on(every_builder(), environment.build_switches()) if everything else named_builders(ops or [])
     wanted = target or ((wheel_targets() if output else all_targets()) if everything else [NATIVE])
     table = Table("op", "target", "", "seconds", "KiB", title=_title(), title_justify="left")
+    with _shown_progress(console):
+        for outcome in build_orders(orders(builders, wanted)):
+            _add(table, outcome)
+            if output is not None:
+                copy_entry(outcome, output)
+            else:
+                _require_kept(outcome)
+    console.print(table)
+    nvrtc = probe_nvrtc()
+    if not target and nvrtc.tool is None:
+        console.print(f"No CUDA device code: {escape(nvrtc.detail)}. Fix: {escape(nvrtc.fix)}", soft_wrap=True)
+
+
+def _require_one_of(ops: list[str], everything: bool, output: Path | None, hub: Path | None) -> None:
+    got = "both --all and the names of ops" if everything and ops else ""
+    if hub is not None and output is not None:
+        got = "both --hub and --output"
+    elif hub is None and not (everything or ops):
+        got = "no ops to build"
+    if got:
+        msg = f"got {got}. Fix: pass names, as in 'anyaccel build rms_norm', or --all for every op; and one of --hub and --output"
+        raise typer.BadParameter(msg)
+
+
+def _for_the_hub(root: Path, names: list[str], targets: list[str], rocm: list[str]) -> None:
+    named = {builder.NAME for builder in named_builders(names)}
+    ops = [op for op in OPS if (op.name in named if names else op.functions)]
+    console = Console()
+    table = Table("kernel", "variant", "MiB", title=f"Kernels in {escape(str(root))}", title_justify="left")
+    with _shown_progress(console):
+        variants = [variant for op in ops for variant in variants_of(op, targets, rocm)]
+        if not variants:
+            msg = (
+                f"building kernels for the Hub failed: {', '.join(sorted(named))} has no code for {', '.join(targets)}. "
+                f"Fix: name another op or target."
+            )
+            raise OpError(msg)
+        wanted = {order.recipe.fingerprint(): order for variant in variants for order in variant.orders()}
+        built = {outcome.order.recipe.fingerprint(): outcome.entry for outcome in build_orders([*wanted.values()])}
+        for variant in variants:
+            place = write_variant(variant, built, root)
+            size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+            table.add_row(place.parent.parent.name, variant.name, f"{size / 2**20:.1f}")
+    console.print(table)
+    example = root.absolute() / variants[0].kernel_name()
+    console.print(f"Load one: kernels.get_local_kernel(Path({str(example)!r}))", soft_wrap=True, markup=False)
+
+
+@contextlib.contextmanager
+def _shown_progress(console: Console) -> Iterator[None]:
     with console.status("looking for compilers") as status:
 
         def show(progress: Progress) -> None:
             status.update(escape(str(progress)))
 
         with watch(show):
-            for outcome in build_orders(orders(builders, wanted)):
-                _add(table, outcome)
-                if output is not None:
-                    copy_entry(outcome, output)
-                else:
-                    _require_kept(outcome)
-    console.print(table)
-    nvrtc = probe_nvrtc()
-    if not target and nvrtc.tool is None:
-        console.print(f"No CUDA device code: {escape(nvrtc.detail)}. Fix: {escape(nvrtc.fix)}", soft_wrap=True)
+            yield
 
 
 def _require_kept(outcome: BuildOutcome) -> None:

@@ -219,6 +219,6 @@ constexpr Registration kOps[] = {
 }  // namespace
 }  // namespace anyaccel
 
-ANYACCEL_DEFINE(anyaccel, anyaccel::kOps)
-ANYACCEL_IMPLEMENT(anyaccel, CPU, anyaccel::kOps, function)
-ANYACCEL_REFUSE_FLAGGED(anyaccel, anyaccel::kOps)
+ANYACCEL_DEFINE(ANYACCEL_NAMESPACE, anyaccel::kOps)
+ANYACCEL_IMPLEMENT(ANYACCEL_NAMESPACE, CPU, anyaccel::kOps, function)
+ANYACCEL_REFUSE_FLAGGED(ANYACCEL_NAMESPACE, anyaccel::kOps)

@@ -155,8 +155,8 @@ ANYACCEL_EXPORT const char* anyaccel_cuda_open() {
   return driver().problem.empty() ? nullptr : driver().problem.c_str();
 }
 
-// `image` is a cubin, or PTX that ends with a zero byte; PTX is compiled by the driver.
-ANYACCEL_EXPORT const char* anyaccel_cuda_load(const void* image, void** library) {
+// `image` is a cubin, or PTX that ends with a zero byte; PTX is compiled by the driver. The driver finds the size.
+ANYACCEL_EXPORT const char* anyaccel_cuda_load(const void* image, std::size_t, void** library) {
   if (const char* problem = anyaccel_cuda_open()) {
     return problem;
   }

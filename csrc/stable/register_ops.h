@@ -32,13 +32,17 @@ constexpr Registration registration(const char* schema) {
 
 #define ANYACCEL_OP(function, schema) anyaccel::registration<schema, &function>(schema)
 
-#define ANYACCEL_SERVE(registrations, kind, torchs, key) ANYACCEL_IMPLEMENT(anyaccel, key, registrations, function)
+#define ANYACCEL_SERVE(registrations, kind, torchs, key) \
+  ANYACCEL_IMPLEMENT(ANYACCEL_NAMESPACE, key, registrations, function)
 
-#define ANYACCEL_REGISTER(registrations)                     \
-  ANYACCEL_DEFINE(anyaccel, registrations)                   \
-  ANYACCEL_DEFINE(anyaccel_sycl, registrations)              \
-  ANYACCEL_IMPLEMENT(anyaccel, CPU, registrations, function) \
-  ANYACCEL_DEVICES(ANYACCEL_SERVE, registrations)            \
-  ANYACCEL_REFUSE_FLAGGED(anyaccel, registrations)           \
-  ANYACCEL_REFUSE_FLAGGED(anyaccel_sycl, registrations)      \
-  ANYACCEL_IMPLEMENT(anyaccel_sycl, CPU, registrations, on_sycl)
+#define ANYACCEL_ON_SYCL(space) ANYACCEL_WITH_SYCL(space)  // expands `space` first
+#define ANYACCEL_WITH_SYCL(space) space##_sycl
+
+#define ANYACCEL_REGISTER(registrations)                                       \
+  ANYACCEL_DEFINE(ANYACCEL_NAMESPACE, registrations)                           \
+  ANYACCEL_DEFINE(ANYACCEL_ON_SYCL(ANYACCEL_NAMESPACE), registrations)         \
+  ANYACCEL_IMPLEMENT(ANYACCEL_NAMESPACE, CPU, registrations, function)         \
+  ANYACCEL_DEVICES(ANYACCEL_SERVE, registrations)                              \
+  ANYACCEL_REFUSE_FLAGGED(ANYACCEL_NAMESPACE, registrations)                   \
+  ANYACCEL_REFUSE_FLAGGED(ANYACCEL_ON_SYCL(ANYACCEL_NAMESPACE), registrations) \
+  ANYACCEL_IMPLEMENT(ANYACCEL_ON_SYCL(ANYACCEL_NAMESPACE), CPU, registrations, on_sycl)

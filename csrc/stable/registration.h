@@ -8,6 +8,12 @@
 
 #include "guarded.h"
 
+// The namespace of the torch ops. A library that another package carries has its own, so that a process can also load
+// ours (op_builder/hub).
+#ifndef ANYACCEL_NAMESPACE
+#define ANYACCEL_NAMESPACE anyaccel
+#endif
+
 namespace anyaccel {
 
 struct Registration {

@@ -49,7 +49,8 @@ class CudaRuntime:
             OpLoadError: when there is no driver, or it rejects the code.
         """
         handle = ctypes.c_void_p()
-        self._check(what, self._library.anyaccel_cuda_load(image + b"\0", ctypes.byref(handle)))
+        size = ctypes.c_size_t(len(image))
+        self._check(what, self._library.anyaccel_cuda_load(image + b"\0", size, ctypes.byref(handle)))
         return handle.value or 0
 
     def kernel(self, what: str, library: int, symbol: str) -> int:

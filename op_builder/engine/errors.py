@@ -10,6 +10,7 @@ OpError (RuntimeError)
 ├── NoKernelError       no implementation of a kernel is available here
 ├── SettingError        an environment variable has an invalid value (ValueError too)
 ├── OpLoadError         a finished binary cannot be loaded
+│   └── DigestError     a file of a kernel from elsewhere differs from its digest
 └── KernelFaultError    a kernel in the block emulator did something that a GPU leaves undefined
 """
 
@@ -28,6 +29,7 @@ __all__ = [
     "BuildStoppedError",
     "BuildTimeoutError",
     "CacheError",
+    "DigestError",
     "KernelFaultError",
     "NoKernelError",
     "OpError",
@@ -60,6 +62,10 @@ class SettingError(OpError, ValueError):
 
 class OpLoadError(OpError):
     """A finished binary cannot be loaded."""
+
+
+class DigestError(OpLoadError):
+    """A file of a kernel from elsewhere differs from its digest; no code of the kernel was run."""
 
 
 class KernelFaultError(OpError):

@@ -24,20 +24,19 @@ _OPTIONS = (
     "-include", "hip_language.h",
 )  # fmt: skip
 _INCLUDE_DIRS = (CSRC / "includes", CSRC / "runtime", CSRC / "device_std")
-_KERNELS_OF_A_PART = 3
-"""The compiler takes up to two seconds per kernel, so an op is compiled in parts, in parallel. The number of parts does not
-depend on the machine, so every machine builds the same bytes."""
 
 
 @dataclass(frozen=True)
 class HipCodeRecipe(DeviceCodeFacts):
-    """The recipe for a code object, which is linked from object files with a few kernels each."""
+    """The recipe for a code object, which is linked from an object file per kernel.
+
+    Optimising a kernel takes up to a second, and reading the sources 0.03 s, so kernels are compiled alone and in parallel.
+    """
 
     compiler: AmdgpuClang
 
     def _facts(self) -> dict[str, Any]:
-        commands = {"compile": list(COMPILE), "link": list(LINK), "kernels_of_a_part": _KERNELS_OF_A_PART}
-        return {**super()._facts(), **commands}
+        return {**super()._facts(), "compile": list(COMPILE), "link": list(LINK)}
 
     def produce(self, workplace: Workplace) -> dict[str, Any]:
         """Compile and link in a workplace, and return the kernels' symbols.
@@ -49,14 +48,12 @@ class HipCodeRecipe(DeviceCodeFacts):
 
         symbols = {kernel: f"anyaccel_kernel_{number}" for number, kernel in enumerate(self.kernels)}
         options = [*self.options, *(f"-I{folder}" for folder in self.include_dirs)]
-        parts = -(-len(symbols) // _KERNELS_OF_A_PART)
         commands = []
-        for part in range(parts):
-            mine = list(symbols.items())[part::parts]  # neighbours take about equally long and go to different parts
-            lines = [f"ANYACCEL_HIP_KERNEL({symbol}, {kernel})" for kernel, symbol in mine]
-            text = "\n".join([f'#include "{self.source}"', *lines, ""])
-            (workplace.folder / f"{part}.hip").write_text(text, encoding="utf-8")
-            commands.append(Command(self.compiler.compiling(f"{part}.hip", options, f"{part}.o"), f"{part}.o"))
+        for number, (kernel, symbol) in enumerate(symbols.items()):
+            text = f'#include "{self.source}"\nANYACCEL_HIP_KERNEL({symbol}, {kernel})\n'
+            (workplace.folder / f"{number}.hip").write_text(text, encoding="utf-8")
+            compiling = self.compiler.compiling(f"{number}.hip", options, f"{number}.o")
+            commands.append(Command(compiling, f"{number}.o"))
         objects = tuple(command.output for command in commands)
         commands.append(Command(self.compiler.linking(objects, self.output), self.output, objects))
         write_ninja(commands, workplace.folder, workplace.limit_seconds)

@@ -108,7 +108,7 @@ def test_every_layer_is_served_in_place_of_torchs(name: str) -> None:
 def test_the_mapping_has_every_layer_on_every_device() -> None:
     found = mapping()
     assert set(found) == set(layers.__all__)
-    assert {device for devices in found.values() for device in devices} == {"cpu", "cuda", "xpu"}
+    assert {device for devices in found.values() for device in devices} == {"cpu", "cuda", "rocm", "xpu"}
     assert all(repository(name).load() is not None for name in found)
     with pytest.raises(ValueError, match="got 'Attention'; expected one of GeluAndMul"):
         repository("Attention")

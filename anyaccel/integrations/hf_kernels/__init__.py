@@ -1,4 +1,4 @@
-"""A repository of layers for Hugging Face's ``kernels``: this folder, used without the hub.
+"""Layers for Hugging Face's ``kernels``, from this folder and without the Hub; and kernels of the Hub in our loaders.
 
 >>> from kernels import Mode, kernelize, register_kernel_mapping
 >>> register_kernel_mapping(mapping())
@@ -11,11 +11,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from anyaccel.op_builder.hub.extension import HubExtension
+
 from . import layers
 
-__all__ = ["layers", "mapping", "repository"]
+__all__ = ["HubExtension", "layers", "mapping", "repository"]
 
-_DEVICES = ("cpu", "cuda", "xpu")
+_DEVICES = ("cpu", "cuda", "rocm", "xpu")
 
 
 def repository(layer_name: str) -> Any:
@@ -37,7 +39,7 @@ def repository(layer_name: str) -> Any:
 
 
 def mapping() -> dict[str, dict[str, dict[Any, Any]]]:
-    """Return every layer for CPU, CUDA and XPU, for inference and training, also compiled.
+    """Return every layer for CPU, CUDA, ROCm and XPU, for inference and training, also compiled.
 
     Returns:
         What ``kernels.register_kernel_mapping`` takes. Other layers stay as they are registered.

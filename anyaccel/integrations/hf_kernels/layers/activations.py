@@ -1,39 +1,12 @@
-"""The layers: each has the forward method of a stock layer, and uses the weights of the module that it is put into."""
+"""Gated activations: each layer has the forward method of a stock layer."""
 
 from __future__ import annotations
 
 import torch
 
-from anyaccel.ops import geglu, layer_norm, rms_norm, swiglu
+from .functions import geglu, swiglu
 
-__all__ = ["GeluAndMul", "GeluTanhAndMul", "LayerNorm", "RMSNorm", "SiluAndMul"]
-
-
-class RMSNorm(torch.nn.Module):
-    """The norm of Llama and similar models, which have ``weight`` and ``variance_epsilon``."""
-
-    can_torch_compile = True
-    has_backward = True
-    weight: torch.Tensor
-    variance_epsilon: float
-
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Return the normalised states, with the same shape and dtype."""
-        return rms_norm(hidden_states, self.weight, self.variance_epsilon)
-
-
-class LayerNorm(torch.nn.Module):
-    """``torch.nn.LayerNorm`` over the last dimension, with a weight and a bias."""
-
-    can_torch_compile = True
-    has_backward = True
-    weight: torch.Tensor
-    bias: torch.Tensor
-    eps: float
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  # torch's own name
-        """Return the normalised input, of its own shape and dtype."""
-        return layer_norm(input, self.weight, self.bias, self.eps)
+__all__ = ["GeluAndMul", "GeluTanhAndMul", "SiluAndMul"]
 
 
 class SiluAndMul(torch.nn.Module):
