@@ -140,7 +140,7 @@ class HubExtension(KernelExtension):
         try:
             variant, trace = resolve_variant(get_variants_local(folder), self.backend)
         except ValueError as error:
-            msg = f"loading '{self.repo_id}' failed: {error}. Fix: correct backend."
+            msg = f"loading '{self.repo_id}' failed: {error}. Fix: set backend to 'cpu', or to None for what torch was built for."
             raise OpLoadError(msg) from error
         if variant is None:
             told = variants_trace_str(trace) if trace else "it has no variant"
