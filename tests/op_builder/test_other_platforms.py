@@ -139,7 +139,7 @@ def test_two_builds_in_different_places_have_the_same_bytes(
     monkeypatch.setenv("ANYACCEL_PLATFORM", f"manylinux_2_28_{OTHER}")
     monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
     written = []
-    for place in (tmp_path / "one", tmp_path / "a folder with a longer name"):
+    for place in (tmp_path / "one" / "project", tmp_path / "a folder with a longer name" / "project"):
         monkeypatch.setenv("ANYACCEL_CACHE_DIR", str(place / "cache"))
         builder = make_builder(place / "csrc", SAYS_WHERE, "static const char* kHeader = __FILE__;")
         (outcome,) = build_orders(orders([builder], [list(CPU_TARGETS[OTHER])[-1]]))
