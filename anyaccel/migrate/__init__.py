@@ -1,4 +1,5 @@
-"""Ports code that is written for CUDA to every accelerator, and finds what is still tied to CUDA.
+"""Ports CUDA code to every accelerator, and finds code that still depends on CUDA.
 
-``migrate_source`` in :mod:`anyaccel.migrate.source` does a module, ``migrate_notebook`` a notebook, ``migrate_files`` many.
+``migrate_source`` in :mod:`anyaccel.migrate.source` migrates one module, ``migrate_notebook`` one notebook, and
+``migrate_files`` many files.
 """

@@ -1,4 +1,4 @@
-"""The rule amp: ``torch.cuda.amp`` becomes ``torch.amp`` for this device."""
+"""The rule amp: rewrites ``torch.cuda.amp`` to ``torch.amp`` with the device type as an argument."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DECORATORS = ("custom_fwd", "custom_bwd")
 
 
 def decide(plan: Plan) -> None:
-    """Decide on everything of ``torch.cuda.amp``."""
+    """Decide on every reference to ``torch.cuda.amp``."""
     for node, full_name in references(plan):
         name = full_name.removeprefix(_PREFIX)
         if not full_name.startswith(_PREFIX) or not plan.is_open(node):
@@ -43,7 +43,7 @@ def decide(plan: Plan) -> None:
 
 
 def _decide_questions(plan: Plan) -> None:
-    """``torch.is_autocast_enabled()`` asks for CUDA's autocast, as does ``torch.get_autocast_gpu_dtype()`` for its dtype."""
+    """Rewrite ``torch.is_autocast_enabled()`` and ``torch.get_autocast_gpu_dtype()``, which query CUDA only."""
     for node in plan.view.of(cst.Call):
         function = _QUESTIONS.get(plan.view.name(node.func))
         if function is not None and not node.args and plan.device_name() is not None and plan.is_open(node):
@@ -52,12 +52,15 @@ def _decide_questions(plan: Plan) -> None:
 
 
 def _asking(plan: Plan, function: str) -> Build:
-    """Return a builder of a call of a function for this device."""
+    """Return a builder of a call of ``function`` with this device's name as the argument."""
     return lambda _: expression(f"{function}({{name}})", name=plan.named())
 
 
 def moving_names(plan: Plan) -> set[str]:
-    """Return the names from ``torch.cuda.amp`` that the module can import from ``torch.amp``, as every use is rewritten."""
+    """Return the names from ``torch.cuda.amp`` that the module can import from ``torch.amp`` instead.
+
+    An import statement moves only if every use of its names is rewritten and no comment says to ignore it.
+    """
     return {
         name
         for statement, names in _imports(plan).items()
@@ -69,14 +72,14 @@ def moving_names(plan: Plan) -> set[str]:
 
 
 def _brought(statement: cst.CSTNode) -> list[str]:
-    """Return every name that an import brings, also those that nothing uses."""
-    assert isinstance(statement, cst.ImportFrom)  # noqa: S101  # _imports() gives no other
+    """Return every name that an import binds, including unused ones."""
+    assert isinstance(statement, cst.ImportFrom)  # noqa: S101  # _imports() returns no other type
     names = () if isinstance(statement.names, cst.ImportStar) else statement.names
     return [alias.evaluated_alias or alias.evaluated_name for alias in names]
 
 
 def _imports(plan: Plan) -> dict[cst.CSTNode, dict[str, list[cst.CSTNode]]]:
-    """Return what refers to each ``from torch.cuda.amp import …``, by name."""
+    """Return the references to each ``from torch.cuda.amp import …``, by name."""
     return {
         statement: names
         for statement, names in plan.view.import_references.items()
@@ -86,7 +89,7 @@ def _imports(plan: Plan) -> dict[cst.CSTNode, dict[str, list[cst.CSTNode]]]:
 
 
 def _function(plan: Plan, node: cst.CSTNode, name: str) -> cst.BaseExpression:
-    """Return what is called now: the same name where its import moves along, else the name in full."""
+    """Return the new callee: the same name if its import moves too, else the full name."""
     if isinstance(node, cst.Name) and node.value in moving_names(plan):
         return node
     plan.needs_torch = True
@@ -113,7 +116,7 @@ def _why_not(plan: Plan, node: cst.CSTNode, name: str) -> str:
 
 
 def _is_type(plan: Plan, node: cst.CSTNode) -> bool:
-    """Return whether a class stands where only its being a base matters: in an annotation, or in ``isinstance``."""
+    """Return whether a class is used only as a type: in an annotation or in a call of ``isinstance``."""
     for around in plan.view.ancestors(node):
         if isinstance(around, cst.Annotation):
             return True
@@ -123,7 +126,10 @@ def _is_type(plan: Plan, node: cst.CSTNode) -> bool:
 
 
 def _rewrite(plan: Plan, node: cst.CSTNode, name: str) -> None:
-    """Replace the call, the bare decorator, or the class; what it is called is known once everything else is settled."""
+    """Replace the call, the bare decorator, or the class.
+
+    The builders compute the new name when they run, because it depends on all other decisions.
+    """
     around = plan.view.parent(node)
     if isinstance(around, cst.Call) and around.func is node:
         plan.rewrite(around, RULE, lambda updated: _call(plan, updated, name, _function(plan, node, name)), (node,))

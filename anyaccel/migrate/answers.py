@@ -1,6 +1,7 @@
-"""What a person has answered to the tool's questions, so that a second run, or CI, asks nothing.
+"""The user's answers to the tool's questions, so that a second run, or a run in CI, does not ask again.
 
-A report belongs to a class of questions. Its answer is ``port`` (rewrite the place) or ``keep`` (it is rightly CUDA's).
+Every report belongs to a question class. The answer for a class is ``port`` (rewrite the place) or ``keep`` (the place
+is meant for CUDA).
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ TITLES = {
     "device-text": 'the text "cuda" where a device may be meant',
     "own-cuda": "cuda() of an object that may have a method of its own by that name",
 }
-"""The classes of questions with two answers; a report of any other kind belongs to the class of its rule, and can be kept."""
+"""The question classes with two answers. Any other report belongs to the class of its rule, and can be kept."""
 _ASSUMED = ("device-comparison", "depends-on-function", "precision", "nothing-rewritten", "answer-goes-elsewhere")
 
 
 class Objection(NamedTuple):
-    """Why a question is not rewritten: its class, and the reason for a person."""
+    """Why a CUDA check is not rewritten: the question class, and the reason shown to the user."""
 
     question: str
     reason: str
@@ -41,18 +42,18 @@ class Objection(NamedTuple):
 
 @dataclass(frozen=True)
 class Decided:
-    """The answers for one module.
+    """The answers that apply to one module.
 
     Attributes:
-        answers: ``"port"`` or ``"keep"`` by class of questions.
-        drops_cuda_guards: whether assertions and exits that only CUDA passes are deleted.
+        answers: ``"port"`` or ``"keep"``, by question class.
+        drops_cuda_guards: whether to delete assertions and exits that only CUDA passes.
     """
 
     answers: Mapping[str, str] = field(default_factory=dict)
     drops_cuda_guards: bool = False
 
     def answer_to(self, question: str) -> str:
-        """Return the answer to a class of questions, or an empty text."""
+        """Return the answer for a question class, or an empty string."""
         return self.answers.get(question, "")
 
 
@@ -64,9 +65,9 @@ class Answer:
     """One answer.
 
     Attributes:
-        question: the class of questions, or the id of a rule.
+        question: the question class, or the id of a rule.
         answer: ``"port"`` or ``"keep"``.
-        files: patterns of the paths that it is for; empty for all.
+        files: patterns of the paths that the answer applies to; empty for all files.
     """
 
     question: str
@@ -74,17 +75,19 @@ class Answer:
     files: tuple[str, ...] = ()
 
     def is_for(self, path: str) -> bool:
-        """Return whether the answer is for a file."""
+        """Return whether the answer applies to a file."""
         return not self.files or any(fnmatch(path, pattern) for pattern in self.files)
 
 
 @dataclass(frozen=True)
 class Answers:
-    """A project's answers; one for a file counts before one for all, and a later one before an earlier one.
+    """A project's answers.
+
+    An answer for certain files overrides an answer for all files, and a later answer overrides an earlier one.
 
     Attributes:
         given: the answers, in order.
-        assumes_any_accelerator: whether questions about CUDA are about any accelerator wherever there is no answer.
+        assumes_any_accelerator: whether a CUDA check without an answer is treated as a check for any accelerator.
         drops_cuda_guards: as for :class:`Decided`.
     """
 
@@ -93,7 +96,7 @@ class Answers:
     drops_cuda_guards: bool = False
 
     def for_file(self, path: str) -> Decided:
-        """Return what counts in a file, whose path is relative to the project."""
+        """Return the answers that apply to a file, whose path is relative to the project."""
         found = dict.fromkeys(_ASSUMED, "port") if self.assumes_any_accelerator else {}
         for each in sorted(self.given, key=lambda one: bool(one.files)):
             if each.is_for(path):

@@ -1,4 +1,4 @@
-"""Arguments of torch.cuda's functions, which take a device, as arguments of the contract's, which take an index."""
+"""Converts the device arguments of ``torch.cuda`` functions to the index arguments of the contract's functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_SPACE = cst.AssignEqual(whitespace_before=cst.SimpleWhitespace(""), whitespac
 
 
 def as_index(view: SourceView, node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """Return the index that ``"cuda:1"`` or ``torch.device("cuda", 1)`` names; None for anything else."""
+    """Return the index in ``"cuda:1"`` or ``torch.device("cuda", 1)``; None for any other expression."""
     if isinstance(node, cst.Call) and view.name(node.func) == "torch.device":
         if len(node.args) == 2 and text_of(node.args[0].value) == "cuda":
             return _if_number(view, node.args[1].value)
@@ -29,12 +29,18 @@ def as_index(view: SourceView, node: cst.BaseExpression) -> cst.BaseExpression |
 
 
 def _if_number(view: SourceView, index: cst.BaseExpression | None) -> cst.BaseExpression | None:
-    """Return an index that is a number; one from the environment is text, which only a name may hold."""
+    """Return the index if it is a number, else None.
+
+    A value from the environment is a string: it can be part of a device name, but it is not an index.
+    """
     return index if index is not None and kind_of(view, index) is Kind.INDEX else None
 
 
 def without_literal_device(view: SourceView, original: cst.Call, updated: cst.Call) -> cst.Call:
-    """Return a call whose first argument is an index where it was a device literal, and is gone where that was ``"cuda"``."""
+    """Return a call with the device literal in its first argument replaced by an index.
+
+    The argument is removed if it is ``"cuda"``. Any other argument stays.
+    """
     if not original.args or not is_device_literal(original.args[0].value):
         return updated
     literal = original.args[0].value
@@ -46,7 +52,7 @@ def without_literal_device(view: SourceView, original: cst.Call, updated: cst.Ca
 
 
 def renamed_device(call: cst.Call, function: str) -> cst.Call:
-    """Return a call of a member of the contract, whose parameter is called ``device_index``."""
+    """Return a call of a member of the contract, with the keyword ``device`` renamed to ``device_index``."""
     args = [
         argument.with_changes(keyword=cst.Name("device_index"))
         if argument.keyword and argument.keyword.value == "device"

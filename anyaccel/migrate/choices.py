@@ -1,6 +1,6 @@
-"""The rule device-choice: ``"cuda" if torch.cuda.is_available() else "cpu"``, and the same as a statement.
+"""The rule device-choice: ``"cuda" if torch.cuda.is_available() else "cpu"``, and the same as an ``if`` statement.
 
-Also the question ``torch.cuda.is_available() or torch.xpu.is_available()``, which asks for any accelerator.
+Also ``torch.cuda.is_available() or torch.xpu.is_available()``, which checks for any accelerator.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ def asks_availability(view: SourceView, test: cst.BaseExpression) -> bool | None
 
 
 def decide_any(plan: Plan) -> None:
-    """Make one question of ``torch.cuda.is_available() or torch.xpu.is_available()``, whatever it decides.
+    """Replace ``torch.cuda.is_available() or torch.xpu.is_available()`` with one check, whatever depends on it.
 
-    The contract answers for the accelerator that there is, which is one of them wherever the old answer was yes. What is
-    done after it must name none of the others; on a CPU the answer is yes then, which :mod:`.consequences` looks at.
+    The contract checks for the current accelerator, which is one of them wherever the old check was true. The code that
+    depends on the check must not name any of the others. On a CPU the new check is true as well; :mod:`.consequences`
+    handles that.
     """
     function = plan.function("is_available")
     for node in plan.view.of(cst.BooleanOperation):
@@ -66,7 +67,7 @@ def _alternatives(node: cst.BaseExpression) -> list[cst.BaseExpression]:
 
 
 def decide(plan: Plan) -> None:
-    """Decide on every choice between CUDA and the CPU that is made by asking whether CUDA is there."""
+    """Decide on every choice between CUDA and the CPU that tests whether CUDA is available."""
     for node in plan.view.of(cst.IfExp):
         if plan.is_open(node):
             _decide_expression(plan, node)
@@ -87,7 +88,7 @@ def _decide_expression(plan: Plan, node: cst.IfExp) -> None:
     new = _choice(plan, chosen, other)
     is_text = text_of(chosen) is not None or text_of(other) is not None
     if new is not None and is_text and not _is_for_device(plan, node):
-        return  # a name of something else, such as a folder: the rule device-name says why
+        return  # the name of something else, such as a folder; the rule device-name handles it
     if new is not None:
         plan.rewrite(node, RULE, lambda _: new, tuple(node.children))
     elif text_of(chosen) == "nccl" and text_of(other) == "gloo":
@@ -104,7 +105,7 @@ def _is_for_device(plan: Plan, node: cst.IfExp) -> bool:
 
 
 def _choice(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -> cst.BaseExpression | None:
-    """Return what replaces a choice between two devices; None where it is another choice."""
+    """Return the replacement for a choice between two devices; None for any other choice."""
     if _is_current(plan, chosen, other):
         function = plan.function("current_device_name")
         return None if function is None else expression(f"{function}()")
@@ -121,14 +122,14 @@ def _choice(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -
 
 
 def _is_current(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -> bool:
-    """Return whether a choice is between the current device and the CPU, whose name ``current_device_name()`` gives there."""
+    """Return whether a choice is between the current device and the CPU; ``current_device_name()`` covers both."""
     if not isinstance(chosen, cst.Call) or chosen.args:
         return False
     return plan.view.name(chosen.func) == "torch.cuda.current_device" and text_of(other) == "cpu"
 
 
 def _is_other(view: SourceView, node: cst.BaseExpression, unwrap: object) -> bool:
-    """Return whether an expression is the CPU, or a choice between the CPU and devices of other makers."""
+    """Return whether an expression is the CPU, MPS or XPU, or a choice between them."""
     if isinstance(node, cst.IfExp):
         asked = view.code(node.test)
         is_plain = "is_available()" in asked and "cuda" not in asked
@@ -171,7 +172,7 @@ def _is_elif(view: SourceView, node: cst.If) -> bool:
 
 
 def _branches(view: SourceView, node: cst.If) -> tuple[cst.BaseAssignTargetExpression, list[cst.BaseExpression]] | None:
-    """Return what every branch assigns to the one target of all; None where they do anything else."""
+    """Return the one target that all branches assign to, and the values; None if a branch does anything else."""
     targets, values = [], []
     branch: cst.If | cst.Else | None = node
     while branch is not None:

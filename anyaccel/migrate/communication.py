@@ -1,4 +1,4 @@
-"""The rules comm-backend and device-ids: what ``torch.distributed`` and ``DistributedDataParallel`` are told."""
+"""The rules comm-backend and device-ids: the backend of ``torch.distributed`` and the device arguments of DDP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OF_BARRIER = "asks for NCCL, whose own option the device_ids of a barrier are"
 
 
 def decide(plan: Plan) -> None:
-    """Decide on every ``"nccl"``, and on what DDP is told of devices."""
+    """Decide on every ``"nccl"``, and on the device arguments of DDP."""
     for node in plan.view.of(cst.SimpleString):
         value = text_of(node) or ""
         if "nccl" in value.lower() and plan.is_open(node) and not isinstance(plan.view.parent(node), cst.Expr):
@@ -50,7 +50,7 @@ def decide(plan: Plan) -> None:
 
 
 def _is_of_own_ddp(view: SourceView, call: cst.Call) -> bool:
-    """Return whether a call makes a class of the run that derives from DDP, and names what DDP is told of devices."""
+    """Return whether a call instantiates a DDP subclass from the migrated files with ``device_ids``."""
     name = view.name(call.func).rpartition(".")[2] or dotted(call.func)
     return name in view.project.ddps and any(each.keyword and each.keyword.value == "device_ids" for each in call.args)
 
@@ -83,14 +83,14 @@ def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
 
 
 def is_of_type(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether a text stands in ``Literal[...]``."""
+    """Return whether a string is inside ``Literal[...]``."""
     index = view.parent(node)
     whole = view.parent(view.parent(index) or node) if isinstance(index, cst.Index) else None
     return isinstance(whole, cst.Subscript) and view.code(whole.value).rpartition(".")[2] == "Literal"
 
 
 def _comparison_with_group(view: SourceView, node: cst.CSTNode) -> cst.Comparison | None:
-    """Return the comparison of a text with ``torch.distributed.get_backend()``, also by a name; None where there is none."""
+    """Return the comparison of a string with ``torch.distributed.get_backend()`` or a name for its result, if any."""
     around = view.parent(node)
     comparison = view.parent(around) if isinstance(around, cst.ComparisonTarget) else around
     if not isinstance(comparison, cst.Comparison) or len(comparison.comparisons) != 1:
@@ -104,10 +104,10 @@ def _comparison_with_group(view: SourceView, node: cst.CSTNode) -> cst.Compariso
 
 
 def _decide_comparison(plan: Plan, node: cst.CSTNode, comparison: cst.Comparison, function: str) -> None:
-    """Ask for this device's backend in place of NCCL, for now; :mod:`.consequences` looks at what depends on it.
+    """Replace NCCL with this device's backend, for now; :mod:`.consequences` checks what depends on the comparison.
 
-    On CUDA both are NCCL. Elsewhere the group has the device's own backend, so that the answer is yes there as well.
-    ``barrier(device_ids=…)`` is NCCL's own option: the question before it is right as it stands.
+    On CUDA both are NCCL. On other devices the group uses the device's own backend, so the comparison is true there as
+    well. ``device_ids`` of ``barrier`` is an option of NCCL only: a comparison that guards it is correct as it is.
     """
     found = regions_of(plan.view, comparison)
     for region in (each for one in (found, *regions_of_name(plan.view, found.value)) for each in one.all):
@@ -122,7 +122,7 @@ def _decide_comparison(plan: Plan, node: cst.CSTNode, comparison: cst.Comparison
 
 
 def _is_field(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether a text is the default of a class's ``distributed_backend``, also by ``field(default=…)``."""
+    """Return whether a string is the default of a class's ``distributed_backend``, also in ``field(default=…)``."""
     around = view.parent(node)
     if isinstance(around, cst.Arg) and around.keyword is not None and around.keyword.value == "default":
         call = view.parent(around)
@@ -135,7 +135,7 @@ def _is_field(view: SourceView, node: cst.CSTNode) -> bool:
 
 
 def _is_default(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether a text is the default of a parameter ``backend`` that only becomes a process group's backend."""
+    """Return whether a string is the default of a parameter ``backend`` that only becomes a process group's backend."""
     parameter = view.parent(node)
     if (
         not isinstance(parameter, cst.Param)
@@ -149,7 +149,7 @@ def _is_default(view: SourceView, node: cst.CSTNode) -> bool:
 
 
 def _why_not(view: SourceView, node: cst.CSTNode) -> str:
-    """Return why a place may want the text "nccl" and not this device's backend; empty where it wants the backend."""
+    """Return why a place may need the string "nccl" and not this device's backend; empty if it needs the backend."""
     if _is_field(view, node) or _is_default(view, node):
         return ""
     inner, around = node, view.parent(node)
@@ -171,13 +171,13 @@ def _why_not(view: SourceView, node: cst.CSTNode) -> str:
 
 
 def _is_in_table(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether a backend stands in ``{"cuda": "nccl", "cpu": "gloo"}``."""
+    """Return whether a backend is CUDA's value in a table such as ``{"cuda": "nccl", "cpu": "gloo"}``."""
     element = view.parent(node)
     return isinstance(element, cst.DictElement) and element.value is node and text_of(element.key) in ("cuda", "gpu")
 
 
 def _is_backend_of_group(view: SourceView, target: cst.Attribute) -> bool:
-    """Return whether an attribute is what ``init_process_group`` gets as its backend."""
+    """Return whether an attribute is passed to ``init_process_group`` as its backend."""
     for call in view.of(cst.Call):
         if (dotted(call.func) or "").endswith("init_process_group"):
             for place, argument in enumerate(call.args):
@@ -217,14 +217,14 @@ def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
 
 
 def _is_of_group(view: SourceView, options: cst.Call) -> bool:
-    """Return whether ``dict(backend=…)`` is given as ``dist_cfg`` or by another name for a process group's options."""
+    """Return whether ``dict(backend=…)`` is passed as ``dist_cfg`` or another name for a process group's options."""
     around = view.parent(options)
     name = around.keyword.value if isinstance(around, cst.Arg) and around.keyword is not None else ""
     return _GROUP_OPTIONS.match(name) is not None
 
 
 def _decide_device_ids(plan: Plan, argument: cst.Arg, place: int) -> None:
-    """DDP takes ``device_ids`` for a module on a device with an index only; the CPU's must be None."""
+    """Make DDP's device arguments None on a CPU: DDP accepts them only for a module on a device with an index."""
     keyword = argument.keyword.value if argument.keyword else {1: "device_ids", 2: "output_device"}.get(place)
     value = argument.value
     if argument.star:
@@ -238,7 +238,7 @@ def _decide_device_ids(plan: Plan, argument: cst.Arg, place: int) -> None:
 
 
 def _none_on_cpu(plan: Plan, owner: cst.Arg | cst.DictElement) -> None:
-    """Make the value of an argument, or of an element, None on a CPU; what is in it is other rules'."""
+    """Make the value of an argument or a dictionary element None on a CPU; other rules rewrite the value itself."""
     name = plan.device_name()
     if name is not None:
         choice = 'None if {name} == "cpu" else {value}'
@@ -250,7 +250,10 @@ def _none_on_cpu(plan: Plan, owner: cst.Arg | cst.DictElement) -> None:
 
 
 def _decide_options(plan: Plan, argument: cst.Arg) -> None:
-    """``DDP(model, **options)``: the options are looked at where they are a dictionary of this module, for DDP alone."""
+    """Decide on ``DDP(model, **options)``, where the options are a dictionary of this module that only DDP uses.
+
+    Other options are reported if they may contain ``device_ids``.
+    """
     values = plan.view.values_of(argument.value)
     options = values[0] if len(values) == 1 else None
     assigned = plan.view.parent(options) if options is not None else None
@@ -270,7 +273,7 @@ def _decide_options(plan: Plan, argument: cst.Arg) -> None:
             if each.keyword and each.keyword.value in ("device_ids", "output_device"):
                 _decide_device_ids(plan, each, -1)
     elif _names_ids(plan.view, argument):
-        return  # they are beside it, and cannot be in it, too
+        return  # device_ids is passed explicitly, so the options cannot contain it
     elif "device_ids" in plan.view.source.replace("device_ids=", ""):
         plan.report(argument, IDS_RULE, "device_ids may be in it, which must be None on a CPU; write the arguments out")
 
@@ -281,7 +284,7 @@ def _names_ids(view: SourceView, options: cst.Arg) -> bool:
 
 
 def is_none_elsewhere(value: cst.IfExp) -> bool:
-    """Return whether a choice by the kind of device tells DDP None for a CPU already."""
+    """Return whether a conditional expression on the kind of device already passes None to DDP on a CPU."""
     test = value.test
     names = {each.value for each in _names_in(test)} | {text_of(each) or "" for each in _texts_in(test)}
     is_choice = any(isinstance(branch, cst.Name) and branch.value == "None" for branch in (value.body, value.orelse))

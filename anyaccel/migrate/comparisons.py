@@ -1,7 +1,7 @@
-"""The rule device-name, for questions: ``device.type == "cuda"``, ``"cuda" in device``, ``device.startswith("cuda")``.
+"""The rule device-name, for checks: ``device.type == "cuda"``, ``"cuda" in device``, ``device.startswith("cuda")``.
 
-``device_name()`` is ``"cuda"`` exactly where the accelerator is CUDA, so that on CUDA the new question has the old answer.
-On another device its answer is yes where it was no: :mod:`.consequences` takes it back where that would matter.
+``device_name()`` is ``"cuda"`` exactly where the accelerator is CUDA, so on CUDA the new comparison has the old result.
+On another device it is true where the old one was false: :mod:`.consequences` undoes the rewrite if that would matter.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _ONE_DEVICE = "it compares with one CUDA device by its number; decide what that 
 
 
 def decide_types(plan: Plan) -> None:
-    """Rewrite ``"cuda" if "cuda" in device else "cpu"`` and its relatives to ``torch.device(device).type``.
+    """Rewrite ``"cuda" if "cuda" in device else "cpu"`` and similar expressions to ``torch.device(device).type``.
 
-    Both are ``"cuda"`` for every name of a CUDA device, and ``"cpu"`` for the CPU's. For another accelerator the old text
-    says ``"cpu"``, for want of another answer.
+    Both are ``"cuda"`` for every name of a CUDA device, and ``"cpu"`` for the CPU. For another accelerator the old
+    expression is ``"cpu"``, because it has no other branch.
     """
     for node in plan.view.of(cst.IfExp):
         pair = (text_of(node.body), text_of(node.orelse))
@@ -51,12 +51,12 @@ def decide_types(plan: Plan) -> None:
 
 
 def _always(code: str) -> Build:
-    """Return a builder that writes some code, whatever stood there."""
+    """Return a builder of fixed code that ignores the old node."""
     return lambda _: parsed(code)
 
 
 def _device_asked(test: cst.BaseExpression) -> cst.BaseExpression | None:
-    """Return ``device`` of a question that is yes for ``"cuda"`` and for ``"cuda:1"``, and for no other device."""
+    """Return ``device`` from a test that is true for ``"cuda"`` and ``"cuda:1"`` and for no other device; else None."""
     if isinstance(test, cst.Call) and isinstance(test.func, cst.Attribute) and test.func.attr.value == "startswith":
         is_cuda = len(test.args) == 1 and text_of(test.args[0].value) == "cuda"
         return _without_str(test.func.value) if is_cuda else None
@@ -67,7 +67,7 @@ def _device_asked(test: cst.BaseExpression) -> cst.BaseExpression | None:
         return _without_str(right)
     is_type = isinstance(test.left, cst.Attribute) and test.left.attr.value == "type"
     if isinstance(operator, cst.Equal) and text_of(right) == "cuda" and is_type:
-        assert isinstance(test.left, cst.Attribute)  # noqa: S101  # as is_type says
+        assert isinstance(test.left, cst.Attribute)  # noqa: S101  # checked by is_type
         return test.left.value
     return None
 
@@ -78,7 +78,7 @@ def _without_str(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def decide(plan: Plan) -> None:
-    """Rewrite the comparisons with ``"cuda"``, for now, and report those with one device of several."""
+    """Rewrite comparisons with ``"cuda"``, for now, and report those with a numbered device such as ``"cuda:1"``."""
     for node in plan.view.of(cst.Comparison):
         sides = [node.left, *(each.comparator for each in node.comparisons)]
         named = [number for number, side in enumerate(sides) if _names_cuda(side)]
@@ -88,7 +88,7 @@ def decide(plan: Plan) -> None:
     for node in plan.view.of(cst.Call):
         is_prefix = isinstance(node.func, cst.Attribute) and node.func.attr.value == "startswith"
         if is_prefix and node.args and plan.is_open(node) and _names_cuda(node.args[0].value):
-            assert isinstance(node.func, cst.Attribute)  # noqa: S101  # as is_prefix says
+            assert isinstance(node.func, cst.Attribute)  # noqa: S101  # checked by is_prefix
             _decide_one(plan, node, [node.args[0].value], [node.func.value])
 
 
@@ -131,7 +131,7 @@ def _names_cuda(node: cst.BaseExpression) -> bool:
 
 
 def _texts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """Return the text that a side of a comparison is, or the texts that it lists."""
+    """Return the strings in an operand: itself, the elements of a collection, or the argument of ``torch.device``."""
     if isinstance(node, cst.List | cst.Tuple | cst.Set):
         return [text for element in node.elements for text in _texts(element.value)]
     if isinstance(node, cst.Call) and dotted(node.func) == "torch.device" and node.args:
@@ -140,9 +140,9 @@ def _texts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
 
 
 def _is_device(view: SourceView, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is a device, its name, or its type: by its own name, or by what is assigned to it."""
+    """Return whether an expression is a device, its name, or its type, judged by its own name or assigned values."""
     if isinstance(node, cst.Attribute) and node.attr.value == "type":
-        return True  # only torch.device has a type that is a device's name
+        return True  # only torch.device has an attribute ``type`` that is a device name
     if isinstance(node, cst.Attribute) and node.attr.value == "device":
         return True
     if isinstance(node, cst.Subscript):
@@ -159,10 +159,10 @@ def _is_device(view: SourceView, node: cst.BaseExpression) -> bool:
 def _with_name(
     original: cst.BaseExpression, updated: cst.CSTNode, named: frozenset[cst.BaseExpression], name: cst.BaseExpression
 ) -> cst.CSTNode:
-    """Return a comparison with this device's name in the place of CUDA's, on the sides that have it."""
+    """Return a comparison with CUDA's name replaced by this device's name in the operands ``named``."""
     if isinstance(updated, cst.Call) and isinstance(original, cst.Call):
         return updated.with_changes(args=[_named(updated.args[0], name), *updated.args[1:]])
-    assert isinstance(updated, cst.Comparison)  # noqa: S101  # decide() gives no other
+    assert isinstance(updated, cst.Comparison)  # noqa: S101  # decide() passes no other type
     assert isinstance(original, cst.Comparison)  # noqa: S101  # as above
     targets = [
         new.with_changes(comparator=_named(new.comparator, name)) if old.comparator in named else new
@@ -173,7 +173,7 @@ def _with_name(
 
 
 def _named(side: Any, name: cst.BaseExpression) -> Any:
-    """Return a side of a comparison with a device's name for each ``"cuda"`` that it is or lists."""
+    """Return an operand of a comparison with each ``"cuda"`` in it replaced by a device name."""
     if text_of(side) == "cuda":
         return name.deep_clone()
     if isinstance(side, cst.List | cst.Tuple | cst.Set):

@@ -1,4 +1,4 @@
-"""Reports after all what cannot be rewritten for what depends on it; the last step of a plan."""
+"""Undoes rewrites that the code depending on them makes unsafe; runs after every rule that rewrites code."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _BUILTINS = frozenset(dir(builtins))
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
-_NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # the calls of the last two are sites of their own
+_NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
 _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 
 
 def settle(plan: Plan) -> None:
-    """Report the questions on whose answer something depends that stays CUDA's, and keep what hangs on them as it is."""
+    """Report the CUDA checks that guard CUDA-only code, and leave the code that depends on them unchanged."""
     _keep_scripts(plan)
     questions = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and asked_in(plan, one)]
-    for _ in range(len(questions) + 1):  # a question that is reported may be what another one depends on
+    for _ in range(len(questions) + 1):  # another check may depend on the one just reported
         _keep_whole(plan)
         open_ones = [one for one in questions if plan.decisions[one.node].outcome is SiteOutcome.REWRITTEN]
         if not [one for one in open_ones if _object(plan, one)]:
@@ -51,7 +51,11 @@ def settle(plan: Plan) -> None:
 
 
 def _keep_whole(plan: Plan) -> None:
-    """Port nothing by halves: not what hangs on a reported comparison, nor parts of a reported name or condition."""
+    """Undo partial rewrites.
+
+    These are in code that depends on a reported comparison, or in another part of a reported string, ``if`` chain or
+    condition.
+    """
     for decision in list(plan.decisions.values()):
         if decision.outcome is not SiteOutcome.REPORTED:
             continue
@@ -76,7 +80,7 @@ def _keep_whole(plan: Plan) -> None:
 
 
 def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
-    """Return the other tests of an ``if`` with several, where one of them asks whether CUDA is there."""
+    """Return the other tests of an ``if``/``elif`` chain in which the decision is about a check for CUDA."""
     if decision.rule != "runtime-call" or asked_in(plan, decision) is None:
         return []
     own = next((each for each in plan.view.ancestors(decision.node) if isinstance(each, cst.If | cst.BaseSuite)), None)
@@ -91,7 +95,7 @@ def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
 
 
 def _condition_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
-    """Return the outermost ``a and b`` that a site is an operand of; None where it is in no such condition."""
+    """Return the outermost boolean operation, such as ``a and b``, that contains a site; None if there is none."""
     found = None
     for around in plan.view.ancestors(node):
         if isinstance(around, cst.BooleanOperation):
@@ -102,7 +106,7 @@ def _condition_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _keep_scripts(plan: Plan) -> None:
-    """Report what TorchScript compiles: it knows no accelerator."""
+    """Report rewrites in functions that TorchScript compiles, because it cannot call the accelerator."""
     is_scripted = "torch.jit.script(" in plan.view.source
     for one in plan.decisions.values():
         for around in plan.view.ancestors(one.node) if one.outcome is SiteOutcome.REWRITTEN else ():
@@ -114,9 +118,9 @@ def _keep_scripts(plan: Plan) -> None:
 
 
 def _object(plan: Plan, question: SiteDecision) -> bool:
-    """Report a question where that is right; return whether it was."""
+    """Undo the rewrite of a CUDA check if there is an objection to it; return whether it was undone."""
     asked = asked_in(plan, question)
-    assert asked is not None  # noqa: S101  # settle() has asked
+    assert asked is not None  # noqa: S101  # settle() passes only CUDA checks
     found = regions_of(plan.view, asked)
     named = regions_of_name(plan.view, found.value)
     blocks = [each for one in named for each in one.all]
@@ -127,7 +131,7 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     if guard is not None and plan.decided.answer_to("cuda-guard") != "keep":
         plan.cuda_guards[question.node] = guard
     if found.is_entry and question.rule == "runtime-call" and _is_at_entry(plan, question.node):
-        return False  # the program asks at its beginning whether it can run at all: it can
+        return False  # the program checks at startup whether it can run; after the rewrite it can
     objection = (
         of_kept_answer(plan, found) or _of_what_depends(plan, [found, *named], asked) or of_other_way(plan, found)
     )
@@ -146,7 +150,10 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
 
 
 def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Objection | None:
-    """Return an objection where something that depends on the answer stays CUDA's, here or in a function that is called."""
+    """Return an objection if code that depends on the check stays CUDA-only or chooses a precision.
+
+    Functions of this module that the code calls are searched too.
+    """
     tainted = _functions_that_stay(plan)
     condition = _condition_around(plan, asked)
     is_of_half = (
@@ -155,7 +162,7 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
     for region in (each for one in found for each in one.all):
         for one in _in_region(plan, region):
             if one.rule == "env" and isinstance(one.node, cst.FormattedString):
-                continue  # a text for the reader
+                continue  # a message for the user
             if one.outcome is SiteOutcome.REPORTED or (one.outcome is SiteOutcome.LEFT and one.rule != "env"):
                 line = plan.view.position(one.node)[0]
                 return Objection(
@@ -190,7 +197,7 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
 
 
 def _names_in(plan: Plan, region: cst.CSTNode) -> str:
-    """Return the names in a region, and that of the function that it is the body of."""
+    """Return the names in a region, and the name of the function or class whose body it is."""
     around = plan.view.parent(region)
     owner = [around.name.value] if isinstance(around, cst.FunctionDef | cst.ClassDef) else []
     names = (node.value for node in plan.view.inside(region, cst.Name))
@@ -198,13 +205,13 @@ def _names_in(plan: Plan, region: cst.CSTNode) -> str:
 
 
 def _asks_for_bfloat16(plan: Plan, asked: cst.CSTNode) -> bool:
-    """Return whether the same condition asks for bfloat16 in words that every device understands."""
+    """Return whether the same condition also checks for bfloat16 with a function that every device has."""
     condition = _condition_around(plan, asked)
     return condition is not None and "is_bf16_supported" in plan.view.code(condition)
 
 
 def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
-    """Return the first call or import in a region of something that by its name belongs to CUDA; empty where there is none."""
+    """Return the first call or import in a region whose name says that it is CUDA-only; empty if there is none."""
     for node in plan.view.inside(region, cst.Call, cst.Import, cst.ImportFrom):
         if isinstance(node, cst.Call):
             name = dotted(node.func) or ""
@@ -218,9 +225,10 @@ def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
 
 
 def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
-    """Return a function from another module than torch or Python's own that is called by its bare name; empty where none is.
+    """Return the first unknown function that a region calls by its bare name; empty if there is none.
 
-    A branch for CUDA that calls one may choose a kernel of CUDA's over what the other branch does.
+    A function is known if it comes from torch, the standard library, the builtins or this module. A CUDA branch that
+    calls an unknown function may use a CUDA kernel for what the other branch does without one.
     """
     for node in plan.view.inside(region, cst.Call):
         if isinstance(node.func, cst.Name):
@@ -233,7 +241,10 @@ def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
 
 
 def _functions_that_stay(plan: Plan) -> set[str]:
-    """Return the functions of this module in which something is reported, other than by this step."""
+    """Return the functions of this module that contain a report other than a CUDA check.
+
+    Names that are imported under a reported CUDA check are included.
+    """
     reported = [
         one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not asked_in(plan, one)
     ]
@@ -272,9 +283,10 @@ def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | 
 
 
 def _only_moves(plan: Plan, asked: cst.CSTNode) -> bool:
-    """Return whether all that is done after a no is to move things to where others are: ``if not p.is_cuda: model.to(x.device)``.
+    """Return whether a branch only moves objects to another tensor's device: ``if not p.is_cuda: model.to(x.device)``.
 
-    What is on the accelerator already need not move; elsewhere the old code moved it to where it was.
+    An object that is already on the accelerator does not need to move. On other devices, the old code moved it to the
+    device that it was already on.
     """
     test = next((each for each in plan.view.ancestors(asked) if isinstance(each, cst.If | cst.BaseSuite)), None)
     if not isinstance(test, cst.If) or test.orelse is not None:
@@ -287,13 +299,13 @@ def _only_moves(plan: Plan, asked: cst.CSTNode) -> bool:
 
 
 def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
-    """Return whether a place is in a program's main function, or outside of any."""
+    """Return whether a place is at module level, or in a main function of the program such as ``main`` or ``train``."""
     owner = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
     return owner is None or (isinstance(owner, cst.FunctionDef) and owner.name.value in _ENTRIES)
 
 
 def _of_value(plan: Plan, question: SiteDecision, found: Regions, named: list[Regions]) -> Objection | None:
-    """Object to an answer that is kept or handed on to where nobody can see what it decides."""
+    """Return an objection if the result of a check is stored or passed to code whose use of it cannot be seen."""
     blocks = [each for one in named for each in one.all]
     is_elsewhere = isinstance(found.value, cst.Assign) and plan.view.name(found.value.targets[0].target) != ""
     if (
@@ -321,7 +333,7 @@ def _of_value(plan: Plan, question: SiteDecision, found: Regions, named: list[Re
 
 
 def _is_kept_to_itself(plan: Plan, value: cst.CSTNode | None) -> bool:
-    """Return whether an answer is given to a name that is at most shown."""
+    """Return whether the result of a check is assigned to a name that is unused, or only printed or logged."""
     if not isinstance(value, cst.Assign) or len(value.targets) != 1:
         return False
     for use in plan.view.uses(value.targets[0].target) or []:

@@ -1,4 +1,4 @@
-"""Assertions and exits that only CUDA passes: found by their tests, and deleted where a person has asked for it."""
+"""Finds the assertions and exits that only CUDA passes, and deletes them if the user asked for it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _ANY = re.compile(r"device_count\(\)\s*(> 0|>= 1|!= 0)$")
 
 
 def guard_around(view: SourceView, asked: cst.CSTNode) -> cst.CSTNode | None:
-    """Return the statement that does nothing but stop where CUDA is missing; None where it does anything else.
+    """Return the statement that only stops the program if CUDA is missing; None if it does anything else.
 
-    It is ``assert torch.cuda.is_available()``, or ``if not torch.cuda.is_available():`` with a block that ends the program or
-    the function. A test that asks anything else, too, is none, and neither is one with an ``else``.
+    It is ``assert torch.cuda.is_available()``, or ``if not torch.cuda.is_available():`` with a block that ends the program
+    or the function. A statement is not a guard if its test has other conditions, if it is an ``elif``, or if it has an
+    ``elif`` or ``else``.
     """
     inner: cst.CSTNode = asked
     for around in view.ancestors(asked):
@@ -35,27 +36,27 @@ def guard_around(view: SourceView, asked: cst.CSTNode) -> cst.CSTNode | None:
             return None if around.orelse is not None or is_elif else around
         is_any = isinstance(around, cst.Comparison) and _ANY.search(view.code(around)) is not None
         if not is_not and not is_any:
-            return None  # ``device_count() == 8`` asks for more than CUDA
+            return None  # ``device_count() == 8`` requires more than CUDA
         inner = around
     return None
 
 
 def lines_of_guard(view: SourceView, guard: cst.CSTNode) -> range:
-    """Return the lines of a guard, without those of the comments above."""
+    """Return the lines of a guard, without the comments above it."""
     return range(view.position(guard)[0], view.end_line(guard) + 1)
 
 
 def advice_on(view: SourceView, guard: cst.CSTNode) -> str:
-    """Return the exact edit by which a guard is dropped."""
+    """Return a description of the exact edit that removes a guard."""
     lines = lines_of_guard(view, guard)
     where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
     return f"a guard that only CUDA passes, before code that runs on every device; delete {where} (--drop-cuda-guards does)"
 
 
 def without_lines(view: SourceView, source: str, guards: list[cst.CSTNode]) -> tuple[str, list[int]]:
-    """Return a text without some guards, and the number that each of its lines had before.
+    """Return the source without the given guards, and the original line number of each remaining line.
 
-    Where a guard was all that a block had, ``pass`` takes its place. Comments above a guard stay.
+    If a block consists of guards only, ``pass`` replaces them. Comments above a guard stay.
     """
     replaced: dict[int, str] = {}
     for guard in guards:
