@@ -43,7 +43,7 @@ def decide(plan: Plan) -> None:
 
 
 def _decide_questions(plan: Plan) -> None:
-    """Rewrite ``torch.is_autocast_enabled()`` and ``torch.get_autocast_gpu_dtype()``, which query CUDA only."""
+    """Rewrite ``torch.is_autocast_enabled()`` and ``torch.get_autocast_gpu_dtype()``, which query CUDA's autocast."""
     for node in plan.view.of(cst.Call):
         function = _QUESTIONS.get(plan.view.name(node.func))
         if function is not None and not node.args and plan.device_name() is not None and plan.is_open(node):

@@ -50,7 +50,7 @@ def decide(plan: Plan) -> None:
 
 
 def _is_of_own_ddp(view: SourceView, call: cst.Call) -> bool:
-    """Return whether a call instantiates a DDP subclass from the migrated files with ``device_ids``."""
+    """Return whether a call with ``device_ids`` instantiates a DDP subclass that the migrated files define."""
     name = view.name(call.func).rpartition(".")[2] or dotted(call.func)
     return name in view.project.ddps and any(each.keyword and each.keyword.value == "device_ids" for each in call.args)
 
@@ -135,7 +135,7 @@ def _is_field(view: SourceView, node: cst.CSTNode) -> bool:
 
 
 def _is_default(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether a string is the default of a parameter ``backend`` that only becomes a process group's backend."""
+    """Return whether a string is the default of a ``backend`` parameter used only as a process group's backend."""
     parameter = view.parent(node)
     if (
         not isinstance(parameter, cst.Param)

@@ -51,10 +51,10 @@ def settle(plan: Plan) -> None:
 
 
 def _keep_whole(plan: Plan) -> None:
-    """Undo partial rewrites.
+    """Undo rewrites that would leave code partly ported.
 
-    These are in code that depends on a reported comparison, or in another part of a reported string, ``if`` chain or
-    condition.
+    These are rewrites in code that depends on a reported comparison, and in the other parts of a reported string,
+    ``if`` chain or condition.
     """
     for decision in list(plan.decisions.values()):
         if decision.outcome is not SiteOutcome.REPORTED:

@@ -20,9 +20,9 @@ _ANY = re.compile(r"device_count\(\)\s*(> 0|>= 1|!= 0)$")
 def guard_around(view: SourceView, asked: cst.CSTNode) -> cst.CSTNode | None:
     """Return the statement that only stops the program if CUDA is missing; None if it does anything else.
 
-    It is ``assert torch.cuda.is_available()``, or ``if not torch.cuda.is_available():`` with a block that ends the program
-    or the function. A statement is not a guard if its test has other conditions, if it is an ``elif``, or if it has an
-    ``elif`` or ``else``.
+    It is ``assert torch.cuda.is_available()``, or ``if not torch.cuda.is_available():`` with a block that ends the
+    program or the function. A statement is not a guard if its test has other conditions, if it is an ``elif``, or if it
+    has an ``elif`` or ``else``.
     """
     inner: cst.CSTNode = asked
     for around in view.ancestors(asked):

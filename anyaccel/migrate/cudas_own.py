@@ -1,7 +1,8 @@
-"""Code that is about CUDA itself and stays.
+"""Finds code that is specific to CUDA and stays as it is.
 
-A class that implements CUDA for a device layer, alone or beside those of other devices, what a method called ``cuda()``
-promises, what drives TensorRT, and CUDA's branch of a program that knows other accelerators by name.
+This is: a class that implements CUDA for a device layer, alone or next to classes for other devices; the parameters and
+body of a method called ``cuda()``; code that uses TensorRT; CUDA's branch in a program that names other accelerators;
+and a branch for a version of torch without ``torch.amp``.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _OF_VENDOR = "it belongs to code that uses {}, which runs on CUDA only"
 
 
 def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
-    """Return the classes and blocks that are CUDA's own, with the reason.
+    """Return the classes and blocks that are specific to CUDA, with the reason.
 
-    A class is one when two of its methods call the function of ``torch.cuda`` that they are named after: what it promises its
-    callers is CUDA's answer. ``CUDAAccelerator`` is one where the project has two for other devices, such as
-    ``CPUAccelerator`` and ``MPSAccelerator``. A block is one when it uses a library that has CUDA devices only: the innermost
-    branch or function.
+    A class is included if at least two of its methods call the ``torch.cuda`` function of the same name: its callers
+    expect CUDA's result. ``CUDAAccelerator`` is included if the project has classes like it for two other devices, for
+    example ``CPUAccelerator`` and ``MPSAccelerator``. If a library that supports only CUDA is used, the innermost
+    branch or function around the use is included.
     """
     found: dict[cst.CSTNode, str] = {}
     methods: dict[cst.CSTNode, set[str]] = {}
@@ -77,11 +78,11 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
 
 
 def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
-    """Return CUDA's tests and branches where another test of the same ``if`` asks for another accelerator by name.
+    """Return CUDA's tests and branches in an ``if`` chain that also tests for another accelerator by name.
 
-    Each machine takes its own branch, so that all of them are right as they stand; so is the last ``else``, where all that it
-    asks of CUDA does nothing without it. MPS does not count: who asks for it means
-    "CUDA, else Apple's, else the CPU", which is a choice.
+    Each machine takes its own branch, so all branches are correct as they are. The final ``else`` is returned if no
+    test is for CUDA and the CUDA calls in the ``else`` have no effect without CUDA. MPS does not count: code that tests
+    for it means "CUDA, else Apple's GPU, else the CPU", which is a choice of device.
     """
     if isinstance(view.parent(first), cst.If):
         return []
@@ -99,7 +100,7 @@ def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
 
 
 def _branches_for_old_torch(view: SourceView) -> list[cst.CSTNode]:
-    """Return the branches with ``torch.cuda.amp`` beside one with ``torch.amp``, of a test of torch's version or of a ``try``."""
+    """Return the branches for an old torch: the alternatives to ``torch.amp`` under a version test or in a ``try``."""
     found: list[cst.CSTNode] = []
     for test in view.of(cst.If, cst.IfExp):
         other = test.orelse.body if isinstance(test.orelse, cst.Else) else test.orelse
@@ -115,7 +116,7 @@ def _branches_for_old_torch(view: SourceView) -> list[cst.CSTNode]:
 
 
 def _following(view: SourceView, test: cst.CSTNode) -> list[cst.CSTNode]:
-    """Return what comes after a test that leaves the function, in its block."""
+    """Return the statements after a test in its block, if the body of the test leaves the block; otherwise none."""
     return [] if not isinstance(test, cst.If) or not leaves(view, test.body) else following(view, test)
 
 
@@ -125,7 +126,7 @@ def _class_of(view: SourceView, function: cst.FunctionDef) -> cst.CSTNode | None
 
 
 def _block_of(view: SourceView, node: cst.CSTNode) -> cst.CSTNode | None:
-    """Return the innermost branch or function around a node; None at the module's level, which is about more."""
+    """Return the innermost branch or function around a node; None at module level, which has unrelated code too."""
     for around in view.ancestors(node):
         if isinstance(around, cst.FunctionDef):
             return around

@@ -1,4 +1,4 @@
-"""The rule current-device: ``torch.cuda.current_device()`` is an index, which torch takes for a device too."""
+"""The rule current-device: ``torch.cuda.current_device()`` is an index, which torch also accepts as a device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TAKES_INDEX = frozenset({"print", "str", "int", "cuda", "range", "append", "inf
 
 
 def decide_current_device(plan: Plan, call: cst.Call, rule: str) -> None:
-    """Decide whether one call wants the index or the device's name."""
+    """Decide whether one call needs the index or the device name."""
     member = _wanted(plan, call)
     if member is None:
         reason = "an index here, or a device? get_accelerator().current_device() or .current_device_name()"
@@ -34,7 +34,7 @@ def decide_current_device(plan: Plan, call: cst.Call, rule: str) -> None:
 
 
 def _may_be_number(view: SourceView, call: cst.CSTNode) -> bool:
-    """Return whether a value is given to a parameter such as ``cuda_device``, which may hold a number as well as a device."""
+    """Return whether a value is passed to a parameter such as ``cuda_device``, which may be an index or a device."""
     argument = view.parent(call)
     while isinstance(argument, cst.IfExp):
         argument = view.parent(argument)
@@ -64,7 +64,7 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
         return "current_device"
     if isinstance(around, cst.Arg):
         owner = view.parent(around)
-        assert isinstance(owner, cst.Call)  # noqa: S101  # an argument's parent, where the bases of a class are not expected
+        assert isinstance(owner, cst.Call)  # noqa: S101  # the parent of an argument; class bases are not expected
         name = view.name(owner.func)
         called = name.rpartition(".")[2] or (dotted(owner.func) or "").rpartition(".")[2]
         method = owner.func.attr.value if isinstance(owner.func, cst.Attribute) else called
@@ -77,7 +77,7 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
         ):
             return "current_device"
         return "current_device_name" if is_device_position(view, call).is_device else None
-    if isinstance(around, cst.Return):  # a method's name says what it is asked for only where it is the same
+    if isinstance(around, cst.Return):  # the callers are unknown unless the function has the same name
         owner = next((each for each in view.ancestors(call) if isinstance(each, cst.FunctionDef)), None)
         return "current_device" if owner is not None and owner.name.value == "current_device" else None
     if isinstance(around, cst.Assign) and len(around.targets) == 1:

@@ -1,4 +1,4 @@
-"""The rule device-name: ``"cuda"``, ``f"cuda:{i}"`` and their like, where a device is meant."""
+"""The rule device-name: ``"cuda"``, ``f"cuda:{i}"`` and similar expressions that name a device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OTHER_KEYWORDS = re.compile(
 
 
 def decide(plan: Plan) -> None:
-    """Decide on every device literal that nothing else has taken."""
+    """Decide on every device literal that no other rule has claimed."""
     for node in plan.view.of(
         cst.BinaryOperation, cst.Call, cst.ConcatenatedString, cst.FormattedString, cst.SimpleString
     ):
@@ -63,21 +63,24 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
 
 
 def _is_saved_place(plan: Plan, node: cst.CSTNode) -> bool:
-    """Return whether a name is a key of ``map_location={"cuda:0": …}``."""
+    """Return whether a device name is a key of ``map_location={"cuda:0": …}``."""
     element = plan.view.parent(node)
     is_key = isinstance(element, cst.DictElement) and element.key is node
     return is_key and element is not None and is_location(plan.view, plan.view.parent(element))
 
 
 def _is_of_backend(plan: Plan, node: cst.CSTNode) -> bool:
-    """Return whether a name is a key of ``{"cuda": "nccl", "cpu": "gloo"}``."""
+    """Return whether a device name is the key for NCCL in a table such as ``{"cuda": "nccl", "cpu": "gloo"}``."""
     element = plan.view.parent(node)
     is_key = isinstance(element, cst.DictElement) and element.key is node
     return is_key and isinstance(element, cst.DictElement) and "nccl" in plan.view.code(element.value).lower()
 
 
 def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:
-    """Return whether one of two numbered devices stands in a function that compares devices: a CPU has but one."""
+    """Return whether a literal is one of several numbered devices in a function that compares devices.
+
+    On a CPU there is only one device, so the two names may refer to the same device.
+    """
     number = plan.view.code(index) if is_device_literal(node) and (index := index_in(node)) is not None else ""
     function = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
     if not number.isdigit() or function is None or not _COMPARES.search(plan.view.code(function)):
@@ -87,7 +90,7 @@ def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:
 
 
 def _is_probe(plan: Plan, node: cst.BaseExpression) -> bool:
-    """Return whether a numbered device is tried, and its failure passed over, to collect those that there are."""
+    """Return whether a ``try`` that ignores failures uses a numbered device to list the available devices."""
     attempt = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.Try | cst.FunctionDef)), None)
     if not isinstance(attempt, cst.Try) or index_in(node) is None or ".append(" not in plan.view.code(attempt.body):
         return False
@@ -113,7 +116,7 @@ def _rewrite(plan: Plan, node: cst.BaseExpression) -> None:
 
 
 def take_torch_device(plan: Plan) -> None:
-    """Decide on ``torch.device("cuda", i)``, whose two arguments are one name."""
+    """Decide on ``torch.device("cuda", i)``, whose two arguments become one device name."""
     for node in plan.view.of(cst.Call):
         if plan.view.name(node.func) != "torch.device" or len(node.args) != 2 or not plan.is_open(node):
             continue
@@ -128,7 +131,7 @@ def take_torch_device(plan: Plan) -> None:
 
 
 def _take_number(plan: Plan, node: cst.Call) -> None:
-    """Decide on ``torch.device(rank)``, which means CUDA where torch has it."""
+    """Decide on ``torch.device(rank)``, which is a CUDA device if torch is built with CUDA."""
     if len(node.args) != 1 or (isinstance(node.args[0].value, cst.Name) and node.args[0].value.value == "None"):
         return
     value = node.args[0].value

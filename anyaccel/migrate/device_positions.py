@@ -1,4 +1,4 @@
-"""Where in a program a string is a device's name."""
+"""Decides whether a string is a device name from its place in the code."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _UNKNOWN = "a device's name where the tool does not know one is meant; get_accel
 
 @dataclass(frozen=True)
 class Position:
-    """Whether a place takes a device, and why it is for a person where that is not certain."""
+    """Whether a place takes a device; if that is not certain, ``reason`` is the reason to report it."""
 
     reason: str = ""
 
@@ -97,12 +97,12 @@ _YES = Position()
 
 
 def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str] = frozenset()) -> Position:
-    """Return whether what stands in a place is used as a device, and as nothing else.
+    """Return whether an expression is used as a device, and only as a device.
 
     Args:
         view: the module.
-        node: what stands there.
-        seen: the names whose uses are being looked at.
+        node: the expression.
+        seen: the names whose uses are already being checked; it prevents endless recursion.
     """
     inner, around = node, view.parent(node)
     while isinstance(around, cst.IfExp | cst.BooleanOperation):
@@ -120,7 +120,7 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
     if isinstance(around, cst.Assign | cst.AnnAssign):
         return _as_value(view, around, seen)
     if isinstance(around, cst.DictElement) and inner is around.value and _is_map_location(view, around):
-        return _YES  # its key names where a checkpoint was, and stays
+        return _YES  # its key is the device that a checkpoint was saved from, and stays
     if isinstance(around, cst.DictElement) and _is_setting(view, text_of(around.key)):
         return _YES
     if isinstance(around, cst.DictElement):
@@ -129,7 +129,7 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
 
 
 def _is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether a place is in a class, or else in a function, that imports another library with devices itself."""
+    """Return whether a place is in a class, or else in a function, that imports a library with devices of its own."""
     for statement in view.of(cst.Import, cst.ImportFrom):
         around = list(view.ancestors(statement)) if library_of(statement) in _NOT_TORCHS else []
         owners = [each for kind in (cst.ClassDef, cst.FunctionDef) for each in around if isinstance(each, kind)]
@@ -149,7 +149,7 @@ def _as_default(view: SourceView, parameter: cst.Param) -> Position:
 
 
 def _is_of_choices(view: SourceView, annotation: cst.Annotation) -> bool:
-    """Return whether an annotation is ``Literal[…]``, or a name that this file gives to one."""
+    """Return whether an annotation is ``Literal[…]``, or a name that is assigned one in this file."""
     values = view.values_of(annotation.annotation)
     return any("Literal" in view.code(each) for each in (annotation.annotation, *values))
 
@@ -159,7 +159,7 @@ def _is_map_location(view: SourceView, element: cst.DictElement) -> bool:
 
 
 def is_location(view: SourceView, table: cst.CSTNode | None) -> bool:
-    """Return whether a dictionary tells ``torch.load`` where to put what a checkpoint has, also by a name."""
+    """Return whether a dictionary is a ``map_location``, as for ``torch.load``, directly or through a name."""
     owner = view.parent(table) if table is not None else None
     if isinstance(owner, cst.Arg):
         return owner.keyword is not None and owner.keyword.value == "map_location"
@@ -172,7 +172,7 @@ def is_location(view: SourceView, table: cst.CSTNode | None) -> bool:
 
 
 def _is_setting(view: SourceView, key: str | None) -> bool:
-    """Return whether a key says device, in a program in which no other library has devices of its own."""
+    """Return whether a key names a device, in a module that imports no other library with devices of its own."""
     roots = {name.partition(".")[0] for name in view.imported.values()}
     return (key or "").lstrip("_") in KEYWORDS and not roots & _NOT_TORCHS
 
@@ -201,7 +201,7 @@ def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
 
 
 def _is_autocast_by_name(view: SourceView, call: cst.Call) -> bool:
-    """Return whether a name is called that may be autocast: ``scope = autocast if amp else nullcontext``."""
+    """Return whether the called name may refer to autocast: ``scope = autocast if amp else nullcontext``."""
     values = view.assigned.get(dotted(call.func) or "", [])
     return any("autocast" in view.code(value) and not isinstance(value, cst.Call) for value in values)
 
@@ -222,9 +222,9 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
 
 
 def _is_device_parameter(view: SourceView, call: cst.Call, place: int) -> bool:
-    """Return whether a function of this module, or else of its project, calls a positional argument a device.
+    """Return whether a positional argument is for a device parameter of a function in this module, or else the project.
 
-    Where the module that it comes from is not in the run, all definitions of its name must agree.
+    If the module that the function is imported from is not in the run, all definitions of that name must agree.
     """
     if not isinstance(call.func, cst.Name) or any(each.star for each in call.args[:place]):
         return False
@@ -263,7 +263,7 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     name = dotted(targets[0])
     if name is None:
         return Position("stored under a key; decide who reads it")
-    is_named = DEVICE_NAME.search(name.lower()) is not None  # a text stays a text, and the name says what it is
+    is_named = DEVICE_NAME.search(name.lower()) is not None  # the value stays a string, and the name says what it is
     if owner is None and not is_named and _READS_NAMES.search(view.source):
         return Position("a global of a program that reads its globals back; decide what it does with another name")
     others = {text_of(value) for value in view.values_of(targets[0])} if isinstance(targets[0], cst.Name) else set()
@@ -272,7 +272,7 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
             "one of several accelerators that the program knows by name; decide where to ask for all of them"
         )
     if name in seen:
-        return _YES  # handed on to itself
+        return _YES  # assigned to itself, possibly through other names
     uses = view.uses(targets[0])
     if uses is None:
         return _YES if DEVICE_NAME.search(name.rpartition(".")[2].lower()) else Position(_UNKNOWN)
@@ -288,7 +288,7 @@ def _is_used_as_device(view: SourceView, use: cst.CSTNode, seen: frozenset[str])
     if isinstance(around, cst.Comparison | cst.ComparisonTarget):
         return True  # a site of its own
     if isinstance(around, cst.Attribute) and around.attr.value in ("startswith", "split", "type", "index", "lower"):
-        return True  # asks what it is
+        return True  # only inspects it
     if isinstance(around, cst.FormattedStringExpression):
         shown = next(
             (each for each in view.ancestors(around) if isinstance(each, cst.Call | cst.Raise | cst.Assert)), None
@@ -304,5 +304,5 @@ def _is_used_as_device(view: SourceView, use: cst.CSTNode, seen: frozenset[str])
 
 
 def _is_named_as_passed(view: SourceView, argument: cst.Arg, use: cst.CSTNode) -> bool:
-    """Return whether a name that says device is handed on, to a function that will take it for one."""
+    """Return whether the argument is a variable whose name says device; the callee then expects a device."""
     return isinstance(use, cst.Name) and bool(DEVICE_NAME.search(use.value.lower()))

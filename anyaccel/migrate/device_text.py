@@ -1,4 +1,4 @@
-"""The ways in which a program spells the name of a CUDA device, and the index in each."""
+"""The ways in which code spells the name of a CUDA device, and the index in each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNFINISHED = re.compile(r"^cuda:?[%{\d]|^cuda:$")
 
 
 def is_device_literal(node: cst.CSTNode) -> bool:
-    """Return whether an expression spells a CUDA device: as text, f-string, sum, ``%`` or ``format``."""
+    """Return whether an expression spells a CUDA device: as string, f-string, concatenation, ``%`` or ``format``."""
     text = text_of(node)
     if text is not None:
         return _PLAIN.match(text) is not None
@@ -32,7 +32,7 @@ def index_in(node: cst.CSTNode) -> cst.BaseExpression | None:
     """Return the index that a device literal names; None for plain ``"cuda"``.
 
     Args:
-        node: one for which :func:`is_device_literal` holds.
+        node: an expression for which :func:`is_device_literal` is true.
     """
     if isinstance(node, cst.FormattedString):
         return _index_of_parts(node)
@@ -44,7 +44,7 @@ def index_in(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 
 def own_text(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    """Return the texts that a literal is made of, which are no sites of their own."""
+    """Return the nodes that hold the strings of a device literal; they are not sites of their own."""
     if isinstance(node, cst.BinaryOperation):
         return (node.left,)
     if isinstance(node, cst.Call):
@@ -53,7 +53,7 @@ def own_text(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
 
 
 def spells_cuda(node: cst.CSTNode) -> bool:
-    """Return whether a text begins as a CUDA device's name does, and goes on in a way that is not understood."""
+    """Return whether a string starts like a CUDA device name but continues in a way that is not understood."""
     text = text_of(node)
     if isinstance(node, cst.FormattedString) and node.parts:
         head = node.parts[0]
@@ -105,7 +105,7 @@ def _operand(node: cst.BinaryOperation) -> cst.BaseExpression | None:
 
 
 def _sum_of_texts(node: cst.BaseExpression) -> str:
-    """Return ``"cuda:"`` for ``"cuda" + ":"``; empty where anything but text is added."""
+    """Return the concatenated string, ``"cuda:"`` for ``"cuda" + ":"``; empty if an operand is not a string."""
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
         left, right = _sum_of_texts(node.left), _sum_of_texts(node.right)
         return left + right if left and right else ""

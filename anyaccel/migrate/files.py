@@ -1,4 +1,4 @@
-"""Files: finding them, working on many at once, and writing them so that nothing is lost."""
+"""Finds files, migrates many of them in parallel, and writes them so that nothing is lost."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ __all__ = ["FileResult", "dirty_files", "discover", "migrate_files", "write"]
 
 _SUFFIXES = (".py", ".ipynb")
 _SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv", "build", "dist", ".ipynb_checkpoints"}
-_SMALL = 4  # files, for which other processes take longer to start than the work does
+_SMALL = 4  # files; for so few, starting processes takes longer than the work
 
 
 @dataclass(frozen=True)
 class FileResult:
-    """What became of one file.
+    """The result for one file.
 
     Attributes:
         path: the file.
         old: its text before.
         new: its text after.
         sites: its places that are tied to CUDA.
-        errors: why it, or cells of it, could not be read; a file that could not is as it was.
-        passed_over: what spells CUDA and is in no site.
+        errors: why the file, or cells of it, could not be read; a file that could not be read is unchanged.
+        passed_over: the tokens that spell CUDA but belong to no site.
     """
 
     path: Path
@@ -64,14 +64,16 @@ class FileResult:
 
 
 def discover(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
-    """Return the Python files and notebooks that some paths mean, without links, what git ignores and what is excluded.
+    """Return the Python files and notebooks in some paths, without excluded files.
+
+    In folders, symbolic links and files that git ignores are skipped.
 
     Args:
         paths: files and folders.
-        exclude: patterns of paths to leave out, such as ``"third_party/*"``, as they are given or absolute.
+        exclude: patterns of paths to skip, such as ``"third_party/*"``, which match the given or the absolute path.
 
     Raises:
-        MigrateError: when a path does not exist, or is a file of another kind.
+        MigrateError: when a path does not exist, or is not a folder, a ``.py`` file or an ``.ipynb`` file.
     """
     found: dict[Path, None] = {}
     for path in paths:
@@ -105,7 +107,7 @@ def _in_folder(folder: Path) -> Iterator[Path]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Return what git says of a folder; None where there is no git, or the folder is in no repository."""
+    """Return the output of a git command; None if git is missing or fails, as it does outside of a repository."""
     git = shutil.which("git")
     if git is None:
         return None
@@ -115,7 +117,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def dirty_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that git would not bring back: changed or unknown to it, in the folders that are repositories."""
+    """Return the files that git could not restore: the modified and untracked ones in git repositories."""
     dirty: list[Path] = []
     by_folder: dict[Path, list[Path]] = {}
     for path in paths:
@@ -136,14 +138,14 @@ def migrate_files(
     decided: Callable[[Path], Decided] = lambda _: UNDECIDED,
     among: Sequence[Path] | None = None,
 ) -> list[FileResult]:
-    """Work out what becomes of files, on all cores; nothing is written.
+    """Migrate files on all cores and return the results, without writing anything.
 
     Args:
         paths: as :func:`discover` returns them.
         target: as for :func:`anyaccel.migrate.migrate_source`.
-        advance: called once a file.
-        decided: tells what a person has answered for a file.
-        among: the files of the run, where these are only some of them.
+        advance: called once per file.
+        decided: returns the user's answers for a file.
+        among: all files of the run, if ``paths`` are only some of them.
     """
     known = paths if among is None else among
     modules = [path for path in known if path.suffix == ".py"]
@@ -158,7 +160,7 @@ def migrate_files(
                     results[path] = result
                     advance()
         except BrokenProcessPool:
-            pass  # a file ended its process: the rest one by one, so that it ends only its own
+            pass  # a file crashed its process: run each remaining file in a process of its own
     for path, answer in zip(paths, answers, strict=True):
         if path not in results:
             results[path] = work(path, answer) if len(paths) <= _SMALL else _apart(work, path, answer)
@@ -167,7 +169,7 @@ def migrate_files(
 
 
 def _pool(workers: int | None = None) -> concurrent.futures.ProcessPoolExecutor:
-    """Return processes that are started anew: a copy of this one would have the locks of its threads."""
+    """Return a pool of spawned processes: a fork would copy the locks that threads of this process hold."""
     return concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
 
 
@@ -198,7 +200,7 @@ def _text_or_none(path: Path) -> str | None:
 
 
 def _read(path: Path) -> tuple[str, str]:
-    """Return a file's text with its own line endings, and its encoding."""
+    """Return a file's text with its original line endings, and its encoding."""
     try:
         content = path.read_bytes()
         encoding = "utf-8" if path.suffix == ".ipynb" else tokenize.detect_encoding(io.BytesIO(content).readline)[0]
@@ -233,18 +235,18 @@ def _require_valid(done: Migration) -> None:
         try:
             ast.parse(done.old)
         except SyntaxError:
-            return  # of another Python than this one: it cannot tell
+            return  # written for another Python version: this one cannot check it
         ast.parse(done.new)
 
 
 def write(result: FileResult) -> None:
-    """Put a file's new text in its place, at once and with its permissions.
+    """Replace a file's text atomically and keep its permissions.
 
     Raises:
-        MigrateError: when the file has changed meanwhile, or cannot be written; it is as it was then.
+        MigrateError: when the file has changed since it was read, or cannot be written; it is then unchanged.
     """
     staged: str | None = None
-    path = Path(os.path.realpath(result.path))  # a link stays one
+    path = Path(os.path.realpath(result.path))  # a symbolic link stays a link
     try:
         text, encoding = _read(path)
         if text != result.old:

@@ -1,4 +1,4 @@
-"""What ``anyaccel check`` finds, as text, JSON, GitHub's annotations and SARIF 2.1.0."""
+"""The findings of ``anyaccel check`` as text, JSON, GitHub annotations and SARIF 2.1.0."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _PASSED_OVER = "not-understood"
 
 @dataclass(frozen=True)
 class Finding:
-    """A place that is tied to CUDA, or that cannot be read.
+    """A place that is tied to CUDA, that is not understood, or that cannot be read.
 
     Attributes:
-        path: of the file.
-        line: from 1; in a notebook, in the cell.
-        column: from 1.
+        path: the path of the file.
+        line: the line, from 1; in a notebook, the line in the cell.
+        column: the column, from 1.
         rule: the rule's id, ``"unreadable"`` or ``"not-understood"``.
-        message: what is wrong, and what to do.
-        cell: in a notebook, the number of the cell.
+        message: what is wrong and what to do.
+        cell: the number of the cell in a notebook, else None.
     """
 
     path: str
@@ -48,7 +48,7 @@ class Finding:
 
 
 def findings_of(results: Iterable[FileResult]) -> list[Finding]:
-    """Return what is to be corrected in files: all that would be rewritten or reported."""
+    """Return what has to be corrected: read errors, tokens that no rule understands, and sites to rewrite or report."""
     found = []
     for result in results:
         for error in result.errors:
@@ -72,7 +72,7 @@ def _message(site: Site) -> str:
 
 
 def _first_change(old: str, new: str) -> tuple[str, str]:
-    """Return the first lines in which a site and its replacement differ."""
+    """Return the first pair of lines in which a site and its replacement differ."""
     olds, news = old.splitlines(), new.splitlines()
     if not news:
         return olds[0], ""
@@ -101,7 +101,7 @@ def _as_github(findings: list[Finding]) -> str:
 
 
 def _escaped(text: str, *, is_property: bool = False) -> str:
-    """Return a text as GitHub's workflow commands want it.
+    """Return a string escaped for GitHub's workflow commands.
 
     Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
     """
@@ -143,9 +143,9 @@ def _sarif_result(one: Finding) -> dict[str, Any]:
 
 
 def _uri(path: str) -> str:
-    """Return a path as a URI: a file's where it is absolute, else a reference, both percent-encoded.
+    """Return a path as a percent-encoded URI: a file URI if it is absolute, else a relative reference.
 
-    Source: SARIF 2.1.0, section 3.4.3; RFC 3986, section 4.2, by which the first part of a reference has no colon.
+    Source: SARIF 2.1.0, section 3.4.3; RFC 3986, section 4.2: the first segment of a relative reference has no colon.
     """
     pure = PurePath(path)
     return pure.as_uri() if pure.is_absolute() else quote(pure.as_posix(), safe="/", errors="surrogateescape")

@@ -1,7 +1,7 @@
-"""Questions that decide what runs: ``torch.cuda.is_available()`` and ``t.is_cuda``.
+"""Checks that decide what runs: ``torch.cuda.is_available()`` and ``t.is_cuda``.
 
-On a CPU the contract answers both with yes. So what is decided of them here holds only where everything that
-depends on the answer works on every device; :mod:`.consequences` looks at that last, when it is known what became of the rest.
+On a CPU, the contract's versions of both are true. A rewrite is therefore correct only if everything that depends on
+the check works on every device. :mod:`.consequences` verifies that at the end, when all other decisions are known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPTIONS = re.compile(r"^(args|opts?|options|config|cfg|conf|hparams|params|flag
 
 
 def decide(plan: Plan) -> None:
-    """Decide on every ``t.is_cuda``, for now."""
+    """Decide on every ``t.is_cuda``, for now; :mod:`.consequences` may undo a rewrite."""
     function = plan.function("on_accelerator")
     found = [node for node in plan.view.of(cst.Attribute) if node.attr.value == "is_cuda" and plan.is_open(node)]
     is_own = any(isinstance(plan.view.parent(node), cst.AssignTarget | cst.AnnAssign) for node in found)

@@ -1,6 +1,7 @@
-"""The rule half: models that a program keeps in float16 without asking, as inference scripts for CUDA do.
+"""The rule half: models that a program unconditionally keeps in float16, as inference scripts for CUDA do.
 
-A CPU computes in float16 slowly, and in some operators not at all, so that such a program starts there and is of no use.
+A CPU computes slowly in float16, and some operators do not support it there. Such a program starts on a CPU, but is of
+no use.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _REASON = (
 
 
 def decide(plan: Plan) -> None:
-    """Report float16 models in modules that are ported to other devices; what an option or a test decides is left alone."""
+    """Report float16 models in modules that are ported to other devices.
+
+    A model is not reported if a test around the call checks the precision or the device.
+    """
     is_ported = any(one.outcome is SiteOutcome.REWRITTEN and one.rule in _MOVES for one in plan.decisions.values())
     for call in plan.view.of(cst.Call) if is_ported else ():
         chosen = _chosen(plan, call)
@@ -56,7 +60,7 @@ def _chosen(plan: Plan, call: cst.Call) -> cst.CSTNode | None:
 
 
 def _is_option(plan: Plan, call: cst.CSTNode) -> bool:
-    """Return whether a test around a call asks for the precision or for the device."""
+    """Return whether a test around a call checks the precision or the device."""
     for around in plan.view.ancestors(call):
         if isinstance(around, cst.If | cst.IfExp) and _OPTION.search(plan.view.code(around.test)):
             return True

@@ -1,6 +1,6 @@
-"""The imports of a rewritten module: what is needed is added once, and what nothing uses any longer is dropped.
+"""The imports of a rewritten module: adds each needed import once, and removes imports that are no longer used.
 
-The rewritten text is read again for that, with :mod:`ast`, and edited by line: nothing around an import moves.
+The rewritten text is parsed again with :mod:`ast` and edited by line, so the code around an import does not move.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _AMP = "torch.cuda.amp"
 
 @dataclass
 class _Edit:
-    """An import, and what is to stand in its place; None where nothing is."""
+    """An import and its replacement; None removes the import."""
 
     node: ast.Import | ast.ImportFrom
     new: str | None
 
 
 class TextModule:
-    """A module's text and its tree.
+    """A module's text and its syntax tree.
 
     Args:
         code: the text.
 
     Raises:
-        SourceError: when this Python cannot read it.
+        SourceError: when this version of Python cannot parse it.
     """
 
     def __init__(self, code: str) -> None:
         self.code = code
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the file's own, such as invalid escapes
+                warnings.simplefilter("ignore")  # warnings about the file, such as invalid escapes
                 self._tree = ast.parse(code)
         except (SyntaxError, ValueError, RecursionError) as error:
             line = getattr(error, "lineno", None) or 1
@@ -52,14 +52,14 @@ class TextModule:
             raise SourceError(msg, line) from error
         self._newline = "\r\n" if "\r\n" in code else "\n"
 
-    # Dropping
+    # Removing
 
     def cleaned(self, used_before: Iterable[str], moving: Iterable[str]) -> tuple[str, set[str]]:
-        """Return the text without imports of ``torch.cuda``, and of builders, that are not used any longer, and what changed.
+        """Return the text without unused imports of ``torch.cuda`` and op builders, and the source of changed imports.
 
         Args:
-            used_before: the names that the imports of ``torch.cuda`` had brought and that were used before the rewriting.
-            moving: the names from ``torch.cuda.amp`` whose uses are now as ``torch.amp`` wants them.
+            used_before: the names that these imports bind and that were used before the rewrite.
+            moving: the names from ``torch.cuda.amp`` that can now be imported from ``torch.amp``.
         """
         dropped = set(used_before) - self._used_names()
         edits = [
@@ -74,7 +74,7 @@ class TextModule:
         return "".join(lines), {self._source(edit.node) for edit in edits}
 
     def _used_names(self) -> set[str]:
-        """Return every name, and every ``torch.cuda.…``, that the module reads or exports, wherever it does."""
+        """Return all names and attribute chains (``torch.cuda.Event``) in the module, and the names in ``__all__``."""
         used: set[str] = set()
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Name):
@@ -101,9 +101,9 @@ class TextModule:
                 continue
             is_changed = True
             if not prefix and alias.asname is None and not self._has_import_of_torch():
-                kept.append("torch")  # which `import torch.cuda` had brought
+                kept.append("torch")  # `import torch.cuda` also bound torch
         if not is_changed or (kept and "#" in self._source(node)):
-            return None  # what a comment in it is about cannot be told
+            return None  # a comment in it may be about any of the names
         start = f"from {node.module} import " if isinstance(node, ast.ImportFrom) else "import "
         return _Edit(node, start + ", ".join(kept) if kept else None)
 
@@ -125,13 +125,13 @@ class TextModule:
         if edit.new is None and is_alone and self._owner_of_one(node) is None:
             is_first = lines[first - 1].rstrip().endswith(":") if first else False
             while is_first and last + 1 < len(lines) and not lines[last + 1].strip():
-                last += 1  # an empty line after the first statement of a block
+                last += 1  # empty lines after the first statement of a block go too
             lines[first : last + 1] = []
         else:
             lines[first : last + 1] = [before + ("pass" if edit.new is None else edit.new) + after]
 
     def _owner_of_one(self, node: ast.stmt) -> ast.AST | None:
-        """Return the statement that has a block of one statement only, this one; None where there is none."""
+        """Return the statement that has a block with only this statement in it; None if there is none."""
         for owner in ast.walk(self._tree):
             for name in ("body", "orelse", "finalbody", "handlers") if not isinstance(owner, ast.Module) else ():
                 if getattr(owner, name, None) == [node]:
@@ -139,7 +139,10 @@ class TextModule:
         return None
 
     def _whole(self, node: ast.stmt) -> ast.stmt:
-        """Return the statement that does nothing without another one: an ``if`` of names, or a ``try``, around it alone."""
+        """Return the outermost ``if`` or ``try`` that is useless without a statement; else the statement itself.
+
+        The statement must be the only one in its body, and the test of an ``if`` must be a name or an attribute.
+        """
         owner = self._owner_of_one(node)
         is_needless = isinstance(owner, ast.If | ast.Try) and owner.body == [node] and not owner.orelse
         if isinstance(owner, ast.If):
@@ -154,10 +157,10 @@ class TextModule:
     # Adding
 
     def added(self, imports: list[str], needing: Iterable[str]) -> str:
-        """Return the text with imports that it lacks, after those of torch and before what first needs them.
+        """Return the text with missing imports added after those of torch and before the first code that needs them.
 
         Args:
-            imports: such as ``"import torch"``.
+            imports: import statements, such as ``"import torch"``.
             needing: the code that needs them.
         """
         needing = set(needing)
@@ -192,10 +195,10 @@ class TextModule:
         return "".join(lines)
 
     def defined(self, functions: dict[str, str], needing: Iterable[str]) -> str:
-        """Return the text with functions that it lacks, after the imports and before what first needs them.
+        """Return the text with missing functions added after the imports and before the first code that needs them.
 
         Args:
-            functions: their text, by name.
+            functions: the source of each function, by name.
             needing: the code that needs them.
         """
         there = {node.name for node in self._tree.body if isinstance(node, ast.FunctionDef)}
@@ -216,7 +219,7 @@ class TextModule:
         return "".join(lines)
 
     def _place(self, before: list[ast.stmt]) -> ast.stmt | None:
-        """Return the statement after which imports go; None for the top of the file."""
+        """Return the statement after which imports are added; None for the top of the file."""
         imports = [node for node in before if isinstance(node, ast.Import | ast.ImportFrom)]
         of_torch = [node for node in imports if _is_of_torch(node)]
         if of_torch or imports:
@@ -226,7 +229,7 @@ class TextModule:
         return first if is_docstring else None
 
     def _after_header(self, lines: list[str]) -> int:
-        """Return how many lines of comments begin the file: its shebang, its encoding, its licence."""
+        """Return the number of lines in the file's header: shebang, encoding, licence, and an empty line after them."""
         number = 0
         while number < len(lines) and lines[number].startswith("#"):
             number += 1
@@ -236,9 +239,9 @@ class TextModule:
 
 
 def _sorted_place(before: list[ast.stmt], after: ast.stmt | None, line: str) -> int | None:
-    """Return the number of lines before an import in its block, as isort sorts it; None where the block is not sorted so.
+    """Return the number of lines before an import in isort's order; None if its block is not sorted that way.
 
-    A block has no empty line, and in it ``import a`` comes before ``from a import b``, each by module.
+    A block has no empty lines. In it, ``import a`` comes before ``from a import b``, and both are sorted by module.
     """
     if after is None or after not in before:
         return None
@@ -273,9 +276,9 @@ def _is_of_torch(node: ast.Import | ast.ImportFrom) -> bool:
 
 
 def _brings(node: ast.stmt, line: str) -> bool:
-    """Return whether a statement imports what another one does."""
+    """Return whether a statement provides what the import ``line`` imports."""
     (new,) = ast.parse(line).body
-    assert isinstance(new, ast.Import | ast.ImportFrom)  # noqa: S101  # the rewriter writes no other
+    assert isinstance(new, ast.Import | ast.ImportFrom)  # noqa: S101  # all added lines are imports
     wanted = new.names[0].name
     if isinstance(new, ast.ImportFrom):
         if not isinstance(node, ast.ImportFrom) or node.module != new.module or node.level:
