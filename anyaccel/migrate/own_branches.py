@@ -2,8 +2,8 @@
 
 ``if x.is_cuda: return median_filter_cuda(x)`` is correct on every machine if the program continues for other tensors: a
 CUDA kernel accepts no other tensor. A branch does not qualify if the only alternative is to raise: someone has to port
-the kernel, so it is reported. A branch that contains a rewritten site does not qualify either, because it does more than
-call the kernel.
+the kernel, so it is reported. A branch that contains a rewritten site does not qualify either, because it does more
+than call the kernel.
 
 The same applies to a branch in which nothing that names ``torch.cuda`` has a counterpart on other devices:
 ``ipc_collect()``, the size of the L2 cache, the sync debug mode.
