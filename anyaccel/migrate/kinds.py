@@ -128,7 +128,7 @@ def _is_annotated_as_number(view: SourceView, node: cst.BaseExpression) -> bool:
 
 
 def _is_compared_with_number(view: SourceView, node: cst.BaseExpression) -> bool:
-    """Return whether the enclosing function (an attribute's class) compares a name with a number: ``gpu >= 0``."""
+    """Return whether the enclosing function (for attributes, class) compares a name with a number: ``gpu >= 0``."""
     kind = cst.FunctionDef if isinstance(node, cst.Name) else cst.ClassDef
     owner = next((each for each in view.ancestors(node) if isinstance(each, kind)), None)
     return any(
@@ -219,7 +219,7 @@ def _kind_of_element(node: cst.Subscript) -> Kind:
 
 
 def is_index_element(node: cst.BaseExpression) -> bool:
-    """Return whether an expression is an index by its key: ``kwargs["rank"]``. Assigned to a device, it is reported."""
+    """Return whether an expression is an index by its key: ``kwargs["rank"]``; stored as a device, it is reported."""
     is_element = isinstance(node, cst.Subscript) and not _INDEX_LIST.search((dotted(node.value) or "").lower())
     return is_element and isinstance(node, cst.Subscript) and _kind_of_element(node) is Kind.INDEX
 

@@ -64,7 +64,7 @@ def _is_constant(node: cst.BaseExpression) -> bool:
 
 
 def _is_move(call: cst.Call) -> bool:
-    """Return whether a call is a method call of ``to``, such as ``x.to(device, non_blocking=True)``."""
+    """Return whether a call is ``x.to(…)``, such as ``x.to(device, non_blocking=True)``."""
     return isinstance(call.func, cst.Attribute) and call.func.attr.value == "to"
 
 

@@ -61,7 +61,7 @@ def of_other_way(plan: Plan, found: Regions) -> Objection | None:
 
 
 def _of_other_choice(plan: Plan, found: Regions, other: cst.CSTNode) -> Objection | None:
-    """Return an objection if the branch for false sets the same name, but to a number, or to the CPU for an index."""
+    """Return an objection if the other branch sets the same name to a number, or to the CPU instead of an index."""
     assigned = [each for region in found.blocks for each in plan.view.inside(region, cst.Assign)]
     for each in plan.view.inside(other, cst.Assign):
         name = dotted(each.targets[0].target)

@@ -37,7 +37,7 @@ class Settings:
     answers: Answers = field(default_factory=Answers)
 
     def relative(self, path: Path) -> str:
-        """Return a file's path relative to the project's folder, with forward slashes, as answers' patterns have it."""
+        """Return a file's path relative to the project's folder, with forward slashes, for the patterns of answers."""
         return Path(os.path.relpath(path.absolute(), self.file.parent)).as_posix()
 
 
