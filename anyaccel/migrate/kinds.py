@@ -1,4 +1,4 @@
-"""Tells an index (``local_rank``) from a device (``torch.device("cuda", 1)``) where an argument may be either."""
+"""Infers whether an argument is a device index (``local_rank``) or a device (``torch.device("cuda", 1)``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)
 
 
 class Kind(enum.Enum):
-    """What an argument is."""
+    """The kind of an argument: a device index, a device, or unknown."""
 
     INDEX = enum.auto()
     DEVICE = enum.auto()
@@ -41,7 +41,7 @@ class Kind(enum.Enum):
 
 
 def kind_of(view: SourceView, node: cst.BaseExpression, depth: int = 0) -> Kind:
-    """Return what an expression is, by what is assigned to it, or by its name where nothing tells."""
+    """Return the kind of an expression, from how this file uses it or, if that says nothing, from its name."""
     if isinstance(node, cst.Integer):
         return Kind.INDEX
     if is_device_literal(node):
@@ -50,7 +50,7 @@ def kind_of(view: SourceView, node: cst.BaseExpression, depth: int = 0) -> Kind:
         return _kind_of_call(view, node)
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, _ARITHMETIC):
         is_number = not _has_text(node) and (depth == 0 or _is_surely_index(node))
-        return Kind.INDEX if is_number else Kind.UNKNOWN  # what is assigned or passed may be two tensors' product
+        return Kind.INDEX if is_number else Kind.UNKNOWN  # an assigned or passed value may multiply tensors
     if isinstance(node, cst.Subscript):
         return _kind_of_element(node)
     name = dotted(node)
@@ -63,17 +63,17 @@ def kind_of(view: SourceView, node: cst.BaseExpression, depth: int = 0) -> Kind:
 
 
 def _has_text(node: cst.BaseExpression) -> bool:
-    """Return whether a sum has a text in it, and so is one."""
+    """Return whether an operand of a binary operation is a string, so that the result is a string too."""
     if isinstance(node, cst.BinaryOperation):
         return _has_text(node.left) or _has_text(node.right)
     return text_of(node) is not None or isinstance(node, cst.FormattedString)
 
 
 def told_index(view: SourceView, node: cst.BaseExpression) -> bool | None:
-    """Return whether what is assigned and passed in this file makes an expression an index.
+    """Return whether the assignments and calls in this file show that an expression is an index.
 
     Returns:
-        True where all that is seen is an index, None where some is while the name, or the rest, says device, else False.
+        True if all of them show an index, None if some do while others, or the name, show a device, else False.
     """
     if isinstance(node, cst.Integer | cst.BinaryOperation | cst.Call | cst.IfExp):
         return _is_surely_index(node)
@@ -85,9 +85,9 @@ def told_index(view: SourceView, node: cst.BaseExpression) -> bool | None:
 
 
 def _is_surely_index(node: cst.BaseExpression) -> bool:
-    """Return whether an expression is a whole number that counts devices: ``rank % n``, and not a sum of two tensors.
+    """Return whether an expression is certainly an integer index, such as ``rank % n``, and not a sum of two tensors.
 
-    ``x.get_device()`` is none, as it is -1 for a CPU, and ``current_device()`` is another rule's.
+    ``x.get_device()`` does not count because it is -1 on the CPU. The rule current-device handles ``current_device()``.
     """
     if isinstance(node, cst.Integer):
         return True
@@ -105,7 +105,7 @@ def _is_surely_index(node: cst.BaseExpression) -> bool:
 
 
 def _kinds_told(view: SourceView, node: cst.BaseExpression, depth: int) -> set[Kind]:
-    """Return what the values that a name is given say that it is, and what calls pass for it."""
+    """Return the kinds that a name's values, call sites, annotation, comparisons and loops suggest."""
     if depth >= _DEPTH:
         return set()
     told: set[Kind] = set()
@@ -128,7 +128,7 @@ def _is_annotated_as_number(view: SourceView, node: cst.BaseExpression) -> bool:
 
 
 def _is_compared_with_number(view: SourceView, node: cst.BaseExpression) -> bool:
-    """Return whether the function around a name, or the class around an attribute, compares it with a number: ``gpu >= 0``."""
+    """Return whether the enclosing function (for attributes, class) compares a name with a number: ``gpu >= 0``."""
     kind = cst.FunctionDef if isinstance(node, cst.Name) else cst.ClassDef
     owner = next((each for each in view.ancestors(node) if isinstance(each, kind)), None)
     return any(
@@ -137,13 +137,16 @@ def _is_compared_with_number(view: SourceView, node: cst.BaseExpression) -> bool
 
 
 def _is_range(view: SourceView, node: cst.BaseExpression) -> bool:
-    """Return whether a loop counts: over ``range(…)``, at once or by a name."""
+    """Return whether a loop iterates over ``range(…)``, directly or through a variable."""
     told = [node, *view.values_of(node)] if dotted(node) is not None else [node]
     return any(isinstance(each, cst.Call) and dotted(each.func) == "range" for each in told)
 
 
 def _kinds_that_callers_pass(view: SourceView, node: cst.BaseExpression, depth: int) -> set[Kind]:
-    """Return what this file's calls pass for a parameter; a conflict with its name makes it unknown."""
+    """Return the kinds that call sites in this file pass for a parameter, and the kind that its name suggests.
+
+    If these conflict, the kind of the parameter is unknown.
+    """
     parameter = view.parameter(node)
     owner = (
         next((each for each in view.ancestors(parameter) if isinstance(each, cst.FunctionDef)), None)
@@ -169,20 +172,20 @@ def _kinds_that_callers_pass(view: SourceView, node: cst.BaseExpression, depth: 
 
 
 def _called_as(view: SourceView, owner: cst.FunctionDef) -> str:
-    """Return the name by which a function is called: that of the class for its ``__init__``."""
+    """Return the name that calls of a function use: the class name for ``__init__``."""
     around = view.parent(view.parent(owner) or owner)
     is_init = owner.name.value == "__init__" and isinstance(around, cst.ClassDef)
     return around.name.value if is_init and isinstance(around, cst.ClassDef) else owner.name.value
 
 
 def _spawns(view: SourceView, call: cst.Call, name: str) -> bool:
-    """Return whether ``mp.spawn`` starts a function, whose first argument is then a number."""
+    """Return whether a call is ``mp.spawn`` of a function, whose first argument is then the process index."""
     is_torchs = view.name(call.func).startswith("torch.multiprocessing")
     return is_torchs and bool(call.args) and dotted(call.args[0].value) == name
 
 
 def kind_by_name(name: str) -> Kind:
-    """Return what a name, such as ``args.local_rank``, says that it holds."""
+    """Return the kind that a name such as ``args.local_rank`` suggests."""
     name = name.rpartition(".")[2].lower()
     if DEVICE_NAME.search(name):
         return Kind.DEVICE
@@ -190,7 +193,7 @@ def kind_by_name(name: str) -> Kind:
 
 
 def _told_by_name(name: str) -> Kind:
-    """Return what the name of a value says of what it is given to: ``k`` may be a key as well as a number."""
+    """Return the kind that a value's name suggests for its target; unknown for ``k`` or ``id``, which may be a key."""
     return Kind.UNKNOWN if _SHORT.search(name) else kind_by_name(name)
 
 
@@ -200,7 +203,7 @@ def _kind_of_call(view: SourceView, node: cst.Call) -> Kind:
     func = node.func
     called = func.attr.value if isinstance(func, cst.Attribute) else (dotted(func) or "")
     is_index = _INDEX_CALL.search(called) is not None and dotted(func) != "get_device"
-    if is_index:  # a tensor's method get_device() gives an index; a function of that name makes a device
+    if is_index:  # Tensor.get_device() returns an index; a function of that name returns a device
         return Kind.INDEX
     return Kind.DEVICE if called == "current_device_name" or DEVICE_NAME.search(called.lower()) else Kind.UNKNOWN
 
@@ -210,13 +213,13 @@ def _kind_of_element(node: cst.Subscript) -> Kind:
     if len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
         text = text_of(node.slice[0].slice.value) or ""
     listed = (dotted(node.value) or "").rpartition(".")[2].lower()
-    if text:  # os.environ["LOCAL_RANK"] is text
+    if text:  # os.environ["LOCAL_RANK"] is a string
         return Kind.UNKNOWN if listed == "environ" else _told_by_name(text)
     return Kind.INDEX if _INDEX_LIST.search(listed) else Kind.UNKNOWN
 
 
 def is_index_element(node: cst.BaseExpression) -> bool:
-    """Return whether an expression is ``kwargs["rank"]``: an index, by the key. One that is kept as a device is reported."""
+    """Return whether an expression is an index by its key: ``kwargs["rank"]``; stored as a device, it is reported."""
     is_element = isinstance(node, cst.Subscript) and not _INDEX_LIST.search((dotted(node.value) or "").lower())
     return is_element and isinstance(node, cst.Subscript) and _kind_of_element(node) is Kind.INDEX
 

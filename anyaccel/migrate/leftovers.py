@@ -1,4 +1,4 @@
-"""The rule env: what is CUDA's own and stays, or names CUDA in a way that no rule knows."""
+"""The rule env: code that is specific to CUDA and stays, or that names CUDA in a way that no other rule handles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REPORTED = {
 
 
 def decide(plan: Plan) -> None:
-    """Decide on everything that nothing else has taken."""
+    """Decide on every node that no other rule has decided on or claimed."""
     for node, name in plan.view.imported.items():
         around = plan.view.parent(node)
         if not plan.is_open(node) or (isinstance(around, cst.Attribute) and around.value is node):
@@ -69,9 +69,10 @@ def decide(plan: Plan) -> None:
 
 
 def _activities(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
-    """Return the list ``[ProfilerActivity.CPU, ProfilerActivity.CUDA]`` that a profiler is given; None for any other.
+    """Return the list ``[ProfilerActivity.CPU, ProfilerActivity.CUDA]`` passed to a profiler; None for any other list.
 
-    On CUDA these two are what ``supported_activities()`` returns; elsewhere it returns what the device has in CUDA's place.
+    On CUDA, ``supported_activities()`` returns these two. On another device it returns that device's activity instead
+    of CUDA's.
     """
     element = plan.view.parent(node)
     listed = plan.view.parent(element) if isinstance(element, cst.Element) else None
@@ -86,10 +87,10 @@ def _activities(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _decide_attribute(plan: Plan, node: cst.Attribute) -> None:
-    """Decide on ``x.cuda`` that is not called, and on names of NCCL's."""
+    """Decide on ``x.cuda`` without a call, and on attributes whose names contain nccl."""
     name, around = node.attr.value, plan.view.parent(node)
     if any(isinstance(each, cst.Import | cst.ImportFrom) for each in plan.view.ancestors(node)):
-        return  # a site of the rule imports
+        return  # handled by the rule imports
     if "nccl" in name.lower():
         plan.leave(node, "comm-backend", "NCCL's own, by its name")
     elif name == "cuda" and not (isinstance(around, cst.Call) and around.func is node):
@@ -101,7 +102,7 @@ def _decide_attribute(plan: Plan, node: cst.Attribute) -> None:
 
 
 def _decide_unfinished(plan: Plan, node: cst.BaseExpression) -> None:
-    """Decide on a device's name that is made in a way that no rule knows, and on f-strings that mention CUDA."""
+    """Decide on device names that are built in a way that no rule handles, and on f-strings that mention CUDA."""
     if text_of(node) == "cuda:" and _is_of_parsing(plan, node):
         plan.leave(node, RULE, "takes a device's name apart, and changes no other text")
     elif spells_cuda(node):
@@ -116,7 +117,7 @@ def _decide_unfinished(plan: Plan, node: cst.BaseExpression) -> None:
 
 
 def _is_of_parsing(plan: Plan, node: cst.CSTNode) -> bool:
-    """Return whether a text is what ``device.replace("cuda:", "")`` and its relatives look for."""
+    """Return whether a string is an argument of ``device.replace("cuda:", "")`` or a similar string method."""
     argument = plan.view.parent(node)
     call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
     method = call.func.attr.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else ""
@@ -137,7 +138,7 @@ def _decide_text(plan: Plan, node: cst.SimpleString, value: str) -> None:
 
 
 def decide_pinned_factories(plan: Plan) -> None:
-    """The rule pinning, for ``torch.empty(…, pin_memory=True)``, and DataLoader's flag, which is left."""
+    """Apply the rule pinning to ``torch.empty(…, pin_memory=True)``; DataLoader's flag is left as it is."""
     for call in plan.view.of(cst.Call):
         name = plan.view.name(call.func)
         flag = next((arg for arg in call.args if arg.keyword and arg.keyword.value == "pin_memory"), None)

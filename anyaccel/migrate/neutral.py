@@ -1,4 +1,4 @@
-"""What may depend on a device's kind without harm: it means the same, or nothing, on every device."""
+"""Recognizes code that may depend on the device type without harm: its effect is the same, or nothing, everywhere."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _OPTIONS = ("pin_memory", "non_blocking", "fused", "persistent_workers", "prefet
 
 
 def is_neutral(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether what runs, or is chosen, does no more than show something or set an option that every device takes.
+    """Return whether a block or an expression only shows something or sets an option that every device accepts.
 
-    Page-locked memory, copies that need not wait and fused optimizers are such options: torch takes them on a CPU, too.
+    Pinned memory, non-blocking copies and fused optimizers are such options: torch accepts them on the CPU too.
     """
     if isinstance(node, cst.BaseSuite):
         return all(is_neutral(view, each) for each in node.body)
@@ -64,7 +64,7 @@ def _is_constant(node: cst.BaseExpression) -> bool:
 
 
 def _is_move(call: cst.Call) -> bool:
-    """Return whether a call is ``x.to(device, non_blocking=True)``, or a choice of how to copy."""
+    """Return whether a call is ``x.to(…)``, such as ``x.to(device, non_blocking=True)``."""
     return isinstance(call.func, cst.Attribute) and call.func.attr.value == "to"
 
 
@@ -75,7 +75,7 @@ def _is_layout(call: cst.Call) -> bool:
 
 
 def is_given_to_neutral(view: SourceView, value: cst.CSTNode | None) -> bool:
-    """Return whether an answer becomes an option that every device takes, at once or by a name that is used for no more."""
+    """Return whether an answer is used only as an option that every device accepts, directly or through a variable."""
     if isinstance(value, cst.Arg):
         return value.keyword is not None and _GIVEN.search(value.keyword.value) is not None
     if not isinstance(value, cst.Assign) or len(value.targets) != 1:

@@ -1,4 +1,4 @@
-"""What a node is made of, and what a chain of names or a literal says; fast, as every rule asks it of every node."""
+"""Child nodes, dotted names and string values of nodes; fast, because every rule calls these for every node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
 
 
 def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """Return the nodes in a node, in order; ``node.children`` is the same and ten times slower."""
+    """Return the child nodes of a node in order; ``node.children`` returns the same but is ten times slower."""
     found: list[cst.CSTNode] = []
     for name in _fields(type(node)):
         value = getattr(node, name)
@@ -32,13 +32,17 @@ def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
 
 @cache
 def _is_node(kind: type[object]) -> bool:
-    """Return whether a class is one of nodes; asking each node costs more than the walk, as their classes are abstract."""
+    """Return whether a class is a node class.
+
+    The result is cached by class, because ``isinstance`` is slow for LibCST's abstract classes: calling it for each
+    node would cost more than the walk.
+    """
     return issubclass(kind, cst.CSTNode)
 
 
 @cache
 def is_whitespace(kind: type[object]) -> bool:
-    """Return whether a class is one of whitespace, which is nobody's site."""
+    """Return whether a class is a whitespace class; whitespace is never a site."""
     return issubclass(kind, _WHITESPACE)
 
 

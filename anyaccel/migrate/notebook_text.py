@@ -1,4 +1,4 @@
-"""A notebook's text, in which only the sources of some cells change: everything else stays, to the byte."""
+"""Replaces the sources of some cells in a notebook's text and keeps everything else byte for byte."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _DECODER = JSONDecoder()
 
 
 def with_sources(text: str, sources: Mapping[int, str]) -> str:
-    """Return a notebook with other sources for some cells.
+    """Return a notebook's text with new sources for some cells.
 
     Args:
-        text: the notebook, which has been read as JSON with a list of cells before.
-        sources: the new ones by the cell's number, from 1.
+        text: the notebook; the caller has checked that it is JSON with a list of cells.
+        sources: the new sources by cell number, from 1.
     """
     new = text
     for number, (start, end) in reversed(list(enumerate(_cells(text), 1))):
@@ -32,7 +32,7 @@ def with_sources(text: str, sources: Mapping[int, str]) -> str:
 
 
 def _cells(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each cell begins and ends."""
+    """Yield the start and the end of each cell."""
     start = _skipped(text, 0)
     cells = dict(_members(text, start, len(text)))["cells"]
     yield from _elements(text, *cells)
@@ -44,7 +44,7 @@ def _skipped(text: str, place: int) -> int:
 
 
 def _members(text: str, start: int, end: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield the keys of an object, and where each one's value begins and ends."""
+    """Yield each key of an object with the start and the end of its value."""
     place = _skipped(text, start + 1)
     while place < end and text[place] != "}":
         key, place = _DECODER.raw_decode(text, place)
@@ -55,7 +55,7 @@ def _members(text: str, start: int, end: int) -> Iterator[tuple[str, tuple[int, 
 
 
 def _elements(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield where each element of a list begins and ends."""
+    """Yield the start and the end of each element of a list."""
     place = _skipped(text, start + 1)
     while place < end and text[place] != "]":
         _, after = _DECODER.raw_decode(text, place)
@@ -69,7 +69,7 @@ def _after_comma(text: str, place: int) -> int:
 
 
 def _written(old: str, source: str, whole: str) -> str:
-    """Return a source as JSON in the style of the old one: a text or a list of lines, between the same spaces."""
+    """Return a source as JSON in the style of the old one: a string or a list of lines, with the same whitespace."""
     is_ascii = whole.isascii() and "\\u" in whole
     if not old.startswith("["):
         return json.dumps(source, ensure_ascii=is_ascii)

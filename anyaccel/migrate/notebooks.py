@@ -1,4 +1,4 @@
-"""Notebooks: their code cells are one module, as names of one are used in the next; magics are set aside meanwhile."""
+"""Migrates notebooks: the code cells form one module, because they share names; magics are masked meanwhile."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class _Cell:
     """A code cell.
 
     Attributes:
-        number: in the notebook, from 1.
-        text: as the module has it, with magics set aside.
-        magics: the lines that were set aside.
+        number: the cell's number in the notebook, from 1.
+        text: the source as it is in the module, with magics masked.
+        magics: the masked lines.
     """
 
     number: int
@@ -44,7 +44,7 @@ class _Cell:
 def migrate_notebook(
     text: str, target: str = "anyaccel", project: Project | None = None, decided: Decided = UNDECIDED
 ) -> Migration:
-    """Rewrite the code cells of a notebook; outputs and everything else stay.
+    """Rewrite the code cells of a notebook; outputs and everything else stay unchanged.
 
     Args:
         text: the notebook, as JSON of format 4.
@@ -53,7 +53,7 @@ def migrate_notebook(
         decided: the same.
 
     Raises:
-        SourceError: when it is no notebook.
+        SourceError: when it is not a notebook.
     """
     notebook = _parsed(text)
     sources = {
@@ -102,7 +102,7 @@ def _readable(sources: dict[int, str]) -> tuple[list[_Cell], list[SourceError]]:
     cells, unread = [], []
     for number, source in sources.items():
         if source.lstrip().startswith("%%") and not source.lstrip().startswith(_PYTHON_CELL_MAGICS):
-            continue  # another language's
+            continue  # a cell in another language
         cell = _Cell(number, source, [])
         if not _is_valid(source):
             cell = _masked(number, source)
@@ -140,7 +140,7 @@ def _masked(number: int, source: str) -> _Cell:
 
 
 def _split(module: str, cells: list[_Cell]) -> dict[int, str]:
-    """Return the new source of each cell, with its magics where they were."""
+    """Return the new source of each cell, with its magics restored."""
     parts = re.split(rf"^{_MARK}(\d+)\n", module, flags=re.MULTILINE)
     found = {int(number): text.removesuffix("\n") for number, text in zip(parts[1::2], parts[2::2], strict=True)}
     first = cells[0].number

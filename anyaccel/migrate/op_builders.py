@@ -1,8 +1,9 @@
-"""The rule op-builder: deepspeed's builders, which ``create_op_builder`` finds for every device.
+"""The rule op-builder: deepspeed's op builders, which ``create_op_builder`` returns for every device.
 
-``CPUAdamBuilder()`` of ``deepspeed.ops.op_builder`` is itself a call of deepspeed's ``get_accelerator().create_op_builder``, so
-that nothing changes where the module has deepspeed's accelerator. With ours, the op is ours: its functions have the same names
-and arguments (docs/deepspeed.md). A class that is not called, such as the base of another one, is left as it is.
+``CPUAdamBuilder()`` from ``deepspeed.ops.op_builder`` itself calls deepspeed's ``get_accelerator().create_op_builder``,
+so nothing changes in a module that uses deepspeed's accelerator. With anyaccel's accelerator, the op is anyaccel's: its
+functions have the same names and arguments (docs/deepspeed.md). A class that is not called, such as a base class, is
+left as it is.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _BASES = ("OpBuilder", "CPUOpBuilder", "CUDAOpBuilder", "TorchCPUOpBuilder", "SY
 
 
 def decide(plan: Plan) -> None:
-    """Decide on every builder of deepspeed's that is made."""
+    """Decide on every call that creates one of deepspeed's builders."""
     function = plan.function("create_op_builder")
     for node, name in plan.view.imported.items():
         match, call = _BUILDER.match(name), plan.view.parent(node)
@@ -35,12 +36,12 @@ def decide(plan: Plan) -> None:
 
 
 def _always(code: str) -> Build:
-    """Return a builder that writes some code, whatever stood there."""
+    """Return a build function that returns the same code for every old node."""
     return lambda _: parsed(code)
 
 
 def imports_of_builders(plan: Plan) -> list[cst.CSTNode]:
-    """Return the imports of builders of which some are not needed any longer."""
+    """Return the imports of builders for which at least one use is rewritten."""
     return [
         statement
         for statement, names in plan.view.import_references.items()

@@ -1,4 +1,4 @@
-"""What speaks against porting a question besides what a yes leads to: what is done after a no, and what an answer is kept for."""
+"""Objections to porting a question that come from the branch for false, or from the use of a stored answer."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _OF_MIXED = re.compile(r"\b(amp|apex|fp16|half|mixed[ -]precision)\b", re.IGNORE
 
 
 def stops_for_precision(plan: Plan, guard: cst.CSTNode) -> bool:
-    """Return whether a guard stops the program without CUDA for the sake of mixed precision."""
+    """Return whether a guard stops the program without CUDA because of mixed precision."""
     return _OF_MIXED.search(plan.view.code(guard)) is not None
 
 
 def of_other_way(plan: Plan, found: Regions) -> Objection | None:
-    """Return an objection where what is done after a no is the program's own for a CPU, a number, or says that CUDA is meant."""
+    """Return an objection if the branch for false says that CUDA is required, or uses a TPU, CPU code or a number."""
     if found.other is None:
         return None
     for call in plan.view.inside(found.other, cst.Call):
@@ -61,7 +61,7 @@ def of_other_way(plan: Plan, found: Regions) -> Objection | None:
 
 
 def _of_other_choice(plan: Plan, found: Regions, other: cst.CSTNode) -> Objection | None:
-    """Return an objection where both ways choose a name's value, and the one after a no is a number, or the CPU for an index."""
+    """Return an objection if the other branch sets the same name to a number, or to the CPU instead of an index."""
     assigned = [each for region in found.blocks for each in plan.view.inside(region, cst.Assign)]
     for each in plan.view.inside(other, cst.Assign):
         name = dotted(each.targets[0].target)
@@ -87,7 +87,7 @@ def is_number(node: cst.CSTNode) -> bool:
 
 
 def of_kept_answer(plan: Plan, found: Regions) -> Objection | None:
-    """Return an objection where an answer that is kept chooses a precision: ``self.fp16 = self.cuda and opt.fp16``."""
+    """Return an objection if a stored answer chooses a precision: ``self.fp16 = self.cuda and opt.fp16``."""
     kept = dotted(found.value.targets[0].target) if isinstance(found.value, cst.Assign) else None
     for both in plan.view.of(cst.BooleanOperation) if kept is not None else ():
         halves = (both.left, both.right)
@@ -100,7 +100,7 @@ def of_kept_answer(plan: Plan, found: Regions) -> Objection | None:
 
 
 def appended(plan: Plan, region: cst.CSTNode) -> str:
-    """Return a list that a region adds to, and that a call which is reported takes; empty where there is none."""
+    """Return the name of a list that a region appends to and a reported rng call takes; empty if there is none."""
     for one in plan.decisions.values():
         if one.rule == "rng" and one.outcome is SiteOutcome.REPORTED and isinstance(one.node, cst.Call):
             for name in filter(None, (dotted(each.value) for each in one.node.args)):

@@ -1,11 +1,12 @@
-"""Branches for CUDA that stay: one that calls a kernel of CUDA's, beside code that does the same on every device.
+"""Branches for CUDA that stay: a branch that calls a CUDA kernel, next to code that does the same on every device.
 
-``if x.is_cuda: return median_filter_cuda(x)`` is right on every machine as it stands, where the program goes on for other
-tensors: a kernel of CUDA's takes no other tensor. A branch is no such where the only other way is to raise: there, porting
-the kernel is somebody's work, and is reported. Neither is one in which something is rewritten, as it does more than that.
+``if x.is_cuda: return median_filter_cuda(x)`` is correct on every machine if the program continues for other tensors: a
+CUDA kernel accepts no other tensor. A branch does not qualify if the only alternative is to raise: someone has to port
+the kernel, so it is reported. A branch that contains a rewritten site does not qualify either, because it does more
+than call the kernel.
 
-The same holds for a branch in which everything that names ``torch.cuda`` has no counterpart: ``ipc_collect()``, the size of the
-L2 cache, the mode that finds synchronizations.
+The same applies to a branch in which nothing that names ``torch.cuda`` has a counterpart on other devices:
+``ipc_collect()``, the size of the L2 cache, the sync debug mode.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _MOVES = re.compile(r"(^|[._])(to|is|has|use|move|check|get|set|init)_(the_)?cud
 
 
 def leave_own_branch(plan: Plan, question: SiteDecision, asked: cst.CSTNode, regions: list[cst.CSTNode]) -> bool:
-    """Leave a question, and what depends on it, where all of that is CUDA's own; return whether it is.
+    """Leave a question and the code that depends on it if that code is specific to CUDA; return whether it is.
 
     Args:
-        plan: of the module.
+        plan: the module's plan.
         question: the decision on the question.
         asked: the expression whose value is the answer.
-        regions: what depends on the answer.
+        regions: the code that depends on the answer.
     """
     sites = [one for region in regions for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
     if not regions or any(one.outcome is SiteOutcome.REWRITTEN for one in sites) or not _goes_on(plan, asked):
@@ -63,7 +64,7 @@ def _kernel_in(plan: Plan, region: cst.CSTNode) -> str:
 
 
 def _goes_on(plan: Plan, asked: cst.CSTNode) -> bool:
-    """Return whether the program does something else than to raise where the answer is no."""
+    """Return whether the program does anything other than raise if the condition is false."""
     inner: cst.CSTNode = asked
     for around in plan.view.ancestors(asked):
         if isinstance(around, cst.Assert):

@@ -1,4 +1,4 @@
-"""What is decided of each site of a module: made by the rules, carried out by the rewriter."""
+"""The decision on each site of a module: made by the rules, carried out by the rewriter."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 __all__ = ["Build", "Plan", "SiteDecision"]
 
 Build = Callable[[Any], cst.CSTNode]
-"""Makes the new node from the old one, whose own parts are new already."""
+"""Builds the new node from the old node, whose children have already been rewritten."""
 
 _KEPT = "kept by the project's answer to {}"
 
 
 @dataclass(frozen=True)
 class SiteDecision:
-    """What becomes of one site.
+    """The decision on one site.
 
     Attributes:
-        node: what stands there.
+        node: the node at the site.
         rule: the rule's id.
-        outcome: what becomes of it.
+        outcome: whether the node is rewritten, reported or left.
         reason: why it is not rewritten.
-        build: makes the new code; of a site that is reported, what an answer may still ask for.
-        question: the class of a report; see ``anyaccel/migrate/answers.py``.
-        is_own: whether it is reported as only CUDA has anything like it.
+        build: builds the new code; for a reported site, the code to use if the answer is "port".
+        question: the kind of question that a report asks; see ``anyaccel/migrate/answers.py``.
+        is_own: whether it is reported because only CUDA has anything like it.
     """
 
     node: cst.CSTNode
@@ -51,12 +51,12 @@ class SiteDecision:
 
 
 class Plan:
-    """The decisions on a module. What is decided first stays, and what a decision claims is nobody else's.
+    """The decisions on a module. The first decision on a node wins, and other rules skip claimed nodes.
 
     Args:
         view: the module.
-        target: what the new code calls.
-        decided: what a person has answered.
+        target: the API that the new code calls.
+        decided: the user's answers.
     """
 
     def __init__(self, view: SourceView, target: Target, decided: Decided) -> None:
@@ -70,7 +70,7 @@ class Plan:
         self.accelerator, self.import_line = self._how_to_reach()
 
     def _how_to_reach(self) -> tuple[str, str]:
-        """Return the accelerator's expression and its import, which must not take a name that the module has."""
+        """Return the accelerator expression and its import, which must not rebind a name of the module."""
         package = self.target.package
         if not package:
             taken = {name for name in HELPERS if name in self.view.bound_names and not self._is_helper(name)}
@@ -83,21 +83,21 @@ class Plan:
         return f"{package}.get_accelerator()", f"import {package}"
 
     def _is_helper(self, name: str) -> bool:
-        """Return whether an earlier run has written a function of this name."""
+        """Return whether an earlier run defined the helper function of this name."""
         found = [node for node in self.view.of(cst.FunctionDef) if node.name.value == name]
         return any("torch.accelerator" in self.view.code(node) for node in found)
 
     @cached_property
     def is_torch_imported(self) -> bool:
-        """Whether the module refers to torch, so that numbers may be devices."""
+        """Whether the module uses torch, so that integers may be devices."""
         return any(full == "torch" for full in self.view.imported.values())
 
     def is_open(self, node: cst.CSTNode) -> bool:
-        """Return whether nothing has been decided of a node."""
+        """Return whether a node has no decision yet and is not claimed."""
         return node not in self.decisions and node not in self._claimed
 
     def claim(self, *nodes: cst.CSTNode) -> None:
-        """Take nodes, and everything in them, out of what other rules decide."""
+        """Exclude nodes and everything in them from other rules."""
         for node in nodes:
             self._claimed.add(node)
             self.claim(*parts(node))
@@ -117,14 +117,14 @@ class Plan:
         *,
         is_own: bool = False,
     ) -> None:
-        """Decide that a node needs a person; the reason says why, and what to do.
+        """Report a node for manual work; the reason says why and what to do.
 
         Args:
-            node: what stands there.
+            node: the node to report.
             rule: the rule's id.
-            reason: for the person.
-            question: the class of the report, to which a project may have an answer.
-            build: makes the new code where the answer is to port it.
+            reason: the message for the user.
+            question: the kind of question that the report asks; the project may have an answer to it.
+            build: builds the new code if the answer is "port".
             is_own: whether only CUDA has anything like it.
         """
         question = question or rule
@@ -137,7 +137,7 @@ class Plan:
             self._decide(SiteDecision(node, rule, SiteOutcome.REPORTED, reason, build, question, is_own))
 
     def leave(self, node: cst.CSTNode, rule: str, reason: str) -> None:
-        """Decide that a node is rightly CUDA's."""
+        """Decide that a node stays because CUDA is correct there."""
         self._decide(SiteDecision(node, rule, SiteOutcome.LEFT, reason))
 
     def _decide(self, decision: SiteDecision) -> None:
@@ -154,7 +154,7 @@ class Plan:
         self.decisions[decision.node] = decision
 
     def is_rewritten(self, node: cst.CSTNode) -> bool:
-        """Return whether a chain of names, or the call of it, is rewritten."""
+        """Return whether a dotted name, or the call of it, is rewritten."""
         around = self.view.parent(node)
         ones = [self.decisions.get(node), self.decisions.get(around) if around is not None else None]
         return any(one is not None and one.outcome is SiteOutcome.REWRITTEN for one in ones)
@@ -162,7 +162,7 @@ class Plan:
     def reconsider(
         self, node: cst.CSTNode, reason: str, outcome: SiteOutcome = SiteOutcome.REPORTED, question: str = ""
     ) -> bool:
-        """Report, or leave, a site after all; return whether that is done, as a project's answer may be to port it."""
+        """Change a decision to report or leave the site; return False if the project's answer is to port it instead."""
         one = self.decisions[node]
         answer = self.decided.answer_to(question) if question else ""
         if answer == "port":
@@ -176,14 +176,14 @@ class Plan:
         )
         return True
 
-    # What new code is made of
+    # Building new code
 
     def function(self, member: str) -> str | None:
-        """Return the expression of a member of the contract, or None where the target has none."""
+        """Return the expression for a member of the accelerator contract, or None if the target lacks it."""
         return self.target.function(member, self.accelerator)
 
     def call_in_place(self, node: cst.CSTNode, rule: str, member: str) -> None:
-        """Decide that the function in a call becomes a member of the contract; the arguments stay as they are."""
+        """Decide to replace the function in a call with a member of the contract; the arguments stay as they are."""
         function = self.function(member)
         if function is None:
             self.report(node, rule, self.without(member))
@@ -192,17 +192,17 @@ class Plan:
         self.rewrite(node, rule, lambda _: parsed(function))
 
     def without(self, member: str) -> str:
-        """Return the reason to report what the target cannot express."""
+        """Return the reason for a report about a member that the target lacks."""
         return f"{self.target.name} has no {member}; --target anyaccel has"
 
     def named(self, index: cst.BaseExpression | None = None) -> cst.BaseExpression:
-        """Return the expression of a device's name, for a target of which it is known that it has one."""
+        """Return the expression for a device's name; the target is known to have one."""
         name = self.device_name(index)
-        assert name is not None  # noqa: S101  # the rule has asked device_name() before
+        assert name is not None  # noqa: S101  # the rule has checked device_name() before
         return name
 
     def device_name(self, index: cst.BaseExpression | None = None) -> cst.BaseExpression | None:
-        """Return the expression of a device's name, or None where the target has none."""
+        """Return the expression for a device's name, or None if the target has none."""
         function = self.function("device_name")
         if function is not None:
             self.needs_torch |= not self.target.package

@@ -1,4 +1,4 @@
-"""What the files of a migration tell one another: classes with a ``cuda`` of their own, and the names of parameters."""
+"""Facts that the files of a migration share: classes that define their own ``cuda``, and parameter names."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _OTHERS_FIRST = re.compile(r"^(CPU|XPU|MPS|NPU|HPU|MLU|TPU|XLA|Cpu|Xpu|Mps|Npu|H
 
 @dataclass
 class Project:
-    """Classes of all files together.
+    """Facts collected from all files together.
 
     Attributes:
-        own_method: by method (``"cuda"``, ``"pin_memory"``), the classes that define it, so that a call of it may be theirs.
-        modules: the classes that are torch's modules, by their base.
-        parameters: by a function's name, or that of a class for its ``__init__``, and then by module, the parameters.
-        siblings: what follows the device's name in the classes of two devices besides CUDA: ``Accelerator`` for
+        own_method: by method (``"cuda"``, ``"pin_memory"``), the classes that define it; a call may mean theirs.
+        modules: the classes that are torch modules, judged by their base class.
+        parameters: the parameter names, by function name (the class name for ``__init__``) and then by module.
+        siblings: class name suffixes that follow the names of at least two devices other than CUDA: ``Accelerator`` for
             ``CPUAccelerator`` and ``MPSAccelerator``.
         ddps: the classes that derive from DistributedDataParallel.
-        compared_with_0: the names of numbers of devices that some file compares with 0.
+        compared_with_0: the names of device counts that some file compares with 0.
     """
 
     own_method: dict[str, set[str]] = field(default_factory=lambda: {"cuda": set(), "pin_memory": set()})
@@ -45,12 +45,12 @@ class Project:
     ddps: set[str] = field(default_factory=set)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
-        """Return what a function calls a positional parameter; empty where its definitions differ, or none is known.
+        """Return the name of a function's positional parameter; empty if its definitions differ or none is known.
 
         Args:
-            function: the name that it has where it is defined.
-            full_name: the same with the module that it is imported from, where that is known.
-            place: of the parameter, from 0.
+            function: the function's name in its definition.
+            full_name: the same name with the module that it is imported from, if known.
+            place: the parameter's position, from 0.
         """
         by_module = self.parameters.get(function, {})
         module = full_name.removesuffix(f".{function}").rpartition(".")[2] if full_name else ""
@@ -60,10 +60,10 @@ class Project:
 
 
 def survey(sources: Iterable[tuple[str, str]]) -> Project:
-    """Return what some modules define; one that is not Python tells nothing.
+    """Collect the facts from some modules; definitions in a module that cannot be parsed are skipped.
 
     Args:
-        sources: the name of each module, without its package, and its text.
+        sources: the name of each module, without its package, and its source.
     """
     project = Project()
     texts = list(sources)
@@ -74,13 +74,13 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
     for module, source in texts:
         for name in _DEFINED.findall(source):
             if name in project.parameters:
-                project.parameters[name].setdefault(module, {()})  # it takes no device there
+                project.parameters[name].setdefault(module, {()})  # this definition takes no device
     _add_heirs(project, [source for _, source in texts])
     return project
 
 
 def _add_heirs(project: Project, sources: list[str]) -> None:
-    """Count classes that derive from one with a method of its own along with it."""
+    """Add the subclasses of classes with their own method; also find ``ddps`` and ``siblings``."""
     bases = {name: set(_NAME.findall(given)) for source in sources for name, given in _CLASS.findall(source)}
     project.ddps = {name for name, given in bases.items() if given & _DDP}
     rests = [_OTHERS_FIRST.sub("", name) for name in bases if _OTHERS_FIRST.match(name)]
@@ -93,7 +93,7 @@ def _add_heirs(project: Project, sources: list[str]) -> None:
 def _survey_one(module: str, source: str, project: Project) -> None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the file's own, such as invalid escapes
+            warnings.simplefilter("ignore")  # warnings about the file itself, such as invalid escapes
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
@@ -109,7 +109,7 @@ def _survey_one(module: str, source: str, project: Project) -> None:
                     _add_parameters(project, module, node.name, member.args, 1)
                 if not isinstance(member, ast.FunctionDef) or member.name not in project.own_method:
                     continue
-                if len(member.args.args) - len(member.args.defaults) <= 1:  # besides self, all may be left out
+                if len(member.args.args) - len(member.args.defaults) <= 1:  # all parameters except self are optional
                     project.own_method[member.name].add(node.name)
 
 

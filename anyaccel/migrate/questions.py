@@ -1,4 +1,4 @@
-"""Which decisions are about a question, such as ``torch.cuda.is_available()``, and the expression whose value is its answer."""
+"""Finds decisions about a question such as ``torch.cuda.is_available()``, and the expression that holds its answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["asked_in"]
 
 
 def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
-    """Return the expression whose value is the answer; None for a decision that is about no question."""
+    """Return the expression whose value is the answer; None if the decision is not about a question."""
     node = decision.node
     if decision.rule == "comm-backend":
         return next((each for each in plan.view.ancestors(node) if each in plan.questions), None)
@@ -33,9 +33,9 @@ def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
 
 
 def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
-    """Return whether a number of devices is asked to tell none from some; ``> 1`` asks something else.
+    """Return whether a device count only distinguishes zero from one or more; ``> 1`` asks something else.
 
-    So is a number that is kept as CUDA's, by its name, or where another file may find it and compare it with 0.
+    A stored count qualifies too if its name contains cuda, or if some file compares that name with 0.
     """
     around = plan.view.parent(call)
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
@@ -48,16 +48,16 @@ def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
         return isinstance(loop, cst.For | cst.CompFor)
     inner = call
     while isinstance(around, cst.BooleanOperation) and around.right is inner:
-        inner, around = around, plan.view.parent(around)  # `n or device_count()` is a number, unless a test asks for it
+        inner, around = around, plan.view.parent(around)  # `n or device_count()` is a number, unless it is a condition
     if isinstance(around, cst.IfExp) and plan.view.code(around.orelse) == "0":
-        return True  # `device_count() if is_available() else 0` tells none from some
+        return True  # `device_count() if is_available() else 0` distinguishes zero from one or more
     if isinstance(around, cst.If | cst.IfExp | cst.While | cst.Assert):
         return around.test is inner
     return isinstance(around, cst.BooleanOperation | cst.UnaryOperation)
 
 
 def _name_of_target(target: cst.BaseExpression) -> str:
-    """Return the last name of what a value is kept as; empty for a name of a function's own, which this file shows."""
+    """Return the last name of an assignment target: its attribute, string key or variable; empty for other targets."""
     if isinstance(target, cst.Attribute):
         return target.attr.value
     if isinstance(target, cst.Subscript) and isinstance(target.slice[0].slice, cst.Index):

@@ -1,4 +1,4 @@
-"""What runs only where the answer to a question is yes."""
+"""Finds the code that runs only if a question such as ``torch.cuda.is_available()`` is true."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _TRUTH = ("True", "False")
 
 @dataclass
 class Regions:
-    """What depends on a question.
+    """The code that depends on a question.
 
     Attributes:
-        operands: what is evaluated only after a yes, in the same test.
-        blocks: the statements, or the branch, that run only after it.
-        is_test: whether a test asks the question; otherwise the answer is a value, which goes on elsewhere.
-        is_entry: whether the program ends where the answer is no: ``if not …: raise`` and ``assert …``.
-        value: where the answer goes to, if it does.
-        other: what runs, or is chosen, only after a no, where that does not end the program.
+        operands: the operands of the same condition that are evaluated only if the question is true.
+        blocks: the statements, or the branch, that run only if it is true.
+        is_test: whether the question is part of a condition; otherwise its value is used elsewhere.
+        is_entry: whether the program ends if the question is false: ``if not …: raise`` and ``assert …``.
+        value: the node that receives the answer, if it is used as a value.
+        other: the branch or the value for a false question, unless that ends the program.
     """
 
     operands: list[cst.CSTNode] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Regions:
 
 
 def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
-    """Return what depends on an expression that is a question."""
+    """Return the code that depends on an expression that is a question."""
     found = Regions()
     inner, is_yes = asked, not _is_negated(asked)
     for around in view.ancestors(asked):
@@ -89,7 +89,7 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
 
 
 def _is_negated(asked: cst.CSTNode) -> bool:
-    """Return whether a comparison is yes where there is no such device: ``!= "cuda"``, and ``== 0`` of a number of devices."""
+    """Return whether a comparison is true without the device: ``!= "cuda"``, or ``== 0`` for a device count."""
     if not isinstance(asked, cst.Comparison):
         return False
     target = asked.comparisons[0]
@@ -99,7 +99,7 @@ def _is_negated(asked: cst.CSTNode) -> bool:
 
 
 def _elements(comprehension: cst.CSTNode | None) -> list[cst.CSTNode]:
-    """Return what a comprehension makes of each element."""
+    """Return the expressions that a comprehension evaluates for each element."""
     if isinstance(comprehension, cst.BaseSimpleComp):
         return [comprehension.elt]
     return [comprehension.key, comprehension.value] if isinstance(comprehension, cst.DictComp) else []
@@ -115,7 +115,7 @@ def _is_truth(node: cst.BaseExpression) -> bool:
 
 
 def _is_of_bool(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether a node is a call, or its argument, that hands the answer on: ``bool(…)``, ``range(…)``, ``skipIf(…)``."""
+    """Return whether a node is a call that passes the answer on, or its argument: ``bool(…)``, ``skipIf(…)``."""
     call = view.parent(node) if isinstance(node, cst.Arg) else node
     called = (dotted(call.func) or "").rpartition(".")[2] if isinstance(call, cst.Call) else ""
     return called in ("bool", "range", "any", "all", "skipIf", "skipUnless", "skipif")
@@ -150,7 +150,7 @@ def _ends_program(view: SourceView, block: cst.BaseSuite) -> bool:
 
 
 def _is_caught(view: SourceView, statement: cst.CSTNode) -> bool:
-    """Return whether a ``try`` in the same function catches what a statement raises, and the program goes on."""
+    """Return whether a ``try`` in the same function catches what a statement raises, so that the program continues."""
     inner = statement
     for around in view.ancestors(statement):
         if isinstance(around, cst.FunctionDef):
@@ -163,21 +163,21 @@ def _is_caught(view: SourceView, statement: cst.CSTNode) -> bool:
 
 
 def leaves(view: SourceView, block: cst.BaseSuite) -> bool:
-    """Return whether a block ends with leaving what is around it, or the program."""
+    """Return whether a block ends with ``raise``, ``return``, ``continue`` or ``break``, or ends the program."""
     return _ends_program(view, block) or any(isinstance(one, _LEAVES) for one in _last(block))
 
 
 def following(view: SourceView, statement: cst.CSTNode) -> list[cst.CSTNode]:
-    """Return the statements after one in its block."""
+    """Return the statements that follow a statement in its block."""
     block = view.parent(statement)
     body: list[cst.CSTNode] = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
     return body[body.index(statement) + 1 :] if statement in body else []
 
 
 def regions_of_name(view: SourceView, value: cst.CSTNode | None) -> list[Regions]:
-    """Return what depends on the name that an answer is given to: ``use_cuda = …``, an option's default, or a parameter.
+    """Return the code that depends on the name of an answer: ``use_cuda = …``, an option's default, or a parameter.
 
-    A name that is handed on to a function of this file is followed into it, once.
+    If the name is passed to a function in this file, the parameter is followed too, one level deep.
     """
     target = value.targets[0].target if isinstance(value, cst.Assign) and len(value.targets) == 1 else None
     reads = view.uses(target) if target is not None else None
@@ -198,7 +198,7 @@ def regions_of_name(view: SourceView, value: cst.CSTNode | None) -> list[Regions
 
 
 def _is_with_number(node: cst.Comparison) -> bool:
-    """Return whether a comparison tells none from some: ``count > 0``, ``count == 0``, ``count >= 1``."""
+    """Return whether a comparison distinguishes zero from more: ``count > 0``, ``count == 0``, ``count >= 1``."""
     if len(node.comparisons) != 1:
         return False
     target = node.comparisons[0]
@@ -207,7 +207,7 @@ def _is_with_number(node: cst.Comparison) -> bool:
 
 
 def _parameter_given(view: SourceView, argument: cst.CSTNode | None) -> cst.Param | None:
-    """Return the parameter of a function of this file that an argument is given to; None where there is no such, or two."""
+    """Return the parameter of this file's function that receives an argument; None if there is none or several."""
     call = view.parent(argument) if isinstance(argument, cst.Arg) else None
     if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name):
         return None

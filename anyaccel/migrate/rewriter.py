@@ -1,4 +1,4 @@
-"""Carries a plan out on the tree; everything outside of the sites stays as it is, to the byte."""
+"""Applies a plan to the tree; everything outside the sites stays the same, byte for byte."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _COMMENT = re.compile(r"#[^\n]*")
 
 
 class Rewriter(cst.CSTTransformer):
-    """Replaces the nodes that a plan rewrites, from the inside outwards, so that nested sites are all rewritten.
+    """Replaces the nodes that a plan rewrites, innermost first, so that nested sites are all rewritten.
 
     Attributes:
-        replacements: the new text by old node.
+        replacements: the new code by old node.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -54,9 +54,9 @@ class Rewriter(cst.CSTTransformer):
         return new
 
     def _is_in_its_own_place(self, node: cst.CSTNode) -> bool:
-        """Return whether a choice is a value by itself, so that a call in its place needs no parentheses.
+        """Return whether a call that replaces a conditional expression needs no parentheses.
 
-        A space, or a sign that is no part of a name, stands before the places that are listed here.
+        The positions listed here always follow a space or a character that cannot be part of a name.
         """
         around = self._plan.view.parent(node)
         if isinstance(around, cst.BooleanOperation):

@@ -12,9 +12,9 @@ class Rule:
     """A rule.
 
     Attributes:
-        title: what it is about, in a few words.
+        title: what the rule is about, in a few words.
         before: code that it rewrites, on one line.
-        after: what that becomes.
+        after: the code after the rewrite.
         others: what it reports or leaves, and why.
     """
 

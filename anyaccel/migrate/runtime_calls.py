@@ -1,4 +1,4 @@
-"""The rules runtime-call, streams, memory, rng, graphs and nvtx: what ``torch.cuda`` has and the contract has too."""
+"""The rules runtime-call, streams, memory, rng, graphs and nvtx: what ``torch.cuda`` and the contract both have."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["decide", "references"]
 
 _PREFIX = "torch.cuda."
 _PORTABLE = ("init", "is_initialized", "get_device_capability", "is_bf16_supported", "current_device")
-"""What a person can port, though the contract has nothing of that name."""
+"""Names that a developer can port by hand, so that a report on them does not count as specific to CUDA."""
 
 
 def references(plan: Plan) -> list[tuple[cst.CSTNode, str]]:
-    """Return every longest chain of names that refers to ``torch.cuda``, with its full name."""
+    """Return every maximal dotted name that refers to ``torch.cuda``, with its full name."""
     found = []
     for node, name in plan.view.imported.items():
         around = plan.view.parent(node)
@@ -36,7 +36,7 @@ def references(plan: Plan) -> list[tuple[cst.CSTNode, str]]:
 
 
 def decide(plan: Plan) -> None:
-    """Decide on every reference to ``torch.cuda`` that nothing else has taken."""
+    """Decide on every reference to ``torch.cuda`` that no other rule has decided on or claimed."""
     for node, full_name in references(plan):
         if not plan.is_open(node):
             continue
@@ -118,7 +118,7 @@ def _decide_same(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
 
 
 def _decide_indexed(plan: Plan, call: cst.Call, member: str, place: int, rule: str) -> None:
-    """Decide on a call whose argument must be an index in the contract, and may be a device in torch."""
+    """Decide on a call whose argument must be an index in the contract but may be a device in torch."""
     function = plan.function(member)
     named = [argument for argument in call.args if argument.keyword and argument.keyword.value == "device"]
     given = named[0] if named else call.args[place] if len(call.args) > place else None
@@ -179,7 +179,7 @@ def _decide_device_name(plan: Plan, call: cst.Call, rule: str) -> None:
 
 
 def _decide_device_of(plan: Plan, call: cst.Call, rule: str) -> None:
-    """A tensor on the host has the index -1, for which neither changes the device."""
+    """Rewrite ``device_of(x)`` as a guard for ``x.get_device()``; for a CPU tensor (-1) neither changes the device."""
     function = plan.function("device_guard") if plan.target.name == "anyaccel" else None
     if function is None:
         plan.report(call.func, rule, plan.without("device_guard for a tensor"))
@@ -211,7 +211,7 @@ def _decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
 
 
 def _is_of_total(plan: Plan, call: cst.Call) -> bool:
-    """Return whether only the size of the memory is asked, of a target that has no properties."""
+    """Return whether only ``total_memory`` is read, for a target that has it but no ``get_device_properties``."""
     around = plan.view.parent(call)
     is_total = isinstance(around, cst.Attribute) and around.attr.value == "total_memory"
     return is_total and plan.function("get_device_properties") is None and plan.function("total_memory") is not None
@@ -227,7 +227,7 @@ def _decide_total(plan: Plan, call: cst.Call, rule: str) -> None:
 
 
 def _decide_memory(plan: Plan, call: cst.Call, rule: str) -> None:
-    """``mem_get_info()`` for a target that has the two figures by themselves."""
+    """Rewrite ``mem_get_info()`` for a target that has only ``available_memory`` and ``total_memory``."""
     free, total = plan.function("available_memory"), plan.function("total_memory")
     index = _index_given(plan, call)
     if free is None or total is None or index is None:
@@ -237,7 +237,7 @@ def _decide_memory(plan: Plan, call: cst.Call, rule: str) -> None:
 
 
 def _index_given(plan: Plan, call: cst.Call) -> str | None:
-    """Return the text of the index that a call is given, empty for the current device; None where it is no index."""
+    """Return the code of a call's index argument; empty for the current device, None if it is not an index."""
     if not call.args:
         return ""
     given = call.args[0].value
@@ -248,7 +248,7 @@ def _index_given(plan: Plan, call: cst.Call) -> str | None:
 
 
 def _line_of(plan: Plan, call: cst.Call) -> cst.CSTNode | None:
-    """Return the line that a call is alone on; None where its value is used, or something else is there."""
+    """Return the line that consists of a call alone; None if its value is used or the line has other statements."""
     statement = plan.view.parent(call)
     line = plan.view.parent(statement) if isinstance(statement, cst.Expr) else None
     is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
@@ -256,9 +256,9 @@ def _line_of(plan: Plan, call: cst.Call) -> cst.CSTNode | None:
 
 
 def _restoring(line: cst.SimpleStatementLine, function: str) -> cst.CSTNode:
-    """Return a loop that restores every device's state, in place of the line that did."""
+    """Return a loop that restores every device's state and replaces the line of the call."""
     statement = line.body[0]
-    assert isinstance(statement, cst.Expr)  # noqa: S101  # as _line_of says
+    assert isinstance(statement, cst.Expr)  # noqa: S101  # guaranteed by _line_of
     assert isinstance(statement.value, cst.Call)  # noqa: S101  # as above
     states = expression("enumerate({states})", states=statement.value.args[0].value)
     inner = cst.SimpleStatementLine([cst.Expr(parsed(f"{function}(state, i)"))])
@@ -271,7 +271,7 @@ def _restoring(line: cst.SimpleStatementLine, function: str) -> cst.CSTNode:
 
 
 def _reads_cudas_own(plan: Plan, call: cst.Call) -> bool:
-    """Return whether a property or a figure is read, from a call or the name that it is given to, that not every device has."""
+    """Return whether a property or statistic that not every device has is read from a call, or from its variable."""
     for node in plan.view.of(cst.Attribute, cst.Subscript):
         if node.value is not call and call not in plan.view.values_of(node.value):
             continue
@@ -303,7 +303,7 @@ def _decide_generator(plan: Plan, node: cst.Subscript, rule: str) -> None:
 
 
 def _decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
-    """Decide on a reference that is not called: an annotation, a function that is handed on, anything else."""
+    """Decide on a reference that is not called: an annotation, a function that is passed on, or anything else."""
     around = list(plan.view.ancestors(node))
     is_annotation = any(isinstance(each, cst.Annotation) for each in around)
     is_target = isinstance(around[0], cst.AssignTarget | cst.Del)

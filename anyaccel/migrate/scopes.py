@@ -1,4 +1,4 @@
-"""LibCST's metadata and text without walks over the whole tree in which nothing is looked at, and without unused objects."""
+"""Faster versions of LibCST's metadata and code generation, without empty tree walks and unused objects."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Metadata", "positions_in", "written"]
 
 
 class Metadata(MetadataWrapper):
-    """Resolves providers that do all of their work for the module, as those of scopes and of positions do.
+    """Resolves providers that do all of their work in ``visit_Module``, such as those of scopes and positions.
 
-    LibCST visits every node for them once more with visitors that have nothing to do there, also where there is no visitor: that
-    takes longer than the work.
+    LibCST would visit every node once more for visitors that do nothing there, even if there is no visitor. That takes
+    longer than the work itself.
     """
 
     def visit_batched(self, visitors: Iterable[Any], *_: Any) -> cst.Module:
@@ -30,7 +30,7 @@ class Metadata(MetadataWrapper):
 
 
 def written(module: cst.Module, node: cst.CSTNode) -> str:
-    """Return the text of a node, as ``module.code_for_node`` does, which makes a context manager for each node in it."""
+    """Return the code of a node, like ``module.code_for_node`` but without a context manager for each node in it."""
     state = _Writer(module.default_indent, module.default_newline)
     node._codegen(state)
     return "".join(state.tokens)
@@ -38,17 +38,17 @@ def written(module: cst.Module, node: cst.CSTNode) -> str:
 
 class _Nothing:
     def __enter__(self) -> None:
-        """Note nothing."""
+        """Do nothing."""
 
     def __exit__(self, *_: object) -> None:
-        """Note nothing."""
+        """Do nothing."""
 
 
 _NOTHING = _Nothing()
 
 
 class _Writer(CodegenState):
-    """What writes a tree."""
+    """Code generation state that records no positions."""
 
     def record_syntactic_position(self, *_: Any, **__: Any) -> Any:
         return _NOTHING
@@ -57,7 +57,7 @@ class _Writer(CodegenState):
 def positions_in(module: cst.Module) -> dict[cst.CSTNode, tuple[int, int, int]]:
     """Return the first line and column of every node, and its last line; lines count from 1, columns from 0.
 
-    They are those of LibCST's ``PositionProvider``, which makes five objects for each.
+    The values equal those of LibCST's ``PositionProvider``, which creates five objects for each node.
     """
     state = _Positions(module.default_indent, module.default_newline)
     module._codegen(state)  # LibCST's provider does the same
@@ -65,7 +65,7 @@ def positions_in(module: cst.Module) -> dict[cst.CSTNode, tuple[int, int, int]]:
 
 
 class _Positions(CodegenState):
-    """What writes a tree, and notes where each node begins and ends."""
+    """Code generation state that records where each node starts and ends."""
 
     def __init__(self, indent: str, newline: str) -> None:
         super().__init__(default_indent=indent, default_newline=newline)
@@ -100,7 +100,7 @@ class _Positions(CodegenState):
 
 
 class _Syntactic:
-    """Notes where a node is without the whitespace around it; another node may tell where it begins, or ends."""
+    """Records a node's position without surrounding whitespace; other nodes may define its start or its end."""
 
     __slots__ = ("_end", "_node", "_place", "_start", "_state")
 

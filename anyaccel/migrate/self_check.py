@@ -1,4 +1,4 @@
-"""The tool's check of itself: nothing in a file that spells CUDA is passed over in silence."""
+"""The tool's self-check: nothing in a file that spells CUDA is skipped silently."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUSPECT = re.compile(r"\bcuda\b|nccl", re.IGNORECASE)
 _STRING = re.compile(r"""^(?P<prefix>[a-z]*)(?P<quote>\"{3}|'{3}|"|')""", re.IGNORECASE)
 _BREAKS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 _QUIET = (tokenize.NL, tokenize.COMMENT)
-_MIDDLE = getattr(tokenize, "FSTRING_MIDDLE", None)  # of Python 3.12
+_MIDDLE = getattr(tokenize, "FSTRING_MIDDLE", None)  # Python 3.12 and later
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Passed:
     """A token that no site covers.
 
     Attributes:
-        line: from 1; in a notebook, in the cell.
-        column: from 1.
+        line: the line, from 1; in a notebook, relative to the cell.
+        column: the column, from 1.
         text: the token.
-        cell: in a notebook, the number of the cell.
+        cell: the cell number in a notebook.
     """
 
     line: int
@@ -42,9 +42,9 @@ class Passed:
 
 
 def passed_over(source: str, sites: Iterable[Site]) -> tuple[Passed, ...]:
-    """Return every ``.cuda``, every text that begins with ``cuda`` and every ``nccl`` of the code that is in no site.
+    """Return every ``.cuda``, every string that starts with ``cuda`` and every ``nccl`` of the code that is in no site.
 
-    It reads the text's tokens, and not the tree that the rules have looked at. Comments and docstrings are no code.
+    This reads the source's tokens, not the tree that the rules use. Comments and docstrings do not count as code.
     """
     covered = _Covered(sites)
     suspects = [
@@ -58,7 +58,7 @@ def passed_over(source: str, sites: Iterable[Site]) -> tuple[Passed, ...]:
 
 
 class _Covered:
-    """The stretches of text that are sites."""
+    """The ranges of the source that sites cover."""
 
     def __init__(self, sites: Iterable[Site]) -> None:
         self._by_line: dict[int, list[tuple[int, float]]] = {}
@@ -78,7 +78,7 @@ def _tokens(source: str) -> Iterator[Passed]:
     try:
         found = [each for each in tokenize.generate_tokens(io.StringIO(source).readline) if each.type not in _QUIET]
     except (tokenize.TokenError, SyntaxError):
-        return  # LibCST has read it, and this Python cannot
+        return  # LibCST can parse it, but this Python cannot
     is_import = False
     for number, token in enumerate(found):
         if number == 0 or found[number - 1].type in _BREAKS:
@@ -89,7 +89,7 @@ def _tokens(source: str) -> Iterator[Passed]:
         line, column = token.start
         if token.type == tokenize.NAME:
             if is_import and (number < 2 or found[number - 2].string != "torch"):
-                continue  # another module of that name
+                continue  # another module with that name
             if is_after_dot and (token.string == "cuda" or "nccl" in token.string.lower()):
                 yield Passed(line, column + 1, f".{token.string}")
         elif token.type in (tokenize.STRING, _MIDDLE):

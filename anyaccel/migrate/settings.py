@@ -1,4 +1,4 @@
-"""``[tool.anyaccel]`` of a project's pyproject.toml: what ``migrate`` and ``check`` leave out, and what has been answered."""
+"""``[tool.anyaccel]`` in a project's pyproject.toml: the files that ``migrate`` and ``check`` exclude, and answers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _FORM = 'assume = "any-accelerator", answers = [{question = "…", answer = "por
 
 @dataclass(frozen=True)
 class Settings:
-    """What a project says to the tool.
+    """A project's settings for the tool.
 
     Attributes:
-        file: its pyproject.toml; the one to make where there is none.
-        exclude: patterns of absolute paths to leave out.
-        answers: to the tool's questions.
+        file: the project's pyproject.toml, or the path to create if there is none.
+        exclude: patterns of absolute paths to exclude.
+        answers: the answers to the tool's questions.
     """
 
     file: Path
@@ -37,18 +37,18 @@ class Settings:
     answers: Answers = field(default_factory=Answers)
 
     def relative(self, path: Path) -> str:
-        """Return a file's path from the project's folder, with slashes, as the patterns of answers have it."""
+        """Return a file's path relative to the project's folder, with forward slashes, for the patterns of answers."""
         return Path(os.path.relpath(path.absolute(), self.file.parent)).as_posix()
 
 
 def settings_of(start: Path) -> Settings:
-    """Return the settings of the project around a folder.
+    """Return the settings of the project that contains a folder.
 
     Args:
-        start: where to look for ``pyproject.toml``, and in the folders above.
+        start: the folder to search for ``pyproject.toml``, before its parent folders.
 
     Raises:
-        MigrateError: when the file cannot be read, or has something else there.
+        MigrateError: when the file cannot be read, or its ``[tool.anyaccel]`` table is not valid.
     """
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
@@ -100,21 +100,21 @@ def _is_answer(each: Any) -> bool:
 
 
 def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
-    """Add answers to the project's pyproject.toml, whose other lines stay as they are; return the settings then.
+    """Add answers to the project's pyproject.toml without changing its other lines, and return the new settings.
 
     Args:
         settings: the project's.
-        new: what has been answered; an answer for the same class and the same files replaces the old one.
+        new: the new answers; an answer to the same question for the same files replaces the old one.
 
     Raises:
-        MigrateError: when the file cannot be read or written; it is as it was then.
+        MigrateError: when the file cannot be read or written; it is then unchanged.
     """
     places = {(each.question, each.files) for each in new}
     kept = [each for each in settings.answers.given if (each.question, each.files) not in places]
-    import tomlkit  # only here, as reading needs none of it
+    import tomlkit  # imported here because reading does not need it
     from tomlkit.exceptions import TOMLKitError
 
-    file = Path(os.path.realpath(settings.file))  # a link stays one
+    file = Path(os.path.realpath(settings.file))  # a symbolic link stays a link
     staged = file.with_name(f".{file.name}.new")
     try:
         document: Any = tomlkit.parse(file.read_bytes().decode() if file.exists() else "")

@@ -1,10 +1,10 @@
-"""Questions about CUDA that are right as they stand, on every machine.
+"""Questions about CUDA that are correct as they are, on every machine.
 
-A test that says that it needs CUDA is skipped without it. ``device == "cuda" and not torch.cuda.is_available()`` asks whether
-the device that somebody named is there. ``map_location=None if torch.cuda.is_available() else "cpu"`` brings a checkpoint to
-a machine without CUDA, whatever else the machine has. ``print("CUDA available:", torch.cuda.is_available())`` tells about CUDA,
-and so does a test under which a text that names CUDA is shown and nothing else is done. A question that is asked beside one for
-another accelerator by name, or beside one for ROCm, is about CUDA. So is what ``is_cuda_available()`` returns.
+A test that says that it needs CUDA is skipped without it. ``device == "cuda" and not torch.cuda.is_available()``
+checks whether the requested device is available. ``map_location=None if torch.cuda.is_available() else "cpu"`` loads a
+checkpoint on a machine without CUDA, whatever other device it has. These are about CUDA itself:
+``print("CUDA available:", torch.cuda.is_available())``, an ``if`` whose body only shows messages that name CUDA, a
+question next to one for another accelerator by name or for ROCm, and the return value of ``is_cuda_available()``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _OF_SKIP = "a test that is skipped without CUDA, which its message says; it is s
 
 
 def decide(plan: Plan) -> None:
-    """Leave the questions that are right as they stand."""
+    """Leave the questions that are correct as they are."""
     for both in plan.view.of(cst.BooleanOperation):
         _decide_request(plan, both)
         _decide_list(plan, both)
@@ -82,15 +82,15 @@ def decide(plan: Plan) -> None:
 
 
 def _device_of(plan: Plan, node: cst.BaseExpression) -> str | None:
-    """Return ``"cpu"`` of ``"cpu"`` and of ``torch.device("cpu")``."""
+    """Return ``"cpu"`` for ``"cpu"`` and for ``torch.device("cpu")``; None if there is no string."""
     is_made = isinstance(node, cst.Call) and plan.view.name(node.func) == "torch.device" and len(node.args) == 1
     return text_of(node.args[0].value if is_made and isinstance(node, cst.Call) else node)
 
 
 def _decide_list(plan: Plan, either: cst.BooleanOperation) -> None:
-    """Leave CUDA's part of ``(xpu.is_available() and …) or (cuda.is_available() and …)``: each machine has its own part.
+    """Leave the CUDA operand of ``(xpu.is_available() and …) or (cuda.is_available() and …)``: each device has its own.
 
-    Where the parts ask for no more than whether there is an accelerator, :mod:`.choices` has made one question of them.
+    If the operands only ask whether there is an accelerator, :mod:`.choices` has already merged them into one question.
     """
     sides = (either.left, either.right)
     if not isinstance(either.operator, cst.Or):
@@ -102,7 +102,7 @@ def _decide_list(plan: Plan, either: cst.BooleanOperation) -> None:
 
 
 def _only_tells(plan: Plan, test: cst.If) -> bool:
-    """Return whether all that a test does is to show texts that name CUDA: they are as true on a machine with another device."""
+    """Return whether the body of an ``if`` only shows messages that name CUDA; they are true on other devices too."""
     if test.orelse is not None or "torch.cuda" not in " ".join(_names_asked(plan, test.test)):
         return False
     for line in test.body.body:
@@ -116,13 +116,13 @@ def _only_tells(plan: Plan, test: cst.If) -> bool:
 
 
 def _names_asked(plan: Plan, where: cst.CSTNode) -> list[str]:
-    """Return what of ``torch.cuda`` is named in a place."""
+    """Return the full names from ``torch.cuda`` that a node mentions."""
     inside = plan.view.inside(where, cst.Attribute, cst.Name)
     return [name for each in inside if (name := plan.view.name(each)).startswith("torch.cuda")]
 
 
 def _decide_function(plan: Plan, function: cst.FunctionDef) -> None:
-    """Leave what ``is_cuda_available()`` and ``num_cuda_devices()`` return, and the parameters of tests that skip CUDA."""
+    """Leave the return values of ``is_cuda_available()`` and the like, and the parameters of tests that skip CUDA."""
     if _ASKS.match(function.name.value):
         for returned in plan.view.inside(function.body, cst.Return):
             _leave_questions(plan, returned, _OF_FUNCTION.format(function.name.value))
@@ -149,7 +149,7 @@ def _decide_function(plan: Plan, function: cst.FunctionDef) -> None:
 
 
 def _report_parameter(plan: Plan, function: cst.FunctionDef, call: cst.Call) -> None:
-    """Report the comparisons of a test's parameter that is one CUDA device of several: another device has no such numbers."""
+    """Report comparisons of a test's parameter that is a numbered CUDA device: other devices have no such numbers."""
     named = _parameters(call)
     for asked in plan.view.inside(function.body, cst.Comparison, cst.Call):
         is_prefix = isinstance(asked, cst.Call) and (dotted(asked.func) or "").removesuffix(".startswith") in named
@@ -164,7 +164,7 @@ def _parameters(call: cst.Call) -> list[str]:
 
 
 def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:
-    """Return the text, or the call of ``print`` or of a logger, that an answer is a part of; None where it is of no such."""
+    """Return the f-string, ``print`` call or logger call that contains an answer; None if there is none."""
     around = plan.view.parent(asked)
     if isinstance(around, cst.FormattedStringExpression):
         return plan.view.parent(around)
@@ -173,7 +173,7 @@ def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
-    """Leave ``device == "cuda" and not torch.cuda.is_available()``, whose halves belong together."""
+    """Leave ``device == "cuda" and not torch.cuda.is_available()``, whose operands belong together."""
     is_missing = asks_availability(plan.view, both.right) is False
     named = both.left
     is_named = isinstance(named, cst.Comparison) and len(named.comparisons) == 1
@@ -187,7 +187,7 @@ def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
 
 
 def _decide_skips(plan: Plan) -> None:
-    """Leave the questions of skips whose message, or the comment beside them, names CUDA, GPUs or the CPU."""
+    """Leave the questions of skipped tests whose message or comment names CUDA, GPUs or the CPU."""
     for call in plan.view.of(cst.Call):
         asked, told = call.args[:1], call.args[1:]
         is_skip = (dotted(call.func) or "").rpartition(".")[2] in _SKIPS
@@ -202,7 +202,7 @@ def _decide_skips(plan: Plan) -> None:
 
 
 def _is_skip(plan: Plan, test: cst.If) -> bool:
-    """Return whether all that a test does is to skip, for want of CUDA."""
+    """Return whether the body of an ``if`` only skips a test because CUDA is missing."""
     if test.orelse is not None or len(test.body.body) != 1:
         return False
     line = test.body.body[0]
@@ -213,7 +213,7 @@ def _is_skip(plan: Plan, test: cst.If) -> bool:
 
 
 def _is_marked(plan: Plan, test: cst.If) -> bool:
-    """Return whether a comment beside a test says that it is skipped on a CPU."""
+    """Return whether the comment on the line of an ``if`` mentions a skip, and CUDA, GPUs or the CPU."""
     header = getattr(test.body, "header", None)
     comment = header.comment.value if header is not None and header.comment is not None else ""
     return "skip" in comment.lower() and _SAYS_CUDA.search(comment) is not None

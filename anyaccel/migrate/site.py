@@ -1,4 +1,4 @@
-"""A place that is tied to CUDA, and what became of it."""
+"""A site is a place in the code that is tied to CUDA; it has an outcome."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["MigrateError", "Site", "SiteOutcome", "SourceError"]
 
 
 class MigrateError(AnyaccelError):
-    """A migration that cannot begin: a missing path, a dirty git tree, an unknown rule or target."""
+    """A migration that cannot start: a missing path, a dirty git tree, an unknown rule or target."""
 
-    exit_code = 2  # findings are 1
+    exit_code = 2  # findings exit with 1
 
 
 class SourceError(AnyaccelError):
-    """A file that cannot be read as Python or as a notebook; the others go on."""
+    """A file that cannot be read as Python or as a notebook; the other files are still processed."""
 
     def __init__(self, message: str, line: int = 1) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class SourceError(AnyaccelError):
 
 
 class SiteOutcome(str, enum.Enum):
-    """What became of a site."""
+    """The outcome of a site."""
 
     REWRITTEN = "rewritten"
     REPORTED = "reported"
@@ -34,19 +34,19 @@ class SiteOutcome(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Site:
-    """A place that is tied to CUDA.
+    """A place in the code that is tied to CUDA.
 
     Attributes:
         rule: the rule's id, such as ``"tensor-cuda"``; see ``anyaccel.migrate.rules.RULES``.
-        outcome: what became of it.
-        line: of its first character, from 1.
-        column: of its first character, from 1.
-        code: what stood there.
-        replacement: what stands there now; empty unless it was rewritten.
-        reason: why it needs a person and what to do, or why it is rightly CUDA's; empty where it was rewritten.
-        cell: in a notebook, the number of the cell, from 1; ``line`` counts in the cell then.
-        question: the class of a report, or of one that an answer has settled; see ``anyaccel/migrate/answers.py``.
-        can_be_ported: whether a report has an answer by which the tool rewrites the place.
+        outcome: whether it was rewritten, reported or left.
+        line: the line of its first character, from 1.
+        column: the column of its first character, from 1.
+        code: the original code.
+        replacement: the new code; empty unless the site was rewritten.
+        reason: why it needs manual work and what to do, or why CUDA is correct there; empty if it was rewritten.
+        cell: the cell number in a notebook, from 1; ``line`` is then relative to the cell.
+        question: the kind of question of a report, answered or not; see ``anyaccel/migrate/answers.py``.
+        can_be_ported: whether the tool rewrites a reported site if the answer is "port".
     """
 
     rule: str

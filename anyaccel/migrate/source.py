@@ -1,4 +1,4 @@
-"""From a module's text to its new text, with every site and what became of it."""
+"""Migrates a module's source, and returns the new source with every site and its outcome."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Migration:
 
     Attributes:
         old: the text before.
-        new: the text after; equal to ``old`` where nothing is rewritten.
+        new: the text after; equal to ``old`` if nothing is rewritten.
         sites: every place that is tied to CUDA, in order.
         unread: the cells of a notebook that are not Python.
-        passed_over: what spells CUDA and is in no site: the tool does not understand it.
+        passed_over: tokens that spell CUDA and are in no site: the tool does not understand them.
     """
 
     old: str
@@ -77,17 +77,17 @@ def migrate_source(
     """Rewrite a module.
 
     Args:
-        source: its text.
+        source: the module's source.
         target: what the new code calls: ``"anyaccel"``, ``"deepspeed"`` or ``"torch.accelerator"``.
-        project: what its neighbours define; None looks at this module alone.
-        decided: what a person has answered to the tool's questions.
+        project: facts about the project's modules; with None, only this module is used.
+        decided: the user's answers to the tool's questions.
 
     Returns:
-        Its new text, and its sites.
+        The new source and the sites.
 
     Raises:
         SourceError: when it is not Python.
-        MigrateError: when there is no such target.
+        MigrateError: when the target is unknown.
     """
     chosen = target_named(target)
     if not _TYPICAL.search(source.lower()):
@@ -95,7 +95,7 @@ def migrate_source(
     project = survey([("", source)]) if project is None else project
     view = SourceView(source, project)
     if chosen.package and "deepspeed.accelerator.get_accelerator" in view.imported.values():
-        chosen = TARGETS["deepspeed"]  # the module has an accelerator, and needs no other one
+        chosen = TARGETS["deepspeed"]  # the module already uses deepspeed's accelerator
     plan = Plan(view, chosen, decided)
     _decide(plan)
     if decided.drops_cuda_guards and plan.cuda_guards:
@@ -114,7 +114,7 @@ def migrate_source(
 
 
 def _without_guards(plan: Plan, source: str, target: str, project: Project | None) -> Migration:
-    """Return a module without the guards that only CUDA passes, and with the rest ported; lines are those of before."""
+    """Delete the guards that only CUDA passes, and migrate the rest; line numbers refer to the old source."""
     guards = list(dict.fromkeys(plan.cuda_guards.values()))
     text, numbers = without_lines(plan.view, source, guards)
     rest = migrate_source(text, target, project, plan.decided)
@@ -129,7 +129,7 @@ def _without_guards(plan: Plan, source: str, target: str, project: Project | Non
 
 
 def _decide(plan: Plan) -> None:
-    """Ask every rule in turn; those that look at more come before those that look at a part of it."""
+    """Apply every rule in turn; rules for larger constructs run before rules for parts of them."""
     choices.decide_any(plan)
     settled_questions.decide(plan)
     choices.decide(plan)
@@ -151,7 +151,7 @@ def _decide(plan: Plan) -> None:
 
 
 def _with_imports(plan: Plan, code: str, rewriter: Rewriter) -> tuple[str, list[Site]]:
-    """Return the new text with its imports in order, and the imports of ``torch.cuda`` that changed, as sites."""
+    """Return the new source with updated imports, and the sites of imports of ``torch.cuda`` and of builders."""
     sites: list[Site] = []
     builders = op_builders.imports_of_builders(plan)
     found = [*_imports_of_cuda(plan), *builders]
@@ -176,7 +176,7 @@ def _with_imports(plan: Plan, code: str, rewriter: Rewriter) -> tuple[str, list[
 
 
 def _imports_of_cuda(plan: Plan) -> list[cst.CSTNode]:
-    """Return the imports of ``torch.cuda`` and of what is in it, which no rule has decided on."""
+    """Return the imports of ``torch.cuda`` and of its members that no rule has decided on."""
     found = plan.view.of(cst.Import, cst.ImportFrom)
     return [node for node in found if plan.is_open(node) and _CUDA_IMPORT.search(plan.view.code(node))]
 

@@ -1,4 +1,4 @@
-"""A module's tree with what the rules ask of it: parents, positions, imported names, and what is assigned to a name."""
+"""A module's tree with the lookups that the rules need: parents, positions, imported names and assigned values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 
 
 def lines_of(source: str) -> list[str]:
-    """Return the lines of a text, with their ends, as Python counts them: a form feed ends none."""
+    """Return the lines of a source with their line endings, as Python counts them: a form feed does not end a line."""
     return _LINE.findall(source)
 
 
@@ -38,8 +38,8 @@ class SourceView:
     """A module and its metadata.
 
     Args:
-        source: the module's text.
-        project: what the module's neighbours define.
+        source: the module's source.
+        project: facts about the project's modules.
 
     Raises:
         SourceError: when it is not Python, with the line.
@@ -75,7 +75,7 @@ class SourceView:
         self.ignored = _ignored_lines(source)
 
     def _collect(self, module: cst.Module) -> None:
-        """Note every node's parent, and every kind's nodes; whitespace is nobody's site."""
+        """Record every node's parent and the nodes of each type, except whitespace, which is never a site."""
         waiting: list[cst.CSTNode] = [module]
         self._places: dict[cst.CSTNode, int] = {}
         while waiting:
@@ -88,12 +88,12 @@ class SourceView:
             waiting += reversed(children)
 
     def _place(self, node: cst.CSTNode) -> int:
-        """Return a number by which nodes are in the order of the text; LibCST's sets have another one each time."""
+        """Return a sort key for the order in the source; the order of LibCST's sets differs between runs."""
         return self._places[node]
 
     @cached_property
     def _positions(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
-        """Where every node is; asked for only where there is something to say."""
+        """The position of every node; computed only if it is needed."""
         return positions_in(self.module)
 
     def position(self, node: cst.CSTNode) -> tuple[int, int]:
@@ -106,29 +106,29 @@ class SourceView:
         return self._positions[node][2]
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """Return the node around a node."""
+        """Return the parent of a node; None for the module."""
         return self._parents.get(node)
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """Yield the nodes around a node, the innermost first."""
+        """Yield the ancestors of a node, innermost first."""
         around = self._parents.get(node)
         while around is not None:
             yield around
             around = self._parents.get(around)
 
     def code(self, node: cst.CSTNode) -> str:
-        """Return the text of a node."""
+        """Return the code of a node."""
         found = self._codes.get(node)
         if found is None:
             found = self._codes[node] = written(self.module, node)
         return found
 
     def of(self, *kinds: type[Any]) -> Iterator[Any]:
-        """Yield the nodes of some kinds."""
+        """Yield the nodes of the given types."""
         return (node for kind in kinds for node in self._by_kind.get(kind, ()))
 
     def inside(self, outer: cst.CSTNode, *kinds: type[Any]) -> Iterator[Any]:
-        """Yield a node and the nodes in it that are of some kinds, in order."""
+        """Yield the nodes of the given types in a node, including the node itself, in order."""
         waiting = [outer]
         while waiting:
             node = waiting.pop()
@@ -137,15 +137,15 @@ class SourceView:
             waiting += reversed([each for each in parts(node) if not is_whitespace(type(each))])
 
     def name(self, node: cst.CSTNode) -> str:
-        """Return the full name of what a chain of names refers to by an import, such as ``torch.cuda.amp.autocast``; else ''."""
+        """Return the full name of an imported dotted name, such as ``torch.cuda.amp.autocast``; '' for other nodes."""
         return self.imported.get(node, "")
 
     def is_within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
-        """Return whether a node is another one, or inside of it."""
+        """Return whether a node is another node or inside it."""
         return node is outer or any(around is outer for around in self.ancestors(node))
 
     def _resolve_imports(self) -> None:
-        """Find every chain of names that begins with an import, and what it is called in full."""
+        """Find every dotted name that starts with an imported name, and its full name."""
         for scope in {scope for scope in self._scopes.values() if scope is not None}:
             for assignment in scope.assignments:
                 if isinstance(assignment, ImportAssignment):
@@ -153,19 +153,19 @@ class SourceView:
                         self._resolve(assignment, access.node)
             for access in scope.accesses:
                 is_torch = isinstance(access.node, cst.Name) and access.node.value == "torch"
-                if is_torch and not access.referents:  # of a notebook's earlier cell, or of a star import
+                if is_torch and not access.referents:  # from an earlier notebook cell or a star import
                     self._record(access.node, "torch")
 
     def _resolve(self, assignment: ImportAssignment, node: cst.CSTNode) -> None:
         statement = assignment.node
-        assert isinstance(statement, cst.Import | cst.ImportFrom)  # noqa: S101  # that is what an import is
+        assert isinstance(statement, cst.Import | cst.ImportFrom)  # noqa: S101  # an import is one of these
         for alias in statement.names if not isinstance(statement.names, cst.ImportStar) else ():
             bound = alias.evaluated_alias or (
                 alias.evaluated_name if isinstance(statement, cst.Import) else alias.name.value
             )
             is_plain = isinstance(statement, cst.Import) and alias.asname is None
             if bound != assignment.name and not (is_plain and str(bound).startswith(f"{assignment.name}.")):
-                continue  # `import torch.cuda` makes torch known, too
+                continue  # `import torch.cuda` also binds torch
             if isinstance(statement, cst.ImportFrom):
                 if statement.relative or statement.module is None:
                     continue
@@ -186,7 +186,7 @@ class SourceView:
 
     @cached_property
     def assigned(self) -> dict[str, list[cst.BaseExpression]]:
-        """What the module assigns to a name or an attribute, by the target's text (``"self.device"``)."""
+        """The values that the module assigns to a name or an attribute, by the target's code (``"self.device"``)."""
         found: dict[str, list[cst.BaseExpression]] = {}
         for node in self.of(cst.Assign, cst.AnnAssign, cst.NamedExpr):
             targets = [each.target for each in node.targets] if isinstance(node, cst.Assign) else [node.target]
@@ -197,7 +197,7 @@ class SourceView:
         return found
 
     def values_of(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
-        """Return what is assigned to a name, in the scope that it is read in, or to an attribute of that text."""
+        """Return the values assigned to a name in the scope where it is read, or to an attribute with this code."""
         if not isinstance(node, cst.Name):
             values = self.assigned.get(dotted(node) or "", [])
             owner = self._class_around(node)
@@ -218,7 +218,7 @@ class SourceView:
 
     @cached_property
     def compared_with_numbers(self) -> dict[str, list[cst.Comparison]]:
-        """The comparisons of a name with a number, by the name: ``gpu >= 0``, ``-1 != args.gpu``."""
+        """The comparisons of a name with an integer, by name: ``gpu >= 0``, ``-1 != args.gpu``."""
         found: dict[str, list[cst.Comparison]] = {}
         for node in self.of(cst.Comparison):
             sides = [node.left, *(each.comparator for each in node.comparisons)]
@@ -229,7 +229,7 @@ class SourceView:
         return found
 
     def loops_of(self, node: cst.BaseExpression) -> list[cst.For | cst.CompFor]:
-        """Return the loops that give a name its values."""
+        """Return the loops and comprehensions that bind a name."""
         scope = self._scopes.get(node)
         given = scope[node.value] if scope is not None and isinstance(node, cst.Name) else ()
         bound = (getattr(each, "node", None) for each in given)
@@ -248,11 +248,11 @@ class SourceView:
         return found
 
     def calls_of(self, name: str) -> list[cst.Call]:
-        """Return the calls of every function, class or method of a name."""
+        """Return the calls of every function, class or method with a given name."""
         return self._calls.get(name, [])
 
     def parameter(self, node: cst.BaseExpression) -> cst.Param | None:
-        """Return the parameter that a name is, of the innermost function that has one of this name."""
+        """Return the parameter with the name of a node, from the innermost enclosing function that has one."""
         if not isinstance(node, cst.Name):
             return None
         for around in self.ancestors(node):
@@ -265,7 +265,7 @@ class SourceView:
 
     @cached_property
     def defined_names(self) -> set[str]:
-        """The names of the functions, classes and parameters that the module defines, and of what it assigns."""
+        """The names of the functions, classes, parameters and variables that the module defines."""
         found = {node.name.value for node in self.of(cst.FunctionDef, cst.ClassDef)}
         return (
             found
@@ -284,7 +284,7 @@ class SourceView:
         }
 
     def uses(self, target: cst.CSTNode) -> list[cst.CSTNode] | None:
-        """Return where the name that a node binds is read; None where that cannot be told."""
+        """Return the nodes that read the name that a target binds; None if they cannot be determined."""
         scope = self._scopes.get(target)
         if scope is None or not isinstance(target, cst.Name):
             return None
@@ -294,7 +294,7 @@ class SourceView:
         return sorted(found, key=self._place)
 
     def is_ignored(self, node: cst.CSTNode, rule: str) -> bool:
-        """Return whether a comment on the lines of a node, at the end of its statement, or one for the file says to leave it."""
+        """Return whether an ignore comment applies to a node: on its lines, at its statement's end, or for the file."""
         if not self.ignored:
             return False
         lines = range(self.position(node)[0], self.end_line(node) + 1)
@@ -305,19 +305,19 @@ class SourceView:
         return False
 
     def _statement_end(self, node: cst.CSTNode) -> int:
-        """Return the last line of a node's statement, or of the head of one with a block."""
+        """Return the last line of a node's statement, or of the header of a compound statement."""
         for around in (node, *self.ancestors(node)):
             if isinstance(around, cst.SimpleStatementLine):
                 return self.end_line(around)
             if isinstance(around, cst.BaseCompoundStatement):
-                suite = getattr(around, "body", None)  # a match statement has cases in its place
+                suite = getattr(around, "body", None)  # a match statement has cases instead
                 body = suite.body if isinstance(suite, cst.BaseSuite) else ()
                 return self.position(body[0])[0] - 1 if body else self.end_line(around)
         return 0
 
 
 def _canonical(name: str) -> str:
-    """Return the name under which a thing of torch.cuda's submodules is known."""
+    """Return the canonical name of a member of a ``torch.cuda`` submodule."""
     return _AMP_MODULES.sub("torch.cuda.amp.", _SUBMODULES.sub("torch.cuda.", name))
 
 

@@ -22,11 +22,11 @@ __all__ = ["summary"]
 
 
 def summary(results: list[FileResult], settings: Settings, target: str, *, is_written: bool) -> str:
-    """Return what changed by rule, what a person must decide, how it was checked, and how to undo it.
+    """Return what changed by rule, what is left to decide, how it was checked, and how to undo it.
 
     Args:
-        results: what becomes of the files.
-        settings: the project's, by whose folder the links are.
+        results: the results for the files.
+        settings: the project's settings; links are relative to its folder.
         target: what the new code calls.
         is_written: whether the files have been written.
     """
@@ -67,14 +67,14 @@ def _decisions(results: list[FileResult], settings: Settings) -> str:
 
 
 def _place(settings: Settings, one: FileResult, site: Site) -> str:
-    """Return a link to a place as it is in the new text, whose lines have moved by the imports above."""
+    """Return a link to a site in the new text, where added imports may have moved the lines."""
     if site.cell is not None:
         return f"{_link(settings, one.path, None)}, cell {site.cell}, line {site.line}"
     return _link(settings, one.path, _line_after(one, site.line))
 
 
 def _line_after(one: FileResult, line: int) -> int:
-    """Return the number that a line of the old text has in the new one."""
+    """Return the number in the new text of a line of the old text."""
     from difflib import SequenceMatcher
 
     olds, news = one.old.splitlines(), one.new.splitlines()
@@ -129,13 +129,13 @@ def _quoted(name: str) -> str:
 
 
 def _code(site: Site) -> str:
-    """Return a site's first line as code; one with a backtick is between two."""
+    """Return a site's first line as inline code; a line with a backtick is enclosed in double backticks."""
     text = site.code.splitlines()[0]
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _text(text: str) -> str:
-    """Return a text of which Markdown makes nothing else."""
+    """Return a string with Markdown's special characters escaped."""
     for each in ("\\", "`", "*", "_", "[", "]", "<", "#"):
         text = text.replace(each, f"\\{each}")
     return text

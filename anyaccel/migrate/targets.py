@@ -1,4 +1,4 @@
-"""What the rewritten code calls: anyaccel, deepspeed, or torch.accelerator."""
+"""The APIs that the rewritten code can call: anyaccel, deepspeed, or torch.accelerator."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BEYOND_DEEPSPEED = frozenset(  # members that deepspeed's class lacks
     ]
 )
 _CONTRACT = frozenset(name for name in dir(DeepSpeedAccelerator) if not name.startswith("_"))
-_RAISES_ON_CPU = {  # by member, the function of torch.accelerator, which raises without one, and what there is then
+_RAISES_ON_CPU = {  # by member: the torch.accelerator function, which raises without an accelerator, and a default
     "current_device": ("current_device_index", ""),
     "set_device": ("set_device_index", ""),
     "synchronize": ("synchronize", ""),
@@ -97,18 +97,18 @@ def {name}(function, otherwise=0):
     return function if torch.accelerator.is_available() else lambda *args, **options: otherwise
 ''',
 }
-"""Functions that a module gets where it calls them: torch.accelerator has no answers for a CPU."""
+"""Helper functions that are added to a module that calls them, because torch.accelerator does not handle the CPU."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the rewritten code is written for.
+    """An API that the rewritten code can call.
 
     Attributes:
-        name: as the command line spells it.
-        package: from where ``get_accelerator`` is imported; empty where nothing is.
-        members: by a member of the contract, the function that serves it, without its call.
-        names_devices: whether ``device_name()`` takes a device as well as an index, and returns its own name.
+        name: the name on the command line.
+        package: the package to import ``get_accelerator`` from; empty if nothing is imported.
+        members: the function for each member of the contract, without parentheses.
+        names_devices: whether ``device_name()`` takes a device as well as an index, and returns that device's name.
     """
 
     name: str
@@ -117,18 +117,18 @@ class Target:
     names_devices: bool = True
 
     def function(self, member: str, accelerator: str) -> str | None:
-        """Return the expression of a member, or None where this target has none.
+        """Return the expression for a member, or None if this target lacks it.
 
         Args:
-            member: of the contract, such as ``"device_name"``.
-            accelerator: the expression of the accelerator, as ``get_accelerator()``.
+            member: a member of the contract, such as ``"device_name"``.
+            accelerator: the expression for the accelerator, such as ``get_accelerator()``.
         """
         served = self.members.get(member)
         return None if served is None else served.format(accelerator=accelerator)
 
 
 def helpers_called(target: Target, accelerator: str, news: list[str]) -> dict[str, str]:
-    """Return the functions that new code calls and that its module must define, by name, as text."""
+    """Return the source of the helpers that new code calls and its module must define, by name."""
     if target.package:
         return {}
     named = {f"{accelerator}{name}": text for name, text in HELPERS.items()}
@@ -157,7 +157,7 @@ def target_named(name: str) -> Target:
     """Return a target by name.
 
     Raises:
-        MigrateError: when there is none.
+        MigrateError: when no target has this name.
     """
     if name not in TARGETS:
         msg = f"choosing the target failed: got '{name}'; expected {', '.join(TARGETS)}. Fix: pass --target with one of these."
@@ -166,7 +166,7 @@ def target_named(name: str) -> Target:
 
 
 def expression(template: str, **nodes: cst.BaseExpression) -> cst.BaseExpression:
-    """Return an expression with nodes in the places that the template names in braces."""
+    """Return a template's expression in which nodes replace the names in braces."""
     if not nodes:
         return parsed(template)
     return parse_template_expression(template, cst.PartialParserConfig(), **nodes)
@@ -174,5 +174,5 @@ def expression(template: str, **nodes: cst.BaseExpression) -> cst.BaseExpression
 
 @lru_cache(maxsize=1024)
 def parsed(code: str) -> cst.BaseExpression:
-    """Return an expression; a tree may have the same node in several places, as nothing looks it up in the new tree."""
+    """Parse an expression; a new tree may contain the cached node several times, as nothing looks it up there."""
     return cst.parse_expression(code)

@@ -1,4 +1,4 @@
-"""The rules tensor-cuda, pinning and record-stream: what tensors and modules are asked to do."""
+"""The rules tensor-cuda, pinning and record-stream: method calls on tensors and modules."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OTHER_CUDA = ("numba.", "cupy.", "cv2.", "pycuda.", "jax.")
 
 
 def decide(plan: Plan) -> None:
-    """Decide on the methods of tensors and modules that are CUDA's."""
+    """Decide on method calls on tensors and modules that are specific to CUDA."""
     for node in plan.view.of(cst.Call):
         if not isinstance(node.func, cst.Attribute) or not plan.is_open(node) or not plan.is_open(node.func):
             _decide_number_keyword(plan, node)
@@ -72,7 +72,7 @@ def decide(plan: Plan) -> None:
 
 
 def _is_of_tensor(plan: Plan, call: cst.Call) -> bool:
-    """Return whether ``x.record_stream(s)`` is given a stream, and not, say, the address of a camera's."""
+    """Return whether ``x.record_stream(s)`` receives a torch stream and not, say, the URL of a camera stream."""
     if len(call.args) != 1 or not plan.function("record_stream"):
         return False
     value = call.args[0].value
@@ -82,7 +82,7 @@ def _is_of_tensor(plan: Plan, call: cst.Call) -> bool:
 
 
 def _receiver_reason(plan: Plan, receiver: cst.BaseExpression, method: str) -> str:
-    """Return why what a method is called on may be no tensor or module; empty where it is one."""
+    """Return why the receiver of a method call may not be a tensor or module; empty if nothing suggests that."""
     owners = {one for one in plan.project.own_method[method] if _may_be(receiver, one)}
     if not owners or _is_torchs(plan, receiver):
         return ""
@@ -90,16 +90,16 @@ def _receiver_reason(plan: Plan, receiver: cst.BaseExpression, method: str) -> s
 
 
 def _may_be(receiver: cst.BaseExpression, owner: str) -> bool:
-    """Return whether an expression may be of a class by its name: ``batch`` of ``PaddedBatch``, ``obj`` of any."""
+    """Return whether an expression may be of a class, by its name: ``batch`` of ``PaddedBatch``, ``obj`` of any."""
     receiver = origin_of(receiver)
     if isinstance(receiver, cst.Attribute) and receiver.attr.value in ("data", "grad"):
-        return False  # a tensor's
+        return False  # an attribute of a tensor
     words = set(_WORDS.findall((dotted(receiver) or "item").rpartition(".")[2].lower()))
     return bool(words & {word.lower() for word in _CAMEL.findall(owner)}) or bool(words & _ANYTHING)
 
 
 def origin_of(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return ``model`` of ``model[0].eval()``, and ``batch`` of ``batch["x"]``."""
+    """Return ``model`` for ``model[0].eval()``, and ``batch`` for ``batch["x"]``."""
     while True:
         if isinstance(node, cst.Subscript):
             node = node.value
@@ -116,7 +116,7 @@ def origin_of(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _is_torchs(plan: Plan, node: cst.BaseExpression, depth: int = 0) -> bool:
-    """Return whether an expression is surely a tensor or a module: made by torch, or by a class that is a module here."""
+    """Return whether an expression is certainly a tensor or a module, from torch or a module class of the project."""
     if isinstance(node, cst.Call):
         name = plan.view.name(node.func)
         called = (dotted(node.func) or "").rpartition(".")[2]
@@ -130,7 +130,7 @@ def _is_torchs(plan: Plan, node: cst.BaseExpression, depth: int = 0) -> bool:
 
 
 def _decide_cuda(plan: Plan, call: cst.Call) -> None:
-    assert isinstance(call.func, cst.Attribute)  # noqa: S101  # decide() has looked
+    assert isinstance(call.func, cst.Attribute)  # noqa: S101  # checked by decide()
     name = plan.view.name(call.func)
     if name.startswith(_OTHER_CUDA):
         plan.leave(call, RULE, "another library's")
@@ -159,7 +159,7 @@ def _argument_reason(plan: Plan, call: cst.Call, given: list[cst.Arg]) -> str:
     if plan.device_name() is None:
         return plan.without("device_name")
     if not given or is_device_literal(given[0].value) or _is_none(given[0].value) or plan.target.names_devices:
-        return ""  # the last takes an index, a device and None
+        return ""  # with names_devices, device_name() takes an index, a device or None
     kind = kind_of(plan.view, given[0].value)
     if kind is Kind.DEVICE and _may_be_none(plan, given[0].value):
         text = plan.view.code(given[0].value)
@@ -196,8 +196,8 @@ def _to_device(plan: Plan, call: cst.Call, updated: cst.Call) -> cst.Call:
             rest.append(new.with_changes(keyword=cst.Name("non_blocking"), equal=NO_SPACE))
         else:
             rest.append(new)
-    assert device is not None  # noqa: S101  # _argument_reason has asked
-    is_storage = _is_storage(plan, call)  # whose to() takes the device by name only
+    assert device is not None  # noqa: S101  # checked by _argument_reason
+    is_storage = _is_storage(plan, call)  # its to() takes the device by keyword only
     keyword, equal = (cst.Name("device"), NO_SPACE) if is_storage else (None, cst.MaybeSentinel.DEFAULT)
     first = (layout or cst.Arg(device)).with_changes(value=device, keyword=keyword, equal=equal)
     if rest and not isinstance(first.comma, cst.Comma):
@@ -227,13 +227,13 @@ def _device_argument(plan: Plan, old: cst.BaseExpression, new: cst.BaseExpressio
 
 
 def _decide_pin(plan: Plan, call: cst.Call) -> None:
-    assert isinstance(call.func, cst.Attribute)  # noqa: S101  # decide() has looked
+    assert isinstance(call.func, cst.Attribute)  # noqa: S101  # checked by decide()
     if (
         call.args
         and not is_device_literal(call.args[0].value)
         and kind_of(plan.view, call.args[0].value) is not Kind.DEVICE
     ):
-        return  # an accelerator's: it takes a tensor
+        return  # a method of an accelerator, which takes a tensor
     reason = _receiver_reason(plan, call.func.value, "pin_memory")
     if call.args:
         reason = "pinned for a device that is named; get_accelerator().pin_memory(t) pins for this one"
@@ -245,7 +245,7 @@ def _decide_pin(plan: Plan, call: cst.Call) -> None:
 
 
 def _as_member(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
-    """``x.method(…)`` becomes ``accelerator.member(x, …)``."""
+    """Rewrite ``x.method(…)`` to ``accelerator.member(x, …)``."""
     function = plan.function(member)
 
     def build(updated: cst.Call) -> cst.Call:
@@ -259,7 +259,7 @@ def _as_member(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
 
 
 def _decide_number_keyword(plan: Plan, call: cst.Call) -> None:
-    """``torch.zeros(3, device=rank)``: torch takes the number for a CUDA device."""
+    """Decide on ``torch.zeros(3, device=rank)``: torch interprets the integer as a CUDA device."""
     name = plan.view.name(call.func)
     if name.startswith("torch.") and not name.startswith("torch.cuda."):
         for argument in call.args:
@@ -272,11 +272,11 @@ def _is_current(plan: Plan, node: cst.BaseExpression) -> bool:
 
 
 def _decide_number(plan: Plan, value: cst.BaseExpression) -> None:
-    """``x.to(rank)``: the same."""
+    """Decide on ``x.to(rank)``: torch interprets the integer as a CUDA device."""
     if not plan.is_open(value) or any(_is_current(plan, each) for each in plan.view.values_of(value)):
-        return  # the rule current-device makes a name of the last, where a device is wanted
+        return  # the rule current-device turns current_device() into a name where a device is expected
     told = told_index(plan.view, value)
-    can_name = plan.target.names_devices and not _may_be_none(plan, value)  # to(None) is no move
+    can_name = plan.target.names_devices and not _may_be_none(plan, value)  # to(None) does not move
     if told is None and plan.is_torch_imported and not can_name:
         text = plan.view.code(value)
         reason = (

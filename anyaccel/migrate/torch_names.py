@@ -1,4 +1,4 @@
-"""What ``torch.cuda`` has: what the contract calls it, which rule it is under, and what to do where there is nothing."""
+"""The members of ``torch.cuda``: their names in the contract, their rules, and advice where there is no such name."""
 
 from __future__ import annotations
 

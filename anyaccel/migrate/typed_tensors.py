@@ -1,4 +1,4 @@
-"""The rule typed-tensor: ``torch.cuda.FloatTensor`` and its kin, as classes, as names and as text."""
+"""The rule typed-tensor: ``torch.cuda.FloatTensor`` and the other tensor types, as classes, aliases and strings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PREFIX = "torch.cuda."
 
 
 def decide(plan: Plan) -> None:
-    """Decide on every tensor type of CUDA."""
+    """Decide on every CUDA tensor type."""
     for node, name in references(plan):
         kind = name.removeprefix(_PREFIX)
         if kind in _DTYPES and plan.is_open(node):
@@ -57,7 +57,7 @@ def _decide_class(plan: Plan, node: cst.CSTNode, kind: str) -> None:
 
 
 def _typed(plan: Plan, kind: str) -> str | None:
-    """Return the expression of this device's type."""
+    """Return the expression for this device's tensor type; None if the target has none."""
     own = plan.function(kind)
     if own is not None:
         return own
@@ -67,7 +67,7 @@ def _typed(plan: Plan, kind: str) -> str | None:
 
 
 def _decide_construction(plan: Plan, call: cst.Call, kind: str) -> None:
-    """A factory where the argument's kind is plain to see, else this device's type, which looks when it is called."""
+    """Use a factory if the argument's kind is clear, else this device's tensor type, which inspects it when called."""
     typed = _typed(plan, kind)
     values = [argument.value for argument in call.args]
     if plan.device_name() is None or any(argument.star or argument.keyword for argument in call.args):
@@ -91,7 +91,7 @@ def _construct(plan: Plan, call: cst.Call, factory: str, kind: str) -> None:
 
     def build(updated: cst.Call) -> cst.CSTNode:
         options = expression(f"f(dtype=torch.{_DTYPES[kind]}, device={{device}})", device=plan.named())
-        assert isinstance(options, cst.Call)  # noqa: S101  # it is written as one
+        assert isinstance(options, cst.Call)  # noqa: S101  # the template is a call
         given = list(updated.args) or [cst.Arg(cst.Integer("0"))]
         given[-1] = given[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
         return updated.with_changes(func=parsed(factory), args=[*given, *options.args])
@@ -117,7 +117,7 @@ def _is_type_method(call: cst.Call) -> bool:
 
 
 def _to_this_device(plan: Plan, call: cst.Call, site: cst.CSTNode, dtype: str) -> None:
-    """``x.type(torch.cuda.FloatTensor)``: the dtype and the device in one."""
+    """Rewrite ``x.type(torch.cuda.FloatTensor)`` to ``x.to(device, dtype)``."""
     device = plan.device_name()
     if device is None:
         plan.report(site, RULE, plan.without("device_name"))
@@ -127,7 +127,7 @@ def _to_this_device(plan: Plan, call: cst.Call, site: cst.CSTNode, dtype: str) -
     def build(updated: cst.Call) -> cst.CSTNode:
         assert isinstance(updated.func, cst.Attribute)  # noqa: S101  # a method
         new = expression(f"x.to({{device}}, {dtype})", device=device)
-        assert isinstance(new, cst.Call)  # noqa: S101  # it is written as one
+        assert isinstance(new, cst.Call)  # noqa: S101  # the template is a call
         return updated.with_changes(func=updated.func.with_changes(attr=cst.Name("to")), args=new.args)
 
     plan.rewrite(call, RULE, build, (site,))
@@ -136,7 +136,7 @@ def _to_this_device(plan: Plan, call: cst.Call, site: cst.CSTNode, dtype: str) -
 def _decide_test(
     plan: Plan, whole: cst.BaseExpression, tensor: cst.BaseExpression, kind: str, site: cst.CSTNode
 ) -> None:
-    """``isinstance(x, torch.cuda.FloatTensor)`` asks two things: the dtype, and whether it is on the device."""
+    """Rewrite ``isinstance(x, torch.cuda.FloatTensor)``, which checks two things: the dtype and the device."""
     function = plan.function("on_accelerator")
     if function is None:
         plan.report(site, RULE, plan.without("on_accelerator"))
@@ -159,7 +159,7 @@ def _decide_text(plan: Plan, node: cst.SimpleString, kind: str) -> None:
         asked, left = comparison.comparisons[0].operator, comparison.left
         is_type = isinstance(left, cst.Call) and isinstance(left.func, cst.Attribute) and left.func.attr.value == "type"
         if isinstance(asked, cst.Equal) and is_type and isinstance(left, cst.Call) and not left.args:
-            assert isinstance(left.func, cst.Attribute)  # noqa: S101  # as is_type says
+            assert isinstance(left.func, cst.Attribute)  # noqa: S101  # guaranteed by is_type
             if dotted(left.func.value):
                 _decide_test(plan, comparison, left.func.value, kind, node)
                 return
@@ -173,7 +173,7 @@ def _decide_text(plan: Plan, node: cst.SimpleString, kind: str) -> None:
 
 
 def _decide_alias(plan: Plan, node: cst.CSTNode, kind: str) -> None:
-    """``Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor``, with every use of the name."""
+    """Decide on ``Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`` and every use of the alias."""
     around = plan.view.parent(node)
     choice = around if isinstance(around, cst.IfExp) else None
     assign = plan.view.parent(choice) if choice else around
@@ -213,13 +213,13 @@ def _decide_alias(plan: Plan, node: cst.CSTNode, kind: str) -> None:
 
 
 def _is_choice_of_dtype(plan: Plan, choice: cst.IfExp) -> bool:
-    """Return whether both types of a choice are CUDA's, so that it chooses a dtype only: it becomes one of dtypes."""
+    """Return whether both types of a conditional are CUDA types; it is then rewritten to choose between dtypes."""
     names = (plan.view.name(branch) for branch in (choice.body, choice.orelse))
     return all(name.startswith(_PREFIX) and name.removeprefix(_PREFIX) in _DTYPES for name in names)
 
 
 def _is_always_there(plan: Plan, test: cst.BaseExpression) -> bool:
-    """Return whether a choice asks whether the device is there, at once or by a name, and nothing else."""
+    """Return whether a condition only checks that the device is available, directly or through a variable."""
     if isinstance(test, cst.IfExp):
         is_truth = plan.view.code(test.body) == "True" and plan.view.code(test.orelse) == "False"
         return is_truth and _is_always_there(plan, test.test)
@@ -242,10 +242,10 @@ def _is_type_method_of(plan: Plan, argument: cst.Arg) -> bool:
 
 def _type_call(plan: Plan, argument: cst.Arg) -> cst.Call:
     call = plan.view.parent(argument)
-    assert isinstance(call, cst.Call)  # noqa: S101  # as _is_known_use says
+    assert isinstance(call, cst.Call)  # noqa: S101  # guaranteed by _is_known_use
     return call
 
 
 def _as_to(updated: cst.Attribute) -> cst.Attribute:
-    """Return ``x.to`` for ``x.type``; given a tensor, it takes the tensor's dtype and device."""
+    """Return ``x.to`` for ``x.type``; called with a tensor, ``to`` uses that tensor's dtype and device."""
     return updated.with_changes(attr=cst.Name("to"))

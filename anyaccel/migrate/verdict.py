@@ -1,8 +1,9 @@
-"""Whether each program of a run starts on a CPU once the files are written, and what stops it if it does not.
+"""Predicts whether each program of a run starts on a CPU after the files are written, and what stops it otherwise.
 
-A program is a file with ``if __name__ == "__main__"``, or one with a loop outside of its functions that no other file imports.
-What it reaches is over-estimated: every function whose name is mentioned counts as called, and a method counts where its
-class and its name are mentioned anywhere on the way. A place under a test that names CUDA is not reached on a CPU.
+A program is a file with ``if __name__ == "__main__"``, or a file with a loop outside its functions that no other file
+imports. The analysis is conservative: every function whose name is mentioned counts as called, and a method counts as
+called if its class and its name are mentioned in any reachable code. Code under a condition that names CUDA counts as
+unreachable on a CPU.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _IMPLICIT = re.compile(r"^(__\w+__|forward|run|setup)$")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a program on a CPU.
+    """Whether a program starts on a CPU.
 
     Attributes:
         path: the program's file.
-        stops: the first place that stops it, as ``file:line``; None where none is known.
-        code: what stands there.
-        is_certain: whether it stops wherever it comes there; otherwise that depends on values.
+        stops: the first site that stops it, as ``file:line``; None if none is known.
+        code: the code at that site.
+        is_certain: whether it always stops when it reaches that site; otherwise that depends on values.
     """
 
     path: Path
@@ -60,13 +61,13 @@ class Verdict:
 
 @dataclass
 class _Scope:
-    """A function, or a file outside of its functions and classes.
+    """A function, or the code of a file outside its functions and classes.
 
     Attributes:
         names: the names that it mentions.
         attributes: the attributes that it mentions.
         owner: the class of a method.
-        sites: what stops a program on a CPU there, and whether it surely does.
+        sites: the sites in it that stop a program on a CPU, and whether each one certainly does.
     """
 
     names: set[str] = field(default_factory=set)
@@ -77,7 +78,7 @@ class _Scope:
 
 @dataclass(eq=False)
 class _File:
-    """A file, by the names of its functions (``"Class.method"`` of a method; ``""`` is what is outside of them)."""
+    """A file with its scopes by name: a function, ``"Class.method"``, or ``""`` for the code outside of them."""
 
     path: Path
     scopes: dict[str, _Scope]
@@ -87,7 +88,7 @@ class _File:
     has_loop: bool = False
 
     def methods(self, owner: str, attributes: set[str]) -> Iterator[str]:
-        """Yield the methods of a class that are mentioned, or that Python or torch calls."""
+        """Yield the methods of a class that are mentioned, or that Python or torch calls implicitly."""
         for name in self.scopes:
             of_class, _, method = name.partition(".")
             if of_class == owner and (method in attributes or _IMPLICIT.match(method)):
@@ -95,7 +96,7 @@ class _File:
 
 
 def verdicts(results: Iterable[FileResult]) -> list[Verdict]:
-    """Return the verdict on every program among some files."""
+    """Return the verdict on every program among the files of a run."""
     graph = _Graph([file for result in results if (file := _read(result)) is not None])
     imported = {each for file in graph.files for each in graph.imported_by(file)}
     programs = [file for file in graph.files if file.is_guarded or (file.has_loop and file not in imported)]
@@ -103,10 +104,10 @@ def verdicts(results: Iterable[FileResult]) -> list[Verdict]:
 
 
 class _Graph:
-    """Which names of which file mean which functions and classes.
+    """Resolves the names in a file to functions and classes.
 
     Args:
-        files: all of a run.
+        files: all files of a run.
     """
 
     def __init__(self, files: list[_File]) -> None:
@@ -117,12 +118,12 @@ class _Graph:
             parts = file.path.with_suffix("").parts
             parts = parts[:-1] if parts[-1] == "__init__" else parts
             self._by_module.setdefault(".".join(parts), file)
-            for start in range(len(parts) - 1):  # a package may begin below the paths' folder
+            for start in range(len(parts) - 1):  # a package may start below the folder of the paths
                 self._by_end.setdefault(".".join(parts[start:]), file)
         self._imported: dict[_File, list[_File]] = {}
 
     def find(self, asking: _File, module: str) -> _File | None:
-        """Return the file of a module that another file imports: beside it, or anywhere where the name has a package."""
+        """Return the file of a module that another file imports; a dotted name may match in any folder of the run."""
         beside = ".".join([*asking.path.parts[:-1], module])
         found = self._by_module.get(module) or self._by_module.get(beside)
         return self._by_end.get(module) if found is None and "." in module else found
@@ -136,7 +137,7 @@ class _Graph:
         return self._imported[file]
 
     def defined(self, file: _File, name: str) -> tuple[_File, str] | None:
-        """Return where a function or a class of a name is, and what it is called there; None where no file of the run has it."""
+        """Return the file that defines a function or class, and its name there; None if no file of the run does."""
         if name in file.scopes or name in file.bases:
             return file, name
         if name in file.imports:
@@ -166,10 +167,10 @@ def _read(result: FileResult) -> _File | None:
 
 
 def _stopping(sites: Iterable[Site]) -> Iterator[tuple[Site, bool]]:
-    """Yield what stays as it is and raises on a CPU, the last of a line first, and whether it does so whatever it is given."""
+    """Yield the unchanged sites that raise on a CPU, last first, and whether each one raises for all arguments."""
     for site in reversed(list(sites)):
         if site.outcome is SiteOutcome.REWRITTEN or "is used as a value" in site.reason:
-            continue  # torch has its classes for CUDA on every machine; making one is what fails
+            continue  # torch defines its CUDA classes on every machine; only creating an instance fails
         is_call = site.rule == "tensor-cuda" and ".cuda(" in site.code
         is_raising = site.rule in _RAISING and not _HARMLESS.search(site.code.partition("(")[0])
         if site.question == "cuda-guard" or is_call or is_raising:
@@ -179,7 +180,7 @@ def _stopping(sites: Iterable[Site]) -> Iterator[tuple[Site, bool]]:
 
 
 def _fill(file: _File, node: ast.AST, name: str, owner: str) -> None:
-    """Note what a scope mentions, and its functions and classes, which are scopes of their own."""
+    """Record the names in a scope, its functions and methods as scopes of their own, and the bases of its classes."""
     scope = file.scopes.setdefault(name, _Scope(owner=owner))
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -202,7 +203,7 @@ def _fill_member(file: _File, member: ast.stmt, owner: str) -> None:
     if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
         _fill(file, member, f"{owner}.{member.name}", owner)
     else:
-        _fill(file, member, "", "")  # runs with the module
+        _fill(file, member, "", "")  # runs when the module is imported
 
 
 def _mention(file: _File, scope: _Scope, node: ast.AST) -> None:
@@ -219,7 +220,7 @@ def _mention(file: _File, scope: _Scope, node: ast.AST) -> None:
 
 
 def _place(file: _File, node: ast.AST, name: str, stopping: dict[int, tuple[Site, bool]], owner: str = "") -> None:
-    """Put each place that stops a program into its scope, except those under a test that names CUDA."""
+    """Add each site that stops a program to its scope, except sites under a condition that names CUDA."""
     for child in ast.iter_child_nodes(node):
         inner, of_class = name, owner
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -240,7 +241,7 @@ _BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.A
 
 
 def _verdict(graph: _Graph, program: _File) -> Verdict:
-    """Go from the program's top level to everything that it may call, the nearest first."""
+    """Search breadth-first from the program's top level through everything that it may call."""
     waiting: deque[tuple[_File, str]] = deque([(program, "")])
     seen: set[tuple[_File, str]] = set()
     classes: list[tuple[_File, str]] = []
@@ -275,7 +276,7 @@ def _made(
     waiting: deque[tuple[_File, str]],
     known: list[tuple[_File, str]],
 ) -> list[tuple[_File, str]]:
-    """Let the functions that a scope mentions wait, and return the classes, with their bases, that were not known."""
+    """Queue the functions that a scope mentions, and return the classes, with their bases, that are not yet known."""
     made: list[tuple[_File, str]] = []
     mentioned = [(file, name) for name in sorted(scope.names | scope.attributes)]
     for home, name in mentioned:
