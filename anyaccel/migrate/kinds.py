@@ -106,7 +106,7 @@ def _is_surely_index(node: cst.BaseExpression) -> bool:
 
 def _kinds_told(view: SourceView, node: cst.BaseExpression, depth: int) -> set[Kind]:
     """Return the kinds that a name's values, call sites, annotation, comparisons and loops suggest."""
-    if depth >= _DEPTH:
+    if depth >= _DEPTH or _is_tensor(view, node):
         return set()
     told: set[Kind] = set()
     for value in view.values_of(node):
@@ -121,10 +121,20 @@ def _kinds_told(view: SourceView, node: cst.BaseExpression, depth: int) -> set[K
     return told - {Kind.UNKNOWN}
 
 
-def _is_annotated_as_number(view: SourceView, node: cst.BaseExpression) -> bool:
+def _annotation(view: SourceView, node: cst.BaseExpression) -> str:
+    """Return the annotation of the parameter with the name of a node; empty if there is none."""
     parameter = view.parameter(node)
     annotation = parameter.annotation if parameter is not None else None
-    return annotation is not None and _INT.match(view.code(annotation.annotation)) is not None
+    return view.code(annotation.annotation) if annotation is not None else ""
+
+
+def _is_annotated_as_number(view: SourceView, node: cst.BaseExpression) -> bool:
+    return _INT.match(_annotation(view, node)) is not None
+
+
+def _is_tensor(view: SourceView, node: cst.BaseExpression) -> bool:
+    """Return whether an annotation, or the use of its attributes anywhere in this file, shows that a name is a tensor."""
+    return "Tensor" in _annotation(view, node) or (dotted(node) or "") in view.names_of_tensors
 
 
 def _is_compared_with_number(view: SourceView, node: cst.BaseExpression) -> bool:
@@ -160,6 +170,8 @@ def _kinds_that_callers_pass(view: SourceView, node: cst.BaseExpression, depth: 
     place = names.index(name) - (names[0] in ("self", "cls")) if name in names else -1
     kinds = set()
     for call in view.calls_of(_called_as(view, owner)):
+        if _is_of_another_class(view, call, owner):
+            continue
         for number, argument in enumerate(call.args):
             if argument.keyword.value == name if argument.keyword else number == place and not argument.star:
                 passed = dotted(argument.value)
@@ -176,6 +188,12 @@ def _called_as(view: SourceView, owner: cst.FunctionDef) -> str:
     around = view.parent(view.parent(owner) or owner)
     is_init = owner.name.value == "__init__" and isinstance(around, cst.ClassDef)
     return around.name.value if is_init and isinstance(around, cst.ClassDef) else owner.name.value
+
+
+def _is_of_another_class(view: SourceView, call: cst.Call, owner: cst.FunctionDef) -> bool:
+    """Return whether a call is ``self.name(…)`` in another class than that of a method."""
+    is_own = isinstance(call.func, cst.Attribute) and dotted(call.func.value) == "self"
+    return is_own and view.class_around(call) is not view.class_around(owner)
 
 
 def _spawns(view: SourceView, call: cst.Call, name: str) -> bool:

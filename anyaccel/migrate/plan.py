@@ -164,16 +164,15 @@ class Plan:
     ) -> bool:
         """Change a decision to report or leave the site; return False if the project's answer is to port it instead."""
         one = self.decisions[node]
-        answer = self.decided.answer_to(question) if question else ""
-        if answer == "port":
+        asked = question or one.question or one.rule
+        answer = self.decided.answer_to(asked)
+        if answer == "port" and question:
             self.decisions[node] = replace(one, question=question)
             return False
-        if answer == "keep":
-            outcome, reason = SiteOutcome.LEFT, _KEPT.format(question)
+        if answer == "keep" and outcome is SiteOutcome.REPORTED:
+            outcome, reason = SiteOutcome.LEFT, _KEPT.format(asked)
         build = one.build if question and outcome is SiteOutcome.REPORTED else None
-        self.decisions[node] = replace(
-            one, outcome=outcome, reason=reason, build=build, question=question or one.question or one.rule
-        )
+        self.decisions[node] = replace(one, outcome=outcome, reason=reason, build=build, question=asked)
         return True
 
     # Building new code

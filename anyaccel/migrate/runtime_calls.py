@@ -125,6 +125,9 @@ def _decide_indexed(plan: Plan, call: cst.Call, member: str, place: int, rule: s
     if function is None:
         plan.report(call.func, rule, plan.without(member))
         return
+    if given is None and member == "device_guard":
+        plan.report(call, rule, "called without a device, which CUDA does not take either; pass one")
+        return
     if given is None or (given.keyword and not named):
         plan.call_in_place(call.func, rule, member)
         return

@@ -23,6 +23,7 @@ __all__ = ["SourceView", "dotted", "lines_of", "text_of"]
 
 _IGNORE = re.compile(r"#\s*anyaccel:\s*ignore(?P<file>-file)?(?:\[(?P<rules>[\w\s,-]*)\])?")
 _SUBMODULES = re.compile(r"^torch\.cuda\.(random|memory|streams|graphs)\.(?=\w+$)")
+_OF_TENSORS = ("shape", "size", "dtype", "ndim", "numel", "requires_grad", "grad_fn")
 _AMP_MODULES = re.compile(r"^torch\.cuda\.amp\.(autocast_mode|grad_scaler)\.")
 
 
@@ -200,8 +201,8 @@ class SourceView:
         """Return the values assigned to a name in the scope where it is read, or to an attribute with this code."""
         if not isinstance(node, cst.Name):
             values = self.assigned.get(dotted(node) or "", [])
-            owner = self._class_around(node)
-            own = [value for value in values if self._class_around(value) is owner]
+            owner = self.class_around(node)
+            own = [value for value in values if self.class_around(value) is owner]
             return own if (dotted(node) or "").startswith("self.") and own else values
         scope = self._scopes.get(node)
         values = []
@@ -213,8 +214,18 @@ class SourceView:
                 values.append(owner.value)
         return values
 
-    def _class_around(self, node: cst.CSTNode) -> cst.CSTNode | None:
+    def class_around(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """Return the innermost class around a node."""
         return next((each for each in self.ancestors(node) if isinstance(each, cst.ClassDef)), None)
+
+    @cached_property
+    def names_of_tensors(self) -> set[str]:
+        """The names of which this file reads an attribute that tensors have, such as ``x`` of ``x.shape``."""
+        return {
+            name
+            for each in self.of(cst.Attribute)
+            if each.attr.value in _OF_TENSORS and (name := dotted(each.value)) is not None
+        }
 
     @cached_property
     def compared_with_numbers(self) -> dict[str, list[cst.Comparison]]:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["code_for", "register"]
 
-_cuda = torch.get_device_module("cuda")  # ROCm's torch has the same name for it
+_KIND = "cuda"  # anyaccel: ignore[device-name]  # ROCm's torch has the same name for its devices
+_cuda = torch.get_device_module(_KIND)
 
 
 def register(folder: Path, library: Path, runtime: str, code: dict[str, Any]) -> None:
@@ -48,7 +49,7 @@ def _register(folder: Path, library: Path, runtime: str, code: dict[str, Any], i
             for name, kernel in known[target].items():
                 if is_in_use and device == _cuda.current_device():  # a graph may capture its first launch
                     starter.prepare(kernel, device)
-                add(b"cuda", device, properties.multi_processor_count, name.encode(), starter.launch, kernel)
+                add(_KIND.encode(), device, properties.multi_processor_count, name.encode(), starter.launch, kernel)
     except (OSError, RuntimeError) as error:  # it must not end the initialisation of torch's GPUs
         warnings.warn(f"{folder} cannot be used on GPUs: {error}", stacklevel=2)
 

@@ -88,7 +88,7 @@ def variants_of(op: Op, targets: Sequence[str], rocm: Sequence[str] = ()) -> lis
         raise OpError(msg)
     found = [_variant(op, "cpu", "cpu", cpu, [])] if cpu else []
     if cuda and op.kernels:
-        found.append(_variant(op, "cuda", _cuda_release(), cpu or every, cuda))
+        found.append(_variant(op, "cuda", _cuda_release(), cpu or every, cuda))  # anyaccel: ignore[device-name]
     if hip and op.kernels:
         found += [_variant(op, "rocm", f"rocm{release}", cpu or every, hip) for release in _rocm_releases(rocm)]
     return found

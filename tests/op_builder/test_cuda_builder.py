@@ -42,7 +42,7 @@ def test_names_of_generations_are_understood(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("value", ["sm_90", "9", "8.0,9.0", ";", "9.0+ptx"])
 def test_anything_else_is_refused_with_the_choices(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", value)
-    with pytest.raises(OpError, match=r"reading TORCH_CUDA_ARCH_LIST failed: got .*Hopper, Blackwell. Fix: correct"):
+    with pytest.raises(OpError, match=r"reading TORCH_CUDA_ARCH_LIST failed: got .*Hopper, Blackwell. Fix: unset it"):
         named_architectures()
 
 

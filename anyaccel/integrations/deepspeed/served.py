@@ -13,7 +13,7 @@ _logger = logging.getLogger(__name__)
 class ServedOp(NamedTuple):
     """An op, or one function of an op, that deepspeed has loaded.
 
-    Attributes:
+    Args:
         builder: the builder's class, such as ``"CPUAdamBuilder"``.
         function: the function's name; empty for the whole op.
         source: ``"anyaccel"`` or ``"deepspeed"``.
