@@ -17,6 +17,7 @@ from .other_ways import NAMES_HALF, appended, is_number, of_kept_answer, of_othe
 from .own_branches import leave_own_branch
 from .questions import asked_in
 from .regions import regions_of, regions_of_name
+from .scripts import keep_scripts
 from .site import SiteOutcome
 from .source_view import dotted
 
@@ -31,7 +32,6 @@ _CUDAS_OWN = re.compile(
     r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*)($|[._])"
 )
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
-_FOR_SCRIPTS = re.compile(r"\bjit\.(annotate|is_scripting|unused|ignore|export|Final|Attribute|interface)\b")
 _BUILTINS = frozenset(dir(builtins))
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
@@ -41,7 +41,7 @@ _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 
 def settle(plan: Plan) -> None:
     """Report the CUDA checks that guard CUDA-only code, and leave the code that depends on them unchanged."""
-    _keep_scripts(plan)
+    keep_scripts(plan)
     questions = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and asked_in(plan, one)]
     for _ in range(len(questions) + 1):  # another check may depend on the one just reported
         _keep_whole(plan)
@@ -104,20 +104,6 @@ def _condition_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
         elif isinstance(around, cst.BaseStatement | cst.BaseSmallStatement | cst.Lambda):
             break
     return found
-
-
-def _keep_scripts(plan: Plan) -> None:
-    """Report rewrites in functions that TorchScript compiles, because it cannot call the accelerator."""
-    is_scripted = "torch.jit.script(" in plan.view.source
-    is_for_scripts = _FOR_SCRIPTS.search(plan.view.source) is not None
-    for one in plan.decisions.values():
-        for around in plan.view.ancestors(one.node) if one.outcome is SiteOutcome.REWRITTEN else ():
-            if isinstance(around, cst.FunctionDef):
-                is_decorated = any("jit.script" in plan.view.code(each.decorator) for each in around.decorators)
-                is_written_for = is_for_scripts and _FOR_SCRIPTS.search(plan.view.code(around)) is not None
-                if is_decorated or is_written_for or (is_scripted and around.name.value == "forward"):
-                    plan.reconsider(one.node, "TorchScript compiles this, and cannot call Python; pass the device in")
-                break
 
 
 def _object(plan: Plan, question: SiteDecision) -> bool:

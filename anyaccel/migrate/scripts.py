@@ -1,0 +1,31 @@
+"""Functions that TorchScript compiles stay as they are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .site import SiteOutcome
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["keep_scripts"]
+
+_FOR_SCRIPTS = re.compile(r"\bjit\.(annotate|is_scripting|unused|ignore|export|Final|Attribute|interface)\b")
+
+
+def keep_scripts(plan: Plan) -> None:
+    """Report rewrites in functions that TorchScript compiles, because it cannot call the accelerator."""
+    is_scripted = "torch.jit.script(" in plan.view.source
+    is_for_scripts = _FOR_SCRIPTS.search(plan.view.source) is not None
+    for one in plan.decisions.values():
+        for around in plan.view.ancestors(one.node) if one.outcome is SiteOutcome.REWRITTEN else ():
+            if isinstance(around, cst.FunctionDef):
+                is_decorated = any("jit.script" in plan.view.code(each.decorator) for each in around.decorators)
+                is_written_for = is_for_scripts and _FOR_SCRIPTS.search(plan.view.code(around)) is not None
+                if is_decorated or is_written_for or (is_scripted and around.name.value == "forward"):
+                    plan.reconsider(one.node, "TorchScript compiles this, and cannot call Python; pass the device in")
+                break
