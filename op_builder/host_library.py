@@ -6,15 +6,16 @@ import platform
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .builder import CPU_FLAGS, OpBuilder
-from .cpu.autograd import recorder
+from .cpu.autograd import built_beside, recorder
 from .engine import prebuilt
-from .engine.targets import OPENCL_CPU, is_device_target, is_higher_cpu_level, is_hip_target
+from .engine.targets import NATIVE, OPENCL_CPU, is_device_target, is_higher_cpu_level, is_hip_target
 from .op import CSRC, resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from .engine.build import Recipe
+    from .engine.entry import Entry
     from .engine.trace import Trace
     from .op import Op
 
@@ -64,6 +65,13 @@ class HostLibrary(OpBuilder):
     def prebuilt(self, trace: Trace) -> Path | None:
         """Return the wheel's library for this machine, or None; the trace records why not."""
         return prebuilt.find_library(self.name, lambda target: self.recipe_for(target, any_compiler=True).key(), trace)
+
+    def build(self, target: str = NATIVE) -> Entry:
+        """Build the op unless the cache has it, and beside it the library that records its gradients in C++."""
+        if target != NATIVE or self.OP is None or not self.OP.functions_class().derivatives_as_data():
+            return super().build(target)
+        with built_beside():
+            return super().build(target)
 
     def recipes(self, target: str) -> list[Recipe]:
         if self.OP is None and is_higher_cpu_level(target):

@@ -46,8 +46,7 @@ class OpFunctions:
     def __init__(self, namespace: str, recorder: Callable[[], Callable[..., None] | None] = nothing) -> None:
         self._ops = getattr(torch.ops, namespace)
         self._library = torch.library.Library(namespace, "FRAGMENT")  # destroying it removes its registrations
-        declared = any(isinstance(one, Derivative) for entry in self.OPS.values() for one in entry)
-        record = recorder() if declared else None
+        record = recorder() if self.derivatives_as_data() else None
         for name, (fake, *derivative) in self.OPS.items():
             # register a kernel for the device "meta": register_fake searches every loaded module for its caller's file, in 4 ms
             self._library.impl(name, _on_one_device(f"{namespace}::{name}", fake), "Meta")
@@ -59,6 +58,11 @@ class OpFunctions:
             if derivative and isinstance(derivative[0], Derivative) and record is not None:
                 op = RecordedOp(op, _recorded(record, namespace, name, derivative[0]))
             setattr(self, f"_{name}", op)
+
+    @classmethod
+    def derivatives_as_data(cls) -> bool:
+        """Return whether an op has a :class:`Derivative`, which C++ can record."""
+        return any(isinstance(one, Derivative) for entry in cls.OPS.values() for one in entry)
 
     def _differentiable(self, op: Any, first: Any, *rest: Any) -> DifferentiableOp:
         if isinstance(first, Derivative):

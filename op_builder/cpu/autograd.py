@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
 from typing import TYPE_CHECKING, Any
 
 from .. import loading
-from ..engine.errors import OpError
+from ..engine import environment
+from ..engine.cache import open_cache
+from ..engine.errors import BuildStoppedError, OpError, ToolchainError
 from .one_torch import OneTorchBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["AutogradBuilder", "recorder"]
+__all__ = ["AutogradBuilder", "built_beside", "recorder"]
 
 _logger = logging.getLogger(__name__)
 
 
 class AutogradBuilder(OneTorchBuilder):
-    """Builds ``csrc/autograd`` for this machine and torch. Ops use it if it has been built; none builds it by itself."""
+    """Builds ``csrc/autograd`` for this machine and torch. Ops use it if it has been built."""
 
     NAME = "autograd"
     SOURCES = ("autograd/autograd.cpp",)
@@ -28,7 +32,8 @@ class AutogradBuilder(OneTorchBuilder):
         return []
 
     def cxx_args(self) -> list[str]:
-        return ["-O1", "-fvisibility=hidden"]  # the calls are all torch's
+        # the calls are all torch's; torch's headers then declare only the operators that are included
+        return ["-O1", "-fvisibility=hidden", "-DAT_PER_OPERATOR_HEADERS"]
 
     def namespaces(self) -> list[str]:
         return ["anyaccel_autograd"]
@@ -51,6 +56,40 @@ class AutogradBuilder(OneTorchBuilder):
 
         loading.load_torch_library(self.NAME, type(self), binary, self.namespaces())
         return torch.ops.anyaccel_autograd
+
+
+@contextlib.contextmanager
+def built_beside() -> Iterator[None]:
+    """Build the library in a thread while the caller builds an op, unless ``DS_BUILD_AUTOGRAD`` is 0.
+
+    Ops work without it, so a failure is only logged.
+    """
+    if not environment.build_switches().get(AutogradBuilder().build_var(), True):
+        yield
+        return
+    stop = threading.Event()
+    thread = threading.Thread(target=_build_if_possible, args=(stop,))
+    thread.start()
+    try:
+        yield
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        thread.join()
+
+
+def _build_if_possible(stop: threading.Event) -> None:
+    from ..engine.build import ensure_built
+
+    try:
+        ensure_built(AutogradBuilder().recipe, open_cache(environment.cache_dir()), environment.build_jobs(), stop)
+    except BuildStoppedError as stopped:
+        _logger.debug("%s", stopped)
+    except ToolchainError as missing:
+        _logger.info("gradients are recorded in Python: %s", missing)
+    except OpError as error:
+        _logger.warning("gradients are recorded in Python: %s", error)
 
 
 def recorder() -> Callable[..., None] | None:

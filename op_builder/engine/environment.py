@@ -10,6 +10,7 @@ CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' 
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
 CPATH, CPLUS_INCLUDE_PATH   further header directories of compilers; they affect a build
 DS_BUILD_OPS, …             which ops ``anyaccel build --all`` builds: all, or one with ``DS_BUILD_<OP>``; 0 for none
+DS_BUILD_AUTOGRAD           0: do not compile the op ``autograd`` beside an op that is compiled at its first load
 COMPILER_PATH               where compilers look for their programs first; it affects a build
 LIBRARY_PATH, …             further sources of flags of compilers and linkers; they affect a build (``_COMPILER_VARIABLES``)
 HOME, XDG_CACHE_HOME        where the user's cache directory is; if they are not absolute, a temporary directory is used
