@@ -34,18 +34,20 @@ test-all: $(VENV)/.installed-test
 test-cuda-torch:
 	$(MAKE) test VENV=.venv-cuda TORCH=torch==2.14.1 EXTRAS=nvcc
 
-# One wheel with prebuilt ops, under several Pythons and torches, each in its own .venv-wheel-*, without a compiler:
-#   make test-wheel ON="python3.10:torch==2.13.0 python3.13:torch==2.14.1"
+# One wheel with prebuilt ops, under several Pythons and torches, without a compiler; WHEEL names one that `make dist` built:
+#   make test-wheel ON="python3.10:torch==2.13.0 python3.13:torch==2.14.1" WHEEL=dist/anyaccel-0.2.0-py3-none-manylinux_2_28_x86_64.whl
+# Each has a .venv-wheel-* of its own, which is removed when it passes: PyPI's torches take 5 GB. All are tried; one that fails fails the target.
 ON ?= $(PYTHON):$(TORCH)
-test-wheel: $(VENV)/.installed-test
-	rm -rf dist
-	BUILD_EXT=1 $(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
-	@set -e; for on in $(ON); do \
+WHEEL ?=
+test-wheel: $(if $(WHEEL),,$(VENV)/.installed-test)
+	$(if $(WHEEL),,rm -rf dist; BUILD_EXT=1 $(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .)
+	@failed=; for on in $(ON); do \
 	  venv=".venv-wheel-$$(echo "$$on" | tr -c 'a-z0-9.\n' -)"; \
-	  "$${on%%:*}" -m venv "$$venv"; \
-	  "$$venv/bin/python" -m pip install --quiet "$${on#*:}" numpy dist/*.whl; \
-	  (cd / && PATH=/nowhere CXX=no-such-compiler "$(CURDIR)/$$venv/bin/python" "$(CURDIR)/tests/prebuilt_ops.py"); \
-	done
+	  { "$${on%%:*}" -m venv "$$venv" && \
+	    "$$venv/bin/python" -m pip install --quiet "$${on#*:}" numpy $(if $(WHEEL),"$(WHEEL)",dist/*.whl) && \
+	    (cd / && PATH=/nowhere CXX=no-such-compiler "$(CURDIR)/$$venv/bin/python" "$(CURDIR)/tests/prebuilt_ops.py") && \
+	    rm -rf "$$venv"; } || failed="$$failed $$on"; \
+	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 # The release files, in DIST: the sdist, a wheel without ops, and a wheel with prebuilt ops for each platform, built from that source by
 # ziglang with a cache of their own, about 10 minutes each; then what tests/release finds wrong with them, which also runs the demo from the

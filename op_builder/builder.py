@@ -365,9 +365,8 @@ class OpBuilder:
         cxx = known or (self.cxx() if platform is None else self.cxx_for(platform))
         compilers = self.compilers(cxx)
         if target != NATIVE:
-            compilers = {
-                suffix: torch_libraries.retargeted(one, target, self.source_root()) for suffix, one in compilers.items()
-            }
+            folders = [*(source.parent for source in self.source_files()), self.source_root()]  # the last one wins
+            compilers = {suffix: torch_libraries.retargeted(one, target, folders) for suffix, one in compilers.items()}
         link_paths = (
             self.link_paths() if platform is None or platform.is_here else (torch_libraries.stand_in(platform, root),)
         )

@@ -83,20 +83,25 @@ def cxx_compiler(cxx: CxxCompiler, flags: Sequence[str], include_dirs: Sequence[
     return Compiler(cxx.command, cxx.version, tuple(flags), tuple(include_dirs), outside, identity=cxx.identity)
 
 
-def retargeted(compiler: Compiler, target: str, root: Path) -> Compiler:
+def retargeted(compiler: Compiler, target: str, folders: Sequence[Path]) -> Compiler:
     """Return a compiler that builds for other machines.
 
     Args:
         compiler: a compiler for this machine.
         target: the other machines' CPU, such as ``x86-64-v3``.
-        root: the directory of the sources; its path on this machine does not appear in the result.
+        folders: the directories of the sources. Neither their paths on this machine nor their names appear in the result,
+            so that ``__FILE__`` is the same in every checkout.
     """
     flags = [march(target) if flag == "-march=native" else flag for flag in compiler.flags]
     if target in CPU_TARGETS["aarch64"]:
         flags = [flag for flag in flags if not flag.startswith("-mprefer-vector-width=")]
     if compiler.is_nvcc:
         return compiler._replace(flags=tuple(flags))
-    places = {folder: folder.name for folder in (_torch_root(), *(one.parent for one in compiler.include_dirs), root)}
+    places = {
+        _torch_root(): "torch",
+        **dict.fromkeys(compiler.include_dirs, "include"),
+        **dict.fromkeys(folders, "csrc"),
+    }
     named = (f"-fmacro-prefix-map={place}={name}" for place, name in places.items())
     return compiler._replace(flags=tuple(flags), other=(*compiler.other, *named))
 

@@ -106,7 +106,7 @@ def _is_same(sent: torch.Tensor, received: torch.Tensor) -> bool:
 
 
 def _exchange(sent: torch.Tensor, arriving: torch.Tensor, group: dist.ProcessGroup | None) -> list[dist.Work]:
-    """Begin an exchange with the neighbours; in one batch, which NCCL needs so as not to wait for itself."""
+    """Begin an exchange with the neighbours; in one batch, because NCCL would otherwise wait for itself."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     operations = []
     if sent.numel():

@@ -36,7 +36,7 @@ struct Posted {
   std::optional<Incoming> found;
 
   bool wants(const Incoming& one) const { return !found && (from < 0 || from == one.from) && tag == one.letter.tag; }
-  // From now on, the receive cannot be given up: the letter would be lost, and its sender would wait for ever.
+  // From now on, the receive cannot be given up: the letter would be lost, and its sender would wait forever.
   void take(const Incoming& one) {
     found = one;
     *source = one.from;

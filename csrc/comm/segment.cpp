@@ -106,21 +106,22 @@ class OwnFilesOfProcess {
 
 OwnFile::OwnFile(Descriptor handed) {
   const std::string path = "/proc/self/fd/" + std::to_string(handed.get());
-  const int anew = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  is_anew_ = anew >= 0;
-  OwnFilesOfProcess::instance().add(this, is_anew_ ? anew : handed.release());
+  const int reopened = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  is_reopened_ = reopened >= 0;
+  OwnFilesOfProcess::instance().add(this, is_reopened_ ? reopened : handed.release());
 }
 
 OwnFile::~OwnFile() { OwnFilesOfProcess::instance().remove(this); }
 
 void OwnFile::lock(int place) {
   struct flock lock = presence_of(place);
-  if (fcntl(fd_, is_anew_ ? F_OFD_SETLK : F_SETLK, &lock) != 0) throw_errno("shm failed: locking this rank's place");
+  if (fcntl(fd_, is_reopened_ ? F_OFD_SETLK : F_SETLK, &lock) != 0)
+    throw_errno("shm failed: locking this rank's place");
 }
 
 bool OwnFile::is_locked_by_another(int place) const {
   struct flock lock = presence_of(place);
-  return fcntl(fd_, is_anew_ ? F_OFD_GETLK : F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  return fcntl(fd_, is_reopened_ ? F_OFD_GETLK : F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 void throw_errno(const std::string& what) { throw CommError(what + ": " + std::strerror(errno)); }

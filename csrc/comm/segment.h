@@ -48,7 +48,7 @@ class OwnFile {
  private:
   friend class OwnFilesOfProcess;
   int fd_ = -1;
-  bool is_anew_ = false;
+  bool is_reopened_ = false;
 };
 
 class Segment {

@@ -70,7 +70,7 @@ class Cache:
 
     @property
     def directory(self) -> Directory:
-        """The directory, checked again on each access; opened again if it was removed and made anew."""
+        """The directory, checked again on each access; opened again if it was removed and created again."""
         if not self._opened.is_current():
             self._opened = self._open()
         return self._opened

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         if made_by != release():
             sys.exit(
                 f"comparing {target} failed: got clang {release()}; expected {made_by}, which made the table. "
-                f"Fix: install its ziglang, or write the table anew with --write."
+                f"Fix: install its ziglang, or write a new table with --write."
             )
         lines += [f"{target}: {line}" for line in compared(expected, found)]
     print("\n".join(lines) if lines else "no kernel is worse than in the table")

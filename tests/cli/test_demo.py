@@ -56,7 +56,7 @@ def test_takes_any_text_and_refuses_a_checkpoint_of_another(tmp_path: Path) -> N
     text.write_text("the quick brown fox jumps over the lazy dog\n" * 1000)
     first = _demo(tmp_path, "--steps", "1", "--ranks", "1", "--text", "text.txt")
     assert "validation loss" in first.stdout, first.stderr
-    text.write_text("another text altogether, 日本語\n" * 1000)
+    text.write_text("quite another text, 日本語\n" * 1000)
     finished = _demo(tmp_path, "--steps", "1", "--ranks", "1", "--text", "text.txt")
     assert finished.returncode == 1
     assert "trained on another text" in finished.stderr

@@ -15,6 +15,8 @@ OLD = re.compile(
     r"|\b(\w+'s?|their) sake\b|\bbesides[.:;,)]|(?<!\bwhat)(?<!\bhas)(?<!\bnothing)\bbut for\b"
     r"|\b(in the manner of|until further notice|makes of it|by another import|be rid of"
     r"|whatever accelerator the machine has|on (its|their) own account|in the care of|comes? to the same"
+    r"|for ever|anew|for want of|so as not to|nor (do|does)|as one (must|may|writes|wants)|hence"
+    r"|is not to be|than there (is|are)|of one's own|of (some)?one else's|altogether|shall"
     r"|as \w+ as it likes|in its own \w+'s way|filters? of system calls|who can be no further|lets? go of those)\b"
 )
 
@@ -49,6 +51,10 @@ def test_old_words_are_recognised() -> None:
         "all but for one",
         "modules in the manner of torch.nn",
         "so that every rank comes to the same",
+        "its sender would wait for ever",
+        "the op is built for one torch, hence in no wheel",
+        "a builder as one writes it for deepspeed",
+        "removed and made anew",
     ):
         assert OLD.search(text), text
     for text in ("recommended", "besides the CPU", "once per process", "hands that on", "amendment"):

@@ -32,7 +32,7 @@ def _stages(device: str, folder: Path) -> list[Stage]:
     capability = "".join(map(str, torch.cuda.get_device_capability())) if is_cuda else ""
     targets = ["native", f"sm_{capability}"] if is_cuda else ["native"]
     anyaccel = [python, "-c", "from anyaccel.cli import main; main()"]
-    # a file that cannot be imported here, for want of a package, must not stop the others
+    # a file that cannot be imported here, because a package is missing, must not stop the others
     tests = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-k"]
     sanitizer = shutil.which("compute-sanitizer") if is_cuda else None
     lacking = "" if sanitizer else "compute-sanitizer is not installed" if is_cuda else "it needs a GPU"

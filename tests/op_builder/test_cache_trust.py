@@ -122,7 +122,7 @@ def test_a_link_on_the_way_is_followed_and_what_it_leads_to_is_checked(parent: P
         cache.find("op", NAME)
 
 
-def test_a_cache_that_was_removed_is_made_anew(parent: Path) -> None:
+def test_a_cache_that_was_removed_is_made_again(parent: Path) -> None:
     cache = open_cache(parent / "cache")
     _published(cache, parent)
     subprocess.run(["rm", "-rf", parent / "cache"], check=True)

@@ -235,7 +235,7 @@ def test_what_cannot_be_tracked_is_refused_by_name(site: Site, ask: Ask, flag: s
 
 @pytest.mark.timeout(ZIG_SECONDS)
 def test_data_that_a_compiler_does_not_list_is_refused_by_name(site: Site, ask: Ask) -> None:
-    """ziglang's assembler lists no data; a path in the source is tracked all the same."""
+    """ziglang's assembler lists no data; but a path in the source is still tracked."""
     from anyaccel.op_builder.engine.toolchains.cxx import _zig_command
 
     zig = _zig_command()

@@ -101,7 +101,7 @@ def test_what_decides_it_is_seen(cache: Cache, recipe: HipCodeRecipe, tmp_path: 
     (own / "hip_math.h").write_text((CSRC / "runtime" / "hip_math.h").read_text())
     names.add(name(dataclasses.replace(recipe, include_dirs=(tmp_path, own))))
     assert len(names) == 5
-    assert newer.key() == recipe.key()  # by which a wheel's code is known, whoever built it
+    assert newer.key() == recipe.key()  # which identifies the code in a wheel, on any machine
     covered = {file.rpartition("/")[2] for file in recipe.covered()}
     assert covered == {"twice.hip", "twice.h", "hip_language.h", "hip_math.h"}
 

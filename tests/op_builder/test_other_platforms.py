@@ -93,7 +93,7 @@ def test_an_op_is_built_for_the_other_architecture(
 
 
 @pytest.mark.timeout(ZIG_SECONDS)
-def test_a_name_that_torch_has_not_is_found_without_the_other_machines_torch(
+def test_a_name_that_torch_lacks_is_found_without_the_other_machines_torch(
     cache: Cache, make_builder: Callable[..., CPUOpBuilder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANYACCEL_PLATFORM", f"manylinux_2_28_{OTHER}")
@@ -123,12 +123,13 @@ def test_torchs_cpp_api_is_not_given_to_ziglang(monkeypatch: pytest.MonkeyPatch)
 def test_what_others_get_says_nothing_of_this_machine(
     cache: Cache, make_builder: Callable[..., CPUOpBuilder], tmp_path: Path
 ) -> None:
-    place = tmp_path / "a place" / "csrc"
+    place = tmp_path / "a place" / "of sources"
     builder = make_builder(place, SAYS_WHERE, "static const char* kHeader = __FILE__;")
     (outcome,) = build_orders(orders([builder], [list(CPU_TARGETS[platform.machine()])[-1]]))
     folder = copy_entry(outcome, tmp_path / "out")
     for file in folder.iterdir():
         assert str(tmp_path).encode() not in file.read_bytes(), file
+        assert b"of sources" not in file.read_bytes(), file
     assert b"csrc/answer.cpp" in outcome.entry.binary.read_bytes()
 
 
@@ -143,6 +144,19 @@ def test_two_builds_in_different_places_have_the_same_bytes(
         monkeypatch.setenv("ANYACCEL_CACHE_DIR", str(place / "cache"))
         builder = make_builder(place / "csrc", SAYS_WHERE, "static const char* kHeader = __FILE__;")
         (outcome,) = build_orders(orders([builder], [list(CPU_TARGETS[OTHER])[-1]]))
+        assert outcome.was_built
+        written.append({file.name: file.read_bytes() for file in copy_entry(outcome, place / "out").iterdir()})
+    assert written[0] == written[1]
+
+
+def test_two_builds_in_folders_of_different_names_have_the_same_bytes(
+    make_builder: Callable[..., CPUOpBuilder], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written = []
+    for place in (tmp_path / "project", tmp_path / "another clone"):
+        monkeypatch.setenv("ANYACCEL_CACHE_DIR", str(tmp_path / f"{place.name}.cache"))
+        builder = make_builder(place, SAYS_WHERE, "static const char* kHeader = __FILE__;")
+        (outcome,) = build_orders(orders([builder], [list(CPU_TARGETS[platform.machine()])[-1]]))
         assert outcome.was_built
         written.append({file.name: file.read_bytes() for file in copy_entry(outcome, place / "out").iterdir()})
     assert written[0] == written[1]

@@ -72,7 +72,7 @@ def test_an_error_names_the_line_and_the_log() -> None:
 
 
 @NEEDS_SYCL
-def test_a_name_that_the_source_has_not_is_an_error() -> None:
+def test_a_name_that_the_source_lacks_is_an_error() -> None:
     kernel = DeviceKernel(SYCL.replace("PLUS", ""), "scael", ARGS, language="sycl")
     with pytest.raises(OpLoadError, match="loading 'scael' with SYCL failed"):
         kernel(torch.ones(1), 1.0, 1, grid=1, block=1)

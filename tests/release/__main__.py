@@ -42,7 +42,7 @@ def problems_of(wheel: Path) -> list[str]:
     carried = {name.split("/")[2] for name in ops}
     os.environ["ANYACCEL_PLATFORM"] = tag[1]
     wanted = {f"{order.op}-{order.target}" for order in orders(every_builder(), wheel_targets())}
-    found += [f"{name} is missing, or not to be there" for name in sorted(wanted ^ carried)]
+    found += [f"{name} is missing, or does not belong there" for name in sorted(wanted ^ carried)]
     if wheel.stat().st_size > MOST_MEGABYTES * 1_000_000:
         found.append(f"it is larger than {MOST_MEGABYTES} MB")
     return found + refused_tag(wheel, tag[1])

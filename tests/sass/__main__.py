@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
         if by != release():
             sys.exit(
                 f"comparing {architecture} failed: got NVRTC {release()}; expected {by}, which made the table. "
-                f"Fix: pip install 'nvidia-cuda-nvrtc=={by}.*', or write the table anew with --write."
+                f"Fix: pip install 'nvidia-cuda-nvrtc=={by}.*', or write a new table with --write."
             )
         lines += [f"{architecture}: {line}" for line in compared(expected, found)]
         better = sum(len(worse(facts, expected[key])) for key, facts in found.items() if key in expected)

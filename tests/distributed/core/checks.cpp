@@ -116,7 +116,7 @@ void refuse_forged_peers() {
   };
   require(message(1, Dtype::kFloat32).empty(), "an honest message was refused");
   require(is_refused(message(1, static_cast<Dtype>(200))), "a letter of an unknown dtype was taken");
-  require(is_refused(message(std::uint64_t{1} << 40, Dtype::kFloat32)), "more letters than there are places were read");
+  require(is_refused(message(std::uint64_t{1} << 40, Dtype::kFloat32)), "more letters than places were read");
 }
 
 // Two ranks of one thread, each of which does only what it is told to.

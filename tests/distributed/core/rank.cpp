@@ -302,7 +302,7 @@ void Rank::differing_message(Pending& one) {
   one.refusal = "send/recv failed";
 }
 
-// A receive that is given up while others take in what comes either has its message, or the next one gets it.
+// A receive that is given up while others read messages either has its message, or the next one gets it.
 void Rank::given_up(Pending& one) {
   const int to = (root_ + 1) % world_, tag = 2 + static_cast<int>(number_);
   const std::size_t bytes = size_ * element_bytes(dtype_);
