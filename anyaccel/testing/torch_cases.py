@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -66,10 +67,9 @@ def test_fn_grad(case: Any, device: str, dtype: torch.dtype, op: Any) -> None:
     if not (dtype.is_floating_point or dtype.is_complex):
         case.skipTest("the dtype has no gradients")
     for sample, moved in _samples(op, device, dtype, requires_grad=True):
-        expected = _derive(
-            lambda one=sample: _call(op, one), _differentiable((sample.input, sample.args, sample.kwargs))
-        )
-        found = _derive(lambda one=moved: _call(op, one), _differentiable((moved.input, moved.args, moved.kwargs)))
+        leaves, moved_leaves = [_differentiable((one.input, one.args, one.kwargs)) for one in (sample, moved)]
+        expected = _derive(partial(_call, op, sample), leaves)
+        found = _derive(partial(_call, op, moved), moved_leaves)
         case.assertEqual(found, expected, exact_device=False, **_TOLERANCES)
 
 
@@ -80,19 +80,15 @@ def test_cpu_gpu_parity(case: Any, device: str, dtype: torch.dtype, module_info:
         if inputs.forward_input is None:
             continue
         made, given = inputs.constructor_input, inputs.forward_input
-        of_cpu = module_info.module_cls(*made.args, **made.kwargs).to(dtype).train(training)
-        if isinstance(of_cpu, LazyModuleMixin):
+        of_cpu: Any = module_info.module_cls(*made.args, **made.kwargs).to(dtype).train(training)
+        is_lazy = isinstance(of_cpu, LazyModuleMixin)
+        if is_lazy:
             of_cpu(*given.args, **given.kwargs)  # which makes its parameters
         of_device = copy.deepcopy(of_cpu).to(device)
         args, kwargs = tree_map(_mover(device), (given.args, given.kwargs))
-        expected = _derive(
-            lambda of=of_cpu, one=given: of(*one.args, **one.kwargs),
-            [*of_cpu.parameters(), *_differentiable(given.args)],
-        )
-        found = _derive(
-            lambda of=of_device, args=args, kwargs=kwargs: of(*args, **kwargs),
-            [*of_device.parameters(), *_differentiable(args)],
-        )
+        leaves, moved_leaves = [*of_cpu.parameters(), *_differentiable(given.args)], _differentiable(args)
+        expected = _derive(partial(of_cpu, *given.args, **given.kwargs), leaves)
+        found = _derive(partial(of_device, *args, **kwargs), [*of_device.parameters(), *moved_leaves])
         case.assertEqual(found, expected, exact_device=False, **_TOLERANCES)
 
 
@@ -110,7 +106,10 @@ def make_tests(device_type: str, dtypes: tuple[torch.dtype, ...] = ()) -> dict[s
     tested = [
         op for op in op_db if op.variant_test_name != "partial_views"
     ]  # those of storage that a copy does not have
-    in_place, with_gradient = [op for op in tested if op.inplace_variant], [op for op in tested if op.supports_autograd]
+    in_place, with_gradient = (
+        [op for op in tested if op.inplace_variant is not None],
+        [op for op in tested if op.supports_autograd],
+    )
 
     class TestCommon(TestCase):
         test_compare_cpu = ops(tested, **of_ops)(test_compare_cpu)
