@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from anyaccel import TorchAccelerator
+
 from .builder import SimdevBuilder
 
-__all__ = ["SimdevBuilder"]
+__all__ = ["SimdevAccelerator", "SimdevBuilder"]
 
 SimdevBuilder().load()
+
+
+class SimdevAccelerator(TorchAccelerator):
+    """The simulated devices of this process."""
+
+    def __init__(self) -> None:
+        super().__init__("simdev")

@@ -1,0 +1,55 @@
+"""Finds the accelerator that a command line names."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from ..accelerator.errors import AnyaccelError
+
+if TYPE_CHECKING:
+    from ..accelerator import DeepSpeedAccelerator
+
+__all__ = ["TargetError", "accelerator_of"]
+
+
+class TargetError(AnyaccelError, ValueError):
+    """A name leads to no accelerator that can be checked on this machine."""
+
+    exit_code = 2
+
+
+def accelerator_of(target: str) -> DeepSpeedAccelerator:
+    """Create an accelerator.
+
+    Args:
+        target: ``package.module:Class``; a function that returns an accelerator also serves.
+
+    Returns:
+        The accelerator, whose device is available.
+
+    Raises:
+        TargetError: when the name is malformed, when creating the accelerator fails, or when its device is not available.
+    """
+    module, separator, name = target.partition(":")
+    if not separator:
+        msg = (
+            f"finding the accelerator failed: got {target!r}; expected package.module:Class. Fix: name an accelerator class, "
+            "such as anyaccel:CPU_Accelerator."
+        )
+        raise TargetError(msg)
+    try:
+        accelerator: DeepSpeedAccelerator = getattr(importlib.import_module(module), name)()
+    except (ImportError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+        msg = (
+            f"creating the accelerator '{target}' failed: {error}. Fix: name an accelerator class that this Python can import "
+            "and create without arguments."
+        )
+        raise TargetError(msg) from error
+    if not accelerator.is_available():
+        msg = (
+            f"checking '{target}' failed: its device is not available on this machine. Fix: name an accelerator class whose "
+            "device this machine has; `anyaccel report` lists them."
+        )
+        raise TargetError(msg)
+    return accelerator

@@ -1,0 +1,115 @@
+"""``anyaccel conformance --report``: torch's own cases on a device, in processes that may crash or hang."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from anyaccel.cli import app
+from anyaccel.cli.conformance_report import Conformance, write_report
+from anyaccel.testing import Outcome, Result
+from anyaccel.testing.torch_tests import TorchTest, TorchTestsError, run_torch_tests
+
+TOY = Path(__file__).parents[2] / "examples" / "external_accelerator"
+
+BROKEN = """
+import os, time
+import anyaccel_toy.device as device
+from anyaccel_toy import ToyAccelerator
+
+_right = device._run
+
+def _run(op, args, kwargs):
+    name = op.overloadpacket.__name__
+    if name == "cos":
+        raise NotImplementedError("Could not run 'aten::cos' with arguments from the 'toy' backend")
+    if name == "exp":
+        return _right(op, args, kwargs) + 1
+    if name == "sin":
+        print("the device is on fire", flush=True)
+        os.abort()
+    if name == "tan":
+        time.sleep(1000)
+    return _right(op, args, kwargs)
+
+device._run = _run
+"""
+"""The example device with four faults: a missing kernel, a wrong result, a crash, and a call that never returns."""
+
+
+def test_each_fault_of_a_device_is_named_and_ends_no_other_test(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN)
+    command = [
+        Path(sys.executable).parent / "anyaccel", "conformance", "broken:ToyAccelerator", "--limit", "8",
+        "--tests", "test_compare_cpu_[acest][abixo][nps]_*", "--report", "out.html", "--report", "out.json",
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(TOY))), "COLUMNS": "200"}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    tests = json.loads((tmp_path / "out.json").read_text())["torch_tests"]
+    assert {test["name"].split("_")[3]: test["outcome"] for test in tests} == {
+        "abs": "ok", "cos": "unsupported", "exp": "wrong", "sin": "crashed", "tan": "timed out",
+    }  # fmt: skip
+    why = {test["name"].split("_")[3]: test["why"] for test in tests}
+    assert "'aten::cos'" in why["cos"]
+    assert "Mismatched elements" in why["exp"] or "not close" in why["exp"]
+    assert why["sin"] == "the process was killed by SIGABRT; the device is on fire"
+    assert why["tan"] == "it ran longer than 8 s"
+    page = (tmp_path / "out.html").read_text()
+    assert "aten::cos" in page.split("Kernels that the device lacks")[2]
+    assert "torch&#x27;s cases: 1 ok" not in page
+    assert "torch's cases: 1 ok, 1 unsupported, 1 wrong, 1 crashed, 1 timed out, 0 skipped" in ended.stdout
+    assert "crashed test_compare_cpu_sin_toy_float32: the process was killed by SIGABRT" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--report", "out.txt"), "ends in .html or .json"),
+        (("--report", "nowhere/out.html"), "No such file"),
+        (("--report", "out.html", "--dtype", "float31"), "got 'float31'"),
+        (("--report", "out.html", "--limit", "0"), "--limit"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_runs(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["conformance", "anyaccel:CPU_Accelerator", *arguments])
+    assert result.exit_code
+    assert said in " ".join((result.output + str(result.exception)).split())
+    assert "current_device" not in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_device_that_cannot_start_is_one_error_with_what_it_said() -> None:
+    with pytest.raises(
+        TorchTestsError, match=r"creating the accelerator 'json:nothing' failed: .* has no attribute 'nothing'. Fix: "
+    ):
+        run_torch_tests("json:nothing")
+
+
+def test_the_page_shows_what_a_device_says_as_text(tmp_path: Path) -> None:
+    tests = [
+        TorchTest("test_compare_cpu_abs_toy_float32", "ok", seconds=0.5),
+        TorchTest("test_compare_cpu_sin_toy_float32", "wrong", "<script>alert(1)</script>"),
+        TorchTest("test_fn_grad_sin_toy_float32", "unsupported", "Could not run 'aten::sin.out' with arguments"),
+        TorchTest("test_fn_grad_tan_toy_float32", "unsupported", "it has none"),
+    ]
+    found = Conformance("my:Device", "toy", [Result("device_name", Outcome.OK)], tests)
+    assert found.is_wrong
+    assert not Conformance("my:Device", "toy", found.members, tests[:1]).is_wrong
+    write_report(tmp_path / "out.html", found)
+    page = (tmp_path / "out.html").read_text()
+    assert "&lt;script&gt;" in page
+    assert "<script" not in page
+    assert "<td>aten::sin.out</td>" in page
+    assert "<td>not named</td>" in page
+    write_report(tmp_path / "out.json", found)
+    assert json.loads((tmp_path / "out.json").read_text())["torch_tests"][1]["why"] == "<script>alert(1)</script>"
