@@ -28,6 +28,7 @@ _SETUP = re.compile(r"init|dist|launch|set_?up|process_group", re.IGNORECASE)
 _GROUP_OPTIONS = re.compile(
     r"^(dist|distributed|ddp|process_group|init_process_group)_?(cfg|config|params|kwargs|args|options)$"
 )
+_OF_RAY = "this process may run on a machine without the device; choose the backend in the process that uses it"
 _OF_BARRIER = "asks for NCCL, whose own option the device_ids of a barrier are"
 
 
@@ -75,11 +76,18 @@ def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
     if comparison is not None and function is not None:
         _decide_comparison(plan, node, comparison, function)
         return
-    reason = _why_not(plan.view, node)
+    reason = _OF_RAY if _is_of_ray(plan.view, node) else _why_not(plan.view, node)
     if reason or function is None:
         plan.report(node, RULE, reason or plan.without("communication_backend_name"))
     else:
         plan.rewrite(node, RULE, lambda _: expression(f"{function}()"))
+
+
+def _is_of_ray(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a backend is the default of an option, in a program that starts its processes by Ray."""
+    is_default = isinstance(around := view.parent(node), cst.Arg) and around.keyword is not None
+    is_default = is_default and isinstance(around, cst.Arg) and dotted(around.keyword or node) == "default"
+    return is_default and any(name.partition(".")[0] == "ray" for name in view.imported.values())
 
 
 def is_of_type(view: SourceView, node: cst.CSTNode) -> bool:
@@ -288,7 +296,16 @@ def is_none_elsewhere(value: cst.IfExp) -> bool:
     test = value.test
     names = {each.value for each in _names_in(test)} | {text_of(each) or "" for each in _texts_in(test)}
     is_choice = any(isinstance(branch, cst.Name) and branch.value == "None" for branch in (value.body, value.orelse))
-    return is_choice and any(re.search(r"cpu|cuda|gpu|device", name, re.IGNORECASE) for name in names)
+    is_count = any(isinstance(each, cst.Integer) for each in _sides(test))
+    is_named = any(re.search(r"cpu|cuda|gpu|device", name, re.IGNORECASE) for name in names)
+    return is_choice and is_named and not is_count
+
+
+def _sides(test: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return the sides of a comparison; empty for any other test."""
+    if not isinstance(test, cst.Comparison):
+        return []
+    return [test.left, *(each.comparator for each in test.comparisons)]
 
 
 def _names_in(node: cst.CSTNode) -> list[cst.Name]:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .answers import Objection
 from .source_view import lines_of
 
 if TYPE_CHECKING:
+    from .regions import Regions
     from .source_view import SourceView
 
-__all__ = ["advice_on", "guard_around", "without_lines"]
+__all__ = ["advice_on", "guard_around", "is_program", "of_guards_named", "without_lines"]
 
 _ANY = re.compile(r"device_count\(\)\s*(> 0|>= 1|!= 0)$")
 
@@ -38,6 +40,22 @@ def guard_around(view: SourceView, asked: cst.CSTNode) -> cst.CSTNode | None:
         if not is_not and not is_any:
             return None  # ``device_count() == 8`` requires more than CUDA
         inner = around
+    return None
+
+
+def is_program(view: SourceView) -> bool:
+    """Return whether a module is run as a program: the user of a migrated program wants it to run on a CPU."""
+    return "__main__" in view.source
+
+
+def of_guards_named(view: SourceView, named: list[Regions]) -> Objection | None:
+    """Return an objection if the program stops somewhere when a stored answer is no: ``if not args.cuda: raise …``."""
+    for each in named:
+        if each.is_entry or (each.is_test and each.stops):
+            line = view.position(each.asked)[0]
+            return Objection(
+                "cuda-guard", f"the program stops at line {line} without CUDA; decide whether it may go on there"
+            )
     return None
 
 

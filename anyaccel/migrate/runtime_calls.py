@@ -10,6 +10,7 @@ from .call_arguments import as_index, renamed_device, without_literal_device
 from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
 from .kinds import Kind, kind_of
+from .questions import is_count_needed, is_shown
 from .source_view import text_of
 from .targets import expression, parsed
 from .torch_names import ADVICE, CLASSES, INDEXED, MEMBERS, PROMISED, RULE_OF
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decide", "references"]
 
+_OF_COUNT = "counts CUDA devices, which is 0 on a CPU; decide which number other devices take"
 _PREFIX = "torch.cuda."
 _PORTABLE = ("init", "is_initialized", "get_device_capability", "is_bf16_supported", "current_device")
 """Names that a developer can port by hand, so that a report on them does not count as specific to CUDA."""
@@ -61,6 +63,10 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
         plan.report(call.func, rule, "the arguments are in a list or a dictionary; write them out")
     elif name == "current_device":
         decide_current_device(plan, call, rule)
+    elif name == "device_count" and is_shown(plan, call):
+        plan.leave(call.func, rule, "the number of CUDA devices, in a message")
+    elif name == "device_count" and not is_count_needed(plan, call) and (count := plan.function(name)) is not None:
+        plan.report(call.func, rule, _OF_COUNT, "precision", lambda _: parsed(count))
     elif name in INDEXED:
         _decide_indexed(plan, call, *INDEXED[name], rule)
     elif name == "get_device_name":
