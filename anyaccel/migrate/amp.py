@@ -113,7 +113,7 @@ def _function(plan: Plan, node: cst.CSTNode, name: str) -> cst.BaseExpression:
 def _why_not(plan: Plan, node: cst.CSTNode, name: str) -> str:
     around = plan.view.parent(node)
     if node in plan.view.ambiguous:
-        return "the name comes from more than one import; decide which is meant"
+        return "the name comes from several imports; keep one of them"
     if plan.view.is_ignored(node, RULE):
         return "a comment says to ignore it"
     if name in _DECORATORS:
@@ -123,10 +123,14 @@ def _why_not(plan: Plan, node: cst.CSTNode, name: str) -> str:
     if name not in _PARAMETERS:
         return f"torch.amp has nothing like torch.cuda.amp.{name}"
     if isinstance(around, cst.Call) and around.func is node:
-        return "the arguments are in a list; write them out" if any(a.star == "*" for a in around.args) else ""
+        return (
+            "the arguments are in a list; write them as separate arguments"
+            if any(a.star == "*" for a in around.args)
+            else ""
+        )
     if name == "GradScaler" and (_is_type(plan, node) or isinstance(around, cst.ImportAlias)):
         return ""
-    return f"torch.amp.{name} takes the device first: decide where this value is called"
+    return f"torch.amp.{name} takes the device as its first argument; add it where this value is called"
 
 
 def _is_type(plan: Plan, node: cst.CSTNode) -> bool:

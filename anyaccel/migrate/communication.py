@@ -29,7 +29,7 @@ _GROUP_OPTIONS = re.compile(
     r"^(dist|distributed|ddp|process_group|init_process_group)_?(cfg|config|params|kwargs|args|options)$"
 )
 _OF_RAY = "this process may run on a machine without the device; choose the backend in the process that uses it"
-_OF_BARRIER = "asks for NCCL, whose own option the device_ids of a barrier are"
+_OF_BARRIER = "checks for NCCL, because only NCCL's barrier takes device_ids"
 
 
 def decide(plan: Plan) -> None:
@@ -62,7 +62,7 @@ def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
             plan.leave(node, RULE, "a text that only contains the word")
         else:
             plan.report(
-                node, RULE, "names NCCL; get_accelerator().communication_backend_name() is this device's backend"
+                node, RULE, "names NCCL; use get_accelerator().communication_backend_name() if it is a group's backend"
             )
         return
     function = plan.function("communication_backend_name")
@@ -166,7 +166,7 @@ def _why_not(view: SourceView, node: cst.CSTNode) -> str:
     if isinstance(around, cst.Arg):
         return _why_not_argument(view, around)
     if isinstance(around, cst.ComparisonTarget | cst.Comparison):
-        return "compared with NCCL: what follows may be NCCL's alone; compare with communication_backend_name() if it is not"
+        return "compared with NCCL; compare with communication_backend_name() if the code below also works for other backends"
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
         target = around.targets[0].target
         is_field = isinstance(target, cst.Attribute) and _FIELD.match(target.attr.value.lower()) is not None
@@ -175,7 +175,7 @@ def _why_not(view: SourceView, node: cst.CSTNode) -> str:
         uses = view.uses(target)
         if uses and all(isinstance(view.parent(use), cst.Arg) and not _why_not(view, use) for use in uses):
             return ""
-    return "whether this becomes the backend of a process group cannot be told; communication_backend_name() if it does"
+    return "may be the backend of a process group; use communication_backend_name() if it is"
 
 
 def _is_in_table(view: SourceView, node: cst.CSTNode) -> bool:
@@ -198,7 +198,7 @@ def _is_backend_of_group(view: SourceView, target: cst.Attribute) -> bool:
 def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
     call = view.parent(argument)
     if not isinstance(call, cst.Call):
-        return "an argument that the tool does not know"
+        return "an argument of an unknown call; use communication_backend_name() if it is a group's backend"
     called = (dotted(call.func) or "").rpartition(".")[2]
     keyword = argument.keyword.value if argument.keyword else None
     if called == "add_argument":
@@ -206,7 +206,7 @@ def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
         names = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
         if keyword == "default" and "choices" not in options and any("backend" in name for name in names):
             return ""
-        return "an option of the command line: decide whether users may name backends, and which"
+        return "a command-line option; decide which backends users may choose"
     if called in _TAKES_BACKEND and (
         keyword == "backend" or (not keyword and call.args.index(argument) == _TAKES_BACKEND[called])
     ):
@@ -219,9 +219,7 @@ def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
     named = view.project.parameter(called, view.name(call.func), call.args.index(argument)) if is_named else ""
     if named and _BACKEND.match(named) and _SETUP.search(called) and isinstance(call.func, cst.Name):
         return ""
-    return (
-        "an argument of a function that the tool does not know; communication_backend_name() if it is a group's backend"
-    )
+    return "an argument of an unknown function; use communication_backend_name() if it is a group's backend"
 
 
 def _is_of_group(view: SourceView, options: cst.Call) -> bool:
@@ -283,7 +281,9 @@ def _decide_options(plan: Plan, argument: cst.Arg) -> None:
     elif _names_ids(plan.view, argument):
         return  # device_ids is passed explicitly, so the options cannot contain it
     elif "device_ids" in plan.view.source.replace("device_ids=", ""):
-        plan.report(argument, IDS_RULE, "device_ids may be in it, which must be None on a CPU; write the arguments out")
+        plan.report(
+            argument, IDS_RULE, "may contain device_ids, which must be None on a CPU; write them as separate arguments"
+        )
 
 
 def _names_ids(view: SourceView, options: cst.Arg) -> bool:

@@ -82,21 +82,23 @@ def _keep_whole(plan: Plan) -> None:
         is_asked = isinstance(decision.node, cst.Comparison | cst.Call) and decision.reason != LISTED
         if is_asked and decision.rule == "device-name":
             for one in _rewritten_in(plan, regions_of(plan.view, decision.node).all):
-                reason = (
-                    f"it runs only where line {line} finds a CUDA device; after that is decided, a second run ports it"
-                )
+                reason = f"runs only if line {line} finds a CUDA device; decide on that line, then run again"
                 plan.reconsider(one.node, reason, SiteOutcome.LEFT)
         is_text = isinstance(decision.node, cst.FormattedString) and decision.rule != "env"
         if is_text or is_device_literal(decision.node):
             for one in _rewritten_in(plan, [decision.node]):
-                plan.reconsider(one.node, "it is part of a text that is reported")
+                plan.reconsider(one.node, "part of a string that is reported")
         for one in _rewritten_in(plan, _other_tests(plan, decision)):
             if one.rule == decision.rule and asked_in(plan, one) is not None:
-                plan.reconsider(one.node, f"another test of the same if asks it, too, and is reported (line {line})")
+                plan.reconsider(
+                    one.node, f"the same if statement has a reported test at line {line}; decide on both together"
+                )
         condition = _condition_around(plan, decision.node)
         for one in _rewritten_in(plan, [condition]) if condition is not None else ():
             if one.rule in ("runtime-call", "is-cuda") or one.node in plan.questions:
-                plan.reconsider(one.node, f"it is one half of a condition whose other half is reported, at line {line}")
+                plan.reconsider(
+                    one.node, f"the other half of this condition is reported at line {line}; decide on both together"
+                )
 
 
 def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
@@ -134,7 +136,7 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     blocks = [each for one in named for each in one.all]
     guard = guard_around(plan.view, asked) if found.is_entry and question.rule == "runtime-call" else None
     if guard is not None and stops_for_precision(plan, guard):
-        reason = "without CUDA the program stops here for its precision; decide what other devices compute in"
+        reason = "stops the program without CUDA because of its precision; decide which precision other devices use"
         return plan.reconsider(question.node, reason, question="precision")
     if guard is not None and plan.decided.answer_to("cuda-guard") != "keep":
         plan.cuda_guards[question.node] = guard
@@ -183,7 +185,7 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
                 line = plan.view.position(one.node)[0]
                 return Objection(
                     "depends-on-cuda",
-                    f"what depends on it stays CUDA's (line {line}); on another device the answer would be yes as well",
+                    f"code that depends on it stays specific to CUDA (line {line}); port that code, or keep the question",
                 )
         foreign = _call_of_cudas_own(plan, region) or (
             _imported_function(plan, region) if asked in plan.questions else ""
@@ -191,23 +193,23 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
         if foreign:
             return Objection(
                 "depends-on-function",
-                f"{foreign} depends on it, which may be CUDA's alone; on another device the answer would be yes as well",
+                f"{foreign} depends on it and may work on CUDA only; decide whether other devices may run it",
             )
         if nccl := _NCCL.search(_names_in(plan, region)):
-            return Objection("depends-on-cuda", f"{nccl[0]} depends on it, which is for NCCL alone")
+            return Objection(
+                "depends-on-cuda", f"{nccl[0]} depends on it and is specific to NCCL; decide what other devices use"
+            )
         is_asked = _asks_for_bfloat16(plan, asked)
         if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or is_of_half:
-            return Objection(
-                "precision", "a choice of precision or of a number depends on it; decide what other devices take"
-            )
+            return Objection("precision", "chooses a precision or a number; decide what other devices use")
         if named := appended(plan, region):
-            return Objection("depends-on-cuda", f"{named} goes into a call that is reported; decide what is in it then")
+            return Objection("depends-on-cuda", f"{named} is passed to a reported call; decide on both together")
         if tainted:
             called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
             if called:
                 return Objection(
                     "depends-on-cuda",
-                    f"{called}() depends on it, in which something stays CUDA's; on another device the answer would be yes",
+                    f"{called}() depends on it and contains code for CUDA only; port that function, or keep the question",
                 )
     return None
 
@@ -283,7 +285,7 @@ def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | 
     if question.rule in ("is-cuda", "typed-tensor", "device-name") and found.is_entry:
         return Objection(
             "kernel-guard",
-            "it guards what only CUDA can do; ask get_accelerator().on_accelerator(t) where every device can",
+            "guards code that may work on CUDA only; use get_accelerator().on_accelerator(t) if every device can run it",
         )
     regions = found.blocks or found.operands
     if not regions and _only_moves(plan, question.node):
@@ -294,7 +296,7 @@ def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | 
         return None
     return Objection(
         "nothing-rewritten",
-        "nothing that depends on it is rewritten; decide what it means on another device, where the answer is yes",
+        "no code that depends on it is specific to CUDA; decide whether other devices take this branch",
     )
 
 

@@ -54,7 +54,8 @@ def of_guards_named(view: SourceView, named: list[Regions]) -> Objection | None:
         if each.is_entry or (each.is_test and each.stops):
             line = view.position(each.asked)[0]
             return Objection(
-                "cuda-guard", f"the program stops at line {line} without CUDA; decide whether it may go on there"
+                "cuda-guard",
+                f"the program stops at line {line} without CUDA; decide whether other devices may continue",
             )
     return None
 
@@ -68,7 +69,7 @@ def advice_on(view: SourceView, guard: cst.CSTNode) -> str:
     """Return a description of the exact edit that removes a guard."""
     lines = lines_of_guard(view, guard)
     where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
-    return f"a guard that only CUDA passes, before code that runs on every device; delete {where} (--drop-cuda-guards does)"
+    return f"stops the program without CUDA; delete {where} if other devices may continue (--drop-cuda-guards does)"
 
 
 def without_lines(view: SourceView, source: str, guards: list[cst.CSTNode]) -> tuple[str, list[int]]:

@@ -20,7 +20,7 @@ __all__ = ["decide", "take_torch_device"]
 
 RULE = "device-name"
 _COMPARES = re.compile(r"assert(Not)?Equal\(|assert_|(==|!=)[^\n]*(device|cuda)|device[^\n]*(==|!=)")
-_DEFAULT = re.compile(r"(\bdefault(?:s to|:|=| is)? *)cuda\b(?!:)", re.IGNORECASE)
+_DEFAULT = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)cuda\b(?!:)", re.IGNORECASE)
 _OTHER_KEYWORDS = re.compile(
     r"^(impl|implementation|kernel|mode|provider|engine|dest|metavar|help|name|lang|language)$"
 )
@@ -48,10 +48,16 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         plan.leave(node, RULE, "a table of backends by device, of which this is CUDA's")
     elif _is_told_apart(plan, node):
         plan.report(
-            node, RULE, "told apart from another device, which it may be the same as elsewhere; decide what is meant"
+            node,
+            RULE,
+            "one of several numbered devices that the code compares; decide what to do if there is one device",
         )
     elif _is_probe(plan, node):
-        plan.report(node, RULE, "tries which devices there are; on another device every number is there")
+        plan.report(
+            node,
+            RULE,
+            "tries which CUDA devices exist; a CPU accepts every number, so use get_accelerator().device_count()",
+        )
     elif _names_something_else(plan, node):
         plan.leave(node, RULE, "names an implementation or an option, not a device")
     elif where.is_device:

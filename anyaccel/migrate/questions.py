@@ -12,7 +12,7 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
 
-__all__ = ["asked_in", "is_count_needed", "is_shown"]
+__all__ = ["asked_in", "is_compared", "is_count_needed", "is_shown"]
 
 
 def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
@@ -90,6 +90,20 @@ def _needs(plan: Plan, count: cst.CSTNode) -> bool:
     if isinstance(around, cst.Comparison | cst.ComparisonTarget):
         return any(isinstance(each, cst.Assert) for each in plan.view.ancestors(count))
     return False
+
+
+def is_compared(plan: Plan, value: cst.CSTNode) -> bool:
+    """Return whether a value, or the name it is stored under, is part of a comparison outside of an assertion."""
+    around = plan.view.parent(value)
+    if any(isinstance(each, cst.Assert) for each in plan.view.ancestors(value)):
+        return False  # the assertion stops a CPU
+    while isinstance(around, cst.BinaryOperation):
+        around = plan.view.parent(around)
+    if isinstance(around, cst.Comparison | cst.ComparisonTarget):
+        return True
+    uses = plan.view.uses(around.targets[0].target) if isinstance(around, cst.Assign) else None
+    told = [plan.view.parent(use) for use in uses or ()]
+    return any(isinstance(each, cst.Comparison | cst.ComparisonTarget) for each in told)
 
 
 def is_shown(plan: Plan, value: cst.CSTNode) -> bool:

@@ -56,7 +56,7 @@ RULES: dict[str, Rule] = {
         "the current device, as an index or as a device",
         "x.to(torch.cuda.current_device())",
         "x.to(get_accelerator().current_device_name())",
-        "`current_device()` where an index is meant. Where that cannot be told, it is reported.",
+        "`current_device()` where an index is meant. If that is not clear, it is reported.",
     ),
     "tensor-cuda": Rule(
         "tensors and modules that move by cuda()",
@@ -82,7 +82,7 @@ RULES: dict[str, Rule] = {
         'dist.init_process_group("nccl")',
         "dist.init_process_group(get_accelerator().communication_backend_name())",
         "Also `dist.Backend.NCCL`, and the default of a `--backend` option without choices. So are parameters and "
-        "settings that are named after a group's backend, and comparisons with `get_backend()` where all that hangs on them is "
+        "settings that are named after a group's backend, and comparisons with `get_backend()` if all that depends on them is "
         "rewritten. Other comparisons, and choices of options, are reported; a table of backends by device is left.",
     ),
     "device-ids": Rule(
@@ -103,7 +103,7 @@ RULES: dict[str, Rule] = {
         "",
         "",
         "`model.half()` and `torch_dtype=torch.float16` in a module that is ported are reported, unless a test around them asks "
-        "for the precision or the device: a CPU computes in float16 slowly, or not at all.",
+        "for the precision or the device: a CPU computes in float16 slowly or not at all.",
     ),
     "streams": Rule(
         "streams, events and the device guard",
