@@ -132,8 +132,11 @@ def _correct_help(plan: Plan, default: cst.CSTNode) -> None:
     for each in call.args:
         is_help = each.keyword is not None and each.keyword.value == "help" and isinstance(each.value, cst.SimpleString)
         if is_help and _DEFAULT.search(plan.view.code(each.value)) and plan.is_open(each.value):
-            new = cst.SimpleString(_DEFAULT.sub(r"\1%(default)s", plan.view.code(each.value)))
-            plan.rewrite(each.value, RULE, lambda _, new=new: new)
+            plan.rewrite(each.value, RULE, _with_default)
+
+
+def _with_default(text: cst.SimpleString) -> cst.SimpleString:
+    return text.with_changes(value=_DEFAULT.sub(r"\1%(default)s", text.value))
 
 
 def take_torch_device(plan: Plan) -> None:
