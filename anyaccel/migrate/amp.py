@@ -8,10 +8,10 @@ import libcst as cst
 
 from .call_arguments import NO_SPACE
 from .runtime_calls import references
-from .targets import expression, parsed
+from .targets import parsed
 
 if TYPE_CHECKING:
-    from .plan import Build, Plan
+    from .plan import Plan
 
 __all__ = ["decide", "moving_names"]
 
@@ -22,9 +22,11 @@ _PARAMETERS = {
     "GradScaler": ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled"),
 }
 _QUESTIONS = {
-    "torch.is_autocast_enabled": "torch.is_autocast_enabled",
-    "torch.get_autocast_gpu_dtype": "torch.get_autocast_dtype",
+    "torch.is_autocast_enabled": "asks about autocast on CUDA only; pass the device type to ask about another device",
+    "torch.get_autocast_gpu_dtype": "asks for autocast's dtype on CUDA only; use torch.get_autocast_dtype(device_type)",
 }
+_SCALERS = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
+_OTHER_SCALERS = ("apex", "deepspeed", "fairscale", "paddle", "mindspore", "anyaccel", "accelerate")
 _DECORATORS = ("custom_fwd", "custom_bwd")
 
 
@@ -39,21 +41,33 @@ def decide(plan: Plan) -> None:
             plan.report(node, RULE, reason or plan.without("device_name"))
         else:
             _rewrite(plan, node, name)
+    _decide_scalers(plan)
     _decide_questions(plan)
 
 
+def _decide_scalers(plan: Plan) -> None:
+    """Decide on ``GradScaler()`` of ``torch.amp`` without a device, which is CUDA's.
+
+    A class of that name from a module of the project may be torch's, so such a call is reported.
+    """
+    for call in plan.view.of(cst.Call):
+        name = plan.view.name(call.func)
+        is_plain = not any(each.star or each.keyword is None or each.keyword.value == "device" for each in call.args)
+        if not name.endswith(".GradScaler") or not is_plain or not plan.is_open(call) or not plan.is_open(call.func):
+            continue
+        root = name.partition(".")[0]
+        if name in _SCALERS and plan.device_name() is not None:
+            plan.rewrite(call, RULE, lambda updated: _call(plan, updated, "GradScaler", updated.func))
+        elif root not in ("torch", *_OTHER_SCALERS):
+            plan.report(call, RULE, "may be torch.amp's class, whose device is CUDA by default; pass the device")
+
+
 def _decide_questions(plan: Plan) -> None:
-    """Rewrite ``torch.is_autocast_enabled()`` and ``torch.get_autocast_gpu_dtype()``, which query CUDA's autocast."""
+    """Report questions about CUDA's autocast: without CUDA the answer is no, and with another device's it may be yes."""
     for node in plan.view.of(cst.Call):
-        function = _QUESTIONS.get(plan.view.name(node.func))
-        if function is not None and not node.args and plan.device_name() is not None and plan.is_open(node):
-            plan.needs_torch = True
-            plan.rewrite(node, RULE, _asking(plan, function))
-
-
-def _asking(plan: Plan, function: str) -> Build:
-    """Return a builder of a call of ``function`` with this device's name as the argument."""
-    return lambda _: expression(f"{function}({{name}})", name=plan.named())
+        reason = _QUESTIONS.get(plan.view.name(node.func))
+        if reason is not None and not node.args and plan.is_open(node):
+            plan.report(node, RULE, reason)
 
 
 def moving_names(plan: Plan) -> set[str]:
@@ -99,7 +113,7 @@ def _function(plan: Plan, node: cst.CSTNode, name: str) -> cst.BaseExpression:
 def _why_not(plan: Plan, node: cst.CSTNode, name: str) -> str:
     around = plan.view.parent(node)
     if node in plan.view.ambiguous:
-        return "the name comes from more than one import; decide which is meant"
+        return "the name comes from several imports; keep one of them"
     if plan.view.is_ignored(node, RULE):
         return "a comment says to ignore it"
     if name in _DECORATORS:
@@ -109,10 +123,14 @@ def _why_not(plan: Plan, node: cst.CSTNode, name: str) -> str:
     if name not in _PARAMETERS:
         return f"torch.amp has nothing like torch.cuda.amp.{name}"
     if isinstance(around, cst.Call) and around.func is node:
-        return "the arguments are in a list; write them out" if any(a.star == "*" for a in around.args) else ""
+        return (
+            "the arguments are in a list; write them as separate arguments"
+            if any(a.star == "*" for a in around.args)
+            else ""
+        )
     if name == "GradScaler" and (_is_type(plan, node) or isinstance(around, cst.ImportAlias)):
         return ""
-    return f"torch.amp.{name} takes the device first: decide where this value is called"
+    return f"torch.amp.{name} takes the device as its first argument; add it where this value is called"
 
 
 def _is_type(plan: Plan, node: cst.CSTNode) -> bool:

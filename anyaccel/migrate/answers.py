@@ -21,6 +21,7 @@ TITLES = {
     "device-comparison": "a comparison with CUDA, on whose answer other code depends",
     "depends-on-function": "a question about CUDA under which a function runs that the tool does not know",
     "precision": "a question about CUDA that chooses a precision or a number",
+    "changes-cpu": "a question about CUDA under which a CPU would run other code than before",
     "nothing-rewritten": "a question about CUDA under which nothing needs porting",
     "answer-goes-elsewhere": "a question about CUDA whose answer the tool cannot follow",
     "depends-on-cuda": "a question about CUDA under which something stays CUDA's",
@@ -30,7 +31,14 @@ TITLES = {
     "own-cuda": "cuda() of an object that may have a method of its own by that name",
 }
 """The question classes with two answers. Any other report belongs to the class of its rule, and can be kept."""
-_ASSUMED = ("device-comparison", "depends-on-function", "precision", "nothing-rewritten", "answer-goes-elsewhere")
+_ASSUMED = (
+    "device-comparison",
+    "depends-on-function",
+    "precision",
+    "changes-cpu",
+    "nothing-rewritten",
+    "answer-goes-elsewhere",
+)
 
 
 class Objection(NamedTuple):

@@ -24,6 +24,7 @@ __all__ = ["asks_availability", "decide", "decide_any"]
 
 RULE = "device-choice"
 BACKEND_RULE = "comm-backend"
+_PARSES = re.compile(r"\.(replace|split|strip|lstrip|removeprefix|partition)\([\"']cuda")
 _OTHERS = {"cpu", "mps", "xpu"}
 _OTHER = re.compile(r"\b(mps|xpu|npu|hpu|mlu|musa|sdaa)\b|_(mps|xpu|npu|hpu|mlu|musa|sdaa)_")
 _ASKS_OTHER = re.compile(
@@ -79,7 +80,7 @@ def decide(plan: Plan) -> None:
 def _decide_expression(plan: Plan, node: cst.IfExp) -> None:
     asked = asks_availability(plan.view, node.test)
     if asked is None and plan.view.code(node.test).endswith("is_nccl_available()") and text_of(node.body) == "nccl":
-        reason = "asks for NCCL itself, which not every build for CUDA has; communication_backend_name() where it has"
+        reason = "checks whether torch was built with NCCL; use communication_backend_name() if the result is a group's backend"
         plan.report(node, BACKEND_RULE, reason)
         plan.claim(node.body)
     if asked is None:
@@ -160,10 +161,26 @@ def _decide_statement(plan: Plan, node: cst.If) -> None:
     news = [_choice(plan, chosen, other) for other in others]
     if any(new is None for new in news):
         return
+    line = _parsed_at(plan, target)
+    if line:
+        plan.report(node, RULE, f"line {line} parses the name of a CUDA device; change both together")
+        plan.claim(*node.children)
+        return
     statement = cst.SimpleStatementLine([cst.Assign([cst.AssignTarget(target)], news[0])])  # type: ignore[arg-type]
     plan.rewrite(
         node, RULE, lambda updated: statement.with_changes(leading_lines=updated.leading_lines), tuple(node.children)
     )
+
+
+def _parsed_at(plan: Plan, target: cst.BaseExpression) -> int:
+    """Return the line that takes CUDA's name out of a variable: ``str(device).replace("cuda:", "")``; 0 for none."""
+    for use in plan.view.uses(target) or ():
+        for around in plan.view.ancestors(use):
+            if isinstance(around, cst.BaseStatement | cst.BaseSmallStatement):
+                break
+            if isinstance(around, cst.Call) and _PARSES.search(plan.view.code(around)):
+                return plan.view.position(around)[0]
+    return 0
 
 
 def _is_elif(view: SourceView, node: cst.If) -> bool:

@@ -28,7 +28,8 @@ _SETUP = re.compile(r"init|dist|launch|set_?up|process_group", re.IGNORECASE)
 _GROUP_OPTIONS = re.compile(
     r"^(dist|distributed|ddp|process_group|init_process_group)_?(cfg|config|params|kwargs|args|options)$"
 )
-_OF_BARRIER = "asks for NCCL, whose own option the device_ids of a barrier are"
+_OF_RAY = "this process may run on a machine without the device; choose the backend in the process that uses it"
+_OF_BARRIER = "checks for NCCL, because only NCCL's barrier takes device_ids"
 
 
 def decide(plan: Plan) -> None:
@@ -61,7 +62,7 @@ def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
             plan.leave(node, RULE, "a text that only contains the word")
         else:
             plan.report(
-                node, RULE, "names NCCL; get_accelerator().communication_backend_name() is this device's backend"
+                node, RULE, "names NCCL; use get_accelerator().communication_backend_name() if it is a group's backend"
             )
         return
     function = plan.function("communication_backend_name")
@@ -75,11 +76,18 @@ def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
     if comparison is not None and function is not None:
         _decide_comparison(plan, node, comparison, function)
         return
-    reason = _why_not(plan.view, node)
+    reason = _OF_RAY if _is_of_ray(plan.view, node) else _why_not(plan.view, node)
     if reason or function is None:
         plan.report(node, RULE, reason or plan.without("communication_backend_name"))
     else:
         plan.rewrite(node, RULE, lambda _: expression(f"{function}()"))
+
+
+def _is_of_ray(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a backend is the default of an option, in a program that starts its processes by Ray."""
+    is_default = isinstance(around := view.parent(node), cst.Arg) and around.keyword is not None
+    is_default = is_default and isinstance(around, cst.Arg) and dotted(around.keyword or node) == "default"
+    return is_default and any(name.partition(".")[0] == "ray" for name in view.imported.values())
 
 
 def is_of_type(view: SourceView, node: cst.CSTNode) -> bool:
@@ -158,7 +166,7 @@ def _why_not(view: SourceView, node: cst.CSTNode) -> str:
     if isinstance(around, cst.Arg):
         return _why_not_argument(view, around)
     if isinstance(around, cst.ComparisonTarget | cst.Comparison):
-        return "compared with NCCL: what follows may be NCCL's alone; compare with communication_backend_name() if it is not"
+        return "compared with NCCL; compare with communication_backend_name() if the code below also works for other backends"
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
         target = around.targets[0].target
         is_field = isinstance(target, cst.Attribute) and _FIELD.match(target.attr.value.lower()) is not None
@@ -167,7 +175,7 @@ def _why_not(view: SourceView, node: cst.CSTNode) -> str:
         uses = view.uses(target)
         if uses and all(isinstance(view.parent(use), cst.Arg) and not _why_not(view, use) for use in uses):
             return ""
-    return "whether this becomes the backend of a process group cannot be told; communication_backend_name() if it does"
+    return "may be the backend of a process group; use communication_backend_name() if it is"
 
 
 def _is_in_table(view: SourceView, node: cst.CSTNode) -> bool:
@@ -190,7 +198,7 @@ def _is_backend_of_group(view: SourceView, target: cst.Attribute) -> bool:
 def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
     call = view.parent(argument)
     if not isinstance(call, cst.Call):
-        return "an argument that the tool does not know"
+        return "an argument of an unknown call; use communication_backend_name() if it is a group's backend"
     called = (dotted(call.func) or "").rpartition(".")[2]
     keyword = argument.keyword.value if argument.keyword else None
     if called == "add_argument":
@@ -198,7 +206,7 @@ def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
         names = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
         if keyword == "default" and "choices" not in options and any("backend" in name for name in names):
             return ""
-        return "an option of the command line: decide whether users may name backends, and which"
+        return "a command-line option; decide which backends users may choose"
     if called in _TAKES_BACKEND and (
         keyword == "backend" or (not keyword and call.args.index(argument) == _TAKES_BACKEND[called])
     ):
@@ -211,9 +219,7 @@ def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
     named = view.project.parameter(called, view.name(call.func), call.args.index(argument)) if is_named else ""
     if named and _BACKEND.match(named) and _SETUP.search(called) and isinstance(call.func, cst.Name):
         return ""
-    return (
-        "an argument of a function that the tool does not know; communication_backend_name() if it is a group's backend"
-    )
+    return "an argument of an unknown function; use communication_backend_name() if it is a group's backend"
 
 
 def _is_of_group(view: SourceView, options: cst.Call) -> bool:
@@ -275,7 +281,9 @@ def _decide_options(plan: Plan, argument: cst.Arg) -> None:
     elif _names_ids(plan.view, argument):
         return  # device_ids is passed explicitly, so the options cannot contain it
     elif "device_ids" in plan.view.source.replace("device_ids=", ""):
-        plan.report(argument, IDS_RULE, "device_ids may be in it, which must be None on a CPU; write the arguments out")
+        plan.report(
+            argument, IDS_RULE, "may contain device_ids, which must be None on a CPU; write them as separate arguments"
+        )
 
 
 def _names_ids(view: SourceView, options: cst.Arg) -> bool:
@@ -288,7 +296,16 @@ def is_none_elsewhere(value: cst.IfExp) -> bool:
     test = value.test
     names = {each.value for each in _names_in(test)} | {text_of(each) or "" for each in _texts_in(test)}
     is_choice = any(isinstance(branch, cst.Name) and branch.value == "None" for branch in (value.body, value.orelse))
-    return is_choice and any(re.search(r"cpu|cuda|gpu|device", name, re.IGNORECASE) for name in names)
+    is_count = any(isinstance(each, cst.Integer) for each in _sides(test))
+    is_named = any(re.search(r"cpu|cuda|gpu|device", name, re.IGNORECASE) for name in names)
+    return is_choice and is_named and not is_count
+
+
+def _sides(test: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return the sides of a comparison; empty for any other test."""
+    if not isinstance(test, cst.Comparison):
+        return []
+    return [test.left, *(each.comparator for each in test.comparisons)]
 
 
 def _names_in(node: cst.CSTNode) -> list[cst.Name]:

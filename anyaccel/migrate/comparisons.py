@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from .plan import Build, Plan
     from .source_view import SourceView
 
-__all__ = ["decide", "decide_types"]
+__all__ = ["LISTED", "decide", "decide_types"]
 
 RULE = "device-name"
 _CUDA_TEXT = re.compile(r"^cuda(:\d*)?$")
 _OF_SOMETHING_ELSE = re.compile(r"^(impl|implementation|backend|kernel|mode|provider|engine|lang|language)$")
 _ACCELERATORS = ("xpu", "npu", "hpu", "mlu", "musa", "sdaa")
 _STRINGS_OWN = ("lower", "strip", "split", "casefold")
-_REASON = "decide whether what depends on this comparison is for CUDA alone, or for any accelerator"
-_ONE_DEVICE = "it compares with one CUDA device by its number; decide what that means where there are no numbers"
+_REASON = "compares with CUDA; decide whether the code that depends on it is for CUDA or for any accelerator"
+LISTED = "lists the types of devices that are allowed; add the types that also work"
+_ONE_DEVICE = "compares with one numbered CUDA device; decide what to do on a device without numbers"
 
 
 def decide_types(plan: Plan) -> None:
@@ -98,13 +99,15 @@ def _decide_one(
     name = plan.device_name()
     is_number = any(":" in (text_of(each) or "") for side in named for each in _texts(side))
     if any("device_name()" in plan.view.code(each) for each in others):
-        plan.leave(node, RULE, "asks for CUDA by the contract's own name, as the documentation advises")
+        plan.leave(node, RULE, "compares the accelerator's name with CUDA's, as the documentation advises")
     elif any(text_of(each) in _ACCELERATORS for side in named for each in _texts(side)):
-        plan.leave(node, RULE, "asks for one of several accelerators by name, which is right on every machine")
+        plan.leave(node, RULE, "checks for one of several accelerators by name, which is correct on every machine")
     elif any(_OF_SOMETHING_ELSE.match((dotted(each) or "").rpartition(".")[2].lower()) for each in others):
         plan.leave(node, RULE, "compares the name of an implementation, not of a device")
     elif isinstance(around := plan.view.parent(node), cst.IfExp) and _is_of_ids(plan, around):
-        plan.leave(node, RULE, "chooses what DDP is told of devices, which is None elsewhere already")
+        plan.leave(node, RULE, "chooses DDP's device arguments, which are already None on other devices")
+    elif any(text_of(each) == "cpu" for side in named for each in _texts(side)):
+        plan.report(node, RULE, LISTED)
     elif is_number or name is None:
         plan.report(node, RULE, _ONE_DEVICE if is_number else plan.without("device_name"))
     elif not others or not all(_is_device(plan.view, each) for each in others):
@@ -113,8 +116,7 @@ def _decide_one(
     else:
         places = frozenset(named)
         plan.rewrite(node, RULE, lambda updated: _with_name(node, updated, places, name))
-        if not any(text_of(each) == "cpu" for side in named for each in _texts(side)):
-            plan.questions.add(node)
+        plan.questions.add(node)
     plan.claim(*named)
 
 

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .answer_uses import of_value
 from .answers import Objection
-from .cuda_guards import advice_on, guard_around
+from .comparisons import LISTED
+from .cuda_guards import advice_on, guard_around, is_program, of_guards_named
 from .device_text import is_device_literal
-from .neutral import is_given_to_neutral, is_neutral
+from .neutral import is_neutral
 from .other_ways import NAMES_HALF, appended, is_number, of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
 from .questions import asked_in
 from .regions import regions_of, regions_of_name
+from .same_on_cpu import of_cpu
 from .scripts import keep_scripts
 from .site import SiteOutcome
 from .source_view import dotted
@@ -34,7 +37,7 @@ _CUDAS_OWN = re.compile(
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _BUILTINS = frozenset(dir(builtins))
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
-_SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
+_CLASSES = ("torch.cuda.Event", "torch.cuda.Stream")
 _NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
 _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 
@@ -49,6 +52,21 @@ def settle(plan: Plan) -> None:
         if not [one for one in open_ones if _object(plan, one)]:
             break
     _keep_whole(plan)
+    _keep_classes(plan)
+
+
+def _keep_classes(plan: Plan) -> None:
+    """Report every construction of ``torch.cuda.Event`` or ``Stream`` if another use of that class is reported.
+
+    ``type(event) == torch.cuda.Event`` is false for the accelerator's events.
+    """
+    reported = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED]
+    for name in {name for one in reported if (name := plan.view.name(one.node)) in _CLASSES}:
+        line = min(plan.view.position(one.node)[0] for one in reported if plan.view.name(one.node) == name)
+        for one in list(plan.decisions.values()):
+            made = one.node.func if isinstance(one.node, cst.Call) else one.node
+            if one.outcome is SiteOutcome.REWRITTEN and plan.view.name(made) == name:
+                plan.reconsider(one.node, f"{name} is used as a class at line {line}; change both together")
 
 
 def _keep_whole(plan: Plan) -> None:
@@ -61,23 +79,26 @@ def _keep_whole(plan: Plan) -> None:
         if decision.outcome is not SiteOutcome.REPORTED:
             continue
         line = plan.view.position(decision.node)[0]
-        if isinstance(decision.node, cst.Comparison | cst.Call) and decision.rule == "device-name":
+        is_asked = isinstance(decision.node, cst.Comparison | cst.Call) and decision.reason != LISTED
+        if is_asked and decision.rule == "device-name":
             for one in _rewritten_in(plan, regions_of(plan.view, decision.node).all):
-                reason = (
-                    f"it runs only where line {line} finds a CUDA device; after that is decided, a second run ports it"
-                )
+                reason = f"runs only if line {line} finds a CUDA device; decide on that line, then run again"
                 plan.reconsider(one.node, reason, SiteOutcome.LEFT)
         is_text = isinstance(decision.node, cst.FormattedString) and decision.rule != "env"
         if is_text or is_device_literal(decision.node):
             for one in _rewritten_in(plan, [decision.node]):
-                plan.reconsider(one.node, "it is part of a text that is reported")
+                plan.reconsider(one.node, "part of a string that is reported")
         for one in _rewritten_in(plan, _other_tests(plan, decision)):
             if one.rule == decision.rule and asked_in(plan, one) is not None:
-                plan.reconsider(one.node, f"another test of the same if asks it, too, and is reported (line {line})")
+                plan.reconsider(
+                    one.node, f"the same if statement has a reported test at line {line}; decide on both together"
+                )
         condition = _condition_around(plan, decision.node)
         for one in _rewritten_in(plan, [condition]) if condition is not None else ():
             if one.rule in ("runtime-call", "is-cuda") or one.node in plan.questions:
-                plan.reconsider(one.node, f"it is one half of a condition whose other half is reported, at line {line}")
+                plan.reconsider(
+                    one.node, f"the other half of this condition is reported at line {line}; decide on both together"
+                )
 
 
 def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
@@ -115,11 +136,12 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     blocks = [each for one in named for each in one.all]
     guard = guard_around(plan.view, asked) if found.is_entry and question.rule == "runtime-call" else None
     if guard is not None and stops_for_precision(plan, guard):
-        reason = "without CUDA the program stops here for its precision; decide what other devices compute in"
+        reason = "stops the program without CUDA because of its precision; decide which precision other devices use"
         return plan.reconsider(question.node, reason, question="precision")
     if guard is not None and plan.decided.answer_to("cuda-guard") != "keep":
         plan.cuda_guards[question.node] = guard
-    if found.is_entry and question.rule == "runtime-call" and _is_at_entry(plan, question.node):
+    is_entry = found.is_entry and question.rule == "runtime-call" and not _is_merged(question)
+    if is_entry and _is_at_entry(plan, question.node):
         return False  # the program checks at startup whether it can run; after the rewrite it can
     objection = (
         of_kept_answer(plan, found) or _of_what_depends(plan, [found, *named], asked) or of_other_way(plan, found)
@@ -128,14 +150,21 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
         plan.cuda_guards.pop(question.node, None)
     elif found.is_test:
         objection = _of_test(plan, question, found)
-        if guard is not None and objection is not None:
+        if guard is not None and (objection is not None or not is_program(plan.view) or _is_merged(question)):
             objection = Objection("cuda-guard", advice_on(plan.view, guard))
     else:
-        objection = _of_value(plan, question, found, named)
+        objection = of_value(plan, found, named) or of_guards_named(plan.view, named)
+    if objection is None and not _asks_for_bfloat16(plan, asked):
+        objection = next((why for each in (found, *named) if (why := of_cpu(plan, each))), None)
     is_answered = objection is not None and plan.decided.answer_to(objection.question) != ""
     if objection is None or (not is_answered and leave_own_branch(plan, question, asked, [*found.all, *blocks])):
         return objection is not None
     return plan.reconsider(question.node, objection.reason, question=objection.question)
+
+
+def _is_merged(question: SiteDecision) -> bool:
+    """Return whether a question is for any of several accelerators, which leaves the CPU out on purpose."""
+    return isinstance(question.node, cst.BooleanOperation)
 
 
 def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Objection | None:
@@ -156,7 +185,7 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
                 line = plan.view.position(one.node)[0]
                 return Objection(
                     "depends-on-cuda",
-                    f"what depends on it stays CUDA's (line {line}); on another device the answer would be yes as well",
+                    f"code that depends on it stays specific to CUDA (line {line}); port that code, or keep the question",
                 )
         foreign = _call_of_cudas_own(plan, region) or (
             _imported_function(plan, region) if asked in plan.questions else ""
@@ -164,23 +193,23 @@ def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ob
         if foreign:
             return Objection(
                 "depends-on-function",
-                f"{foreign} depends on it, which may be CUDA's alone; on another device the answer would be yes as well",
+                f"{foreign} depends on it and may work on CUDA only; decide whether other devices may run it",
             )
         if nccl := _NCCL.search(_names_in(plan, region)):
-            return Objection("depends-on-cuda", f"{nccl[0]} depends on it, which is for NCCL alone")
+            return Objection(
+                "depends-on-cuda", f"{nccl[0]} depends on it and is specific to NCCL; decide what other devices use"
+            )
         is_asked = _asks_for_bfloat16(plan, asked)
         if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or is_of_half:
-            return Objection(
-                "precision", "a choice of precision or of a number depends on it; decide what other devices take"
-            )
+            return Objection("precision", "chooses a precision or a number; decide what other devices use")
         if named := appended(plan, region):
-            return Objection("depends-on-cuda", f"{named} goes into a call that is reported; decide what is in it then")
+            return Objection("depends-on-cuda", f"{named} is passed to a reported call; decide on both together")
         if tainted:
             called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
             if called:
                 return Objection(
                     "depends-on-cuda",
-                    f"{called}() depends on it, in which something stays CUDA's; on another device the answer would be yes",
+                    f"{called}() depends on it and contains code for CUDA only; port that function, or keep the question",
                 )
     return None
 
@@ -256,7 +285,7 @@ def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | 
     if question.rule in ("is-cuda", "typed-tensor", "device-name") and found.is_entry:
         return Objection(
             "kernel-guard",
-            "it guards what only CUDA can do; ask get_accelerator().on_accelerator(t) where every device can",
+            "guards code that may work on CUDA only; use get_accelerator().on_accelerator(t) if every device can run it",
         )
     regions = found.blocks or found.operands
     if not regions and _only_moves(plan, question.node):
@@ -267,7 +296,7 @@ def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | 
         return None
     return Objection(
         "nothing-rewritten",
-        "nothing that depends on it is rewritten; decide what it means on another device, where the answer is yes",
+        "no code that depends on it is specific to CUDA; decide whether other devices take this branch",
     )
 
 
@@ -291,47 +320,6 @@ def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
     """Return whether a place is at module level, or in a main function of the program such as ``main`` or ``train``."""
     owner = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
     return owner is None or (isinstance(owner, cst.FunctionDef) and owner.name.value in _ENTRIES)
-
-
-def _of_value(plan: Plan, question: SiteDecision, found: Regions, named: list[Regions]) -> Objection | None:
-    """Return an objection if the result of a check is stored or passed to code whose use of it cannot be seen."""
-    blocks = [each for one in named for each in one.all]
-    is_elsewhere = isinstance(found.value, cst.Assign) and plan.view.name(found.value.targets[0].target) != ""
-    if (
-        blocks
-        and not is_elsewhere
-        and (_rewritten_in(plan, blocks) or all(is_neutral(plan.view, each) for each in blocks))
-    ):
-        return None
-    if is_given_to_neutral(plan.view, found.value):
-        return None
-    if isinstance(found.value, cst.Expr | cst.FormattedStringExpression | cst.CompFor):
-        return None
-    if question.rule == "is-cuda" and not blocks and _is_kept_to_itself(plan, found.value):
-        return None
-    if isinstance(found.value, cst.Arg):
-        call = plan.view.parent(found.value)
-        called = (dotted(call.func) or "") if isinstance(call, cst.Call) else ""
-        is_flag = found.value.keyword is not None and found.value.keyword.value == "pin_memory"
-        if is_flag or _SHOWN.match(called):
-            return None
-    return Objection(
-        "answer-goes-elsewhere",
-        "its answer goes where the tool cannot see what it decides; on another device it would be yes as well",
-    )
-
-
-def _is_kept_to_itself(plan: Plan, value: cst.CSTNode | None) -> bool:
-    """Return whether the result of a check is assigned to a name that is unused, or only printed or logged."""
-    if not isinstance(value, cst.Assign) or len(value.targets) != 1:
-        return False
-    for use in plan.view.uses(value.targets[0].target) or []:
-        around = plan.view.parent(use)
-        call = plan.view.parent(around) if isinstance(around, cst.Arg) else None
-        is_shown = isinstance(call, cst.Call) and _SHOWN.match(dotted(call.func) or "")
-        if not is_shown and not isinstance(around, cst.FormattedStringExpression):
-            return False
-    return isinstance(value.targets[0].target, cst.Name)
 
 
 def _in_region(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:

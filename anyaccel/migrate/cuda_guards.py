@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .answers import Objection
 from .source_view import lines_of
 
 if TYPE_CHECKING:
+    from .regions import Regions
     from .source_view import SourceView
 
-__all__ = ["advice_on", "guard_around", "without_lines"]
+__all__ = ["advice_on", "guard_around", "is_program", "of_guards_named", "without_lines"]
 
 _ANY = re.compile(r"device_count\(\)\s*(> 0|>= 1|!= 0)$")
 
@@ -41,6 +43,23 @@ def guard_around(view: SourceView, asked: cst.CSTNode) -> cst.CSTNode | None:
     return None
 
 
+def is_program(view: SourceView) -> bool:
+    """Return whether a module is run as a program: the user of a migrated program wants it to run on a CPU."""
+    return "__main__" in view.source
+
+
+def of_guards_named(view: SourceView, named: list[Regions]) -> Objection | None:
+    """Return an objection if the program stops somewhere when a stored answer is no: ``if not args.cuda: raise …``."""
+    for each in named:
+        if each.is_entry or (each.is_test and each.stops):
+            line = view.position(each.asked)[0]
+            return Objection(
+                "cuda-guard",
+                f"the program stops at line {line} without CUDA; decide whether other devices may continue",
+            )
+    return None
+
+
 def lines_of_guard(view: SourceView, guard: cst.CSTNode) -> range:
     """Return the lines of a guard, without the comments above it."""
     return range(view.position(guard)[0], view.end_line(guard) + 1)
@@ -50,7 +69,7 @@ def advice_on(view: SourceView, guard: cst.CSTNode) -> str:
     """Return a description of the exact edit that removes a guard."""
     lines = lines_of_guard(view, guard)
     where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
-    return f"a guard that only CUDA passes, before code that runs on every device; delete {where} (--drop-cuda-guards does)"
+    return f"stops the program without CUDA; delete {where} if other devices may continue (--drop-cuda-guards does)"
 
 
 def without_lines(view: SourceView, source: str, guards: list[cst.CSTNode]) -> tuple[str, list[int]]:

@@ -23,17 +23,17 @@ __all__ = ["regions_that_stay"]
 _VENDORS = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")
 _OF_CLASS = "{} implements CUDA for a device layer of its own, which has other classes for other devices"
 _OF_SIBLING = "{} is CUDA's class beside those of other devices"
-_OF_METHOD = "it is what a method called cuda() promises; the method is reported"
+_OF_METHOD = "part of a method called cuda(), which is reported"
 _OF_LADDER = "CUDA's branch of a question that has one for another accelerator by name, too"
 _OTHERS = re.compile(
     r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)"
 )
 _HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
 _CUDA = re.compile(r"cuda")
-_OF_OLD_TORCH = "for a torch without torch.amp, beside code for newer ones"
+_OF_OLD_TORCH = "for versions of torch without torch.amp; the code for newer ones is rewritten"
 _ASKS_VERSION = re.compile(r"version|hasattr\(|torch_?[\w.]*(ge|gt|lt|le|\d)\b", re.IGNORECASE)
 _NEW_AMP = re.compile(r"\btorch\.(amp\b|autocast\()")
-_OF_VENDOR = "it belongs to code that uses {}, which runs on CUDA only"
+_OF_VENDOR = "part of code that uses {}, which runs on CUDA only"
 
 
 def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:

@@ -27,7 +27,9 @@ def decide_current_device(plan: Plan, call: cst.Call, rule: str) -> None:
     """Decide whether one call needs the index or the device name."""
     member = _wanted(plan, call)
     if member is None:
-        reason = "an index here, or a device? get_accelerator().current_device() or .current_device_name()"
+        reason = (
+            "may be used as an index or as a device; use get_accelerator().current_device() or current_device_name()"
+        )
         plan.report(call.func, rule, reason)
     else:
         plan.call_in_place(call.func, rule, member)

@@ -11,7 +11,7 @@ from .communication import is_of_type
 from .device_positions import is_device_position, is_location
 from .device_text import index_in, is_device_literal, own_text
 from .kinds import Kind, kind_of
-from .source_view import text_of
+from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -20,6 +20,7 @@ __all__ = ["decide", "take_torch_device"]
 
 RULE = "device-name"
 _COMPARES = re.compile(r"assert(Not)?Equal\(|assert_|(==|!=)[^\n]*(device|cuda)|device[^\n]*(==|!=)")
+_DEFAULT = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)cuda\b(?!:)", re.IGNORECASE)
 _OTHER_KEYWORDS = re.compile(
     r"^(impl|implementation|kernel|mode|provider|engine|dest|metavar|help|name|lang|language)$"
 )
@@ -47,10 +48,16 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         plan.leave(node, RULE, "a table of backends by device, of which this is CUDA's")
     elif _is_told_apart(plan, node):
         plan.report(
-            node, RULE, "told apart from another device, which it may be the same as elsewhere; decide what is meant"
+            node,
+            RULE,
+            "one of several numbered devices that the code compares; decide what to do if there is one device",
         )
     elif _is_probe(plan, node):
-        plan.report(node, RULE, "tries which devices there are; on another device every number is there")
+        plan.report(
+            node,
+            RULE,
+            "tries which CUDA devices exist; a CPU accepts every number, so use get_accelerator().device_count()",
+        )
     elif _names_something_else(plan, node):
         plan.leave(node, RULE, "names an implementation or an option, not a device")
     elif where.is_device:
@@ -113,6 +120,23 @@ def _rewrite(plan: Plan, node: cst.BaseExpression) -> None:
         return
 
     plan.rewrite(node, RULE, lambda updated: plan.named(index_in(updated)))
+    _correct_help(plan, node)
+
+
+def _correct_help(plan: Plan, default: cst.CSTNode) -> None:
+    """Let argparse fill in the default in ``help="(default: cuda)"``, since the default is no longer that."""
+    argument = plan.view.parent(default)
+    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
+    if not isinstance(call, cst.Call) or (dotted(call.func) or "").rpartition(".")[2] != "add_argument":
+        return
+    for each in call.args:
+        is_help = each.keyword is not None and each.keyword.value == "help" and isinstance(each.value, cst.SimpleString)
+        if is_help and _DEFAULT.search(plan.view.code(each.value)) and plan.is_open(each.value):
+            plan.rewrite(each.value, RULE, _with_default)
+
+
+def _with_default(text: cst.SimpleString) -> cst.SimpleString:
+    return text.with_changes(value=_DEFAULT.sub(r"\1%(default)s", text.value))
 
 
 def take_torch_device(plan: Plan) -> None:

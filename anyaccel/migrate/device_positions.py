@@ -78,8 +78,8 @@ _NOT_TORCHS = frozenset(
 _ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
-_OF_OTHER = "a device of another library than torch, with names of its own"
-_UNKNOWN = "a device's name where the tool does not know one is meant; get_accelerator().device_name() if it is"
+_OF_OTHER = "a device of another library, which has its own device names"
+_UNKNOWN = "may be a device's name; use get_accelerator().device_name() if it is"
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
     if isinstance(around, cst.DictElement) and _is_setting(view, text_of(around.key)):
         return _YES
     if isinstance(around, cst.DictElement):
-        return Position("part of a dictionary, which may be a configuration or name saved tensors; decide who reads it")
+        return Position("part of a dictionary; use get_accelerator().device_name() if its reader takes any device")
     return Position(_UNKNOWN)
 
 
@@ -142,9 +142,9 @@ def _as_default(view: SourceView, parameter: cst.Param) -> Position:
     if parameter.name.value not in KEYWORDS and not DEVICE_NAME.search(parameter.name.value):
         return Position(_UNKNOWN)
     if parameter.annotation is not None and _is_of_choices(view, parameter.annotation):
-        return Position("the parameter's type names the devices that it may be; decide which there are")
+        return Position("the parameter's type lists the devices; add the new ones there first")
     if any(isinstance(view.parent(use), cst.Index) for use in view.uses(parameter.name) or []):
-        return Position("the parameter is used as a key; decide what is under it for another device")
+        return Position("the parameter is used as a key; add an entry for other devices first")
     return _YES
 
 
@@ -212,11 +212,13 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
         names = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
         if not any("device" in name for name in names):
             return Position(_UNKNOWN)
-        return Position("the option has choices, which this default must be among") if "choices" in options else _YES
+        return Position("the option has choices; add the new default to them first") if "choices" in options else _YES
     if method in ("dict", "update"):
         is_setting = _is_setting(view, keyword)
         return (
-            _YES if is_setting else Position("part of a dictionary, which may be a configuration; decide who reads it")
+            _YES
+            if is_setting
+            else Position("part of a dictionary; use get_accelerator().device_name() if its reader takes any device")
         )
     return _YES if keyword in KEYWORDS else Position(_UNKNOWN)
 
@@ -244,9 +246,7 @@ def _as_result(view: SourceView, node: cst.Return) -> Position:
             if "device" in around.name.value.lower():
                 return _YES
             break
-    return Position(
-        "returned: whether the callers take it for a device cannot be told; get_accelerator().device_name()"
-    )
+    return Position("a returned string; use get_accelerator().device_name() if the callers take it as a device")
 
 
 def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozenset[str]) -> Position:
@@ -255,21 +255,23 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
         return Position(_UNKNOWN)
     owner = next((each for each in view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
     if isinstance(node, cst.AnnAssign) and _is_of_choices(view, node.annotation):
-        return Position("the annotation lists the devices that it may be; decide which there are")
+        return Position("the annotation lists the devices; add the new ones there first")
     if isinstance(owner, cst.ClassDef) and _is_setting(view, dotted(targets[0])):
         return _YES
     if isinstance(owner, cst.ClassDef):
-        return Position("a field of a class, which may be a configuration; decide who reads it")
+        return Position("a class attribute; use get_accelerator().device_name() if its reader takes any device")
     name = dotted(targets[0])
     if name is None:
-        return Position("stored under a key; decide who reads it")
+        return Position("stored under a key; use get_accelerator().device_name() if its reader takes any device")
     is_named = DEVICE_NAME.search(name.lower()) is not None  # the value stays a string, and the name says what it is
     if owner is None and not is_named and _READS_NAMES.search(view.source):
-        return Position("a global of a program that reads its globals back; decide what it does with another name")
+        return Position(
+            "a global of a program that reads its globals; use get_accelerator().device_name() if it is a device"
+        )
     others = {text_of(value) for value in view.values_of(targets[0])} if isinstance(targets[0], cst.Name) else set()
     if others & _ACCELERATORS:
         return Position(
-            "one of several accelerators that the program knows by name; decide where to ask for all of them"
+            "one of several accelerators that the program names; decide whether one question can replace them"
         )
     if name in seen:
         return _YES  # assigned to itself, possibly through other names
@@ -280,7 +282,9 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     if not unsure:
         return _YES
     line = view.position(unsure[0])[0]
-    return Position(f"the name is also used at line {line}, where the tool does not know whether a device is meant")
+    return Position(
+        f"also used at line {line}, which may not take a device; use get_accelerator().device_name() if it does"
+    )
 
 
 def _is_used_as_device(view: SourceView, use: cst.CSTNode, seen: frozenset[str]) -> bool:

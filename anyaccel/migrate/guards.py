@@ -32,7 +32,11 @@ def decide(plan: Plan) -> None:
         around = plan.view.parent(node)
         is_option = _OPTIONS.search((dotted(node.value) or "").rpartition(".")[2].lower()) is not None
         if is_own or is_option or (isinstance(around, cst.Call) and around.func is node):
-            plan.report(node, "is-cuda", "of an object with an is_cuda of its own, which this may be")
+            plan.report(
+                node,
+                "is-cuda",
+                "the object may define its own is_cuda; use get_accelerator().on_accelerator(t) if it is a tensor",
+            )
         elif function is None:
             plan.report(node, "is-cuda", plan.without("on_accelerator"))
         else:

@@ -27,8 +27,8 @@ _MODEL = re.compile(
 _OPTION = re.compile(r"half|fp16|float16|precision|dtype|amp\b|cuda|gpu|device|cpu", re.IGNORECASE)
 _MOVES = ("tensor-cuda", "device-name", "device-choice")
 _REASON = (
-    "a CPU computes in float16 slowly, or not at all; make it depend on get_accelerator().is_fp16_supported(), "
-    "or keep it where the program is for GPUs only"
+    "a CPU computes in float16 slowly or not at all; check get_accelerator().is_fp16_supported(), "
+    "or keep it if the program needs a GPU"
 )
 
 

@@ -24,9 +24,9 @@ _LEFT = {
 }
 _FORKS = ("torch.random.fork_rng", "torch.fork_rng")
 _REPORTED = {
-    "torch.profiler.ProfilerActivity.CUDA": "torch.profiler.supported_activities() has what this machine can record",
+    "torch.profiler.ProfilerActivity.CUDA": "records CUDA's activity; use torch.profiler.supported_activities()",
     "torch.utils.cpp_extension.CUDAExtension": "builds for CUDA only; anyaccel.op_builder builds for each device",
-    "torch.backends.cuda.is_built": "asks how torch was built; get_accelerator().device_name() says what is used",
+    "torch.backends.cuda.is_built": "checks how torch was built; compare get_accelerator().device_name() to check what is used",
 }
 
 
@@ -49,13 +49,11 @@ def decide(plan: Plan) -> None:
                 plan.leave(node, RULE, reason)
     for node in plan.view.of(cst.ImportFrom):
         if isinstance(node.names, cst.ImportStar) and plan.view.code(node).startswith("from torch.cuda"):
-            plan.report(node, "imports", "what it brings cannot be told from other names; import what is used by name")
+            plan.report(node, "imports", "imports unknown names; import what is used by name")
     for node in plan.view.of(cst.Call):
         is_told = any(each.keyword and each.keyword.value == "device_type" for each in node.args)
         if plan.view.name(node.func) in _FORKS and node.args and not is_told and plan.is_open(node):
-            plan.report(
-                node, "rng", "it forks CUDA's generators where no device_type= is given; decide what other devices fork"
-            )
+            plan.report(node, "rng", "forks CUDA's generators by default; pass device_type=")
     for node in plan.view.of(cst.Attribute):
         if plan.is_open(node) and plan.is_open(plan.view.parent(node) or node):
             _decide_attribute(plan, node)
@@ -96,22 +94,22 @@ def _decide_attribute(plan: Plan, node: cst.Attribute) -> None:
     elif name == "cuda" and not (isinstance(around, cst.Call) and around.func is node):
         is_method = isinstance(around, cst.Arg) and around.keyword is None and plan.view.name(node).startswith("torch.")
         if is_method:
-            plan.report(node, "tensor-cuda", "the method as a value; write it as lambda x: x.to(...)")
+            plan.report(node, "tensor-cuda", "passes the method cuda as a value; pass lambda x: x.to(...)")
         elif not (isinstance(around, cst.Attribute) and plan.view.name(around)):
-            plan.leave(node, RULE, "an attribute of that name, such as an option; its reader is a site of its own")
+            plan.leave(node, RULE, "an attribute called cuda, such as an option")
 
 
 def _decide_unfinished(plan: Plan, node: cst.BaseExpression) -> None:
     """Decide on device names that are built in a way that no rule handles, and on f-strings that mention CUDA."""
     if text_of(node) == "cuda:" and _is_of_parsing(plan, node):
-        plan.leave(node, RULE, "takes a device's name apart, and changes no other text")
+        plan.leave(node, RULE, "parses a device's name")
     elif spells_cuda(node):
-        reason = "a device's name, made in a way that the tool does not know; get_accelerator().device_name(i) makes it"
+        reason = "builds a device's name in an unknown way; use get_accelerator().device_name(i)"
         plan.report(node, "device-name", reason)
     elif isinstance(node, cst.FormattedString):
         text = "".join(part.value for part in node.parts if isinstance(part, cst.FormattedStringText))
         if re.search(r"\bCUDA:[\d{]", plan.view.code(node)):
-            plan.report(node, RULE, "it names a CUDA device to the reader; show get_accelerator().device_name(i)")
+            plan.report(node, RULE, "shows the name of a CUDA device; show get_accelerator().device_name(i)")
         elif re.search("cuda|nccl", text, re.IGNORECASE):
             plan.leave(node, RULE, "a text that only contains the word")
 
@@ -130,7 +128,7 @@ def _is_docstring(plan: Plan, node: cst.CSTNode) -> bool:
 
 def _decide_text(plan: Plan, node: cst.SimpleString, value: str) -> None:
     if value.startswith("torch.cuda"):
-        plan.report(node, RULE, "names torch.cuda in a text; decide what reads it")
+        plan.report(node, RULE, "names torch.cuda in a string; check what reads the string")
     elif value == "CUDA_VISIBLE_DEVICES":
         plan.leave(node, RULE, "CUDA's own variable; get_accelerator().visible_devices_envs() has this device's")
     else:
@@ -151,7 +149,7 @@ def decide_pinned_factories(plan: Plan) -> None:
 def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg) -> None:
     function = plan.function("pin_memory")
     if not isinstance(flag.value, cst.Name) or flag.value.value != "True" or function is None:
-        plan.report(flag, "pinning", "get_accelerator().pin_memory(t) pins for this device, where this is true")
+        plan.report(flag, "pinning", "may pin memory; call get_accelerator().pin_memory(t) if this value is true")
         return
     place = call.args.index(flag)
 

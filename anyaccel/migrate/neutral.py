@@ -12,10 +12,10 @@ from .source_view import dotted
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["is_given_to_neutral", "is_neutral"]
+__all__ = ["is_given_to_neutral", "is_neutral", "is_option"]
 
 _FLAGS = re.compile(r"(^|_)(pin(_?mem(ory)?)?|non_blocking|fused|persistent_workers|prefetch|benchmark|deterministic)$")
-_GIVEN = re.compile(r"(^|_)(pin_memory|non_blocking|fused|persistent_workers|enabled|amp)$")
+_GIVEN = re.compile(r"(^|_)(pin_memory|non_blocking|fused|persistent_workers)$")
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
 _EVERYWHERE = ("torch.manual_seed", "torch.set_float32_matmul_precision", "gc.collect")
 _OPTIONS = ("pin_memory", "non_blocking", "fused", "persistent_workers", "prefetch_factor", "num_workers", "shuffle")
@@ -81,15 +81,12 @@ def is_given_to_neutral(view: SourceView, value: cst.CSTNode | None) -> bool:
     if not isinstance(value, cst.Assign) or len(value.targets) != 1:
         return False
     uses = view.uses(value.targets[0].target)
-    return bool(uses) and all(_is_option(view, use) for use in uses or ())
+    return bool(uses) and all(is_option(view, use) for use in uses or ())
 
 
-def _is_option(view: SourceView, use: cst.CSTNode) -> bool:
+def is_option(view: SourceView, use: cst.CSTNode) -> bool:
+    """Return whether an answer is passed as an option that every device accepts."""
     around = view.parent(use)
-    if isinstance(around, cst.Arg):
-        call = view.parent(around)
-        is_shown = isinstance(call, cst.Call) and _SHOWN.match(dotted(call.func) or "") is not None
-        return is_shown or (around.keyword is not None and _GIVEN.search(around.keyword.value) is not None)
-    if isinstance(around, cst.IfExp) and around.test is use:
-        return is_neutral(view, around.body)
-    return isinstance(around, cst.FormattedStringExpression)
+    return (
+        isinstance(around, cst.Arg) and around.keyword is not None and _GIVEN.search(around.keyword.value) is not None
+    )

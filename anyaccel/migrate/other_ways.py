@@ -42,10 +42,11 @@ def of_other_way(plan: Plan, found: Regions) -> Objection | None:
         if _SHOWN.match(dotted(call.func) or "") and _FOR_CUDA.search(plan.view.code(call)):
             line = plan.view.position(call)[0]
             return Objection(
-                "depends-on-cuda", f"the other way says that this is for CUDA alone (line {line}); decide what is"
+                "depends-on-cuda",
+                f"the other branch says that this needs CUDA (line {line}); decide whether other devices may run it",
             )
     if "torch_xla" in plan.view.code(found.other):
-        return Objection("depends-on-cuda", "the other way looks for a TPU; ask for that first")
+        return Objection("depends-on-cuda", "the other branch checks for a TPU; check for it first")
     for name in plan.view.inside(found.other, cst.Name):
         is_attribute = isinstance(around := plan.view.parent(name), cst.Attribute) and around.attr is name
         if (
@@ -55,7 +56,7 @@ def of_other_way(plan: Plan, found: Regions) -> Objection | None:
         ):
             return Objection(
                 "depends-on-function",
-                f"the other way uses {name.value}, which is for a CPU; decide which a CPU takes then",
+                f"the other branch uses {name.value} on a CPU; decide which branch a CPU takes",
             )
     return _of_other_choice(plan, found, found.other)
 
@@ -67,10 +68,10 @@ def _of_other_choice(plan: Plan, found: Regions, other: cst.CSTNode) -> Objectio
         name = dotted(each.targets[0].target)
         chosen = [one.value for one in assigned if name is not None and dotted(one.targets[0].target) == name]
         if chosen and (is_number(each.value) or _is_cpu_count(each.value)):
-            return Objection("precision", "the other way chooses a number in its place; decide what other devices take")
+            return Objection("precision", "the other branch sets another number; decide what other devices use")
         if text_of(each.value) == "cpu" and any(kind_of(plan.view, one) is Kind.INDEX for one in chosen):
             return Objection(
-                "depends-on-cuda", f"{name} is an index then, and the CPU otherwise; decide what other devices take"
+                "depends-on-cuda", f"{name} is an index for CUDA and the CPU otherwise; decide what other devices use"
             )
     return None
 
@@ -95,7 +96,7 @@ def of_kept_answer(plan: Plan, found: Regions) -> Objection | None:
             NAMES_HALF.search(plan.view.code(each)) for each in halves
         ):
             line = plan.view.position(both)[0]
-            return Objection("precision", f"a precision depends on it (line {line}); decide what other devices take")
+            return Objection("precision", f"a precision depends on it (line {line}); decide what other devices use")
     return None
 
 

@@ -49,9 +49,9 @@ def leave_own_branch(plan: Plan, question: SiteDecision, asked: cst.CSTNode, reg
         return False
     line = plan.view.position(asked)[0]
     for one in reported:
-        plan.reconsider(one.node, f"CUDA's own, where line {line} asks for CUDA", SiteOutcome.LEFT)
-    what = f"{kernel}, a kernel of CUDA's," if kernel else "what only CUDA has"
-    plan.reconsider(question.node, f"asks for CUDA, for {what} beside code for other devices", SiteOutcome.LEFT)
+        plan.reconsider(one.node, f"specific to CUDA, and runs only if line {line} finds CUDA", SiteOutcome.LEFT)
+    what = f"the CUDA kernel {kernel}" if kernel else "code that only CUDA has"
+    plan.reconsider(question.node, f"checks for CUDA before {what}, next to code for other devices", SiteOutcome.LEFT)
     return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,10 @@ _INTERESTING = re.compile(r"def (?:cuda|pin_memory)\(|\((?:\w+\.)*\w*Module\)\s*
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
 _DDP = {"DistributedDataParallel", "DDP"}
 _COMPARED = re.compile(r"(\w*(?:gpu|device|cuda)\w*)[\"'\])]* *(?:[=!]=|<=?|>) *0\b")
+_ATTRIBUTE = re.compile(r"(?<!torch)\.(\w*(?:cuda|gpu)\w*)\b(?! *[.(])", re.IGNORECASE)
+_BROUGHT = re.compile(
+    r"^[ \t]*from [\w.]+ import ([^(\n]*(?:cuda|gpu)[^(\n]*|\([^)]*(?:cuda|gpu)[^)]*\))", re.MULTILINE | re.IGNORECASE
+)
 _DEFINED = re.compile(r"^(?:async )?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
 _OTHERS_FIRST = re.compile(r"^(CPU|XPU|MPS|NPU|HPU|MLU|TPU|XLA|Cpu|Xpu|Mps|Npu|Hpu|Mlu|Tpu|Xla)(?=[A-Z])")
 
@@ -34,6 +39,8 @@ class Project:
         siblings: class name suffixes that follow the names of at least two devices other than CUDA: ``Accelerator`` for
             ``CPUAccelerator`` and ``MPSAccelerator``.
         ddps: the classes that derive from DistributedDataParallel.
+        attributes: how many files read or set an attribute that is named after CUDA or a GPU, by name.
+        brought: the names of that kind that some file imports from another.
         compared_with_0: the names of device counts that some file compares with 0.
     """
 
@@ -43,6 +50,8 @@ class Project:
     siblings: set[str] = field(default_factory=set)
     compared_with_0: set[str] = field(default_factory=set)
     ddps: set[str] = field(default_factory=set)
+    attributes: Counter[str] = field(default_factory=Counter)
+    brought: set[str] = field(default_factory=set)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
         """Return the name of a function's positional parameter; empty if its definitions differ or none is known.
@@ -68,6 +77,8 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
     project = Project()
     texts = list(sources)
     for module, source in texts:
+        project.attributes.update(set(_ATTRIBUTE.findall(source)))
+        project.brought.update(name for names in _BROUGHT.findall(source) for name in _NAME.findall(names))
         project.compared_with_0.update(_COMPARED.findall(source))
         if _INTERESTING.search(source) or _TOLD.search(source):
             _survey_one(module, source, project)

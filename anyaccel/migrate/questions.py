@@ -12,7 +12,7 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
 
-__all__ = ["asked_in"]
+__all__ = ["asked_in", "is_compared", "is_count_needed", "is_shown"]
 
 
 def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
@@ -54,6 +54,64 @@ def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     if isinstance(around, cst.If | cst.IfExp | cst.While | cst.Assert):
         return around.test is inner
     return isinstance(around, cst.BooleanOperation | cst.UnaryOperation)
+
+
+_OF_PROCESSES = re.compile(
+    r"(^|_)(world_size|n_?procs?|nproc_per_node|num_proc(esse)?s|ngpus_per_node)$", re.IGNORECASE
+)
+_SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|warn|error|log|write|format))$")
+
+
+def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
+    """Return whether a program cannot run on a CPU with a device count of 0, or only asks whether there is a device.
+
+    ``rank % torch.cuda.device_count()`` divides by it, ``mp.spawn`` starts that many processes, and an assertion
+    compares with it. Elsewhere a CPU works with 0, which the contract's count would change.
+    """
+    if _asks_whether_any(plan, call):
+        return True
+    around = plan.view.parent(call)
+    if isinstance(around, cst.Assign) and len(around.targets) == 1:
+        target = around.targets[0].target
+        uses = plan.view.uses(target) or []
+        return _OF_PROCESSES.search(_name_of_target(target)) is not None or any(_needs(plan, use) for use in uses)
+    return _needs(plan, call)
+
+
+def _needs(plan: Plan, count: cst.CSTNode) -> bool:
+    around = plan.view.parent(count)
+    if isinstance(around, cst.BinaryOperation):
+        return isinstance(around.operator, cst.Modulo | cst.FloorDivide) and around.right is count
+    if isinstance(around, cst.Arg):
+        owner = plan.view.parent(around)
+        called = (dotted(owner.func) or "") if isinstance(owner, cst.Call) else ""
+        name = around.keyword.value if around.keyword is not None else ""
+        return called.endswith("spawn") or (_OF_PROCESSES.search(name) is not None)
+    if isinstance(around, cst.Comparison | cst.ComparisonTarget):
+        return any(isinstance(each, cst.Assert) for each in plan.view.ancestors(count))
+    return False
+
+
+def is_compared(plan: Plan, value: cst.CSTNode) -> bool:
+    """Return whether a value, or the name it is stored under, is part of a comparison outside of an assertion."""
+    around = plan.view.parent(value)
+    if any(isinstance(each, cst.Assert) for each in plan.view.ancestors(value)):
+        return False  # the assertion stops a CPU
+    while isinstance(around, cst.BinaryOperation):
+        around = plan.view.parent(around)
+    if isinstance(around, cst.Comparison | cst.ComparisonTarget):
+        return True
+    uses = plan.view.uses(around.targets[0].target) if isinstance(around, cst.Assign) else None
+    told = [plan.view.parent(use) for use in uses or ()]
+    return any(isinstance(each, cst.Comparison | cst.ComparisonTarget) for each in told)
+
+
+def is_shown(plan: Plan, value: cst.CSTNode) -> bool:
+    """Return whether a value is only part of a message."""
+    around = plan.view.parent(value)
+    owner = plan.view.parent(around) if isinstance(around, cst.Arg) else None
+    is_said = isinstance(owner, cst.Call) and _SHOWN.match(dotted(owner.func) or "") is not None
+    return is_said or isinstance(around, cst.FormattedStringExpression)
 
 
 def _name_of_target(target: cst.BaseExpression) -> str:

@@ -13,7 +13,7 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["Regions", "following", "leaves", "regions_of", "regions_of_name"]
+__all__ = ["Regions", "answer_name", "following", "leaves", "parameter_given", "regions_of", "regions_of_name"]
 
 _LEAVES = (cst.Raise, cst.Return, cst.Continue, cst.Break)
 _EXITS = re.compile(r"\b(exit|_exit|skip|skipTest|abort|error)\s*\(")
@@ -27,18 +27,22 @@ class Regions:
     """The code that depends on a question.
 
     Attributes:
+        asked: the question.
         operands: the operands of the same condition that are evaluated only if the question is true.
         blocks: the statements, or the branch, that run only if it is true.
         is_test: whether the question is part of a condition; otherwise its value is used elsewhere.
         is_entry: whether the program ends if the question is false: ``if not …: raise`` and ``assert …``.
+        stops: whether a branch for a false question ends the program.
         value: the node that receives the answer, if it is used as a value.
         other: the branch or the value for a false question, unless that ends the program.
     """
 
+    asked: cst.CSTNode
     operands: list[cst.CSTNode] = field(default_factory=list)
     blocks: list[cst.CSTNode] = field(default_factory=list)
     is_test: bool = False
     is_entry: bool = False
+    stops: bool = False
     value: cst.CSTNode | None = None
     other: cst.CSTNode | None = None
 
@@ -49,7 +53,7 @@ class Regions:
 
 def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
     """Return the code that depends on an expression that is a question."""
-    found = Regions()
+    found = Regions(asked)
     inner, is_yes = asked, not _is_negated(asked)
     for around in view.ancestors(asked):
         if isinstance(around, cst.UnaryOperation) and isinstance(around.operator, cst.Not):
@@ -123,8 +127,9 @@ def _is_of_bool(view: SourceView, node: cst.CSTNode) -> bool:
 
 def _of_if(view: SourceView, found: Regions, test: cst.If, *, is_yes: bool) -> Regions:
     other = test.body if not is_yes else test.orelse.body if isinstance(test.orelse, cst.Else) else None
-    if other is not None and not _ends_program(view, other):
-        found.other = other
+    if other is not None:
+        found.stops = _ends_program(view, other)
+        found.other = None if found.stops else other
     elif is_yes and isinstance(test.orelse, cst.If):
         found.other = test.orelse
     if is_yes:
@@ -182,9 +187,9 @@ def regions_of_name(view: SourceView, value: cst.CSTNode | None) -> list[Regions
     target = value.targets[0].target if isinstance(value, cst.Assign) and len(value.targets) == 1 else None
     reads = view.uses(target) if target is not None else None
     given = [value] if isinstance(value, cst.Arg) else [view.parent(read) for read in reads or ()]
-    parameters = [parameter for each in given if (parameter := _parameter_given(view, each)) is not None]
+    parameters = [parameter for each in given if (parameter := parameter_given(view, each)) is not None]
     inner = [read for parameter in parameters for read in view.uses(parameter.name) or ()]
-    name = _name_given(view, value)
+    name = answer_name(view, value)
     found = []
     for test in view.of(cst.If, cst.IfExp, cst.While):
         for part in _parts(test.test):
@@ -206,7 +211,7 @@ def _is_with_number(node: cst.Comparison) -> bool:
     return number == "0" or (number == "1" and isinstance(target.operator, cst.GreaterThanEqual | cst.LessThan))
 
 
-def _parameter_given(view: SourceView, argument: cst.CSTNode | None) -> cst.Param | None:
+def parameter_given(view: SourceView, argument: cst.CSTNode | None) -> cst.Param | None:
     """Return the parameter of this file's function that receives an argument; None if there is none or several."""
     call = view.parent(argument) if isinstance(argument, cst.Arg) else None
     if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name):
@@ -222,7 +227,8 @@ def _parameter_given(view: SourceView, argument: cst.CSTNode | None) -> cst.Para
     return params[place] if place < len(params) else None
 
 
-def _name_given(view: SourceView, value: cst.CSTNode | None) -> str:
+def answer_name(view: SourceView, value: cst.CSTNode | None) -> str:
+    """Return the name that an answer is stored under: a variable, an attribute, or ``.option`` of a command line."""
     if isinstance(value, cst.Assign) and len(value.targets) == 1:
         return dotted(value.targets[0].target) or ""
     if isinstance(value, cst.AnnAssign | cst.NamedExpr):

@@ -47,7 +47,7 @@ class Rewriter(cst.CSTTransformer):
         code, old = self._plan.view.code(new), self._plan.view.code(updated_node)
         if "#" in old and len(_COMMENT.findall(code)) < len(_COMMENT.findall(old)):
             self._plan.reconsider(
-                original_node, "a comment inside of it would be lost; move the comment, and run again"
+                original_node, "contains a comment that would be lost; move the comment, then run again"
             )
             return updated_node
         self.replacements[original_node] = code.strip()

@@ -29,8 +29,8 @@ RULES: dict[str, Rule] = {
         "functions of torch.cuda that the contract has",
         "torch.cuda.empty_cache()",
         "get_accelerator().empty_cache()",
-        "`is_available()` is yes on a CPU as well: it is rewritten only where all that depends on the answer works on every "
-        "device, and reported where it chooses a precision or a number, or where something stays CUDA's under it. "
+        "`is_available()` is true on a CPU as well: it is rewritten only if a CPU does the same as before, and reported if it "
+        "chooses a precision or a number, or if something under it stays CUDA's. "
         "`get_device_capability()` and what only CUDA has are reported.",
     ),
     "device-name": Rule(
@@ -38,8 +38,8 @@ RULES: dict[str, Rule] = {
         'x.to("cuda"); torch.device(f"cuda:{i}"); model.to(local_rank)',
         "x.to(get_accelerator().device_name()); torch.device(get_accelerator().device_name(i)); "
         "model.to(get_accelerator().device_name(local_rank))",
-        "Every way of formatting a name is understood or reported. A comparison (`device.type == 'cuda'`) is rewritten where all "
-        "that hangs on it is rewritten or neutral: pinned memory, copies, figures, seeds, autocast, fused optimizers. "
+        "Every way of formatting a name is understood or reported. A comparison (`device.type == 'cuda'`) is rewritten if "
+        "what depends on it changes nothing on a CPU: pinned memory, copies, figures, seeds, fused optimizers. "
         "`'cuda' if 'cuda' in device else 'cpu'` becomes `torch.device(device).type`. A setting called `device` stays a text, "
         "also in a class, in a dictionary, and in a program that reads its globals back. Reported: one device of several by its "
         "number, devices that are told apart, options with choices, and names that are also used for something else. Left: what "
@@ -56,7 +56,7 @@ RULES: dict[str, Rule] = {
         "the current device, as an index or as a device",
         "x.to(torch.cuda.current_device())",
         "x.to(get_accelerator().current_device_name())",
-        "`current_device()` where an index is meant. Where that cannot be told, it is reported.",
+        "`current_device()` where an index is meant. If that is not clear, it is reported.",
     ),
     "tensor-cuda": Rule(
         "tensors and modules that move by cuda()",
@@ -67,8 +67,8 @@ RULES: dict[str, Rule] = {
     ),
     "is-cuda": Rule(
         "asking whether a tensor is on the device",
-        "flag = t.is_cuda",
-        "flag = get_accelerator().on_accelerator(t)",
+        "x = x.cuda() if t.is_cuda else x",
+        "x = x.to(get_accelerator().device_name()) if get_accelerator().on_accelerator(t) else x",
         "A guard before a kernel (an assertion, a test that raises, a branch in which nothing is rewritten) is reported.",
     ),
     "pinning": Rule(
@@ -82,7 +82,7 @@ RULES: dict[str, Rule] = {
         'dist.init_process_group("nccl")',
         "dist.init_process_group(get_accelerator().communication_backend_name())",
         "Also `dist.Backend.NCCL`, and the default of a `--backend` option without choices. So are parameters and "
-        "settings that are named after a group's backend, and comparisons with `get_backend()` where all that hangs on them is "
+        "settings that are named after a group's backend, and comparisons with `get_backend()` if all that depends on them is "
         "rewritten. Other comparisons, and choices of options, are reported; a table of backends by device is left.",
     ),
     "device-ids": Rule(
@@ -103,7 +103,7 @@ RULES: dict[str, Rule] = {
         "",
         "",
         "`model.half()` and `torch_dtype=torch.float16` in a module that is ported are reported, unless a test around them asks "
-        "for the precision or the device: a CPU computes in float16 slowly, or not at all.",
+        "for the precision or the device: a CPU computes in float16 slowly or not at all.",
     ),
     "streams": Rule(
         "streams, events and the device guard",

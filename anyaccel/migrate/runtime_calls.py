@@ -10,6 +10,7 @@ from .call_arguments import as_index, renamed_device, without_literal_device
 from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
 from .kinds import Kind, kind_of
+from .questions import is_compared, is_count_needed, is_shown
 from .source_view import text_of
 from .targets import expression, parsed
 from .torch_names import ADVICE, CLASSES, INDEXED, MEMBERS, PROMISED, RULE_OF
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["decide", "references"]
 
+_FIGURES = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
+_OF_FIGURE = "compares a memory figure, which is 0 without CUDA; decide what the figure of another device means here"
+_OF_COUNT = "counts CUDA devices, which is 0 on a CPU; decide which number other devices take"
 _PREFIX = "torch.cuda."
 _PORTABLE = ("init", "is_initialized", "get_device_capability", "is_bf16_supported", "current_device")
 """Names that a developer can port by hand, so that a report on them does not count as specific to CUDA."""
@@ -45,7 +49,7 @@ def decide(plan: Plan) -> None:
             "memory" if "memory" in name else "nvtx" if name.startswith("nvtx") else RULE_OF.get(name, "runtime-call")
         )
         if node in plan.view.ambiguous:
-            plan.report(node, rule, "the name comes from more than one import; decide which is meant")
+            plan.report(node, rule, "the name comes from several imports; keep one of them")
             continue
         around = plan.view.parent(node)
         if isinstance(around, cst.Call) and around.func is node:
@@ -58,9 +62,16 @@ def decide(plan: Plan) -> None:
 
 def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     if any(argument.star for argument in call.args):
-        plan.report(call.func, rule, "the arguments are in a list or a dictionary; write them out")
+        plan.report(call.func, rule, "the arguments are in a list or a dictionary; write them as separate arguments")
     elif name == "current_device":
         decide_current_device(plan, call, rule)
+    elif name == "device_count" and is_shown(plan, call):
+        plan.leave(call.func, rule, "the number of CUDA devices, in a message")
+    elif name == "device_count" and not is_count_needed(plan, call) and (count := plan.function(name)) is not None:
+        plan.report(call.func, rule, _OF_COUNT, "precision", lambda _: parsed(count))
+    elif name in _FIGURES and is_compared(plan, call):
+        plan.report(call, rule, _OF_FIGURE)
+        plan.claim(*call.args)
     elif name in INDEXED:
         _decide_indexed(plan, call, *INDEXED[name], rule)
     elif name == "get_device_name":
@@ -70,7 +81,7 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name == "set_rng_state_all" and len(call.args) == 1:
         _decide_restoring_states(plan, call, rule)
     elif name in ("current_stream", "default_stream", "Stream") and _is_raw_handle(plan, call):
-        plan.report(call.func, rule, "a handle of CUDA's own, for code that only CUDA has", is_own=True)
+        plan.report(call.func, rule, "a raw CUDA handle, for code that works on CUDA only", is_own=True)
     elif name == "get_rng_state_all" and not call.args:
         _decide_all_states(plan, call, rule)
     elif name == "get_device_properties" and _is_of_total(plan, call):
@@ -78,7 +89,7 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name == "mem_get_info" and plan.function("mem_get_info") is None and len(call.args) < 2:
         _decide_memory(plan, call, rule)
     elif name in ("get_device_properties", "memory_stats") and _reads_cudas_own(plan, call):
-        reason = "what is read of it is CUDA's own; other devices promise name and total_memory only"
+        reason = "reads a property that only CUDA has; other devices have name and total_memory"
         plan.report(call, rule, reason, is_own=True)
         plan.claim(*call.args)
     elif name in MEMBERS and not (name == "is_bf16_supported" and call.args):
@@ -126,24 +137,20 @@ def _decide_indexed(plan: Plan, call: cst.Call, member: str, place: int, rule: s
         plan.report(call.func, rule, plan.without(member))
         return
     if given is None and member == "device_guard":
-        plan.report(call, rule, "called without a device, which CUDA does not take either; pass one")
+        plan.report(call, rule, "called without a device; pass one")
         return
     if given is None or (given.keyword and not named):
         plan.call_in_place(call.func, rule, member)
         return
     if member == "device_guard" and not isinstance(plan.view.parent(call), cst.WithItem):
-        plan.report(
-            call, rule, "kept as a value, which torch lets one enter again; with get_accelerator().device_guard(i)"
-        )
+        plan.report(call, rule, "stored as a value; use with get_accelerator().device_guard(i)")
         plan.claim(*call.args)
         return
     takes_devices = member in ("set_device", "device_guard") and plan.target.name == "anyaccel"
     is_index = as_index(plan.view, given.value) is not None or kind_of(plan.view, given.value) is Kind.INDEX
     is_plain = is_device_literal(given.value) and index_in(given.value) is None
     if not is_index and (not takes_devices or is_plain):
-        reason = (
-            f"{member} takes an index, and whether {plan.view.code(given.value)} is one cannot be told; pass its index"
-        )
+        reason = f"{member} takes an index; pass the index of {plan.view.code(given.value)} if it is a device"
         plan.report(call, rule, reason)
         plan.claim(*call.args)
         return
@@ -318,5 +325,5 @@ def _decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None
     else:
         what = f"torch.cuda.{name}" if name != "torch.cuda" else "the module torch.cuda"
         plan.report(
-            node, rule, ADVICE.get(name, f"{what} is used as a value; decide what stands for it on another device")
+            node, rule, ADVICE.get(name, f"{what} is used as a value; decide what replaces it on another device")
         )

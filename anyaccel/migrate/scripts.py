@@ -27,5 +27,8 @@ def keep_scripts(plan: Plan) -> None:
                 is_decorated = any("jit.script" in plan.view.code(each.decorator) for each in around.decorators)
                 is_written_for = is_for_scripts and _FOR_SCRIPTS.search(plan.view.code(around)) is not None
                 if is_decorated or is_written_for or (is_scripted and around.name.value == "forward"):
-                    plan.reconsider(one.node, "TorchScript compiles this, and cannot call Python; pass the device in")
+                    plan.reconsider(
+                        one.node,
+                        "TorchScript compiles this function and cannot call the accelerator; pass the device as an argument",
+                    )
                 break

@@ -28,24 +28,22 @@ _SKIPS = ("skipIf", "skipUnless", "skipif", "skip", "skipTest", "SkipTest")
 _SAYS_CUDA = re.compile(r"cuda|\bgpus?\b|\bcpu\b|nvidia|nccl", re.IGNORECASE)
 _ASKED_FOR = re.compile(r"\bcuda\b.*\b(requested|specified|selected)\b", re.IGNORECASE)
 _REASONS = re.compile(r"(^|[._])(reasons?|skips)\.append$")
-_OF_REQUEST = "asks whether the CUDA device that was named is there"
-_OF_CHECKPOINT = "brings a checkpoint to a machine without CUDA, which is right on every machine"
-_OF_MESSAGE = "it is shown beside a text that names CUDA, and is the answer to that"
-_OF_PARAMETER = "a parameter of a test, which is skipped for CUDA where there is none"
-_OF_NUMBERED = (
-    "compares a test's parameter, which is a CUDA device by its number; decide what other devices are tested with"
-)
+_OF_REQUEST = "checks whether the requested CUDA device is available"
+_OF_CHECKPOINT = "loads a checkpoint on a machine without CUDA, which is correct on every machine"
+_OF_MESSAGE = "shown in a message about CUDA"
+_OF_PARAMETER = "a parameter of a test that is skipped without CUDA"
+_OF_NUMBERED = "compares a test's parameter with a numbered CUDA device; decide which devices to test"
 _NUMBERED = re.compile(r"[\"']cuda:[1-9]")
 _CUDA_TEXT = re.compile(r"[\"']cuda")
-_OF_OTHERS = "asks for one of several accelerators by name, which is right on every machine"
-_OF_BUILD = "asks for CUDA's or ROCm's build of torch itself"
-_OF_FUNCTION = "is what {}() promises its callers"
+_OF_OTHERS = "checks for one of several accelerators by name, which is correct on every machine"
+_OF_BUILD = "checks how torch was built"
+_OF_FUNCTION = "the result of {}()"
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warn|warning|warn_once|warning_once|error|log|write|format))$")
 _NAMES_CUDA = re.compile(r"cuda|nvidia|nvml", re.IGNORECASE)
 _OTHER = re.compile(r"\b(xpu|npu|hpu|mlu|musa|sdaa)\b|is_(torch_)?(xpu|npu|hpu|mlu|musa|sdaa)_available")
 _BUILDS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda_getCompiledVersion")
 _ASKS = re.compile(r"^_?((is|has|num|count|get_num)_(\w+_)?(cuda|rocm|nvidia)|(cuda|rocm)_\w*(available|count)$)")
-_OF_SKIP = "a test that is skipped without CUDA, which its message says; it is skipped there still"
+_OF_SKIP = "a test that is skipped without CUDA, as its message says"
 
 
 def decide(plan: Plan) -> None:

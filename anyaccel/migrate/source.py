@@ -202,5 +202,5 @@ def _site(plan: Plan, node: cst.CSTNode, rewriter: Rewriter) -> Site:
 def _import_site(plan: Plan, node: cst.CSTNode, rule: str = "imports", *, is_changed: bool) -> Site:
     line, column = plan.view.position(node)
     outcome = SiteOutcome.REWRITTEN if is_changed else SiteOutcome.LEFT
-    reason = "" if is_changed else "still used; importing torch.cuda works on every machine"
+    reason = "" if is_changed else "still used; torch.cuda can be imported on every machine"
     return Site(rule, outcome, line, column, plan.view.code(node), "", reason)

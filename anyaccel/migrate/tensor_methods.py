@@ -40,9 +40,7 @@ _ANYTHING = {
     "thing",
     "this",
 }
-_OF_KEPT_INDEX = (
-    "an index that is kept as a device, which only CUDA takes it for; keep get_accelerator().device_name() of it"
-)
+_OF_KEPT_INDEX = "stores an index as a device, which only CUDA accepts; store get_accelerator().device_name(index)"
 _OTHER_CUDA = ("numba.", "cupy.", "cv2.", "pycuda.", "jax.")
 
 
@@ -68,7 +66,7 @@ def decide(plan: Plan) -> None:
             plan.report(node.value, "device-name", _OF_KEPT_INDEX)
     for node in plan.view.of(cst.FunctionDef):
         if node.name.value == "cuda" and isinstance(plan.view.parent(plan.view.parent(node) or node), cst.ClassDef):
-            plan.report(node.name, RULE, "a class with a cuda() of its own; give it a to(), and call that")
+            plan.report(node.name, RULE, "a class with its own cuda(); add a to() method and call that")
 
 
 def _is_of_tensor(plan: Plan, call: cst.Call) -> bool:
@@ -86,7 +84,7 @@ def _receiver_reason(plan: Plan, receiver: cst.BaseExpression, method: str) -> s
     owners = {one for one in plan.project.own_method[method] if _may_be(receiver, one)}
     if not owners or _is_torchs(plan, receiver):
         return ""
-    return f"{', '.join(sorted(owners))} has a {method}() of its own, which this may be; call to() if it is a tensor's"
+    return f"{', '.join(sorted(owners))} defines its own {method}(), which this may call; call to() if this is a tensor"
 
 
 def _may_be(receiver: cst.BaseExpression, owner: str) -> bool:
@@ -136,7 +134,7 @@ def _decide_cuda(plan: Plan, call: cst.Call) -> None:
         plan.leave(call, RULE, "another library's")
         return
     if name == "torch.Tensor.cuda":
-        plan.report(call, RULE, "the method as a function: write it as x.to(get_accelerator().device_name())")
+        plan.report(call, RULE, "calls the method cuda as a function; write x.to(get_accelerator().device_name())")
         return
     args = list(call.args)
     given = [arg for arg in args if arg.keyword is None or arg.keyword.value == "device"]
@@ -155,7 +153,7 @@ def _decide_cuda(plan: Plan, call: cst.Call) -> None:
 def _argument_reason(plan: Plan, call: cst.Call, given: list[cst.Arg]) -> str:
     options = {arg.keyword.value for arg in call.args if arg.keyword} - {"device", "non_blocking", "memory_format"}
     if options or len(given) > 2 or any(arg.star for arg in call.args):
-        return "arguments that the tool does not know; write .to(get_accelerator().device_name(), ...)"
+        return "has unknown arguments; write .to(get_accelerator().device_name(), ...)"
     if plan.device_name() is None:
         return plan.without("device_name")
     if not given or is_device_literal(given[0].value) or _is_none(given[0].value) or plan.target.names_devices:
@@ -236,7 +234,7 @@ def _decide_pin(plan: Plan, call: cst.Call) -> None:
         return  # a method of an accelerator, which takes a tensor
     reason = _receiver_reason(plan, call.func.value, "pin_memory")
     if call.args:
-        reason = "pinned for a device that is named; get_accelerator().pin_memory(t) pins for this one"
+        reason = "pins memory for a named device; use get_accelerator().pin_memory(t)"
     if reason or plan.function("pin_memory") is None:
         plan.report(call, "pinning", reason or plan.without("pin_memory"))
         plan.claim(*call.args)

@@ -83,10 +83,10 @@ _GROUPS = {
 RULE_OF = {name: rule for rule, names in _GROUPS.items() for name in names}
 PROMISED = ("name", "total_memory", "multi_processor_count", "get", "items", "keys", "values")
 ADVICE = {
-    "get_device_capability": "compute capability is CUDA's own; ask what it stands for, such as is_bf16_supported()",
-    "init": "the accelerator initialises itself when it is first used: remove the call",
-    "is_initialized": "other devices have no such state; remove the question",
-    "ipc_collect": "CUDA's own; call it only where get_accelerator().device_name() is 'cuda'",
-    "set_per_process_memory_fraction": "ask get_accelerator().supports() for it first: a CPU has no such limit",
-    "nccl.version": "get_accelerator().communication_backend_version() is the contract's",
+    "get_device_capability": "compute capability is specific to CUDA; check for the feature, for example is_bf16_supported()",
+    "init": "the accelerator initializes itself on first use; remove the call",
+    "is_initialized": "other devices have no such state; remove the check",
+    "ipc_collect": "specific to CUDA; call it only if get_accelerator().device_name() is 'cuda'",
+    "set_per_process_memory_fraction": "a CPU has no such limit; check get_accelerator().supports() first",
+    "nccl.version": "use get_accelerator().communication_backend_version()",
 }

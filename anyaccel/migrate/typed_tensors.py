@@ -53,7 +53,7 @@ def _decide_class(plan: Plan, node: cst.CSTNode, kind: str) -> None:
     elif isinstance(around, cst.IfExp | cst.Assign):
         _decide_alias(plan, node, kind)
     else:
-        plan.report(node, RULE, "a tensor type as a value; pass a dtype and a device in its place")
+        plan.report(node, RULE, "a tensor type as a value; pass a dtype and a device instead")
 
 
 def _typed(plan: Plan, kind: str) -> str | None:
@@ -71,7 +71,9 @@ def _decide_construction(plan: Plan, call: cst.Call, kind: str) -> None:
     typed = _typed(plan, kind)
     values = [argument.value for argument in call.args]
     if plan.device_name() is None or any(argument.star or argument.keyword for argument in call.args):
-        plan.report(call.func, RULE, "the arguments are in a list or a dictionary; torch.empty() or torch.tensor()")
+        plan.report(
+            call.func, RULE, "the arguments are in a list or have keywords; use torch.empty() or torch.tensor()"
+        )
     elif values and all(isinstance(value, cst.Integer) for value in values):
         _construct(plan, call, "torch.empty", kind)
     elif len(values) == 1 and isinstance(values[0], cst.List):
@@ -80,7 +82,9 @@ def _decide_construction(plan: Plan, call: cst.Call, kind: str) -> None:
         _construct(plan, call, "torch.empty", kind)
     elif typed is None:
         plan.report(
-            call.func, RULE, "sizes or data? torch.empty(sizes, dtype=, device=) or torch.tensor(data, dtype=, device=)"
+            call.func,
+            RULE,
+            "the argument may be a size or data; use torch.empty(size, dtype=, device=) or torch.tensor(data, dtype=, device=)",
         )
     else:
         plan.rewrite(call.func, RULE, lambda _: parsed(typed))
@@ -102,13 +106,13 @@ def _construct(plan: Plan, call: cst.Call, factory: str, kind: str) -> None:
 def _decide_argument(plan: Plan, node: cst.CSTNode, argument: cst.Arg, kind: str) -> None:
     call = plan.view.parent(argument)
     if not isinstance(call, cst.Call):
-        plan.report(node, RULE, "a class that derives from a tensor type")
+        plan.report(node, RULE, "a class that derives from a tensor type; derive it from torch.Tensor")
     elif _is_type_method(call):
         _to_this_device(plan, call, node, f"torch.{_DTYPES[kind]}")
     elif isinstance(call.func, cst.Name) and call.func.value == "isinstance" and dotted(call.args[0].value):
         _decide_test(plan, call, call.args[0].value, kind, node)
     else:
-        plan.report(node, RULE, "a tensor type as an argument; pass a dtype and a device in its place")
+        plan.report(node, RULE, "a tensor type as an argument; pass a dtype and a device instead")
 
 
 def _is_type_method(call: cst.Call) -> bool:
@@ -165,7 +169,7 @@ def _decide_text(plan: Plan, node: cst.SimpleString, kind: str) -> None:
                 return
     is_default = isinstance(call, cst.Call) and plan.view.name(call.func) == "torch.set_default_tensor_type"
     advice = (
-        "torch.set_default_dtype() and torch.set_default_device() in its place"
+        "use torch.set_default_dtype() and torch.set_default_device() instead"
         if is_default
         else "compare dtype and device"
     )
@@ -184,14 +188,14 @@ def _decide_alias(plan: Plan, node: cst.CSTNode, kind: str) -> None:
         or len(assign.targets) != 1
         or (choice and choice.test is node)
     ):
-        plan.report(node, RULE, "a tensor type as a value; pass a dtype and a device in its place")
+        plan.report(node, RULE, "a tensor type as a value; pass a dtype and a device instead")
         return
     uses = plan.view.uses(assign.targets[0].target)
     calls = [plan.view.parent(use) for use in uses or []]
     unknown = [use for use, each in zip(uses or [], calls, strict=True) if not _is_known_use(plan, use, each)]
     if not uses or unknown:
         where = f"at line {plan.view.position(unknown[0])[0]} as more than a factory" if unknown else "in another file"
-        plan.report(node, RULE, f"a tensor type by another name, which is used {where}")
+        plan.report(node, RULE, f"another name for a tensor type, used {where}; pass a dtype and a device instead")
         return
     given = [each for each in calls if isinstance(each, cst.Arg)]
     if choice is not None and _is_choice_of_dtype(plan, choice) and len(given) == len(calls):

@@ -1,0 +1,85 @@
+"""Proves that a question about CUDA may get the answer "yes" on a CPU: the program must do the same there as before.
+
+Without CUDA, a program ran the branch for "no". After a rewrite, a CPU runs the branch for "yes". Both must have the
+same normal form (:mod:`.cpu_form`); otherwise the question is reported.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+
+from .answers import Objection
+from .cpu_form import ACCELERATOR, cpu_form
+from .regions import following, leaves
+from .site import SiteOutcome
+
+if TYPE_CHECKING:
+    from .plan import Plan
+    from .regions import Regions
+
+__all__ = ["of_cpu"]
+
+_DEVICE_ONLY = re.compile(r"^[\w.\[\]'\"]*(dev|device)\w*[\"'\]]* = __cpu__$", re.IGNORECASE)
+
+
+def of_cpu(plan: Plan, found: Regions) -> Objection | None:
+    """Return an objection if a CPU would do anything else than before when this question is answered with yes."""
+    ways = _ways(plan, found)
+    if ways is None:
+        return None
+    yes, no = (_form(plan, nodes) for nodes in ways)
+    if yes is not None and (yes == no or (not no and _DEVICE_ONLY.match(yes))):
+        return None
+    line = plan.view.position(ways[0][0] if ways[0] else ways[1][0])[0]
+    return Objection(
+        "changes-cpu", f"a CPU would run other code than before (line {line}); decide which branch other devices take"
+    )
+
+
+def _ways(plan: Plan, found: Regions) -> tuple[list[cst.CSTNode], list[cst.CSTNode]] | None:
+    """Return the code for the answers yes and no; None if the answer is used as a value, or the program ends without CUDA."""
+    view, asked = plan.view, found.asked
+    if not found.is_test or found.is_entry:
+        return None
+    test = next(
+        (each for each in view.ancestors(asked) if isinstance(each, cst.If | cst.IfExp | cst.BaseStatement)), None
+    )
+    yes, no = list(found.blocks), [found.other] if found.other is not None else []
+    if isinstance(test, cst.If):
+        if found.stops:
+            return None
+        if found.other is None and yes == [test.body] and leaves(view, test.body):
+            no = following(view, test)
+    return (yes, no) if yes or no else None
+
+
+def _form(plan: Plan, nodes: list[cst.CSTNode]) -> str | None:
+    """Return the normal form of some statements, of a block or of an expression after the decisions so far."""
+    texts = []
+    for node in nodes:
+        new: Any = (node.body if isinstance(node, cst.Else) else node).visit(_Rewritten(plan))
+        code = textwrap.dedent(plan.view.module.code_for_node(new))
+        texts.append(f"__value__ = ({code})" if isinstance(new, cst.BaseExpression) else code)
+    text = "\n".join(texts)
+    for name in {plan.accelerator, "get_accelerator()"} - {""}:
+        text = text.replace(name, ACCELERATOR)
+    return cpu_form(text)
+
+
+class _Rewritten(cst.CSTTransformer):
+    """Applies the decisions so far to a part of the tree."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self._plan = plan
+
+    def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
+        updated_node = super().on_leave(original_node, updated_node)
+        decision = self._plan.decisions.get(original_node)
+        if decision is None or decision.outcome is not SiteOutcome.REWRITTEN or decision.build is None:
+            return updated_node
+        return decision.build(updated_node)
