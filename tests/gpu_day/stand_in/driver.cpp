@@ -44,7 +44,7 @@ CUresult start(Kernel& kernel, CUstream stream) {
 
 STAND_IN_EXPORT CUresult cuInit(unsigned) { return use() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
 
-// NVRTC and cuBLAS ask a driver for tables of its own, and call them unless they are refused.
+// NVRTC asks a driver for tables of its own, and calls them unless they are refused.
 STAND_IN_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid*) {
   *table = nullptr;
   return CUDA_ERROR_NOT_FOUND;
