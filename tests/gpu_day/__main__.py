@@ -25,18 +25,28 @@ SANITIZED = ("rms_norm", "softmax", "activations", "multi_tensor", "quantization
 """Tests of one op of each pattern: rows, reductions with a maximum, tiles, tables of tensors, packed bytes, atomics."""
 
 
-def _stages(device: str, folder: Path) -> list[Stage]:
+def _stages(device: str, folder: Path, minutes: float = MINUTES) -> list[Stage]:
     """Return all stages, most important first; their limits together are the day's."""
+    most_of_a_test = f"{90 * max(1.0, minutes / MINUTES):.0f}"
     python = sys.executable
     is_cuda = device == "cuda"
     capability = "".join(map(str, torch.cuda.get_device_capability())) if is_cuda else ""
     targets = ["native", f"sm_{capability}"] if is_cuda else ["native"]
     anyaccel = [python, "-c", "from anyaccel.cli import main; main()"]
-    # -v: the log of an interrupted run names every test so far. A file that cannot be imported stops no other.
-    pytest = [python, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    # a killed run has listed every test so far, and why it failed; a file that cannot be imported stops no other
+    pytest = [python, "-m", "pytest", "-v", "-rN", "--tb", "short", "-p", "tests.gpu_day.at_once"]
+    pytest += ["-p", "no:cacheprovider", "--continue-on-collection-errors"]
     # a test that hangs or makes the GPU unusable costs its process, which is replaced; see fresh_worker.py
     replaced = ["-n", "1", "--max-worker-restart", "50", "-p", "tests.gpu_day.fresh_worker"]
-    tests = [*pytest, *replaced, "--timeout", "90", "--timeout-method", "thread", f"--junitxml={folder}/tests.xml"]
+    tests = [
+        *pytest,
+        *replaced,
+        "--timeout",
+        most_of_a_test,
+        "--timeout-method",
+        "thread",
+        f"--junitxml={folder}/tests.xml",
+    ]
     files = [f"tests/ops/test_{op}.py" for op in SANITIZED]
     sanitized_tests = [*pytest, "-o", "faulthandler_timeout=60", "-k", "cuda and not compile", *files]
     lacking = "" if is_cuda else "it needs a GPU"
@@ -79,7 +89,7 @@ def main(arguments: list[str]) -> int:
         sys.exit("running the day failed: got no GPU; expected one that torch can use. Fix: --device cpu rehearses it.")
     folder = options.out.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    stages = longer(_stages(options.device, folder), options.minutes)
+    stages = longer(_stages(options.device, folder, options.minutes), options.minutes)
     names = [stage.name for stage in stages]
     if unknown := set(options.only or ()) - set(names):
         parser.error(f"--only got {', '.join(sorted(unknown))}; expected {', '.join(names)}")
@@ -87,11 +97,14 @@ def main(arguments: list[str]) -> int:
     end_by_sigterm()
     console = Console(highlight=False, width=200)
     has_failed = False
-    for outcome in run_stages(chosen, folder, ROOT, options.minutes * 60):
-        console.print(
-            f"{outcome.name:<14} {outcome.seconds:>6.1f} s  {outcome.what}  {outcome.summary}".rstrip(), markup=False
-        )
-        has_failed |= outcome.what.startswith("failed")
+    try:
+        for outcome in run_stages(chosen, folder, ROOT, options.minutes * 60):
+            line = f"{outcome.name:<14} {outcome.seconds:>6.1f} s  {outcome.what}  {outcome.summary}"
+            console.print(line.rstrip(), markup=False)
+            has_failed |= outcome.what.startswith("failed")
+    except KeyboardInterrupt:
+        console.print("interrupted")
+        has_failed = True
     console.print(f"logs, results and day.json are in {options.out}")
     return int(has_failed)
 

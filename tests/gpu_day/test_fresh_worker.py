@@ -42,3 +42,25 @@ def test_a_process_that_cannot_use_its_gpu_any_more_is_replaced(tmp_path: Path) 
     assert results == passed | {("FAILED", name) for name in ("poisons", "fails", "hangs")}, ran.stdout + ran.stderr
     assert "RuntimeError: an illegal memory access was encountered" in ran.stdout
     assert "crashed while running 'test_gpu.py::test_hangs'" in ran.stdout
+
+
+def test_each_failure_and_its_reason_are_printed_at_once_and_once(tmp_path: Path) -> None:
+    tests = """
+import os, pytest
+@pytest.fixture
+def broken(): raise RuntimeError("no device\\nmore")
+def test_a(): assert 1 == 2
+def test_b(broken): pass
+def test_c(): pass
+def test_d(): os._exit(9)
+"""
+    (tmp_path / "test_it.py").write_text(tests, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-v", "-rN", "--tb", "short", "-p", "tests.gpu_day.at_once"]
+    command += ["-c", "/dev/null", "--rootdir", str(tmp_path), str(tmp_path / "test_it.py")]
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONUNBUFFERED": "1"}
+    ran = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, encoding="utf-8", check=False, timeout=120
+    )
+    assert ran.returncode == 9
+    listed = re.findall(r"^(?:FAILED|ERROR) .*", ran.stdout, re.MULTILINE)
+    assert listed == ["FAILED test_it.py::test_a - assert 1 == 2", "ERROR test_it.py::test_b - RuntimeError: no device"]

@@ -5,6 +5,8 @@
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -239,6 +241,16 @@ STAND_IN_EXPORT CUresult cuFuncLoad(CUfunction function) {
 
 STAND_IN_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return cuLibraryLoadData(reinterpret_cast<CUlibrary*>(module), image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+}
+
+// torch.compile loads its kernels from files.
+STAND_IN_EXPORT CUresult cuModuleLoad(CUmodule* module, const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return CUDA_ERROR_FILE_NOT_FOUND;
+  }
+  const std::string image{std::istreambuf_iterator<char>(file), {}};
+  return cuModuleLoadData(module, image.c_str());
 }
 
 STAND_IN_EXPORT CUresult cuModuleUnload(CUmodule module) {
