@@ -214,7 +214,7 @@ MINUTES ?= 60
 gpu-day-rehearsal: PYTHON_OF_DAY := .venv-gpu-day/bin/python
 gpu-day-rehearsal:
 	$(MAKE) .venv-gpu-day/.torch VENV=.venv-gpu-day TORCH=torch==2.11.0
-	$(PYTHON_OF_DAY) -m pip install --quiet "nvidia-cuda-crt==13.0.*" setuptools
+	$(PYTHON_OF_DAY) -m pip install --quiet "nvidia-cuda-cccl==13.0.*" "nvidia-cuda-crt==13.0.*" setuptools
 	$(MAKE) gpu-day-wheels WHEELS=.venv-gpu-day/wheels ON_GPU="$$($(PYTHON_OF_DAY) -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 	$(PYTHON_OF_DAY) -m pip install --quiet --no-index --no-deps .venv-gpu-day/wheels/*.whl
 	$(PYTHON_OF_DAY) -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from . import __main__ as day
 from .stages import Outcome, Stage, longer, run_stages
@@ -33,7 +34,7 @@ def test_a_longer_day_has_longer_stages_and_a_shorter_one_the_same() -> None:
 def test_a_failure_and_a_cut_stop_nothing_else(tmp_path: Path) -> None:
     stages = [
         Stage("fails", _python("print('why'); raise SystemExit(3)"), 60),
-        Stage("hangs", _python("import time; print('began', flush=True); time.sleep(600)"), 2),
+        Stage("hangs", _python("import time; print('began'); time.sleep(600)"), 2),
         Stage("absent", ["no-such-program"], 60, "it is not installed"),
         Stage("passes", _python("pass"), 60),
     ]
@@ -44,7 +45,9 @@ def test_a_failure_and_a_cut_stop_nothing_else(tmp_path: Path) -> None:
         "passes": "passed",
     }
     assert (tmp_path / "fails.log").read_text() == "why\n"
-    assert (tmp_path / "hangs.log").read_text() == "began\n"
+    hangs = (tmp_path / "hangs.log").read_text()
+    assert hangs.startswith("began\n")
+    assert "KeyboardInterrupt" in hangs  # it could write what it had
 
 
 def test_what_is_done_is_written_before_the_next_stage_begins(tmp_path: Path) -> None:
@@ -53,6 +56,64 @@ def test_what_is_done_is_written_before_the_next_stage_begins(tmp_path: Path) ->
     next(outcomes)
     (row,) = json.loads((tmp_path / "day.json").read_text())
     assert (row["name"], row["what"]) == ("first", "passed")
+
+
+def test_a_process_that_ignores_the_interrupt_is_killed(tmp_path: Path) -> None:
+    code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(600)"
+    began = time.monotonic()
+    assert next(run_stages([Stage("hangs", _python(code), 4)], tmp_path, ROOT, 600)).what == "cut after 4 s"
+    assert time.monotonic() - began < 60
+
+
+def test_pytest_lists_its_failures_when_it_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import time\ndef test_a(): assert 0\ndef test_b(): time.sleep(600)\n")
+    command = ["env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", sys.executable, "-m", "pytest", "-v", "-c", "/dev/null"]
+    stage = Stage("tests", [*command, f"--junitxml={tmp_path}/tests.xml", str(tmp_path / "test_it.py")], 12)
+    outcome = next(run_stages([stage], tmp_path, tmp_path, 600))
+    assert (outcome.what, outcome.summary.partition(" in ")[0]) == ("cut after 12 s", "1 failed")
+    assert "test_a" in (tmp_path / "tests.xml").read_text()
+
+
+def test_a_day_that_is_ended_from_outside_records_it_and_leaves_no_process(tmp_path: Path) -> None:
+    code = "import subprocess, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True); time.sleep(600)"
+    program = f"""
+import sys
+from pathlib import Path
+from tests.gpu_day.stages import Stage, end_by_sigterm, run_stages
+end_by_sigterm()
+stages = [Stage("passes", ["true"], 60), Stage("long", [sys.executable, "-c", {code!r}], 600)]
+list(run_stages(stages, Path(sys.argv[1]), Path(sys.argv[1]), 1200))
+"""
+    with subprocess.Popen([*_python(program), str(tmp_path)], cwd=ROOT, stderr=subprocess.DEVNULL) as day_process:
+        log = tmp_path / "long.log"
+        deadline = time.monotonic() + 90
+        while not (log.is_file() and log.read_text().endswith("\n")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        rows = json.loads((tmp_path / "day.json").read_text())
+        assert [(row["name"], row["what"]) for row in rows] == [("passes", "passed"), ("long", "running")]
+        day_process.terminate()
+        assert day_process.wait(60) != 0
+    rows = json.loads((tmp_path / "day.json").read_text())
+    assert [(row["name"], row["what"]) for row in rows] == [("passes", "passed"), ("long", "interrupted")]
+    _wait_for_the_end_of(int(log.read_text()))
+
+
+def test_stages_that_run_again_replace_their_outcomes_alone(tmp_path: Path) -> None:
+    list(
+        run_stages(
+            [Stage("first", _python("raise SystemExit(2)"), 60), Stage("second", ["true"], 60)], tmp_path, ROOT, 60
+        )
+    )
+    list(run_stages([Stage("first", ["true"], 60)], tmp_path, ROOT, 60))
+    rows = json.loads((tmp_path / "day.json").read_text())
+    assert {row["name"]: row["what"] for row in rows} == {"first": "passed", "second": "passed"}
+
+
+def test_an_unknown_stage_is_refused_with_the_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        day.main(["--out", str(tmp_path / "out"), "--device", "cpu", "--only", "bandwith"])
+    assert "--only got bandwith; expected report, build, tests, memcheck, bandwidth" in capsys.readouterr().err
 
 
 def test_a_stage_without_time_is_left_out_and_the_last_one_gets_the_rest(tmp_path: Path) -> None:
@@ -66,7 +127,10 @@ def test_a_stage_without_time_is_left_out_and_the_last_one_gets_the_rest(tmp_pat
 def test_what_a_stage_has_started_ends_with_it(tmp_path: Path) -> None:
     code = "import subprocess, sys, time; print(subprocess.Popen(['sleep', '600']).pid, flush=True); time.sleep(600)"
     assert next(run_stages([Stage("parent", _python(code), 3)], tmp_path, ROOT, 600)).what == "cut after 3 s"
-    child = int((tmp_path / "parent.log").read_text())
+    _wait_for_the_end_of(int((tmp_path / "parent.log").read_text().splitlines()[0]))
+
+
+def _wait_for_the_end_of(child: int) -> None:
     deadline = time.monotonic() + 30
     while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
@@ -78,12 +142,13 @@ def test_every_stage_names_files_that_exist(tmp_path: Path) -> None:
         named = [word for word in stage.command if word.startswith(("tests/", "benchmarks/"))]
         assert all((ROOT / word).exists() for word in named)
         assert named or stage.name in ("report", "build")
-    assert sum(stage.seconds for stage in day._stages("cpu", tmp_path)[:7]) <= 20 * 60
+    assert sum(stage.seconds for stage in day._stages("cpu", tmp_path)) <= 20 * 60
 
 
 def test_the_wheels_are_all_that_the_project_needs_but_torch() -> None:
     names = {line.partition(">")[0].partition("=")[0] for line in requirements()}
     assert {"filelock", "ninja", "typer", "cuda-bindings", "pytest", "hypothesis", "matplotlib"} <= names
+    assert {"pytest-timeout", "pytest-xdist", "nvidia-cuda-sanitizer-api"} <= names
     assert not {"torch", "nvidia-cuda-nvrtc"} & names
 
 

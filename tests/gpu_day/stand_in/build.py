@@ -1,14 +1,23 @@
-"""Compiles the stand-in for CUDA's runtime and driver against the headers of the installed torch's CUDA."""
+"""Compiles the stand-in for CUDA's runtime, driver and cuBLAS against the headers of the installed torch's CUDA."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HERE = Path(__file__).parent
-RUNTIME, DRIVER = "libcudart.so.13", "libcuda.so.1"
+RUNTIME, DRIVER, PRODUCTS = "libcudart.so.13", "libcuda.so.1", "libstand_in_cublas.so"
+UNSUPPORTED = {
+    "cuda": 801,
+    "cublas": 15,
+}  # cudaErrorNotSupported, CUDA_ERROR_NOT_SUPPORTED, CUBLAS_STATUS_NOT_SUPPORTED
 _COMPILER = ("g++", "-std=c++20", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden")
 
 
@@ -26,6 +35,14 @@ def cuda_folder() -> Path:
     raise FileNotFoundError(msg)
 
 
+def torch_libraries() -> list[Path]:
+    """Return the libraries of the installed torch."""
+    found = importlib.util.find_spec("torch")
+    assert found is not None
+    assert found.origin is not None
+    return sorted((Path(found.origin).parent / "lib").glob("libtorch_cuda*.so"))
+
+
 def symbols(library: Path, *, is_defined: bool = True) -> set[str]:
     """Return the functions that a library exports, or imports."""
     which = "--defined-only" if is_defined else "--undefined-only"
@@ -34,36 +51,43 @@ def symbols(library: Path, *, is_defined: bool = True) -> set[str]:
     return {line.partition("@")[0] for line in ran.stdout.split()}
 
 
-def stubs(names: set[str]) -> str:
-    """Return C++ source of functions that print their name and fail with cudaErrorNotSupported."""
+def stubs(names: set[str], status: int) -> str:
+    """Return C++ source of functions that print their name and fail with a status."""
     lines = ["#include <cstdio>"]
     for name in sorted(names):
-        body = f'std::fputs("stand-in: {name} is not implemented\\n", stderr); return 801;'
+        body = f'std::fputs("stand-in: {name} is not implemented\\n", stderr); return {status};'
         lines.append(f'extern "C" __attribute__((visibility("default"))) int {name}() {{ {body} }}')
     return "\n".join(lines) + "\n"
 
 
 def build(folder: Path) -> None:
-    """Compile both libraries into a folder."""
+    """Compile all libraries into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     cuda = cuda_folder()
-    include, runtime = f"-I{cuda / 'include'}", folder / RUNTIME
     exported = {name for name in symbols(cuda / "lib" / RUNTIME) if "cuda" in name}
     script = folder / "versions"
-    script.write_text(f'{RUNTIME} {{ global: cuda*; __cuda*; extern "C++" {{ stand_in::*; }}; local: *; }};\n')
-    generated = folder / "stubs.cpp"
-    sources = [HERE / "device.cpp", HERE / "runtime.cpp"]
-    link = [f"-Wl,-soname,{RUNTIME}", f"-Wl,--version-script={script}", "-o", runtime]
-    generated.write_text("")
-    subprocess.run([*_COMPILER, include, *sources, generated, *link], check=True)
-    generated.write_text(stubs(exported - symbols(runtime)))
-    subprocess.run([*_COMPILER, "-w", include, *sources, generated, *link], check=True)
-    driver = [HERE / "driver.cpp", generated, runtime, f"-Wl,-soname,{DRIVER}", "-Wl,-rpath,$ORIGIN"]
+    script.write_text(
+        f'{RUNTIME} {{ global: cuda*; __cuda*; extern "C++" {{ stand_in::*; }}; local: *; }};\n', encoding="utf-8"
+    )
+    sources = [HERE / "device.cpp", HERE / "runtime.cpp", f"-Wl,--version-script={script}"]
+    _library(folder / RUNTIME, sources, exported, UNSUPPORTED["cuda"])
     declared = set(re.findall(r"CUDAAPI (cu[A-Z]\w+)\(", (cuda / "include" / "cuda.h").read_text(encoding="utf-8")))
-    generated.write_text("", encoding="utf-8")
-    subprocess.run([*_COMPILER, include, *driver, "-o", folder / DRIVER], check=True)
-    generated.write_text(stubs(declared - symbols(folder / DRIVER)), encoding="utf-8")
-    subprocess.run([*_COMPILER, "-w", include, *driver, "-o", folder / DRIVER], check=True)
+    _library(folder / DRIVER, [HERE / "driver.cpp", folder / RUNTIME], declared, UNSUPPORTED["cuda"])
+    imported = {name for library in torch_libraries() for name in symbols(library, is_defined=False)}
+    products = {name for name in imported if name.startswith("cublas")}
+    sources = [HERE / name for name in ("product.cpp", "cublas.cpp", "cublas_lt.cpp")]
+    _library(folder / PRODUCTS, [*sources, folder / RUNTIME], products, UNSUPPORTED["cublas"])
+
+
+def _library(library: Path, sources: Sequence[Path | str], names: set[str], status: int) -> None:
+    """Compile a library, and again with stubs for those names that its sources lack."""
+    generated = library.with_suffix(".stubs.cpp")
+    command = [*_COMPILER, f"-I{cuda_folder() / 'include'}", *sources, "-ldl", f"-Wl,-soname,{library.name}"]
+    command += ["-Wl,-rpath,$ORIGIN", "-o", library]
+    subprocess.run(command, check=True)
+    generated.write_text(stubs(names - symbols(library), status), encoding="utf-8")
+    # -w: the compiler knows other signatures of some names
+    subprocess.run([*command, "-w", generated], check=True)
 
 
 if __name__ == "__main__":

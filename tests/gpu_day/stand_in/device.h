@@ -1,7 +1,7 @@
 // A pretended GPU: its memory is the host's, and its streams run everything at once, in the caller's thread.
 //
-// Memory operations and host callbacks are real. A kernel does nothing, except those that driver.cpp finds in the block
-// emulator. A graph holds the operations of its capture, and a replay runs them.
+// Memory operations, host callbacks and products of matrices are real. A kernel does nothing. A graph holds the
+// operations of its capture, and a replay runs them.
 
 #pragma once
 
@@ -18,7 +18,7 @@ namespace stand_in {
 constexpr int kMajor = 9;  // the compute capability of an H100
 constexpr int kMinor = 0;
 constexpr int kVersion = 13000;  // of the driver and of the runtime
-constexpr int kUnits = 4;        // few, as the emulator runs each block on the host
+constexpr int kUnits = 4;
 constexpr int kThreadsPerUnit = 2048;
 constexpr int kThreadsPerBlock = 1024;
 constexpr int kSharedBytes = 48 * 1024;

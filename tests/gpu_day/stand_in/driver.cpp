@@ -5,6 +5,8 @@
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -44,7 +46,7 @@ CUresult start(Kernel& kernel, CUstream stream) {
 
 STAND_IN_EXPORT CUresult cuInit(unsigned) { return use() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
 
-// NVRTC and cuBLAS ask a driver for tables of its own, and call them unless they are refused.
+// NVRTC asks a driver for tables of its own, and calls them unless they are refused.
 STAND_IN_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid*) {
   *table = nullptr;
   return CUDA_ERROR_NOT_FOUND;
@@ -239,6 +241,16 @@ STAND_IN_EXPORT CUresult cuFuncLoad(CUfunction function) {
 
 STAND_IN_EXPORT CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return cuLibraryLoadData(reinterpret_cast<CUlibrary*>(module), image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+}
+
+// torch.compile loads its kernels from files.
+STAND_IN_EXPORT CUresult cuModuleLoad(CUmodule* module, const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return CUDA_ERROR_FILE_NOT_FOUND;
+  }
+  const std::string image{std::istreambuf_iterator<char>(file), {}};
+  return cuModuleLoadData(module, image.c_str());
 }
 
 STAND_IN_EXPORT CUresult cuModuleUnload(CUmodule module) {
