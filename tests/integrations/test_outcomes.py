@@ -24,6 +24,7 @@ TESTS = """
 import os, subprocess, sys, time, pytest
 ours = "anyaccel.integrations.deepspeed" in sys.modules
 class TestIt:
+    @pytest.mark.sequential
     def test_same(self): pass
     def test_better(self): assert ours
     def test_skipped(self): pytest.skip("needs a GPU")
@@ -62,7 +63,7 @@ def test_what_passes_with_stock_only_and_what_did_not_end_is_listed_and_fails(tm
     (tmp_path / "tests/unit").mkdir(parents=True)
     for name, text in files.items():
         (tmp_path / "tests/unit" / f"{name}.py").write_text(text)
-    (tmp_path / "tests/pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "tests/pytest.ini").write_text("[pytest]\naddopts = -m 'not sequential'\nmarkers =\n  sequential")
     environment = {"PYTHONPATH": str(SCRIPTS), "PATH": "/usr/bin:/bin", "TORCH_EXTENSIONS_DIR": str(tmp_path)}
     command = [sys.executable, "-c", PROGRAM, "10"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
