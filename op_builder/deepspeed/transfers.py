@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -47,7 +48,7 @@ class Pending:
             os.close(self.files.pop())
 
 
-def require_memory(tensor: torch.Tensor, is_read: bool) -> None:
+def require_memory(tensor: Any, is_read: bool) -> None:
     """Refuse what has no bytes to transfer, and for reads, elements that share memory.
 
     Raises:
