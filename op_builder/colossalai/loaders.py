@@ -104,6 +104,12 @@ def _attention() -> list[type[KernelExtension]]:
     return [FlashAttentionPackageExtension, FlashAttentionSDPAExtension]
 
 
+def _attention_by_package() -> list[type[KernelExtension]]:
+    from .attention import FlashAttentionPackageExtension
+
+    return [FlashAttentionPackageExtension]
+
+
 def _attention_with_masks() -> list[type[KernelExtension]]:
     from .attention import FlashAttentionSDPAExtension
 
@@ -120,6 +126,7 @@ COLOSSALAI_LOADERS: dict[str, tuple[str, Callable[[], list[Any]]]] = {
         "Attention that does not store the scores: ``attention(query, key, value, ...)``",
         _attention,
     ),
+    "FlashAttentionDaoLoader": ("The same, by the package ``flash-attn`` only", _attention_by_package),
     "FlashAttentionWithCustomMaskLoader": (
         "The same, with any ``attention_mask``",
         _attention_with_masks,

@@ -22,6 +22,7 @@ _OTHERS = {
     "FusedOptimizerLoader": "optimizers:FusedOptimizerModule",
     "InferenceOpsLoader": "inference:InferenceOps",
     "FlashAttentionLoader": "attention:_sdpa",
+    "FlashAttentionDaoLoader": "attention:_by_package",
     "FlashAttentionWithCustomMaskLoader": "attention:_sdpa",
     "FlashAttentionForFloatAndCustomMaskLoader": "attention:_sdpa",
 }

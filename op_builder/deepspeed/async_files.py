@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Literal
 
 from .host_memory import PinMemoryModule
-from .transfers import AsyncIOError, Pending, error_of, is_in_file, memory_of, opened
+from .transfers import AsyncIOError, Pending, error_of, is_in_file, memory_of, opened, require_memory
 
 if TYPE_CHECKING:
     import torch
@@ -236,24 +236,16 @@ class AsyncIOHandle:
         self._require_own_process()
         with self._guard:
             ended = int(self._library.anyaccel_aio_wait(self._pointer))
-            done, problems = dict(self._pending), self._failures()
+            done = dict(self._pending)
+            problems: dict[int, Exception] = {**self._failures()}
             self._pending.clear()
         for number, one in done.items():
             one.close()
-            if number in problems:
-                continue
-            if one.is_read and one.memory is not one.tensor:
-                one.tensor.copy_(one.memory.view(one.tensor.dtype).view(one.tensor.shape))
-            if one.is_checked and not is_in_file(one):
-                problems[number] = error_of(
-                    0,
-                    one.path,
-                    one.is_read,
-                    one.offset,
-                    one.memory.nbytes,
-                    one.memory.nbytes,
-                    "different bytes in the file",
-                )
+            try:
+                if number not in problems:
+                    _complete(one)
+            except (OSError, RuntimeError) as error:  # the others are still to be completed
+                problems[number] = error
         if problems:
             raise next(iter(problems.values()))
         return ended
@@ -278,6 +270,7 @@ class AsyncIOHandle:
                 f"Fix: pass the offset in bytes from the file's beginning."
             )
             raise ValueError(msg)
+        require_memory(tensor, is_read)
         path = f"descriptor {file}" if isinstance(file, int) else os.fspath(file)
         tensor = tensor.detach()
         one = Pending(tensor, memory_of(tensor, is_read), path, is_read, offset, is_checked)
@@ -316,6 +309,15 @@ class AsyncIOHandle:
                 f"threads. Fix: create another aio_handle in this process."
             )
             raise RuntimeError(msg)
+
+
+def _complete(one: Pending) -> None:
+    """Copy what was read to the tensor that asked for it, and compare the file with the memory if that was requested."""
+    if one.is_read and one.memory is not one.tensor:
+        one.tensor.copy_(one.memory.view(one.tensor.dtype).view(one.tensor.shape))
+    if one.is_checked and not is_in_file(one):
+        size = one.memory.nbytes
+        raise error_of(0, one.path, one.is_read, one.offset, size, size, "different bytes in the file")
 
 
 def _close(library: ctypes.CDLL, pointer: ctypes.c_void_p, process: int, pending: dict[int, Pending]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-__all__ = ["AsyncIOError", "Pending", "error_of", "is_in_file", "memory_of", "opened"]
+__all__ = ["AsyncIOError", "Pending", "error_of", "is_in_file", "memory_of", "opened", "require_memory"]
 
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
 
@@ -45,6 +48,32 @@ class Pending:
             os.close(self.files.pop())
 
 
+def require_memory(tensor: Any, is_read: bool) -> None:
+    """Refuse what has no bytes to transfer, and for reads, elements that share memory.
+
+    Raises:
+        TypeError: when it is not a tensor.
+        ValueError: when it is a tensor without memory of its own for each element.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        msg = (
+            f"starting a transfer failed: got {type(tensor).__name__}; expected a tensor. "
+            f"Fix: pass torch.from_numpy(array) for an array."
+        )
+        raise TypeError(msg)
+    if tensor.is_meta or tensor.layout != torch.strided:
+        kind = "on the device meta" if tensor.is_meta else f"of layout {tensor.layout}"
+    elif is_read and any(not stride and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
+        kind = "whose elements share memory, as expand() makes"
+    else:
+        return
+    msg = (
+        f"starting a transfer failed: got a tensor {kind}; expected one with memory for each element. "
+        f"Fix: pass torch.empty(tensor.shape, dtype=tensor.dtype) to read into, or tensor.to_dense() to write."
+    )
+    raise ValueError(msg)
+
+
 def memory_of(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
     """Return a contiguous tensor in host memory: the tensor itself, or a new one for its bytes."""
     if tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj():
@@ -57,6 +86,8 @@ def memory_of(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
 def opened(file: str | int, is_read: bool, files: list[int]) -> tuple[int, int]:
     """Return descriptors of a file opened with and without O_DIRECT, the first -1 if unsupported; add both to ``files``."""
     flags = (os.O_RDONLY if is_read else os.O_WRONLY | os.O_CREAT) | os.O_CLOEXEC
+    if isinstance(file, int):
+        _require_writable(file)
     path = f"/proc/self/fd/{file}" if isinstance(file, int) else os.fspath(file)
     files.append(os.open(path, flags, 0o600))
     try:
@@ -66,6 +97,18 @@ def opened(file: str | int, is_read: bool, files: list[int]) -> tuple[int, int]:
     except OSError:  # the file system does not support it
         return -1, files[0]
     return files[1], files[0]
+
+
+def _require_writable(descriptor: int) -> None:
+    """Refuse a closed descriptor and one for reading, which opening its file again would hide."""
+    with contextlib.suppress(OSError):
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+            return
+    msg = (
+        f"writing failed: got descriptor {descriptor}, which is closed or for reading only; expected one of a file that is "
+        f"open for writing. Fix: open it with os.O_WRONLY, and close it after wait()."
+    )
+    raise OSError(errno.EBADF, msg)
 
 
 def is_in_file(one: Pending) -> bool:

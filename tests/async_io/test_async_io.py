@@ -286,6 +286,52 @@ def test_what_cannot_be_opened_is_an_oserror_that_names_it(handle: Any, tmp_path
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.parametrize(
+    ("tensor", "said"),
+    [
+        (torch.zeros(4, device="meta"), "on the device meta"),
+        (torch.zeros(4).to_sparse(), "of layout torch.sparse_coo"),
+        (torch.zeros(1).expand(4), "whose elements share memory"),
+    ],
+)
+def test_tensors_without_memory_for_each_element_are_refused(
+    handle: Any, tmp_path: Path, tensor: torch.Tensor, said: str
+) -> None:
+    (tmp_path / "file").write_bytes(b"1" * 16)
+    with pytest.raises(ValueError, match=said):
+        handle.async_pread(tensor, str(tmp_path / "file"))
+    if "share" not in said:
+        with pytest.raises(ValueError, match=said):
+            handle.async_pwrite(tensor, str(tmp_path / "file"))
+    with pytest.raises(TypeError, match="got list; expected a tensor"):
+        handle.async_pread([1.0], str(tmp_path / "file"))
+    assert (tmp_path / "file").read_bytes() == b"1" * 16
+    assert handle.wait() == 0
+
+
+def test_a_descriptor_that_cannot_be_written_is_refused(handle: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"1" * 16)
+    descriptor = os.open(tmp_path / "file", os.O_RDONLY)
+    with pytest.raises(OSError, match=f"got descriptor {descriptor}, which is closed or for reading only"):
+        handle.async_pwrite(torch.zeros(4), descriptor)
+    os.close(descriptor)
+    with pytest.raises(OSError, match=f"got descriptor {descriptor}, which is closed or for reading only"):
+        handle.async_pwrite(torch.zeros(4), descriptor)
+    assert (tmp_path / "file").read_bytes() == b"1" * 16
+
+
+def test_an_operation_that_cannot_be_completed_takes_no_other_with_it(handle: Any, tmp_path: Path) -> None:
+    file = str(tmp_path / "file")
+    handle.sync_pwrite(torch.arange(16.0), file)
+    checked, whole = torch.zeros(4, 4), torch.zeros(4, 4).t()  # the second is copied after it has been read
+    handle.pread(checked, file, True, True)
+    handle.async_pread(whole, file)
+    os.unlink(file)
+    with pytest.raises(FileNotFoundError):
+        handle.wait()
+    assert whole.flatten().tolist() == list(range(16))
+
+
 def test_validation_notices_other_bytes(handle: Any, tmp_path: Path) -> None:
     """Two writes to the same range: the file can contain only one of them."""
     file = str(tmp_path / "file")

@@ -36,6 +36,13 @@ def test_the_files_that_bind_deepspeeds_functions_are_read() -> None:
     assert not [lacks for builder, _, lacks in served.deepspeeds() if lacks and builder == "AsyncIOBuilder"]
 
 
+def test_no_function_of_deepspeed_drops_out_of_the_table() -> None:
+    assert not served.uncounted_files()
+    assert not served.unread_functions()
+    page = (ROOT / "docs" / "deepspeed.md").read_text()
+    assert not [builder for builder in served.LEFT if f"| `{builder}`" not in page]
+
+
 def test_every_variable_that_is_read_is_in_the_table() -> None:
     table = generated.variables()
     for module, _ in generated.ENVIRONMENTS:

@@ -141,6 +141,7 @@ assert accelerator.pin_memory(torch.ones(2)).tolist() == [1, 1]
 
 def test_functions_that_a_builder_of_ours_lacks_come_from_deepspeeds(run_python: Run) -> None:
     run_python("""
+import copy
 from anyaccel.integrations.deepspeed import served_ops
 from anyaccel.integrations.deepspeed.builders import _both, _theirs_alone
 
@@ -170,6 +171,20 @@ except AttributeError as error:
     assert "no_such_function" in str(error)
 else:
     raise AssertionError("a function that neither has")
+
+loads = []
+class TheirsFails:
+    def load(self):
+        loads.append(self)
+        raise RuntimeError("no compiler")
+
+functions = _both(Ours, TheirsFails)().load()
+assert copy.copy(functions).quantize == "ours" and not hasattr(functions, "__len__") and not loads
+assert not hasattr(functions, "swizzle_quant") and getattr(functions, "swizzle_quant", "default") == "default" and loads
+try:
+    functions.swizzle_quant
+except AttributeError as error:
+    assert str(error) == "the op of Ours has no 'swizzle_quant', and deepspeed's own op cannot be loaded: no compiler"
 """)
 
 

@@ -22,6 +22,7 @@ from anyaccel.op_builder.kernel_extensions import (
 from anyaccel.op_builder.kernel_loader import (
     LOADERS,
     CPUAdamLoader,
+    FlashAttentionDaoLoader,
     FlashAttentionLoader,
     FusedOptimizerLoader,
     KernelLoader,
@@ -260,6 +261,7 @@ def test_the_flash_attention_package_is_preferred_where_it_is(monkeypatch: pytes
     monkeypatch.setattr(FlashAttentionPackageExtension, "is_available", lambda _: True)
     attention = FlashAttentionLoader().load()
     query = torch.randn(1, 2, 3, 4)
+    assert FlashAttentionDaoLoader().load().func is attention.func  # type: ignore[attr-defined]
     torch.testing.assert_close(attention(query, query, query, is_causal=True), query)
     assert calls == [{"dropout_p": 0.0, "softmax_scale": None, "causal": True}]
     kept, ends = torch.tensor([0, 1, 3]), torch.tensor([0, 2, 3], dtype=torch.int32)
@@ -275,6 +277,11 @@ def test_the_flash_attention_package_is_preferred_where_it_is(monkeypatch: pytes
         attention(query, query, query, attn_mask=torch.ones(3, 3))
 
 
+def test_attention_by_the_package_only_says_what_it_needs() -> None:
+    with pytest.raises(NoKernelError, match="flash_attention_package"):
+        FlashAttentionDaoLoader().load()
+
+
 def test_a_loader_without_implementations_says_so() -> None:
     with pytest.raises(
         NoKernelError, match=r"Loader failed: it has no implementation. Fix: add one with Loader.register"
@@ -282,9 +289,9 @@ def test_a_loader_without_implementations_says_so() -> None:
         _loader().load()
 
 
-@pytest.mark.parametrize("loader", LOADERS)
+@pytest.mark.parametrize("loader", [one for one in LOADERS if one is not FlashAttentionDaoLoader])
 def test_every_loader_loads_here(loader: type[KernelLoader]) -> None:
-    assert len(LOADERS) == 21
+    assert len(LOADERS) == 22
     assert loader().load() is not None
 
 

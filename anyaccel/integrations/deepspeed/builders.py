@@ -154,14 +154,26 @@ class _Functions:
         self._theirs = theirs
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python's own questions, as when copying, must not compile anything
+            raise AttributeError(name)
         found = getattr(self._functions, name, None)
         if found is None:
-            found = getattr(_load_theirs(self._theirs), name)
+            found = self._stand_in(name)
             note(self._ours, name, "anyaccel has none")
         elif callable(found):
             found = self._with_stand_in(name, found)
         setattr(self, name, found)
         return found
+
+    def _stand_in(self, name: str) -> Any:
+        """Return deepspeed's function; an AttributeError, as ``hasattr`` expects, says why there is none."""
+        try:
+            return getattr(_load_theirs(self._theirs), name)
+        except AttributeError:
+            raise
+        except Exception as error:
+            msg = f"the op of {self._ours.__name__} has no '{name}', and deepspeed's own op cannot be loaded: {error}"
+            raise AttributeError(msg) from error
 
     def _with_stand_in(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that calls deepspeed's if ours raises, before writing, that it does not support the call."""
