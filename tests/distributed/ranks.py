@@ -86,7 +86,7 @@ class Scripts:
         os.kill(self.pid(rank), number)
 
     def is_running(self, *ranks: int) -> bool:
-        """Return whether all of these ranks run; until they have been found to have ended, they can be signalled."""
+        """Return whether all of these ranks still run."""
         return all(self._processes[rank].exitcode is None for rank in ranks)
 
     def touch(self, suffix: str) -> None:
