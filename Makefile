@@ -157,10 +157,12 @@ fuzz: $(VENV)/.installed-test
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so.6)" \
 	  $(VENV)/bin/python -m tests.fuzz --calls $(CALLS) --seed $(SEED)
 
-# 10 000 random operations of four ranks on shm against gloo, and 20 000 of 2 to 8 ranks on its C++ core under each sanitizer.
+# 10 000 random operations of four ranks on shm against gloo, 20 000 of 2 to 8 ranks on its C++ core under each sanitizer, and 300 programs of 2
+# to 5 ranks through torch.
 test-soak: $(VENV)/.installed-test
 	$(VENV)/bin/python -W ignore -m tests.distributed.soak --operations 10000 --ranks 4 --seed $(SEED)
 	ANYACCEL_FUZZ="2-8 20000 $(SEED)" $(VENV)/bin/python -m pytest -s -k sanitizers tests/distributed
+	ANYACCEL_CACHE_DIR="$(CACHE)" ANYACCEL_FUZZ_TORCH="$(SEED) 300" $(VENV)/bin/python -m pytest tests/distributed/test_random_programs.py
 
 # torch's own DistributedTest on shm, with 2 and 4 ranks: the tests for gloo on CPUs, and those of all_to_all, which torch writes for MPI.
 test-distributed-torch: $(VENV)/.installed-test

@@ -85,6 +85,10 @@ class Scripts:
     def signal(self, rank: int, number: int) -> None:
         os.kill(self.pid(rank), number)
 
+    def is_running(self, *ranks: int) -> bool:
+        """Return whether all of these ranks still run."""
+        return all(self._processes[rank].exitcode is None for rank in ranks)
+
     def touch(self, suffix: str) -> None:
         """Create a file beside the store, for which scripts can look."""
         Path(f"{self._folder}/store{suffix}").touch()
