@@ -125,7 +125,7 @@ def _counted(outcomes: Sequence[str], columns: Sequence[str]) -> list[str]:
 
 
 def _missing(tests: Sequence[TorchTest]) -> dict[str, list[str]]:
-    """Return the tests that were refused for want of a kernel, by the kernel's name."""
+    """Return the tests that were refused because a kernel is missing, by the kernel's name."""
     found: dict[str, list[str]] = {}
     for test in tests:
         if test.outcome == "unsupported":
