@@ -68,7 +68,11 @@ class HostLibrary(OpBuilder):
 
     def build(self, target: str = NATIVE) -> Entry:
         """Build the op unless the cache has it, and beside it the library that records its gradients in C++."""
-        if target != NATIVE or self.OP is None or not self.OP.functions_class().derivatives_as_data():
+        if target != NATIVE or self.OP is None:
+            return super().build(target)
+        from ..kernels.functions.registration import has_derivatives_as_data
+
+        if not has_derivatives_as_data(self.OP.functions_class()):
             return super().build(target)
         with built_beside():
             return super().build(target)

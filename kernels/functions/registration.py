@@ -15,7 +15,12 @@ from .eager import DifferentiableOp, RecordedOp
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["OpFunctions", "empty_contiguous", "mark_changed", "nothing", "row_statistics"]
+__all__ = ["OpFunctions", "empty_contiguous", "has_derivatives_as_data", "mark_changed", "nothing", "row_statistics"]
+
+
+def has_derivatives_as_data(functions: type[OpFunctions]) -> bool:
+    """Return whether an op has a :class:`Derivative`, which C++ can record."""
+    return any(isinstance(one, Derivative) for entry in functions.OPS.values() for one in entry)
 
 
 def nothing(*_: Any, **__: Any) -> None:
@@ -46,7 +51,7 @@ class OpFunctions:
     def __init__(self, namespace: str, recorder: Callable[[], Callable[..., None] | None] = nothing) -> None:
         self._ops = getattr(torch.ops, namespace)
         self._library = torch.library.Library(namespace, "FRAGMENT")  # destroying it removes its registrations
-        record = recorder() if self.derivatives_as_data() else None
+        record = recorder() if has_derivatives_as_data(type(self)) else None
         for name, (fake, *derivative) in self.OPS.items():
             # register a kernel for the device "meta": register_fake searches every loaded module for its caller's file, in 4 ms
             self._library.impl(name, _on_one_device(f"{namespace}::{name}", fake), "Meta")
@@ -58,11 +63,6 @@ class OpFunctions:
             if derivative and isinstance(derivative[0], Derivative) and record is not None:
                 op = RecordedOp(op, _recorded(record, namespace, name, derivative[0]))
             setattr(self, f"_{name}", op)
-
-    @classmethod
-    def derivatives_as_data(cls) -> bool:
-        """Return whether an op has a :class:`Derivative`, which C++ can record."""
-        return any(isinstance(one, Derivative) for entry in cls.OPS.values() for one in entry)
 
     def _differentiable(self, op: Any, first: Any, *rest: Any) -> DifferentiableOp:
         if isinstance(first, Derivative):
