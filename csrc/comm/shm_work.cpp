@@ -45,9 +45,14 @@ void LazyFuture::end_for_issuer() {
   if (issuer_ && !has_ended_.exchange(true)) --issuer_->operations;
 }
 
+// A callback that waits for this future is not stuck while the future waits for its turn: the operation counts until
+// then.
 void LazyFuture::complete_in_turn() {
-  Callbacks::instance().add(lane_, issuer_,
-                            [future = future_, value = value_, error = error_] { complete(*future, value, error); });
+  if (issuer_) ++issuer_->operations;
+  Callbacks::instance().add(lane_, issuer_, [future = future_, value = value_, error = error_, issuer = issuer_] {
+    if (issuer) --issuer->operations;  // before users' callbacks, which run in `complete` and may block
+    complete(*future, value, error);
+  });
 }
 
 LazyFuture::FuturePtr LazyFuture::get() {

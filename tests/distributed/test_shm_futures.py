@@ -109,6 +109,34 @@ say(order)
     assert scripts.outputs() == [f"{[float(number * 10 + step) for number in range(4) for step in range(2)]}\n"] * 3
 
 
+def test_a_callback_is_not_overtaken_while_its_own_future_waits_for_its_turn(scripts: Scripts) -> None:
+    """The first callback waits for a future behind another one's slow callback; the second must not run before it ends."""
+    scripts.start(
+        """
+start(40)
+ready = dist.new_group()
+seen = []
+def first(f):
+    seen.append("first begins")
+    dist.all_reduce(torch.ones(3), async_op=True).get_future().then(lambda f: time.sleep(0.3))
+    dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()
+    seen.append("first ends")
+if rank == 1: dist.barrier(group=ready)  # rank 0 has hung its callbacks on what waits for this rank
+works = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(2)]
+if rank == 1:
+    time.sleep(0.3)  # until the first callback waits: a future that is complete runs what is hung on it at once
+    for _ in range(2): dist.all_reduce(torch.ones(3))
+else:
+    futures = [work.get_future().then(run) for work, run in zip(works, [first, lambda f: seen.append("second")])]
+    dist.barrier(group=ready)
+    for future in futures: future.wait()
+    say(seen)
+""",
+        2,
+    )
+    assert scripts.outputs()[0] == "['first begins', 'first ends', 'second']\n"
+
+
 def test_power_sgd_equals_gloo(scripts: Scripts) -> None:
     scripts.start(
         """
