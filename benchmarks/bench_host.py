@@ -1,6 +1,6 @@
 """The host's cost of calls on 64 elements, where the kernel takes almost no time: an op, its backward, an optimizer.
 
-It builds the op ``autograd`` first, which prebuilt ops do not; ``--python`` measures without it.
+It builds the op ``autograd`` first, as the first load of an op that must be compiled does; ``--python`` measures without it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def _liger() -> dict[str, Callable[..., Any]]:
     from liger_kernel.transformers import functional
 
     return {
-        # # not in place, as that would overwrite the gradient that every round uses
+        # not in place, as that would overwrite the gradient that every round uses
         "RMSNorm": lambda x, w: functional.liger_rms_norm(x, w, 1e-6, in_place=False),
         "LayerNorm": lambda x, w, b: functional.liger_layer_norm(x, w, b, 1e-5),
         "SwiGLU": functional.liger_swiglu,

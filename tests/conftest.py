@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 
+# A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture(autouse=True)
 def undetected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -28,7 +33,7 @@ def undetected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     real_accelerator._current = real_accelerator._detected = None
     yield
     real_accelerator._current = real_accelerator._detected = None
-    # # Each permanently changes classes of its process: a test that needs one runs it in a new process.
+    # Each permanently changes classes of its process: a test that needs one runs it in a new process.
     assert not {"deepspeed", "anyaccel.integrations.deepspeed"} & set(sys.modules)
 
 

@@ -201,7 +201,7 @@ def test_the_functions_without_a_handle(module: Any, tmp_path: Path) -> None:
         module.aio_read(torch.zeros(999), file, 4096, 8, False, False, False)
 
 
-# # Errors.
+# Errors.
 
 
 def test_a_full_disk_is_an_error_with_file_offset_and_bytes(handle: Any) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="changing the user needs root")
 
-# # A seccomp filter: system calls with these numbers fail with EPERM, all others are allowed.
+# A seccomp filter: system calls with these numbers fail with EPERM, all others are allowed.
 DENY = """
 import ctypes, struct
 def deny(*numbers):

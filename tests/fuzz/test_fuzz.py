@@ -1,4 +1,4 @@
-"""The fuzzer finds the planted defects, and nothing else: on the ordinary build of every op, and on some under sanitizers."""
+"""The fuzzer finds the planted defects, and nothing else: on the ordinary build of every op, and on one under sanitizers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_every_op_and_every_public_function(tmp_path: Path) -> None:
     assert {"anyaccel::swiglu", "anyaccel::adam_step", "anyaccel.ops.swiglu", "moe.combine"} <= results.keys()
 
 
-def test_some_ops_under_sanitizers(tmp_path: Path) -> None:
+def test_an_op_under_sanitizers(tmp_path: Path) -> None:
     """``make fuzz`` runs all of them; building them alone takes minutes."""
     if shutil.which("g++") is None:
         pytest.skip("no g++, whose sanitizers these are")
@@ -97,7 +97,7 @@ def test_some_ops_under_sanitizers(tmp_path: Path) -> None:
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=2048",
     }
     results, output = _fuzz(
-        tmp_path, "--only", "moe", "--only", "sgd", "--calls", "300", "--public-calls", "30",
+        tmp_path, "--only", "moe", "--calls", "300", "--public-calls", "30",
         "--least-accepted", "0", environment=environment,
     )  # fmt: skip
     assert not [result for result in results.values() if result["findings"]], output[-5000:]

@@ -36,6 +36,14 @@ def test_failures_that_a_stand_in_must_have_are_counted_apart_and_others_by_kind
     assert dict(found.others) == {"AttributeError: no 'x' in # rows": 2, "RuntimeError: CUDA error": 1}
 
 
+@pytest.mark.parametrize(("free", "is_expected"), [("64.00 GiB", True), ("63.97 GiB", True), ("0.50 GiB", False)])
+def test_memory_that_is_full_is_not_a_size_that_depends_on_values(free: str, is_expected: bool) -> None:
+    of_gpu = f"GPU 0 has a total capacity of 64.00 GiB of which {free} is free."
+    error = f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 15.47 GiB. {of_gpu}"
+    found = failures(f"FAILED tests/ops/test_sgd.py::test_a[cuda] - {error}\n")
+    assert (found.expected.total(), found.others.total()) == (is_expected, not is_expected)
+
+
 def test_a_generated_function_says_its_name_and_fails(tmp_path: Path) -> None:
     compiler = shutil.which("g++")
     if compiler is None:

@@ -15,7 +15,7 @@ from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.cache import Cache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 SOURCE = """
 #include "answer.h"
@@ -36,7 +36,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cache]:
 def make_builder(tmp_path: Path) -> Callable[..., CPUOpBuilder]:
     """Return a function that makes a builder of a one-line op, in any folder."""
 
-    def make(folder: Path | None = None, source: str = SOURCE, header: str = "const int kAnswer = 42;") -> CPUOpBuilder:
+    def make(
+        folder: Path | None = None,
+        source: str = SOURCE,
+        header: str = "const int kAnswer = 42;",
+        ldflags: Sequence[str] = (),
+    ) -> CPUOpBuilder:
         place = folder or tmp_path / "sources"
         place.mkdir(parents=True, exist_ok=True)
         (place / "answer.cpp").write_text(source)
@@ -49,6 +54,9 @@ def make_builder(tmp_path: Path) -> Callable[..., CPUOpBuilder]:
 
             def include_paths(self) -> list[str]:
                 return [str(place)]
+
+            def extra_ldflags(self) -> list[str]:
+                return [*super().extra_ldflags(), *ldflags]
 
             def functions(self) -> Any:
                 return self

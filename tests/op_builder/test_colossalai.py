@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# # The cases in the README of Colossal-AI's extensions, unchanged except for the package's name.
+# The cases in the README of Colossal-AI's extensions, unchanged except for the package's name.
 CASES = {
     "simply load": """
 from anyaccel.kernel.kernel_loader import CPUAdamLoader

@@ -43,7 +43,7 @@ CALLED_BY_BUILDERS = {
 }  # fmt: skip
 
 
-# # In a new process, as importing deepspeed chooses an accelerator.
+# In a new process, as importing deepspeed chooses an accelerator.
 SIGNATURES = """
 import inspect, json, sys
 from deepspeed.ops.op_builder.builder import CUDAOpBuilder, OpBuilder

@@ -29,22 +29,25 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(probe_nvrtc().tool is None, reason=f"no NVRTC: {probe_nvrtc().detail}")
 
 
+@pytest.mark.parametrize(
+    "target",
+    [pytest.param(one, marks=[pytest.mark.slow] if one in {"sm_100", "sm_120"} else []) for one in CUDA_TARGETS],
+)
 @pytest.mark.parametrize("op", [op for op in OPS if op.kernels], ids=lambda op: op.name)
-def test_every_kernel_compiles_for_every_generation(op: Op) -> None:
+def test_every_kernel_compiles_for_every_generation(op: Op, target: str) -> None:
     """Into the cache that other tests also use: those of the wheel take them from there."""
     cache = open_cache(environment.cache_dir())
-    for target in CUDA_TARGETS:
-        entry = ensure_built(device_code_recipe(op, target), cache)
-        content = entry.binary.read_bytes()
-        assert find_built(device_code_recipe(op, target), cache) == entry
-        assert set(entry.facts["symbols"]) == {f"run<{kernel}>" for kernel in op.kernels_for("cuda")}
-        for symbol in entry.facts["symbols"].values():
-            assert symbol.encode() in content
-        if target.startswith("sm_"):
-            assert content.startswith(b"\x7fELF")
-            assert int.from_bytes(content[18:20], "little") == 190  # EM_CUDA, the machine of NVIDIA's GPUs
-        else:
-            assert f".target {target.replace('compute', 'sm')}".encode() in content
+    entry = ensure_built(device_code_recipe(op, target), cache)
+    content = entry.binary.read_bytes()
+    assert find_built(device_code_recipe(op, target), cache) == entry
+    assert set(entry.facts["symbols"]) == {f"run<{kernel}>" for kernel in op.kernels_for("cuda")}
+    for symbol in entry.facts["symbols"].values():
+        assert symbol.encode() in content
+    if target.startswith("sm_"):
+        assert content.startswith(b"\x7fELF")
+        assert int.from_bytes(content[18:20], "little") == 190  # EM_CUDA, the machine of NVIDIA's GPUs
+    else:
+        assert f".target {target.replace('compute', 'sm')}".encode() in content
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,19 @@ USES_TORCH = """
 extern "C" int aoti_torch_delete_tensor_object(void* tensor);
 extern "C" __attribute__((visibility("default"))) int forget(void* tensor) { return aoti_torch_delete_tensor_object(tensor); }
 """
+WITHOUT_LIBCXX = ("-nostdlib++",)
+"""For what does not use it: ziglang compiles its C++ library for each architecture first, which takes a minute."""
+USES_LIBCXX = """
+#include <stdexcept>
+#include <string>
+extern "C" __attribute__((visibility("default"))) int answer() {
+  try {
+    throw std::runtime_error(std::string(40, 'x'));
+  } catch (const std::exception& error) {
+    return static_cast<int>(std::string(error.what()).size());
+  }
+}
+"""
 SAYS_WHERE = """
 #include "answer.h"
 extern "C" __attribute__((visibility("default"))) const char* where() { return __FILE__; }
@@ -84,12 +97,27 @@ def test_an_op_is_built_for_the_other_architecture(
 ) -> None:
     monkeypatch.setenv("ANYACCEL_PLATFORM", f"manylinux_2_28_{OTHER}")
     monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
-    (outcome,) = build_orders(orders([make_builder(source=USES_TORCH)], [list(CPU_TARGETS[OTHER])[-1]]))
+    (outcome,) = build_orders(
+        orders([make_builder(source=USES_TORCH, ldflags=WITHOUT_LIBCXX)], [list(CPU_TARGETS[OTHER])[-1]])
+    )
     binary = outcome.entry.binary.read_bytes()
     assert struct.unpack_from("<H", binary, 18) == (ELF_MACHINES[OTHER],)
     assert b"libtorch_cpu.so" in binary
     assert str(tmp_path).encode() not in binary
     assert len(binary) < 200_000
+
+
+@pytest.mark.slow  # test_pips_ziglang_builds_an_op_without_a_system_compiler does the same for this architecture
+@pytest.mark.timeout(ZIG_SECONDS)
+def test_an_op_for_the_other_architecture_brings_its_c_plus_plus_library(
+    cache: Cache, make_builder: Callable[..., CPUOpBuilder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANYACCEL_PLATFORM", f"manylinux_2_28_{OTHER}")
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
+    (outcome,) = build_orders(orders([make_builder(source=USES_LIBCXX)], [list(CPU_TARGETS[OTHER])[-1]]))
+    binary = outcome.entry.binary.read_bytes()
+    assert struct.unpack_from("<H", binary, 18) == (ELF_MACHINES[OTHER],)
+    assert b"libstdc++.so" not in binary
 
 
 @pytest.mark.timeout(ZIG_SECONDS)
@@ -99,7 +127,7 @@ def test_a_name_that_torch_lacks_is_found_without_the_other_machines_torch(
     monkeypatch.setenv("ANYACCEL_PLATFORM", f"manylinux_2_28_{OTHER}")
     monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
     missing = 'extern "C" int aoti_torch_no_such_name();\nextern "C" int answer() { return aoti_torch_no_such_name(); }'
-    builder = make_builder(source=missing)
+    builder = make_builder(source=missing, ldflags=WITHOUT_LIBCXX)
     with pytest.raises(BuildError, match="undefined symbol: aoti_torch_no_such_name"):
         list(build_orders(orders([builder], [list(CPU_TARGETS[OTHER])[-1]])))
 
@@ -142,7 +170,9 @@ def test_two_builds_in_different_places_have_the_same_bytes(
     written = []
     for place in (tmp_path / "one" / "project", tmp_path / "a folder with a longer name" / "project"):
         monkeypatch.setenv("ANYACCEL_CACHE_DIR", str(place / "cache"))
-        builder = make_builder(place / "csrc", SAYS_WHERE, "static const char* kHeader = __FILE__;")
+        builder = make_builder(
+            place / "csrc", SAYS_WHERE, "static const char* kHeader = __FILE__;", ldflags=WITHOUT_LIBCXX
+        )
         (outcome,) = build_orders(orders([builder], [list(CPU_TARGETS[OTHER])[-1]]))
         assert outcome.was_built
         written.append({file.name: file.read_bytes() for file in copy_entry(outcome, place / "out").iterdir()})

@@ -19,12 +19,11 @@ def close(actual: torch.Tensor, expected: torch.Tensor, factor: float = 1.0) -> 
     assert actual.shape == expected.shape
     if actual.numel() == 0:
         return
+    tolerance = TOLERANCE[actual.dtype] * factor
+    actual, expected = (tensor.detach().cpu().double() for tensor in (actual, expected))
     finite = expected[expected.isfinite()]
     largest = max(1.0, finite.abs().max().item() if finite.numel() else 1.0)
-    tolerance = TOLERANCE[actual.dtype] * factor * largest
-    torch.testing.assert_close(
-        actual.detach().cpu().double(), expected.cpu().double(), rtol=0, atol=tolerance, equal_nan=True
-    )
+    torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance * largest, equal_nan=True)
 
 
 def normal(*shape: int, dtype: torch.dtype, device: str, seed: int = 0) -> torch.Tensor:
@@ -36,6 +35,6 @@ def normal(*shape: int, dtype: torch.dtype, device: str, seed: int = 0) -> torch
 def opcheck(op: Any, arguments: tuple[Any, ...], options: dict[str, Any] | None = None) -> None:
     """Run torch's checks of an op's schema, fake and gradient."""
     with warnings.catch_warnings():
-        # # torch 2.14's own check reads the gradients of copies, which are not leaves
+        # torch 2.14's own check reads the gradients of copies, which are not leaves
         warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
         torch.library.opcheck(op, arguments, options)

@@ -229,7 +229,7 @@ def _arguments(**replaced: Any) -> list[Any]:
 def test_wrong_arguments_are_named_and_nothing_is_written(op: Any, replaced: dict[str, Any], message: str) -> None:
     arguments = _arguments(**replaced)
     before = [[tensor.clone() for tensor in tensors] for tensors in arguments]
-    # # a valid tensor before the invalid one must not change either
+    # a valid tensor before the invalid one must not change either
     good = _arguments()
     together = [[*first, *second] for first, second in zip(good, arguments, strict=True)]
     for tried in (arguments, together):

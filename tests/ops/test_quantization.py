@@ -45,7 +45,7 @@ def test_integers_agree_with_the_reference(
     back = op.functions.dequantize(q, params, bits, dtype=torch.float32)
     assert back.shape == x.shape
     step = exact[:, :1].repeat_interleave(x.numel() // groups, 1).view(shape)
-    # # the upper end of the range does not have its own code
+    # the upper end of the range does not have its own code
     assert ((back.cpu() - x.cpu().double()).abs() <= step * 1.01 + 1e-6).all()
     offset = exact[:, 1:] if not symmetric else 0.0
     expected = (mine.view(groups, -1) * exact[:, :1] + offset).view(shape)

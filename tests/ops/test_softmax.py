@@ -112,7 +112,7 @@ def test_rows_in_tiles_agree_kept_or_not(op: Any, columns: int, dtype: torch.dty
         y.backward(grad)
         expected.backward(grad.double())
         close(scores.grad, exact.grad)
-        # # the last visible score of a row is anywhere in a tile
+        # the last visible score of a row is anywhere in a tile
         close(op.functions.scaled_upper_triang_masked_softmax(x, SCALE), causal_softmax(x.double(), SCALE))
 
 

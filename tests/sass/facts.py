@@ -216,7 +216,7 @@ def _calls_between_loads(kernel: Kernel) -> int:
     for loop in innermost:
         inside = [one for one in kernel.body if loop.first <= one.address <= loop.last]
         if any(one.name in _LOADS for one in inside):
-            # # a call to one of the kernel's own labels is a jump; sm_80 leaves loops this way
+            # a call to one of the kernel's own labels is a jump; sm_80 leaves loops this way
             calls += sum(one.name == "CALL" and "(.L_" not in one.operands for one in inside)
     return calls
 
