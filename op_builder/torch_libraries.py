@@ -150,6 +150,7 @@ def stand_in(platform: Platform, root: Path) -> str:
         command = [
             *zig_for(platform.triple, root).command,
             "-shared",
+            "-nostdlib++",  # ziglang would compile its own first
             "-Wl,-soname,libtorch_cpu.so",
             "names.cpp",
             "-o",
