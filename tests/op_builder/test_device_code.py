@@ -31,7 +31,11 @@ pytestmark = pytest.mark.skipif(probe_nvrtc().tool is None, reason=f"no NVRTC: {
 
 @pytest.mark.parametrize(
     "target",
-    [pytest.param(one, marks=[pytest.mark.slow] if one in {"sm_100", "sm_120"} else []) for one in CUDA_TARGETS],
+    [
+        "sm_80",
+        "sm_90",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in CUDA_TARGETS if one not in {"sm_80", "sm_90"}),
+    ],
 )
 @pytest.mark.parametrize("op", [op for op in OPS if op.kernels], ids=lambda op: op.name)
 def test_every_kernel_compiles_for_every_generation(op: Op, target: str) -> None:
