@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from anyaccel.op_builder.op import Op
 
 HERE = Path(__file__).parent
-TARGETS = ("gfx942", "gfx1100")
-"""The GPUs with a table: one has waves of 64 lanes, and one of 32."""
 WITH_KERNELS = [op for op in OPS if op.kernels]
 
 _BITS = {
@@ -40,16 +38,6 @@ _THREADS = 512
 _SIMDS = 4
 
 
-class _Registers(NamedTuple):
-    of_a_simd: int
-    granule: int
-    most_waves: int
-
-
-_REGISTERS = {"gfx942": _Registers(512, 8, 8), "gfx1100": _Registers(1536, 24, 16)}
-"""LLVM's AMDGPU backend: getTotalNumVGPRs, getVGPRAllocGranule, getMaxWavesPerEU."""
-
-
 class Facts(NamedTuple):
     """The facts of a kernel that the table has.
 
@@ -59,7 +47,7 @@ class Facts(NamedTuple):
         scratch_bytes: of a thread, in memory: what does not fit in registers, and arrays that are indexed.
         spills: vector registers that were put there.
         registers: vector registers of a thread.
-        blocks: of 512 threads, that four SIMDs hold by these registers.
+        blocks: of 512 threads, that the four SIMDs of a compute unit hold, or of a work-group processor of two.
         lds_bytes: shared memory of a block.
     """
 
@@ -132,19 +120,12 @@ def _facts(text: str, symbol: str, target: str) -> Facts:
         assert found is not None, name
         return int(found[1])
 
-    registers = said("vgpr_count")
+    waves = re.search(r"^; Occupancy: (\d+)", body, re.MULTILINE)  # of a SIMD, by registers and shared memory
+    assert waves is not None
     return Facts(
         max(widths["load"]), max(widths["store"]), said("private_segment_fixed_size"), said("vgpr_spill_count"),
-        registers, _blocks(registers, target), said("group_segment_fixed_size"),
+        said("vgpr_count"), int(waves[1]) * _SIMDS * wave_lanes(target) // _THREADS, said("group_segment_fixed_size"),
     )  # fmt: skip
-
-
-def _blocks(registers: int, target: str) -> int:
-    """Return how many blocks of 512 threads the four SIMDs of a compute unit hold, or of a work-group processor of two."""
-    has = _REGISTERS[target]
-    allocated = -(-max(registers, 1) // has.granule) * has.granule
-    waves = min(has.most_waves, has.of_a_simd // allocated)
-    return waves * _SIMDS * wave_lanes(target) // _THREADS
 
 
 def missed(facts: Facts, kernel: str) -> list[str]:
