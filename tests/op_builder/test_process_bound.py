@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from anyaccel import get_accelerator
+from anyaccel.op_builder.deepspeed.ccl_comm import CCLCommError, CCLCommModule
 from anyaccel.op_builder.deepspeed.host_memory import MemoryLockError
 from anyaccel.op_builder.deepspeed.transfers import AsyncIOError, error_of
 from anyaccel.ops import DeviceKernel
@@ -31,6 +32,7 @@ BOUND: dict[str, Callable[[], Any]] = {
     "an op": lambda: load("CPUAdamBuilder"),
     "the module of files": lambda: load("AsyncIOBuilder"),
     "a handle of files": lambda: load("AsyncIOBuilder").aio_handle(),
+    "the module of collectives": lambda: CCLCommModule(lambda *_: None, ""),
 }
 HOLDING = ("FusedAdamBuilder", "CPUAdagradBuilder", "CPULionBuilder", "FusedLambBuilder", "InferenceCoreBuilder")
 
@@ -75,6 +77,7 @@ def test_a_kernel_of_ones_own_is_copied_and_runs() -> None:
         error_of(28, "/a/file", False, 4096, 8192, 4096),
         error_of(0, "descriptor 3", True, 1, 2, 0, "another text"),
         MemoryLockError(12, "mlock failed"),
+        CCLCommError("all_reduce failed"),
     ],
     ids=lambda error: type(error).__name__,
 )
