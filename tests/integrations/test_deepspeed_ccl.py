@@ -45,7 +45,7 @@ def run(rank, world, backend, store):
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
     dist.init_process_group(backend, store=dist.FileStore(store, world), rank=rank, world_size=world)
-    stages = (0, 2) if world == 2 else (1,)
+    stages = (0, 2) if world == 2 else ()
     deepspeed.init_distributed()
     expected = [weights_after_training(rank, stage) for stage in stages]
     state.cdb = None
