@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo
 
+from ..op_builder import OpError
 from ..op_builder.all_ops import builder_class
 from .environment import pretended_host
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-__all__ = ["create", "hosts"]
+__all__ = ["create", "create_or_gloo", "hosts"]
 
 _logger = logging.getLogger(__name__)
 
@@ -35,6 +36,22 @@ def create(store: Any, rank: int, ranks: int, timeout: timedelta, global_ranks: 
         return ProcessGroupGloo(PrefixStore(name, store), number, count, timeout=timeout)
 
     return _module().create(store, rank, ranks, timeout, global_ranks, pretended_host(), make_gloo)
+
+
+def create_or_gloo(store: Any, rank: int, ranks: int, timeout: timedelta, global_ranks: list[int]) -> Any:
+    """Return the backend of a new group, like :func:`create`; gloo's on every rank if one of them cannot load shm."""
+    problem = ""
+    try:
+        _module()
+    except OpError as error:
+        problem = str(error)
+    store.set(f"shm/problem/{rank}", problem)
+    problems = [store.get(f"shm/problem/{one}").decode() for one in range(ranks)]
+    if not any(problems):
+        return create(store, rank, ranks, timeout, global_ranks)
+    if problem:
+        _logger.warning("shm cannot be loaded here, so gloo connects the ranks: %s", problem)
+    return ProcessGroupGloo(PrefixStore("gloo", store), rank, ranks, timeout=timeout)
 
 
 def hosts(backend: Any) -> tuple[list[list[int]], list[str]] | None:

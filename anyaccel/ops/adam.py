@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import Optimizer
 
+from .foreign_states import with_own_steps
 from .loading import loaded
 from .sharded import shards_of_lists
 
@@ -122,21 +123,22 @@ class CPUAdam(Optimizer):
             kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32).clone()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state dict of this class, of ``torch.optim.AdamW`` or of deepspeed's ``DeepSpeedCPUAdam``.
+        """Load a state dict of this class, of ``torch.optim.AdamW`` or of deepspeed's ``DeepSpeedCPUAdam`` or ``FusedAdam``.
 
         Args:
             state_dict: what ``state_dict()`` of one of them returned; its tensors are copied.
         """
+        state_dict = with_own_steps(state_dict)
         super().load_state_dict(state_dict)
         saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
         params = chain.from_iterable(group["params"] for group in self.param_groups)
         for saved_id, param in zip(saved_ids, params, strict=True):
-            if param.dtype == self._moment_dtype(param):
-                continue
-            saved = state_dict["state"].get(saved_id, {})
-            for key in _MOMENTS:  # torch has cast them to the parameter's dtype
-                if key in saved:
-                    self.state[param][key] = saved[key].detach().to("cpu", torch.float32, copy=True)
+            saved, kept = state_dict["state"].get(saved_id, {}), self.state[param]
+            for key in [key for key in _MOMENTS if key in saved]:
+                if param.dtype == self._moment_dtype(param):  # torch shares them with the other optimizer
+                    kept[key] = kept[key].clone()
+                else:  # torch has cast them to the parameter's dtype
+                    kept[key] = saved[key].detach().to("cpu", torch.float32, copy=True)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -176,7 +178,7 @@ class CPUAdam(Optimizer):
             "weight_decay": group["weight_decay"],
             "eps": group["eps"],
             "adamw_mode": group["decoupled_weight_decay"],
-            "bias_correction": self.bias_correction,
+            "bias_correction": group.get("bias_correction", self.bias_correction),  # deepspeed's groups have it
             "maximize": group["maximize"],
         }
         moments = [[state[key] for state in states] for key in _MOMENTS]

@@ -108,6 +108,14 @@ class DeviceKernel:
         self._lock = threading.Lock()
         _kernels.add(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what was given: a copy, also in another process, compiles or loads the kernel again."""
+        return {name: value for name, value in vars(self).items() if name not in ("_launchers", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _launchers={}, _lock=threading.Lock())
+        _kernels.add(self)
+
     def __call__(
         self, *values: Any, grid: int | tuple[int, ...], block: int | tuple[int, ...], shared_bytes: int = 0
     ) -> None:

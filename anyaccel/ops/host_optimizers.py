@@ -58,7 +58,7 @@ class CPUAdagrad(MultiTensorOptimizer):
 
     With ``g = grad + weight_decay * param`` and ``sum += g ** 2``, step number ``t`` (from 0) is
     ``param -= lr / (1 + t * lr_decay) * g / (sqrt(sum) + eps)``. The sums are float32 whatever the parameters' dtype. State dicts
-    load from and into ``torch.optim.Adagrad``.
+    load from and into ``torch.optim.Adagrad``, and from deepspeed's ``DeepSpeedCPUAdagrad``, which calls the sums ``exp_avg_sq``.
 
     Args:
         params: parameters or groups of them, as for any torch optimizer; float32, bfloat16 or float16, of any shape and
@@ -104,6 +104,19 @@ class CPUAdagrad(MultiTensorOptimizer):
         """Add ``param_group``, as ``torch.optim.Optimizer`` takes it, with all parameters on the CPU."""
         super().add_param_group(param_group)
         _require_cpu(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state dict of this class, of ``torch.optim.Adagrad``, or of deepspeed's ``DeepSpeedCPUAdagrad``.
+
+        Args:
+            state_dict: what ``state_dict()`` of one of them returned; its tensors are copied.
+        """
+        names = {"exp_avg_sq": "sum"}  # deepspeed's
+        states = {
+            param: {names.get(key, key): value for key, value in state.items()}
+            for param, state in state_dict["state"].items()
+        }
+        super().load_state_dict({**state_dict, "state": states})
 
     def first_value(self, group: dict[str, Any]) -> float:
         return float(group["initial_accumulator_value"])

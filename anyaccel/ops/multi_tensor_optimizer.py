@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.optim.optimizer import Optimizer
 
+from .foreign_states import with_own_steps
 from .loading import loaded
 from .sharded import are_sharded, shards_of_lists
 
@@ -64,8 +65,15 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         if len(betas) != 2 or not all(0.0 <= float(beta) < 1.0 for beta in betas):
             raise refusal(self, "betas", betas, "two numbers in [0, 1)", "leave betas out for its default")
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:  # state dicts of other classes lack some options
+            for key, value in self.defaults.items():
+                group.setdefault(key, value)
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state dict of this class, or of torch's or deepspeed's optimizer with the same formula."""
+        state_dict = with_own_steps(state_dict)
         super().load_state_dict(state_dict)
         saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
         params = ((param, group) for group in self.param_groups for param in group["params"])

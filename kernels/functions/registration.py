@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from .derivative import Derivative
 from .eager import DifferentiableOp, RecordedOp
+from .process_bound import ProcessBound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ def nothing(*_: Any, **__: Any) -> None:
     """Return None: the op only writes."""
 
 
-class OpFunctions:
+class OpFunctions(ProcessBound):
     """Functions over the torch ops of a namespace; each op is an attribute: ``rms_norm`` is ``_rms_norm``.
 
     Args:

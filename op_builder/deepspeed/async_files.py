@@ -9,6 +9,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Literal
 
+from ...kernels.functions.process_bound import ProcessBound
 from .host_memory import PinMemoryModule
 from .transfers import AsyncIOError, Pending, error_of, is_in_file, memory_of, opened, require_memory
 
@@ -26,7 +27,7 @@ class _Failure(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_int64) for name in ("operation", "error", "offset", "asked", "moved"))
 
 
-class AsyncIOModule:
+class AsyncIOModule(ProcessBound):
     """The module ``async_io``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -63,7 +64,7 @@ class AsyncIOModule:
         return 0
 
 
-class AsyncIOHandle:
+class AsyncIOHandle(ProcessBound):
     """Reads files to tensors and writes tensors to files in the background, several at once.
 
     Each operation is split into blocks, and threads keep many of them in flight: with the kernel's io_uring; if it is missing or
@@ -85,6 +86,8 @@ class AsyncIOHandle:
         ValueError: when a number is not positive.
         NotImplementedError: when the kernel does not offer the requested backend.
     """
+
+    INSTEAD = "make an aio_handle in each process; threads of one process can share it"
 
     def __init__(
         self, library: ctypes.CDLL, block_size: int, queue_depth: int, single_submit: bool, overlap_events: bool,
@@ -233,7 +236,7 @@ class AsyncIOHandle:
         Raises:
             AsyncIOError: when an operation failed; the others have ended too.
         """
-        self._require_own_process()
+        self._require_open()
         with self._guard:
             ended = int(self._library.anyaccel_aio_wait(self._pointer))
             done = dict(self._pending)
@@ -263,7 +266,7 @@ class AsyncIOHandle:
         return self._pins.is_pinned(buffer)
 
     def _start(self, tensor: torch.Tensor, file: str | int, is_read: bool, offset: int, is_checked: bool) -> None:
-        self._require_own_process()
+        self._require_open()
         if offset < 0:
             msg = (
                 f"starting a transfer failed: got file_offset={offset}; expected 0 or more. "
@@ -302,11 +305,17 @@ class AsyncIOHandle:
             )
         return problems
 
-    def _require_own_process(self) -> None:
+    def _require_open(self) -> None:
         if os.getpid() != self._process:
             msg = (
                 f"using an aio_handle failed: process {self._process} created it, and a forked process does not have its "
                 f"threads. Fix: create another aio_handle in this process."
+            )
+            raise RuntimeError(msg)
+        if not self._close.alive:
+            msg = (
+                "using an aio_handle failed: Python has closed it, as it does when a program ends. "
+                "Fix: finish transfers before the program's last functions (atexit) run."
             )
             raise RuntimeError(msg)
 

@@ -71,6 +71,10 @@ class LockedMemory:
         with self._guard:
             return any(begin <= first and last <= begin + size for begin, size in self._regions.items())
 
+    def forget_all(self) -> None:
+        """Begin again in a forked child: locks of memory stay with the parent, and so do threads that hold the guard."""
+        self._regions, self._guard = {}, threading.RLock()
+
     def _forget(self, address: int) -> None:
         with self._guard:  # unmapping has unlocked it
             self._regions.pop(address, None)
@@ -103,6 +107,7 @@ def _limit() -> str:
 
 _locked = LockedMemory()
 """The process's."""
+os.register_at_fork(after_in_child=_locked.forget_all)
 
 
 class PinMemoryModule:

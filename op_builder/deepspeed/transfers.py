@@ -29,6 +29,10 @@ class AsyncIOError(OSError):
         super().__init__(code, message, path)
         self.offset, self.asked, self.moved = offset, asked, moved
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle all of the arguments: a pool of processes passes a worker's error on."""
+        return type(self), (*self.args, self.filename, self.offset, self.asked, self.moved)
+
 
 @dataclass
 class Pending:

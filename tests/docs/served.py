@@ -16,6 +16,7 @@ from anyaccel.op_builder.op import resolve
 
 _BINDINGS = {
     "AsyncIOBuilder": "ops/csrc/aio/py_lib/py_ds_aio.cpp",
+    "CCLCommBuilder": "ops/csrc/cpu/comm/ccl.cpp",
     "CPUAdagradBuilder": "ops/csrc/adagrad/cpu_adagrad.cpp",
     "CPUAdamBuilder": "ops/csrc/adam/cpu_adam.cpp",
     "CPULionBuilder": "ops/csrc/lion/cpu_lion.cpp",
@@ -36,7 +37,6 @@ _BINDINGS = {
 """For builders whose functions make sense without CUDA, the file that binds them."""
 
 LEFT = {
-    "CCLCommBuilder": "ops/csrc/cpu/comm/ccl.cpp",
     "DeepCompileBuilder": "ops/csrc/compile/init.cpp",
     "EvoformerAttnBuilder": "ops/csrc/deepspeed4science/evoformer_attn/attention.cpp",
     "GDSBuilder": "ops/csrc/gds/py_lib/py_ds_gds.cpp",
@@ -104,6 +104,8 @@ def _bound(file: Path) -> dict[str, list[str]]:
 
 def _serves(builder: str) -> Any:
     """Return the class with the attributes of a builder's module here, or None; loads nothing."""
+    if builder == "CCLCommBuilder":  # of the integration, which deepspeed must not be imported before
+        return resolve("op_builder.deepspeed.ccl_comm:CCLCommModule")
     cls: Any = builder_class(builder, "cpu")
     if cls is None:
         return None

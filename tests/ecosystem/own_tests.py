@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -36,6 +37,10 @@ if not builder.is_compatible():
 builder.load(verbose=False)
 """
 STALE_AFTER_S = 60
+STACKS_WITHIN_S = 5
+TEST_LIMIT_S = 300
+"""For one test. deepspeed's own limit is shorter: when it ends a test whose rank has died, it waits for that rank once more,
+without a limit, and pytest-timeout interrupts a test only once."""
 
 
 def find_files(tests: Path, names: list[str]) -> list[str]:
@@ -55,6 +60,7 @@ def find_files(tests: Path, names: list[str]) -> list[str]:
 def environment(side: str) -> dict[str, str]:
     """Return the variables for one side; on the CPU, LOCAL_SIZE is deepspeed's number of devices, so 4 ranks can start."""
     given = {"DS_ACCELERATOR": "cpu", "DS_TEST_USE_INSTALLED_DEEPSPEED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    given |= {"DS_UNITTEST_TIMEOUT": str(TEST_LIMIT_S * 2 // 3), "PYTHONFAULTHANDLER": "1"}
     path = str(EVERY_PROCESS) if side == "ours" else ""
     return {"LOCAL_SIZE": "4", "OMP_NUM_THREADS": "1", **os.environ, **given, "PYTHONPATH": path}
 
@@ -97,7 +103,7 @@ def run_alone(command: list[str], folder: Path, side: str, limit_s: float) -> tu
     """Run a command in a session of its own, and kill all of it at the end or at the limit.
 
     Returns:
-        The exit status, None at the limit, and the output.
+        The exit status, None at the limit, and the output; at the limit with the stack of each of its Python processes.
     """
     with subprocess.Popen(
         command,
@@ -117,16 +123,20 @@ def run_alone(command: list[str], folder: Path, side: str, limit_s: float) -> tu
                     output, _ = process.communicate(timeout=min(STALE_AFTER_S, limit_s))
                     return process.returncode, output
                 remove_stale_locks()  # a test may wait for one whose owner has been killed
-            kill_session(process.pid)
+            signal_session(process.pid, signal.SIGABRT)  # faulthandler prints the stacks
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=STACKS_WITHIN_S)
+            signal_session(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
             return None, output
         finally:
-            kill_session(process.pid)  # ranks that outlived the tests, and all of it if this program is interrupted
+            # ranks that outlived the tests, and all of it if this program is interrupted
+            signal_session(process.pid, signal.SIGKILL)
 
 
-def kill_session(leader: int) -> None:
+def signal_session(leader: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
+        os.killpg(leader, number)
 
 
 def run_file(file: str, side: str, tests: Path, folder: Path, limit_s: float) -> str:
@@ -137,7 +147,8 @@ def run_file(file: str, side: str, tests: Path, folder: Path, limit_s: float) ->
     remove_stale_locks()
     plugins = ["-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "pytest_reportlog.plugin"]
     # deepspeed's pytest.ini leaves out tests marked sequential or inference_ops, such as those of asynchronous I/O.
-    options = ["-v", *plugins, "-m", "not nightly", "--timeout", "300", "--report-log", str(report)]
+    options = ["-v", *plugins, "-m", "not nightly", "--timeout", str(TEST_LIMIT_S), "--report-log", str(report)]
+    options += ["--capture", "no"]  # what a stopped process has printed would be lost
     status, output = run_alone([sys.executable, "-m", "pytest", *options, file], tests, side, limit_s)
     (folder / f"{stem}.log").write_text(output, encoding="utf-8")
     counts = Counter(outcome for (one, _), outcome in outcomes(folder).items() if one == file)
@@ -159,6 +170,7 @@ def main() -> None:
         "--resume", action="store_true", help="keep the files that an earlier run has finished on a side"
     )
     given = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # in the background, a shell ignores the first
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     tests = given.clone.resolve() / "tests"

@@ -76,6 +76,7 @@ def test_what_passes_with_stock_only_and_what_did_not_end_is_listed_and_fails(tm
         "stock unit/test_module.py 0 passed, 0 failed, 1 skipped",
         "ours unit/test_module.py 2 passed, 0 failed, 1 skipped",
     ]
+    assert "in test_ends" in (tmp_path / "out/ours/unit.test_ends.log").read_text(), "no stack of what hung"
     child = Path("/proc", (tmp_path / "tests/child").read_text())
     assert not child.exists() or "Z" in (child / "stat").read_text(), "a child of the tests outlived the limit"
     out = tmp_path / "out"
@@ -99,6 +100,32 @@ def test_what_passes_with_stock_only_and_what_did_not_end_is_listed_and_fails(tm
     for side in ("stock", "ours"):
         (out / side / "unit.test_ends.jsonl").unlink()
     assert _compare(out)[0] == 1, "no test passed with stock deepspeed"
+
+
+LOSES_A_RANK = """
+import multiprocessing, os, time
+
+def test_loses_a_rank():  # as deepspeed's tests do
+    pool = multiprocessing.Pool(1)
+    try:
+        pool.apply_async(os._exit, (1,)).get(float(os.environ.get("DS_UNITTEST_TIMEOUT", "600")))
+    finally:
+        pool.apply(time.sleep, (600,))
+
+def test_after_it(): pass
+"""
+
+
+def test_a_test_that_loses_a_rank_does_not_hold_up_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    import own_tests
+
+    monkeypatch.setattr(own_tests, "TEST_LIMIT_S", 3)
+    (tmp_path / "test_it.py").write_text(LOSES_A_RANK)
+    assert own_tests.run_file("test_it.py", "stock", tmp_path, tmp_path, 60) == "1 passed, 1 failed, 0 skipped"
 
 
 def test_only_locks_that_no_build_holds_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

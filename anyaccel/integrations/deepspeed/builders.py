@@ -32,8 +32,15 @@ def find_builder(class_name: str, device: str, found: Any) -> Any:
         return ShareMemCommBuilder
     theirs = _deepspeeds(class_name, device)
     is_theirs = theirs is not None and theirs.__name__ != "NotImplementedBuilder"
+    if class_name == "CCLCommBuilder" and is_theirs:
+        from ...distributed import environment
+        from .shm_comm import CCLCommBuilder
+
+        if not environment.oneccl_root():
+            return CCLCommBuilder
+        return _theirs_alone(theirs, "CCL_ROOT names an installation of oneCCL")
     if found is None:
-        return _theirs_alone(theirs) if is_theirs else theirs
+        return _theirs_alone(theirs, "anyaccel has none for this device") if is_theirs else theirs
     return _both(found, theirs if is_theirs else None)
 
 
@@ -74,13 +81,13 @@ def _deepspeeds(class_name: str, device: str) -> Any:
 
 
 @functools.cache
-def _theirs_alone(theirs: Any) -> Any:
+def _theirs_alone(theirs: Any, reason: str) -> Any:
     """Return deepspeed's class, which notes that its op is used."""
 
     class Theirs(theirs):  # type: ignore[misc]
         def load(self, *arguments: Any, **options: Any) -> Any:
             functions = super().load(*arguments, **options)
-            note(theirs, reason="anyaccel has none for this device")
+            note(theirs, reason=reason)
             return functions
 
     return _named(Theirs, theirs)

@@ -1,30 +1,31 @@
-"""deepspeed's all-reduce for tensor-parallel inference between ranks of one host, on the backend ``shm``.
+"""deepspeed's two modules for communication between CPUs, on the backend ``shm``.
 
-deepspeed builds and opens its own when a program initialises ``deepspeed.comm`` on a CPU. This one builds nothing until the
-first tensor is reduced, and sums across hosts as well.
+One is the all-reduce for tensor-parallel inference between ranks of one host. deepspeed builds and opens its own when a program
+initialises ``deepspeed.comm`` on a CPU. This one builds nothing until the first tensor is reduced, and sums across hosts as
+well. The other has the collectives of ``deepspeed.comm.ccl``, and does not need Intel's oneCCL.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ...distributed import BACKEND_NAME
+from ...distributed import BACKEND_NAME, environment, shm
 from ...op_builder.cpu.shm_comm import ShmCommBuilder
+from ...op_builder.deepspeed.ccl_comm import CCLCommModule
 from .served import note
 
-__all__ = ["ShareMemCommBuilder"]
+__all__ = ["CCLCommBuilder", "ShareMemCommBuilder"]
 
 _EVERY_FLOAT = 2
 """deepspeed's level for a CPU whose kernels sum float32, float16 and bfloat16; the backend has no lower one."""
 
 
-class ShareMemCommBuilder(ShmCommBuilder):
-    """Gives deepspeed the module ``deepspeed_shm_comm`` and its torch ops."""
-
-    NAME = "deepspeed_shm_comm"
+class _CommBuilder(ShmCommBuilder):
+    """Gives deepspeed a module whose functions run on the backend."""
 
     def __init__(self) -> None:
         super().__init__(ShmCommBuilder.NAME)
@@ -33,9 +34,32 @@ class ShareMemCommBuilder(ShmCommBuilder):
         """Return the name that deepspeed prints when it has loaded the op; no module is installed by it."""
         return f"{__package__}.{self.NAME}"
 
-    def load(self, verbose: bool = False) -> SharedMemory:  # noqa: ARG002  # the builders' signature
+    def load(self, verbose: bool = False) -> Any:  # noqa: ARG002  # the builders' signature
         note(type(self))
+        return _module_of(self.NAME)
+
+    def jit_load(self, verbose: bool = True) -> Any:
+        return self.load(verbose)
+
+
+class ShareMemCommBuilder(_CommBuilder):
+    """Gives deepspeed the module ``deepspeed_shm_comm`` and its torch ops."""
+
+    NAME = "deepspeed_shm_comm"
+
+
+class CCLCommBuilder(_CommBuilder):
+    """Gives deepspeed the module ``deepspeed_ccl_comm``."""
+
+    NAME = "deepspeed_ccl_comm"
+
+
+@functools.cache
+def _module_of(name: str) -> Any:
+    """Return the process's module: what it is connected to belongs to the process, as with deepspeed's."""
+    if name == ShareMemCommBuilder.NAME:
         return SharedMemory()
+    return CCLCommModule(shm.create_or_gloo, environment.main_host())
 
 
 class SharedMemory:
