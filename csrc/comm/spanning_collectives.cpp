@@ -185,6 +185,7 @@ WorkPtr SpanningBackend::barrier(const c10d::BarrierOptions& options) {
 void SpanningBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   require_usable();
   wait_for_queued_operations();
+  require_usable();
   auto work =
       c10::make_intrusive<QueuedWork>(group_, rank_, OpType::BARRIER, "shm:monitored_barrier", Tensors(), Tensors());
   std::thread([self = c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, options, wait_all_ranks] {
