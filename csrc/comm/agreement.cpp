@@ -1,12 +1,13 @@
 #include "agreement.h"
 
+#include <algorithm>
 #include <string>
 
 namespace anyaccel::comm {
 namespace {
 
 constexpr const char* kNames[] = {"all_reduce", "broadcast",      "reduce",     "all_gather", "gather",
-                                  "scatter",    "reduce_scatter", "all_to_all", "barrier"};
+                                  "scatter",    "reduce_scatter", "all_to_all", "barrier",    "refused operation"};
 
 bool uses_table(Collective collective) {
   switch (collective) {
@@ -28,10 +29,11 @@ bool fits(const Announcement& a, const Announcement& b) {
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
 
 // A copy: the rank that wrote it could still change it.
-Announcement read(Group& group, int rank, int parity) {
+Announcement read(Group& group, int rank, int parity, std::uint64_t sequence) {
   const Announcement one = announcement_of(group, rank, parity);
-  if (one.collective > Collective::kBarrier || one.dtype > Dtype::kOpaque16 || one.reduction > Reduction::kNone ||
-      !is_sane(one.count, element_bytes(one.dtype)) || one.root < -1 || one.root >= group.world()) {
+  if (one.collective > Collective::kRefused || one.sequence != sequence || one.dtype > Dtype::kOpaque16 ||
+      one.reduction > Reduction::kNone || !is_sane(one.count, element_bytes(one.dtype)) || one.root < -1 ||
+      one.root >= group.world()) {
     throw_corrupt("an announcement of rank " + std::to_string(rank));
   }
   return one;
@@ -58,13 +60,12 @@ constexpr const char* kGoesOn = " Nothing was written, and the group can continu
                       kGoesOn);
 }
 
-[[noreturn]] void throw_left_behind(const Announcement& own, const Announcement& other, const std::string& rank) {
+[[noreturn]] void throw_refused(Group& group, const Announcement& own, int rank, std::int64_t length) {
+  const auto* start = group.segment().at<char>(group.segment().layout.small_slot(rank, this_parity(group)));
   throw MismatchError("shm " + std::string(name_of(own.collective)) + " #" + std::to_string(own.sequence) +
-                      " failed: got " + rank + " at " + name_of(other.collective) + " #" +
-                      std::to_string(other.sequence) +
-                      "; expected every rank at one operation. An earlier operation was refused there. Fix: see that "
-                      "rank's own error." +
-                      kGoesOn);
+                      " failed: got a refusal by " + group.name_of_rank(rank) +
+                      "; expected every rank to take part. Fix: correct what that rank's error names. It is: " +
+                      printable({start, std::min(static_cast<std::size_t>(length), kMostOfReason)}) + kGoesOn);
 }
 
 void require_fitting_tables(Group& group, const Announcement& own, int parity) {
@@ -81,9 +82,15 @@ void require_fitting_tables(Group& group, const Announcement& own, int parity) {
 
 }  // namespace
 
-static_assert(std::size(kNames) == static_cast<std::size_t>(Collective::kBarrier) + 1);
+static_assert(std::size(kNames) == static_cast<std::size_t>(Collective::kRefused) + 1);
 
 const char* name_of(Collective collective) { return kNames[static_cast<std::size_t>(collective)]; }
+
+std::string printable(std::string_view text) {
+  std::string copied(text);
+  std::replace_if(copied.begin(), copied.end(), [](char one) { return one != '\n' && (one < ' ' || one > '~'); }, '?');
+  return copied;
+}
 
 Table table_of(Group& group, int rank, int parity) {
   const Segment& segment = group.segment();
@@ -108,28 +115,26 @@ std::vector<std::int64_t> sends_of(Group& group, int rank, int parity, std::size
   return copied;
 }
 
-bool agree_but_for_tables(Group& group, const Announcement& own) {
+void agree_but_for_tables(Group& group, const Announcement& own) {
   const int parity = this_parity(group), world = group.world();
   bool fit = true;
   for (int rank = 0; rank < world; ++rank) {
-    const Announcement one = read(group, rank, parity);
-    if (one.sequence > own.sequence) throw_left_behind(own, one, group.name_of_rank(rank));
-    fit = fit && one.sequence == own.sequence && fits(one, own);
+    const Announcement one = read(group, rank, parity, own.sequence);
+    if (one.collective == Collective::kRefused) throw_refused(group, own, rank, one.count);
+    fit = fit && fits(one, own);
   }
-  if (fit) return true;
+  if (fit) return;
   std::string all;
   for (int rank = 0; rank < world; ++rank) {
-    const Announcement one = read(group, rank, parity);
-    if (one.sequence < own.sequence) return false;
-    all += (all.empty() ? "" : "; ") + group.name_of_rank(rank) + ": " + described(one);
+    all += (all.empty() ? "" : "; ") + group.name_of_rank(rank) + ": " +
+           described(read(group, rank, parity, own.sequence));
   }
   throw_mismatch(own, all);
 }
 
-bool agree(Group& group, const Announcement& own) {
-  if (!agree_but_for_tables(group, own)) return false;
+void agree(Group& group, const Announcement& own) {
+  agree_but_for_tables(group, own);
   if (uses_table(own.collective)) require_fitting_tables(group, own, this_parity(group));
-  return true;
 }
 
 }  // namespace anyaccel::comm

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "group.h"
@@ -24,11 +26,15 @@ inline int this_parity(const Group& group) { return static_cast<int>(group.round
 Table table_of(Group& group, int rank, int parity);
 Announcement& announcement_of(Group& group, int rank, int parity);
 
-// Returns true if all announcements of this round match. Otherwise throws MismatchError, with the same text on every
-// rank. A rank that refused an operation is ahead of its peers: the peers throw, and on the rank that is
-// ahead this returns false, so that it announces its operation again.
-bool agree(Group& group, const Announcement& own);
-bool agree_but_for_tables(Group& group, const Announcement& own);
+// Throws MismatchError, with the same text on every rank, unless all announcements of this round match. A rank that
+// refused the operation does not throw: it has its own error.
+void agree(Group& group, const Announcement& own);
+void agree_but_for_tables(Group& group, const Announcement& own);
+
+constexpr std::size_t kMostOfReason = 2000;  // characters that a refusal tells
+
+// Text that another rank wrote, with '?' in the place of what could be no part of an error.
+std::string printable(std::string_view text);
 
 // Returns whether a tensor can have this number of elements.
 bool is_sane(std::int64_t count, std::size_t width);

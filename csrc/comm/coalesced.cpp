@@ -41,10 +41,9 @@ Task agree_on(Group& group, const std::vector<Part>& parts) {
   Announcement whole = parts[0].what;
   whole.sequence = group.begin_collective();
   whole.digest = digest_of(parts);
-  do {
-    announce(group, whole);
-    co_await next_round(group);
-  } while (!agree_but_for_tables(group, whole));
+  announce(group, whole);
+  co_await next_round(group);
+  agree_but_for_tables(group, whole);
   if (have_one_digest(group, whole.digest)) co_return;
   for (const Part& part : parts) {
     Announcement what = part.what;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "progress.h"
 #include "rounds.h"
 
 namespace anyaccel::comm {
@@ -79,7 +80,7 @@ Task all_reduce(Group& group, Announcement what, Block data) {
   std::vector<const void*> inputs(world);
   std::vector<double> scales;
 
-  for (std::size_t t = 0; t <= rounds;) {
+  for (std::size_t t = 0; t <= rounds; ++t) {
     const int parity = next_parity(group);
     if (t == 0) announce(group, what);
     if (is_small) copy(small_slot(group, me, parity), data.data, bytes);
@@ -99,14 +100,13 @@ Task all_reduce(Group& group, Announcement what, Block data) {
     }
     co_await next_round(group);
     if (t == 0) {
-      if (!agree(group, what)) continue;
+      agree(group, what);
       if (what.reduction == Reduction::kScaledSum) scales = scales_of(group);
     }
     for (int rank = 0; rank < world && reducing > 0 && keeps; ++rank) {
       const Stretch part = stretch_of((t - 1) * chunk, reducing, world, rank);
       if (rank != me) copy(data.data + part.start, slot(group, rank, 2 + parity), part.bytes);
     }
-    ++t;
   }
   if (is_small && keeps) {
     for (int rank = 0; rank < world; ++rank) inputs[rank] = small_slot(group, rank, this_parity(group));
@@ -129,7 +129,7 @@ Task share(Group& group, Announcement what, Block input, Blocks outputs) {
   if (!is_small) group.allocate_slots();
 
   std::vector<std::size_t> offered(world, 0);
-  for (std::size_t t = 0, rounds = 1; t < rounds;) {
+  for (std::size_t t = 0, rounds = 1; t < rounds; ++t) {
     const int parity = next_parity(group);
     if (t == 0) {
       fill_table(group, sends, outputs);
@@ -139,7 +139,7 @@ Task share(Group& group, Announcement what, Block input, Blocks outputs) {
     copy(own, input.data + t * kSlotBytes, piece_at(t, kSlotBytes, bytes));
     co_await next_round(group);
     if (t == 0) {
-      if (!agree(group, what)) continue;
+      agree(group, what);
       for (int rank = 0; rank < world; ++rank) {
         const bool takes_part = what.collective != Collective::kBroadcast || what.root == rank;
         offered[rank] = takes_part ? static_cast<std::size_t>(count_of(group, rank, parity, width)) * width : 0;
@@ -156,7 +156,6 @@ Task share(Group& group, Announcement what, Block input, Blocks outputs) {
       const unsigned char* theirs = small ? small_slot(group, rank, parity) : slot(group, rank, parity);
       copy(outputs[rank].data + t * kSlotBytes, theirs, piece_at(t, kSlotBytes, offered[rank]));
     }
-    ++t;
   }
 }
 
@@ -241,7 +240,7 @@ Task exchange(Group& group, Announcement what, Blocks inputs, Blocks outputs) {
   number(group, what);
   if (!is_small) group.allocate_slots();
   Plan plan;
-  for (std::size_t t = 0; t < plan.rounds;) {
+  for (std::size_t t = 0; t < plan.rounds; ++t) {
     if (t == 0) {
       fill_table(group, inputs, outputs);
       announce(group, what);
@@ -249,7 +248,7 @@ Task exchange(Group& group, Announcement what, Blocks inputs, Blocks outputs) {
     put_in(group, inputs, sends, is_small, t, width);
     co_await next_round(group);
     if (t == 0) {
-      if (!agree(group, what)) continue;
+      agree(group, what);
       plan = plan_of(group, outputs, true, width);
       if (!inputs.empty() && !outputs.empty())
         copy(outputs[me].data, inputs[me].data, static_cast<std::size_t>(inputs[me].count) * width);
@@ -260,7 +259,6 @@ Task exchange(Group& group, Announcement what, Blocks inputs, Blocks outputs) {
           place_of(group, plan.sends[rank].data(), plan.small[rank], rank, me, this_parity(group), t, width);
       copy(outputs[rank].data + t * share_of_slot(group), place.data, place.bytes);
     }
-    ++t;
   }
 }
 
@@ -276,7 +274,7 @@ Task reduce_scatter_blocks(Group& group, Announcement what, Blocks inputs, Block
   Plan plan;
   std::vector<const void*> parts(world);
   std::vector<double> scales;
-  for (std::size_t t = 0; t < plan.rounds;) {
+  for (std::size_t t = 0; t < plan.rounds; ++t) {
     if (t == 0) {
       fill_table(group, inputs, outputs);
       announce(group, what);
@@ -284,7 +282,7 @@ Task reduce_scatter_blocks(Group& group, Announcement what, Blocks inputs, Block
     put_in(group, inputs, sends, is_small, t, width);
     co_await next_round(group);
     if (t == 0) {
-      if (!agree(group, what)) continue;
+      agree(group, what);
       plan = plan_of(group, outputs, false, width);
       if (!is_small) plan.rounds = std::max(plan.rounds, pieces(whole, share_of_slot(group)));
       scales = scales_of(group);
@@ -297,8 +295,34 @@ Task reduce_scatter_blocks(Group& group, Announcement what, Blocks inputs, Block
     }
     parts[me] = inputs[me].data + offset;
     reduce(what.dtype, what.reduction, output.data + offset, parts.data(), world, bytes / width, scales.data());
-    ++t;
   }
+}
+
+namespace {
+
+Task tell_of_refusal(Group& group, std::string reason) {
+  const std::size_t length = std::min(reason.size(), kMostOfReason);
+  Announcement what{Collective::kRefused, Dtype::kUInt8, Reduction::kNone, -1, 0, static_cast<std::int64_t>(length), 1};
+  number(group, what);
+  announce(group, what);
+  copy(small_slot(group, group.rank(), next_parity(group)), reason.data(), length);
+  co_await next_round(group);
+}
+
+}  // namespace
+
+void refuse(Group& group, const std::string& reason) {
+  auto operation = std::make_shared<Operation>();
+  operation->name = "refused operation";
+  operation->is_refusal = true;
+  operation->timeout = milliseconds::max();
+  operation->task = tell_of_refusal(group, reason);
+  try {
+    group.submit(operation);
+  } catch (const CommError&) {  // the group has ended, and so have the other ranks' operations
+    return;
+  }
+  if (!operation->is_finished) Progress::instance().attend(group.shared_from_this());
 }
 
 }  // namespace anyaccel::comm

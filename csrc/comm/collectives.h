@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "group.h"
@@ -34,6 +35,10 @@ Task exchange(Group& group, Announcement what, Blocks inputs, Blocks outputs);
 
 // Every rank has a block for every other, and receives the reduction of the blocks for it.
 Task reduce_scatter_blocks(Group& group, Announcement what, Blocks inputs, Block output);
+
+// Takes part in a collective that this rank has refused with an error: every other rank throws MismatchError, which
+// shows the reason. Returns at once; whoever drives the group tells the others.
+void refuse(Group& group, const std::string& reason);
 
 // A collective inside a coalesced operation: its announcement, and the blocks sent to and received from each rank.
 struct Part {

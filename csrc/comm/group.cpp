@@ -39,6 +39,10 @@ std::string Operation::title() const {
   return std::string(name) + (is_transfer ? "" : " #" + std::to_string(sequence));
 }
 
+void Operation::start_clock() {
+  if (deadline == Clock::time_point::max()) deadline = end_of(timeout);
+}
+
 Group::Group(std::shared_ptr<Segment> segment, int rank, int global_rank)
     : segment_(std::move(segment)),
       rank_(rank),
@@ -88,9 +92,7 @@ void Group::submit(const OperationPtr& operation) {
 
 // Advances one operation as far as it goes; true when it has ended.
 bool Group::advance(const OperationPtr& operation, Finished& finished, bool& moved) {
-  if (!operation->is_transfer && operation->deadline == Clock::time_point::max()) {
-    operation->deadline = end_of(operation->timeout);
-  }
+  if (!operation->is_transfer) operation->start_clock();
   while (!operation->task.is_done()) {
     if (!operation->task.advance(operation->suspension)) return false;
     moved = true;
@@ -146,18 +148,6 @@ bool Group::give_up(const OperationPtr& operation, const std::string& text) {
   }
   settle(finished);
   return true;
-}
-
-void Group::skip() {
-  const auto counted = [](Group& group) -> Task {
-    group.begin_collective();
-    co_return;
-  };
-  auto operation = std::make_shared<Operation>();
-  operation->name = "refused operation";
-  operation->task = counted(*this);
-  operation->timeout = milliseconds::max();
-  submit(operation);
 }
 
 // Ends all operations. An operation succeeds if its peers have done their part: they may have completed it, and then

@@ -34,7 +34,8 @@ struct OperationFacts {
   std::uint64_t sequence = 0;
   int peer = -1;  // of a transfer; -1 for a collective, and for a receive from any rank
   bool is_transfer = false;
-  bool is_eager = false;  // a transfer that is probably waited for immediately
+  bool is_eager = false;    // a transfer that is probably waited for immediately
+  bool is_refusal = false;  // tells the other ranks that this one refused a collective; waits for them without limit
   milliseconds timeout{0};
   const int* source = nullptr;  // of a receive: the rank that sent the message, or -1 before it arrives
 };
@@ -45,10 +46,11 @@ struct Operation : OperationFacts {
 
   Task task;
   Suspension suspension;
-  Clock::time_point deadline = Clock::time_point::max();  // the time starts when its turn comes
+  Clock::time_point deadline = Clock::time_point::max();
   std::atomic<bool> is_finished = false;
 
   std::string title() const;
+  void start_clock();  // when its turn comes; later calls have no effect
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
@@ -114,11 +116,10 @@ class Group : public std::enable_shared_from_this<Group> {
   bool everyone_posted() const;
   void allocate_slots();
 
-  // The number of collectives that have begun or were refused. It is the same on every rank at the same operation.
+  // The number of collectives that have begun, refused ones included. It is the same on every rank at the same
+  // operation.
   std::uint64_t begin_collective() { return ++collectives_begun_; }
   std::uint64_t collectives_begun() const { return collectives_begun_; }
-  // Counts a collective that this rank refused.
-  void skip();
   void ring(int rank) { segment_->state(rank).bell.ring(); }
 
   // Returns why an operation timed out.

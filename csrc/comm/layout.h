@@ -18,7 +18,7 @@
 namespace anyaccel::comm {
 
 constexpr std::uint64_t kMagic = 0x316d6873'6c656363;  // "ccelshm1"
-constexpr std::uint32_t kVersion = 3;                  // of this layout
+constexpr std::uint32_t kVersion = 4;                  // of this layout
 constexpr std::size_t kLine = 128;                     // two cache lines, because CPUs fetch them in pairs
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmallBytes = 16 << 10;  // a message up to this size needs no big slot
@@ -38,6 +38,7 @@ enum class Collective : std::uint8_t {
   kReduceScatter,
   kAllToAll,
   kBarrier,
+  kRefused,  // whatever the other ranks call: this one had an error, whose text is in its small slot
 };
 
 // A rank's description of its next operation. Ranks compare these before any of them writes a result.
@@ -46,8 +47,8 @@ struct Announcement {
   Dtype dtype;
   Reduction reduction;
   std::int32_t root;       // -1 if there is none
-  std::uint64_t sequence;  // the number of the collective in the group, counting refused ones
-  std::int64_t count;      // elements
+  std::uint64_t sequence;  // the number of the collective in the group
+  std::int64_t count;      // elements; of a refusal, characters
   double scale;
   std::uint8_t exact = 0;    // torch's number of the dtype, because kOpaque… only tell the size
   std::uint16_t parts = 0;   // the number of parts of the coalesced operation that it belongs to

@@ -1,7 +1,6 @@
 #include "shm_backend.h"
 
 #include "agreement.h"
-#include "collectives.h"
 #include "tensor_blocks.h"
 
 namespace anyaccel::comm {
@@ -16,14 +15,6 @@ ShmBackend::ShmBackend(GroupPtr group, c10::intrusive_ptr<Options> options)
 
 ShmBackend::~ShmBackend() { group_->leave("shm failed: the process group was destroyed"); }
 
-ShmBackend::Turn::~Turn() {
-  if (is_taken_) return;
-  try {
-    group_.skip();
-  } catch (const CommError&) {  // the group has failed
-  }
-}
-
 WorkPtr ShmBackend::launch(Turn* turn, Launch what, Staging staging,
                            const std::function<Task(Group&, int*)>& make_task) {
   auto work = c10::make_intrusive<ShmWork>(group_, rank_, what.type, what.title, what.inputs, std::move(staging),
@@ -36,7 +27,7 @@ WorkPtr ShmBackend::launch(Turn* turn, Launch what, Staging staging,
   facts.is_transfer = what.is_transfer;
   facts.is_eager = what.is_transfer && !is_coalescing_;
   facts.timeout = what.timeout == c10d::kUnsetTimeout ? options_->timeout : what.timeout;
-  if (turn != nullptr) turn->take();
+  if (turn != nullptr) turn->is_taken = true;
   ShmWork::start(work, facts, make_task(*group_, work->source()), what.is_async || is_coalescing_);
   if (is_coalescing_) coalesced_.push_back(work);
   return work;
@@ -74,49 +65,53 @@ Announcement ShmBackend::reduction(Collective collective, const at::Tensor& like
 }
 
 WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  Turn turn(*this);
-  const at::Tensor& tensor = only("broadcast", tensors);
-  const Announcement what = announcement(Collective::kBroadcast, tensor, options.rootRank);
-  Staging staging;
-  const Block block = options.rootRank == rank_ ? staging.input(tensor) : staging.output(tensor);
-  Blocks outputs(size_);
-  outputs[what.root] = block;
-  return launch(&turn, {OpType::BROADCAST, "shm:broadcast", options.timeout, options.asyncOp, tensors, tensors},
-                std::move(staging), [&](Group& group, int*) { return share(group, what, block, outputs); });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor& tensor = only("broadcast", tensors);
+    const Announcement what = announcement(Collective::kBroadcast, tensor, options.rootRank);
+    Staging staging;
+    const Block block = options.rootRank == rank_ ? staging.input(tensor) : staging.output(tensor);
+    Blocks outputs(size_);
+    outputs[what.root] = block;
+    return launch(&turn, {OpType::BROADCAST, "shm:broadcast", options.timeout, options.asyncOp, tensors, tensors},
+                  std::move(staging), [&](Group& group, int*) { return share(group, what, block, outputs); });
+  });
 }
 
 WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   if (tensors.size() == 1 && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
-  Turn turn(*this);
-  const at::Tensor& tensor = only("all_reduce", tensors);
-  const Announcement what = reduction(Collective::kAllReduce, tensor, options.reduceOp);
-  Staging staging;
-  const Block block = staging.in_out(tensor);
-  return launch(&turn, {OpType::ALLREDUCE, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
-                std::move(staging), [&](Group& group, int*) { return all_reduce(group, what, block); });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor& tensor = only("all_reduce", tensors);
+    const Announcement what = reduction(Collective::kAllReduce, tensor, options.reduceOp);
+    Staging staging;
+    const Block block = staging.in_out(tensor);
+    return launch(&turn, {OpType::ALLREDUCE, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
+                  std::move(staging), [&](Group& group, int*) { return all_reduce(group, what, block); });
+  });
 }
 
 WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  Turn turn(*this);
-  Staging staging;
-  std::vector<Part> parts;
-  for (const at::Tensor& tensor : tensors) {
-    const Announcement what = one_of(reduction(Collective::kAllReduce, tensor, options.reduceOp), tensors);
-    parts.push_back({what, {}, {}, all_reduce(*group_, what, staging.in_out(tensor))});
-  }
-  return launch(&turn,
-                {OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
-                std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
+  return in_turn([&](Turn& turn) {
+    Staging staging;
+    std::vector<Part> parts;
+    for (const at::Tensor& tensor : tensors) {
+      const Announcement what = one_of(reduction(Collective::kAllReduce, tensor, options.reduceOp), tensors);
+      parts.push_back({what, {}, {}, all_reduce(*group_, what, staging.in_out(tensor))});
+    }
+    return launch(&turn,
+                  {OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.timeout, options.asyncOp, tensors, tensors},
+                  std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
+  });
 }
 
 WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  Turn turn(*this);
-  const at::Tensor& tensor = only("reduce", tensors);
-  const Announcement what = reduction(Collective::kReduce, tensor, options.reduceOp, options.rootRank);
-  Staging staging;
-  const Block block = options.rootRank == rank_ ? staging.in_out(tensor) : staging.input(tensor);
-  return launch(&turn, {OpType::REDUCE, "shm:reduce", options.timeout, options.asyncOp, tensors, tensors},
-                std::move(staging), [&](Group& group, int*) { return all_reduce(group, what, block); });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor& tensor = only("reduce", tensors);
+    const Announcement what = reduction(Collective::kReduce, tensor, options.reduceOp, options.rootRank);
+    Staging staging;
+    const Block block = options.rootRank == rank_ ? staging.in_out(tensor) : staging.input(tensor);
+    return launch(&turn, {OpType::REDUCE, "shm:reduce", options.timeout, options.asyncOp, tensors, tensors},
+                  std::move(staging), [&](Group& group, int*) { return all_reduce(group, what, block); });
+  });
 }
 
 Part ShmBackend::gather_all(Announcement what, const at::Tensor& input, const Tensors& outputs, Staging& staging) {
@@ -129,98 +124,104 @@ Part ShmBackend::gather_all(Announcement what, const at::Tensor& input, const Te
 }
 
 WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
-  Turn turn(*this);
-  const at::Tensor& input = only("all_gather", inputs);
-  const Tensors& results = only_list("all_gather", outputs);
-  Staging staging;
-  Part part = gather_all(announcement(Collective::kAllGather, input), input, results, staging);
-  return launch(&turn, {OpType::ALLGATHER, "shm:all_gather", options.timeout, options.asyncOp, inputs, results},
-                std::move(staging), [&](Group&, int*) { return std::move(part.task); });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor& input = only("all_gather", inputs);
+    const Tensors& results = only_list("all_gather", outputs);
+    Staging staging;
+    Part part = gather_all(announcement(Collective::kAllGather, input), input, results, staging);
+    return launch(&turn, {OpType::ALLGATHER, "shm:all_gather", options.timeout, options.asyncOp, inputs, results},
+                  std::move(staging), [&](Group&, int*) { return std::move(part.task); });
+  });
 }
 
 WorkPtr ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
-  Turn turn(*this);
-  Staging staging;
-  Part part =
-      gather_all(announcement(Collective::kAllGather, input), input, equal_parts("all_gather", output, size_), staging);
-  return launch(&turn,
-                {OpType::_ALLGATHER_BASE, "shm:_all_gather_base", options.timeout, options.asyncOp, {input}, {output}},
-                std::move(staging), [&](Group&, int*) { return std::move(part.task); });
+  return in_turn([&](Turn& turn) {
+    Staging staging;
+    Part part = gather_all(announcement(Collective::kAllGather, input), input, equal_parts("all_gather", output, size_),
+                           staging);
+    return launch(
+        &turn, {OpType::_ALLGATHER_BASE, "shm:_all_gather_base", options.timeout, options.asyncOp, {input}, {output}},
+        std::move(staging), [&](Group&, int*) { return std::move(part.task); });
+  });
 }
 
 WorkPtr ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                         const c10d::AllgatherOptions& options) {
-  Turn turn(*this);
-  TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "shm all_gather failed: got ", outputs.size(),
-              " lists of outputs; expected one for each of ", size_,
-              " ranks. Fix: pass a list of lists, one per rank.");
-  Staging staging;
-  std::vector<Part> parts;
-  Tensors results;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Tensors of_ranks;
-    for (const Tensors& of_rank : outputs) {
-      check_as_many("all_gather", of_rank, inputs);
-      of_ranks.push_back(of_rank[i]);
+  return in_turn([&](Turn& turn) {
+    TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "shm all_gather failed: got ", outputs.size(),
+                " lists of outputs; expected one for each of ", size_,
+                " ranks. Fix: pass a list of lists, one per rank.");
+    Staging staging;
+    std::vector<Part> parts;
+    Tensors results;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      Tensors of_ranks;
+      for (const Tensors& of_rank : outputs) {
+        check_as_many("all_gather", of_rank, inputs);
+        of_ranks.push_back(of_rank[i]);
+      }
+      parts.push_back(
+          gather_all(one_of(announcement(Collective::kAllGather, inputs[i]), inputs), inputs[i], of_ranks, staging));
+      results.insert(results.end(), of_ranks.begin(), of_ranks.end());
     }
-    parts.push_back(
-        gather_all(one_of(announcement(Collective::kAllGather, inputs[i]), inputs), inputs[i], of_ranks, staging));
-    results.insert(results.end(), of_ranks.begin(), of_ranks.end());
-  }
-  return launch(&turn,
-                {OpType::ALLGATHER_COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, results},
-                std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
+    return launch(&turn,
+                  {OpType::ALLGATHER_COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, results},
+                  std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
+  });
 }
 
 WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                     const c10d::AllgatherOptions& options) {
-  Turn turn(*this);
-  check_as_many("all_gather", outputs, inputs);
-  Staging staging;
-  std::vector<Part> parts;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    parts.push_back(gather_all(one_of(announcement(Collective::kAllGather, inputs[i]), inputs), inputs[i],
-                               equal_parts("all_gather", outputs[i], size_), staging));
-  }
-  return launch(&turn, {OpType::COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, outputs},
-                std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
+  return in_turn([&](Turn& turn) {
+    check_as_many("all_gather", outputs, inputs);
+    Staging staging;
+    std::vector<Part> parts;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      parts.push_back(gather_all(one_of(announcement(Collective::kAllGather, inputs[i]), inputs), inputs[i],
+                                 equal_parts("all_gather", outputs[i], size_), staging));
+    }
+    return launch(&turn, {OpType::COALESCED, "shm:all_gather", options.timeout, options.asyncOp, inputs, outputs},
+                  std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
+  });
 }
 
 WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
-  Turn turn(*this);
-  const at::Tensor& input = only("gather", inputs);
-  const Announcement what = announcement(Collective::kGather, input, options.rootRank);
-  Staging staging;
-  Blocks blocks;
-  Tensors results;
-  if (options.rootRank == rank_) {
-    results = only_list("gather", outputs);
-    check_each_rank("gather", results, size_);
-    check_same_dtype("gather", input, results[0]);
-    for (const at::Tensor& output : results) blocks.push_back(staging.output(output));
-  }
-  const Block block = staging.input(input);
-  return launch(&turn, {OpType::GATHER, "shm:gather", options.timeout, options.asyncOp, inputs, results},
-                std::move(staging), [&](Group& group, int*) { return share(group, what, block, blocks); });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor& input = only("gather", inputs);
+    const Announcement what = announcement(Collective::kGather, input, options.rootRank);
+    Staging staging;
+    Blocks blocks;
+    Tensors results;
+    if (options.rootRank == rank_) {
+      results = only_list("gather", outputs);
+      check_each_rank("gather", results, size_);
+      check_same_dtype("gather", input, results[0]);
+      for (const at::Tensor& output : results) blocks.push_back(staging.output(output));
+    }
+    const Block block = staging.input(input);
+    return launch(&turn, {OpType::GATHER, "shm:gather", options.timeout, options.asyncOp, inputs, results},
+                  std::move(staging), [&](Group& group, int*) { return share(group, what, block, blocks); });
+  });
 }
 
 WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
-  Turn turn(*this);
-  const at::Tensor& output = only("scatter", outputs);
-  const Announcement what = announcement(Collective::kScatter, output, options.rootRank);
-  Staging staging;
-  Blocks sends;
-  Tensors given;
-  if (options.rootRank == rank_) {
-    given = only_list("scatter", inputs);
-    check_each_rank("scatter", given, size_);
-    check_same_dtype("scatter", output, given[0]);
-    for (const at::Tensor& input : given) sends.push_back(staging.input(input));
-  }
-  Blocks receives(size_);
-  receives[what.root] = staging.output(output);
-  return launch(&turn, {OpType::SCATTER, "shm:scatter", options.timeout, options.asyncOp, given, outputs},
-                std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor& output = only("scatter", outputs);
+    const Announcement what = announcement(Collective::kScatter, output, options.rootRank);
+    Staging staging;
+    Blocks sends;
+    Tensors given;
+    if (options.rootRank == rank_) {
+      given = only_list("scatter", inputs);
+      check_each_rank("scatter", given, size_);
+      check_same_dtype("scatter", output, given[0]);
+      for (const at::Tensor& input : given) sends.push_back(staging.input(input));
+    }
+    Blocks receives(size_);
+    receives[what.root] = staging.output(output);
+    return launch(&turn, {OpType::SCATTER, "shm:scatter", options.timeout, options.asyncOp, given, outputs},
+                  std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
+  });
 }
 
 }  // namespace anyaccel::comm

@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
+#include "collectives.h"
 #include "group.h"
 #include "shm_work.h"
 
@@ -100,23 +101,23 @@ class ShmBackend : public c10d::Backend {
     int peer = -1;
     bool is_transfer = false;
   };
-  // The position of a collective in its group's sequence. A collective that is refused, by an exception before it is
-  // launched, counts too: ranks that continue with the next one detect the difference.
-  class Turn {
-   public:
-    explicit Turn(ShmBackend& backend) : group_(*backend.group_), number(++backend.sequence_) {}
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    ~Turn();
-    void take() { is_taken_ = true; }
-
-   private:
-    Group& group_;
-    bool is_taken_ = false;
-
-   public:
+  // The position of a collective in its group's sequence, and whether it was launched.
+  struct Turn {
     const uint64_t number;
+    bool is_taken = false;
   };
+
+  // Calls the body of a collective. If it throws before it launches an operation, the other ranks are told.
+  template <typename Body>
+  WorkPtr in_turn(const Body& body) {
+    Turn turn{++sequence_};
+    try {
+      return body(turn);
+    } catch (const std::exception& error) {
+      if (!turn.is_taken) refuse(*group_, reason_of(error));
+      throw;
+    }
+  }
 
   // Makes the work and then its task, which may set the work's source rank. Messages have no turn.
   WorkPtr launch(Turn* turn, Launch launch, Staging staging, const std::function<Task(Group&, int* source)>& make_task);

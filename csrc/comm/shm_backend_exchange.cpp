@@ -1,7 +1,6 @@
 // The rest of ShmBackend: exchanges, reductions to each rank, messages, and the group's own life.
 
 #include "agreement.h"
-#include "collectives.h"
 #include "shm_backend.h"
 #include "tensor_blocks.h"
 
@@ -18,67 +17,74 @@ Part ShmBackend::reduce_blocks(Announcement what, const Tensors& inputs, const a
 
 WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                    const c10d::ReduceScatterOptions& options) {
-  Turn turn(*this);
-  const at::Tensor& output = only("reduce_scatter", outputs);
-  const Tensors& given = only_list("reduce_scatter", inputs);
-  Staging staging;
-  Part part = reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp), given, output, staging);
-  return launch(&turn, {OpType::REDUCE_SCATTER, "shm:reduce_scatter", options.timeout, options.asyncOp, given, outputs},
-                std::move(staging), [&](Group&, int*) { return std::move(part.task); });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor& output = only("reduce_scatter", outputs);
+    const Tensors& given = only_list("reduce_scatter", inputs);
+    Staging staging;
+    Part part = reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp), given, output, staging);
+    return launch(&turn,
+                  {OpType::REDUCE_SCATTER, "shm:reduce_scatter", options.timeout, options.asyncOp, given, outputs},
+                  std::move(staging), [&](Group&, int*) { return std::move(part.task); });
+  });
 }
 
 WorkPtr ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                          const c10d::ReduceScatterOptions& options) {
-  Turn turn(*this);
-  Staging staging;
-  Part part = reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp),
-                            equal_parts("reduce_scatter", input, size_), output, staging);
-  return launch(
-      &turn,
-      {OpType::_REDUCE_SCATTER_BASE, "shm:_reduce_scatter_base", options.timeout, options.asyncOp, {input}, {output}},
-      std::move(staging), [&](Group&, int*) { return std::move(part.task); });
+  return in_turn([&](Turn& turn) {
+    Staging staging;
+    Part part = reduce_blocks(reduction(Collective::kReduceScatter, output, options.reduceOp),
+                              equal_parts("reduce_scatter", input, size_), output, staging);
+    return launch(
+        &turn,
+        {OpType::_REDUCE_SCATTER_BASE, "shm:_reduce_scatter_base", options.timeout, options.asyncOp, {input}, {output}},
+        std::move(staging), [&](Group&, int*) { return std::move(part.task); });
+  });
 }
 
 WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                     const c10d::ReduceScatterOptions& options) {
-  Turn turn(*this);
-  check_as_many("reduce_scatter", outputs, inputs);
-  Staging staging;
-  std::vector<Part> parts;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    parts.push_back(reduce_blocks(one_of(reduction(Collective::kReduceScatter, outputs[i], options.reduceOp), outputs),
-                                  equal_parts("reduce_scatter", inputs[i], size_), outputs[i], staging));
-  }
-  return launch(
-      &turn,
-      {coalesced_reduce_scatter<OpType>(), "shm:reduce_scatter", options.timeout, options.asyncOp, inputs, outputs},
-      std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
+  return in_turn([&](Turn& turn) {
+    check_as_many("reduce_scatter", outputs, inputs);
+    Staging staging;
+    std::vector<Part> parts;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      parts.push_back(
+          reduce_blocks(one_of(reduction(Collective::kReduceScatter, outputs[i], options.reduceOp), outputs),
+                        equal_parts("reduce_scatter", inputs[i], size_), outputs[i], staging));
+    }
+    return launch(
+        &turn,
+        {coalesced_reduce_scatter<OpType>(), "shm:reduce_scatter", options.timeout, options.asyncOp, inputs, outputs},
+        std::move(staging), [&](Group& group, int*) { return coalesced(group, std::move(parts)); });
+  });
 }
 
 WorkPtr ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                                   std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
-  Turn turn(*this);
-  check_same_dtype("all_to_all", output, input);
-  const Announcement what = announcement(Collective::kAllToAll, input);
-  Staging staging;
-  const Blocks sends = split_rows("all_to_all", staging.input(input), input, input_splits, size_);
-  const Blocks receives = split_rows("all_to_all", staging.output(output), output, output_splits, size_);
-  return launch(&turn, {OpType::ALLTOALL_BASE, "shm:all_to_all", options.timeout, options.asyncOp, {input}, {output}},
-                std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
+  return in_turn([&](Turn& turn) {
+    check_same_dtype("all_to_all", output, input);
+    const Announcement what = announcement(Collective::kAllToAll, input);
+    Staging staging;
+    const Blocks sends = split_rows("all_to_all", staging.input(input), input, input_splits, size_);
+    const Blocks receives = split_rows("all_to_all", staging.output(output), output, output_splits, size_);
+    return launch(&turn, {OpType::ALLTOALL_BASE, "shm:all_to_all", options.timeout, options.asyncOp, {input}, {output}},
+                  std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
+  });
 }
 
 WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
-  Turn turn(*this);
-  check_each_rank("all_to_all", inputs, size_);
-  check_each_rank("all_to_all", outputs, size_);
-  check_same_dtype("all_to_all", outputs[0], inputs[0]);
-  const Announcement what = announcement(Collective::kAllToAll, inputs[0]);
-  Staging staging;
-  Blocks sends, receives;
-  for (const at::Tensor& input : inputs) sends.push_back(staging.input(input));
-  for (const at::Tensor& output : outputs) receives.push_back(staging.output(output));
-  return launch(&turn, {OpType::ALLTOALL, "shm:all_to_all", options.timeout, options.asyncOp, inputs, outputs},
-                std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
+  return in_turn([&](Turn& turn) {
+    check_each_rank("all_to_all", inputs, size_);
+    check_each_rank("all_to_all", outputs, size_);
+    check_same_dtype("all_to_all", outputs[0], inputs[0]);
+    const Announcement what = announcement(Collective::kAllToAll, inputs[0]);
+    Staging staging;
+    Blocks sends, receives;
+    for (const at::Tensor& input : inputs) sends.push_back(staging.input(input));
+    for (const at::Tensor& output : outputs) receives.push_back(staging.output(output));
+    return launch(&turn, {OpType::ALLTOALL, "shm:all_to_all", options.timeout, options.asyncOp, inputs, outputs},
+                  std::move(staging), [&](Group& group, int*) { return exchange(group, what, sends, receives); });
+  });
 }
 
 WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
@@ -122,10 +128,11 @@ WorkPtr ShmBackend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
-  Turn turn(*this);
-  const Announcement what{Collective::kBarrier, Dtype::kUInt8, Reduction::kNone, -1, 0, 0, 1};
-  return launch(&turn, {OpType::BARRIER, "shm:barrier", options.timeout, options.asyncOp, {}, {}}, Staging(),
-                [&](Group& group, int*) { return share(group, what, Block{}, Blocks{}); });
+  return in_turn([&](Turn& turn) {
+    const Announcement what{Collective::kBarrier, Dtype::kUInt8, Reduction::kNone, -1, 0, 0, 1};
+    return launch(&turn, {OpType::BARRIER, "shm:barrier", options.timeout, options.asyncOp, {}, {}}, Staging(),
+                  [&](Group& group, int*) { return share(group, what, Block{}, Blocks{}); });
+  });
 }
 
 // Like gloo's, the error names the missing ranks, all of them or the first; it also gives the cause.

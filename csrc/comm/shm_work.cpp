@@ -24,6 +24,11 @@ std::exception_ptr as_backend_error(std::exception_ptr error) {
   }
 }
 
+std::string reason_of(const std::exception& error) {
+  const auto* torchs = dynamic_cast<const c10::Error*>(&error);
+  return torchs == nullptr ? error.what() : torchs->what_without_backtrace();
+}
+
 namespace {
 
 void complete(c10::ivalue::Future& future, const std::vector<at::Tensor>& value, const std::exception_ptr& error) {

@@ -23,6 +23,9 @@ extern std::function<void()> interrupt;
 [[noreturn]] void throw_backend_error(const std::string& text);
 std::exception_ptr as_backend_error(std::exception_ptr error);
 
+// The text of an error without torch's backtrace.
+std::string reason_of(const std::exception& error);
+
 // The future of an operation. It is created on the first request, and completed on a separate thread (callbacks.h).
 class LazyFuture {
  public:

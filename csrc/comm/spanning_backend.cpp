@@ -1,16 +1,12 @@
 #include "spanning_backend.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <iterator>
-#include <mutex>
-#include <thread>
 #include <utility>
 
-#include "queued_work.h"
 #include "spanning_checks.h"
+#include "spanning_queue.h"
 
 namespace anyaccel::comm {
 namespace {
@@ -32,7 +28,7 @@ struct Row {
 };
 
 std::string described(const Row& row) {
-  const bool is_sane = row.collective >= 0 && row.collective <= static_cast<int64_t>(Collective::kBarrier) &&
+  const bool is_sane = row.collective >= 0 && row.collective <= static_cast<int64_t>(Collective::kRefused) &&
                        row.type >= 0 && row.type < static_cast<int64_t>(at::ScalarType::NumOptions) &&
                        row.reduction >= 0 && row.reduction <= static_cast<int64_t>(Reduction::kNone);
   if (!is_sane) return "something that no rank of this version says";
@@ -44,46 +40,6 @@ std::string described(const Row& row) {
 }
 
 }  // namespace
-
-// Operations in the order of issue, and the thread that runs them, started when it is first needed.
-struct SpanningBackend::Queue {
-  struct Job {
-    c10::intrusive_ptr<SpanningBackend> owner;
-    c10::intrusive_ptr<QueuedWork> work;
-    std::function<void()> run;
-    int64_t number;
-  };
-
-  static void serve(const std::shared_ptr<Queue>& queue) {
-    for (;;) {
-      Job next;
-      {
-        std::unique_lock lock(queue->mutex);
-        queue->changed.wait(lock, [&queue] { return queue->is_ending || !queue->jobs.empty(); });
-        if (queue->jobs.empty()) return;
-        next = std::move(queue->jobs.front());
-        queue->jobs.pop_front();
-      }
-      next.work->run([&next] {
-        next.owner->number_ = next.number;
-        next.owner->run_in_step(next.run);
-      });
-    }
-  }
-
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Job> jobs;
-  bool is_ending = false;
-  bool is_running = false;
-  int64_t issued = 0;  // operations, those refused included
-};
-
-SpanningBackend::Turn::~Turn() {
-  if (is_taken) return;
-  const std::lock_guard lock(queue.mutex);
-  ++queue.issued;
-}
 
 SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group, c10::intrusive_ptr<ShmBackend> local,
                                  c10::intrusive_ptr<c10d::Backend> leaders, c10::intrusive_ptr<c10d::Backend> everyone)
@@ -140,17 +96,32 @@ WorkPtr SpanningBackend::enqueue(Turn& turn, Queued what, std::function<void()> 
   require_usable();
   auto work = c10::make_intrusive<QueuedWork>(group_, rank_, what.type, what.title, what.inputs, what.outputs);
   ++sequence_;
-  {
-    const std::lock_guard lock(queue_->mutex);
-    TORCH_CHECK(!queue_->is_ending, "shm failed: the process group was shut down. Fix: call init_process_group again.");
-    turn.is_taken = true;
-    queue_->jobs.push_back(
-        {c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, std::move(run), ++queue_->issued});
-    if (!std::exchange(queue_->is_running, true)) std::thread([queue = queue_] { Queue::serve(queue); }).detach();
-  }
-  queue_->changed.notify_one();
+  turn.is_taken = true;
+  const bool is_queued =
+      Queue::push(queue_, {c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, std::move(run), 0});
+  TORCH_CHECK(is_queued, "shm failed: the process group was shut down. Fix: call init_process_group again.");
   if (!what.is_async && !is_coalescing_) work->wait(kNoTimeout);
   return collected(work);
+}
+
+// Takes this rank's part in a collective that it refuses.
+void SpanningBackend::refuse(const std::string& reason) {
+  if (group_->is_forked() || group_->has_failed()) return;
+  const auto tell = [this, told = reason.substr(0, kRiderBytes)] {
+    const at::Tensor rider = at::empty({static_cast<int64_t>(told.size())}, at::kByte);
+    std::memcpy(rider.mutable_data_ptr(), told.data(), told.size());
+    agree({Collective::kRefused, at::kByte, rider.numel()}, rider);
+  };
+  Queue::push(queue_, {c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), nullptr, tell, 0});
+}
+
+void SpanningBackend::wait_for_queued_operations() {
+  std::unique_lock lock(queue_->mutex);
+  while (!queue_->changed.wait_for(lock, kSupervision, [this] { return queue_->unfinished == 0; })) {
+    lock.unlock();
+    if (interrupt) interrupt();
+    lock.lock();
+  }
 }
 
 // Ranks that disagree all know it, and are in step. After any other error this one is not, and ends the group.
@@ -182,31 +153,28 @@ at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& ride
   at::Tensor sent = at::zeros({kRow + static_cast<int64_t>(kRiderBytes)}, at::kByte);
   std::memcpy(sent.mutable_data_ptr(), &own, sizeof(Row));
   if (rider.defined()) sent.narrow(0, kRow, rider.numel()).copy_(rider);
+  const at::Tensor gathered = gather_everywhere(sent);
+  const at::Tensor riders = gathered.narrow(1, kRow, static_cast<int64_t>(kRiderBytes));
   std::vector<Row> rows(size_);
-  for (;;) {
-    const at::Tensor gathered = gather_everywhere(sent);
-    std::string all;
-    int behind = -1, different = -1;
-    for (int rank = 0; rank < size_; ++rank) {
-      std::memcpy(&rows[rank], gathered[rank].const_data_ptr(), sizeof(Row));
-      if (rows[rank].number > own.number) {
-        throw MismatchError(name + " failed: got rank " + std::to_string(rank) + " at #" +
-                            std::to_string(rows[rank].number) +
-                            "; expected every rank at one operation. An earlier operation was refused there. Fix: "
-                            "correct what that rank's error names." +
-                            goes_on);
-      }
-      if (rows[rank].number < own.number) behind = rank;
-      if (!(rows[rank] == own)) different = rank;
-      all += (all.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + described(rows[rank]);
-    }
-    if (different < 0) return gathered.narrow(1, kRow, static_cast<int64_t>(kRiderBytes));
-    if (behind >= 0) continue;  // they raise, and come again with the next operation
-    throw MismatchError(
-        name + " failed: got " + all +
-        "; expected the same on every rank. Fix: make every rank call the same operation with tensors alike." +
-        goes_on);
+  bool is_same = true;
+  std::string all;
+  for (int rank = 0; rank < size_; ++rank) {
+    std::memcpy(&rows[rank], gathered[rank].const_data_ptr(), sizeof(Row));
+    is_same = is_same && rows[rank] == own;
+    all += (all.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + described(rows[rank]);
   }
+  if (is_same || request.collective == Collective::kRefused) return riders;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rows[rank].collective != static_cast<int64_t>(Collective::kRefused)) continue;
+    const at::Tensor told = riders[rank].narrow(0, 0, std::clamp(rows[rank].count, int64_t{0}, riders.size(1)));
+    throw MismatchError(
+        name + " failed: got a refusal by rank " + std::to_string(rank) +
+        "; expected every rank to take part. Fix: correct what that rank's error names. It is: " +
+        printable({static_cast<const char*>(told.const_data_ptr()), static_cast<std::size_t>(told.numel())}) + goes_on);
+  }
+  throw MismatchError(
+      name + " failed: got " + all +
+      "; expected the same on every rank. Fix: make every rank call the same operation with tensors alike." + goes_on);
 }
 
 // On the root's host from the root, then between the leaders, then from the leader of every other host.
@@ -319,9 +287,12 @@ void SpanningBackend::shutdown() {
     const std::lock_guard lock(queue_->mutex);
     queue_->is_ending = true;
     dropped.swap(queue_->jobs);
+    queue_->unfinished -=
+        std::count_if(dropped.begin(), dropped.end(), [](const auto& job) { return job.work.defined(); });
   }
   queue_->changed.notify_all();
   for (const Queue::Job& job : dropped) {
+    if (!job.work) continue;
     job.work->run([] {
       throw_backend_error("shm failed: the process group was shut down. Fix: call init_process_group again.");
     });

@@ -78,16 +78,22 @@ class SpanningBackend : public c10d::Backend {
  private:
   struct Queue;
 
-  // The position of an operation in the group's sequence. An operation refused by an exception counts too.
+  // Whether a collective was queued.
   struct Turn {
-    explicit Turn(Queue& of) : queue(of) {}
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    ~Turn();
-
-    Queue& queue;
     bool is_taken = false;
   };
+
+  // Calls the body of a collective. If it throws before it queues an operation, the other ranks are told.
+  template <typename Body>
+  WorkPtr in_turn(const Body& body) {
+    Turn turn;
+    try {
+      return body(turn);
+    } catch (const std::exception& error) {
+      if (!turn.is_taken) refuse(reason_of(error));
+      throw;
+    }
+  }
 
   // Queues an operation, which runs on the queue's thread in its turn.
   struct Queued {
@@ -109,13 +115,15 @@ class SpanningBackend : public c10d::Backend {
   };
 
   WorkPtr enqueue(Turn& turn, Queued what, std::function<void()> run);
+  void refuse(const std::string& reason);
+  void wait_for_queued_operations();
   WorkPtr collected(WorkPtr work);
   void require_usable() const;
   void check_peer(const char* operation, int peer, int tag) const;
   WorkPtr receive_between(const at::Tensor& output, const std::function<WorkPtr(Tensors&)>& receive);
   void run_in_step(const std::function<void()>& run);
-  // Throws MismatchError on every rank of every host unless all were asked for the same. Returns what each rank has
-  // sent along, a row of bytes for each.
+  // Throws MismatchError on every rank of every host unless all were asked for the same; a rank that has refused does
+  // not throw. Returns what each rank has sent along, a row of bytes for each.
   at::Tensor agree(const Request& request, const at::Tensor& rider = {});
   // The same for the sizes that each rank sends to and expects from every other.
   void agree_on_sizes(Collective collective, const Tensors& sends, const Tensors& receives);

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <thread>
 
 #include "elements.h"
+#include "queued_work.h"
 #include "spanning_backend.h"
 #include "spanning_checks.h"
 #include "sparse_parts.h"
@@ -85,48 +87,51 @@ void SpanningBackend::reduce_by_gathering(const at::Tensor& flat, const c10d::Re
 
 WorkPtr SpanningBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   if (tensors.size() == 1 && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
-  Turn turn(*queue_);
-  const at::Tensor tensor = only("all_reduce", tensors);
-  check_reducible("all_reduce", tensor, options.reduceOp);
-  check_writable(tensor);
-  return enqueue(turn, {OpType::ALLREDUCE, "shm:all_reduce", options.asyncOp, tensors, tensors},
-                 [this, tensor, options] {
-                   const Request request{Collective::kAllReduce, tensor.scalar_type(), tensor.numel(),
-                                         reduction_of(options.reduceOp)};
-                   if (can_ride(tensor, options.reduceOp)) {
-                     const at::Tensor flat = plain(tensor);
-                     reduce_rows(agree(request, as_bytes(flat)), flat, options.reduceOp, {});
-                     if (!flat.is_same(tensor)) tensor.copy_(flat);
-                   } else {
-                     agree(request);
-                     reduce_in_place(tensor, options.reduceOp);
-                   }
-                 });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor tensor = only("all_reduce", tensors);
+    check_reducible("all_reduce", tensor, options.reduceOp);
+    check_writable(tensor);
+    return enqueue(turn, {OpType::ALLREDUCE, "shm:all_reduce", options.asyncOp, tensors, tensors},
+                   [this, tensor, options] {
+                     const Request request{Collective::kAllReduce, tensor.scalar_type(), tensor.numel(),
+                                           reduction_of(options.reduceOp)};
+                     if (can_ride(tensor, options.reduceOp)) {
+                       const at::Tensor flat = plain(tensor);
+                       reduce_rows(agree(request, as_bytes(flat)), flat, options.reduceOp, {});
+                       if (!flat.is_same(tensor)) tensor.copy_(flat);
+                     } else {
+                       agree(request);
+                       reduce_in_place(tensor, options.reduceOp);
+                     }
+                   });
+  });
 }
 
 WorkPtr SpanningBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  Turn turn(*queue_);
-  for (const at::Tensor& tensor : tensors) {
-    check_reducible("all_reduce", tensor, options.reduceOp);
-    check_writable(tensor);
-  }
-  return enqueue(
-      turn, {OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.asyncOp, tensors, tensors},
-      [this, tensors, options] {
-        agree({Collective::kBarrier, at::kFloat, static_cast<int64_t>(tensors.size())});
-        for (const at::Tensor& tensor : tensors) {
-          agree({Collective::kAllReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp)});
-        }
-        for (const at::Tensor& tensor : tensors) reduce_in_place(tensor, options.reduceOp);
-      });
+  return in_turn([&](Turn& turn) {
+    for (const at::Tensor& tensor : tensors) {
+      check_reducible("all_reduce", tensor, options.reduceOp);
+      check_writable(tensor);
+    }
+    return enqueue(
+        turn, {OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.asyncOp, tensors, tensors},
+        [this, tensors, options] {
+          agree({Collective::kBarrier, at::kFloat, static_cast<int64_t>(tensors.size())});
+          for (const at::Tensor& tensor : tensors) {
+            agree({Collective::kAllReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp)});
+          }
+          for (const at::Tensor& tensor : tensors) reduce_in_place(tensor, options.reduceOp);
+        });
+  });
 }
 
 WorkPtr SpanningBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  Turn turn(*queue_);
-  const at::Tensor tensor = only("all_reduce", tensors);
-  check_sparse(tensor, options.reduceOp);
-  return enqueue(turn, {OpType::_ALLREDUCE_SPARSE, "shm:sparse_all_reduce", options.asyncOp, tensors, tensors},
-                 [this, tensor] { sum_sparse(tensor); });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor tensor = only("all_reduce", tensors);
+    check_sparse(tensor, options.reduceOp);
+    return enqueue(turn, {OpType::_ALLREDUCE_SPARSE, "shm:sparse_all_reduce", options.asyncOp, tensors, tensors},
+                   [this, tensor] { sum_sparse(tensor); });
+  });
 }
 
 void SpanningBackend::sum_sparse(const at::Tensor& tensor) {
@@ -142,42 +147,51 @@ void SpanningBackend::sum_sparse(const at::Tensor& tensor) {
 }
 
 WorkPtr SpanningBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  Turn turn(*queue_);
-  const at::Tensor tensor = only("reduce", tensors);
-  check_rank("reduce", options.rootRank, size_);
-  check_reducible("reduce", tensor, options.reduceOp);
-  if (options.rootRank == rank_) check_writable(tensor);
-  return enqueue(turn, {OpType::REDUCE, "shm:reduce", options.asyncOp, tensors, tensors}, [this, tensor, options] {
-    agree(
-        {Collective::kReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp), options.rootRank});
-    reduce_in_place(tensor, options.reduceOp, options.rootRank);
+  return in_turn([&](Turn& turn) {
+    const at::Tensor tensor = only("reduce", tensors);
+    check_rank("reduce", options.rootRank, size_);
+    check_reducible("reduce", tensor, options.reduceOp);
+    if (options.rootRank == rank_) check_writable(tensor);
+    return enqueue(turn, {OpType::REDUCE, "shm:reduce", options.asyncOp, tensors, tensors}, [this, tensor, options] {
+      agree({Collective::kReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp),
+             options.rootRank});
+      reduce_in_place(tensor, options.reduceOp, options.rootRank);
+    });
   });
 }
 
 WorkPtr SpanningBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  Turn turn(*queue_);
-  const at::Tensor tensor = only("broadcast", tensors);
-  check_rank("broadcast", options.rootRank, size_);
-  check_dense(tensor);
-  if (options.rootRank != rank_) check_writable(tensor);
-  return enqueue(
-      turn, {OpType::BROADCAST, "shm:broadcast", options.asyncOp, tensors, tensors}, [this, tensor, options] {
-        agree({Collective::kBroadcast, tensor.scalar_type(), tensor.numel(), Reduction::kNone, options.rootRank});
-        broadcast_in_place(tensor, options.rootRank);
-      });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor tensor = only("broadcast", tensors);
+    check_rank("broadcast", options.rootRank, size_);
+    check_dense(tensor);
+    if (options.rootRank != rank_) check_writable(tensor);
+    return enqueue(
+        turn, {OpType::BROADCAST, "shm:broadcast", options.asyncOp, tensors, tensors}, [this, tensor, options] {
+          agree({Collective::kBroadcast, tensor.scalar_type(), tensor.numel(), Reduction::kNone, options.rootRank});
+          broadcast_in_place(tensor, options.rootRank);
+        });
+  });
 }
 
 WorkPtr SpanningBackend::barrier(const c10d::BarrierOptions& options) {
-  Turn turn(*queue_);
-  return enqueue(turn, {OpType::BARRIER, "shm:barrier", options.asyncOp, {}, {}},
-                 [this] { agree({Collective::kBarrier, at::kFloat, 0}); });  // whoever agrees has come
+  return in_turn([&](Turn& turn) {
+    return enqueue(turn, {OpType::BARRIER, "shm:barrier", options.asyncOp, {}, {}},
+                   [this] { agree({Collective::kBarrier, at::kFloat, 0}); });  // whoever agrees has come
+  });
 }
 
-// Gloo's own, which names who is missing.
+// Gloo's own, which names who is missing. On a thread of its own: the queue's may wait to tell others of a refusal.
 void SpanningBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  Turn turn(*queue_);
-  enqueue(turn, {OpType::BARRIER, "shm:monitored_barrier", false, {}, {}},
-          [this, options, wait_all_ranks] { everyone_->monitoredBarrier(options, wait_all_ranks); });
+  require_usable();
+  wait_for_queued_operations();
+  require_usable();
+  auto work =
+      c10::make_intrusive<QueuedWork>(group_, rank_, OpType::BARRIER, "shm:monitored_barrier", Tensors(), Tensors());
+  std::thread([self = c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, options, wait_all_ranks] {
+    work->run([&] { self->run_in_step([&] { self->everyone_->monitoredBarrier(options, wait_all_ranks); }); });
+  }).detach();
+  work->wait(kNoTimeout);
 }
 
 }  // namespace anyaccel::comm

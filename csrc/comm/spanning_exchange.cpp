@@ -50,55 +50,60 @@ void SpanningBackend::all_gather(const at::Tensor& input, const Tensors& outputs
 
 WorkPtr SpanningBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                    const c10d::AllgatherOptions& options) {
-  Turn turn(*queue_);
-  const at::Tensor input = only("all_gather", inputs);
-  const Tensors results = only_list("all_gather", outputs);
-  const Request request = gathering(input, results);
-  return enqueue(turn, {OpType::ALLGATHER, "shm:all_gather", options.asyncOp, inputs, results},
-                 [this, input, results, request] {
-                   agree(request);
-                   all_gather(input, results);
-                 });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor input = only("all_gather", inputs);
+    const Tensors results = only_list("all_gather", outputs);
+    const Request request = gathering(input, results);
+    return enqueue(turn, {OpType::ALLGATHER, "shm:all_gather", options.asyncOp, inputs, results},
+                   [this, input, results, request] {
+                     agree(request);
+                     all_gather(input, results);
+                   });
+  });
 }
 
 WorkPtr SpanningBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
-  Turn turn(*queue_);
-  check_output(output);
-  const Tensors results = equal_parts("all_gather", output, size_);
-  const Request request = gathering(input, results);
-  return enqueue(turn, {OpType::_ALLGATHER_BASE, "shm:_all_gather_base", options.asyncOp, {input}, {output}},
-                 [this, input = input, results, request] {
-                   agree(request);
-                   all_gather(input, results);
-                 });
+  return in_turn([&](Turn& turn) {
+    check_output(output);
+    const Tensors results = equal_parts("all_gather", output, size_);
+    const Request request = gathering(input, results);
+    return enqueue(turn, {OpType::_ALLGATHER_BASE, "shm:_all_gather_base", options.asyncOp, {input}, {output}},
+                   [this, input = input, results, request] {
+                     agree(request);
+                     all_gather(input, results);
+                   });
+  });
 }
 
 WorkPtr SpanningBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                              const c10d::AllgatherOptions& options) {
-  Turn turn(*queue_);
-  TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "shm all_gather failed: got ", outputs.size(),
-              " lists of outputs; expected one for each of ", size_,
-              " ranks. Fix: pass a list of lists, one per rank.");
-  std::vector<Tensors> by_input(inputs.size());
-  Tensors results;
-  for (const Tensors& of_rank : outputs) {
-    check_as_many("all_gather", of_rank, inputs);
-    for (std::size_t i = 0; i < inputs.size(); ++i) by_input[i].push_back(of_rank[i]);
-    results.insert(results.end(), of_rank.begin(), of_rank.end());
-  }
-  return gather_each(turn, {OpType::ALLGATHER_COALESCED, "shm:all_gather", options.asyncOp, inputs, results}, by_input);
+  return in_turn([&](Turn& turn) {
+    TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "shm all_gather failed: got ", outputs.size(),
+                " lists of outputs; expected one for each of ", size_,
+                " ranks. Fix: pass a list of lists, one per rank.");
+    std::vector<Tensors> by_input(inputs.size());
+    Tensors results;
+    for (const Tensors& of_rank : outputs) {
+      check_as_many("all_gather", of_rank, inputs);
+      for (std::size_t i = 0; i < inputs.size(); ++i) by_input[i].push_back(of_rank[i]);
+      results.insert(results.end(), of_rank.begin(), of_rank.end());
+    }
+    return gather_each(turn, {OpType::ALLGATHER_COALESCED, "shm:all_gather", options.asyncOp, inputs, results},
+                       by_input);
+  });
 }
 
 WorkPtr SpanningBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                          const c10d::AllgatherOptions& options) {
-  Turn turn(*queue_);
-  check_as_many("all_gather", outputs, inputs);
-  std::vector<Tensors> by_input;
-  for (const at::Tensor& output : outputs) {
-    check_output(output);
-    by_input.push_back(equal_parts("all_gather", output, size_));
-  }
-  return gather_each(turn, {OpType::COALESCED, "shm:all_gather", options.asyncOp, inputs, outputs}, by_input);
+  return in_turn([&](Turn& turn) {
+    check_as_many("all_gather", outputs, inputs);
+    std::vector<Tensors> by_input;
+    for (const at::Tensor& output : outputs) {
+      check_output(output);
+      by_input.push_back(equal_parts("all_gather", output, size_));
+    }
+    return gather_each(turn, {OpType::COALESCED, "shm:all_gather", options.asyncOp, inputs, outputs}, by_input);
+  });
 }
 
 // Several all_gathers as one: none is begun before the ranks agree on all.
@@ -138,34 +143,37 @@ void SpanningBackend::scatter_sums(const Tensors& inputs, const at::Tensor& outp
 
 WorkPtr SpanningBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                         const c10d::ReduceScatterOptions& options) {
-  Turn turn(*queue_);
-  const at::Tensor output = only("reduce_scatter", outputs);
-  const Tensors given = only_list("reduce_scatter", inputs);
-  return scatter_each(turn, {OpType::REDUCE_SCATTER, "shm:reduce_scatter", options.asyncOp, given, {output}}, {given},
-                      options.reduceOp);
+  return in_turn([&](Turn& turn) {
+    const at::Tensor output = only("reduce_scatter", outputs);
+    const Tensors given = only_list("reduce_scatter", inputs);
+    return scatter_each(turn, {OpType::REDUCE_SCATTER, "shm:reduce_scatter", options.asyncOp, given, {output}}, {given},
+                        options.reduceOp);
+  });
 }
 
 WorkPtr SpanningBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                               const c10d::ReduceScatterOptions& options) {
-  Turn turn(*queue_);
-  check_dense(input);
-  return scatter_each(turn,
-                      {OpType::_REDUCE_SCATTER_BASE, "shm:_reduce_scatter_base", options.asyncOp, {input}, {output}},
-                      {equal_parts("reduce_scatter", input, size_)}, options.reduceOp);
+  return in_turn([&](Turn& turn) {
+    check_dense(input);
+    return scatter_each(turn,
+                        {OpType::_REDUCE_SCATTER_BASE, "shm:_reduce_scatter_base", options.asyncOp, {input}, {output}},
+                        {equal_parts("reduce_scatter", input, size_)}, options.reduceOp);
+  });
 }
 
 WorkPtr SpanningBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                          const c10d::ReduceScatterOptions& options) {
-  Turn turn(*queue_);
-  check_as_many("reduce_scatter", outputs, inputs);
-  std::vector<Tensors> given;
-  for (const at::Tensor& input : inputs) {
-    check_dense(input);
-    given.push_back(equal_parts("reduce_scatter", input, size_));
-  }
-  return scatter_each(turn,
-                      {coalesced_reduce_scatter<OpType>(), "shm:reduce_scatter", options.asyncOp, inputs, outputs},
-                      std::move(given), options.reduceOp);
+  return in_turn([&](Turn& turn) {
+    check_as_many("reduce_scatter", outputs, inputs);
+    std::vector<Tensors> given;
+    for (const at::Tensor& input : inputs) {
+      check_dense(input);
+      given.push_back(equal_parts("reduce_scatter", input, size_));
+    }
+    return scatter_each(turn,
+                        {coalesced_reduce_scatter<OpType>(), "shm:reduce_scatter", options.asyncOp, inputs, outputs},
+                        std::move(given), options.reduceOp);
+  });
 }
 
 // One or several reduce_scatters as one: none is begun before the ranks agree on all.
@@ -191,55 +199,59 @@ WorkPtr SpanningBackend::exchange_each(Turn& turn, Queued what, Request request,
 }
 
 WorkPtr SpanningBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
-  Turn turn(*queue_);
-  const at::Tensor input = only("gather", inputs);
-  check_rank("gather", options.rootRank, size_);
-  Tensors sends(size_, nothing_like(input)), receives = sends;
-  sends[options.rootRank] = input;
-  if (options.rootRank == rank_) {
-    receives = only_list("gather", outputs);
-    check_each_rank("gather", receives, size_);
-    check_same_dtype("gather", input, receives[0]);
-  }
-  return exchange_each(turn, {OpType::GATHER, "shm:gather", options.asyncOp, inputs, receives},
-                       {Collective::kGather, input.scalar_type(), 0, Reduction::kNone, options.rootRank}, sends,
-                       receives);
+  return in_turn([&](Turn& turn) {
+    const at::Tensor input = only("gather", inputs);
+    check_rank("gather", options.rootRank, size_);
+    Tensors sends(size_, nothing_like(input)), receives = sends;
+    sends[options.rootRank] = input;
+    if (options.rootRank == rank_) {
+      receives = only_list("gather", outputs);
+      check_each_rank("gather", receives, size_);
+      check_same_dtype("gather", input, receives[0]);
+    }
+    return exchange_each(turn, {OpType::GATHER, "shm:gather", options.asyncOp, inputs, receives},
+                         {Collective::kGather, input.scalar_type(), 0, Reduction::kNone, options.rootRank}, sends,
+                         receives);
+  });
 }
 
 WorkPtr SpanningBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
-  Turn turn(*queue_);
-  const at::Tensor output = only("scatter", outputs);
-  check_rank("scatter", options.rootRank, size_);
-  Tensors sends(size_, nothing_like(output)), receives = sends;
-  receives[options.rootRank] = output;
-  if (options.rootRank == rank_) {
-    sends = only_list("scatter", inputs);
-    check_each_rank("scatter", sends, size_);
-    check_same_dtype("scatter", output, sends[0]);
-  }
-  return exchange_each(turn, {OpType::SCATTER, "shm:scatter", options.asyncOp, sends, outputs},
-                       {Collective::kScatter, output.scalar_type(), 0, Reduction::kNone, options.rootRank}, sends,
-                       receives);
+  return in_turn([&](Turn& turn) {
+    const at::Tensor output = only("scatter", outputs);
+    check_rank("scatter", options.rootRank, size_);
+    Tensors sends(size_, nothing_like(output)), receives = sends;
+    receives[options.rootRank] = output;
+    if (options.rootRank == rank_) {
+      sends = only_list("scatter", inputs);
+      check_each_rank("scatter", sends, size_);
+      check_same_dtype("scatter", output, sends[0]);
+    }
+    return exchange_each(turn, {OpType::SCATTER, "shm:scatter", options.asyncOp, sends, outputs},
+                         {Collective::kScatter, output.scalar_type(), 0, Reduction::kNone, options.rootRank}, sends,
+                         receives);
+  });
 }
 
 WorkPtr SpanningBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
-  Turn turn(*queue_);
-  check_same_dtype("all_to_all", output, input);
-  check_dense(input);
-  check_output(output);
-  return exchange_each(turn, {OpType::ALLTOALL_BASE, "shm:all_to_all", options.asyncOp, {input}, {output}},
-                       {Collective::kAllToAll, input.scalar_type(), 0}, rows_for_each(input, input_splits, size_),
-                       rows_for_each(output, output_splits, size_));
+  return in_turn([&](Turn& turn) {
+    check_same_dtype("all_to_all", output, input);
+    check_dense(input);
+    check_output(output);
+    return exchange_each(turn, {OpType::ALLTOALL_BASE, "shm:all_to_all", options.asyncOp, {input}, {output}},
+                         {Collective::kAllToAll, input.scalar_type(), 0}, rows_for_each(input, input_splits, size_),
+                         rows_for_each(output, output_splits, size_));
+  });
 }
 
 WorkPtr SpanningBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
-  Turn turn(*queue_);
-  check_each_rank("all_to_all", inputs, size_);
-  check_each_rank("all_to_all", outputs, size_);
-  check_same_dtype("all_to_all", outputs[0], inputs[0]);
-  return exchange_each(turn, {OpType::ALLTOALL, "shm:all_to_all", options.asyncOp, inputs, outputs},
-                       {Collective::kAllToAll, inputs[0].scalar_type(), 0}, inputs, outputs);
+  return in_turn([&](Turn& turn) {
+    check_each_rank("all_to_all", inputs, size_);
+    check_each_rank("all_to_all", outputs, size_);
+    check_same_dtype("all_to_all", outputs[0], inputs[0]);
+    return exchange_each(turn, {OpType::ALLTOALL, "shm:all_to_all", options.asyncOp, inputs, outputs},
+                         {Collective::kAllToAll, inputs[0].scalar_type(), 0}, inputs, outputs);
+  });
 }
 
 }  // namespace anyaccel::comm

@@ -1,6 +1,5 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
-#include "collectives.h"
 #include "shm_backend.h"
 #include "sparse_parts.h"
 #include "tensor_blocks.h"
@@ -91,13 +90,15 @@ Task sum_sparse(Group& group, Announcement what, at::Tensor tensor) {
 
 // Each rank sends its indices and values to every other, and adds them all up.
 WorkPtr ShmBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  Turn turn(*this);
-  const at::Tensor& tensor = only("all_reduce", tensors);
-  check_sparse(tensor, options.reduceOp);
-  const Announcement what = announcement(Collective::kAllGather, at::empty({0}, tensor.options().layout(at::kStrided)));
-  return launch(
-      &turn, {OpType::_ALLREDUCE_SPARSE, "shm:sparse_all_reduce", options.timeout, options.asyncOp, tensors, tensors},
-      Staging(), [&](Group& group, int*) { return sum_sparse(group, what, tensor); });
+  return in_turn([&](Turn& turn) {
+    const at::Tensor& tensor = only("all_reduce", tensors);
+    check_sparse(tensor, options.reduceOp);
+    const Announcement what =
+        announcement(Collective::kAllGather, at::empty({0}, tensor.options().layout(at::kStrided)));
+    return launch(
+        &turn, {OpType::_ALLREDUCE_SPARSE, "shm:sparse_all_reduce", options.timeout, options.asyncOp, tensors, tensors},
+        Staging(), [&](Group& group, int*) { return sum_sparse(group, what, tensor); });
+  });
 }
 
 }  // namespace anyaccel::comm

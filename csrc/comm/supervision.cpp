@@ -21,10 +21,15 @@ void Group::supervise() {
       // a rank that is gone does nothing more, so its earlier messages are complete: look at them after this check
       const std::vector<int> gone = gone_ranks();
       advance_all(finished);
-      if (!collectives_.empty()) {
-        const Operation& first = *collectives_.front();
-        problem = problem_of(first, gone);
-        if (problem.empty() && now >= first.deadline) problem = lateness_of(first);
+      // a refusal may wait without limit, unless something waits behind it
+      const auto is_wanted = [](const OperationPtr& one) { return !one->is_refusal; };
+      const auto first = std::find_if(collectives_.begin(), collectives_.end(), is_wanted);
+      if (first != collectives_.end()) {
+        Operation& front = *collectives_.front();
+        if (front.is_refusal) front.timeout = (*first)->timeout;
+        front.start_clock();
+        problem = problem_of(**first, gone);
+        if (problem.empty() && now >= front.deadline) problem = lateness_of(**first);
       }
       end_hopeless_transfers(gone, finished);
       if (!problem.empty()) fail(problem);

@@ -9,7 +9,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -87,6 +87,14 @@ class Program:
             f"seed {self.seed}: {self.world} ranks on {self.hosts or 'one host'}, {len(self.steps)} steps, "
             f"then {self.ending or 'nothing'} (rank {self.victim}); one core: {self.is_on_one_core}, alarm {self.alarm}"
         )
+
+
+def error_of(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
 
 
 class Player:
@@ -182,8 +190,10 @@ class Player:
 
     def take(self, number: int, step: Step) -> None:
         """Do a step whose outcome is certain."""
-        if step.fault in ("refused", "differs"):
+        if step.fault == "differs":
             self.finish_pending()
+            return self.differ(number, step)
+        if step.fault == "refused":
             return self.refuse(number, step)
         if step.fault == "late" and self.rank == step.faulty:
             time.sleep(step.delay)
@@ -197,21 +207,44 @@ class Player:
             work.wait()
         return check()
 
+    def differ(self, number: int, step: Step) -> None:
+        """One rank passes what is not what the others pass: all know, and can go on."""
+        if self.rank == step.faulty:
+            said = error_of(lambda: dist.all_reduce(torch.ones(step.size + 1, dtype=torch.complex64)))
+        else:
+            said = error_of(lambda: self.begin(number, step))
+        assert "Fix: " in said, (step, said)
+
     def refuse(self, number: int, step: Step) -> None:
-        """One rank passes what is refused there, or is not what the others pass: all know, and can go on."""
-        said = ""
-        try:
-            if self.rank != step.faulty:
-                self.begin(number, step)
-            elif step.fault == "refused":
-                dist.all_reduce(torch.ones(1).expand(3))
+        """One rank or all pass what is refused there, once or twice: the others are told, whatever that rank does then."""
+        drawn = random.Random(self.program.seed * 1_000 + number)  # noqa: S311
+        if drawn.random() < 0.5:
+            self.finish_pending()
+        times, are_all_wrong, is_async = drawn.choice((1, 2)), drawn.random() < 0.2, drawn.random() < 0.3
+        for _ in range(times):
+            if self.rank == step.faulty or are_all_wrong:
+                said, expected = error_of(lambda: dist.all_reduce(torch.ones(1).expand(3))), "failed: got "
             else:
-                dist.all_reduce(torch.ones(step.size + 1, dtype=torch.complex64))
-        except RuntimeError as error:
-            said = str(error)
-        assert "Fix: " in said, (step, said or "was not refused")
-        if step.fault == "refused":
-            dist.barrier()  # the others hear of it at this rank's next collective, and not while it waits for a message
+                said, expected = (
+                    error_of(lambda: self.play_alone(number, replace(step, is_async=is_async))),
+                    "refusal by",
+                )
+                assert f"rank {step.faulty}" in said, (step, said)
+            assert expected in said, (step, said)
+            assert "elements share memory" in said, (step, said)
+        told = drawn.choice([rank for rank in range(self.world) if rank != step.faulty])
+        if step is self.program.steps[-1]:  # a rank that is killed now tells nobody
+            dist.barrier()
+        if drawn.random() < 0.3 or are_all_wrong:
+            return
+        if self.rank == step.faulty:
+            dist.recv(torch.zeros(1), told, tag=number)
+        elif self.rank == told:
+            dist.send(torch.ones(1), step.faulty, tag=number)
+
+    def play_alone(self, number: int, step: Step) -> None:
+        for work in self.begin(number, step)[0]:
+            work.wait()
 
     def end(self) -> None:
         """Leave, or see another rank fail: what follows is right or raises, and the last raises."""

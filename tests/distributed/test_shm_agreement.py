@@ -19,32 +19,100 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("hosts", ["same", "apart"])
-def test_a_refusal_on_one_rank_does_not_pair_operations_that_do_not_belong_together(
-    scripts: Scripts, hosts: str
-) -> None:
-    """Rank 0's operation is rejected, and its next one has the same dtype and size as the one that rank 1 waits in."""
+@pytest.mark.parametrize("hosts", ["aaa", "aab", "abb"])
+def test_the_others_are_told_of_a_refusal_while_that_rank_waits_for_a_message(scripts: Scripts, hosts: str) -> None:
+    """Rank 0's operation is rejected, and its next one has the same dtype and size as the one that the others wait in."""
     scripts.start(
-        ("os.environ['ANYACCEL_SHM_HOST'] = str(rank)\n" if hosts == "apart" else "")
-        + f"""
+        f"""
+os.environ["ANYACCEL_SHM_HOST"] = "{hosts}"[rank]
 start(20)
 backend = dist.group.WORLD._get_backend(torch.device("cpu"))
-for name, call in {REFUSED!r}.items():
-    if rank == 0:
-        said = error_of(lambda: eval(call))
-        assert "shm" in said and "failed" in said, said
-    else:
-        before = torch.full((2,), 7.0)
-        said = error_of(lambda: dist.all_reduce(before))
-        assert "An earlier operation was refused there" in said and "rank 0" in said, said
-        assert before.tolist() == [7.0, 7.0]
-    after = torch.full((2,), rank + 1.0)
-    dist.all_reduce(after)
-    say(name, after.tolist())
+calls = {{
+    "waited for": lambda x: dist.all_reduce(x),
+    "in the background": lambda x: dist.all_reduce(x, async_op=True).wait(),
+    "coalesced": lambda x: dist.all_reduce_coalesced([x, x.clone()]),
+    "sparse": lambda x: dist.all_reduce(x.to_sparse()),
+}}
+for name, refused in {REFUSED!r}.items():
+    for way, call in calls.items():
+        if rank == 0:
+            own = error_of(lambda: eval(refused))
+            assert "shm" in own and "failed" in own, own
+            dist.recv(torch.zeros(1), 1)
+        else:
+            before = torch.full((2,), 7.0)
+            said = error_of(lambda: call(before))
+            assert "got a refusal by rank 0" in said, said
+            assert before.tolist() == [7.0, 7.0]
+        if rank == 1:
+            dist.send(torch.ones(1), 0)
+    everywhere = [None] * world
+    dist.all_gather_object(everywhere, own if rank == 0 else said)
+    assert everywhere[0].split("Exception raised")[0].strip() in everywhere[1], everywhere
+    say(name)
 """,
-        2,
+        3,
     )
-    assert scripts.outputs() == ["".join(f"{name} [3.0, 3.0]\n" for name in REFUSED)] * 2
+    assert scripts.outputs() == ["".join(f"{name}\n" for name in REFUSED)] * 3
+
+
+@pytest.mark.parametrize("hosts", ["aaa", "abb"])
+def test_refusals_in_a_row_on_all_ranks_and_before_the_end(scripts: Scripts, hosts: str) -> None:
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = "{hosts}"[rank]
+        start(20)
+        refuse = lambda: error_of(lambda: dist.all_reduce(torch.zeros(1).expand(4)))
+        works = [dist.all_reduce(torch.ones(200_000), async_op=True) for _ in range(3)]
+        for _ in range(3):  # behind operations in flight
+            said = refuse() if rank == 2 else error_of(dist.barrier)
+            assert "elements share memory" in said, said
+        if rank == 2:
+            dist.recv(torch.zeros(1), 1)
+        elif rank == 1:
+            dist.send(torch.ones(1), 2)
+        for work in works:
+            work.wait()
+        for _ in range(3):
+            said = refuse()
+            assert "elements share memory" in said and "refusal" not in said, said
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        say(x.tolist())
+        if rank == 2:
+            refuse()
+        else:
+            say("elements share memory" in error_of(lambda: dist.all_reduce(x)))
+        dist.barrier()
+        if rank == 2:
+            refuse()
+            dist.destroy_process_group()
+        else:
+            assert error_of(lambda: dist.all_reduce(x)) != "no error"
+        """,
+        3,
+    )
+    assert scripts.outputs() == ["[3.0, 3.0]\nTrue\n"] * 2 + ["[3.0, 3.0]\n"]
+
+
+def test_a_refusal_between_hosts_lets_a_monitored_barrier_pass(scripts: Scripts) -> None:
+    """The barrier is gloo's, which compares nothing: the next collective says what was refused."""
+    scripts.start(
+        """
+        os.environ["ANYACCEL_SHM_HOST"] = "abb"[rank]
+        start(20)
+        x = torch.ones(2)
+        if rank == 1:
+            error_of(lambda: dist.all_reduce(torch.zeros(1).expand(4)))
+        dist.monitored_barrier()
+        if rank != 1:
+            assert "refusal by rank 1" in error_of(lambda: dist.all_reduce(x))
+        dist.all_reduce(x)
+        say(x.tolist())
+        """,
+        3,
+    )
+    assert scripts.outputs() == ["[3.0, 3.0]\n"] * 3
 
 
 def test_nothing_of_a_coalesced_operation_is_written_where_a_part_differs(scripts: Scripts) -> None:

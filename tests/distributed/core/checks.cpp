@@ -98,6 +98,7 @@ void refuse_forged_peers() {
   forged([](Announcement& one) { one.count = -1; });
   forged([](Announcement& one) { one.count = std::int64_t{1} << 60; });
   forged([](Announcement& one) { one.count = 1000; });  // differs from its table
+  forged([](Announcement& one) { ++one.sequence; });
   require(is_refused(beside(gathers, -8)), "a forged table was used");
   const auto message = [&](std::uint64_t sent, Dtype dtype) {
     return error_beside(
@@ -117,21 +118,6 @@ void refuse_forged_peers() {
   require(message(1, Dtype::kFloat32).empty(), "an honest message was refused");
   require(is_refused(message(1, static_cast<Dtype>(200))), "a letter of an unknown dtype was taken");
   require(is_refused(message(std::uint64_t{1} << 40, Dtype::kFloat32)), "more letters than places were read");
-}
-
-// Two ranks of one thread, each of which does only what it is told to.
-struct Pair {
-  std::shared_ptr<comm::Segment> segment = std::make_shared<comm::Segment>(comm::Segment::create(2), 2);
-  comm::GroupPtr first = std::make_shared<comm::Group>(segment, 0, 0);
-  comm::GroupPtr second = std::make_shared<comm::Group>(segment, 1, 1);
-};
-
-Told start_barrier(comm::Group& group) {
-  comm::OperationFacts facts;
-  facts.name = "barrier";
-  facts.timeout = kPatience;
-  const Announcement barrier{Collective::kBarrier, Dtype::kUInt8, Reduction::kNone, -1, 0, 0, 1};
-  return start(group, facts, comm::share(group, barrier, Block{}, Blocks{}));
 }
 
 // A rank that looks for trouble before it sees that its operation is complete: its peer completed it, and has ended
@@ -334,4 +320,5 @@ void fuzz::check_all() {
   look_for_signals_rarely();
   refuse_forged_handshake();
   average_of_many();
+  check_refusals();
 }

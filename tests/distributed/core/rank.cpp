@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::size_t kSizes[] = {0, 1, 7, 33, 500, 4096, 5000, 20'000};
 constexpr std::size_t kLargeSizes[] = {100'000, 300'001};
-constexpr std::size_t kInFlight = 12;
 constexpr comm::milliseconds kShortTimeout{100};
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -121,16 +120,6 @@ void Rank::collective(Pending& one, comm::Task task) {
   one.parts.push_back(start(*group_, facts, std::move(task)));
 }
 
-void Rank::message(Pending& one, comm::Task task, int peer, const int* source) {
-  comm::OperationFacts facts;
-  facts.name = "message";
-  facts.is_transfer = true;
-  facts.peer = peer;
-  facts.timeout = timeout_;
-  facts.source = source;
-  one.parts.push_back(start(*group_, facts, std::move(task)));
-}
-
 void Rank::all_reduce(Pending& one) {
   const bool has_root = drawn(3) == 0;
   const Block data = output(one, mine(), !has_root || root_ == me_ ? reduced(0, size_) : mine());
@@ -222,105 +211,29 @@ void Rank::differing(Pending& one) {
   collective(one, comm::all_reduce(*group_, what, data));
 }
 
-// Some ranks refuse an operation. The others learn of it as soon as these begin the next one.
+// Some ranks or all refuse an operation, once or twice. The others are told before those begin the next one: one that
+// refused waits for a message from one that was told.
 void Rank::refused(Pending& one) {
-  const std::uint64_t refusing = drawn((std::uint64_t{1} << world_) - 2) + 1;  // neither none nor all
-  if ((refusing >> me_ & 1) != 0) {
-    try {
-      group_->skip();
-    } catch (const comm::CommError& over) {
-      require(is_of_the_end(over.what()), one.title + ": " + over.what());
+  const std::uint64_t refusing = drawn((std::uint64_t{1} << world_) - 1) + 1;  // not none
+  const std::uint64_t times = 1 + drawn(2);
+  const int teller = std::countr_zero(refusing), told = std::countr_one(refusing);  // none is told if told == world_
+  for (std::uint64_t i = 0; i < times; ++i, ++number_) {
+    const std::string reason = "refusal " + std::to_string(number_) + " by the fuzzer";
+    if ((refusing >> me_ & 1) != 0) {
+      comm::refuse(*group_, reason);
+      continue;
     }
-  } else {
     Pending first;
     first.title = one.title;
-    first.refusal = "An earlier operation was refused there";
+    first.refusal = reason;
     const Block data = output(first, mine(), mine());
     collective(first, comm::all_reduce(*group_, announcement(Collective::kAllReduce, size_), data));
-    keep(std::move(first));
+    if (me_ == told) conclude(first);
+    if (me_ != told) keep(std::move(first));
   }
-  ++number_;
+  const bool may_be_late = plan_.end == End::kLate && plan_.victim == told && may_end_;
+  if (told < world_ && !may_be_late) send_and_wait(told, teller);
   all_reduce(one);
-}
-
-// Two messages to the next rank, which receives them in reverse order of their tags.
-void Rank::ring_of_messages(Pending& one) {
-  const int to = (me_ + 1) % world_, from = (me_ + world_ - 1) % world_;
-  const std::size_t bytes = size_ * element_bytes(dtype_);
-  for (int tag = 0; tag < 2; ++tag) {
-    message(one, group_->mailbox().send(to, tag, dtype_, input(one, mine(tag)).data, bytes), to);
-  }
-  const auto source = std::make_shared<int>(-1);
-  for (int tag = 1; tag >= 0; --tag) {
-    const Block place = output(one, Numbers(size_), numbers_of(number_, from, tag, size_));
-    message(one, group_->mailbox().receive(from, tag, dtype_, place.data, bytes, source.get()), from, source.get());
-  }
-  one.check = [source, from, title = one.title] { require(*source == from, "another source: " + title); };
-}
-
-// Every rank sends to the root, which receives from whoever comes first.
-void Rank::messages_from_any(Pending& one) {
-  const std::size_t bytes = size_ * element_bytes(dtype_);
-  const int tag = 2 + static_cast<int>(number_);
-  if (me_ != root_) {
-    message(one, group_->mailbox().send(root_, tag, dtype_, input(one, mine()).data, bytes), root_);
-    return;
-  }
-  std::vector<std::pair<std::shared_ptr<int>, Buffer>> received;
-  for (int i = 1; i < world_; ++i) {
-    const auto source = std::make_shared<int>(-1);
-    const auto buffer = std::make_shared<std::vector<unsigned char>>(bytes);
-    message(one, group_->mailbox().receive(-1, tag, dtype_, buffer->data(), bytes, source.get()), -1, source.get());
-    received.emplace_back(source, buffer);
-  }
-  for (const auto& [source, buffer] : received) one.inputs.push_back(buffer);
-  one.check = [this, received, dtype = dtype_, number = number_, size = size_, title = one.title] {
-    std::vector<bool> seen(world_);
-    seen[me_] = true;
-    for (const auto& [source, buffer] : received) {
-      require(*source >= 0 && !seen[*source], "a source came twice: " + title);
-      seen[*source] = true;
-      require(*buffer == encoded(dtype, numbers_of(number, *source, 0, size)), "another message: " + title);
-    }
-  };
-}
-
-void Rank::differing_message(Pending& one) {
-  const int to = (root_ + 1) % world_, tag = 2 + static_cast<int>(number_);
-  const std::size_t bytes = size_ * element_bytes(dtype_);
-  if (me_ == root_) {
-    message(one, group_->mailbox().send(to, tag, dtype_, input(one, mine()).data, bytes), to);
-  } else if (me_ == to) {
-    const auto source = std::make_shared<int>(-1);
-    one.check = [source] {};
-    const Block place = output(one, Numbers(size_ + 1), Numbers(size_ + 1));
-    const std::size_t more = bytes + element_bytes(dtype_);
-    message(one, group_->mailbox().receive(root_, tag, dtype_, place.data, more, source.get()), root_, source.get());
-  } else {
-    return;
-  }
-  one.refusal = "send/recv failed";
-}
-
-// A receive that is given up while others read messages either has its message, or the next one gets it.
-void Rank::given_up(Pending& one) {
-  const int to = (root_ + 1) % world_, tag = 2 + static_cast<int>(number_);
-  const std::size_t bytes = size_ * element_bytes(dtype_);
-  if (me_ == root_) {
-    message(one, group_->mailbox().send(to, tag, dtype_, input(one, mine()).data, bytes), to);
-  } else if (me_ == to) {
-    const auto source = std::make_shared<int>(-1);
-    one.check = [source, from = root_, title = one.title] { require(*source == from, "another source: " + title); };
-    const Block place = output(one, Numbers(size_), numbers_of(number_, root_, 0, size_));
-    const auto receive = [&] {
-      message(one, group_->mailbox().receive(root_, tag, dtype_, place.data, bytes, source.get()), root_, source.get());
-    };
-    receive();
-    conclude_some(of_my_own_() % (kInFlight + 1));
-    if (!group_->give_up(one.parts.back().operation, "given up")) return;
-    one.parts.pop_back();
-    receive();
-  }
 }
 
 void Rank::keep(Pending one) {

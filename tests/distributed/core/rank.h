@@ -10,6 +10,8 @@
 
 namespace fuzz {
 
+constexpr std::size_t kInFlight = 12;  // operations, at most
+
 // How a group ends.
 enum class End { kLeft, kKilled, kAborted, kLate };
 constexpr const char* kEndNames[] = {"left", "killed", "aborted", "late"};
@@ -59,6 +61,7 @@ class Rank {
   void barrier(Pending& one);
   void differing(Pending& one);
   void refused(Pending& one);
+  void send_and_wait(int from, int to);
   void ring_of_messages(Pending& one);
   void messages_from_any(Pending& one);
   void differing_message(Pending& one);

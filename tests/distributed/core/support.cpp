@@ -32,6 +32,14 @@ Told start(comm::Group& group, comm::OperationFacts facts, comm::Task task) {
   return {operation, text};
 }
 
+Told start_barrier(comm::Group& group, comm::milliseconds timeout) {
+  comm::OperationFacts facts;
+  facts.name = "barrier";
+  facts.timeout = timeout;
+  const Announcement barrier{Collective::kBarrier, Dtype::kUInt8, Reduction::kNone, -1, 0, 0, 1};
+  return start(group, facts, comm::share(group, barrier, Block{}, Blocks{}));
+}
+
 std::string finish(comm::Group& group, const Told& told) {
   if (!told.operation->is_finished) {
     require(group.drive(*told.operation, comm::Clock::now() + kPatience, nullptr),

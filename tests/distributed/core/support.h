@@ -42,6 +42,16 @@ Told start(comm::Group& group, comm::OperationFacts facts, comm::Task task);
 // Drives the operation to its end, and returns the text of its error, or an empty one.
 std::string finish(comm::Group& group, const Told& told);
 
+// Two ranks of one thread, each of which does only what it is told to.
+struct Pair {
+  std::shared_ptr<comm::Segment> segment = std::make_shared<comm::Segment>(comm::Segment::create(2), 2);
+  comm::GroupPtr first = std::make_shared<comm::Group>(segment, 0, 0);
+  comm::GroupPtr second = std::make_shared<comm::Group>(segment, 1, 1);
+};
+
+Told start_barrier(comm::Group& group, comm::milliseconds timeout = kPatience);
+
 void check_all();
+void check_refusals();
 
 }  // namespace fuzz

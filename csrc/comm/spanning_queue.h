@@ -1,0 +1,84 @@
+// The operations of a group between hosts in the order of issue, and the thread that runs them, started when it is
+// first needed.
+
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "queued_work.h"
+#include "spanning_backend.h"
+
+namespace anyaccel::comm {
+
+struct SpanningBackend::Queue {
+  struct Job {
+    c10::intrusive_ptr<SpanningBackend> owner;
+    c10::intrusive_ptr<QueuedWork> work;  // null for a refusal
+    std::function<void()> run;
+    int64_t number;
+  };
+
+  // Returns false if the group was shut down.
+  static bool push(const std::shared_ptr<Queue>& queue, Job job) {
+    {
+      const std::lock_guard lock(queue->mutex);
+      if (queue->is_ending) return false;
+      job.number = ++queue->issued;
+      if (job.work) ++queue->unfinished;
+      queue->jobs.push_back(std::move(job));
+      if (!std::exchange(queue->is_running, true)) std::thread([queue] { serve(queue); }).detach();
+    }
+    queue->changed.notify_all();
+    return true;
+  }
+
+  static void serve(const std::shared_ptr<Queue>& queue) {
+    for (;;) {
+      Job next;
+      {
+        std::unique_lock lock(queue->mutex);
+        queue->changed.wait(lock, [&queue] { return queue->is_ending || !queue->jobs.empty(); });
+        if (queue->jobs.empty()) return;
+        next = std::move(queue->jobs.front());
+        queue->jobs.pop_front();
+      }
+      const auto run = [&next] {
+        next.owner->number_ = next.number;
+        next.owner->run_in_step(next.run);
+      };
+      if (!next.work) {
+        tell(run);
+        continue;
+      }
+      next.work->run(run);
+      {
+        const std::lock_guard lock(queue->mutex);
+        --queue->unfinished;
+      }
+      queue->changed.notify_all();
+    }
+  }
+
+  // An error has ended the group, which is what the next operation says.
+  static void tell(const std::function<void()>& refusal) {
+    try {
+      const at::AutoDispatchBelowADInplaceOrView without_autograd;
+      refusal();
+    } catch (const std::exception&) {
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Job> jobs;
+  bool is_ending = false;
+  bool is_running = false;
+  int64_t issued = 0;
+  int64_t unfinished = 0;  // operations, without refusals
+};
+
+}  // namespace anyaccel::comm
