@@ -10,6 +10,7 @@ import pytest
 import anyaccel
 from anyaccel.testing import AcceleratorContract, Outcome, run_checks
 from anyaccel.testing.checks import CHECKS
+from anyaccel.testing.outcome import run_check
 
 if TYPE_CHECKING:
     import subprocess
@@ -61,6 +62,20 @@ def test_only_what_a_cpu_cannot_do_is_unsupported() -> None:
         "get_per_process_memory_fraction",
         "set_per_process_memory_fraction",
     }
+
+
+class WithoutKernels(anyaccel.CPU_Accelerator):
+    """Says that memory figures work, and raises what torch raises where a device has no kernel."""
+
+    def memory_allocated(self, device_index: int | None = None) -> int:
+        msg = "Could not run 'aten::empty.memory_format' with arguments from the 'cpu' backend. " + "A backend. " * 200
+        raise NotImplementedError(msg)
+
+
+def test_a_member_that_is_said_to_work_and_raises_is_wrong() -> None:
+    result = run_check(WithoutKernels(), "memory_allocated")
+    assert result.outcome is Outcome.WRONG
+    assert result.why.startswith("supports('memory_allocated') is True, but it raises: Could not run 'aten::empty")
 
 
 def test_checks_find_what_is_wrong_in_deepspeeds_cpu_accelerator(

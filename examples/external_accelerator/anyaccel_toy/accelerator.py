@@ -10,7 +10,7 @@ __all__ = ["ToyAccelerator"]
 class ToyAccelerator(TorchAccelerator):
     """The toy devices of this process."""
 
-    # # The device reads host memory directly, like the CPU: there is nothing to pin.
+    # The device reads host memory directly, like the CPU: there is nothing to pin.
     _torch_pin_memory = CPU_Accelerator._torch_pin_memory
     _torch_empty_pinned = CPU_Accelerator._torch_empty_pinned
     _torch_is_pinned = CPU_Accelerator._torch_is_pinned

@@ -99,7 +99,7 @@ class Toy(_DummyBackendModule):
     def set_rng_state(self, new_state: torch.Tensor, device: Device = None) -> None:
         self.default_generators[self.index(device)].set_state(new_state)
 
-    # # Memory: the host storages used by a device's tensors, each counted once, from its first use to its release.
+    # Memory: the host storages used by a device's tensors, each counted once, from its first use to its release.
 
     def count(self, storage: torch.UntypedStorage, index: int) -> None:
         """Count a host storage, or its growth since it was last counted, as memory of a device."""
