@@ -63,7 +63,7 @@ def run_check(accelerator: DeepSpeedAccelerator, member: str) -> Result:
 
 def _is_said_to_work(accelerator: DeepSpeedAccelerator, member: str) -> bool:
     supports = getattr(accelerator, "supports", None)  # deepspeed's own classes have none
-    return supports is not None and hasattr(accelerator, member) and bool(supports(member))
+    return supports is not None and not member.startswith("_") and bool(supports(member))
 
 
 def run_checks(accelerator: DeepSpeedAccelerator) -> list[Result]:

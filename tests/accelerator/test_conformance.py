@@ -6,8 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 import anyaccel
+from anyaccel.accelerator.errors import UnsupportedError
 from anyaccel.testing import AcceleratorContract, Outcome, run_checks
 from anyaccel.testing.checks import CHECKS
 from anyaccel.testing.outcome import run_check
@@ -70,6 +72,20 @@ class WithoutKernels(anyaccel.CPU_Accelerator):
     def memory_allocated(self, device_index: int | None = None) -> int:
         msg = "Could not run 'aten::empty.memory_format' with arguments from the 'cpu' backend. " + "A backend. " * 200
         raise NotImplementedError(msg)
+
+
+class WithoutStreams(anyaccel.CPU_Accelerator):
+    @property
+    def Stream(self) -> type[torch.Stream]:
+        member = "Stream"
+        raise UnsupportedError(member, "cpu", "streams")
+
+    def supports(self, member: str) -> bool:
+        return member != "Stream" and super().supports(member)
+
+
+def test_a_property_may_be_unsupported() -> None:
+    assert run_check(WithoutStreams(), "Stream").outcome is Outcome.UNSUPPORTED
 
 
 def test_a_member_that_is_said_to_work_and_raises_is_wrong() -> None:
