@@ -143,7 +143,7 @@ class OpBuilder:
         for place in places:
             if is_there(place):
                 return Path(os.path.abspath(place))  # keep links: they are resolved where that matters
-        tried = ", ".join(map(os.path.abspath, dict.fromkeys(places)))
+        tried = ", ".join(dict.fromkeys(map(os.path.abspath, places)))
         method = "sources()" if what == "source" else "include_paths()"
         msg = (
             f"finding a {what} of the op '{self.name}' failed: got {path!r}; expected one of {tried}. "

@@ -6,6 +6,7 @@ import codecs
 import io
 import logging
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -51,6 +52,9 @@ def _configure(
     if version:
         typer.echo(f"anyaccel {__version__}")
         raise typer.Exit
+    warnings.filterwarnings(
+        "ignore", "Failed to initialize NumPy"
+    )  # torch's; no command needs numpy for what it prints
     handler = RichHandler(console=Console(stderr=True), show_path=False, show_time=False)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", handlers=[handler])
 

@@ -61,7 +61,7 @@ def command(
     """Build ops into the cache ahead of time, also for GPUs and CPUs that this machine does not have.
 
     Without a target, builds the named ops for this machine; with --all, everything that this machine can target.
-    With --hub, builds the named ops, or all that have functions; without a target for what a wheel has.
+    With --hub, builds the named ops, or all that have functions, for the targets of a wheel unless --target names others.
     """
     _require_one_of(ops or [], everything, output, hub)
     if hub is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections import Counter
 from pathlib import Path  # noqa: TC003  # typer reads the annotation
 from typing import TYPE_CHECKING, Annotated
@@ -63,7 +64,7 @@ def command(
     results = run_checks(accelerator)
     table = Table("member", "outcome", "why", title=target, title_justify="left")
     for result in results:
-        table.add_row(result.member, _coloured(result.outcome.value), escape(result.why))
+        table.add_row(result.member, _coloured(result.outcome.value), escape(_brief(result.why)))
     console.print(table)
     console.print(_counted(Counter(result.outcome.value for result in results), ("ok", "unsupported", "wrong")))
     found = Conformance(target, accelerator.device_name(), results)
@@ -79,6 +80,11 @@ def command(
             write_report(path, found)
             console.print(f"wrote {escape(str(path))}", soft_wrap=True)
     raise typer.Exit(1 if found.is_wrong else 0)
+
+
+def _brief(why: str) -> str:
+    """Return the beginning of a reason: torch lists every backend when one lacks a kernel."""
+    return textwrap.shorten(why.partition("\n")[0], 240, placeholder=" …")
 
 
 class _Progress:

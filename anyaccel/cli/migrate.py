@@ -29,7 +29,7 @@ Assumption = enum.Enum("Assumption", {"any-accelerator": "any-accelerator"}, typ
 def command(
     paths: Annotated[list[Path], typer.Argument(help="Python files, notebooks, and folders of them.")],
     apply: Annotated[bool, typer.Option("--write", help="Write the files, rather than show a diff.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write files that git would not bring back, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also write files that git could not restore.")] = False,
     interactive: Annotated[
         bool,
         typer.Option("--interactive", "-i", help="Ask once per class of questions; pyproject.toml keeps the answers."),
@@ -123,7 +123,7 @@ def _apply(changed: list[FileResult], force: bool) -> list[MigrateError]:
     if dirty:
         shown = ", ".join(str(path) for path in dirty[:3]) + (f" and {len(dirty) - 3} more" if len(dirty) > 3 else "")
         msg = (
-            f"writing failed: got files that git would not bring back ({shown}); expected them to be committed. "
+            f"writing failed: got files that git could not restore ({shown}); expected them to be committed. "
             f"Fix: commit or stash, or --force. Nothing has been written."
         )
         raise MigrateError(msg)

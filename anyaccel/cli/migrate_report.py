@@ -1,4 +1,4 @@
-"""What ``anyaccel migrate`` shows: diffs, what is for a person, verdicts and figures."""
+"""What ``anyaccel migrate`` shows: diffs, reported places, verdicts and figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def show_diff(console: Console, old: str, new: str, path: str, context: int = 3)
 def show_report(
     console: Console, results: list[FileResult], settings: Settings, files: int, *, is_written: bool
 ) -> None:
-    """Show what is for a person, the verdict on each program, and how many sites there are of which kind."""
+    """Show the reported places, the verdict on each program, and how many sites there are of which kind."""
     from ..migrate.verdict import verdicts
 
     _show_reported(console, results)
@@ -93,5 +93,5 @@ def _show_passed_over(console: Console, results: list[FileResult]) -> None:
 def _summary(results: list[FileResult], files: int, *, is_written: bool) -> str:
     total = Counter(site.outcome for result in results for site in result.sites)
     rewritten, reported, left = (total[each] for each in SiteOutcome)
-    found = f"{rewritten} rewritten in {files} file{'s' * (files != 1)}, {reported} for a person, {left} left"
+    found = f"{rewritten} rewritten in {files} file{'s' * (files != 1)}, {reported} reported, {left} left"
     return found if is_written or not files else f"{found}; nothing is written yet: --write does"

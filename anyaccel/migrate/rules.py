@@ -75,7 +75,7 @@ RULES: dict[str, Rule] = {
         "page-locked memory",
         "batch = batch.pin_memory()",
         "batch = get_accelerator().pin_memory(batch)",
-        "`torch.empty(..., pin_memory=True)` is wrapped in it. DataLoader's flag is no site: torch ignores it without a device.",
+        "`torch.empty(..., pin_memory=True)` is wrapped in it. DataLoader's flag stays: torch ignores it without a device.",
     ),
     "comm-backend": Rule(
         "NCCL as the backend of a process group",
@@ -86,7 +86,7 @@ RULES: dict[str, Rule] = {
         "rewritten. Other comparisons, and choices of options, are reported; a table of backends by device is left.",
     ),
     "device-ids": Rule(
-        "what DistributedDataParallel is told of devices",
+        "the devices that DistributedDataParallel gets",
         "DDP(model, device_ids=[rank])",
         'DDP(model, device_ids=None if get_accelerator().device_name() == "cpu" else [rank])',
         "DDP refuses `device_ids` for a module on the CPU.",
@@ -113,7 +113,7 @@ RULES: dict[str, Rule] = {
         "`torch.Stream` and `torch.Event`; `x.record_stream(s)` becomes `get_accelerator().record_stream(x, s)`.",
     ),
     "typed-tensor": Rule(
-        "torch.cuda.FloatTensor and its kin",
+        "tensor types of torch.cuda, such as FloatTensor",
         "x.type(torch.cuda.FloatTensor)",
         "x.to(get_accelerator().device_name(), torch.float32)",
         "Constructions become `torch.empty`, `torch.tensor` or, where the argument's kind cannot be seen, "
@@ -151,7 +151,7 @@ RULES: dict[str, Rule] = {
         "deepspeed's own class does the same with its accelerator. Classes that are not called without arguments are left.",
     ),
     "env": Rule(
-        "what is CUDA's own",
+        "what exists for CUDA only",
         "",
         "",
         "`CUDA_VISIBLE_DEVICES`, cuDNN's and TF32's switches, and texts that only contain the word are left; texts that name "

@@ -11,8 +11,8 @@ from libcst.metadata import ScopeProvider
 from libcst.metadata.scope_provider import ImportAssignment
 
 from .nodes import dotted, is_whitespace, parts, text_of
+from .parsing import parse
 from .scopes import Metadata, positions_in, written
-from .site import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,20 +47,7 @@ class SourceView:
     """
 
     def __init__(self, source: str, project: Project) -> None:
-        try:
-            module = cst.parse_module(source)
-        except cst.ParserSyntaxError as error:
-            msg = (
-                f"reading Python failed: got {error.message} at line {error.raw_line}; expected Python 3. "
-                f"Fix: correct that line, or leave the file out with exclude in pyproject.toml."
-            )
-            raise SourceError(msg, error.raw_line) from error
-        except (RecursionError, ValueError) as error:
-            msg = (
-                f"reading Python failed: got {error}; expected Python 3. "
-                f"Fix: leave the file out with exclude in pyproject.toml."
-            )
-            raise SourceError(msg) from error
+        module = parse(source)
         self.module, self.source, self.project = module, source, project
         self._codes: dict[cst.CSTNode, str] = {}
         self._wrapper = Metadata(module, unsafe_skip_copy=True)

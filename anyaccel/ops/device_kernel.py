@@ -14,6 +14,7 @@ import torch
 
 from ..accelerator.detection import kernel_kind
 from ..kernels.functions.registration import mark_changed
+from ..op_builder.engine.targets import is_cuda_target
 from .emulated_launcher import EmulatedLauncher
 from .kernel_launchers import CudaLauncher, HostSyclLauncher, Launch, PtxLauncher, XpuLauncher
 from .kernel_source import KernelSource
@@ -159,7 +160,7 @@ class DeviceKernel:
             The entry in the cache; ``entry.binary`` is the path of the result.
 
         Raises:
-            ValueError: if the source is SYCL.
+            ValueError: if the source is SYCL, or the target is none of these.
             ToolchainError: if there is no NVRTC, or for PTX no ptxas, or for the emulator no C++ compiler.
             BuildError: with the compiler's first errors, if it refuses the source.
         """
@@ -167,6 +168,10 @@ class DeviceKernel:
             raise _refusal(self.name, "language 'sycl'", "'cuda' or 'ptx'", "call the kernel, which compiles it")
         if self.language == "cuda" and target == "cpu":
             return EmulatedLauncher.build(self.source)
+        if not is_cuda_target(target):
+            raise _refusal(
+                self.name, f"target {target!r}", "an architecture such as 'sm_90'", "pass 'sm_90' for an H100, or 'cpu'"
+            )
         launcher = CudaLauncher if self.language == "cuda" else PtxLauncher
         return self.source.build(launcher.recipe(self.source, target))
 

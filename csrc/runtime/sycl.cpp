@@ -151,6 +151,11 @@ ANYACCEL_EXPORT const char* anyaccel_sycl_compile(const char* source, const char
   const char* const error = guarded([&] {
     const Bundle bundle = compiled(host_queue(), source, options, option_count, log);
     const auto programs = sycl::get_native<sycl::backend::opencl>(bundle);
+    if (programs.empty()) {
+      throw std::runtime_error(
+          "the source has no kernel; expected a function that begins with extern \"C\" "
+          "SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((sycl::ext::oneapi::experimental::nd_range_kernel<1>))");
+    }
     if (programs.size() != 1) {
       throw std::runtime_error("the compiler produced " + std::to_string(programs.size()) + " programs; expected one");
     }

@@ -136,7 +136,10 @@ class HostSyclRuntime:
         self.library = library
         self.launch = _address(library.anyaccel_sycl_launch)
         text = ctypes.create_string_buffer(512)
-        self._check("the CPU device", library.anyaccel_sycl_describe(text, ctypes.c_size_t(512)))
+        error = library.anyaccel_sycl_describe(text, ctypes.c_size_t(512))
+        if error is not None and choose_dpcpp().is_cut_off:
+            _check("the CPU device", error, "create the virtual environment in a folder without a space in its path")
+        self._check("the CPU device", error)
         self.device = text.value.decode(errors="replace")
 
     def compiler(self) -> _HostCompiler:

@@ -6,10 +6,13 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 import anyaccel
+from anyaccel.accelerator.errors import UnsupportedError
 from anyaccel.testing import AcceleratorContract, Outcome, run_checks
 from anyaccel.testing.checks import CHECKS
+from anyaccel.testing.outcome import run_check
 
 if TYPE_CHECKING:
     import subprocess
@@ -61,6 +64,34 @@ def test_only_what_a_cpu_cannot_do_is_unsupported() -> None:
         "get_per_process_memory_fraction",
         "set_per_process_memory_fraction",
     }
+
+
+class WithoutKernels(anyaccel.CPU_Accelerator):
+    """Says that memory figures work, and raises what torch raises where a device has no kernel."""
+
+    def memory_allocated(self, device_index: int | None = None) -> int:
+        msg = "Could not run 'aten::empty.memory_format' with arguments from the 'cpu' backend. " + "A backend. " * 200
+        raise NotImplementedError(msg)
+
+
+class WithoutStreams(anyaccel.CPU_Accelerator):
+    @property
+    def Stream(self) -> type[torch.Stream]:
+        member = "Stream"
+        raise UnsupportedError(member, "cpu", "streams")
+
+    def supports(self, member: str) -> bool:
+        return member != "Stream" and super().supports(member)
+
+
+def test_a_property_may_be_unsupported() -> None:
+    assert run_check(WithoutStreams(), "Stream").outcome is Outcome.UNSUPPORTED
+
+
+def test_a_member_that_is_said_to_work_and_raises_is_wrong() -> None:
+    result = run_check(WithoutKernels(), "memory_allocated")
+    assert result.outcome is Outcome.WRONG
+    assert result.why.startswith("supports('memory_allocated') is True, but it raises: Could not run 'aten::empty")
 
 
 def test_checks_find_what_is_wrong_in_deepspeeds_cpu_accelerator(

@@ -88,6 +88,19 @@ def test_bad_arguments_are_refused_before_anything_runs(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_reason_takes_a_few_lines_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "anyaccel.testing.outcome.run_checks",
+        lambda _: [
+            Result("pin_memory", Outcome.WRONG, "Could not run 'aten::empty': " + "a backend, " * 200 + "\nCPU: here")
+        ],
+    )
+    result = CliRunner().invoke(app, ["conformance", "anyaccel:CPU_Accelerator"])
+    assert result.exit_code == 1
+    assert "Could not run" in result.output
+    assert len(result.output.splitlines()) < 20
+
+
 def test_a_device_that_cannot_start_is_one_error_with_what_it_said() -> None:
     with pytest.raises(
         TorchTestsError, match=r"creating the accelerator 'json:nothing' failed: .* has no attribute 'nothing'. Fix: "

@@ -35,7 +35,7 @@ def test_a_diff_and_a_report_and_nothing_written(tmp_path: Path) -> None:
     assert code == 0
     assert f"-x = torch.ones(1).cuda()\n+from anyaccel import get_accelerator\n+{CHANGED}" in said
     assert "train.py:3: device-name: x.device.type == 'cuda': kernel depends on it" in said
-    assert "1 rewritten in 1 file, 1 for a person, 0 left; nothing is written yet: --write does" in said
+    assert "1 rewritten in 1 file, 1 reported, 0 left; nothing is written yet: --write does" in said
     assert (tmp_path / "train.py").read_text() == BEFORE
 
 
@@ -51,7 +51,7 @@ def test_write_applies_and_a_second_time_changes_nothing(tmp_path: Path) -> None
 
 def test_a_dirty_tree_is_refused_without_force(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], check=True)
-    with pytest.raises(MigrateError, match=r"git would not bring back \(train.py\).*Nothing has been written"):
+    with pytest.raises(MigrateError, match=r"git could not restore \(train.py\).*Nothing has been written"):
         run("migrate", "--write", "train.py")
     assert (tmp_path / "train.py").read_text() == BEFORE
     assert run("migrate", "--write", "--force", "train.py")[0] == 0

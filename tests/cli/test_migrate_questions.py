@@ -80,7 +80,7 @@ def test_what_cannot_be_ported_can_only_be_kept() -> None:
     said = run("migrate", "-i", "a.py", answers="a\nn\n")[1]
     assert "port all" not in said
     assert ">     2 n = torch.cuda.get_device_capability()" in said
-    assert "0 for a person, 1 left" in said
+    assert "0 reported, 1 left" in said
 
 
 def test_what_was_answered_before_the_end_of_the_input_is_kept() -> None:

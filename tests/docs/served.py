@@ -194,7 +194,13 @@ def colossalais() -> list[tuple[str, list[str], list[str]]]:
 def table(kind: str, rows: list[tuple[str, list[str], list[str]]]) -> str:
     """Return the rows in the page's format, preceded by their totals."""
     served, all_of = sum(len(has) for _, has, _ in rows), sum(len(has) + len(lacks) for _, has, lacks in rows)
-    lines = ["", f"{served} of {all_of} functions.", "", f"| {kind} | served | not served |", "|---|---|---|"]
+    lines = [
+        "",
+        f"{served} of {all_of} functions are served:",
+        "",
+        f"| {kind} | served | not served |",
+        "|---|---|---|",
+    ]
     for name, has, lacks in rows:
         lines.append(f"| `{name}` | {_listed(has)} | {_listed(lacks)} |")
     return "\n".join([*lines, "", ""])

@@ -75,10 +75,11 @@ mistakes = {
     "an unknown type in `args`": lambda: DeviceKernel("", "scale", args=("float*",)),
     "CPU tensors for a kernel in PTX": lambda: ptx(torch.ones(2), 1.0, grid=1, block=1),
     "a value is missing in the call": lambda: kernel(torch.ones(2), grid=1, block=1),
+    "a target that does not exist": lambda: kernel.compile("sm90"),
     "the backend is misspelled": misspelled_backend,
     "`--write` on a file that is not committed": lambda: migrate("--write", "train.py"),
     "a file that is not there": lambda: migrate("missing.py"),
-    "a target that does not exist": lambda: migrate("--target", "cuda", "train.py"),
+    "an unknown `--target`": lambda: migrate("--target", "cuda", "train.py"),
     "`CXX` names a compiler that is not there": missing_compiler,
 }
 if torch.version.cuda is None:
@@ -113,9 +114,9 @@ def test_mistakes_show_what_the_page_says(
     (tmp_path / "site" / "my_package.py").write_text("")
     finished = run_python(MISTAKES, PYTHONPATH=str(tmp_path / "site"), DS_ACCELERATOR="mine")
     shown = json.loads(finished.stdout.splitlines()[-1])
-    assert len(shown) >= 12
+    assert len(shown) >= 13
     rows = _rows()
-    assert len(rows) == 21
+    assert len(rows) == 32
     wrong = {mistake: said for mistake, said in shown.items() if not all(_fits(part, said) for part in rows[mistake])}
     assert not wrong, json.dumps(wrong, indent=1)
     logged = rows["the entry point misspells the class, or the class cannot be made"]

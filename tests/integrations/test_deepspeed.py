@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -274,6 +274,8 @@ else:
 
 
 PROGRAM = """
+import os
+import os
 import sys
 import beside
 from deepspeed.accelerator import get_accelerator
@@ -298,13 +300,13 @@ def test_a_program_runs_unedited(run_python: Run, tmp_path: Path, how: str) -> N
     assert f"anyaccel.accelerator.cpu_accelerator {given} __main__" in said
 
 
-def test_ds_report_shows_ours(run_python: Run) -> None:
+def test_ds_report_shows_ours_in_an_environment_that_is_not_activated(run_python: Run) -> None:
     code = """
 import runpy, sys
 sys.argv = ["", sys.argv[1]]
 runpy.run_module("anyaccel.integrations.deepspeed", run_name="__main__", alter_sys=True)
 """
-    said = run_python(code, str(Path(sys.executable).parent / "ds_report"), DS_ACCELERATOR="cpu").stdout
+    said = run_python(code, "ds_report", DS_ACCELERATOR="cpu", PATH=os.defpath).stdout
     for op in ("cpu_adam", "rms_norm", "fused_lion", "async_io"):
         assert f"\n{op} ." in said
 

@@ -279,10 +279,19 @@ def test_line_endings_and_tabs_stay() -> None:
     )
 
 
-def test_what_is_not_python_is_refused_with_its_line() -> None:
+@pytest.mark.parametrize(
+    ("source", "line", "said"),
+    [
+        ("import torch\nx = torch.cuda.(\n", 2, "invalid syntax"),
+        ('print "x"\nimport torch\nx.cuda()\n', 1, "Missing parentheses in call to 'print'"),
+        ("import torch\nx = (torch.cuda,\n", 2, "'(' was never closed"),
+    ],
+)
+def test_what_is_not_python_is_refused_with_its_line_and_pythons_reason(source: str, line: int, said: str) -> None:
     with pytest.raises(SourceError) as caught:
-        migrate_source("import torch\nx = torch.cuda.(\n")
-    assert caught.value.line == 2
+        migrate_source(source)
+    assert caught.value.line == line
+    assert f"reading Python failed: got {said}" in str(caught.value)
     assert "Fix:" in str(caught.value)
 
 

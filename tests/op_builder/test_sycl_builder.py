@@ -13,6 +13,7 @@ import torch
 from anyaccel.op_builder import OpLoadError, SYCLOpBuilder, ToolchainError
 from anyaccel.op_builder.engine.toolchains import sycl
 from anyaccel.op_builder.engine.toolchains.sycl import choose_icpx, probe_dpcpp, probe_icpx
+from anyaccel.op_builder.xpu.runtime import HostSyclRuntime
 
 
 def _icpx(folder: Path, body: str) -> str:
@@ -84,3 +85,25 @@ def test_no_runtime_is_a_rejection_with_the_fix(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(sycl.metadata, "distribution", missing)
     assert (probe_dpcpp().tool, probe_dpcpp().fix) == (None, "pip install 'anyaccel[sycl]'")
+
+
+def test_a_space_in_the_environments_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intel's OpenCL driver reads its own path from the process's maps, up to the first space."""
+    site = tmp_path / "my environment"
+    _distribution(site, "lib/libsycl.so.9", "lib/libsycl-jit.so", "include/sycl/sycl.hpp")
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    found = probe_dpcpp()
+    assert found.tool is not None
+    assert found.detail.endswith(f"not on the CPU, as there is a space in {site / 'lib'}")
+
+    class Library:
+        anyaccel_sycl_launch = staticmethod(len)
+
+        def anyaccel_sycl_describe(self, *_: object) -> bytes:
+            return b"opencl backend failed with error: 69"
+
+    monkeypatch.setattr("anyaccel.op_builder.xpu.runtime._address", lambda _: 0)
+    with pytest.raises(
+        OpLoadError, match=r"error: 69\. Fix: create the virtual environment in a folder without a space"
+    ):
+        HostSyclRuntime(Library())  # type: ignore[arg-type]

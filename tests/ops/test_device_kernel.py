@@ -148,12 +148,23 @@ def test_wrong_launches_are_named(values: Any, grid: Any, error: type[Exception]
         _sycl()(*values, grid=grid, block=1)
 
 
+@NEEDS_SYCL
+def test_a_sycl_source_without_a_kernel_says_how_one_is_marked() -> None:
+    kernel = DeviceKernel("#include <sycl/sycl.hpp>\nvoid k(float* x) { *x = 1; }", "k", ("tensor",), language="sycl")
+    with pytest.raises(BuildError, match=r"the source has no kernel; .* SYCL_EXT_ONEAPI_FUNCTION_PROPERTY"):
+        kernel(torch.ones(1), grid=1, block=1)
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
         (lambda: DeviceKernel("", "k", (), language="hip"), "got language 'hip'; expected one of cuda, ptx, sycl"),
         (lambda: DeviceKernel("", "k", ("float",)), r"got args \['float'\]; expected some of tensor, bool, int32"),
         (lambda: _sycl().compile("sm_90"), "got language 'sycl'; expected 'cuda'"),
+        (
+            lambda: DeviceKernel(CUDA, "scale<float>", ARGS).compile("sm90"),
+            "got target 'sm90'; expected an architecture",
+        ),
     ],
 )
 def test_wrong_kernels_are_named(make: Any, said: str) -> None:

@@ -1,7 +1,7 @@
 """Runs an unmodified program with deepspeed on our accelerator and ops.
 
-``python -m anyaccel.integrations.deepspeed train.py …``, ``… -m package.module …``, or ``… ds_report`` (any command in PATH
-that is Python). For several ranks: ``deepspeed --module anyaccel.integrations.deepspeed train.py …``.
+``python -m anyaccel.integrations.deepspeed train.py …``, ``… -m package.module …``, or ``… ds_report`` (any command beside
+this Python or in PATH that is Python). For several ranks: ``deepspeed --module anyaccel.integrations.deepspeed train.py …``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ from . import install
 _USAGE = "usage: python -m anyaccel.integrations.deepspeed [-m MODULE | FILE | COMMAND] [ARGUMENT ...]"
 
 
+def _command(name: str) -> str | None:
+    """Return the path of a command of this environment, which need not be activated, or else of one in PATH."""
+    return shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
+
+
 def _run(arguments: list[str]) -> None:
     if "".join(arguments[:1]).startswith("--local_rank"):
         # deepspeed's launcher puts this option before the program; the program gets it as its first argument.
@@ -28,7 +33,7 @@ def _run(arguments: list[str]) -> None:
         return
     if not arguments or arguments[0].startswith("-"):
         raise SystemExit(_USAGE)
-    program = arguments[0] if Path(arguments[0]).exists() else shutil.which(arguments[0])
+    program = arguments[0] if Path(arguments[0]).exists() else _command(arguments[0])
     if program is None:
         msg = f"running a program failed: got {arguments[0]!r}; expected a file, or a command in PATH.\n{_USAGE}"
         raise SystemExit(msg)

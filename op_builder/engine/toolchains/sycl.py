@@ -33,6 +33,11 @@ class DpcppRuntime:
     libsycl: Path
     include_dir: Path
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether Intel's OpenCL driver for the CPU cannot find its own files: it reads its path up to the first space."""
+        return any(character.isspace() for character in str(self.libsycl.parent))
+
 
 def probe_dpcpp() -> Probe[DpcppRuntime]:
     """Look for pip's DPC++ runtime; loads nothing, so no device is touched."""
@@ -55,7 +60,8 @@ def probe_dpcpp() -> Probe[DpcppRuntime]:
             "DPC++", name, None, f"intel-sycl-rt {package.version} does not include {', '.join(missing)}", _FIX
         )
     runtime = DpcppRuntime(package.version, libsycl, header.parents[1])
-    return Probe("DPC++", name, runtime, f"{package.version}, {libsycl.name}")
+    note = f"; not on the CPU, as there is a space in {libsycl.parent}" if runtime.is_cut_off else ""
+    return Probe("DPC++", name, runtime, f"{package.version}, {libsycl.name}{note}")
 
 
 def choose_dpcpp() -> DpcppRuntime:
