@@ -236,7 +236,8 @@ def _decide_device_ids(plan: Plan, argument: cst.Arg, place: int) -> None:
     if argument.star:
         _decide_options(plan, argument)
         return
-    is_done = isinstance(value, cst.IfExp) and is_none_elsewhere(value)
+    given = [value] if isinstance(value, cst.IfExp) else plan.view.values_of(value)
+    is_done = bool(given) and all(isinstance(each, cst.IfExp) and is_none_elsewhere(each) for each in given)
     is_open = plan.is_open(argument)
     if keyword not in ("device_ids", "output_device", "device_id") or is_done or dotted(value) == "None" or not is_open:
         return

@@ -11,12 +11,14 @@ import libcst as cst
 
 from .answer_uses import of_value
 from .answers import Objection
+from .bfloat16 import keep_other_precisions
 from .comparisons import LISTED
 from .cuda_guards import advice_on, guard_around, is_program, of_guards_named
 from .device_text import is_device_literal
 from .neutral import is_neutral
 from .other_ways import NAMES_HALF, appended, is_number, of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
+from .probes import keep_probes
 from .questions import asked_in
 from .regions import regions_of, regions_of_name
 from .same_on_cpu import of_cpu
@@ -45,6 +47,8 @@ _ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
 def settle(plan: Plan) -> None:
     """Report the CUDA checks that guard CUDA-only code, and leave the code that depends on them unchanged."""
     keep_scripts(plan)
+    keep_probes(plan)
+    keep_other_precisions(plan)
     questions = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and asked_in(plan, one)]
     for _ in range(len(questions) + 1):  # another check may depend on the one just reported
         _keep_whole(plan)
@@ -79,10 +83,11 @@ def _keep_whole(plan: Plan) -> None:
         if decision.outcome is not SiteOutcome.REPORTED:
             continue
         line = plan.view.position(decision.node)[0]
-        is_asked = isinstance(decision.node, cst.Comparison | cst.Call) and decision.reason != LISTED
-        if is_asked and decision.rule == "device-name":
-            for one in _rewritten_in(plan, regions_of(plan.view, decision.node).all):
-                reason = f"runs only if line {line} finds a CUDA device; decide on that line, then run again"
+        compared = _comparison_of(plan, decision)
+        if compared is not None:
+            for one in _rewritten_in(plan, regions_of(plan.view, compared).all):
+                what = "NCCL" if decision.rule == "comm-backend" else "a CUDA device"
+                reason = f"runs only if line {line} finds {what}; decide on that line, then run again"
                 plan.reconsider(one.node, reason, SiteOutcome.LEFT)
         is_text = isinstance(decision.node, cst.FormattedString) and decision.rule != "env"
         if is_text or is_device_literal(decision.node):
@@ -99,6 +104,16 @@ def _keep_whole(plan: Plan) -> None:
                 plan.reconsider(
                     one.node, f"the other half of this condition is reported at line {line}; decide on both together"
                 )
+
+
+def _comparison_of(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
+    """Return the reported comparison with a CUDA device or with NCCL; None if a decision is about anything else."""
+    node = decision.node
+    if decision.rule == "device-name" and decision.reason != LISTED:
+        return node if isinstance(node, cst.Comparison | cst.Call) else None
+    target = plan.view.parent(node) if decision.rule == "comm-backend" else None
+    around = plan.view.parent(target) if isinstance(target, cst.ComparisonTarget) else target
+    return around if isinstance(around, cst.Comparison) else None
 
 
 def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
@@ -155,7 +170,8 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     else:
         objection = of_value(plan, found, named) or of_guards_named(plan.view, named)
     if objection is None and not _asks_for_bfloat16(plan, asked):
-        objection = next((why for each in (found, *named) if (why := of_cpu(plan, each))), None)
+        is_start = _is_at_entry(plan, question.node)
+        objection = next((why for each in (found, *named) if (why := of_cpu(plan, each, is_start=is_start))), None)
     is_answered = objection is not None and plan.decided.answer_to(objection.question) != ""
     if objection is None or (not is_answered and leave_own_branch(plan, question, asked, [*found.all, *blocks])):
         return objection is not None

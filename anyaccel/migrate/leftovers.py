@@ -22,6 +22,9 @@ _LEFT = {
     "torch.backends.cuda": "CUDA's own switches, which other devices ignore",
     "torch.version.cuda": "the version of CUDA that torch was built with; None where it was not",
 }
+_FACTORY = re.compile(
+    r"^(empty|zeros|ones|full|rand|randn|randint)(_like)?$|^(arange|empty_strided|eye|linspace|logspace|randperm|range|tensor)$"
+)
 _FORKS = ("torch.random.fork_rng", "torch.fork_rng")
 _REPORTED = {
     "torch.profiler.ProfilerActivity.CUDA": "records CUDA's activity; use torch.profiler.supported_activities()",
@@ -143,11 +146,14 @@ def decide_pinned_factories(plan: Plan) -> None:
         if flag is None:
             continue
         if name.startswith("torch.") and not name.startswith("torch.utils"):
-            _decide_factory(plan, call, flag)
+            _decide_factory(plan, call, flag, name.rpartition(".")[2])
 
 
-def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg) -> None:
+def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> None:
     function = plan.function("pin_memory")
+    if not _FACTORY.match(name):
+        plan.report(flag, "pinning", f"{name}() pins memory, which torch refuses without a device; pass False on a CPU")
+        return
     if not isinstance(flag.value, cst.Name) or flag.value.value != "True" or function is None:
         plan.report(flag, "pinning", "may pin memory; call get_accelerator().pin_memory(t) if this value is true")
         return
