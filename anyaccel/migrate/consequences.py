@@ -25,6 +25,7 @@ from .same_on_cpu import of_cpu
 from .scripts import keep_scripts
 from .site import SiteOutcome
 from .source_view import dotted
+from .together import keep_together
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -39,9 +40,9 @@ _CUDAS_OWN = re.compile(
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _BUILTINS = frozenset(dir(builtins))
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
-_CLASSES = ("torch.cuda.Event", "torch.cuda.Stream")
 _NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
-_ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
+_MAINS = ("main", "main_worker")
+_ENTRIES = (*_MAINS, "train", "run", "worker", "setup")
 
 
 def settle(plan: Plan) -> None:
@@ -56,21 +57,7 @@ def settle(plan: Plan) -> None:
         if not [one for one in open_ones if _object(plan, one)]:
             break
     _keep_whole(plan)
-    _keep_classes(plan)
-
-
-def _keep_classes(plan: Plan) -> None:
-    """Report every construction of ``torch.cuda.Event`` or ``Stream`` if another use of that class is reported.
-
-    ``type(event) == torch.cuda.Event`` is false for the accelerator's events.
-    """
-    reported = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED]
-    for name in {name for one in reported if (name := plan.view.name(one.node)) in _CLASSES}:
-        line = min(plan.view.position(one.node)[0] for one in reported if plan.view.name(one.node) == name)
-        for one in list(plan.decisions.values()):
-            made = one.node.func if isinstance(one.node, cst.Call) else one.node
-            if one.outcome is SiteOutcome.REWRITTEN and plan.view.name(made) == name:
-                plan.reconsider(one.node, f"{name} is used as a class at line {line}; change both together")
+    keep_together(plan)
 
 
 def _keep_whole(plan: Plan) -> None:
@@ -109,9 +96,11 @@ def _keep_whole(plan: Plan) -> None:
 def _comparison_of(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
     """Return the reported comparison with a CUDA device or with NCCL; None if a decision is about anything else."""
     node = decision.node
-    if decision.rule == "device-name" and decision.reason != LISTED:
-        return node if isinstance(node, cst.Comparison | cst.Call) else None
-    target = plan.view.parent(node) if decision.rule == "comm-backend" else None
+    if decision.rule not in ("device-name", "comm-backend") or decision.reason == LISTED:
+        return None
+    if isinstance(node, cst.Comparison | cst.Call) and decision.rule == "device-name" and not is_device_literal(node):
+        return node
+    target = plan.view.parent(node)
     around = plan.view.parent(target) if isinstance(target, cst.ComparisonTarget) else target
     return around if isinstance(around, cst.Comparison) else None
 
@@ -335,7 +324,9 @@ def _only_moves(plan: Plan, asked: cst.CSTNode) -> bool:
 def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
     """Return whether a place is at module level, or in a main function of the program such as ``main`` or ``train``."""
     owner = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
-    return owner is None or (isinstance(owner, cst.FunctionDef) and owner.name.value in _ENTRIES)
+    if owner is None or not isinstance(owner, cst.FunctionDef):
+        return owner is None
+    return owner.name.value in (_ENTRIES if is_program(plan.view) else _MAINS)  # train() is also a library's function
 
 
 def _in_region(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:

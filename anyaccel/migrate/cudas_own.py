@@ -35,8 +35,10 @@ _HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_c
 _CUDA = re.compile(r"cuda", re.IGNORECASE)
 _OF_OLD_TORCH = "for versions of torch without torch.amp; the code for newer ones is rewritten"
 _ASKS_VERSION = re.compile(r"version|hasattr\(|torch_?[\w.]*(ge|gt|lt|le|\d)\b", re.IGNORECASE)
-_NEW_AMP = re.compile(r"\btorch\.(amp\b|autocast\()")
+_NEW_AMP = re.compile(r"\btorch\.(amp\b|autocast\(|GradScaler\()")
 _OF_VENDOR = "part of code that uses {}, which runs on CUDA only"
+_OF_FRAMEWORK = "code for {}, in a module that does not import torch"
+_FRAMEWORKS = ("paddle", "jittor", "mindspore", "oneflow", "tensorflow", "mxnet", "jax", "cupy")
 _OF_SKIPPED = "part of a test that is skipped without CUDA"
 _OF_CONFIGURATION = "mmengine reads this configuration without calling functions; its program can set another value"
 _SKIPS = re.compile(r"skip|requires?(_|[A-Z]|$)")
@@ -64,8 +66,11 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
             block = _block_of(view, node)
             if block is not None:
                 found[block] = _OF_VENDOR.format(name.partition(".")[0])
+    is_of_torch = any(full.partition(".")[0] == "torch" for full in view.imported.values())
     for statement in view.of(cst.Import, cst.ImportFrom):
         library = library_of(statement)
+        if library in _FRAMEWORKS and not is_of_torch:
+            found[view.module] = _OF_FRAMEWORK.format(library)
         block = _block_of(view, statement) if library in _VENDORS else None
         if block is not None:
             found[block] = _OF_VENDOR.format(library)
@@ -75,8 +80,9 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
     for function in view.of(cst.FunctionDef):
         if function.name.value == "cuda" and _class_of(view, function) is not None:
             found |= dict.fromkeys((function.params, function.body), _OF_METHOD)
-        if any(_skips(view, each) for each in function.decorators):
-            found[function.body] = _OF_SKIPPED
+    for tested in view.of(cst.FunctionDef, cst.ClassDef):
+        if any(_skips(view, each) for each in tested.decorators):
+            found[tested.body] = _OF_SKIPPED
     for test in view.of(cst.If):
         found |= dict.fromkeys(_branches_of_cuda(view, test), _OF_LADDER)
     if _CONFIGURES.search(view.source) and all(_only_sets(each) for each in view.module.body):

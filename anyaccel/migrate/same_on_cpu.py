@@ -67,7 +67,7 @@ def _form(plan: Plan, nodes: list[cst.CSTNode]) -> str | None:
     texts = []
     for node in nodes:
         new: Any = (node.body if isinstance(node, cst.Else) else node).visit(_Rewritten(plan))
-        code = textwrap.dedent(plan.view.module.code_for_node(new))
+        code = textwrap.dedent(plan.view.module.code_for_node(new).replace("\r\n", "\n"))  # \r would count as text
         texts.append(f"__value__ = ({code})" if isinstance(new, cst.BaseExpression) else code)
     text = "\n".join(texts)
     for name in {plan.accelerator, "get_accelerator()"} - {""}:
