@@ -13,7 +13,7 @@ from .answer_uses import of_value
 from .answers import Objection
 from .bfloat16 import keep_other_precisions
 from .comparisons import LISTED
-from .cuda_guards import advice_on, guard_around, is_program, of_guards_named
+from .cuda_guards import advice_on, guard_around, is_program, of_guards_named, writes_kernels
 from .device_text import is_device_literal
 from .neutral import is_neutral
 from .other_ways import NAMES_HALF, appended, is_number, of_kept_answer, of_other_way, stops_for_precision
@@ -144,7 +144,8 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
         return plan.reconsider(question.node, reason, question="precision")
     if guard is not None and plan.decided.answer_to("cuda-guard") != "keep":
         plan.cuda_guards[question.node] = guard
-    is_entry = found.is_entry and question.rule == "runtime-call" and not _is_merged(question)
+    is_for_kernels = guard is not None and writes_kernels(plan.view)
+    is_entry = found.is_entry and question.rule == "runtime-call" and not _is_merged(question) and not is_for_kernels
     if is_entry and _is_at_entry(plan, question.node):
         return False  # the program checks at startup whether it can run; after the rewrite it can
     objection = (
@@ -154,7 +155,8 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
         plan.cuda_guards.pop(question.node, None)
     elif found.is_test:
         objection = _of_test(plan, question, found)
-        if guard is not None and (objection is not None or not is_program(plan.view) or _is_merged(question)):
+        is_free = objection is None and is_program(plan.view) and not _is_merged(question) and not is_for_kernels
+        if guard is not None and not is_free:
             objection = Objection("cuda-guard", advice_on(plan.view, guard))
     else:
         objection = of_value(plan, found, named) or of_guards_named(plan.view, named)

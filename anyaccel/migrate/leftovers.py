@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .choices import asks_availability
 from .device_text import spells_cuda
 from .source_view import text_of
 from .targets import expression, parsed
@@ -154,7 +155,9 @@ def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> Non
     if not _FACTORY.match(name):
         plan.report(flag, "pinning", f"{name}() pins memory, which torch refuses without a device; pass False on a CPU")
         return
-    if not isinstance(flag.value, cst.Name) or flag.value.value != "True" or function is None:
+    is_pinned = isinstance(flag.value, cst.Name) and flag.value.value == "True"
+    is_pinned |= asks_availability(plan.view, flag.value) is True  # the accelerator's pin_memory() asks that itself
+    if not is_pinned or function is None:
         plan.report(flag, "pinning", "may pin memory; call get_accelerator().pin_memory(t) if this value is true")
         return
     place = call.args.index(flag)
@@ -165,4 +168,4 @@ def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> Non
             kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return cst.Call(parsed(function), [cst.Arg(updated.with_changes(args=kept))])
 
-    plan.rewrite(call, "pinning", build)
+    plan.rewrite(call, "pinning", build, (flag,))
