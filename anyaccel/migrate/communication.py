@@ -298,7 +298,7 @@ def is_none_elsewhere(value: cst.IfExp) -> bool:
     names = {each.value for each in _names_in(test)} | {text_of(each) or "" for each in _texts_in(test)}
     is_choice = any(isinstance(branch, cst.Name) and branch.value == "None" for branch in (value.body, value.orelse))
     is_count = any(isinstance(each, cst.Integer) for each in _sides(test))
-    is_named = any(re.search(r"cpu|cuda|gpu|device", name, re.IGNORECASE) for name in names)
+    is_named = any(re.search(r"cpu|cuda|gpu|device|nccl", name, re.IGNORECASE) for name in names)
     return is_choice and is_named and not is_count
 
 
