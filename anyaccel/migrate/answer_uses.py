@@ -28,8 +28,6 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
     value = found.value
     if isinstance(value, cst.Expr) or is_given_to_neutral(plan.view, value):
         return None
-    if isinstance(value, cst.Arg) and value.keyword is not None and value.keyword.value == "pin_memory":
-        return None
     tested = [each.asked for each in named]
     if isinstance(value, cst.Arg) and _is_passed_to_tests(plan, value, tested):
         return None

@@ -236,7 +236,8 @@ def _decide_device_ids(plan: Plan, argument: cst.Arg, place: int) -> None:
     if argument.star:
         _decide_options(plan, argument)
         return
-    is_done = isinstance(value, cst.IfExp) and is_none_elsewhere(value)
+    given = [value] if isinstance(value, cst.IfExp) else plan.view.values_of(value)
+    is_done = bool(given) and all(isinstance(each, cst.IfExp) and is_none_elsewhere(each) for each in given)
     is_open = plan.is_open(argument)
     if keyword not in ("device_ids", "output_device", "device_id") or is_done or dotted(value) == "None" or not is_open:
         return
@@ -297,7 +298,7 @@ def is_none_elsewhere(value: cst.IfExp) -> bool:
     names = {each.value for each in _names_in(test)} | {text_of(each) or "" for each in _texts_in(test)}
     is_choice = any(isinstance(branch, cst.Name) and branch.value == "None" for branch in (value.body, value.orelse))
     is_count = any(isinstance(each, cst.Integer) for each in _sides(test))
-    is_named = any(re.search(r"cpu|cuda|gpu|device", name, re.IGNORECASE) for name in names)
+    is_named = any(re.search(r"cpu|cuda|gpu|device|nccl", name, re.IGNORECASE) for name in names)
     return is_choice and is_named and not is_count
 
 

@@ -11,18 +11,21 @@ import libcst as cst
 
 from .answer_uses import of_value
 from .answers import Objection
+from .bfloat16 import keep_other_precisions
 from .comparisons import LISTED
-from .cuda_guards import advice_on, guard_around, is_program, of_guards_named
+from .cuda_guards import advice_on, guard_around, is_program, of_guards_named, writes_kernels
 from .device_text import is_device_literal
 from .neutral import is_neutral
 from .other_ways import NAMES_HALF, appended, is_number, of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
+from .probes import keep_probes
 from .questions import asked_in
 from .regions import regions_of, regions_of_name
 from .same_on_cpu import of_cpu
 from .scripts import keep_scripts
 from .site import SiteOutcome
 from .source_view import dotted
+from .together import keep_together
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -37,14 +40,16 @@ _CUDAS_OWN = re.compile(
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _BUILTINS = frozenset(dir(builtins))
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
-_CLASSES = ("torch.cuda.Event", "torch.cuda.Stream")
 _NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
-_ENTRIES = ("main", "train", "run", "main_worker", "worker", "setup")
+_MAINS = ("main", "main_worker")
+_ENTRIES = (*_MAINS, "train", "run", "worker", "setup")
 
 
 def settle(plan: Plan) -> None:
     """Report the CUDA checks that guard CUDA-only code, and leave the code that depends on them unchanged."""
     keep_scripts(plan)
+    keep_probes(plan)
+    keep_other_precisions(plan)
     questions = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and asked_in(plan, one)]
     for _ in range(len(questions) + 1):  # another check may depend on the one just reported
         _keep_whole(plan)
@@ -52,21 +57,7 @@ def settle(plan: Plan) -> None:
         if not [one for one in open_ones if _object(plan, one)]:
             break
     _keep_whole(plan)
-    _keep_classes(plan)
-
-
-def _keep_classes(plan: Plan) -> None:
-    """Report every construction of ``torch.cuda.Event`` or ``Stream`` if another use of that class is reported.
-
-    ``type(event) == torch.cuda.Event`` is false for the accelerator's events.
-    """
-    reported = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED]
-    for name in {name for one in reported if (name := plan.view.name(one.node)) in _CLASSES}:
-        line = min(plan.view.position(one.node)[0] for one in reported if plan.view.name(one.node) == name)
-        for one in list(plan.decisions.values()):
-            made = one.node.func if isinstance(one.node, cst.Call) else one.node
-            if one.outcome is SiteOutcome.REWRITTEN and plan.view.name(made) == name:
-                plan.reconsider(one.node, f"{name} is used as a class at line {line}; change both together")
+    keep_together(plan)
 
 
 def _keep_whole(plan: Plan) -> None:
@@ -79,10 +70,11 @@ def _keep_whole(plan: Plan) -> None:
         if decision.outcome is not SiteOutcome.REPORTED:
             continue
         line = plan.view.position(decision.node)[0]
-        is_asked = isinstance(decision.node, cst.Comparison | cst.Call) and decision.reason != LISTED
-        if is_asked and decision.rule == "device-name":
-            for one in _rewritten_in(plan, regions_of(plan.view, decision.node).all):
-                reason = f"runs only if line {line} finds a CUDA device; decide on that line, then run again"
+        compared = _comparison_of(plan, decision)
+        if compared is not None:
+            for one in _rewritten_in(plan, regions_of(plan.view, compared).all):
+                what = "NCCL" if decision.rule == "comm-backend" else "a CUDA device"
+                reason = f"runs only if line {line} finds {what}; decide on that line, then run again"
                 plan.reconsider(one.node, reason, SiteOutcome.LEFT)
         is_text = isinstance(decision.node, cst.FormattedString) and decision.rule != "env"
         if is_text or is_device_literal(decision.node):
@@ -99,6 +91,18 @@ def _keep_whole(plan: Plan) -> None:
                 plan.reconsider(
                     one.node, f"the other half of this condition is reported at line {line}; decide on both together"
                 )
+
+
+def _comparison_of(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
+    """Return the reported comparison with a CUDA device or with NCCL; None if a decision is about anything else."""
+    node = decision.node
+    if decision.rule not in ("device-name", "comm-backend") or decision.reason == LISTED:
+        return None
+    if isinstance(node, cst.Comparison | cst.Call) and decision.rule == "device-name" and not is_device_literal(node):
+        return node
+    target = plan.view.parent(node)
+    around = plan.view.parent(target) if isinstance(target, cst.ComparisonTarget) else target
+    return around if isinstance(around, cst.Comparison) else None
 
 
 def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
@@ -140,7 +144,8 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
         return plan.reconsider(question.node, reason, question="precision")
     if guard is not None and plan.decided.answer_to("cuda-guard") != "keep":
         plan.cuda_guards[question.node] = guard
-    is_entry = found.is_entry and question.rule == "runtime-call" and not _is_merged(question)
+    is_for_kernels = guard is not None and writes_kernels(plan.view)
+    is_entry = found.is_entry and question.rule == "runtime-call" and not _is_merged(question) and not is_for_kernels
     if is_entry and _is_at_entry(plan, question.node):
         return False  # the program checks at startup whether it can run; after the rewrite it can
     objection = (
@@ -150,12 +155,14 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
         plan.cuda_guards.pop(question.node, None)
     elif found.is_test:
         objection = _of_test(plan, question, found)
-        if guard is not None and (objection is not None or not is_program(plan.view) or _is_merged(question)):
+        is_free = objection is None and is_program(plan.view) and not _is_merged(question) and not is_for_kernels
+        if guard is not None and not is_free:
             objection = Objection("cuda-guard", advice_on(plan.view, guard))
     else:
         objection = of_value(plan, found, named) or of_guards_named(plan.view, named)
     if objection is None and not _asks_for_bfloat16(plan, asked):
-        objection = next((why for each in (found, *named) if (why := of_cpu(plan, each))), None)
+        is_start = _is_at_entry(plan, question.node)
+        objection = next((why for each in (found, *named) if (why := of_cpu(plan, each, is_start=is_start))), None)
     is_answered = objection is not None and plan.decided.answer_to(objection.question) != ""
     if objection is None or (not is_answered and leave_own_branch(plan, question, asked, [*found.all, *blocks])):
         return objection is not None
@@ -319,7 +326,9 @@ def _only_moves(plan: Plan, asked: cst.CSTNode) -> bool:
 def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
     """Return whether a place is at module level, or in a main function of the program such as ``main`` or ``train``."""
     owner = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
-    return owner is None or (isinstance(owner, cst.FunctionDef) and owner.name.value in _ENTRIES)
+    if owner is None or not isinstance(owner, cst.FunctionDef):
+        return owner is None
+    return owner.name.value in (_ENTRIES if is_program(plan.view) else _MAINS)  # train() is also a library's function
 
 
 def _in_region(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:

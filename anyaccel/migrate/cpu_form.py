@@ -80,7 +80,10 @@ class _OnCpu(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:  # ast's name
         self.generic_visit(node)
-        node.keywords = [each for each in node.keywords if each.arg not in _OPTIONS]
+        name = ast.unparse(node.func)
+        is_factory = name.startswith("torch.") and not name.startswith(("torch.utils.", "torch.optim."))
+        kept = ("pin_memory",) if is_factory else ()  # torch.empty(pin_memory=True) fails on a CPU
+        node.keywords = [each for each in node.keywords if each.arg not in _OPTIONS or each.arg in kept]
         member = _member(node.func)
         if member in _NAMES:
             return ast.Name(_CPU)
@@ -90,7 +93,6 @@ class _OnCpu(ast.NodeTransformer):
             return node.args[0]
         if member is not None and _FIGURES.match(member):
             return ast.Constant(0)
-        name = ast.unparse(node.func)
         if name in _ASKED_OF_OTHERS:
             return ast.Constant(value=False)
         if name in ("torch.device", "device", "str") and node.args and _is_cpu(node.args[0]) and not node.keywords:
@@ -175,10 +177,13 @@ class _OnCpu(ast.NodeTransformer):
         call = node.value
         if isinstance(call, ast.Call):
             name = ast.unparse(call.func)
-            shows = _SHOWN.match(name) is not None and not _NAMES_CUDA.search(
-                ast.unparse(call).replace(ACCELERATOR, "")
-            )
-            if _member(call.func) in _COMMANDS or name in _HARMLESS or shows:
+            is_formatted = len(call.args) > 1 and isinstance(
+                call.args[0], ast.Name
+            )  # its text may lack a place for a value
+            told = ast.unparse(call).replace(ACCELERATOR, "")
+            shows = _SHOWN.match(name) is not None and not is_formatted and not _NAMES_CUDA.search(told)
+            is_command = _member(call.func) in _COMMANDS and not any(_may_fail(each) for each in call.args)
+            if is_command or name in _HARMLESS or shows:
                 return []
         value = self.visit(node.value)
         is_read = isinstance(value, ast.Constant | ast.Name | ast.Attribute | ast.Subscript | ast.List)
@@ -237,6 +242,11 @@ def _member(node: ast.AST) -> str | None:
     """Return the member of the accelerator that an expression names, else None."""
     is_member = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == ACCELERATOR
     return node.attr if is_member and isinstance(node, ast.Attribute) else None
+
+
+def _may_fail(argument: ast.expr) -> bool:
+    """Return whether an argument is looked up, and may be missing on a CPU: ``gpu_ids[0]``, ``environ["LOCAL_RANK"]``."""
+    return any(isinstance(each, ast.Subscript) for each in ast.walk(argument))
 
 
 def _context_of(item: ast.withitem) -> str | None:

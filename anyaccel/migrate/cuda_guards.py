@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .answers import Objection
+from .nodes import library_of
 from .source_view import lines_of
 
 if TYPE_CHECKING:
     from .regions import Regions
     from .source_view import SourceView
 
-__all__ = ["advice_on", "guard_around", "is_program", "of_guards_named", "without_lines"]
+__all__ = ["advice_on", "guard_around", "is_program", "of_guards_named", "without_lines", "writes_kernels"]
 
+_LANGUAGES = ("cupy", "cutlass", "deep_gemm", "numba", "pycuda", "tilelang", "triton")
 _ANY = re.compile(r"device_count\(\)\s*(> 0|>= 1|!= 0)$")
 
 
@@ -46,6 +48,11 @@ def guard_around(view: SourceView, asked: cst.CSTNode) -> cst.CSTNode | None:
 def is_program(view: SourceView) -> bool:
     """Return whether a module is run as a program: the user of a migrated program wants it to run on a CPU."""
     return "__main__" in view.source
+
+
+def writes_kernels(view: SourceView) -> bool:
+    """Return whether a module uses a language for CUDA's kernels, without which its program does nothing."""
+    return any(library_of(each) in _LANGUAGES for each in view.of(cst.Import, cst.ImportFrom))
 
 
 def of_guards_named(view: SourceView, named: list[Regions]) -> Objection | None:

@@ -2,7 +2,8 @@
 
 This is: a class that implements CUDA for a device layer, alone or next to classes for other devices; the parameters and
 body of a method called ``cuda()``; code that uses TensorRT; CUDA's branch in a program that names other accelerators;
-and a branch for a version of torch without ``torch.amp``.
+a branch for a version of torch without ``torch.amp``; a test that is skipped without CUDA; and a configuration file of
+mmengine, which reads such files without calling the functions that they import.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import libcst as cst
 
 from .nodes import library_of
 from .regions import following, leaves
+from .source_view import dotted
 
 if TYPE_CHECKING:
     from .source_view import SourceView
@@ -26,14 +28,22 @@ _OF_SIBLING = "{} is CUDA's class beside those of other devices"
 _OF_METHOD = "part of a method called cuda(), which is reported"
 _OF_LADDER = "CUDA's branch of a question that has one for another accelerator by name, too"
 _OTHERS = re.compile(
-    r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)"
+    r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)",
+    re.IGNORECASE,
 )
 _HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
-_CUDA = re.compile(r"cuda")
+_CUDA = re.compile(r"cuda", re.IGNORECASE)
 _OF_OLD_TORCH = "for versions of torch without torch.amp; the code for newer ones is rewritten"
 _ASKS_VERSION = re.compile(r"version|hasattr\(|torch_?[\w.]*(ge|gt|lt|le|\d)\b", re.IGNORECASE)
-_NEW_AMP = re.compile(r"\btorch\.(amp\b|autocast\()")
+_NEW_AMP = re.compile(r"\btorch\.(amp\b|autocast\(|GradScaler\()")
 _OF_VENDOR = "part of code that uses {}, which runs on CUDA only"
+_OF_FRAMEWORK = "code for {}, in a module that does not import torch"
+_FRAMEWORKS = ("paddle", "jittor", "mindspore", "oneflow", "tensorflow", "mxnet", "jax", "cupy")
+_OF_SKIPPED = "part of a test that is skipped without CUDA"
+_OF_CONFIGURATION = "mmengine reads this configuration without calling functions; its program can set another value"
+_SKIPS = re.compile(r"skip|requires?(_|[A-Z]|$)")
+_NEEDS_CUDA = re.compile(r"cuda|gpu|nccl", re.IGNORECASE)
+_CONFIGURES = re.compile(r"\bmmengine\b|\bread_base\(|^(_base_|default_hooks|env_cfg|dist_params)\b", re.MULTILINE)
 
 
 def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
@@ -56,8 +66,11 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
             block = _block_of(view, node)
             if block is not None:
                 found[block] = _OF_VENDOR.format(name.partition(".")[0])
+    is_of_torch = any(full.partition(".")[0] == "torch" for full in view.imported.values())
     for statement in view.of(cst.Import, cst.ImportFrom):
         library = library_of(statement)
+        if library in _FRAMEWORKS and not is_of_torch:
+            found[view.module] = _OF_FRAMEWORK.format(library)
         block = _block_of(view, statement) if library in _VENDORS else None
         if block is not None:
             found[block] = _OF_VENDOR.format(library)
@@ -67,8 +80,13 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
     for function in view.of(cst.FunctionDef):
         if function.name.value == "cuda" and _class_of(view, function) is not None:
             found |= dict.fromkeys((function.params, function.body), _OF_METHOD)
+    for tested in view.of(cst.FunctionDef, cst.ClassDef):
+        if any(_skips(view, each) for each in tested.decorators):
+            found[tested.body] = _OF_SKIPPED
     for test in view.of(cst.If):
         found |= dict.fromkeys(_branches_of_cuda(view, test), _OF_LADDER)
+    if _CONFIGURES.search(view.source) and all(_only_sets(each) for each in view.module.body):
+        found[view.module] = _OF_CONFIGURATION
     if ".cuda.amp" in view.source:
         found |= dict.fromkeys(_branches_for_old_torch(view), _OF_OLD_TORCH)
     for owner, names in methods.items():
@@ -80,15 +98,16 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
 def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     """Return CUDA's tests and branches in an ``if`` chain that also tests for another accelerator by name.
 
-    Each machine takes its own branch, so all branches are correct as they are. The final ``else`` is returned if no
+    A chain is also what several ``if`` statements after each other are, if all but the last return or raise. Each
+    machine takes its own branch, so all branches are correct as they are. The final ``else`` is returned if no
     test is for CUDA and the CUDA calls in the ``else`` have no effect without CUDA. MPS does not count: code that tests
     for it means "CUDA, else Apple's GPU, else the CPU", which is a choice of device.
     """
-    if isinstance(view.parent(first), cst.If):
+    if isinstance(view.parent(first), cst.If) or _leaves_before(view, first):
         return []
     tests = [first]
-    while isinstance(tests[-1].orelse, cst.If):
-        tests.append(tests[-1].orelse)
+    while isinstance(further := tests[-1].orelse or _next(view, tests[-1]), cst.If):
+        tests.append(further)
     asked = {each: view.code(each.test) for each in tests}
     if not any(_OTHERS.search(code) and not _CUDA.search(code) for code in asked.values()):
         return []
@@ -97,6 +116,37 @@ def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     if not of_cuda and isinstance(last, cst.Else) and not _CUDA.search(_HARMLESS.sub("", view.code(last))):
         return [last.body]
     return [part for each in of_cuda for part in (each.test, each.body)]
+
+
+def _next(view: SourceView, test: cst.If) -> cst.CSTNode | None:
+    """Return the statement after an ``if`` whose body leaves the block, so that what follows is its ``else``."""
+    return next(iter(following(view, test)), None) if leaves(view, test.body) else None
+
+
+def _leaves_before(view: SourceView, test: cst.If) -> bool:
+    """Return whether the statement before an ``if`` is another one that leaves the block."""
+    block = view.parent(test)
+    body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
+    before = body[body.index(test) - 1] if test in body[1:] else None
+    return isinstance(before, cst.If) and before.orelse is None and leaves(view, before.body)
+
+
+def _skips(view: SourceView, decorator: cst.Decorator) -> bool:
+    """Return whether a decorator skips a test on a machine without CUDA, by its message, or else by its name or test."""
+    given = decorator.decorator
+    name = dotted(given.func if isinstance(given, cst.Call) else given) or ""
+    told = given.args[1:] if isinstance(given, cst.Call) else ()
+    says = " ".join(view.code(each) for each in told) or view.code(given)
+    return _SKIPS.search(name.rpartition(".")[2]) is not None and _NEEDS_CUDA.search(says) is not None
+
+
+def _only_sets(statement: cst.CSTNode) -> bool:
+    """Return whether a statement only imports and assigns, as all statements of a configuration file do."""
+    if isinstance(statement, cst.With):
+        return dotted(getattr(statement.items[0].item, "func", statement)) == "read_base"
+    small = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
+    kinds = (cst.Import, cst.ImportFrom, cst.Assign)
+    return all(isinstance(each, kinds) or isinstance(getattr(each, "value", None), cst.SimpleString) for each in small)
 
 
 def _branches_for_old_torch(view: SourceView) -> list[cst.CSTNode]:

@@ -87,11 +87,30 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
     return "current_device_name" if is_device_position(view, call).is_device else None
 
 
+def _is_given_to_cuda(view: SourceView, use: cst.CSTNode) -> bool:
+    """Return whether a function of torch.cuda takes a value, which may be an index or a device for it."""
+    call = view.parent(view.parent(use) or use)
+    return isinstance(call, cst.Call) and view.name(call.func).startswith("torch.cuda.")
+
+
+def _is_given_by_place(view: SourceView, use: cst.CSTNode) -> bool:
+    """Return whether a function of the project takes a value by its place: an index may be what it expects."""
+    argument = view.parent(use)
+    call = view.parent(argument) if isinstance(argument, cst.Arg) and argument.keyword is None else None
+    return (
+        isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and not view.name(call.func).startswith("torch.")
+    )
+
+
 def _wanted_by_name(plan: Plan, assign: cst.Assign, call: cst.Call) -> str | None:
     target = assign.targets[0].target
-    uses = plan.view.uses(target)
-    if uses and all(is_device_position(plan.view, use).is_device for use in uses):
-        return "current_device_name"
+    uses = plan.view.uses(target) or []
+    named = [use for use in uses if not _is_given_to_cuda(plan.view, use)]
+    if uses and not named:
+        return "current_device"
+    if uses and all(is_device_position(plan.view, use).is_device for use in named):
+        is_known = all(not _is_given_by_place(plan.view, use) for use in named)
+        return "current_device_name" if is_known else None
     as_text = dotted(target)
     if as_text is None:
         return None

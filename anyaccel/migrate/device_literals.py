@@ -52,12 +52,6 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
             RULE,
             "one of several numbered devices that the code compares; decide what to do if there is one device",
         )
-    elif _is_probe(plan, node):
-        plan.report(
-            node,
-            RULE,
-            "tries which CUDA devices exist; a CPU accepts every number, so use get_accelerator().device_count()",
-        )
     elif _names_something_else(plan, node):
         plan.leave(node, RULE, "names an implementation or an option, not a device")
     elif where.is_device:
@@ -94,15 +88,6 @@ def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:
         return False
     found = set(re.findall(r"""["']cuda:(\d+)["']""", plan.view.code(function)))
     return len(found) > 1
-
-
-def _is_probe(plan: Plan, node: cst.BaseExpression) -> bool:
-    """Return whether a ``try`` that ignores failures uses a numbered device to list the available devices."""
-    attempt = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.Try | cst.FunctionDef)), None)
-    if not isinstance(attempt, cst.Try) or index_in(node) is None or ".append(" not in plan.view.code(attempt.body):
-        return False
-    passed = (plan.view.code(each.body).strip().rpartition("\n")[2].strip() for each in attempt.handlers)
-    return all(last in ("pass", "continue") for last in passed)
 
 
 def _names_something_else(plan: Plan, node: cst.CSTNode) -> bool:

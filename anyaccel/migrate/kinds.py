@@ -108,6 +108,9 @@ def _kinds_told(view: SourceView, node: cst.BaseExpression, depth: int) -> set[K
     """Return the kinds that a name's values, call sites, annotation, comparisons and loops suggest."""
     if depth >= _DEPTH or _is_tensor(view, node):
         return set()
+    checked = _kind_checked(view, node)
+    if checked is not None:
+        return {checked}
     told: set[Kind] = set()
     for value in view.values_of(node):
         if dotted(value) is not None and dotted(value) != dotted(node):
@@ -119,6 +122,22 @@ def _kinds_told(view: SourceView, node: cst.BaseExpression, depth: int) -> set[K
         told.add(Kind.INDEX)
     told |= {Kind.INDEX for loop in view.loops_of(node) if _is_range(view, loop.iter)}
     return told - {Kind.UNKNOWN}
+
+
+def _kind_checked(view: SourceView, node: cst.BaseExpression) -> Kind | None:
+    """Return the kind that ``isinstance(device, str)`` around a use tells; None if its type is not checked there."""
+    inner: cst.CSTNode = node
+    for around in view.ancestors(node):
+        if isinstance(around, cst.If) and around.body is inner and isinstance(around.test, cst.Call):
+            test = around.test
+            if dotted(test.func) == "isinstance" and len(test.args) > 1 and dotted(test.args[0].value) == dotted(node):
+                types = set(re.findall(r"\w+", view.code(test.args[1])))
+                if ("int" in types) != bool(types & {"str", "device"}):
+                    return Kind.INDEX if "int" in types else Kind.DEVICE
+        elif isinstance(around, cst.FunctionDef):
+            break
+        inner = around
+    return None
 
 
 def _annotation(view: SourceView, node: cst.BaseExpression) -> str:

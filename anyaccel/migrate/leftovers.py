@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .choices import asks_availability
 from .device_text import spells_cuda
 from .source_view import text_of
 from .targets import expression, parsed
@@ -22,6 +23,9 @@ _LEFT = {
     "torch.backends.cuda": "CUDA's own switches, which other devices ignore",
     "torch.version.cuda": "the version of CUDA that torch was built with; None where it was not",
 }
+_FACTORY = re.compile(
+    r"^(empty|zeros|ones|full|rand|randn|randint)(_like)?$|^(arange|empty_strided|eye|linspace|logspace|randperm|range|tensor)$"
+)
 _FORKS = ("torch.random.fork_rng", "torch.fork_rng")
 _REPORTED = {
     "torch.profiler.ProfilerActivity.CUDA": "records CUDA's activity; use torch.profiler.supported_activities()",
@@ -143,12 +147,17 @@ def decide_pinned_factories(plan: Plan) -> None:
         if flag is None:
             continue
         if name.startswith("torch.") and not name.startswith("torch.utils"):
-            _decide_factory(plan, call, flag)
+            _decide_factory(plan, call, flag, name.rpartition(".")[2])
 
 
-def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg) -> None:
+def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> None:
     function = plan.function("pin_memory")
-    if not isinstance(flag.value, cst.Name) or flag.value.value != "True" or function is None:
+    if not _FACTORY.match(name):
+        plan.report(flag, "pinning", f"{name}() pins memory, which torch refuses without a device; pass False on a CPU")
+        return
+    is_pinned = isinstance(flag.value, cst.Name) and flag.value.value == "True"
+    is_pinned |= asks_availability(plan.view, flag.value) is True  # the accelerator's pin_memory() asks that itself
+    if not is_pinned or function is None:
         plan.report(flag, "pinning", "may pin memory; call get_accelerator().pin_memory(t) if this value is true")
         return
     place = call.args.index(flag)
@@ -159,4 +168,4 @@ def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg) -> None:
             kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return cst.Call(parsed(function), [cst.Arg(updated.with_changes(args=kept))])
 
-    plan.rewrite(call, "pinning", build)
+    plan.rewrite(call, "pinning", build, (flag,))

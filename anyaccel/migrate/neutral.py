@@ -18,6 +18,8 @@ _FLAGS = re.compile(r"(^|_)(pin(_?mem(ory)?)?|non_blocking|fused|persistent_work
 _GIVEN = re.compile(r"(^|_)(pin_memory|non_blocking|fused|persistent_workers)$")
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
 _EVERYWHERE = ("torch.manual_seed", "torch.set_float32_matmul_precision", "gc.collect")
+_IS_TORCHS = re.compile(r"torch\.(?!utils\.|optim\.)")
+_MAKES = re.compile(r"\.new_\w+$|_like$")
 _OPTIONS = ("pin_memory", "non_blocking", "fused", "persistent_workers", "prefetch_factor", "num_workers", "shuffle")
 
 
@@ -77,7 +79,7 @@ def _is_layout(call: cst.Call) -> bool:
 def is_given_to_neutral(view: SourceView, value: cst.CSTNode | None) -> bool:
     """Return whether an answer is used only as an option that every device accepts, directly or through a variable."""
     if isinstance(value, cst.Arg):
-        return value.keyword is not None and _GIVEN.search(value.keyword.value) is not None
+        return is_option(view, value.value)
     if not isinstance(value, cst.Assign) or len(value.targets) != 1:
         return False
     uses = view.uses(value.targets[0].target)
@@ -85,8 +87,14 @@ def is_given_to_neutral(view: SourceView, value: cst.CSTNode | None) -> bool:
 
 
 def is_option(view: SourceView, use: cst.CSTNode) -> bool:
-    """Return whether an answer is passed as an option that every device accepts."""
+    """Return whether an answer is passed as an option that every device accepts.
+
+    Functions that make tensors refuse ``pin_memory=True`` on a machine without an accelerator; a DataLoader ignores it.
+    """
     around = view.parent(use)
-    return (
-        isinstance(around, cst.Arg) and around.keyword is not None and _GIVEN.search(around.keyword.value) is not None
-    )
+    if not isinstance(around, cst.Arg) or around.keyword is None or not _GIVEN.search(around.keyword.value):
+        return False
+    call = view.parent(around)
+    called = (view.name(call.func) or dotted(call.func) or "") if isinstance(call, cst.Call) else ""
+    makes_tensor = _IS_TORCHS.match(called) is not None or _MAKES.search(called) is not None
+    return not (makes_tensor and around.keyword.value == "pin_memory")

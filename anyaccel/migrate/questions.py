@@ -81,7 +81,8 @@ def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
 def _needs(plan: Plan, count: cst.CSTNode) -> bool:
     around = plan.view.parent(count)
     if isinstance(around, cst.BinaryOperation):
-        return isinstance(around.operator, cst.Modulo | cst.FloorDivide) and around.right is count
+        is_text = text_of(around.left) is not None  # "%d GPUs" % torch.cuda.device_count()
+        return isinstance(around.operator, cst.Modulo | cst.FloorDivide) and around.right is count and not is_text
     if isinstance(around, cst.Arg):
         owner = plan.view.parent(around)
         called = (dotted(owner.func) or "") if isinstance(owner, cst.Call) else ""

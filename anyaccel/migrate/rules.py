@@ -75,7 +75,8 @@ RULES: dict[str, Rule] = {
         "page-locked memory",
         "batch = batch.pin_memory()",
         "batch = get_accelerator().pin_memory(batch)",
-        "`torch.empty(..., pin_memory=True)` is wrapped in it. DataLoader's flag stays: torch ignores it without a device.",
+        "`torch.empty(..., pin_memory=True)` is wrapped in it, also with `pin_memory=torch.cuda.is_available()`; what pins "
+        "by another condition is reported. DataLoader's flag stays: torch ignores it without a device.",
     ),
     "comm-backend": Rule(
         "NCCL as the backend of a process group",

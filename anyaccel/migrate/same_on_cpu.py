@@ -26,9 +26,12 @@ __all__ = ["of_cpu"]
 _DEVICE_ONLY = re.compile(r"^[\w.\[\]'\"]*(dev|device)\w*[\"'\]]* = __cpu__$", re.IGNORECASE)
 
 
-def of_cpu(plan: Plan, found: Regions) -> Objection | None:
-    """Return an objection if a CPU would do anything else than before when this question is answered with yes."""
-    ways = _ways(plan, found)
+def of_cpu(plan: Plan, found: Regions, *, is_start: bool) -> Objection | None:
+    """Return an objection if a CPU would do anything else than before when this question is answered with yes.
+
+    At the start of a program, the other branch may stop it: the program can now run.
+    """
+    ways = _ways(plan, found, is_start=is_start)
     if ways is None:
         return None
     yes, no = (_form(plan, nodes) for nodes in ways)
@@ -40,7 +43,7 @@ def of_cpu(plan: Plan, found: Regions) -> Objection | None:
     )
 
 
-def _ways(plan: Plan, found: Regions) -> tuple[list[cst.CSTNode], list[cst.CSTNode]] | None:
+def _ways(plan: Plan, found: Regions, *, is_start: bool) -> tuple[list[cst.CSTNode], list[cst.CSTNode]] | None:
     """Return the code for the answers yes and no; None if the answer is used as a value, or the program ends without CUDA."""
     view, asked = plan.view, found.asked
     if not found.is_test or found.is_entry:
@@ -50,8 +53,10 @@ def _ways(plan: Plan, found: Regions) -> tuple[list[cst.CSTNode], list[cst.CSTNo
     )
     yes, no = list(found.blocks), [found.other] if found.other is not None else []
     if isinstance(test, cst.If):
-        if found.stops:
+        if found.stops and is_start:
             return None
+        if found.stops and isinstance(test.orelse, cst.Else):
+            no = [test.body if yes == [test.orelse] else test.orelse]
         if found.other is None and yes == [test.body] and leaves(view, test.body):
             no = following(view, test)
     return (yes, no) if yes or no else None
@@ -62,7 +67,7 @@ def _form(plan: Plan, nodes: list[cst.CSTNode]) -> str | None:
     texts = []
     for node in nodes:
         new: Any = (node.body if isinstance(node, cst.Else) else node).visit(_Rewritten(plan))
-        code = textwrap.dedent(plan.view.module.code_for_node(new))
+        code = textwrap.dedent(plan.view.module.code_for_node(new).replace("\r\n", "\n"))  # \r would count as text
         texts.append(f"__value__ = ({code})" if isinstance(new, cst.BaseExpression) else code)
     text = "\n".join(texts)
     for name in {plan.accelerator, "get_accelerator()"} - {""}:

@@ -29,6 +29,8 @@ _SAYS_CUDA = re.compile(r"cuda|\bgpus?\b|\bcpu\b|nvidia|nccl", re.IGNORECASE)
 _ASKED_FOR = re.compile(r"\bcuda\b.*\b(requested|specified|selected)\b", re.IGNORECASE)
 _REASONS = re.compile(r"(^|[._])(reasons?|skips)\.append$")
 _OF_REQUEST = "checks whether the requested CUDA device is available"
+_FLAG = re.compile(r"(^|[._])(cuda|gpu)$")
+_OF_FALLBACK = "asks for CUDA; without it, line {} chooses what the program does"
 _OF_CHECKPOINT = "loads a checkpoint on a machine without CUDA, which is correct on every machine"
 _OF_MESSAGE = "shown in a message about CUDA"
 _OF_PARAMETER = "a parameter of a test that is skipped without CUDA"
@@ -171,9 +173,14 @@ def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
-    """Leave ``device == "cuda" and not torch.cuda.is_available()``, whose operands belong together."""
+    """Leave ``device == "cuda" and not torch.cuda.is_available()``, whose operands belong together.
+
+    The same holds for ``args.cuda and not torch.cuda.is_available()``, which says that CUDA was asked for.
+    """
     is_missing = asks_availability(plan.view, both.right) is False
     named = both.left
+    if is_missing and isinstance(both.operator, cst.And) and _FLAG.search((dotted(named) or "").lower()):
+        _leave_questions(plan, both.right, _OF_REQUEST)
     is_named = isinstance(named, cst.Comparison) and len(named.comparisons) == 1
     if isinstance(both.operator, cst.And) and is_missing and is_named and isinstance(named, cst.Comparison):
         sides = (named.left, named.comparisons[0].comparator)
@@ -182,6 +189,30 @@ def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
             plan.leave(named, "device-name", _OF_REQUEST)
             plan.claim(*sides)
             _leave_questions(plan, both.right, _OF_REQUEST)
+            test = plan.view.parent(both)
+            if isinstance(test, cst.If) and test.test is both and not _only_falls_back(plan, test, named.left):
+                _leave_requested(plan, named.left, plan.view.position(test)[0])
+
+
+def _only_falls_back(plan: Plan, test: cst.If, device: cst.BaseExpression) -> bool:
+    """Return whether the body of an ``if`` does nothing but assign another device, or stop, and tell about it."""
+    for line in test.body.body:
+        for each in line.body if isinstance(line, cst.SimpleStatementLine) else [line]:
+            call = each.value if isinstance(each, cst.Expr) else None
+            is_told = isinstance(call, cst.Call) and _SHOWN.match(dotted(call.func) or "") is not None
+            is_set = isinstance(each, cst.Assign) and dotted(each.targets[0].target) == dotted(device)
+            if not (is_told or is_set or isinstance(each, cst.Pass | cst.Raise)):
+                return False
+    return True
+
+
+def _leave_requested(plan: Plan, device: cst.BaseExpression, line: int) -> None:
+    """Leave the names that a variable is set to, as what happens without CUDA is more than another device's name."""
+    parameter = plan.view.parameter(device)
+    default = [parameter.default] if parameter is not None and parameter.default is not None else []
+    for value in (*plan.view.values_of(device), *default):
+        if is_device_literal(value) and plan.is_open(value):
+            plan.leave(value, "device-name", _OF_FALLBACK.format(line))
 
 
 def _decide_skips(plan: Plan) -> None:

@@ -36,6 +36,12 @@ def test_the_new_text_and_the_report(name: str) -> None:
     assert {site.rule for site in migration.sites} <= set(RULES)
 
 
+@pytest.mark.parametrize("name", corpus.names())
+def test_line_endings_change_nothing_else(name: str) -> None:
+    new = migrate_source(corpus.before(name).replace("\n", "\r\n")).new
+    assert new == (corpus.CASES / name / "after.txt").read_text().replace("\n", "\r\n")
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", corpus.names())
 def test_a_second_run_changes_nothing(name: str, target: str) -> None:

@@ -47,7 +47,7 @@ ADDRESS = re.compile(r" at 0x\w+")
 NAMES_CUDA = re.compile(r"cuda|gpu|nvidia", re.IGNORECASE)
 
 
-class NoCuda(Exception):  # an outcome
+class NoCuda(RuntimeError):  # an outcome
     """The old code needs CUDA here."""
 
 
@@ -106,6 +106,8 @@ class Symbol:
             return Accelerator(self._run)
         if name == "torch.device":
             return args[0]
+        if _needs_cuda(name, args, options):
+            raise NoCuda
         if last in ("to", "cpu", "pin_memory") and self._owner is not None and len(args) + len(options) <= 2:
             return self._owner
         if last == "cuda":
@@ -156,6 +158,7 @@ class Symbol:
 
     def __getitem__(self, key: Any) -> Any:
         self._run.count()
+        self._run.note("get", f"{self._name}[{shown(key)}]")  # it may be missing
         return Symbol(f"{self._name}[{shown(key)}]", self._run)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -185,6 +188,14 @@ class Symbol:
 
     def __format__(self, _: str) -> str:
         return str(self._name)
+
+
+def _needs_cuda(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """Return whether torch would refuse a call: a move to CUDA, or a tensor in pinned memory."""
+    moves = [*(args[:1] if name.endswith(".to") else ()), options.get("device")]
+    is_factory = name.startswith("torch.") and not name.startswith(("torch.utils.", "torch.optim."))
+    is_pinned = is_factory and options.get("pin_memory") is True
+    return is_pinned or any(isinstance(each, str) and each.startswith("cuda") for each in moves)
 
 
 def _operator(name: str) -> Any:

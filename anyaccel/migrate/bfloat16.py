@@ -1,0 +1,54 @@
+"""Decides on ``torch.cuda.is_bf16_supported()``, which is True on a CPU after a rewrite and was False before.
+
+Where the other choice is float16, a CPU is better served by bfloat16, and the question is rewritten. Where it is float32,
+or unknown, a CPU would lose precision, and the question is reported. A check that stops the program is rewritten.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .other_ways import NAMES_HALF
+from .regions import regions_of
+from .site import SiteOutcome
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["keep_other_precisions"]
+
+_BFLOAT16 = re.compile(r"bfloat16|bf16")
+_OF_PRECISION = "chooses bfloat16 where a CPU used another precision than float16; decide what other devices use"
+
+
+def keep_other_precisions(plan: Plan) -> None:
+    """Report the rewritten questions for bfloat16 whose other choice is not float16."""
+    for node, one in list(plan.decisions.items()):
+        if one.outcome is SiteOutcome.REWRITTEN and plan.view.name(node) == "torch.cuda.is_bf16_supported":
+            call = plan.view.parent(node)
+            if isinstance(call, cst.Call) and not regions_of(plan.view, call).is_entry and not _names_half(plan, call):
+                plan.reconsider(node, _OF_PRECISION, question="precision")
+
+
+def _names_half(plan: Plan, asked: cst.CSTNode) -> bool:
+    """Return whether float16 is named in the statement of a question, where its answer is read, or before it."""
+    statement = _statement(plan, asked)
+    nodes = [statement]
+    for each in plan.view.inside(statement, cst.Assign):
+        for target in each.targets:
+            nodes += plan.view.values_of(target.target)
+            nodes += [_statement(plan, use) for use in plan.view.uses(target.target) or ()]
+    return any(NAMES_HALF.search(_BFLOAT16.sub("", plan.view.code(each))) for each in nodes)
+
+
+def _statement(plan: Plan, node: cst.CSTNode) -> cst.CSTNode:
+    """Return the statement around an expression; for one in the test of an ``if``, the whole chain."""
+    found: cst.CSTNode = node
+    for around in plan.view.ancestors(node):
+        if isinstance(around, cst.BaseSuite | cst.Module):
+            break
+        found = around
+    return found
