@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
@@ -15,11 +16,11 @@ from ...kernels.functions.process_bound import ProcessBound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import timedelta
 
 __all__ = ["CCLCommError", "CCLCommModule"]
 
 _ADDRESS_BYTES = 256  # as long as oneCCL's
+_OF_ANY_STORE = timedelta(minutes=5)  # the timeout of a store that was made without one
 _MARK = "anyaccel"
 _REDUCTIONS = ("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG")
 
@@ -287,7 +288,9 @@ class CCLCommModule(ProcessBound):
         return dist.distributed_c10d._get_default_store()
 
     def _connected(self, store: Any, address: _Address, rank: int, ranks: list[int]) -> Any:
-        return self._connect(PrefixStore(address.prefix, store), rank, len(ranks), store.timeout, ranks)
+        # init_process_group gives its timeout to the store, unless the program has made the store itself
+        timeout = default_pg_timeout if store.timeout == _OF_ANY_STORE else store.timeout
+        return self._connect(PrefixStore(address.prefix, store), rank, len(ranks), timeout, ranks)
 
 
 def _decoded(kvs_data: torch.Tensor) -> _Address:

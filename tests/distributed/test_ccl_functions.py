@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,20 @@ def test_every_function_does_what_the_arithmetic_says(ranks: Callable[[int], Ran
     each = len(DTYPES) * 5 * 2
     groups = [1 + sum(rank in group for group in GROUPS[world]) for rank in range(world)]
     assert ranks(world).run(every_function_is_right) == [each * count for count in groups]
+
+
+@pytest.mark.parametrize(("given", "taken"), [(5, 30), (7, 7), (60, 60)])
+def test_operations_have_the_timeout_of_the_default_group_or_torchs_default(
+    given: int, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = dist.HashStore()
+    store.set_timeout(timedelta(minutes=given))
+    monkeypatch.setattr(CCLCommModule, "_store_at", lambda *_: store)
+    found: list[timedelta] = []
+    module = CCLCommModule(lambda *arguments: found.append(arguments[3]), "127.0.0.1")
+    module.get_kvs_addr(0)
+    module.initialize(1, 0, torch.empty(0))
+    assert found == [timedelta(minutes=taken)]
 
 
 def differing_tensors_are_refused() -> str:
