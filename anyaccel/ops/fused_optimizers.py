@@ -70,12 +70,12 @@ class FusedAdam(MultiTensorOptimizer):
             },
         )  # fmt: skip
 
-    def check(self, options: dict[str, Any]) -> None:
-        super().check(options)
+    def _check(self, options: dict[str, Any]) -> None:
+        super()._check(options)
         if options.get("amsgrad"):
             raise refusal(self, "amsgrad", True, "False", "leave it out, or use torch.optim.AdamW")
 
-    def run(
+    def _run(
         self,
         op: Any,
         group: dict[str, Any],
@@ -138,7 +138,7 @@ class FusedLion(MultiTensorOptimizer):
             {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize, "capturable": capturable},
         )
 
-    def run(
+    def _run(
         self,
         op: Any,
         group: dict[str, Any],
@@ -206,17 +206,17 @@ class FusedSGD(MultiTensorOptimizer):
             },
         )  # fmt: skip
 
-    def check(self, options: dict[str, Any]) -> None:
-        super().check(options)
+    def _check(self, options: dict[str, Any]) -> None:
+        super()._check(options)
         if options["nesterov"] and (options["momentum"] <= 0 or options["dampening"] != 0):
             raise refusal(
                 self, "nesterov", True, "a momentum and no dampening with it", "pass momentum=0.9 and no dampening"
             )
 
-    def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
+    def _alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
         return by_value(fresh)
 
-    def run(
+    def _run(
         self,
         op: Any,
         group: dict[str, Any],
@@ -289,10 +289,10 @@ class FusedLamb(MultiTensorOptimizer):
             },
         )  # fmt: skip
 
-    def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
+    def _alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
         return by_value(steps)  # the call applies the bias correction
 
-    def run(
+    def _run(
         self,
         op: Any,
         group: dict[str, Any],

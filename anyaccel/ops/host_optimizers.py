@@ -118,13 +118,13 @@ class CPUAdagrad(MultiTensorOptimizer):
         }
         super().load_state_dict({**state_dict, "state": states})
 
-    def first_value(self, group: dict[str, Any]) -> float:
+    def _first_value(self, group: dict[str, Any]) -> float:
         return float(group["initial_accumulator_value"])
 
-    def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
+    def _alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
         return by_value(steps)  # the call applies the decayed learning rate
 
-    def run(
+    def _run(
         self,
         op: Any,
         group: dict[str, Any],

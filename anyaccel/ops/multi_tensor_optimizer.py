@@ -49,10 +49,10 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         Raises:
             ValueError: for an option out of its range.
         """
-        self.check({**self.defaults, **param_group})
+        self._check({**self.defaults, **param_group})
         super().add_param_group(param_group)
 
-    def check(self, options: dict[str, Any]) -> None:
+    def _check(self, options: dict[str, Any]) -> None:
         """Check a group's options.
 
         Raises:
@@ -141,18 +141,18 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         if self.COUNTS and not is_capturable:
             steps = torch.stack([state["step"] for state in kept]).add_(1.0).tolist()
         op = loaded(self.LOADER)
-        for key, some in self.alike(steps, fresh):
+        for key, some in self._alike(steps, fresh):
             lists: list[list[Any]] = [[params[i] for i in some], [params[i].grad for i in some]]
             lists += [[kept[i][name] for i in some] for name in self.STATES]
             counters = [kept[i]["step"] for i in some] if self.COUNTS else []
             numbers = torch.stack(counters) if counters and is_capturable else [int(steps[i]) for i in some]
-            self.run(op, group, shards_of_lists(lists), numbers, key, common)
+            self._run(op, group, shards_of_lists(lists), numbers, key, common)
             if counters:  # a refused step does not count
                 _count(counters, control["noop_flag"] if is_capturable else None)
             self.state.update({params[i]: kept[i] for i in some if fresh[i]})
 
     def _first_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        first = self.first_value(group)
+        first = self._first_value(group)
         state = {
             key: torch.full_like(param, first, dtype=torch.float32, memory_format=torch.preserve_format)
             for key in self.STATES
@@ -161,11 +161,11 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
             return state
         return {"step": torch.zeros((), dtype=torch.float32, device=_counting_device(group, param)), **state}
 
-    def first_value(self, group: dict[str, Any]) -> float:
+    def _first_value(self, group: dict[str, Any]) -> float:
         """Return the states before the first step."""
         return 0.0
 
-    def alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
+    def _alike(self, steps: list[float], fresh: list[bool]) -> list[tuple[Any, Sequence[int]]]:
         """Return the parameters that one call updates, and their common properties.
 
         Args:
@@ -175,7 +175,7 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         return [(None, range(len(steps)))]
 
     @abc.abstractmethod
-    def run(
+    def _run(
         self,
         op: Any,
         group: dict[str, Any],
