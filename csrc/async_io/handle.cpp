@@ -165,17 +165,19 @@ bool Handle::next(Block& block, bool may_wait) {
   return true;
 }
 
+// Everything before the first failure is transferred, in whatever order the threads come to it.
 bool Handle::is_wanted(const Block& block) {
   const std::lock_guard lock(guard_);
-  return !block.operation->has_failed;
+  return block.begin < block.operation->failed_at;
 }
 
 void Handle::end(const Block& block, std::int64_t moved, std::int64_t error, bool has_failed) {
   const std::lock_guard lock(guard_);
   Operation& operation = *block.operation;
   operation.moved += moved;
-  if (has_failed && !operation.has_failed) {
-    operation.has_failed = true;
+  if (has_failed && block.begin < operation.failed_at) {
+    operation.failed_at = block.begin;
+    std::erase_if(failures_, [&](const Failure& failure) { return failure.operation == operation.number; });
     failures_.push_back({operation.number, error, operation.offset + block.begin + moved, operation.bytes, 0});
   }
   if (--operation.blocks_left > 0) {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -38,7 +39,8 @@ struct Operation {
   std::int64_t memory_alignment = kAlignment;  // the address alignment for O_DIRECT
   std::int64_t blocks_left = 0;
   std::int64_t moved = 0;
-  bool has_failed = false;
+  std::int64_t failed_at =
+      std::numeric_limits<std::int64_t>::max();  // the beginning of the first block that has failed
 };
 
 struct Block {

@@ -87,6 +87,17 @@ void run(const std::string& path, int rounds, unsigned seed, Backend backend) {
         std::printf("seed %u, round %d: %ld of %ld ended, error %ld\n", seed, round, ended, count, failure.error);
       }
     }
+    // A read across the end of the file: all that is before the end arrives, and the failure names the end.
+    const std::int64_t before = 1 + static_cast<std::int64_t>(numbers() % 100000);
+    const std::int64_t behind = 1 + static_cast<std::int64_t>(numbers() % 100000);
+    handle.start({0, true, files.direct, files.buffered, read.data(), before + behind, kFile - before});
+    handle.wait();
+    Failure failure{};
+    if (!handle.take(failure) || failure.error != 0 || failure.offset != kFile || failure.moved != before ||
+        std::memcmp(read.data(), expected.data() + kFile - before, static_cast<std::size_t>(before)) != 0) {
+      std::printf("seed %u, round %d: %ld bytes before the end; error %ld at %ld, %ld moved\n", seed, round, before,
+                  failure.error, failure.offset, failure.moved);
+    }
   }
 }
 
