@@ -215,7 +215,14 @@ class DeviceKernel:
                     self.name, f"a strided tensor for args[{index}]", "a contiguous one", "pass tensor.contiguous()"
                 )
             return ctypes.c_void_p(value.data_ptr())
-        converted = _SCALARS[arg](value)  # refuses what is no number
+        try:
+            converted = _SCALARS[arg](value)
+        except TypeError as error:
+            msg = (
+                f"launching '{self.name}' failed: got {type(value).__name__} for args[{index}]; expected a number for {arg}. "
+                f"Fix: pass a number, or change args[{index}]."
+            )
+            raise TypeError(msg) from error
         if arg.startswith(("int", "uint")) and converted.value != value:
             raise _refusal(
                 self.name,

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["HostSyclRuntime", "SyclRuntimeBuilder", "XpuSyclRuntime", "device_options", "include_dirs", "with_kernels"]
 
-_IN_MEMORY = re.compile(r"\brtc_\d+\.cpp")
-"""DPC++'s name for a source that it gets as text."""
+_IN_MEMORY = re.compile(r"\brtc_\d+\.cpp(?::(\d+))?")
+"""DPC++'s name for a source that it gets as text, and a line in it."""
+_NAMED = re.compile(r'#line 1 "(.*)"\n')
+"""The beginning of a source that comes from a file; DPC++ ignores it in its messages."""
 
 
 class SyclRuntimeBuilder(HostLibrary):
@@ -107,7 +109,7 @@ class _HostCompiler:
             text.encode(), arguments, len(arguments), ctypes.byref(image), ctypes.byref(size)
         )
         if error is not None:
-            return b"", {}, _IN_MEMORY.sub(name, error.decode(errors="replace"))
+            return b"", {}, _with_places(error.decode(errors="replace"), source, name)
         try:
             return ctypes.string_at(image, size.value), symbols, ""
         finally:
@@ -157,7 +159,8 @@ class HostSyclRuntime:
         found = {}
         for name, symbol in symbols.items():
             kernel = ctypes.c_void_p()
-            self._check(op, self.library.anyaccel_sycl_kernel(program, symbol.encode(), ctypes.byref(kernel)))
+            error = self.library.anyaccel_sycl_kernel(program, symbol.encode(), ctypes.byref(kernel))
+            _check(op, error, f'name a kernel that the source declares extern "C"; {name} is none')
             found[name] = kernel.value or 0
         return found
 
@@ -245,6 +248,14 @@ def with_kernels(source: str, kernels: Sequence[str]) -> tuple[str, dict[str, st
     symbols = {kernel: f"anyaccel_kernel_{number}" for number, kernel in enumerate(kernels)}
     wrappers = [f"ANYACCEL_SYCL_KERNEL({symbol}, {kernel})" for kernel, symbol in symbols.items()]
     return "\n".join([source, *wrappers, ""]), symbols
+
+
+def _with_places(error: str, source: str, name: str) -> str:
+    """Return DPC++'s messages with the source's file and lines."""
+    named = _NAMED.match(source)
+    place = name if named is None else named[1].replace('\\"', '"').replace("\\\\", "\\")
+    added = 0 if named is None else 1
+    return _IN_MEMORY.sub(lambda found: f"{place}:{int(found[1]) - added}" if found[1] else place, error)
 
 
 def _strings(words: Sequence[str]) -> Any:
