@@ -64,6 +64,18 @@ void writes_before_it_refuses(Tensor x, Tensor y) {
 
 Tensor refuses_everything(Tensor) { STD_TORCH_CHECK(false, "planted failed: got anything; expected nothing."); }
 
+Tensor copied(Tensor x) {
+  require_float32(x);
+  const Tensor from = torch::stable::contiguous(x);
+  const Tensor to = torch::stable::empty_like(from);
+  for (std::int64_t i = 0; i < from.numel(); ++i) {
+    static_cast<float*>(to.mutable_data_ptr())[i] = static_cast<const float*>(from.const_data_ptr())[i];
+  }
+  return to;
+}
+
+Tensor keeps_strides(Tensor x) { return torch::stable::empty_like(x); }
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY(planted, library) {
@@ -73,6 +85,8 @@ STABLE_TORCH_LIBRARY(planted, library) {
   library.def("writes_input(Tensor x) -> Tensor");
   library.def("writes_before_it_refuses(Tensor(a!) x, Tensor y) -> ()");
   library.def("refuses_everything(Tensor x) -> Tensor");
+  library.def("has_a_fake_of_other_strides(Tensor x) -> Tensor");
+  library.def("has_a_fake_that_fails(Tensor x) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(planted, CPU, library) {
@@ -82,4 +96,11 @@ STABLE_TORCH_LIBRARY_IMPL(planted, CPU, library) {
   library.impl("writes_input", &guarded<TORCH_BOX(&writes_input)>);
   library.impl("writes_before_it_refuses", &guarded<TORCH_BOX(&writes_before_it_refuses)>);
   library.impl("refuses_everything", &guarded<TORCH_BOX(&refuses_everything)>);
+  library.impl("has_a_fake_of_other_strides", &guarded<TORCH_BOX(&copied)>);
+  library.impl("has_a_fake_that_fails", &guarded<TORCH_BOX(&copied)>);
+}
+
+STABLE_TORCH_LIBRARY_IMPL(planted, Meta, library) {
+  library.impl("has_a_fake_of_other_strides", &guarded<TORCH_BOX(&keeps_strides)>);
+  library.impl("has_a_fake_that_fails", &guarded<TORCH_BOX(&refuses_everything)>);
 }

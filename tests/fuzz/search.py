@@ -43,8 +43,8 @@ def run_case(target: Target, spec: Spec, seed: int, pool: list[Arena]) -> tuple[
         drawing.draw(spec, target.arguments, seed)
         rng = random.Random(seed + 1)  # noqa: S311
         gradients = not target.is_raw and rng.random() < 0.4
-        fake, reference = rng.random() < 0.1, gradients or rng.random() < 0.3
-        return judge(target, drawing, with_gradients=gradients, with_fake=fake, with_reference=reference), drawing
+        reference = gradients or rng.random() < 0.3
+        return judge(target, drawing, with_gradients=gradients, with_reference=reference), drawing
     finally:
         for arena in drawing.arenas():
             arena.reset()

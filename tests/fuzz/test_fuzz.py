@@ -57,6 +57,8 @@ def test_what_is_planted_is_found_and_can_be_repeated(tmp_path: Path) -> None:
         "planted::ignores_strides": "on plain copies",
         "planted::writes_input": "memory beside the elements of what is written was changed",
         "planted::writes_before_it_refuses": "a call that was refused wrote to the memory of ['x']",
+        "planted::has_a_fake_of_other_strides": "shape, dtype and strides",
+        "planted::has_a_fake_that_fails": "the fake of planted::has_a_fake_that_fails fails: RuntimeError",
     }
     for target, text in said.items():
         found = [finding for finding in results[target]["findings"] if text in finding["what"]]
