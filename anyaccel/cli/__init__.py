@@ -52,9 +52,7 @@ def _configure(
     if version:
         typer.echo(f"anyaccel {__version__}")
         raise typer.Exit
-    warnings.filterwarnings(
-        "ignore", "Failed to initialize NumPy"
-    )  # torch's; no command needs numpy for what it prints
+    warnings.filterwarnings("ignore", "Failed to initialize NumPy")  # torch's; no command needs numpy
     handler = RichHandler(console=Console(stderr=True), show_path=False, show_time=False)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", handlers=[handler])
 

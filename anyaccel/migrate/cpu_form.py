@@ -177,9 +177,8 @@ class _OnCpu(ast.NodeTransformer):
         call = node.value
         if isinstance(call, ast.Call):
             name = ast.unparse(call.func)
-            is_formatted = len(call.args) > 1 and isinstance(
-                call.args[0], ast.Name
-            )  # its text may lack a place for a value
+            # a text elsewhere may lack the place for a value
+            is_formatted = len(call.args) > 1 and isinstance(call.args[0], ast.Name)
             told = ast.unparse(call).replace(ACCELERATOR, "")
             shows = _SHOWN.match(name) is not None and not is_formatted and not _NAMES_CUDA.search(told)
             is_command = _member(call.func) in _COMMANDS and not any(_may_fail(each) for each in call.args)

@@ -5,6 +5,9 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>

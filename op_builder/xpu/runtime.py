@@ -160,7 +160,7 @@ class HostSyclRuntime:
         for name, symbol in symbols.items():
             kernel = ctypes.c_void_p()
             error = self.library.anyaccel_sycl_kernel(program, symbol.encode(), ctypes.byref(kernel))
-            _check(op, error, f'name a kernel that the source declares extern "C"; {name} is none')
+            _check_kernel(op, error, name)
             found[name] = kernel.value or 0
         return found
 
@@ -203,12 +203,13 @@ class XpuSyclRuntime:
         error = self._library.anyaccel_xpu_compile(
             device, source.encode(), arguments, len(arguments), ctypes.byref(bundle)
         )
-        _check(op, error, "correct the first error in the source")
+        told = None if error is None else _with_places(error.decode(errors="replace"), source, "the source").encode()
+        _check(op, told, "correct the first error in the source")
         found = {}
         for kernel, symbol in symbols.items():
             handle = ctypes.c_void_p()
             error = self._library.anyaccel_xpu_kernel(bundle, symbol.encode(), ctypes.byref(handle))
-            _check(op, error, "report this as a bug, with the source")
+            _check_kernel(op, error, kernel)
             found[kernel] = handle.value or 0
         return found
 
@@ -264,6 +265,10 @@ def _strings(words: Sequence[str]) -> Any:
 
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _check_kernel(what: str, error: bytes | None, name: str) -> None:
+    _check(what, error, f'name a kernel that the source declares extern "C", if {name} is none')
 
 
 def _check(what: str, error: bytes | None, fix: str) -> None:
