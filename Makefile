@@ -11,7 +11,7 @@ CACHE := $(CURDIR)/$(VENV)/cache
 # Without a system compiler, use pip's ziglang.
 CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++),,cxx)
 
-.PHONY: demo dist docs site test test-all test-cuda-torch test-ecosystem test-old-torch test-torches test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-distributed-torch test-arm test-sass test-gpu gpu-day gpu-day-wheels gpu-day-rehearsal bench lint clean
+.PHONY: demo dist docs site test test-all test-cuda-torch test-ecosystem test-old-torch test-torches test-triton test-deepspeed test-wheel test-sycl test-emulator test-sanitizers fuzz test-soak test-distributed-torch test-arm test-wheel-arm test-sass test-gpu gpu-day gpu-day-wheels gpu-day-rehearsal bench lint clean
 
 demo: $(VENV)/.installed-demo
 	@$(VENV)/bin/anyaccel demo
@@ -110,7 +110,7 @@ TORCHES ?= torch==2.10.0 torch==2.14.1 torch==2.15.0
 test-torches:
 	@set -e; for torch in $(TORCHES); do \
 	  venv=".venv-torch-$${torch##*=}"; \
-	  $(MAKE) "$$venv/.installed-test" VENV="$$venv" TORCH="$$torch"; \
+	  $(MAKE) "$$venv/.installed-test-without-cuda" VENV="$$venv" TORCH="$$torch"; \
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/$$venv/cache" "$$venv/bin/python" -m pytest $(PYTEST_ON_TWO) \
 	    tests/accelerator tests/migrate tests/ops tests/distributed; \
 	done
@@ -173,6 +173,11 @@ test-distributed-torch: $(VENV)/.installed-test
 # The CPU's loops, built for Arm, run in qemu, and compared with this machine's results.
 test-arm: $(VENV)/.installed-test
 	$(VENV)/bin/python tests/arm/compare.py
+
+# The ops of a wheel for Arm in qemu, with Debian's Python for Arm (`apt-get install mmdebstrap qemu-user-static`):
+#   make test-wheel-arm WHEEL=dist/anyaccel-0.2.0-py3-none-manylinux_2_28_aarch64.whl
+test-wheel-arm:
+	$(PYTHON) tests/arm/wheel.py "$(WHEEL)"
 
 # Figures of every kernel's machine code, compared with the target and with tests/sass; needs no GPU:
 #   make test-sass              for sm_90, which `make test` checks too
@@ -257,7 +262,7 @@ $(VENV)/.torch: $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml
-	$(call install,anyaccel[$*] into $(VENV),--editable ".[$*$(addprefix $(comma),$(CXX_EXTRA) $(EXTRAS))]")
+	$(call install,anyaccel[$*] into $(VENV),"$(TORCH)" --editable ".[$*$(addprefix $(comma),$(CXX_EXTRA) $(EXTRAS))]")
 	@touch $@
 
 clean:

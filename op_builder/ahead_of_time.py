@@ -45,6 +45,7 @@ __all__ = [
     "Order",
     "all_targets",
     "build_orders",
+    "buildable",
     "copy_entry",
     "named_builders",
     "orders",
@@ -106,6 +107,22 @@ def named_builders(names: Sequence[str]) -> list[OpBuilder]:
             )
             raise OpError(msg)
         found += matching
+    return found
+
+
+def buildable(builders: Sequence[OpBuilder]) -> list[OpBuilder]:
+    """Return the builders without those that need another C++ compiler than this machine has; log a warning for each of these.
+
+    Sources with torch's C++ API need the system's C++ library, which ziglang does not use. All other ops build without them.
+    """
+    found = []
+    for builder in builders:
+        try:
+            if not builder.STABLE_ABI:
+                builder.cxx()
+            found.append(builder)
+        except ToolchainError as missing:
+            _logger.warning("the op '%s' is left out: %s", builder.NAME, missing)
     return found
 
 

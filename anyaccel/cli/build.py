@@ -11,7 +11,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..op_builder.ahead_of_time import all_targets, build_orders, copy_entry, named_builders, orders, wheel_targets
+from ..op_builder.ahead_of_time import (
+    all_targets,
+    build_orders,
+    buildable,
+    copy_entry,
+    named_builders,
+    orders,
+    wheel_targets,
+)
 from ..op_builder.all_ops import every_builder
 from ..op_builder.engine import environment
 from ..op_builder.engine.cache import Cache, open_cache
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..op_builder.ahead_of_time import BuildOutcome
+    from ..op_builder.builder import OpBuilder
     from ..op_builder.engine.progress import Progress
 
 __all__ = ["EPILOG", "command"]
@@ -70,7 +79,7 @@ def command(
     if output is None:
         _wanted_cache()  # if there is none, fail before building anything
     console = Console()
-    builders = switched_on(every_builder(), environment.build_switches()) if everything else named_builders(ops or [])
+    builders = _every_selected_op() if everything else named_builders(ops or [])
     wanted = target or ((wheel_targets() if output else all_targets()) if everything else [NATIVE])
     table = Table("op", "target", "", "seconds", "KiB", title=_title(), title_justify="left")
     with _shown_progress(console):
@@ -84,6 +93,10 @@ def command(
     nvrtc = probe_nvrtc()
     if not target and nvrtc.tool is None:
         console.print(f"No CUDA device code: {escape(nvrtc.detail)}. Fix: {escape(nvrtc.fix)}", soft_wrap=True)
+
+
+def _every_selected_op() -> list[OpBuilder]:
+    return buildable(switched_on(every_builder(), environment.build_switches()))
 
 
 def _require_one_of(ops: list[str], everything: bool, output: Path | None, hub: Path | None) -> None:

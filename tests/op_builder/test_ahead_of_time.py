@@ -16,6 +16,7 @@ from anyaccel.op_builder import OpError, ToolchainError
 from anyaccel.op_builder.ahead_of_time import (
     all_targets,
     build_orders,
+    buildable,
     copy_entry,
     named_builders,
     orders,
@@ -28,7 +29,10 @@ from anyaccel.op_builder.cuda.device import device_code
 from anyaccel.op_builder.engine import environment, prebuilt, targets
 from anyaccel.op_builder.engine.fingerprint import cpu_flags
 from anyaccel.op_builder.engine.targets import CPU_TARGETS, CUDA_TARGETS, host_cpu_targets, require_target
+from anyaccel.op_builder.engine.toolchains import cxx
+from anyaccel.op_builder.engine.toolchains.cxx import CxxCompiler
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
+from anyaccel.op_builder.engine.toolchains.probe import Probe
 from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
 from anyaccel.op_builder.engine.trace import Trace
 from anyaccel.op_builder.op import CSRC
@@ -259,6 +263,19 @@ def test_what_was_built_natively_serves_when_the_compiler_is_gone(
     builder = CPUAdamBuilder()
     assert builder.is_compatible()
     assert builder.find_built() == entry
+
+
+def test_where_only_ziglang_compiles_all_ops_but_those_with_torchs_cxx_api_are_built(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    every = every_builder()
+    assert buildable(every) == every
+    ziglang = Probe("C++", "ziglang", CxxCompiler(("zig", "c++"), "clang version 20"), "")
+    monkeypatch.setattr(cxx, "_probes", lambda *_: iter([ziglang]))
+    left_out = {builder.NAME for builder in every} - {builder.NAME for builder in buildable(every_builder())}
+    assert left_out == {"autograd", "shm_comm"}
+    assert "the op 'shm_comm' is left out: choosing a C++ compiler failed" in caplog.text
+    assert "Fix: apt-get install g++" in caplog.text
 
 
 def _ops(**switches: bool) -> set[str]:
