@@ -15,11 +15,13 @@ __all__ = ["Outcome", "Result", "run_check", "run_checks"]
 
 
 class Outcome(enum.Enum):
-    """The outcome of a member's check."""
+    """The outcome of a member's check; the last two are found by ``check_members`` only."""
 
     OK = "ok"
     UNSUPPORTED = "unsupported"
     WRONG = "wrong"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed out"
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ def torchs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the libraries of a torch that brings the stand-in; there is no ziglang."""
     folder = tmp_path / "torch" / "lib"
     folder.mkdir(parents=True)
-    stand_in_library("libhiprtc.so", folder, "stand_in_hiprtc.c")
+    for name in ("libhiprtc.so", "libamd_comgr.so"):
+        stand_in_library(name, folder, "stand_in_hiprtc.c")
     spec = SimpleNamespace(submodule_search_locations=[str(folder.parent)])
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec if name == "torch" else found(name))
@@ -95,6 +96,17 @@ def test_a_rejected_source_is_its_error_with_the_log(
 def test_a_call_that_fails_is_named(torchs_folder: Path, cache: Cache, source: str, said: str) -> None:
     with pytest.raises(ToolchainError, match=rf"calling hipRTC failed: {said}.*Fix: "):
         ensure_built(_recipe(torchs_folder, cache, source), cache)
+
+
+def test_without_its_compiler_hiprtc_is_not_called(
+    torchs_folder: Path, cache: Cache, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AMD's library ends the process there."""
+    (torchs_folder / "libamd_comgr.so").unlink()
+    monkeypatch.setattr(hiprtc, "_COMGR", ("libabsent.so",))  # other tests have loaded it by name
+    with pytest.raises(ToolchainError, match=r"its compiler, libamd_comgr, cannot be loaded from .*Fix: "):
+        ensure_built(_recipe(torchs_folder, cache, "// kernels\n"), cache)
+    assert capfd.readouterr().out == ""
 
 
 def test_an_ops_recipe_names_the_gpu_and_has_the_name_of_clangs_in_a_wheel(torchs_folder: Path, cache: Cache) -> None:

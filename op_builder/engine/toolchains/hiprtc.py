@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
@@ -20,6 +21,7 @@ __all__ = ["Hiprtc", "probe_hiprtc"]
 
 _FIX = "pip install 'anyaccel[rocm]'"
 _NAMES = ("libhiprtc.so", "libhiprtc.so.7", "libhiprtc.so.6")
+_COMGR = ("libamd_comgr.so", "libamd_comgr.so.3", "libamd_comgr.so.2")
 _MISSING = "no library libhiprtc in torch's folder, and none that the system finds; a ROCm build of torch has it"
 
 
@@ -51,6 +53,7 @@ class Hiprtc:
             The code object, the symbol of each kernel, and the log with warnings; on failure, an empty code object and errors
             in the log.
         """
+        _require_comgr(Path(self.library).parent)
         symbols = {kernel: f"anyaccel_kernel_{number}" for number, kernel in enumerate(kernels)}
         added = "".join(f"ANYACCEL_HIP_KERNEL({symbol}, {kernel})\n" for kernel, symbol in symbols.items())
         quoted = name.replace("\\", "\\\\").replace('"', '\\"')
@@ -138,6 +141,20 @@ def _opened(name: str) -> ctypes.CDLL:
     library = ctypes.CDLL(name)
     library.hiprtcGetErrorString.restype = ctypes.c_char_p
     return library
+
+
+def _require_comgr(folder: Path) -> None:
+    """Check that hipRTC's own compiler can be loaded: without it, hipRTC ends the process."""
+    beside = (str(path) for path in sorted(folder.glob("libamd_comgr.so*")))
+    for name in (*beside, *_COMGR):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(name)
+            return
+    msg = (
+        f"calling hipRTC failed: its compiler, libamd_comgr, cannot be loaded from {folder}, nor by its name. "
+        f"Fix: {_FIX}, or install ROCm's torch again."
+    )
+    raise ToolchainError(msg)
 
 
 class _Found(ctypes.Structure):
