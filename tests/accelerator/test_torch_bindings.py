@@ -216,6 +216,33 @@ def test_a_count_that_torch_would_ask_the_module_for_is_not_taken_from_torch(mon
         mtia.device_count()
 
 
+@pytest.mark.parametrize(
+    ("member", "needed"),
+    [
+        ("get_rng_state_all", "get_rng_state"),
+        ("set_rng_state_all", "set_rng_state"),
+        ("seed", "manual_seed"),
+        ("seed_all", "manual_seed_all"),
+        ("memory_summary", "memory_stats"),
+    ],
+)
+def test_a_member_that_calls_another_one_is_supported_with_it(
+    monkeypatch: pytest.MonkeyPatch, member: str, needed: str
+) -> None:
+    module = types.ModuleType("torch.mtia")
+    monkeypatch.setattr(torch, "get_device_module", lambda _device: module)
+    assert not anyaccel.TorchAccelerator("mtia").supports(member)
+    setattr(module, needed, mock.Mock())
+    assert anyaccel.TorchAccelerator("mtia").supports(member)
+
+    class Own(anyaccel.TorchAccelerator):
+        pass
+
+    setattr(Own, member, lambda self: "a vendor's own")
+    delattr(module, needed)
+    assert Own("mtia").supports(member)
+
+
 def test_a_device_unknown_to_torch_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'nonsense' failed: got torch .* without torch.nonsense"):
         anyaccel.TorchAccelerator("nonsense")
