@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 __all__ = ["GenericModule", "completed"]
 
 _OF_DEVICES = {
-    "device_count": "device_count",
     "current_device": "current_device_index",
     "set_device": "set_device_index",
     "current_stream": "current_stream",
@@ -49,7 +48,8 @@ class GenericModule:
 def completed(module: ModuleType, name: str) -> Any:
     """Return a device module with missing functions taken from ``torch.accelerator``, if that is for this device.
 
-    Only functions that work without initialising the device are taken. ``synchronize``, ``get_memory_info`` and ``Graph``
+    Only functions that work without initialising the device are taken. ``device_count`` and ``is_available`` of
+    ``torch.accelerator`` would ask the module itself. ``synchronize``, ``get_memory_info`` and ``Graph``
     raise on devices that do not implement them, and there is no way to know in advance.
 
     Args:

@@ -57,6 +57,18 @@ def _made_again(accelerator_class: type[TorchAccelerator], name: str) -> TorchAc
     return made
 
 
+_NEEDED = {
+    "get_rng_state_all": "get_rng_state", "set_rng_state_all": "set_rng_state",
+    "seed": "manual_seed", "seed_all": "manual_seed_all", "memory_summary": "memory_stats",
+}  # fmt: skip
+"""Members with a default that calls another member."""
+
+
+def _is_overridden(accelerator_class: type[TorchAccelerator], member: str) -> bool:
+    """Return whether a subclass has its own member in place of the default."""
+    return getattr(accelerator_class, member) is not getattr(TorchAccelerator, member)
+
+
 class TorchAccelerator(DeepSpeedAccelerator):
     """Any device that has a module ``torch.<name>``.
 
@@ -265,7 +277,11 @@ class TorchAccelerator(DeepSpeedAccelerator):
             return hasattr(self._module, member)
         if member == "communication_backend_name":
             return self._communication_backend() is not None
-        return super().supports(member) and member not in self._missing
+        if member == "memory_summary" and hasattr(self._module, member):
+            return True
+        needed = _NEEDED.get(member)
+        is_there = needed is None or _is_overridden(type(self), member) or self.supports(needed)
+        return is_there and super().supports(member) and member not in self._missing
 
     # Devices
 

@@ -45,28 +45,27 @@ def command(
     dtype: Annotated[
         list[str] | None, typer.Option(help="Run ops with this dtype, instead of one dtype of each op's.")
     ] = None,
-    limit: Annotated[float, typer.Option(min=1.0, help="Stop a test after this many seconds.")] = 60.0,
+    limit: Annotated[float, typer.Option(min=1.0, help="Stop a check or a test after this many seconds.")] = 60.0,
     jobs: Annotated[int, typer.Option(min=1, max=64, help="How many processes run tests at a time.")] = 1,
 ) -> None:
     """Check every member of an accelerator class, and with --report the ops of its device.
 
     Exits with 1 if a member or a result is wrong, or a test crashed or hung; with 2 if the class cannot be checked here.
     """
-    from ..testing.outcome import run_checks  # imports torch, which --help does not need
-    from ..testing.target import accelerator_of
-    from ..testing.torch_tests import run_torch_tests
+    from ..testing.target import accelerator_of  # imports torch, which --help does not need
+    from ..testing.torch_tests import check_members, run_torch_tests
 
     reports = report or []
     _require_formats(reports)
     dtypes = _known(dtype or [])
     accelerator = accelerator_of(target)
     console = Console()
-    results = run_checks(accelerator)
+    results = check_members(target, limit_seconds=limit)
     table = Table("member", "outcome", "why", title=target, title_justify="left")
     for result in results:
         table.add_row(result.member, _coloured(result.outcome.value), escape(_brief(result.why)))
     console.print(table)
-    console.print(_counted(Counter(result.outcome.value for result in results), ("ok", "unsupported", "wrong")))
+    console.print(_counted(Counter(result.outcome.value for result in results), tuple(_COLOURS)[:-1]))
     found = Conformance(target, accelerator.device_name(), results)
     if reports:
         progress = _Progress(Console(stderr=True))

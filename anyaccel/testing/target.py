@@ -46,6 +46,14 @@ def accelerator_of(target: str) -> DeepSpeedAccelerator:
             "and create without arguments."
         )
         raise TargetError(msg) from error
+    supports = getattr(accelerator, "supports", lambda _member: True)  # deepspeed's own classes have none
+    required = [member for member in ("is_available", "device_count") if not supports(member)]
+    if required:
+        msg = (
+            f"checking '{target}' failed: '{accelerator.device_name()}' does not support {' and '.join(required)}, which torch "
+            "and every check need. Fix: define them in the module that torch._register_device_module gets, or in the class."
+        )
+        raise TargetError(msg)
     if not accelerator.is_available():
         msg = (
             f"checking '{target}' failed: its device is not available on this machine. Fix: name an accelerator class whose "

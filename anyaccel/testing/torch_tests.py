@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..accelerator.errors import AnyaccelError
+from .outcome import Outcome, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import IO
 
-__all__ = ["TorchTest", "TorchTestsError", "run_torch_tests"]
+__all__ = ["TorchTest", "TorchTestsError", "check_members", "run_torch_tests"]
 
 _START_SECONDS = (
     600  # importing torch's cases takes 10 s, and more on a busy machine; a vendor's device may start slowly
@@ -97,6 +98,25 @@ def run_torch_tests(
     return sorted(results, key=lambda test: test.name)
 
 
+def check_members(target: str, *, limit_seconds: float = 60.0) -> list[Result]:
+    """Run every check of the contract, each in a process that it may crash or hang; the next check then gets a new one.
+
+    Args:
+        target: the accelerator, as ``package.module:Class``.
+        limit_seconds: how long one check may run.
+
+    Returns:
+        How each member fared, in the contract's order.
+
+    Raises:
+        TorchTestsError: when no check can be started.
+    """
+    share = _Share(
+        target, (0, 1), "*", (), limit_seconds, threading.Event(), lambda _test, _count: None, checks_members=True
+    )
+    return [Result(test.name, Outcome(test.outcome), test.why) for test in share.run()]
+
+
 @dataclass
 class _Share:
     """Every so many of the tests, run in one process after another: a new one after each test that crashed or hung."""
@@ -108,6 +128,7 @@ class _Share:
     limit_seconds: float
     stopped: threading.Event
     tell: Callable[[TorchTest, int], None]
+    checks_members: bool = False
     names: list[str] = field(default_factory=list)
     results: list[TorchTest] = field(default_factory=list)
 
@@ -122,7 +143,7 @@ class _Share:
         reading, writing = os.pipe()
         asked = {
             "target": self.target, "share": self.share, "pattern": self.pattern, "dtypes": self.dtypes,
-            "first": len(self.results), "pipe": writing,
+            "first": len(self.results), "pipe": writing, "members": self.checks_members,
         }  # fmt: skip
         command = [sys.executable, "-W", "ignore", "-m", "anyaccel.testing.torch_worker", json.dumps(asked)]
         with tempfile.TemporaryFile() as output, os.fdopen(reading, "rb") as pipe:

@@ -1,4 +1,6 @@
-"""Runs torch's cases on one device, in a process that :mod:`.torch_tests` starts, so that a crash ends only one test.
+"""Runs torch's cases on one device, or the checks of an accelerator's members.
+
+:mod:`.torch_tests` starts it as a process, so that a crash ends only one test.
 
 It writes a line of JSON for each event to the file descriptor that it is given: the names of its tests, the test that begins,
 and the outcome of each.
@@ -12,10 +14,14 @@ import os
 import sys
 import time
 import unittest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .outcome import Outcome
+from .checks import CHECKS
+from .outcome import Outcome, run_check
 from .target import TargetError, accelerator_of
+
+if TYPE_CHECKING:
+    from ..accelerator import DeepSpeedAccelerator
 
 __all__ = ["main"]
 
@@ -49,6 +55,18 @@ class _Kept(unittest.TestResult):
         self.kept = ((Outcome.UNSUPPORTED if missing else Outcome.WRONG).value, _told(err[1]))
 
 
+class _Member:
+    """The check of a member, run as a test of torch's is."""
+
+    def __init__(self, accelerator: DeepSpeedAccelerator, name: str) -> None:
+        self._accelerator = accelerator
+        self._name = name
+
+    def run(self, kept: _Kept) -> None:
+        result = run_check(self._accelerator, self._name)
+        kept.kept = (result.outcome.value, result.why)
+
+
 def main() -> int:
     """Run the tests that a JSON object on the command line describes; return the exit status."""
     asked = json.loads(sys.argv[1])
@@ -76,7 +94,10 @@ def main() -> int:
 
 def _tests(asked: dict[str, Any]) -> dict[str, Any]:
     """Return the tests of this worker: every so many of those whose names match."""
-    device_type = accelerator_of(asked["target"]).device_name()
+    accelerator = accelerator_of(asked["target"])
+    if asked["members"]:
+        return {name: _Member(accelerator, name) for name in CHECKS}
+    device_type = accelerator.device_name()
     import torch
 
     from .torch_cases import make_tests  # takes seconds, and the vendor's package must have registered its device

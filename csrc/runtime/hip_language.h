@@ -1,6 +1,9 @@
 // The part of HIP's language that the sources use, for clang without ROCm's headers; included before the sources.
+// hipRTC has headers of its own, which lack only the shuffle.
 
 #pragma once
+
+#ifndef __HIPCC_RTC__
 
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
@@ -64,9 +67,15 @@ __device__ inline void __syncthreads() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
+__device__ inline int atomicOr(int* address, int bits) {
+  return __hip_atomic_fetch_or(address, bits, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+#endif
+
 // All lanes of the wave take part, whatever the mask says.
 template <typename Value>
-__device__ inline Value __shfl_xor_sync(unsigned long long, Value value, int offset) {
+__device__ inline Value anyaccel_shfl_xor_sync(unsigned long long, Value value, int offset) {
   static_assert(sizeof(Value) % sizeof(int) == 0);
   const int lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
   int words[sizeof(Value) / sizeof(int)];
@@ -78,6 +87,5 @@ __device__ inline Value __shfl_xor_sync(unsigned long long, Value value, int off
   return value;
 }
 
-__device__ inline int atomicOr(int* address, int bits) {
-  return __hip_atomic_fetch_or(address, bits, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-}
+// A macro, as hipRTC's function of this name depends on its release.
+#define __shfl_xor_sync anyaccel_shfl_xor_sync

@@ -1,4 +1,4 @@
-"""The recipe for an op's device code for AMD GPUs, with or without a GPU."""
+"""The recipes for an op's device code for AMD GPUs, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine import environment
 from ..engine.cache import open_cache
-from ..engine.device_code import DeviceCodeFacts
+from ..engine.device_code import DeviceCodeFacts, DeviceCodeRecipe
 from ..engine.targets import wave_lanes
 from ..engine.toolchains.amdgpu import COMPILE, LINK, AmdgpuClang, choose_amdgpu
 from ..op import CSRC
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..engine.build import Workplace
     from ..op import Op
 
-__all__ = ["HipCodeRecipe", "device_code_recipe"]
+__all__ = ["HipCodeRecipe", "HiprtcCodeRecipe", "device_code_recipe"]
 
 _OPTIONS = (
     "-O3", "-std=c++20", "-mcode-object-version=5", "-ffp-contract=fast-honor-pragmas",
@@ -63,7 +63,21 @@ class HipCodeRecipe(DeviceCodeFacts):
         return {"symbols": symbols}
 
 
-def device_code_recipe(op: Op, target: str, *, any_compiler: bool = False) -> HipCodeRecipe:
+@dataclass(frozen=True)
+class HiprtcCodeRecipe(DeviceCodeRecipe):
+    """The recipe for a code object by hipRTC, which compiles all kernels in one call.
+
+    Attributes:
+        in_place_of: clang's recipe, whose result has the same name in a wheel.
+    """
+
+    in_place_of: HipCodeRecipe | None = None
+
+    def key(self) -> str:
+        return self.in_place_of.key() if self.in_place_of else super().key()
+
+
+def device_code_recipe(op: Op, target: str, *, any_compiler: bool = False) -> HipCodeRecipe | HiprtcCodeRecipe:
     """Return the recipe for an op's device code for an AMD GPU.
 
     Args:
@@ -72,15 +86,30 @@ def device_code_recipe(op: Op, target: str, *, any_compiler: bool = False) -> Hi
         any_compiler: do not search for a compiler; the recipe then only names its result.
 
     Raises:
-        ToolchainError: when ziglang is not found.
+        ToolchainError: when neither ziglang nor hipRTC is found.
     """
-    return HipCodeRecipe(
+    options = (*_OPTIONS, op.header_macro(), f"-DANYACCEL_LANES={wave_lanes(target)}")
+    compiler = AmdgpuClang("any") if any_compiler else choose_amdgpu(open_cache(environment.cache_dir()).root)
+    by_clang = HipCodeRecipe(
         op=op.name,
         source=CSRC / "runtime" / "kernels.hip",
         include_dirs=_INCLUDE_DIRS,
         target=target,
-        compiler=AmdgpuClang("any") if any_compiler else choose_amdgpu(open_cache(environment.cache_dir()).root),
-        options=(*_OPTIONS, op.header_macro(), f"-DANYACCEL_LANES={wave_lanes(target)}", "-target-cpu", target),
+        compiler=compiler if isinstance(compiler, AmdgpuClang) else AmdgpuClang("any"),
+        options=(*options, "-target-cpu", target),
         output=f"{op.name}.hsaco",
         kernels=op.kernels_for("hip"),
+    )
+    if isinstance(compiler, AmdgpuClang):
+        return by_clang
+    return HiprtcCodeRecipe(
+        op=op.name,
+        source=by_clang.source,
+        include_dirs=_INCLUDE_DIRS,
+        target=target,
+        compiler=compiler,
+        options=(*options, f"--offload-arch={target}"),
+        output=by_clang.output,
+        kernels=by_clang.kernels,
+        in_place_of=by_clang,
     )

@@ -74,6 +74,21 @@ class WithoutKernels(anyaccel.CPU_Accelerator):
         raise NotImplementedError(msg)
 
 
+class WithoutStreamClass(anyaccel.CPU_Accelerator):
+    def supports(self, member: str) -> bool:
+        return member != "Stream" and super().supports(member)
+
+    @property
+    def Stream(self) -> type[torch.Stream]:
+        raise UnsupportedError("Stream", "cpu", "streams")
+
+
+def test_a_member_whose_check_needs_another_one_is_not_wrong() -> None:
+    result = run_check(WithoutStreamClass(), "set_stream")
+    assert result.outcome is Outcome.UNSUPPORTED
+    assert result.why.startswith("not checked, as the check needs Stream: Stream failed")
+
+
 class WithoutStreams(anyaccel.CPU_Accelerator):
     @property
     def Stream(self) -> type[torch.Stream]:

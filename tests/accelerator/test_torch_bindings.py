@@ -10,6 +10,7 @@ import copy
 import functools
 import inspect
 import sys
+import types
 from typing import Any
 from unittest import mock
 
@@ -202,6 +203,44 @@ def test_generic_accelerator_serves_what_its_module_has() -> None:
     assert not mps.supports("create_graph")
     with pytest.raises(NotImplementedError, match=r"torch.mps.graph"):
         mps.create_graph()
+
+
+def test_a_count_that_torch_would_ask_the_module_for_is_not_taken_from_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("torch.mtia")
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("mtia"))
+    monkeypatch.setattr(torch, "get_device_module", lambda _device: module)
+    mtia = anyaccel.TorchAccelerator("mtia")
+    assert mtia.supports("current_device")
+    assert not mtia.supports("device_count")
+    with pytest.raises(NotImplementedError, match=r"'mtia', which has no torch.mtia.device_count"):
+        mtia.device_count()
+
+
+@pytest.mark.parametrize(
+    ("member", "needed"),
+    [
+        ("get_rng_state_all", "get_rng_state"),
+        ("set_rng_state_all", "set_rng_state"),
+        ("seed", "manual_seed"),
+        ("seed_all", "manual_seed_all"),
+        ("memory_summary", "memory_stats"),
+    ],
+)
+def test_a_member_that_calls_another_one_is_supported_with_it(
+    monkeypatch: pytest.MonkeyPatch, member: str, needed: str
+) -> None:
+    module = types.ModuleType("torch.mtia")
+    monkeypatch.setattr(torch, "get_device_module", lambda _device: module)
+    assert not anyaccel.TorchAccelerator("mtia").supports(member)
+    setattr(module, needed, mock.Mock())
+    assert anyaccel.TorchAccelerator("mtia").supports(member)
+
+    class Own(anyaccel.TorchAccelerator):
+        pass
+
+    setattr(Own, member, lambda self: "a vendor's own")
+    delattr(module, needed)
+    assert Own("mtia").supports(member)
 
 
 def test_a_device_unknown_to_torch_is_refused() -> None:

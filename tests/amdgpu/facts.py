@@ -14,7 +14,7 @@ from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.cache import open_cache
 from anyaccel.op_builder.engine.targets import wave_lanes
 from anyaccel.op_builder.engine.toolchains.amdgpu import choose_amdgpu, probe_amdgpu
-from anyaccel.op_builder.hip.device_code import device_code_recipe
+from anyaccel.op_builder.hip.device_code import HipCodeRecipe, device_code_recipe
 from anyaccel.op_builder.table import OPS
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def measured(op: Op, target: str, kernels: Sequence[str]) -> Table:
 def assembly(op: Op, target: str, kernels: Sequence[str]) -> str:
     """Return the assembly of instances of an op's kernels, ``kernel_0`` and so on."""
     recipe = device_code_recipe(op, target)
+    assert isinstance(recipe, HipCodeRecipe)
     lines = [f"ANYACCEL_HIP_KERNEL(kernel_{number}, {kernel})" for number, kernel in enumerate(kernels)]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "kernels.hip").write_text("\n".join([f'#include "{recipe.source}"', *lines, ""]))

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from anyaccel import CPU_Accelerator
 from anyaccel.cli import app
 from anyaccel.cli.conformance_report import Conformance, write_report
 from anyaccel.testing import Outcome, Result
+from anyaccel.testing.target import TargetError, accelerator_of
 from anyaccel.testing.torch_tests import TorchTest, TorchTestsError, run_torch_tests
 
 TOY = Path(__file__).parents[2] / "examples" / "external_accelerator"
@@ -68,6 +70,38 @@ def test_each_fault_of_a_device_is_named_and_ends_no_other_test(tmp_path: Path) 
     assert "crashed test_compare_cpu_sin_toy_float32: the process was killed by SIGABRT" in ended.stderr
 
 
+HANGING = """
+import os, time
+from anyaccel import CPU_Accelerator
+
+class Accelerator(CPU_Accelerator):
+    def empty_cache(self):
+        time.sleep(1000)
+
+    def memory_allocated(self, device_index=None):
+        os.abort()
+"""
+
+
+def test_a_member_that_hangs_or_crashes_ends_no_other_check(tmp_path: Path) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING)
+    command = [Path(sys.executable).parent / "anyaccel", "conformance", "hanging:Accelerator", "--limit", "8"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "COLUMNS": "200"}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    outcomes = {line.split("│")[1].strip(): line.split("│")[2:4] for line in ended.stdout.splitlines() if "│" in line}
+    assert [outcomes[name][0].strip() for name in ("empty_cache", "memory_allocated")] == ["timed out", "crashed"]
+    assert outcomes["empty_cache"][1].strip() == "it ran longer than 8 s"
+    assert outcomes["memory_allocated"][1].startswith(" the process was killed by SIGABRT")
+    assert outcomes["device_count"][0].strip() == outcomes["synchronize"][0].strip() == "ok"
+
+
+def test_a_device_without_a_count_is_told_what_to_define(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CPU_Accelerator, "supports", lambda self, member: member != "device_count")
+    with pytest.raises(TargetError, match=r"'cpu' does not support device_count.*Fix: define them in the module"):
+        accelerator_of("anyaccel:CPU_Accelerator")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -90,8 +124,8 @@ def test_bad_arguments_are_refused_before_anything_runs(
 
 def test_a_reason_takes_a_few_lines_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "anyaccel.testing.outcome.run_checks",
-        lambda _: [
+        "anyaccel.testing.torch_tests.check_members",
+        lambda *_, **__: [
             Result("pin_memory", Outcome.WRONG, "Could not run 'aten::empty': " + "a backend, " * 200 + "\nCPU: here")
         ],
     )

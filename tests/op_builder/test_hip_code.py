@@ -51,6 +51,7 @@ def recipe(tmp_path: Path, cache: Cache) -> HipCodeRecipe:
     (tmp_path / "twice.h").write_text("#define TWICE(x) (2 * (x))\n")
     options = ("-O3", "-std=c++20", "-mcode-object-version=5", "-include", "hip_language.h", "-target-cpu", "gfx942")
     compiler = choose_amdgpu(cache.root)
+    assert isinstance(compiler, AmdgpuClang)
     return HipCodeRecipe(
         "twice",
         tmp_path / "twice.hip",
@@ -150,7 +151,7 @@ assert "libamdhip64" not in maps and "libcuda.so" not in maps
 def test_no_ziglang_is_a_rejection_with_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amdgpu, "zig_program", lambda: None)
     assert probe_amdgpu(tmp_path).detail == "ziglang is not installed"
-    with pytest.raises(ToolchainError, match=r"ziglang is not installed.*Fix: pip install 'anyaccel\[rocm\]'"):
+    with pytest.raises(ToolchainError, match=r"ziglang is not installed, and .*Fix: pip install 'anyaccel\[rocm\]'"):
         choose_amdgpu(tmp_path)
 
 

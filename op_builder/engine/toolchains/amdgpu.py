@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from ..errors import ToolchainError
 from .cxx import zig_program
+from .hiprtc import probe_hiprtc
 from .probe import Memory, Probe, run_quietly, said_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from .hiprtc import Hiprtc
 
 __all__ = ["COMPILE", "LINK", "AmdgpuClang", "choose_amdgpu", "probe_amdgpu"]
 
@@ -68,17 +71,20 @@ def probe_amdgpu(memory: Path) -> Probe[AmdgpuClang]:
     return Probe("amdgcn", name, AmdgpuClang(f"{known.said}, {known.identity.digest[:12]}", zig), known.said)
 
 
-def choose_amdgpu(memory: Path) -> AmdgpuClang:
-    """Return the compiler for AMD GPUs.
+def choose_amdgpu(memory: Path) -> AmdgpuClang | Hiprtc:
+    """Return the compiler for AMD GPUs: ziglang's clang, whose code is checked (``tests/amdgpu``), otherwise hipRTC.
 
     Raises:
-        ToolchainError: when it is rejected, with the reason.
+        ToolchainError: when both are rejected, with the reasons.
     """
-    probe = probe_amdgpu(memory)
-    if probe.tool is None:
-        msg = f"choosing a compiler for AMD GPUs failed: {probe.detail}. pip's ziglang is needed. Fix: {probe.fix}."
+    clang = probe_amdgpu(memory)
+    if clang.tool is not None:
+        return clang.tool
+    hiprtc = probe_hiprtc()
+    if hiprtc.tool is None:
+        msg = f"choosing a compiler for AMD GPUs failed: {clang.detail}, and {hiprtc.detail}. Fix: {clang.fix}."
         raise ToolchainError(msg)
-    return probe.tool
+    return hiprtc.tool
 
 
 def _try_out(command: tuple[str, ...], memory: Path) -> str:

@@ -12,6 +12,7 @@ import ninja
 from .. import environment
 from .amdgpu import probe_amdgpu
 from .cxx import probe_cxx
+from .hiprtc import probe_hiprtc
 from .nvcc import probe_nvcc
 from .nvrtc import probe_nvrtc
 from .probe import Probe
@@ -48,7 +49,7 @@ def survey(memory: Path) -> list[Probe[Any]]:
         [_probe_ninja()],
         cxx,
         [probe_nvrtc()],
-        [probe_amdgpu(memory)],
+        [probe_amdgpu(memory), probe_hiprtc()],
         probe_nvcc(environment.cuda_home(), path, memory, host),
         [probe_dpcpp()],
         [probe_icpx(path, memory)],
