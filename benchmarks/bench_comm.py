@@ -68,7 +68,8 @@ def all_reduces(sizes: dict[str, int], groups: dict[str, Any], limits: Any, line
         yield Row(f"all_reduce {label}", calls, repeats, TARGETS.get(label, 1))
 
 
-def others(groups: dict[str, Any]) -> Iterator[Row]:
+def others(groups: dict[str, Any], peer: int = 1) -> Iterator[Row]:
+    """Return the rows of other operations; messages go between rank 0 and ``peer``."""
     world, rank, count = dist.get_world_size(), dist.get_rank(), 1 << 18
     x, y, all_of = torch.zeros(count), torch.zeros(count), torch.zeros(count * world)
     parts = count // world * world
@@ -87,9 +88,9 @@ def others(groups: dict[str, Any]) -> Iterator[Row]:
 
     def there_and_back(group: Any) -> None:
         if rank == 0:
-            dist.send(small, 1, group=group)
-            dist.recv(small, 1, group=group)
-        elif rank == 1:
+            dist.send(small, peer, group=group)
+            dist.recv(small, peer, group=group)
+        elif rank == peer:
             dist.recv(small, 0, group=group)
             dist.send(small, 0, group=group)
 
