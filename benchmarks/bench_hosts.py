@@ -52,7 +52,7 @@ def rank_main(local: int, ranks: int, folder: str, rounds: int) -> None:
     dist.barrier()
     dist.destroy_process_group()
     if rank == 0:
-        Path(folder, "rows").write_text(json.dumps(found))
+        Path(folder, "rows").write_text(json.dumps(found), encoding="utf-8")
 
 
 def measured(program: str, link: str, ranks: int, rounds: int) -> list[tuple[str, float, dict[str, float]]]:
@@ -61,7 +61,7 @@ def measured(program: str, link: str, ranks: int, rounds: int) -> list[tuple[str
         command = f"'{sys.executable}' -W ignore '{__file__}' --host '{folder}' --ranks {ranks} --rounds {rounds}"
         shape = f"{program} {link.replace(':', ' ')}"
         subprocess.run([TWO_HOSTS, command], check=True, env={**os.environ, "SHAPED_LINK": shape})
-        found: list[tuple[str, float, dict[str, float]]] = json.loads(Path(folder, "rows").read_text())
+        found: list[tuple[str, float, dict[str, float]]] = json.loads(Path(folder, "rows").read_text(encoding="utf-8"))
     return found
 
 

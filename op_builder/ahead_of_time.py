@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .all_ops import every_builder
+from .cpu.one_torch import OneTorchBuilder
 from .engine import environment
 from .engine.build import ensure_built, find_built
 from .engine.cache import open_cache
@@ -118,7 +119,7 @@ def buildable(builders: Sequence[OpBuilder]) -> list[OpBuilder]:
     found = []
     for builder in builders:
         try:
-            if not builder.STABLE_ABI:
+            if isinstance(builder, OneTorchBuilder):
                 builder.cxx()
             found.append(builder)
         except ToolchainError as missing:

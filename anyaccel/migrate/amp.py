@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .call_arguments import NO_SPACE
+from .exact import also_other_than_cpu
 from .runtime_calls import references
-from .targets import parsed
+from .targets import expression, parsed
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -63,11 +64,42 @@ def _decide_scalers(plan: Plan) -> None:
 
 
 def _decide_questions(plan: Plan) -> None:
-    """Report questions about CUDA's autocast: without CUDA the answer is no, and with another device's it may be yes."""
+    """Ask about the accelerator's autocast in place of CUDA's; on a CPU the answer stays no, as it was without CUDA.
+
+    CUDA's dtype becomes the accelerator's where it is read only under a question whether autocast is enabled.
+    """
+    name = plan.device_name()
     for node in plan.view.of(cst.Call):
         reason = _QUESTIONS.get(plan.view.name(node.func))
-        if reason is not None and not node.args and plan.is_open(node):
+        if reason is None or node.args or not plan.is_open(node):
+            continue
+        if name is not None and "dtype" not in reason:
+            plan.rewrite(
+                node, RULE, also_other_than_cpu(plan, node, lambda updated: _with_name(plan, updated)), (node.func,)
+            )
+        elif name is not None and _is_under_autocast(plan, node):
+            plan.needs_torch = True
+            new = expression("torch.get_autocast_dtype({name})", name=name)
+            plan.rewrite(node, RULE, lambda _, new=new: new, (node.func,))  # type: ignore[misc]
+        else:
             plan.report(node, RULE, reason)
+
+
+def _with_name(plan: Plan, call: cst.Call) -> cst.BaseExpression:
+    return call.with_changes(args=[cst.Arg(plan.named())])
+
+
+def _is_under_autocast(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether code runs only if ``torch.is_autocast_enabled()`` is true."""
+    inner = node
+    for around in plan.view.ancestors(node):
+        if isinstance(around, cst.FunctionDef):
+            return False
+        test = around.test if isinstance(around, cst.If | cst.IfExp) and around.body is inner else None
+        if isinstance(test, cst.Call) and plan.view.name(test.func) == "torch.is_autocast_enabled" and not test.args:
+            return True
+        inner = around
+    return False
 
 
 def moving_names(plan: Plan) -> set[str]:

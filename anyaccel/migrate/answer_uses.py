@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from .answers import Objection
-from .neutral import is_given_to_neutral, is_option
+from .dependents import is_of_library
+from .neutral import is_given_to_neutral, is_option, is_option_given
 from .regions import answer_name, parameter_given
 from .source_view import dotted
 
@@ -20,7 +22,10 @@ __all__ = ["of_value"]
 _ELSEWHERE = Objection(
     "answer-goes-elsewhere",
     "its answer is used where the tool cannot follow it; decide what other devices answer there",
+    is_of_cpu=True,
 )
+_NAMES_CUDA = re.compile(r"cuda|gpu", re.IGNORECASE)
+_TO_LIBRARY = "{} takes its answer, and may mean CUDA by it; decide what other devices answer there"
 
 
 def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | None:
@@ -29,11 +34,46 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
     if isinstance(value, cst.Expr) or is_given_to_neutral(plan.view, value):
         return None
     tested = [each.asked for each in named]
+    if taker := _library_given(plan, value):
+        return Objection("answer-goes-elsewhere", _TO_LIBRARY.format(taker))
     if isinstance(value, cst.Arg) and _is_passed_to_tests(plan, value, tested):
         return None
     reads = _reads(plan, value)
     is_tested = reads is not None and all(_is_tested(plan, each, tested) for each in reads)
     return None if is_tested else _ELSEWHERE
+
+
+def _library_given(plan: Plan, value: cst.CSTNode | None) -> str:
+    """Return the function of another library that takes an answer, directly or by the answer's name; else ''."""
+    name = answer_name(plan.view, value).rpartition(".")[2]
+    for call in plan.view.of(cst.Call):
+        is_library = is_of_library(plan, call.func)
+        if is_library or _may_be_library(plan, call.func):
+            given = [each for each in call.args if each is value or (name and name in _names_read(plan, each))]
+            is_default = isinstance(value, cst.Arg) and value in call.args and dotted(call.func) is not None
+            is_option = is_default and (dotted(call.func) or "").endswith("add_argument")
+            if not is_library:
+                given = [each for each in given if each.keyword is not None and _NAMES_CUDA.search(each.keyword.value)]
+            if given and not is_option and not all(is_option_given(plan.view, each) for each in given):
+                return dotted(call.func) or "a library"
+    return ""
+
+
+def _may_be_library(plan: Plan, function: cst.BaseExpression) -> bool:
+    """Return whether a function is unknown: not torch's, nor the standard library's, nor defined in this file."""
+    called = (dotted(function) or "").rpartition(".")[2]
+    functions = {each.name.value for each in plan.view.of(cst.FunctionDef, cst.ClassDef)}
+    return not plan.view.name(function) and called not in functions
+
+
+def _names_read(plan: Plan, argument: cst.Arg) -> set[str]:
+    found = set()
+    for each in plan.view.inside(argument.value, cst.Name, cst.Attribute):
+        around = plan.view.parent(each)
+        is_part = isinstance(around, cst.Attribute) and around.attr is each
+        if not is_part and not plan.view.name(each):
+            found.add((dotted(each) or "").rpartition(".")[2])
+    return found
 
 
 def _reads(plan: Plan, value: cst.CSTNode | None) -> list[cst.CSTNode] | None:

@@ -42,10 +42,17 @@ _ASSUMED = (
 
 
 class Objection(NamedTuple):
-    """Why a CUDA check is not rewritten: the question class, and the reason shown to the user."""
+    """Why a CUDA check is not rewritten.
+
+    Attributes:
+        question: the question class.
+        reason: the reason shown to the user.
+        is_of_cpu: whether it is no objection to a rewrite that a CPU answers with no; see :mod:`.exact`.
+    """
 
     question: str
     reason: str
+    is_of_cpu: bool = False
 
 
 @dataclass(frozen=True)

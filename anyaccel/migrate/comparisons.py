@@ -136,8 +136,10 @@ def _texts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
     """Return the strings in an operand: itself, the elements of a collection, or the argument of ``torch.device``."""
     if isinstance(node, cst.List | cst.Tuple | cst.Set):
         return [text for element in node.elements for text in _texts(element.value)]
-    if isinstance(node, cst.Call) and dotted(node.func) == "torch.device" and node.args:
+    if isinstance(node, cst.Call) and (dotted(node.func) or "").endswith(".device") and node.args:
         return _texts(node.args[0].value)
+    if isinstance(node, cst.Attribute) and node.attr.value == "type" and isinstance(node.value, cst.Call):
+        return _texts(node.value)
     return [node] if text_of(node) is not None else []
 
 
@@ -180,6 +182,8 @@ def _named(side: Any, name: cst.BaseExpression) -> Any:
         return name.deep_clone()
     if isinstance(side, cst.List | cst.Tuple | cst.Set):
         return side.with_changes(elements=[each.with_changes(value=_named(each.value, name)) for each in side.elements])
+    if isinstance(side, cst.Attribute):
+        return side.with_changes(value=_named(side.value, name))
     if isinstance(side, cst.Call):
         return side.with_changes(args=[_named(side.args[0], name), *side.args[1:]])
     return side.with_changes(value=_named(side.value, name)) if isinstance(side, cst.Arg) else side

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -14,9 +12,19 @@ from .answers import Objection
 from .bfloat16 import keep_other_precisions
 from .comparisons import LISTED
 from .cuda_guards import advice_on, guard_around, is_program, of_guards_named, writes_kernels
+from .dependents import (
+    ENTRIES,
+    MAINS,
+    asks_for_bfloat16,
+    condition_around,
+    is_known_code,
+    of_what_depends,
+    rewritten_in,
+)
 from .device_text import is_device_literal
+from .exact import state_exactly
 from .neutral import is_neutral
-from .other_ways import NAMES_HALF, appended, is_number, of_kept_answer, of_other_way, stops_for_precision
+from .other_ways import of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
 from .probes import keep_probes
 from .questions import asked_in
@@ -24,7 +32,6 @@ from .regions import regions_of, regions_of_name
 from .same_on_cpu import of_cpu
 from .scripts import keep_scripts
 from .site import SiteOutcome
-from .source_view import dotted
 from .together import keep_together
 
 if TYPE_CHECKING:
@@ -33,31 +40,23 @@ if TYPE_CHECKING:
 
 __all__ = ["settle"]
 
-_PRECISION = re.compile(r"\b(float16|bfloat16|half|fp16|bf16)\b")
-_CUDAS_OWN = re.compile(
-    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*)($|[._])"
-)
-_MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
-_BUILTINS = frozenset(dir(builtins))
-_NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
-_NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
-_MAINS = ("main", "main_worker")
-_ENTRIES = (*_MAINS, "train", "run", "worker", "setup")
-
 
 def settle(plan: Plan) -> None:
     """Report the CUDA checks that guard CUDA-only code, and leave the code that depends on them unchanged."""
     keep_scripts(plan)
     keep_probes(plan)
     keep_other_precisions(plan)
-    questions = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and asked_in(plan, one)]
-    for _ in range(len(questions) + 1):  # another check may depend on the one just reported
+    for _ in range(2 * len(_open_questions(plan)) + 1):  # another check may depend on the one just changed
         _keep_whole(plan)
-        open_ones = [one for one in questions if plan.decisions[one.node].outcome is SiteOutcome.REWRITTEN]
-        if not [one for one in open_ones if _object(plan, one)]:
+        keep_together(plan)
+        if not [one for one in _open_questions(plan) if _object(plan, one)]:
             break
     _keep_whole(plan)
     keep_together(plan)
+
+
+def _open_questions(plan: Plan) -> list[SiteDecision]:
+    return [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN and asked_in(plan, one)]
 
 
 def _keep_whole(plan: Plan) -> None:
@@ -72,21 +71,21 @@ def _keep_whole(plan: Plan) -> None:
         line = plan.view.position(decision.node)[0]
         compared = _comparison_of(plan, decision)
         if compared is not None:
-            for one in _rewritten_in(plan, regions_of(plan.view, compared).all):
+            for one in rewritten_in(plan, regions_of(plan.view, compared).all):
                 what = "NCCL" if decision.rule == "comm-backend" else "a CUDA device"
                 reason = f"runs only if line {line} finds {what}; decide on that line, then run again"
                 plan.reconsider(one.node, reason, SiteOutcome.LEFT)
         is_text = isinstance(decision.node, cst.FormattedString) and decision.rule != "env"
         if is_text or is_device_literal(decision.node):
-            for one in _rewritten_in(plan, [decision.node]):
+            for one in rewritten_in(plan, [decision.node]):
                 plan.reconsider(one.node, "part of a string that is reported")
-        for one in _rewritten_in(plan, _other_tests(plan, decision)):
+        for one in rewritten_in(plan, _other_tests(plan, decision)):
             if one.rule == decision.rule and asked_in(plan, one) is not None:
                 plan.reconsider(
                     one.node, f"the same if statement has a reported test at line {line}; decide on both together"
                 )
-        condition = _condition_around(plan, decision.node)
-        for one in _rewritten_in(plan, [condition]) if condition is not None else ():
+        condition = condition_around(plan, decision.node)
+        for one in rewritten_in(plan, [condition]) if condition is not None else ():
             if one.rule in ("runtime-call", "is-cuda") or one.node in plan.questions:
                 plan.reconsider(
                     one.node, f"the other half of this condition is reported at line {line}; decide on both together"
@@ -120,24 +119,12 @@ def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
     return found
 
 
-def _condition_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
-    """Return the outermost boolean operation, such as ``a and b``, that contains a site; None if there is none."""
-    found = None
-    for around in plan.view.ancestors(node):
-        if isinstance(around, cst.BooleanOperation):
-            found = around
-        elif isinstance(around, cst.BaseStatement | cst.BaseSmallStatement | cst.Lambda):
-            break
-    return found
-
-
 def _object(plan: Plan, question: SiteDecision) -> bool:
-    """Undo the rewrite of a CUDA check if there is an objection to it; return whether it was undone."""
+    """Change the rewrite of a CUDA check, or undo it, if there is an objection to it; return whether it was."""
     asked = asked_in(plan, question)
     assert asked is not None  # noqa: S101  # settle() passes only CUDA checks
     found = regions_of(plan.view, asked)
     named = regions_of_name(plan.view, found.value)
-    blocks = [each for one in named for each in one.all]
     guard = guard_around(plan.view, asked) if found.is_entry and question.rule == "runtime-call" else None
     if guard is not None and stops_for_precision(plan, guard):
         reason = "stops the program without CUDA because of its precision; decide which precision other devices use"
@@ -148,144 +135,48 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     is_entry = found.is_entry and question.rule == "runtime-call" and not _is_merged(question) and not is_for_kernels
     if is_entry and _is_at_entry(plan, question.node):
         return False  # the program checks at startup whether it can run; after the rewrite it can
-    objection = (
-        of_kept_answer(plan, found) or _of_what_depends(plan, [found, *named], asked) or of_other_way(plan, found)
-    )
-    if objection:
+    of_code = [*of_kept_answer(plan, found), *of_what_depends(plan, [found, *named], asked), *of_other_way(plan, found)]
+    if any(not each.is_of_cpu for each in of_code):
         plan.cuda_guards.pop(question.node, None)
-    elif found.is_test:
-        objection = _of_test(plan, question, found)
-        is_free = objection is None and is_program(plan.view) and not _is_merged(question) and not is_for_kernels
-        if guard is not None and not is_free:
-            objection = Objection("cuda-guard", advice_on(plan.view, guard))
-    else:
-        objection = of_value(plan, found, named) or of_guards_named(plan.view, named)
-    if objection is None and not _asks_for_bfloat16(plan, asked):
+    of_use = _of_test(plan, question, found) if found.is_test else of_value(plan, found, named)
+    is_free = not of_code and of_use is None and is_program(plan.view)
+    if guard is not None and (not is_free or _is_merged(question) or is_for_kernels):
+        of_use = Objection("cuda-guard", advice_on(plan.view, guard))
+    of_names = None if found.is_test else of_guards_named(plan.view, named)
+    of_answer = None
+    is_settled = any(not each.is_of_cpu for each in (*of_code, *filter(None, (of_use, of_names))))
+    if not is_settled and question.node not in plan.exact and not asks_for_bfloat16(plan, asked):
         is_start = _is_at_entry(plan, question.node)
-        objection = next((why for each in (found, *named) if (why := of_cpu(plan, each, is_start=is_start))), None)
-    is_answered = objection is not None and plan.decided.answer_to(objection.question) != ""
-    if objection is None or (not is_answered and leave_own_branch(plan, question, asked, [*found.all, *blocks])):
-        return objection is not None
-    return plan.reconsider(question.node, objection.reason, question=objection.question)
+        of_answer = next((why for each in (found, *named) if (why := of_cpu(plan, each, is_start=is_start))), None)
+    objections = [*of_code, *(each for each in (of_use, of_names, of_answer) if each is not None)]
+    return _answered(plan, question, asked, [*found.all, *(each for one in named for each in one.all)], objections)
+
+
+def _answered(
+    plan: Plan, question: SiteDecision, asked: cst.CSTNode, regions: list[cst.CSTNode], objections: list[Objection]
+) -> bool:
+    """Change the rewrite of a check according to the objections to it; return whether it has changed.
+
+    If a CPU's behaviour is the only objection, the rewrite becomes one that a CPU answers with no.
+    """
+    others = [each for each in objections if not each.is_of_cpu]
+    if question.node in plan.exact:
+        objections = others
+    if not objections:
+        return asked in plan.must_be_exact and state_exactly(plan, question, asked)
+    first = objections[0]
+    if plan.decided.answer_to(first.question) == "":
+        if leave_own_branch(plan, question, asked, regions):
+            return True
+        if not others and state_exactly(plan, question, asked):
+            return True
+        first = (others or objections)[0]
+    return plan.reconsider(question.node, first.reason, question=first.question)
 
 
 def _is_merged(question: SiteDecision) -> bool:
     """Return whether a question is for any of several accelerators, which leaves the CPU out on purpose."""
     return isinstance(question.node, cst.BooleanOperation)
-
-
-def _of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Objection | None:
-    """Return an objection if code that depends on the check stays CUDA-only or chooses a precision.
-
-    Functions of this module that the code calls are searched too.
-    """
-    tainted = _functions_that_stay(plan)
-    condition = _condition_around(plan, asked)
-    is_of_half = (
-        condition is not None and NAMES_HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
-    )
-    for region in (each for one in found for each in one.all):
-        for one in _in_region(plan, region):
-            if one.rule == "env" and isinstance(one.node, cst.FormattedString):
-                continue  # a message for the user
-            if one.outcome is SiteOutcome.REPORTED or (one.outcome is SiteOutcome.LEFT and one.rule != "env"):
-                line = plan.view.position(one.node)[0]
-                return Objection(
-                    "depends-on-cuda",
-                    f"code that depends on it stays specific to CUDA (line {line}); port that code, or keep the question",
-                )
-        foreign = _call_of_cudas_own(plan, region) or (
-            _imported_function(plan, region) if asked in plan.questions else ""
-        )
-        if foreign:
-            return Objection(
-                "depends-on-function",
-                f"{foreign} depends on it and may work on CUDA only; decide whether other devices may run it",
-            )
-        if nccl := _NCCL.search(_names_in(plan, region)):
-            return Objection(
-                "depends-on-cuda", f"{nccl[0]} depends on it and is specific to NCCL; decide what other devices use"
-            )
-        is_asked = _asks_for_bfloat16(plan, asked)
-        if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or is_of_half:
-            return Objection("precision", "chooses a precision or a number; decide what other devices use")
-        if named := appended(plan, region):
-            return Objection("depends-on-cuda", f"{named} is passed to a reported call; decide on both together")
-        if tainted:
-            called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
-            if called:
-                return Objection(
-                    "depends-on-cuda",
-                    f"{called}() depends on it and contains code for CUDA only; port that function, or keep the question",
-                )
-    return None
-
-
-def _names_in(plan: Plan, region: cst.CSTNode) -> str:
-    """Return the names in a region, and the name of the function or class whose body it is."""
-    around = plan.view.parent(region)
-    owner = [around.name.value] if isinstance(around, cst.FunctionDef | cst.ClassDef) else []
-    names = (node.value for node in plan.view.inside(region, cst.Name))
-    return " ".join([*owner, *names])
-
-
-def _asks_for_bfloat16(plan: Plan, asked: cst.CSTNode) -> bool:
-    """Return whether the same condition also checks for bfloat16 with a function that every device has."""
-    condition = _condition_around(plan, asked)
-    return condition is not None and "is_bf16_supported" in plan.view.code(condition)
-
-
-def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
-    """Return the first call or import in a region whose name says that it is CUDA-only; empty if there is none."""
-    for node in plan.view.inside(region, cst.Call, cst.Import, cst.ImportFrom):
-        if isinstance(node, cst.Call):
-            name = dotted(node.func) or ""
-            is_torchs = plan.view.name(node.func).startswith("torch.") or name.endswith((".cuda", ".is_available"))
-        else:
-            name = plan.view.code(node).replace("import", "").replace("from", "").replace(" ", ".")
-            is_torchs = "torch" in name
-        if not is_torchs and _CUDAS_OWN.search(name) and not _MOVES.search(name):
-            return name.strip(".")
-    return ""
-
-
-def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
-    """Return the first unknown function that a region calls by its bare name; empty if there is none.
-
-    A function is known if it comes from torch, the standard library, the builtins or this module. A CUDA branch that
-    calls an unknown function may use a CUDA kernel for what the other branch does without one.
-    """
-    for node in plan.view.inside(region, cst.Call):
-        if isinstance(node.func, cst.Name):
-            name = plan.view.name(node.func)
-            root = name.partition(".")[0]
-            is_known = root == "torch" or root in sys.stdlib_module_names or node.func.value in plan.view.defined_names
-            if not is_known and node.func.value not in _BUILTINS:
-                return node.func.value
-    return ""
-
-
-def _functions_that_stay(plan: Plan) -> set[str]:
-    """Return the functions of this module that contain a report other than a CUDA check.
-
-    Names that are imported under a reported CUDA check are included.
-    """
-    reported = [
-        one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not asked_in(plan, one)
-    ]
-    found = set()
-    for one in plan.decisions.values():
-        asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
-        for region in regions_of(plan.view, asked).blocks if asked is not None else ():
-            for statement in plan.view.inside(region, cst.Import, cst.ImportFrom):
-                aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
-                found |= {str(each.evaluated_alias or each.evaluated_name) for each in aliases}
-    for one in reported:
-        for around in plan.view.ancestors(one.node):
-            if isinstance(around, cst.FunctionDef) and around.name.value not in (*_NOT_CALLED_BY_NAME, *_ENTRIES):
-                found.add(around.name.value)
-                break
-    return found
 
 
 def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | None:
@@ -297,13 +188,14 @@ def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | 
     regions = found.blocks or found.operands
     if not regions and _only_moves(plan, question.node):
         return None
-    if _asks_for_bfloat16(plan, question.node):
+    if asks_for_bfloat16(plan, question.node):
         return None
-    if _rewritten_in(plan, regions) or (regions and all(is_neutral(plan.view, each) for each in regions)):
+    if rewritten_in(plan, regions) or (regions and all(is_neutral(plan.view, each) for each in regions)):
         return None
     return Objection(
         "nothing-rewritten",
         "no code that depends on it is specific to CUDA; decide whether other devices take this branch",
+        is_of_cpu=is_known_code(plan, regions),
     )
 
 
@@ -316,7 +208,9 @@ def _only_moves(plan: Plan, asked: cst.CSTNode) -> bool:
     test = next((each for each in plan.view.ancestors(asked) if isinstance(each, cst.If | cst.BaseSuite)), None)
     if not isinstance(test, cst.If) or test.orelse is not None:
         return False
-    lines = [each for line in test.body.body for each in getattr(line, "body", [line])]
+    lines = [
+        each for line in test.body.body for each in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])
+    ]
     moves = [each.value for each in lines if isinstance(each, cst.Expr)]
     return len(moves) == len(lines) and all(
         isinstance(each, cst.Call) and re.search(r"\.to\([\w.\[\]]*\.device\)$", plan.view.code(each)) for each in moves
@@ -328,12 +222,4 @@ def _is_at_entry(plan: Plan, node: cst.CSTNode) -> bool:
     owner = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
     if owner is None or not isinstance(owner, cst.FunctionDef):
         return owner is None
-    return owner.name.value in (_ENTRIES if is_program(plan.view) else _MAINS)  # train() is also a library's function
-
-
-def _in_region(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:
-    return [one for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
-
-
-def _rewritten_in(plan: Plan, regions: list[cst.CSTNode]) -> list[SiteDecision]:
-    return [one for region in regions for one in _in_region(plan, region) if one.outcome is SiteOutcome.REWRITTEN]
+    return owner.name.value in (ENTRIES if is_program(plan.view) else MAINS)  # train() is also a library's function

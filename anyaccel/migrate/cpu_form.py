@@ -114,6 +114,9 @@ class _OnCpu(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
         sides = [node.left, *node.comparators]
+        pairs = zip(sides, node.ops, sides[1:], strict=False)
+        if any(_is_cpu(a) and _is_cpu(b) and isinstance(operator, ast.NotEq) for a, operator, b in pairs):
+            return ast.Constant(value=False)  # device.type == get_accelerator().device_name() != "cpu"
         if len(sides) != 2 or not any(_is_cpu(each) for each in sides):
             return node
         return ast.Constant(value=isinstance(node.ops[0], ast.Eq | ast.In | ast.Is))

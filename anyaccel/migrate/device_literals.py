@@ -20,6 +20,9 @@ __all__ = ["decide", "take_torch_device"]
 
 RULE = "device-name"
 _COMPARES = re.compile(r"assert(Not)?Equal\(|assert_|(==|!=)[^\n]*(device|cuda)|device[^\n]*(==|!=)")
+_OTHERS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
+_DEVICES = {"cpu", "cuda", "mps", "meta", "gpu", "tpu", "auto", *_OTHERS}
+_SAVED = re.compile(r"rng|state|checkpoint|ckpt|snapshot|saved", re.IGNORECASE)
 _DEFAULT = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)cuda\b(?!:)", re.IGNORECASE)
 _OTHER_KEYWORDS = re.compile(
     r"^(impl|implementation|kernel|mode|provider|engine|dest|metavar|help|name|lang|language)$"
@@ -46,6 +49,12 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         plan.leave(node, RULE, "names where a checkpoint was saved; a checkpoint of another device has no such name")
     elif _is_of_backend(plan, node):
         plan.leave(node, RULE, "a table of backends by device, of which this is CUDA's")
+    elif _is_entry(plan, node):
+        plan.leave(node, RULE, "the name of an entry in a dictionary of the program's own")
+    elif _is_listed_with_others(plan, node):
+        plan.leave(node, RULE, "one of several accelerators that are listed by name, which is correct on every machine")
+    elif _is_of_registration(plan, node):
+        plan.leave(node, RULE, "registers CUDA's implementation of an op")
     elif _is_told_apart(plan, node):
         plan.report(
             node,
@@ -66,6 +75,9 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
 def _is_saved_place(plan: Plan, node: cst.CSTNode) -> bool:
     """Return whether a device name is a key of ``map_location={"cuda:0": …}``."""
     element = plan.view.parent(node)
+    item = plan.view.parent(plan.view.parent(element) or node) if isinstance(element, cst.Index) else None
+    if isinstance(item, cst.Subscript) and isinstance(plan.view.parent(item), cst.AssignTarget):
+        return (dotted(item.value) or "").endswith("map_location")
     is_key = isinstance(element, cst.DictElement) and element.key is node
     return is_key and element is not None and is_location(plan.view, plan.view.parent(element))
 
@@ -75,6 +87,43 @@ def _is_of_backend(plan: Plan, node: cst.CSTNode) -> bool:
     element = plan.view.parent(node)
     is_key = isinstance(element, cst.DictElement) and element.key is node
     return is_key and isinstance(element, cst.DictElement) and "nccl" in plan.view.code(element.value).lower()
+
+
+def _is_entry(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether ``"cuda"`` is the name of an entry beside others that are no devices, or reads such an entry.
+
+    ``{"torch": …, "cuda": …}`` is a record, and ``{"cpu": 128, "cuda": 512}`` is a table by device. ``state["rng"]["cuda"]``
+    reads an entry of a checkpoint by the name that it was written under.
+    """
+    around = plan.view.parent(node)
+    if isinstance(around, cst.Index):
+        read = plan.view.parent(plan.view.parent(around) or node)
+        name = plan.view.code(read.value) if isinstance(read, cst.Subscript) else ""
+        return text_of(node) == "cuda" and _SAVED.search(name) is not None
+    table = plan.view.parent(around) if isinstance(around, cst.DictElement) and around.key is node else None
+    if not isinstance(table, cst.Dict):
+        return False
+    keys = {text_of(each.key) for each in table.elements if isinstance(each, cst.DictElement)}
+    return text_of(node) == "cuda" and None not in keys and len(keys - _DEVICES) > 1
+
+
+def _is_listed_with_others(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a name is in a list, tuple or set that also names XPU, NPU or another such accelerator."""
+    element = plan.view.parent(node)
+    listed = plan.view.parent(element) if isinstance(element, cst.Element) else None
+    if not isinstance(listed, cst.List | cst.Tuple | cst.Set):
+        return False
+    return bool({text_of(each.value) for each in listed.elements} & _OTHERS)
+
+
+def _is_of_registration(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a name says for which device a function registers an op's implementation with torch.library."""
+    for around in plan.view.ancestors(node):
+        if isinstance(around, cst.Call):
+            return plan.view.name(around.func).startswith("torch.library.")
+        if isinstance(around, cst.BaseStatement):
+            break
+    return False
 
 
 def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:

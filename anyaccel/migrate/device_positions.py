@@ -15,7 +15,7 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["KEYWORDS", "Position", "is_device_position", "is_location"]
+__all__ = ["KEYWORDS", "Position", "is_device_position", "is_location", "is_of_other_library"]
 
 KEYWORDS = frozenset(
     [
@@ -75,6 +75,7 @@ _NOT_TORCHS = frozenset(
         "warp",
     }
 )
+_DEVICE_TYPES = {"auto", "cpu", "cuda", "xpu", "mps", "npu", "hpu", "mlu", "musa", "sdaa"}
 _ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
@@ -111,7 +112,7 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
         inner, around = around, view.parent(around)
     if isinstance(around, cst.Arg):
         return _as_argument(view, around)
-    if _is_of_other_library(view, node):
+    if is_of_other_library(view, node):
         return Position(_OF_OTHER)
     if isinstance(around, cst.Param) and around.default is inner:
         return _as_default(view, around)
@@ -128,7 +129,7 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
     return Position(_UNKNOWN)
 
 
-def _is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
+def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
     """Return whether a place is in a class, or else in a function, that imports a library with devices of its own."""
     for statement in view.of(cst.Import, cst.ImportFrom):
         around = list(view.ancestors(statement)) if library_of(statement) in _NOT_TORCHS else []
@@ -161,6 +162,8 @@ def _is_map_location(view: SourceView, element: cst.DictElement) -> bool:
 def is_location(view: SourceView, table: cst.CSTNode | None) -> bool:
     """Return whether a dictionary is a ``map_location``, as for ``torch.load``, directly or through a name."""
     owner = view.parent(table) if table is not None else None
+    while isinstance(owner, cst.IfExp):
+        owner = view.parent(owner)
     if isinstance(owner, cst.Arg):
         return owner.keyword is not None and owner.keyword.value == "map_location"
     if not isinstance(owner, cst.Assign) or len(owner.targets) != 1:
@@ -197,7 +200,8 @@ def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
     if method in ("get", "pop", "getattr", "setdefault") and place >= 1:
         key = text_of(call.args[place - 1].value) or ""
         return _YES if DEVICE_NAME.search(key) else Position(_UNKNOWN)
-    return _YES if _is_device_parameter(view, call, place) else Position(_UNKNOWN)
+    is_moved = place == 1 and full_name.startswith("accelerate.") and called == "send_to_device"
+    return _YES if is_moved or _is_device_parameter(view, call, place) else Position(_UNKNOWN)
 
 
 def _is_autocast_by_name(view: SourceView, call: cst.Call) -> bool:
@@ -212,7 +216,8 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
         names = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
         if not any("device" in name for name in names):
             return Position(_UNKNOWN)
-        return Position("the option has choices; add the new default to them first") if "choices" in options else _YES
+        is_open = "choices" not in options or _lists_cpu(view, call)
+        return _YES if is_open else Position("the option has choices; add the new default to them first")
     if method in ("dict", "update"):
         is_setting = _is_setting(view, keyword)
         return (
@@ -223,12 +228,24 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
     return _YES if keyword in KEYWORDS else Position(_UNKNOWN)
 
 
+def _lists_cpu(view: SourceView, call: cst.Call) -> bool:
+    """Return whether an option's choices are device names, and the CPU is one: argparse does not check its own default."""
+    given = next((each.value for each in call.args if each.keyword and each.keyword.value == "choices"), None)
+    listed = given.elements if isinstance(given, cst.List | cst.Tuple | cst.Set) else ()
+    names = {text_of(each.value) for each in listed}
+    return {"cpu", "cuda"} <= names and names <= _DEVICE_TYPES
+
+
 def _is_device_parameter(view: SourceView, call: cst.Call, place: int) -> bool:
     """Return whether a positional argument is for a device parameter of a function in this module, or else the project.
 
     If the module that the function is imported from is not in the run, all definitions of that name must agree.
     """
-    if not isinstance(call.func, cst.Name) or any(each.star for each in call.args[:place]):
+    if any(each.star for each in call.args[:place]):
+        return False
+    if isinstance(call.func, cst.Attribute) and dotted(call.func.value) == "self":
+        return _is_parameter_of_own_method(view, call, call.func.attr.value, place)
+    if not isinstance(call.func, cst.Name):
         return False
     for node in view.of(cst.FunctionDef):
         is_method = isinstance(view.parent(view.parent(node) or node), cst.ClassDef)
@@ -238,6 +255,18 @@ def _is_device_parameter(view: SourceView, call: cst.Call, place: int) -> bool:
     full_name = view.name(call.func)
     name = full_name.rpartition(".")[2] or call.func.value
     return bool(DEVICE_NAME.search(view.project.parameter(name, full_name, place)))
+
+
+def _is_parameter_of_own_method(view: SourceView, call: cst.Call, name: str, place: int) -> bool:
+    """Return whether ``self.name(…)`` gives its class's method a device: all methods of that name here must agree."""
+    owner = view.class_around(call)
+    found = [
+        each for each in view.of(cst.FunctionDef) if each.name.value == name and view.class_around(each) is not None
+    ]
+    if owner is None or not any(view.class_around(each) is owner for each in found):
+        return False
+    given = [[*each.params.posonly_params, *each.params.params] for each in found]
+    return all(place + 1 < len(each) and bool(DEVICE_NAME.search(each[place + 1].name.value)) for each in given)
 
 
 def _as_result(view: SourceView, node: cst.Return) -> Position:

@@ -150,6 +150,7 @@ def migrate_files(
     known = paths if among is None else among
     modules = [path for path in known if path.suffix == ".py"]
     project = survey((_module_name(path), text) for path in modules if (text := _text_or_none(path)) is not None)
+    project.packages = _imported_as(modules)
     work = partial(_migrate_file, target=target, project=project)
     answers = [decided(path) for path in paths]
     results: dict[Path, FileResult] = {}
@@ -190,6 +191,18 @@ def _apart(work: Callable[[Path, Decided], FileResult], path: Path, decided: Dec
 
 def _module_name(path: Path) -> str:
     return path.resolve().parent.name if path.stem == "__init__" else path.stem
+
+
+def _imported_as(modules: Sequence[Path]) -> set[str]:
+    """Return the names of the topmost packages, and of the modules outside of packages."""
+    folders = {path.parent for path in modules if path.stem == "__init__"}
+    names = set()
+    for path in modules:
+        top = path.parent if path.parent in folders else path.with_suffix("")
+        while top.parent in folders:
+            top = top.parent
+        names.add(top.name)
+    return names
 
 
 def _text_or_none(path: Path) -> str | None:

@@ -26,12 +26,16 @@ def decide(plan: Plan) -> None:
     """Decide on every ``t.is_cuda``, for now; :mod:`.consequences` may undo a rewrite."""
     function = plan.function("on_accelerator")
     found = [node for node in plan.view.of(cst.Attribute) if node.attr.value == "is_cuda" and plan.is_open(node)]
-    is_own = any(isinstance(plan.view.parent(node), cst.AssignTarget | cst.AnnAssign) for node in found)
+    assigned = [node for node in found if isinstance(plan.view.parent(node), cst.AssignTarget | cst.AnnAssign)]
+    setters = {plan.view.class_around(node) for node in assigned if dotted(node.value) == "self"} - {None}
+    is_own = any(dotted(node.value) != "self" or plan.view.class_around(node) is None for node in assigned)
     is_own |= any(node.name.value == "is_cuda" for node in plan.view.of(cst.FunctionDef))
     for node in found:
         around = plan.view.parent(node)
         is_option = _OPTIONS.search((dotted(node.value) or "").rpartition(".")[2].lower()) is not None
-        if is_own or is_option or (isinstance(around, cst.Call) and around.func is node):
+        if dotted(node.value) == "self" and plan.view.class_around(node) in setters:
+            plan.leave(node, "is-cuda", "an attribute that this class sets itself")
+        elif is_own or is_option or (isinstance(around, cst.Call) and around.func is node):
             plan.report(
                 node,
                 "is-cuda",

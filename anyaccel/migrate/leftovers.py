@@ -150,6 +150,15 @@ def decide_pinned_factories(plan: Plan) -> None:
             _decide_factory(plan, call, flag, name.rpartition(".")[2])
 
 
+def _questions_in(plan: Plan, flag: cst.BaseExpression) -> list[cst.CSTNode]:
+    """Return the questions about CUDA that a flag is, itself or by all values of its name; empty for any other flag."""
+    values = plan.view.values_of(flag) if isinstance(flag, cst.Name) else [flag]
+    is_asked = [
+        each in plan.questions or (isinstance(each, cst.Attribute) and each.attr.value == "is_cuda") for each in values
+    ]
+    return list(values) if plan.view.parameter(flag) is None and is_asked and all(is_asked) else []
+
+
 def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> None:
     function = plan.function("pin_memory")
     if not _FACTORY.match(name):
@@ -157,6 +166,10 @@ def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> Non
         return
     is_pinned = isinstance(flag.value, cst.Name) and flag.value.value == "True"
     is_pinned |= asks_availability(plan.view, flag.value) is True  # the accelerator's pin_memory() asks that itself
+    asked = _questions_in(plan, flag.value)
+    if asked and not is_pinned:
+        plan.must_be_exact.update(asked)  # then the flag is false on a CPU, as it was without CUDA
+        return
     if not is_pinned or function is None:
         plan.report(flag, "pinning", "may pin memory; call get_accelerator().pin_memory(t) if this value is true")
         return

@@ -13,6 +13,8 @@ from .site import SiteOutcome
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .plan import Plan
     from .regions import Regions
 
@@ -21,7 +23,8 @@ __all__ = ["NAMES_HALF", "appended", "is_number", "of_kept_answer", "of_other_wa
 NAMES_HALF = re.compile(r"fp16|float16|\bhalf\b")
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
 _FOR_CUDA = re.compile(
-    r"\b(only (supported|available|possible|implemented|works?|runs?|on|for|with)|requires?|needs?)\b[^.;]*\b(cuda|gpus?)\b"
+    r"\b(only (supported|available|enabled|possible|implemented|works?|runs?|on|for|with)|requires?|needs?)\b"
+    r"[^.;]*\b(cuda|gpus?)\b"
     r"|\b(cuda|gpu)[ -]only",
     re.IGNORECASE,
 )
@@ -34,19 +37,19 @@ def stops_for_precision(plan: Plan, guard: cst.CSTNode) -> bool:
     return _OF_MIXED.search(plan.view.code(guard)) is not None
 
 
-def of_other_way(plan: Plan, found: Regions) -> Objection | None:
-    """Return an objection if the branch for false says that CUDA is required, or uses a TPU, CPU code or a number."""
+def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
+    """Yield the objections if the branch for false says that CUDA is required, or uses a TPU, CPU code or a number."""
     if found.other is None:
-        return None
+        return
     for call in plan.view.inside(found.other, cst.Call):
         if _SHOWN.match(dotted(call.func) or "") and _FOR_CUDA.search(plan.view.code(call)):
             line = plan.view.position(call)[0]
-            return Objection(
+            yield Objection(
                 "depends-on-cuda",
                 f"the other branch says that this needs CUDA (line {line}); decide whether other devices may run it",
             )
     if "torch_xla" in plan.view.code(found.other):
-        return Objection("depends-on-cuda", "the other branch checks for a TPU; check for it first")
+        yield Objection("depends-on-cuda", "the other branch checks for a TPU; check for it first")
     for name in plan.view.inside(found.other, cst.Name):
         is_attribute = isinstance(around := plan.view.parent(name), cst.Attribute) and around.attr is name
         if (
@@ -54,26 +57,28 @@ def of_other_way(plan: Plan, found: Regions) -> Objection | None:
             and not is_attribute
             and (name.value in plan.view.defined_names or plan.view.name(name))
         ):
-            return Objection(
+            yield Objection(
                 "depends-on-function",
                 f"the other branch uses {name.value} on a CPU; decide which branch a CPU takes",
+                is_of_cpu=True,
             )
-    return _of_other_choice(plan, found, found.other)
+    yield from _of_other_choice(plan, found, found.other)
 
 
-def _of_other_choice(plan: Plan, found: Regions, other: cst.CSTNode) -> Objection | None:
-    """Return an objection if the other branch sets the same name to a number, or to the CPU instead of an index."""
+def _of_other_choice(plan: Plan, found: Regions, other: cst.CSTNode) -> Iterator[Objection]:
+    """Yield the objections if the other branch sets the same name to a number, or to the CPU instead of an index."""
     assigned = [each for region in found.blocks for each in plan.view.inside(region, cst.Assign)]
     for each in plan.view.inside(other, cst.Assign):
         name = dotted(each.targets[0].target)
         chosen = [one.value for one in assigned if name is not None and dotted(one.targets[0].target) == name]
         if chosen and (is_number(each.value) or _is_cpu_count(each.value)):
-            return Objection("precision", "the other branch sets another number; decide what other devices use")
+            yield Objection(
+                "precision", "the other branch sets another number; decide what other devices use", is_of_cpu=True
+            )
         if text_of(each.value) == "cpu" and any(kind_of(plan.view, one) is Kind.INDEX for one in chosen):
-            return Objection(
+            yield Objection(
                 "depends-on-cuda", f"{name} is an index for CUDA and the CPU otherwise; decide what other devices use"
             )
-    return None
 
 
 def _is_cpu_count(node: cst.CSTNode) -> bool:
@@ -87,8 +92,8 @@ def is_number(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.Integer | cst.Float)
 
 
-def of_kept_answer(plan: Plan, found: Regions) -> Objection | None:
-    """Return an objection if a stored answer chooses a precision: ``self.fp16 = self.cuda and opt.fp16``."""
+def of_kept_answer(plan: Plan, found: Regions) -> Iterator[Objection]:
+    """Yield an objection if a stored answer chooses a precision: ``self.fp16 = self.cuda and opt.fp16``."""
     kept = dotted(found.value.targets[0].target) if isinstance(found.value, cst.Assign) else None
     for both in plan.view.of(cst.BooleanOperation) if kept is not None else ():
         halves = (both.left, both.right)
@@ -96,8 +101,8 @@ def of_kept_answer(plan: Plan, found: Regions) -> Objection | None:
             NAMES_HALF.search(plan.view.code(each)) for each in halves
         ):
             line = plan.view.position(both)[0]
-            return Objection("precision", f"a precision depends on it (line {line}); decide what other devices use")
-    return None
+            reason = f"a precision depends on it (line {line}); decide what other devices use"
+            yield Objection("precision", reason, is_of_cpu=True)
 
 
 def appended(plan: Plan, region: cst.CSTNode) -> str:

@@ -57,6 +57,13 @@ class Plan:
         view: the module.
         target: the API that the new code calls.
         decided: the user's answers.
+
+    Attributes:
+        decisions: by node.
+        questions: the comparisons with a CUDA device that are rewritten for now.
+        exact: by its node, the question of a rewrite that a CPU answers with no (:mod:`.exact`).
+        must_be_exact: the questions that have to be rewritten in that way.
+        cuda_guards: by the node of a question, the statement that stops the program without CUDA.
     """
 
     def __init__(self, view: SourceView, target: Target, decided: Decided) -> None:
@@ -64,6 +71,8 @@ class Plan:
         self.decisions: dict[cst.CSTNode, SiteDecision] = {}
         self.needs_torch = False
         self.questions: set[cst.CSTNode] = set()
+        self.exact: dict[cst.CSTNode, cst.CSTNode] = {}
+        self.must_be_exact: set[cst.CSTNode] = set()
         self.cuda_guards: dict[cst.CSTNode, cst.CSTNode] = {}
         self._staying = regions_that_stay(view)
         self._claimed: set[cst.CSTNode] = set()

@@ -42,6 +42,7 @@ class Project:
         attributes: how many files read or set an attribute that is named after CUDA or a GPU, by name.
         brought: the names of that kind that some file imports from another.
         compared_with_0: the names of device counts that some file compares with 0.
+        packages: the names by which the run's own packages and modules are imported.
     """
 
     own_method: dict[str, set[str]] = field(default_factory=lambda: {"cuda": set(), "pin_memory": set()})
@@ -52,6 +53,7 @@ class Project:
     ddps: set[str] = field(default_factory=set)
     attributes: Counter[str] = field(default_factory=Counter)
     brought: set[str] = field(default_factory=set)
+    packages: set[str] = field(default_factory=set)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
         """Return the name of a function's positional parameter; empty if its definitions differ or none is known.

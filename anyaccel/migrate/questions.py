@@ -18,6 +18,8 @@ __all__ = ["asked_in", "is_compared", "is_count_needed", "is_shown"]
 def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
     """Return the expression whose value is the answer; None if the decision is not about a question."""
     node = decision.node
+    if node in plan.exact:
+        return plan.exact[node]
     if decision.rule == "comm-backend":
         return next((each for each in plan.view.ancestors(node) if each in plan.questions), None)
     if decision.rule == "is-cuda" or node in plan.questions or isinstance(node, cst.BooleanOperation):

@@ -29,20 +29,21 @@ RULES: dict[str, Rule] = {
         "functions of torch.cuda that the contract has",
         "torch.cuda.empty_cache()",
         "get_accelerator().empty_cache()",
-        "`is_available()` is true on a CPU as well: it is rewritten only if a CPU does the same as before, and reported if it "
-        "chooses a precision or a number, or if something under it stays CUDA's. "
-        "`get_device_capability()` and what only CUDA has are reported.",
+        "`is_available()` is true on a CPU as well: where a CPU must not take CUDA's branch, the question becomes "
+        '`get_accelerator().device_name() != "cpu"`, and a number of devices stays 0. It is reported if something under it '
+        "stays CUDA's. `get_device_capability()` and what only CUDA has are reported.",
     ),
     "device-name": Rule(
         "a CUDA device by name, where a device is meant",
         'x.to("cuda"); torch.device(f"cuda:{i}"); model.to(local_rank)',
         "x.to(get_accelerator().device_name()); torch.device(get_accelerator().device_name(i)); "
         "model.to(get_accelerator().device_name(local_rank))",
-        "Every way of formatting a name is understood or reported. A comparison (`device.type == 'cuda'`) is rewritten if "
-        "what depends on it changes nothing on a CPU: pinned memory, copies, figures, seeds, fused optimizers. "
+        "Every way of formatting a name is understood or reported. A comparison (`device.type == 'cuda'`) is rewritten; "
+        '`!= "cpu"` is added to it unless what depends on it changes nothing on a CPU: pinned memory, copies, seeds. '
         "`'cuda' if 'cuda' in device else 'cpu'` becomes `torch.device(device).type`. A setting called `device` stays a text, "
         "also in a class, in a dictionary, and in a program that reads its globals back. Reported: one device of several by its "
-        "number, devices that are told apart, options with choices, and names that are also used for something else. Left: what "
+        "number, devices that are told apart, options whose choices lack the CPU, and names that are also used for something "
+        "else. Left: what "
         "runs only under a reported comparison, the keys of `map_location`, and the names of implementations (`impl='cuda'`).",
     ),
     "device-choice": Rule(
@@ -69,14 +70,15 @@ RULES: dict[str, Rule] = {
         "asking whether a tensor is on the device",
         "x = x.cuda() if t.is_cuda else x",
         "x = x.to(get_accelerator().device_name()) if get_accelerator().on_accelerator(t) else x",
-        "A guard before a kernel (an assertion, a test that raises, a branch in which nothing is rewritten) is reported.",
+        'Where a CPU must not take CUDA\'s branch, `and get_accelerator().device_name() != "cpu"` follows. A guard before a '
+        "kernel (an assertion, a test that raises) is reported; an `is_cuda` that a class sets itself is left.",
     ),
     "pinning": Rule(
         "page-locked memory",
         "batch = batch.pin_memory()",
         "batch = get_accelerator().pin_memory(batch)",
         "`torch.empty(..., pin_memory=True)` is wrapped in it, also with `pin_memory=torch.cuda.is_available()`; what pins "
-        "by another condition is reported. DataLoader's flag stays: torch ignores it without a device.",
+        "by a condition that is not about CUDA is reported. DataLoader's flag stays: torch ignores it without a device.",
     ),
     "comm-backend": Rule(
         "NCCL as the backend of a process group",

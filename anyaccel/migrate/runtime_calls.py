@@ -9,6 +9,7 @@ import libcst as cst
 from .call_arguments import as_index, renamed_device, without_literal_device
 from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
+from .exact import rewrite_count
 from .kinds import Kind, kind_of
 from .questions import is_compared, is_count_needed, is_shown
 from .source_view import text_of
@@ -22,7 +23,6 @@ __all__ = ["decide", "references"]
 
 _FIGURES = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
 _OF_FIGURE = "compares a memory figure, which is 0 without CUDA; decide what the figure of another device means here"
-_OF_COUNT = "counts CUDA devices, which is 0 on a CPU; decide which number other devices take"
 _PREFIX = "torch.cuda."
 _PORTABLE = ("init", "is_initialized", "get_device_capability", "is_bf16_supported", "current_device")
 """Names that a developer can port by hand, so that a report on them does not count as specific to CUDA."""
@@ -67,8 +67,8 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
         decide_current_device(plan, call, rule)
     elif name == "device_count" and is_shown(plan, call):
         plan.leave(call.func, rule, "the number of CUDA devices, in a message")
-    elif name == "device_count" and not is_count_needed(plan, call) and (count := plan.function(name)) is not None:
-        plan.report(call.func, rule, _OF_COUNT, "precision", lambda _: parsed(count))
+    elif name == "device_count" and not is_count_needed(plan, call) and plan.function(name) is not None:
+        rewrite_count(plan, call)
     elif name in _FIGURES and is_compared(plan, call):
         plan.report(call, rule, _OF_FIGURE)
         plan.claim(*call.args)
@@ -317,10 +317,20 @@ def _decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None
     around = list(plan.view.ancestors(node))
     is_annotation = any(isinstance(each, cst.Annotation) for each in around)
     is_target = isinstance(around[0], cst.AssignTarget | cst.Del)
+    asking = around[1] if isinstance(around[0], cst.Arg) else None
+    is_inspected = isinstance(asking, cst.Call) and plan.view.code(asking.func) in (
+        "hasattr",
+        "getattr",
+        "setattr",
+        "inspect.signature",
+    )
     if is_annotation and name in ("Stream", "Event"):
         plan.needs_torch = True
         plan.rewrite(node, rule, lambda _: parsed(f"torch.{name}"))
-    elif name in MEMBERS and name not in CLASSES and not is_target:
+    elif name == "OutOfMemoryError" and not is_target:  # the same class, by its name for every device
+        plan.needs_torch = True
+        plan.rewrite(node, rule, lambda _: parsed("torch.OutOfMemoryError"))
+    elif name in MEMBERS and name not in CLASSES and not is_target and not is_inspected:
         plan.call_in_place(node, rule, MEMBERS[name])
     else:
         what = f"torch.cuda.{name}" if name != "torch.cuda" else "the module torch.cuda"

@@ -16,6 +16,7 @@ from .answers import Objection
 from .cpu_form import ACCELERATOR, cpu_form
 from .regions import following, leaves
 from .site import SiteOutcome
+from .source_view import dotted
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["of_cpu"]
 
+_REQUEST = re.compile(r"(^|[._])(cuda|gpu)s?$")
 _DEVICE_ONLY = re.compile(r"^[\w.\[\]'\"]*(dev|device)\w*[\"'\]]* = __cpu__$", re.IGNORECASE)
 
 
@@ -34,13 +36,31 @@ def of_cpu(plan: Plan, found: Regions, *, is_start: bool) -> Objection | None:
     ways = _ways(plan, found, is_start=is_start)
     if ways is None:
         return None
-    yes, no = (_form(plan, nodes) for nodes in ways)
+    yes = _form(plan, ways[0])
+    no = _form(plan, ways[1]) if yes is not None else None
     if yes is not None and (yes == no or (not no and _DEVICE_ONLY.match(yes))):
         return None
     line = plan.view.position(ways[0][0] if ways[0] else ways[1][0])[0]
     return Objection(
-        "changes-cpu", f"a CPU would run other code than before (line {line}); decide which branch other devices take"
+        "changes-cpu",
+        f"a CPU would run other code than before (line {line}); decide which branch other devices take",
+        is_of_cpu=not found.stops or _is_requested(plan, found.asked),
     )
+
+
+def _is_requested(plan: Plan, asked: cst.CSTNode) -> bool:
+    """Return whether a question is asked only where CUDA was requested: ``if use_cuda: if torch.cuda.is_available(): …``.
+
+    Then the branch that stops the program says that the request cannot be met, which stays true on a CPU.
+    """
+    inner = asked
+    for around in plan.view.ancestors(asked):
+        if isinstance(around, cst.If) and around.body is inner:
+            return _REQUEST.search((dotted(around.test) or "").lower()) is not None
+        if isinstance(around, cst.FunctionDef):
+            return False
+        inner = around
+    return False
 
 
 def _ways(plan: Plan, found: Regions, *, is_start: bool) -> tuple[list[cst.CSTNode], list[cst.CSTNode]] | None:

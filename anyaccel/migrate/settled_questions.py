@@ -62,6 +62,7 @@ def decide(plan: Plan) -> None:
             _leave_questions(plan, choice.test, _OF_CHECKPOINT)
     _decide_skips(plan)
     for test in plan.view.of(cst.If):
+        _decide_nested(plan, test)
         if _only_tells(plan, test):
             _leave_questions(plan, test.test, _OF_MESSAGE)
     for function in plan.view.of(cst.FunctionDef):
@@ -122,10 +123,9 @@ def _names_asked(plan: Plan, where: cst.CSTNode) -> list[str]:
 
 
 def _decide_function(plan: Plan, function: cst.FunctionDef) -> None:
-    """Leave the return values of ``is_cuda_available()`` and the like, and the parameters of tests that skip CUDA."""
+    """Leave the questions in ``is_cuda_available()`` and the like, and the parameters of tests that skip CUDA."""
     if _ASKS.match(function.name.value):
-        for returned in plan.view.inside(function.body, cst.Return):
-            _leave_questions(plan, returned, _OF_FUNCTION.format(function.name.value))
+        _leave_questions(plan, function.body, _OF_FUNCTION.format(function.name.value))
     is_skipping = any(
         decision.reason == _OF_REQUEST and plan.view.is_within(node, function.body)
         for node, decision in plan.decisions.items()
@@ -164,8 +164,19 @@ def _parameters(call: cst.Call) -> list[str]:
 
 
 def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:
-    """Return the f-string, ``print`` call or logger call that contains an answer; None if there is none."""
+    """Return the f-string, ``print`` call, logger call or labelled entry that contains an answer; None if there is none."""
     around = plan.view.parent(asked)
+    for inner in plan.view.ancestors(asked):
+        if isinstance(inner, cst.DictElement) and "cuda" in (text_of(inner.key) or "").lower():
+            return inner
+        if isinstance(inner, cst.Dict) and "torch.version.cuda" in plan.view.code(inner):
+            return inner  # what is known about CUDA
+        if isinstance(inner, cst.Call) and any("cuda" in (text_of(each.value) or "").lower() for each in inner.args):
+            return inner
+        if isinstance(inner, cst.Tuple) and "cuda" in (text_of(inner.elements[0].value) or "").lower():
+            return inner
+        if isinstance(inner, cst.BaseStatement | cst.BaseSmallStatement | cst.IfExp | cst.BooleanOperation):
+            break
     if isinstance(around, cst.FormattedStringExpression):
         return plan.view.parent(around)
     call = plan.view.parent(around) if isinstance(around, cst.Arg) else None
@@ -192,6 +203,53 @@ def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
             test = plan.view.parent(both)
             if isinstance(test, cst.If) and test.test is both and not _only_falls_back(plan, test, named.left):
                 _leave_requested(plan, named.left, plan.view.position(test)[0])
+    _decide_other_order(plan, both)
+
+
+def _decide_other_order(plan: Plan, both: cst.BooleanOperation) -> None:
+    """Leave ``not torch.cuda.is_available() and device == "cuda"``, in which a device that was asked for is missing."""
+    is_missing = any(asks_availability(plan.view, each) is False for each in (both.left, both.right))
+    if isinstance(both.operator, cst.And) and is_missing and _names_device(plan, both):
+        _leave_names(plan, both)
+
+
+def _decide_nested(plan: Plan, test: cst.If) -> None:
+    """Leave the two tests of ``if device == "cuda": if not torch.cuda.is_available(): …``, in either order."""
+    is_missing = asks_availability(plan.view, test.test) is False
+    for asserted in plan.view.inside(test.body, cst.Assert):
+        if asks_availability(plan.view, asserted.test) is True and _names_device(plan, test.test):
+            _leave_names(plan, test.test)
+            _leave_questions(plan, asserted.test, _OF_REQUEST)
+    for inner in plan.view.inside(test.body, cst.If):
+        is_inner_missing = asks_availability(plan.view, inner.test) is False
+        names = [each for each in (test.test, inner.test) if _names_device(plan, each)]
+        if (is_missing or is_inner_missing) and names and _only_falls_back_or_stops(inner):
+            for each in (test.test, inner.test):
+                _leave_names(plan, each)
+
+
+def _names_device(plan: Plan, test: cst.BaseExpression) -> bool:
+    """Return whether a condition names a CUDA device."""
+    return any(is_device_literal(each) for each in plan.view.inside(test, cst.SimpleString))
+
+
+def _only_falls_back_or_stops(test: cst.If) -> bool:
+    lines = [
+        each for line in test.body.body for each in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])
+    ]
+    return all(isinstance(each, cst.Assign | cst.Raise | cst.Expr | cst.Pass | cst.Return) for each in lines)
+
+
+def _leave_names(plan: Plan, where: cst.CSTNode) -> None:
+    """Leave the questions in a condition, its comparisons with CUDA, and the names of devices in it."""
+    _leave_questions(plan, where, _OF_REQUEST)
+    for asked in plan.view.inside(where, cst.Comparison, cst.Call):
+        function = asked.func if isinstance(asked, cst.Call) else None
+        is_prefix = isinstance(function, cst.Attribute) and function.attr.value == "startswith"
+        is_test = (is_prefix or isinstance(asked, cst.Comparison)) and _CUDA_TEXT.search(plan.view.code(asked))
+        if is_test and plan.is_open(asked):
+            plan.leave(asked, "device-name", _OF_REQUEST)
+            plan.claim(*asked.children)
 
 
 def _only_falls_back(plan: Plan, test: cst.If, device: cst.BaseExpression) -> bool:

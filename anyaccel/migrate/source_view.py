@@ -130,7 +130,10 @@ class SourceView:
 
     def is_within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether a node is another node or inside it."""
-        return node is outer or any(around is outer for around in self.ancestors(node))
+        around: cst.CSTNode | None = node
+        while around is not None and around is not outer:
+            around = self._parents.get(around)
+        return around is not None
 
     def _resolve_imports(self) -> None:
         """Find every dotted name that starts with an imported name, and its full name."""

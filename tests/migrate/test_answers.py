@@ -32,18 +32,24 @@ PORTED = {
         "if x.device.type == 'cuda':\n    kernel(x)\n",
         "== get_accelerator().device_name():\n    kernel",
     ),
-    "precision": ("if torch.cuda.is_available():\n    dtype = torch.half\n", "if get_accelerator().is_available():"),
+    "precision": (
+        "if not torch.cuda.is_available():\n    raise ValueError('--fp16 needs a GPU')\n",
+        "if not get_accelerator().is_available():",
+    ),
     "nothing-rewritten": (
-        "def f(x):\n    if x.is_cuda:\n        y = 2 + f(3)\n",
+        "from lib import g\ndef f(x):\n    if x.is_cuda:\n        y = 2 + g(3)\n",
         "get_accelerator().on_accelerator(x)",
     ),
-    "answer-goes-elsewhere": ("f(torch.cuda.is_available())\n", "f(get_accelerator().is_available())"),
+    "answer-goes-elsewhere": (
+        "import faiss\nfaiss.Kmeans(gpu=torch.cuda.is_available())\n",
+        "gpu=get_accelerator().is_available()",
+    ),
     "depends-on-cuda": (
         "if torch.cuda.is_available():\n    n = torch.cuda.get_device_capability()\n",
         "if get_accelerator().is_available():\n    n = torch.cuda.get",
     ),
     "changes-cpu": (
-        "if torch.cuda.is_available():\n    x = x.cuda() * 2\n",
+        "def f(x):\n    if torch.cuda.is_available():\n        x = x.cuda() * 2\n    else:\n        raise ValueError\n",
         "if get_accelerator().is_available():",
     ),
     "kernel-guard": ("def f(x):\n    assert x.is_cuda\n", "assert get_accelerator().on_accelerator(x)"),

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from anyaccel.cli import app
+from anyaccel.migrate.site import SiteOutcome
 from anyaccel.migrate.source import migrate_source
 
 from .test_notebooks import sources
@@ -76,6 +77,12 @@ def test_a_program_trains_as_it_should(
     expected = losses_of(reference)
     assert len(expected) >= 3
     assert losses_of(program) == expected
+
+
+@pytest.mark.parametrize("name", ["gpt", "imagenet", "typed_gan", "speech", "detection", "gan"])
+def test_nothing_is_left_to_a_person(name: str) -> None:
+    migration = migrate_source((PROGRAMS / f"{name}.txt").read_text())
+    assert [site for site in migration.sites if site.outcome is SiteOutcome.REPORTED] == []
 
 
 SHORT = ["--max_iters=1", "--eval_interval=1"]

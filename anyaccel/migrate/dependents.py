@@ -1,0 +1,241 @@
+"""Objections to rewriting a question that come from the code that runs only if the answer is yes."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .answers import Objection
+from .nodes import library_of
+from .other_ways import NAMES_HALF, appended, is_number
+from .questions import asked_in
+from .regions import regions_of
+from .site import SiteOutcome
+from .source_view import dotted, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .plan import Plan, SiteDecision
+    from .regions import Regions
+
+__all__ = [
+    "ENTRIES",
+    "MAINS",
+    "asks_for_bfloat16",
+    "condition_around",
+    "decided_in",
+    "is_known_code",
+    "is_of_library",
+    "of_what_depends",
+    "rewritten_in",
+]
+
+_PRECISION = re.compile(r"\b(float16|bfloat16|half|fp16|bf16)\b")
+_CUDAS_OWN = re.compile(
+    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*)($|[._])"
+)
+_MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
+_BUILTINS = frozenset(dir(builtins))
+_OWN = re.compile(
+    r"\w*(flash_?att|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(bnb|apex|trt|dali|vllm|faiss)(_\w+)?\b",
+    re.IGNORECASE,
+)
+_FOR_LIBRARIES = ("gpu", "GPU")
+_VERSIONS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda")
+_NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
+_NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
+_SAYS_OWN = re.compile(
+    r"flash[-_]?attn|flash[-_]?attention|triton|xformers|bitsandbytes|\bbnb|\bapex\b|tensorrt|\bcupy|nvidia|nvml|cudnn|onnx|vllm|8bit",
+    re.IGNORECASE,
+)
+MESSAGES = ("the number of CUDA devices, in a message", "shown in a message about CUDA")
+MAINS = ("main", "main_worker")
+ENTRIES = (*MAINS, "train", "run", "worker", "setup")
+
+
+def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Iterator[Objection]:
+    """Yield the objections if code that depends on the check stays CUDA-only or chooses a precision.
+
+    Functions of this module that the code calls are searched too.
+    """
+    tainted = _functions_that_stay(plan)
+    versions = [node for node, name in plan.view.imported.items() if name.startswith(_VERSIONS)]
+    condition = condition_around(plan, asked)
+    is_of_half = (
+        condition is not None and NAMES_HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
+    )
+    for region in (each for one in found for each in one.all):
+        for one in decided_in(plan, region):
+            is_message = one.rule == "env" and isinstance(one.node, cst.FormattedString)
+            if is_message or (one.outcome is SiteOutcome.LEFT and one.reason in MESSAGES):
+                continue  # a message for the user
+            if one.outcome is SiteOutcome.REPORTED or (one.outcome is SiteOutcome.LEFT and one.rule != "env"):
+                line = plan.view.position(one.node)[0]
+                yield Objection(
+                    "depends-on-cuda",
+                    f"code that depends on it stays specific to CUDA (line {line}); port that code, or keep the question",
+                    one.outcome is SiteOutcome.REPORTED and asked_in(plan, one) is not None,
+                )
+        foreign = _call_of_cudas_own(plan, region) or _imported_module(plan, region)
+        if not foreign and asked in plan.questions:
+            foreign = _imported_function(plan, region)
+        if foreign:
+            yield Objection(
+                "depends-on-function",
+                f"{foreign} depends on it and may work on CUDA only; decide whether other devices may run it",
+            )
+        version = next((each for each in versions if plan.view.is_within(each, region)), None)
+        if version is not None:
+            yield Objection(
+                "depends-on-cuda",
+                f"{plan.view.code(version)} depends on it, which other devices do not have; decide what they show",
+            )
+        if nccl := _NCCL.search(_names_in(plan, region)):
+            yield Objection(
+                "depends-on-cuda", f"{nccl[0]} depends on it and is specific to NCCL; decide what other devices use"
+            )
+        own = _OWN.search(plan.view.code(region)) or (
+            _OWN.search(plan.view.code(condition)) if condition is not None else None
+        )
+        if own is not None:
+            yield Objection(
+                "depends-on-function",
+                f"{own[0]} depends on it and is made for CUDA; decide whether other devices may run it",
+            )
+        if any(text_of(each) in _FOR_LIBRARIES for each in plan.view.inside(region, cst.SimpleString)):
+            yield Objection(
+                "depends-on-function", "a library's name for CUDA depends on it; decide what other devices use there"
+            )
+        is_asked = asks_for_bfloat16(plan, asked)
+        if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or is_of_half:
+            yield Objection("precision", "chooses a precision or a number; decide what other devices use", True)
+        if named := appended(plan, region):
+            yield Objection("depends-on-cuda", f"{named} is passed to a reported call; decide on both together")
+        if tainted:
+            called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
+            if called:
+                yield Objection(
+                    "depends-on-cuda",
+                    f"{called}() depends on it and contains code for CUDA only; port that function, or keep the question",
+                )
+
+
+def _names_in(plan: Plan, region: cst.CSTNode) -> str:
+    """Return the names in a region, and the name of the function or class whose body it is."""
+    around = plan.view.parent(region)
+    owner = [around.name.value] if isinstance(around, cst.FunctionDef | cst.ClassDef) else []
+    names = (node.value for node in plan.view.inside(region, cst.Name))
+    return " ".join([*owner, *names])
+
+
+def asks_for_bfloat16(plan: Plan, asked: cst.CSTNode) -> bool:
+    """Return whether the same condition also checks for bfloat16 with a function that every device has."""
+    condition = condition_around(plan, asked)
+    return condition is not None and "is_bf16_supported" in plan.view.code(condition)
+
+
+def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
+    """Return the first call or import in a region whose name says that it is CUDA-only; empty if there is none."""
+    for node in plan.view.inside(region, cst.Call, cst.Import, cst.ImportFrom):
+        if isinstance(node, cst.Call):
+            name = dotted(node.func) or ""
+            is_torchs = plan.view.name(node.func).startswith("torch.") or name.endswith((".cuda", ".is_available"))
+        else:
+            name = plan.view.code(node).replace("import", "").replace("from", "").replace(" ", ".")
+            is_torchs = "torch" in name
+        if not is_torchs and _CUDAS_OWN.search(name) and not _MOVES.search(name):
+            return name.strip(".")
+    return ""
+
+
+def _imported_module(plan: Plan, region: cst.CSTNode) -> str:
+    """Return the first module that a region imports from another library or from this program; empty if there is none."""
+    for node in plan.view.inside(region, cst.Import, cst.ImportFrom):
+        root = library_of(node)
+        if root != "torch" and root not in sys.stdlib_module_names:
+            return plan.view.code(node).split()[1]
+    return ""
+
+
+def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
+    """Return the first unknown function that a region calls by its bare name; empty if there is none.
+
+    A function is known if it comes from torch, the standard library, the builtins or this module. A CUDA branch that
+    calls an unknown function may use a CUDA kernel for what the other branch does without one.
+    """
+    for node in plan.view.inside(region, cst.Call):
+        if isinstance(node.func, cst.Name):
+            name = plan.view.name(node.func)
+            root = name.partition(".")[0]
+            is_known = root == "torch" or root in sys.stdlib_module_names or node.func.value in plan.view.defined_names
+            if not is_known and node.func.value not in _BUILTINS:
+                return node.func.value
+    return ""
+
+
+def _functions_that_stay(plan: Plan) -> set[str]:
+    """Return the functions of this module that contain a report other than a CUDA check.
+
+    Names that are imported under a reported CUDA check are included.
+    """
+    reported = [
+        one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not asked_in(plan, one)
+    ]
+    found = set()
+    for one in plan.decisions.values():
+        asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
+        for region in regions_of(plan.view, asked).blocks if asked is not None else ():
+            for statement in plan.view.inside(region, cst.Import, cst.ImportFrom):
+                aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
+                found |= {str(each.evaluated_alias or each.evaluated_name) for each in aliases}
+    for one in reported:
+        for around in plan.view.ancestors(one.node):
+            if isinstance(around, cst.FunctionDef) and around.name.value not in (*_NOT_CALLED_BY_NAME, *ENTRIES):
+                found.add(around.name.value)
+                break
+    return found
+
+
+def condition_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
+    """Return the outermost boolean operation, such as ``a and b``, that contains a site; None if there is none."""
+    found = None
+    for around in plan.view.ancestors(node):
+        if isinstance(around, cst.BooleanOperation):
+            found = around
+        elif isinstance(around, cst.BaseStatement | cst.BaseSmallStatement | cst.Lambda):
+            break
+    return found
+
+
+def is_known_code(plan: Plan, regions: list[cst.CSTNode]) -> bool:
+    """Return whether code calls only torch, the standard library, this program and methods, and names nothing of CUDA's.
+
+    What it does on CUDA, it can do on every device that torch has.
+    """
+    for region in regions:
+        if _SAYS_OWN.search(plan.view.code(region)) or _imported_function(plan, region):
+            return False
+        if any(is_of_library(plan, call.func) for call in plan.view.inside(region, cst.Call)):
+            return False
+    return True
+
+
+def is_of_library(plan: Plan, function: cst.BaseExpression) -> bool:
+    """Return whether a function comes from a library other than torch and the standard library, and not from this run."""
+    root = plan.view.name(function).partition(".")[0]
+    return bool(root) and root != "torch" and root not in sys.stdlib_module_names and root not in plan.project.packages
+
+
+def decided_in(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:
+    """Return the decisions on sites in a region."""
+    return [one for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
+
+
+def rewritten_in(plan: Plan, regions: list[cst.CSTNode]) -> list[SiteDecision]:
+    """Return the decisions to rewrite a site in some regions."""
+    return [one for region in regions for one in decided_in(plan, region) if one.outcome is SiteOutcome.REWRITTEN]

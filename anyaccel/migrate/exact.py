@@ -1,0 +1,310 @@
+"""Questions about CUDA that are rewritten so that a CPU answers no, as a machine without CUDA did before.
+
+``torch.cuda.is_available()`` becomes ``get_accelerator().device_name() != "cpu"`` where a CPU must not take the branch that
+was CUDA's. ``device.type == "cuda"`` becomes ``device.type == get_accelerator().device_name() != "cpu"``, and
+``torch.cuda.device_count()`` becomes 0 on a CPU.
+
+Proof: on CUDA, ``device_name()`` is "cuda", so the added condition is true, and the rest has the old value. On a CPU it is
+"cpu", so the new question is false, and the new number is 0. So were the old ones without CUDA, where no tensor is on CUDA.
+Only the name of a device that a user asked for may be "cuda" there; the program then needs CUDA, or falls back to the CPU,
+and :mod:`.settled_questions` leaves the tests that do so. Whatever depends on the answer therefore does what it did before on
+both. Another accelerator takes the branch that was CUDA's: :mod:`.dependents` objects if anything in it stays specific to
+CUDA or to another library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+
+from .choices import asks_availability
+from .cuda_guards import writes_kernels
+from .device_positions import is_of_other_library
+from .site import SiteOutcome
+from .source_view import dotted, text_of
+from .targets import expression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .plan import Build, Plan, SiteDecision
+
+__all__ = ["also_other_than_cpu", "rewrite_count", "state_exactly"]
+
+_TIGHT = (cst.UnaryOperation, cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Attribute, cst.Await)
+_OF_COUNT = "counts CUDA devices in code for CUDA or for another library; decide which number other devices take"
+_HOLDS: dict[type, Callable[[int, int], bool]] = {
+    cst.GreaterThan: int.__gt__,
+    cst.GreaterThanEqual: int.__ge__,
+    cst.LessThan: int.__lt__,
+    cst.LessThanEqual: int.__le__,
+    cst.Equal: int.__eq__,
+    cst.NotEqual: int.__ne__,
+}
+
+
+def state_exactly(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> bool:
+    """Change the rewrite of a question to one that a CPU answers with no; return False if there is no such rewrite.
+
+    Args:
+        plan: the module's plan.
+        question: the decision on the question, which is rewritten.
+        asked: the expression whose value is the answer.
+    """
+    if question.node in plan.exact or _is_for_cuda(plan, question.node):
+        return False
+    found = _restated(plan, question, asked)
+    if found is None:
+        return False
+    node, build = found
+    del plan.decisions[question.node]
+    plan.decisions[node] = replace(question, node=node, build=build)
+    plan.exact[node] = asked
+    return True
+
+
+def _is_for_cuda(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether code is in a module with kernels of CUDA's, or in a function for a library with devices of its own.
+
+    Another accelerator must not take CUDA's branch there.
+    """
+    return writes_kernels(plan.view) or is_of_other_library(plan.view, node)
+
+
+def _restated(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> tuple[cst.CSTNode, Build] | None:
+    node, build = question.node, question.build
+    if not plan.target.package and question.rule == "runtime-call":
+        return (node, build) if build is not None else None  # torch.accelerator's answers are already those
+    name = plan.device_name()
+    if name is None or build is None:
+        return None
+    if question.rule == "is-cuda":
+        return node, _also(plan, node, name, build)
+    if question.rule == "device-name" and node in plan.questions:
+        return node, _compared(plan, node, name, build)
+    if question.rule != "runtime-call":
+        return None
+    if plan.view.name(node) == "torch.cuda.device_count" and isinstance(asked, cst.Call):
+        return _of_count(plan, asked)
+    if plan.view.name(node) == "torch.cuda.is_bf16_supported" and isinstance(asked, cst.Call):
+        function = plan.function("is_bf16_supported")
+        return asked, _also(plan, asked, name, lambda _: expression(f"{function}()"))
+    if isinstance(asked, cst.BooleanOperation) or asks_availability(plan.view, asked) is True:  # type: ignore[arg-type]
+        return _whether_other(plan, asked, name)
+    return None
+
+
+def _whether_other(
+    plan: Plan, asked: cst.CSTNode, name: cst.BaseExpression, *, is_negated: bool = False
+) -> tuple[cst.CSTNode, Build]:
+    """Return the rewrite of a question for any accelerator: ``device_name() != "cpu"``, or ``==`` for its negation."""
+    around = plan.view.parent(asked)
+    is_not = isinstance(around, cst.UnaryOperation) and isinstance(around.operator, cst.Not)
+    node = around if is_not and around is not None else asked
+    code = "{name} == {cpu}" if is_not != is_negated else "{name} != {cpu}"
+    return node, _fixed(plan, node, expression(code, name=name, cpu=_cpu(plan, node)))
+
+
+def _cpu(plan: Plan, node: cst.CSTNode) -> cst.SimpleString:
+    """Return the CPU's name as a string; in an f-string, with the quotes that do not end it."""
+    inside = [each.start for each in plan.view.ancestors(node) if isinstance(each, cst.FormattedString)]
+    return cst.SimpleString("'cpu'" if any('"' in start for start in inside) else '"cpu"')
+
+
+def _fixed(plan: Plan, node: cst.CSTNode, new: cst.BaseExpression) -> Build:
+    """Return a builder of new code for a node, in parentheses where its place needs them."""
+    return lambda _: _fitted(plan, node, new)
+
+
+def _fitted(plan: Plan, node: cst.CSTNode, new: Any) -> cst.BaseExpression:
+    around = plan.view.parent(node)
+    is_weak = isinstance(new, cst.BooleanOperation | cst.IfExp)
+    is_or = is_weak and not (isinstance(new, cst.BooleanOperation) and isinstance(new.operator, cst.And))
+    is_atom = not is_weak and not isinstance(new, cst.Comparison)
+    needs = isinstance(around, _TIGHT) or (is_or and isinstance(around, cst.BooleanOperation | cst.IfExp))
+    is_operand = isinstance(around, cst.UnaryOperation) and isinstance(around.operator, cst.Not) and not is_weak
+    if not needs or is_operand or is_atom or new.lpar:
+        return new  # type: ignore[no-any-return]  # an expression
+    return new.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])  # type: ignore[no-any-return]
+
+
+def _also(plan: Plan, node: cst.CSTNode, name: cst.BaseExpression, build: Build) -> Build:
+    """Return a builder of ``… and device_name() != "cpu"`` after what another builder makes."""
+    return lambda updated: _fitted(
+        plan,
+        node,
+        expression("{rest} and {name} != {cpu}", name=name, cpu=_cpu(plan, node), rest=_operand(build(updated))),
+    )
+
+
+def also_other_than_cpu(plan: Plan, node: cst.CSTNode, build: Build) -> Build:
+    """Return a builder of ``… and device_name() != "cpu"`` after what another builder makes."""
+    name = plan.device_name()
+    assert name is not None  # noqa: S101  # checked by the caller
+    return _also(plan, node, name, build)
+
+
+def _operand(node: Any) -> Any:
+    return node.with_changes(lpar=[], rpar=[]) if not isinstance(node, cst.BooleanOperation) else node
+
+
+def _compared(plan: Plan, node: cst.CSTNode, name: cst.BaseExpression, build: Build) -> Build:
+    if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+        return _also(plan, node, name, build)
+    target = node.comparisons[0]
+    if _is_accelerator_or_cpu(plan, node) and isinstance(target.operator, cst.Equal | cst.NotEqual):
+        flipped = cst.NotEqual() if isinstance(target.operator, cst.Equal) else cst.Equal()
+        cpu = target.with_changes(operator=flipped, comparator=_cpu(plan, node))
+        return lambda updated: updated.with_changes(comparisons=[cpu])
+    if isinstance(target.operator, cst.NotEqual | cst.NotIn):
+        return lambda updated: _fitted(
+            plan,
+            node,
+            expression("{rest} or {name} == {cpu}", name=name, cpu=_cpu(plan, node), rest=_operand(build(updated))),
+        )
+    if isinstance(target.operator, cst.Equal) and text_of(target.comparator) == "cuda":
+        second = cst.ComparisonTarget(cst.NotEqual(), _cpu(plan, node))
+        return lambda updated: _fitted(plan, node, _longer(build(updated), second))
+    return _also(plan, node, name, build)
+
+
+def _longer(new: Any, second: cst.ComparisonTarget) -> cst.BaseExpression:
+    return new.with_changes(comparisons=[*new.comparisons, second])  # type: ignore[no-any-return]  # a comparison
+
+
+def _is_accelerator_or_cpu(plan: Plan, comparison: cst.Comparison) -> bool:
+    """Return whether ``device`` of ``device.type == "cuda"`` is always this machine's accelerator or the CPU.
+
+    Then its type is the accelerator's exactly if it is not "cpu".
+    """
+    left = comparison.left
+    if not isinstance(left, cst.Attribute) or left.attr.value != "type" or plan.view.parameter(left.value) is not None:
+        return False
+    values = plan.view.values_of(left.value)
+    is_own = isinstance(left.value, cst.Name) or (dotted(left.value) or "").startswith("self.")
+    return bool(values) and is_own and all(_is_of_machine(plan, value) for value in values)
+
+
+def _is_of_machine(plan: Plan, value: cst.BaseExpression) -> bool:
+    one = plan.decisions.get(value)
+    if text_of(value) == "cpu" or (one is not None and one.rule in ("device-choice", "device-name")):
+        return text_of(value) == "cpu" or (one is not None and one.outcome is SiteOutcome.REWRITTEN)
+    if isinstance(value, cst.IfExp):
+        return _is_of_machine(plan, value.body) and _is_of_machine(plan, value.orelse)
+    is_made = isinstance(value, cst.Call) and plan.view.name(value.func) == "torch.device" and len(value.args) == 1
+    return is_made and isinstance(value, cst.Call) and _is_of_machine(plan, value.args[0].value)
+
+
+# Numbers of devices
+
+
+def rewrite_count(plan: Plan, call: cst.Call) -> None:
+    """Rewrite ``torch.cuda.device_count()`` so that it stays 0 on a CPU."""
+    found = _of_count(plan, call)
+    assert found is not None  # noqa: S101  # the caller has checked that the target has the member
+    if _is_for_cuda(plan, call):
+        plan.report(
+            call.func, "runtime-call", _OF_COUNT, "precision", lambda _: expression(str(plan.function("device_count")))
+        )
+        return
+    node, build = found
+    if not plan.is_open(node):  # another count in the same comparison
+        node, build = call, _counted(plan, call)
+    plan.rewrite(node, "runtime-call", build, (call,))
+    if node is not call:
+        plan.exact[node] = node
+
+
+def _of_count(plan: Plan, call: cst.Call) -> tuple[cst.CSTNode, Build] | None:
+    """Return the rewrite of a number of devices, or of the comparison that it is in."""
+    name, count = plan.device_name(), plan.function("device_count")
+    if name is None or count is None:
+        return None
+    around = plan.view.parent(call)
+    if not plan.target.package or _is_guarded(plan, call):
+        return call, _fixed(plan, call, expression(f"{count}()"))
+    if isinstance(around, cst.Comparison) and around.left is call:
+        found = _of_comparison(plan, around, name, f"{count}()")
+        if found is not None:
+            return found
+    if _is_truth(plan, call):
+        return _whether_other(plan, call, name)
+    return call, _counted(plan, call)
+
+
+def _counted(plan: Plan, call: cst.Call) -> Build:
+    count, name = plan.function("device_count"), plan.device_name()
+    assert name is not None  # noqa: S101  # checked by the callers
+    return _fixed(plan, call, expression(f"{count}() if {{name}} != {{cpu}} else 0", name=name, cpu=_cpu(plan, call)))
+
+
+def _is_truth(plan: Plan, call: cst.CSTNode) -> bool:
+    around = plan.view.parent(call)
+    if isinstance(around, cst.If | cst.IfExp | cst.While | cst.Assert):
+        return around.test is call
+    return isinstance(around, cst.UnaryOperation) and isinstance(around.operator, cst.Not)
+
+
+def _of_comparison(
+    plan: Plan, node: cst.Comparison, name: cst.BaseExpression, count: str
+) -> tuple[cst.CSTNode, Build] | None:
+    """Return the rewrite of ``device_count() > 1`` and the like; None if it is not a comparison with one number."""
+    target = node.comparisons[0]
+    holds = _HOLDS.get(type(target.operator))  # None for "in" and "is"
+    if len(node.comparisons) != 1 or holds is None or not isinstance(target.comparator, cst.Integer):
+        return None
+    number = int(target.comparator.value, 0)
+    none, first = holds(0, number), holds(1, number)
+    if none != first and all(holds(each, number) == first for each in range(1, number + 2)):
+        return _whether_other(plan, node, name, is_negated=none)
+    joined = "{rest} or {name} == {cpu}" if none else "{rest} and {name} != {cpu}"
+
+    def build(updated: cst.Comparison) -> cst.BaseExpression:
+        rest = updated.with_changes(left=expression(count), lpar=[], rpar=[])
+        return _fitted(plan, node, expression(joined, name=name, cpu=_cpu(plan, node), rest=rest))
+
+    return node, build
+
+
+def _is_guarded(plan: Plan, call: cst.CSTNode) -> bool:
+    """Return whether a call runs only if a condition around it has found CUDA.
+
+    The question in that condition must be exact then, if it is rewritten at all.
+    """
+    inner = call
+    for around in plan.view.ancestors(call):
+        found: list[cst.CSTNode] = []
+        if isinstance(around, cst.FunctionDef | cst.Lambda | cst.ClassDef):
+            return False
+        if isinstance(around, cst.If | cst.IfExp) and around.body is inner:
+            found = _found_cuda(plan, around.test)
+        elif isinstance(around, cst.If | cst.IfExp) and around.orelse is inner:
+            test = around.test
+            is_missing = isinstance(test, cst.UnaryOperation) and asks_availability(plan.view, test) is False
+            found = [test.expression] if is_missing and isinstance(test, cst.UnaryOperation) else []
+        elif (
+            isinstance(around, cst.BooleanOperation) and around.right is inner and isinstance(around.operator, cst.And)
+        ):
+            found = _found_cuda(plan, around.left)
+        if found:
+            plan.must_be_exact.update(found)
+            return True
+        inner = around
+    return False
+
+
+def _found_cuda(plan: Plan, test: cst.BaseExpression) -> list[cst.CSTNode]:
+    """Return the questions in a condition that is true only if there is CUDA: ``a and torch.cuda.is_available()``."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return [*_found_cuda(plan, test.left), *_found_cuda(plan, test.right)]
+    if asks_availability(plan.view, test) is True:
+        return [test]
+    if not isinstance(test, cst.Comparison) or not isinstance(count := test.left, cst.Call):
+        return []
+    target = test.comparisons[0]
+    holds = _HOLDS.get(type(target.operator))
+    if plan.view.name(count.func) != "torch.cuda.device_count" or not isinstance(target.comparator, cst.Integer):
+        return []
+    return [] if holds is None or holds(0, int(target.comparator.value, 0)) else [count, test]
