@@ -64,65 +64,74 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
     Functions of this module that the code calls are searched too.
     """
     tainted = _functions_that_stay(plan)
-    versions = [node for node, name in plan.view.imported.items() if name.startswith(_VERSIONS)]
     condition = condition_around(plan, asked)
-    is_of_half = (
-        condition is not None and NAMES_HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
-    )
+    half = condition is not None and NAMES_HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
     for region in (each for one in found for each in one.all):
-        for one in decided_in(plan, region):
-            is_message = one.rule == "env" and isinstance(one.node, cst.FormattedString)
-            if is_message or (one.outcome is SiteOutcome.LEFT and one.reason in MESSAGES):
-                continue  # a message for the user
-            if one.outcome is SiteOutcome.REPORTED or (one.outcome is SiteOutcome.LEFT and one.rule != "env"):
-                line = plan.view.position(one.node)[0]
-                yield Objection(
-                    "depends-on-cuda",
-                    f"code that depends on it stays specific to CUDA (line {line}); port that code, or keep the question",
-                    one.outcome is SiteOutcome.REPORTED and asked_in(plan, one) is not None,
-                )
-        foreign = _call_of_cudas_own(plan, region) or _imported_module(plan, region)
-        if not foreign and asked in plan.questions:
-            foreign = _imported_function(plan, region)
-        if foreign:
-            yield Objection(
-                "depends-on-function",
-                f"{foreign} depends on it and may work on CUDA only; decide whether other devices may run it",
-            )
-        version = next((each for each in versions if plan.view.is_within(each, region)), None)
-        if version is not None:
-            yield Objection(
-                "depends-on-cuda",
-                f"{plan.view.code(version)} depends on it, which other devices do not have; decide what they show",
-            )
-        if nccl := _NCCL.search(_names_in(plan, region)):
-            yield Objection(
-                "depends-on-cuda", f"{nccl[0]} depends on it and is specific to NCCL; decide what other devices use"
-            )
-        own = _OWN.search(plan.view.code(region)) or (
-            _OWN.search(plan.view.code(condition)) if condition is not None else None
-        )
-        if own is not None:
-            yield Objection(
-                "depends-on-function",
-                f"{own[0]} depends on it and is made for CUDA; decide whether other devices may run it",
-            )
-        if any(text_of(each) in _FOR_LIBRARIES for each in plan.view.inside(region, cst.SimpleString)):
-            yield Objection(
-                "depends-on-function", "a library's name for CUDA depends on it; decide what other devices use there"
-            )
+        yield from _sites_that_stay(plan, region)
+        yield from _names_of_cuda(plan, region, asked, condition)
         is_asked = asks_for_bfloat16(plan, asked)
-        if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or is_of_half:
+        if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or half:
             yield Objection("precision", "chooses a precision or a number; decide what other devices use", True)
         if named := appended(plan, region):
             yield Objection("depends-on-cuda", f"{named} is passed to a reported call; decide on both together")
-        if tainted:
-            called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
-            if called:
-                yield Objection(
-                    "depends-on-cuda",
-                    f"{called}() depends on it and contains code for CUDA only; port that function, or keep the question",
-                )
+        called = next((name for name in re.findall(r"(\w+)\s*\(", plan.view.code(region)) if name in tainted), "")
+        if called:
+            yield Objection(
+                "depends-on-cuda",
+                f"{called}() depends on it and contains code for CUDA only; port that function, or keep the question",
+            )
+
+
+def _sites_that_stay(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
+    """Yield an objection for each site in a region that stays specific to CUDA, apart from messages for the user."""
+    for one in decided_in(plan, region):
+        is_message = one.rule == "env" and isinstance(one.node, cst.FormattedString)
+        if is_message or (one.outcome is SiteOutcome.LEFT and one.reason in MESSAGES):
+            continue
+        if one.outcome is SiteOutcome.REPORTED or (one.outcome is SiteOutcome.LEFT and one.rule != "env"):
+            line = plan.view.position(one.node)[0]
+            yield Objection(
+                "depends-on-cuda",
+                f"code that depends on it stays specific to CUDA (line {line}); port that code, or keep the question",
+                one.outcome is SiteOutcome.REPORTED and asked_in(plan, one) is not None,
+            )
+
+
+def _names_of_cuda(
+    plan: Plan, region: cst.CSTNode, asked: cst.CSTNode, condition: cst.CSTNode | None
+) -> Iterator[Objection]:
+    """Yield the objections to a region by what it names: functions, libraries and versions that may be CUDA's only."""
+    foreign = _call_of_cudas_own(plan, region) or _imported_module(plan, region)
+    if not foreign and asked in plan.questions:
+        foreign = _imported_function(plan, region)
+    if foreign:
+        yield Objection(
+            "depends-on-function",
+            f"{foreign} depends on it and may work on CUDA only; decide whether other devices may run it",
+        )
+    versions = (node for node, name in plan.view.imported.items() if name.startswith(_VERSIONS))
+    version = next((each for each in versions if plan.view.is_within(each, region)), None)
+    if version is not None:
+        yield Objection(
+            "depends-on-cuda",
+            f"{plan.view.code(version)} depends on it, which other devices do not have; decide what they show",
+        )
+    if nccl := _NCCL.search(_names_in(plan, region)):
+        yield Objection(
+            "depends-on-cuda", f"{nccl[0]} depends on it and is specific to NCCL; decide what other devices use"
+        )
+    own = _OWN.search(plan.view.code(region)) or (
+        _OWN.search(plan.view.code(condition)) if condition is not None else None
+    )
+    if own is not None:
+        yield Objection(
+            "depends-on-function",
+            f"{own[0]} depends on it and is made for CUDA; decide whether other devices may run it",
+        )
+    if any(text_of(each) in _FOR_LIBRARIES for each in plan.view.inside(region, cst.SimpleString)):
+        yield Objection(
+            "depends-on-function", "a library's name for CUDA depends on it; decide what other devices use there"
+        )
 
 
 def _names_in(plan: Plan, region: cst.CSTNode) -> str:
