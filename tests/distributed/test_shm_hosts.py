@@ -236,10 +236,11 @@ def test_torchs_timeout_and_monitored_barrier_work_on_it(scripts: Scripts) -> No
         dist.monitored_barrier()
         dist.monitored_barrier(gloo)
         group = dist.new_group()
-        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=1), group)
+        set_timeout = getattr(dist, "set_timeout", dist.distributed_c10d._set_pg_timeout)  # torch 2.15 made it public
+        set_timeout(timedelta(seconds=1), group)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=20), gloo)
+            set_timeout(timedelta(seconds=20), gloo)
         other, zero = dist.new_group(), dist.new_group()
         if rank == 0:
             say(error_of(lambda: dist.all_reduce(torch.ones(2), group=group)))

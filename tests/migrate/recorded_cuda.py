@@ -173,6 +173,7 @@ def patched(record: Record) -> list[Any]:
         mock.patch.object(torch.amp.GradScaler, "__init__", scaler_init),
         mock.patch.object(torch.optim.AdamW, "__init__", adam_init),
         mock.patch.object(torch.multiprocessing, "spawn", spawn),
+        mock.patch.object(torch.accelerator, "current_accelerator", return_value=None),  # torch's optimizers ask it
     ]
     return patches
 

@@ -137,8 +137,8 @@ def test_a_second_derivative_is_right_or_refused(name: str, mode: type[Counted] 
 
 
 @pytest.mark.filterwarnings(
-    "ignore:.*torch.jit.script.*:DeprecationWarning"
-)  # a warning of torch's, at the first forward-mode gradient
+    "ignore:.*torch.jit.script.* is deprecated"
+)  # torch's own, at the first forward-mode gradient
 def test_what_follows_calls_sees_the_op(name: str) -> None:
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     with fake_mode:
@@ -194,6 +194,7 @@ def test_a_changed_input_is_noticed() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.* is deprecated")
 def test_traces_and_profiles_name_the_op() -> None:
     traced = torch.jit.trace(lambda x: ops.swiglu(x, x), X)
     assert "anyaccel::swiglu" in str(traced.graph)
