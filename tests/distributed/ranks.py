@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 _TIMEOUT = timedelta(seconds=60)
+_GLOO_SAYS = re.compile(r"(?m)^\[Gloo\] Rank .*\n")
+"""What gloo prints to standard output in torch 2.10."""
 
 
 PROLOGUE = """
@@ -109,7 +112,7 @@ class Scripts:
             self._processes[rank].join(90)
         errors = [self._text(rank, "err") for rank in chosen]
         assert all(self._processes[rank].exitcode == 0 for rank in chosen), errors
-        return [self._text(rank, "out") for rank in chosen]
+        return [_GLOO_SAYS.sub("", self._text(rank, "out")) for rank in chosen]
 
     def close(self) -> None:
         for process in self._processes:
