@@ -27,7 +27,7 @@ def requirements() -> list[str]:
     """Return the packages to collect: the project's dependencies, its CUDA extra, the test runner and plots, without torch."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    pinned = [line for line in extras["test"] if line.partition("==")[0].partition(">")[0] in TESTS]
+    pinned = [line for line in extras["test-without-cuda"] if line.partition("==")[0].partition(">")[0] in TESTS]
     wanted = [*project["dependencies"], *extras["cuda"], *extras["demo"], *pinned]
     return [line for line in wanted if not line.startswith(WITH_TORCH)]
 
