@@ -101,7 +101,7 @@ test-ecosystem:
 OLD_TORCH ?= torch==2.8.0
 test-old-torch:
 	$(MAKE) .venv-old-torch/.torch VENV=.venv-old-torch TORCH="$(OLD_TORCH)"
-	.venv-old-torch/bin/python -m pip install --quiet deepspeed==0.19.8 ninja pytest==9.2.0 pytest-timeout==2.4.0 --editable .
+	.venv-old-torch/bin/python -m pip install --quiet "$(OLD_TORCH)" deepspeed==0.19.8 ninja pytest==9.2.0 pytest-timeout==2.4.0 --editable .
 	PATH="$(CURDIR)/.venv-old-torch/bin:$$PATH" TORCH_EXTENSIONS_DIR="$(CURDIR)/.venv-old-torch/extensions" \
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-old-torch/cache" .venv-old-torch/bin/python -m pytest tests/old_torch
 

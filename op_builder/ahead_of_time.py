@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .all_ops import every_builder
-from .cpu.one_torch import OneTorchBuilder
 from .engine import environment
 from .engine.build import ensure_built, find_built
 from .engine.cache import open_cache
@@ -114,16 +113,24 @@ def named_builders(names: Sequence[str]) -> list[OpBuilder]:
 def buildable(builders: Sequence[OpBuilder]) -> list[OpBuilder]:
     """Return the builders without those that need another C++ compiler than this machine has; log a warning for each of these.
 
-    Sources with torch's C++ API need the system's C++ library, which ziglang does not use. All other ops build without them.
+    ziglang has its own C++ library. Sources with torch's C++ API or DPC++'s need the system's.
+
+    Raises:
+        ToolchainError: when there is no compiler for any of them.
     """
-    found = []
+    found: list[OpBuilder] = []
+    missing: dict[str, ToolchainError] = {}
+    has_code = False
     for builder in builders:
         try:
-            if isinstance(builder, OneTorchBuilder):
-                builder.cxx()
+            has_code = bool(builder.recipes(NATIVE)) or has_code
             found.append(builder)
-        except ToolchainError as missing:
-            _logger.warning("the op '%s' is left out: %s", builder.NAME, missing)
+        except ToolchainError as error:
+            missing[builder.NAME] = error
+    if missing and not has_code:
+        raise next(iter(missing.values()))
+    for name, reason in missing.items():
+        _logger.warning("the op '%s' is left out: %s", name, reason)
     return found
 
 

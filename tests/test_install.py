@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,3 +99,19 @@ def test_public_names_are_these() -> None:
         assert name in dir(anyaccel)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         anyaccel.nothing  # noqa: B018
+
+
+def test_no_installation_by_make_can_replace_the_torch_that_was_asked_for() -> None:
+    """pip replaces an installed torch, without an error, if something that it installs does not fit to it."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    with_dependencies = [
+        line
+        for line in text.splitlines()
+        if re.search(r"-m pip install|call install,", line)
+        and re.search(r"--editable|\.whl", line)
+        and "--no-deps" not in line
+    ]
+    assert len(with_dependencies) == 3  # for tests, for an old torch, and of a wheel
+    assert not [
+        line for line in with_dependencies if not re.search(r'"\$(\(TORCH\)|\(OLD_TORCH\)|\$\{on#\*:\})"', line)
+    ]

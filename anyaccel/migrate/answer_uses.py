@@ -51,10 +51,10 @@ def _library_given(plan: Plan, value: cst.CSTNode | None) -> str:
         if is_library or _may_be_library(plan, call.func):
             given = [each for each in call.args if each is value or (name and name in _names_read(plan, each))]
             is_default = isinstance(value, cst.Arg) and value in call.args and dotted(call.func) is not None
-            is_option = is_default and (dotted(call.func) or "").endswith("add_argument")
+            is_declared = is_default and (dotted(call.func) or "").endswith("add_argument")
             if not is_library:
                 given = [each for each in given if each.keyword is not None and _NAMES_CUDA.search(each.keyword.value)]
-            if given and not is_option and not all(is_option_given(plan.view, each) for each in given):
+            if given and not is_declared and not all(is_option_given(plan.view, each) for each in given):
                 return dotted(call.func) or "a library"
     return ""
 

@@ -81,7 +81,7 @@ def _restated(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> tuple[c
     if name is None or build is None:
         return None
     if question.rule == "is-cuda":
-        return node, _also(plan, node, name, build)
+        return node, also_other_than_cpu(plan, node, build)
     if question.rule == "device-name" and node in plan.questions:
         return node, _compared(plan, node, name, build)
     if question.rule != "runtime-call":
@@ -90,7 +90,7 @@ def _restated(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> tuple[c
         return _of_count(plan, asked)
     if plan.view.name(node) == "torch.cuda.is_bf16_supported" and isinstance(asked, cst.Call):
         function = plan.function("is_bf16_supported")
-        return asked, _also(plan, asked, name, lambda _: expression(f"{function}()"))
+        return asked, also_other_than_cpu(plan, asked, lambda _: expression(f"{function}()"))
     if isinstance(asked, cst.BooleanOperation) or asks_availability(plan.view, asked) is True:  # type: ignore[arg-type]
         return _whether_other(plan, asked, name)
     return None
@@ -130,20 +130,15 @@ def _fitted(plan: Plan, node: cst.CSTNode, new: Any) -> cst.BaseExpression:
     return new.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])  # type: ignore[no-any-return]
 
 
-def _also(plan: Plan, node: cst.CSTNode, name: cst.BaseExpression, build: Build) -> Build:
+def also_other_than_cpu(plan: Plan, node: cst.CSTNode, build: Build) -> Build:
     """Return a builder of ``… and device_name() != "cpu"`` after what another builder makes."""
+    name = plan.device_name()
+    assert name is not None  # noqa: S101  # checked by the callers
     return lambda updated: _fitted(
         plan,
         node,
         expression("{rest} and {name} != {cpu}", name=name, cpu=_cpu(plan, node), rest=_operand(build(updated))),
     )
-
-
-def also_other_than_cpu(plan: Plan, node: cst.CSTNode, build: Build) -> Build:
-    """Return a builder of ``… and device_name() != "cpu"`` after what another builder makes."""
-    name = plan.device_name()
-    assert name is not None  # noqa: S101  # checked by the caller
-    return _also(plan, node, name, build)
 
 
 def _operand(node: Any) -> Any:
@@ -152,7 +147,7 @@ def _operand(node: Any) -> Any:
 
 def _compared(plan: Plan, node: cst.CSTNode, name: cst.BaseExpression, build: Build) -> Build:
     if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
-        return _also(plan, node, name, build)
+        return also_other_than_cpu(plan, node, build)
     target = node.comparisons[0]
     if _is_accelerator_or_cpu(plan, node) and isinstance(target.operator, cst.Equal | cst.NotEqual):
         flipped = cst.NotEqual() if isinstance(target.operator, cst.Equal) else cst.Equal()
@@ -167,7 +162,7 @@ def _compared(plan: Plan, node: cst.CSTNode, name: cst.BaseExpression, build: Bu
     if isinstance(target.operator, cst.Equal) and text_of(target.comparator) == "cuda":
         second = cst.ComparisonTarget(cst.NotEqual(), _cpu(plan, node))
         return lambda updated: _fitted(plan, node, _longer(build(updated), second))
-    return _also(plan, node, name, build)
+    return also_other_than_cpu(plan, node, build)
 
 
 def _longer(new: Any, second: cst.ComparisonTarget) -> cst.BaseExpression:

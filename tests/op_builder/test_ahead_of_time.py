@@ -265,17 +265,25 @@ def test_what_was_built_natively_serves_when_the_compiler_is_gone(
     assert builder.find_built() == entry
 
 
-def test_where_only_ziglang_compiles_all_ops_but_those_with_torchs_cxx_api_are_built(
+def test_where_only_ziglang_compiles_all_ops_but_those_of_the_systems_cxx_library_are_built(
     cache: Cache, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     every = every_builder()
     assert buildable(every) == every
     ziglang = Probe("C++", "ziglang", CxxCompiler(("zig", "c++"), "clang version 20"), "")
     monkeypatch.setattr(cxx, "_probes", lambda *_: iter([ziglang]))
-    left_out = {builder.NAME for builder in every} - {builder.NAME for builder in buildable(every_builder())}
-    assert left_out == {"autograd", "shm_comm"}
+    kept = buildable(every_builder())
+    left_out = {builder.NAME for builder in every} - {builder.NAME for builder in kept}
+    assert orders(kept, ["native"])
+    assert left_out == {"autograd", "shm_comm", *(["sycl_runtime"] if probe_dpcpp().tool is not None else [])}
     assert "the op 'shm_comm' is left out: choosing a C++ compiler failed" in caplog.text
     assert "Fix: apt-get install g++" in caplog.text
+
+
+def test_without_any_compiler_building_every_op_is_refused(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ToolchainError, match="no compiler works: CXX=no-such-compiler"):
+        buildable(every_builder())
 
 
 def _ops(**switches: bool) -> set[str]:
