@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import re
@@ -47,7 +48,7 @@ def write_variant(variant: Variant, built: Mapping[str, Entry], root: Path) -> P
             _fill(made, variant, built)
             replaced = 0
             while not _renamed(made, place):
-                _require_own(place, variant)
+                _require_own_or_absent(place, variant)
                 with contextlib.suppress(FileNotFoundError):  # another process was faster
                     os.rename(place, Path(scratch) / f"replaced{replaced}")
                 replaced += 1
@@ -58,11 +59,14 @@ def write_variant(variant: Variant, built: Mapping[str, Entry], root: Path) -> P
 
 
 def _renamed(made: Path, place: Path) -> bool:
-    """Rename a folder, and return whether that was possible; it is not when the place is taken."""
+    """Rename a folder, and return whether that was possible; it is not when the place was taken.
+
+    The place is not looked at afterwards: another process may have taken its folder away by then.
+    """
     try:
         os.rename(made, place)
     except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR) and os.path.lexists(place):
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             return False
         raise
     return True
@@ -128,15 +132,38 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=2) + "\n"
 
 
-def _require_own(place: Path, variant: Variant) -> None:
-    """Check that a place has a build of this kernel, or nothing any more."""
+def _require_own_or_absent(place: Path, variant: Variant) -> None:
+    """Check that a place has a build of this kernel, or nothing any more.
+
+    Another process may take the folder away while it is read, and put its own there: then the answer is that ours has gone.
+    """
+    msg = (
+        f"writing {place} failed: it exists, and is not the kernel {variant.kernel_name()}. "
+        f"Fix: remove it, or name another folder."
+    )
     try:
-        name = json.loads((place / METADATA).read_text(encoding="utf-8"))["name"]
+        folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise OpError(msg) from error
+    try:
+        if _name_in(folder) != variant.kernel_name() and _is_at(folder, place):
+            raise OpError(msg)
+    finally:
+        os.close(folder)
+
+
+def _name_in(folder: int) -> object:
+    try:
+        with open(METADATA, encoding="utf-8", opener=functools.partial(os.open, dir_fd=folder)) as metadata:
+            return json.load(metadata)["name"]
     except (OSError, ValueError, KeyError, TypeError):
-        name = None
-    if name != variant.kernel_name() and os.path.lexists(place):
-        msg = (
-            f"writing {place} failed: it exists, and is not the kernel {variant.kernel_name()}. "
-            f"Fix: remove it, or name another folder."
-        )
-        raise OpError(msg)
+        return None
+
+
+def _is_at(folder: int, place: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(folder), os.lstat(place))
+    except FileNotFoundError:
+        return False

@@ -148,6 +148,61 @@ def test_two_processes_write_the_same_place(tmp_path: Path) -> None:
     assert [path.name for path in root.iterdir()] == ["anyaccel-rms-norm"]
 
 
+@pytest.mark.parametrize("other", ["takes it away", "writes its own"])
+def test_another_process_acts_before_or_after_any_step_of_a_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    (variant,) = variants_of(RMS_NORM, wheel_cpu_targets())
+    built = _fake(tmp_path, variant)
+    place = write_variant(variant, built, tmp_path)
+    theirs, rename = shutil.copytree(place, tmp_path / "theirs"), os.rename
+
+    def act() -> None:
+        if place.exists():
+            rename(place, tmp_path / "taken")
+            shutil.rmtree(tmp_path / "taken")
+        if other == "writes its own":
+            shutil.copytree(theirs, place)
+
+    def write(moment: int) -> int:
+        """Write while the other acts at a moment; return how many moments there are, two for each step."""
+        seen = 0
+
+        def watched(step: Callable[..., Any]) -> Callable[..., Any]:
+            def called(path: Any, *more: Any, **options: Any) -> Any:
+                nonlocal seen
+                if place not in (path, *more) and path != "metadata.json":
+                    return step(path, *more, **options)
+                seen += 1
+                if seen == moment:
+                    act()
+                try:
+                    return step(path, *more, **options)
+                finally:
+                    seen += 1
+                    if seen == moment:
+                        act()
+
+            return called
+
+        with monkeypatch.context() as patch:
+            for name in ("rename", "open", "lstat"):
+                patch.setattr(os, name, watched(getattr(os, name)))
+            write_variant(variant, built, tmp_path)
+        if not place.exists():
+            assert (other, moment) == ("takes it away", seen)  # at the very end
+        else:
+            require_unchanged(place, "")
+        return seen
+
+    moments = write(0)
+    assert moments == 10  # a rename that finds the place taken, two opened files, two renames
+    for moment in range(1, moments + 1):
+        write(moment)
+        write_variant(variant, built, tmp_path)
+    assert sorted(path.name for path in place.parent.iterdir()) == [place.name]
+
+
 @contextlib.contextmanager
 def _largest_file(size: int) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
