@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .builder import CPU_FLAGS, OpBuilder
@@ -40,7 +41,7 @@ class HostLibrary(OpBuilder):
     def __init__(self, name: str | None = None, *, namespace: str = "anyaccel") -> None:
         super().__init__(name)
         self._namespace = namespace
-        if self.OP is not None:
+        if self.OP is not None and "torch" in sys.modules:  # a build of device code does without torch
             self.OP.functions_class()  # import the module with the builder, not during a load
 
     def absolute_name(self) -> str:
