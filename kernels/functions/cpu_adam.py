@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.utils import _pytree as pytree
 
+from .outputs import in_shapes_of
 from .registration import OpFunctions, mark_changed, nothing
 from .zenflow_adam import ZenFlowAdam
 
@@ -141,8 +142,8 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
             weight_decay: the decay of the parameter.
             bias_correction: correct the moments for their start at zero.
             param: float32, bfloat16 or float16, on the CPU.
-            grad: its gradient, of the same shape.
-            exp_avg: the first moment, of the same shape; with ``exp_avg_sq`` float32, or of the parameter's dtype.
+            grad: its gradient, of the same size.
+            exp_avg: the first moment, of the same size; with ``exp_avg_sq`` float32, or of the parameter's dtype.
             exp_avg_sq: the second moment, like ``exp_avg``.
 
         Returns:
@@ -153,9 +154,8 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
             RuntimeError: naming the argument, before anything is written.
         """
         betas_and_decay = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
-        return self._step_one(
-            "adam_update", optimizer_id, (param, grad, exp_avg, exp_avg_sq, step), bias_correction, betas_and_decay
-        )
+        tensors = param, grad, exp_avg, exp_avg_sq
+        return self._step_one("adam_update", optimizer_id, tensors, step, bias_correction, betas_and_decay)
 
     def adam_rollback(
         self, optimizer_id: int, step: int, lr: float, beta1: float, beta2: float, eps: float, weight_decay: float,
@@ -173,8 +173,8 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
             weight_decay: the decay of the parameter.
             bias_correction: correct the moments for their start at zero.
             param: float32, bfloat16 or float16, on the CPU.
-            grad: the gradient of the step, of the same shape.
-            exp_avg: the first moment, of the same shape; with ``exp_avg_sq`` float32, or of the parameter's dtype.
+            grad: the gradient of the step, of the same size.
+            exp_avg: the first moment, of the same size; with ``exp_avg_sq`` float32, or of the parameter's dtype.
             exp_avg_sq: the second moment, like ``exp_avg``.
 
         Returns:
@@ -185,21 +185,25 @@ class CPUAdamFunctions(ZenFlowAdam, OpFunctions):
             RuntimeError: naming the argument, before anything is written.
         """
         betas_and_decay = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "weight_decay": weight_decay}
-        return self._step_one(
-            "adam_rollback", optimizer_id, (param, grad, exp_avg, exp_avg_sq, step), bias_correction, betas_and_decay
-        )
+        tensors = param, grad, exp_avg, exp_avg_sq
+        return self._step_one("adam_rollback", optimizer_id, tensors, step, bias_correction, betas_and_decay)
 
     def _step_one(
-        self, op: str, optimizer_id: int, arguments: tuple[Any, ...], bias_correction: bool, options: dict[str, float]
-    ) -> int:
+        self, op: str, optimizer_id: int, tensors: tuple[torch.Tensor, ...], step: int, bias_correction: bool,
+        options: dict[str, float],
+    ) -> int:  # fmt: skip
         if optimizer_id not in self._decoupled:
             msg = (
                 f"{op} failed: got optimizer {optimizer_id}; expected one of {sorted(self._decoupled)}. "
                 f"Fix: call create_adam({optimizer_id}, …) first."
             )
             raise KeyError(msg)
-        decoupled = self._decoupled[optimizer_id]
-        step = getattr(self._ops, op).default
-        _call(step, arguments, decoupled=decoupled, bias_correction=bool(bias_correction), **options)
-        mark_changed(arguments[:1])
+        options = {**options, "decoupled": self._decoupled[optimizer_id], "bias_correction": bool(bias_correction)}
+        function = getattr(self._ops, op).default
+
+        def call(*lists: Sequence[torch.Tensor]) -> None:
+            _call(function, (*(tensor for (tensor,) in lists), step), **options)
+
+        in_shapes_of(call, *([tensor] for tensor in tensors))
+        mark_changed(tensors[:1])
         return 0

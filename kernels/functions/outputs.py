@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["in_float32", "require_one_place_each", "write_output"]
+__all__ = ["in_float32", "in_shapes_of", "require_one_place_each", "write_output"]
 
 
 def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> None:
@@ -60,3 +60,28 @@ def in_float32(*lists: Sequence[torch.Tensor]) -> Iterator[list[list[torch.Tenso
         for state, result in zip(states, computed, strict=True):
             if state is not result:
                 state.copy_(result)
+
+
+def in_shapes_of(
+    call: Callable[..., Any], params: Sequence[torch.Tensor], /, *lists: Sequence[torch.Tensor], **options: Any
+) -> Any:
+    """Call a step of an optimizer, with gradients and states of the parameters' sizes in any contiguous shapes.
+
+    deepspeed's kernels ask for equal numbers of elements only. Those here refuse other shapes before they write anything, so only
+    a refused call costs more.
+    """
+    try:
+        return call(params, *lists, **options)
+    except RuntimeError:
+        shaped = [[_in_shape_of(*pair) for pair in zip(params, tensors, strict=False)] for tensors in lists]
+        pairs = zip(shaped, lists, strict=True)
+        if any(len(tensors) != len(params) for tensors in lists) or all(
+            one is other for new, old in pairs for one, other in zip(new, old, strict=True)
+        ):
+            raise
+    return call(params, *shaped, **options)
+
+
+def _in_shape_of(param: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    fits = tensor.shape != param.shape and tensor.numel() == param.numel()
+    return tensor.view(param.shape) if fits and tensor.is_contiguous() and param.is_contiguous() else tensor

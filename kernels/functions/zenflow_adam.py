@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from .outputs import in_shapes_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -48,7 +50,7 @@ class _TimeSpec(ctypes.Structure):
 class _Optimizer:
     def __init__(self, number: int, cores: list[int]) -> None:
         self.number, self.cores = number, cores
-        self.groups: list[tuple[torch.Tensor | None, ...]] = []
+        self.groups: list[tuple[Any, ...]] = []
 
 
 class ZenFlowAdam:
@@ -199,10 +201,10 @@ class ZenFlowAdam:
         lr, beta1, beta2, eps, weight_decay = control.options[group * _PER_GROUP : (group + 1) * _PER_GROUP]
         param, *grads_and_moments, stale = optimizer.groups[group]
         grad, exp_avg, exp_avg_sq = grads_and_moments[control.now_state :: 2]
-        self.adam_step(
-            [param], [grad], [exp_avg], [exp_avg_sq], [torch.tensor(float(control.step - 1))], lr=lr, beta1=beta1,
-            beta2=beta2, eps=eps, weight_decay=weight_decay, adamw_mode=self._decoupled[optimizer.number],
-            bias_correction=bool(control.bias_correction[group]),
+        in_shapes_of(
+            lambda *lists, **options: self.adam_step(*lists, [torch.tensor(float(control.step - 1))], **options),
+            [param], [grad], [exp_avg], [exp_avg_sq], lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay,
+            adamw_mode=self._decoupled[optimizer.number], bias_correction=bool(control.bias_correction[group]),
         )  # fmt: skip
         if stale is not None and param is not None:
             stale.copy_(param)

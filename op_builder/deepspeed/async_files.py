@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Literal
+from operator import index
+from typing import TYPE_CHECKING, ClassVar, Literal, ParamSpec, TypeVar
 
 from ...kernels.functions.process_bound import ProcessBound
 from .host_memory import PinMemoryModule
 from .transfers import AsyncIOError, Pending, error_of, is_in_file, memory_of, opened, require_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
 __all__ = ["AsyncIOError", "AsyncIOHandle", "AsyncIOModule"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Backend = Literal["best", "io_uring", "kernel_aio", "threads"]
 _BACKENDS: tuple[Backend, ...] = ("best", "io_uring", "kernel_aio", "threads")
 _ALIGNMENT = 512  # deepspeed's callers round sizes to this, times the number of threads
@@ -27,41 +33,19 @@ class _Failure(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_int64) for name in ("operation", "error", "offset", "asked", "moved"))
 
 
-class AsyncIOModule(ProcessBound):
-    """The module ``async_io``."""
+def _also_named(theirs: str, ours: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make a function accept deepspeed's name of an argument, which is a word of Python's or misspelt."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        library.anyaccel_aio_open.restype = ctypes.c_void_p
-        library.anyaccel_aio_wait.restype = ctypes.c_int64
-        self._library = library
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*arguments: P.args, **options: P.kwargs) -> T:
+            if theirs in options:
+                options[ours] = options.pop(theirs)
+            return function(*arguments, **options)
 
-    def aio_handle(
-        self, block_size: int = 1 << 20, queue_depth: int = 128, single_submit: bool = False, overlap_events: bool = False,
-        intra_op_parallelism: int = 1, *, backend: Backend = "best",
-    ) -> AsyncIOHandle:  # fmt: skip
-        """Return a handle; see :class:`AsyncIOHandle`."""
-        return AsyncIOHandle(
-            self._library, block_size, queue_depth, single_submit, overlap_events, intra_op_parallelism, backend
-        )
+        return call
 
-    def aio_read(
-        self, buffer: torch.Tensor, filename: str, block_size: int, queue_depth: int, single_submit: bool,
-        overlap_events: bool, validate: bool,
-    ) -> int:  # fmt: skip
-        """Read a whole file; return 0."""
-        return self.aio_handle(block_size, queue_depth, single_submit, overlap_events).read(buffer, filename, validate)
-
-    def aio_write(
-        self, buffer: torch.Tensor, filename: str, block_size: int, queue_depth: int, single_submit: bool,
-        overlap_events: bool, validate: bool,
-    ) -> int:  # fmt: skip
-        """Write a tensor to a file; return 0."""
-        return self.aio_handle(block_size, queue_depth, single_submit, overlap_events).write(buffer, filename, validate)
-
-    def deepspeed_memcpy(self, dest: torch.Tensor, src: torch.Tensor) -> int:
-        """Copy a tensor; return 0."""
-        dest.copy_(src)
-        return 0
+    return decorate
 
 
 class AsyncIOHandle(ProcessBound):
@@ -74,7 +58,6 @@ class AsyncIOHandle(ProcessBound):
     a file, before :meth:`wait` has returned.
 
     Args:
-        library: the library from ``csrc/async_io``.
         block_size: the size of a block in bytes; rounded up to 4096.
         queue_depth: the number of blocks that a thread keeps in flight, up to 32 MiB in total.
         single_submit: ignored.
@@ -89,10 +72,14 @@ class AsyncIOHandle(ProcessBound):
 
     INSTEAD = "make an aio_handle in each process; threads of one process can share it"
 
+    _library: ClassVar[ctypes.CDLL]  # from csrc/async_io
+
     def __init__(
-        self, library: ctypes.CDLL, block_size: int, queue_depth: int, single_submit: bool, overlap_events: bool,
-        intra_op_parallelism: int, backend: Backend,
+        self, block_size: int = 1 << 20, queue_depth: int = 128, single_submit: bool = False, overlap_events: bool = False,
+        intra_op_parallelism: int = 1, *, backend: Backend = "best",
     ) -> None:  # fmt: skip
+        library = self._library
+        block_size, queue_depth, intra_op_parallelism = map(index, (block_size, queue_depth, intra_op_parallelism))
         numbers = {"block_size": block_size, "queue_depth": queue_depth, "intra_op_parallelism": intra_op_parallelism}
         most = {"block_size": 1 << 40, "queue_depth": 1 << 15, "intra_op_parallelism": 1 << 10}
         for name, number in numbers.items():
@@ -111,8 +98,8 @@ class AsyncIOHandle(ProcessBound):
                 f"Fix: pass a lower intra_op_parallelism, or raise the limit (ulimit -u)."
             )
             raise RuntimeError(msg)
-        self._library, self._pointer, self._numbers = library, ctypes.c_void_p(pointer), numbers
-        self._flags = single_submit, overlap_events
+        self._pointer, self._numbers = ctypes.c_void_p(pointer), numbers
+        self._flags = bool(single_submit), bool(overlap_events)
         self._guard, self._process, self._next = threading.Lock(), os.getpid(), 0
         self._pending: dict[int, Pending] = {}
         self._pins = PinMemoryModule().pin_handle()
@@ -162,13 +149,13 @@ class AsyncIOHandle(ProcessBound):
         self.pwrite(buffer, filename, validate, False, file_offset)
         return 0
 
-    # ``async`` is a keyword, so nobody can pass it by name.
-
+    @_also_named("async", "is_async")
     def pread(self, buffer: torch.Tensor, filename: str, validate: bool, is_async: bool, file_offset: int = 0) -> int:
         """Read; see :meth:`async_pread` and :meth:`sync_pread`. With ``validate``, :meth:`wait` compares the file."""
         self._start(buffer, filename, True, file_offset, validate)
         return 0 if is_async else self.wait()
 
+    @_also_named("async", "is_async")
     def pwrite(self, buffer: torch.Tensor, filename: str, validate: bool, is_async: bool, file_offset: int = 0) -> int:
         """Write; see :meth:`async_pwrite` and :meth:`sync_pwrite`. With ``validate``, :meth:`wait` compares the file."""
         self._start(buffer, filename, False, file_offset, validate)
@@ -253,6 +240,7 @@ class AsyncIOHandle(ProcessBound):
             raise next(iter(problems.values()))
         return ended
 
+    @_also_named("example_tenosr", "example_tensor")
     def new_cpu_locked_tensor(self, num_elem: int, example_tensor: torch.Tensor) -> torch.Tensor:
         """Return a page-aligned tensor in locked memory, which is read and written without copies."""
         return self._pins.new_cpu_locked_tensor(num_elem, example_tensor)
@@ -318,6 +306,41 @@ class AsyncIOHandle(ProcessBound):
                 "Fix: finish transfers before the program's last functions (atexit) run."
             )
             raise RuntimeError(msg)
+
+
+class AsyncIOModule(ProcessBound):
+    """The module ``async_io``."""
+
+    aio_handle = AsyncIOHandle
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        library.anyaccel_aio_open.restype = ctypes.c_void_p
+        library.anyaccel_aio_wait.restype = ctypes.c_int64
+
+        class Handle(AsyncIOHandle):
+            _library = library
+
+        Handle.__name__ = "aio_handle"
+        self.aio_handle = Handle
+
+    def aio_read(
+        self, buffer: torch.Tensor, filename: str, block_size: int, queue_depth: int, single_submit: bool,
+        overlap_events: bool, validate: bool,
+    ) -> int:  # fmt: skip
+        """Read a whole file; return 0."""
+        return self.aio_handle(block_size, queue_depth, single_submit, overlap_events).read(buffer, filename, validate)
+
+    def aio_write(
+        self, buffer: torch.Tensor, filename: str, block_size: int, queue_depth: int, single_submit: bool,
+        overlap_events: bool, validate: bool,
+    ) -> int:  # fmt: skip
+        """Write a tensor to a file; return 0."""
+        return self.aio_handle(block_size, queue_depth, single_submit, overlap_events).write(buffer, filename, validate)
+
+    def deepspeed_memcpy(self, dest: torch.Tensor, src: torch.Tensor) -> int:
+        """Copy a tensor; return 0."""
+        dest.copy_(src)
+        return 0
 
 
 def _complete(one: Pending) -> None:

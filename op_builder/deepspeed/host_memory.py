@@ -12,7 +12,7 @@ from typing import Any, overload
 
 import torch
 
-__all__ = ["LockedMemory", "MemoryLockError", "PinMemoryModule", "UtilsModule"]
+__all__ = ["LockedMemory", "MemoryLockError", "PinHandle", "PinMemoryModule", "UtilsModule"]
 
 
 class MemoryLockError(OSError):
@@ -110,16 +110,8 @@ _locked = LockedMemory()
 os.register_at_fork(after_in_child=_locked.forget_all)
 
 
-class PinMemoryModule:
-    """The module ``pin_memory``."""
-
-    def pin_handle(self) -> _PinHandle:
-        """Return a handle; all handles share the process's locked memory."""
-        return _PinHandle()
-
-
-class _PinHandle:
-    """deepspeed's ``pin_handle``."""
+class PinHandle:
+    """deepspeed's ``pin_handle``; all handles share the process's locked memory."""
 
     def new_cpu_locked_tensor(self, num_elem: int, example_tensor: torch.Tensor) -> torch.Tensor:
         """Return a page-aligned tensor of ``num_elem`` elements in locked memory.
@@ -146,6 +138,12 @@ class _PinHandle:
         return _locked.holds(buffer) or buffer.is_pinned()  # anyaccel: ignore[pinning]
 
 
+class PinMemoryModule:
+    """The module ``pin_memory``."""
+
+    pin_handle = PinHandle
+
+
 class UtilsModule:
     """The module ``utils``."""
 
@@ -156,13 +154,13 @@ class UtilsModule:
     def cast_to_byte_tensor(self, src_tensor: Any) -> Any:
         """Return a tensor's bytes as a one-dimensional uint8 tensor that shares its memory; for a list, return a list.
 
-        A tensor of at most one byte is returned unchanged, as with deepspeed.
+        The bytes are in the order of the memory. A tensor of at most one byte is returned unchanged, as with deepspeed.
 
         Args:
-            src_tensor: a contiguous tensor of any dtype, or a list of them.
+            src_tensor: a tensor of any dtype, contiguous, transposed or channels last, or a list of them.
 
         Raises:
-            ValueError: when a tensor is not contiguous.
+            ValueError: when a tensor has gaps in its memory, or elements that share it; deepspeed's returns other bytes.
         """
         return [_bytes_of(one) for one in src_tensor] if isinstance(src_tensor, list | tuple) else _bytes_of(src_tensor)
 
@@ -193,10 +191,10 @@ class UtilsModule:
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.nbytes <= 1:
         return tensor
-    if not tensor.is_contiguous():
+    if not torch.ops.aten.is_non_overlapping_and_dense(tensor):
         msg = (
-            f"cast_to_byte_tensor failed: got strides {tensor.stride()} for shape {tuple(tensor.shape)}; expected a contiguous "
-            f"tensor. Fix: pass tensor.contiguous()."
+            f"cast_to_byte_tensor failed: got strides {tensor.stride()} for shape {tuple(tensor.shape)}; expected a tensor "
+            f"without gaps in its memory. Fix: pass tensor.contiguous()."
         )
         raise ValueError(msg)
-    return tensor.detach().flatten().view(torch.uint8)
+    return tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...kernels.functions.outputs import in_float32, require_one_place_each
+from ...kernels.functions.outputs import in_float32, in_shapes_of, require_one_place_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ class FusedAdamModule:
         Args:
             chunk_size: ignored: the work is split evenly.
             noop_flag: one int32 on the parameters' device; if it is not zero, such as after an overflow, nothing is done.
-            tensor_lists: gradients, parameters, first and second moments; lists of equal length, with the same shapes
+            tensor_lists: gradients, parameters, first and second moments; lists of equal length, with the same sizes
                 at each position; float32, bfloat16 or float16, the moments float32 or of the parameter's dtype.
             lr: the learning rate.
             beta1: the decay of the first moment.
@@ -66,11 +66,11 @@ class FusedAdamModule:
         if any(tensor.dtype == torch.float64 for tensor in params):
             msg = "multi_tensor_adam failed: got float64; expected float32, bfloat16 or float16. Fix: use torch.optim.AdamW."
             raise NotImplementedError(msg)
-        self._step(params, grads, states, step, noop_flag, options)
+        in_shapes_of(self._step, params, grads, *states, step=step, noop_flag=noop_flag, options=options)
 
     def _step(
-        self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], states: Sequence[Sequence[torch.Tensor]],
-        step: int, noop_flag: torch.Tensor, options: dict[str, Any],
+        self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], *states: Sequence[torch.Tensor], step: int,
+        noop_flag: torch.Tensor, options: dict[str, Any],
     ) -> None:  # fmt: skip
         steps = [step] * len(params)
         with in_float32(*states) as moments:
@@ -81,8 +81,8 @@ class FusedAdamOnCpuModule(FusedAdamModule):
     """The module ``fused_adam`` on the CPU, with the op ``cpu_adam``."""
 
     def _step(
-        self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], states: Sequence[Sequence[torch.Tensor]],
-        step: int, noop_flag: torch.Tensor, options: dict[str, Any],
+        self, params: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], *states: Sequence[torch.Tensor], step: int,
+        noop_flag: torch.Tensor, options: dict[str, Any],
     ) -> None:  # fmt: skip
         if noop_flag.item() == 0:
             state_steps = torch.full((len(params),), float(step - 1)).unbind()
@@ -104,7 +104,7 @@ class FusedLionModule:
         Args:
             chunk_size: ignored.
             noop_flag: one int32 on the parameters' device; if it is not zero, nothing is done.
-            tensor_lists: gradients, parameters, momenta; lists of equal length, with the same shapes at each position;
+            tensor_lists: gradients, parameters, momenta; lists of equal length, with the same sizes at each position;
                 float32, bfloat16 or float16.
             lr: the learning rate.
             beta1: the interpolation factor.
@@ -119,9 +119,10 @@ class FusedLionModule:
         _check("multi_tensor_lion", tensor_lists, 3)
         grads, params, states = tensor_lists
         with in_float32(states) as (exp_avgs,):
-            self._op.lion_step(
-                params, grads, exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, noop_flag=noop_flag
-            )
+            in_shapes_of(
+                self._op.lion_step, params, grads, exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
+                noop_flag=noop_flag,
+            )  # fmt: skip
 
 
 class CPULionModule:
@@ -180,7 +181,7 @@ class CPULionModule:
             weight_decay: the decay of the parameter.
             param: float32, bfloat16 or float16, on the CPU; written.
             grad: like ``param``.
-            exp_avg: the momentum, of param's shape; written.
+            exp_avg: the momentum, with param's number of elements; written.
 
         Returns:
             0.
@@ -189,7 +190,16 @@ class CPULionModule:
             RuntimeError: naming the argument, before anything is written.
         """
         with in_float32([exp_avg]) as (exp_avgs,):
-            self._op.lion_step([param], [grad], exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
+            in_shapes_of(
+                self._op.lion_step,
+                [param],
+                [grad],
+                exp_avgs,
+                lr=lr,
+                beta1=beta1,
+                beta2=beta2,
+                weight_decay=weight_decay,
+            )
         return 0
 
 
@@ -250,7 +260,7 @@ class CPUAdagradModule:
             weight_decay: the decay of the parameter.
             param: float32, bfloat16 or float16, on the CPU; written.
             grad: like ``param``.
-            exp_avg_sq: the sum of squares, of param's shape; written.
+            exp_avg_sq: the sum of squares, with param's number of elements; written.
 
         Returns:
             0.
@@ -259,7 +269,7 @@ class CPUAdagradModule:
             RuntimeError: naming the argument, before anything is written.
         """
         with in_float32([exp_avg_sq]) as (exp_avg_sqs,):
-            self._op.adagrad_step([param], [grad], exp_avg_sqs, lr=lr, eps=eps, weight_decay=weight_decay)
+            in_shapes_of(self._op.adagrad_step, [param], [grad], exp_avg_sqs, lr=lr, eps=eps, weight_decay=weight_decay)
         return 0
 
 
@@ -279,9 +289,9 @@ class FusedLambModule:
         Args:
             param: the parameter, of any shape; float32, bfloat16 or float16; written.
             param_copy: receives a copy of the parameter, in its own dtype, unless it is empty.
-            exp_avg: the first moment, of param's shape; written.
+            exp_avg: the first moment, with param's number of elements; written.
             exp_avg_sq: the second moment, like ``exp_avg``.
-            grad: the gradient, of param's shape.
+            grad: the gradient, with param's number of elements.
             lr: the learning rate.
             beta1: the decay of the first moment.
             beta2: the decay of the second moment.
@@ -305,9 +315,10 @@ class FusedLambModule:
         require_one_place_each("lamb", param_copy)
         scale = torch.full((1,), grad_scale, dtype=torch.float32, device=param.device)
         with in_float32([exp_avg], [exp_avg_sq]) as (exp_avgs, exp_avg_sqs):
-            ratio = self._op.lamb_step(
-                [param], [grad], exp_avgs, exp_avg_sqs, step, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
-                eps=eps, min_coeff=min_coeff, max_coeff=max_coeff, bias_correction=bool(bias_correction),
+            ratio: torch.Tensor = in_shapes_of(
+                lambda p, g, m, v, **options: self._op.lamb_step(p, g, m, v, step, **options),
+                [param], [grad], exp_avgs, exp_avg_sqs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=eps,
+                min_coeff=min_coeff, max_coeff=max_coeff, bias_correction=bool(bias_correction),
                 eps_inside_sqrt=mode == 0, grad_scale=scale,
             )  # fmt: skip
         if param_copy.numel() > 0:

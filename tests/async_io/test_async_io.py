@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -70,6 +71,18 @@ def test_it_is_a_handle_with_deepspeeds_names_and_defaults(module: Any) -> None:
     ]  # fmt: skip
     assert found == [1 << 20, 128, False, False, 1, 512]
     assert module.aio_handle(4096, 32, True, True, 4).get_alignment() == 2048
+    assert isinstance(handle, module.aio_handle)
+    assert module.aio_handle(np.int64(4096), np.int32(3), 1).get_single_submit() is True
+
+
+def test_deepspeeds_keywords_are_taken_though_they_are_misspelt_or_pythons(module: Any, tmp_path: Path) -> None:
+    handle, file = module.aio_handle(), str(tmp_path / "file")
+    given = handle.new_cpu_locked_tensor(num_elem=3, example_tenosr=torch.ones(1))
+    assert handle.pwrite(buffer=given.fill_(7), filename=file, validate=True, **{"async": True}) == 0
+    assert handle.wait() == 1
+    read = torch.zeros(3)
+    assert handle.pread(buffer=read, filename=file, validate=False, **{"async": False}) == 1
+    assert torch.equal(read, given)
 
 
 @pytest.mark.parametrize("size", [0, 1, 511, 4096, 4097, 8192, 100_000, 1_000_001])

@@ -153,13 +153,13 @@ def deepspeeds() -> list[tuple[str, list[str], list[str]]]:
 
 
 def _found(served: Any, name: str) -> Any:
-    """Return a function of a module's class, or a method of the class that it returns; None if there is none."""
+    """Return a function of a module's class, or a method of a class in it or that it returns; None if there is none."""
     owner, _, method = name.rpartition(".")
     if not owner:
         return getattr(served, method, None)
     made = getattr(served, owner, None)
-    if made is None:
-        return None
+    if made is None or inspect.isclass(made):
+        return getattr(made, method, None)
     cls = getattr(sys.modules[made.__module__], inspect.signature(made).return_annotation, None)
     return getattr(cls, method, None)
 

@@ -110,6 +110,46 @@ def test_fused_lamb(mode: int) -> None:
     assert torch.equal(copy, param.bfloat16())
 
 
+def _steps() -> dict[str, Any]:
+    """Return deepspeed's functions that take a step of one parameter, given a gradient, a parameter and two states."""
+    adam, lion, adagrad = (_load(f"CPU{name}Builder") for name in ("Adam", "Lion", "Adagrad"))
+    fused_adam, fused_lion, lamb = (_load(f"Fused{name}Builder") for name in ("Adam", "Lion", "Lamb"))
+    adam.create_adam(71, 0.1, 0.9, 0.99, 1e-8, 0.1, True, False)
+    options = (1, 0.1, 0.9, 0.99)
+    return {
+        "adam_update": lambda g, p, m, v: adam.adam_update(71, *options, 1e-8, 0.1, True, p, g, m, v),
+        "adam_rollback": lambda g, p, m, v: adam.adam_rollback(71, *options, 1e-8, 0.1, True, p, g, m, v),
+        "lion_update": lambda g, p, m, v: lion.lion_update(0, *options, 0.1, p, g, m),
+        "adagrad_update": lambda g, p, m, v: adagrad.adagrad_update(0, 1, 0.1, 1e-8, 0.1, p, g, m),
+        "multi_tensor_adam": lambda g, p, m, v: fused_adam.multi_tensor_adam(
+            65536, FLAG, [[g], [p], [m], [v]], *options[1:], 1e-8, 1, 1, 1, 0.1
+        ),
+        "multi_tensor_lion": lambda g, p, m, v: fused_lion.multi_tensor_lion(
+            65536, FLAG, [[g], [p], [m]], *options[1:], 1, 0.1
+        ),
+        "lamb": lambda g, p, m, v: lamb.lamb(
+            p, torch.empty(0), m, v, g, *options[1:], 10.0, 0.01, 1e-6, 1.0, 1, 0, 1, 0.1
+        ),
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", list(_steps()))
+def test_gradients_and_states_may_have_another_shape_of_the_same_size(name: str, dtype: torch.dtype) -> None:
+    """deepspeed's functions count elements only."""
+    step = _steps()[name]
+    shaped = [tensor.to(dtype) for tensor in _tensors(4)]
+    grad, param, *states = (tensor.clone() for tensor in shaped)
+    flat = [grad.flatten(), param, *(state.flatten() for state in states)]
+    step(*shaped)
+    step(*flat)
+    assert not torch.equal(shaped[1], _tensors(4)[1].to(dtype))
+    for expected, found in zip(shaped, flat, strict=True):
+        assert torch.equal(found.view(7, 5), expected)
+    with pytest.raises(RuntimeError, match=r"exp_avgs\[0\]|sums\[0\]"):
+        step(grad, param, torch.rand(36)[:34], states[1])
+
+
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("kind", ["Symmetric", "Asymmetric"])
 def test_quantizer(bits: int, kind: str) -> None:

@@ -235,7 +235,9 @@ def test_locked_memory_is_released_with_its_last_view() -> None:
 
 
 def test_an_empty_locked_tensor_is_a_tensor() -> None:
-    handle = _load("PinMemoryBuilder").pin_handle()
+    module = _load("PinMemoryBuilder")
+    handle = module.pin_handle()
+    assert isinstance(handle, module.pin_handle)
     tensor = handle.new_cpu_locked_tensor(0, torch.empty(0))
     assert tensor.shape == (0,)
     with pytest.raises(ValueError, match="got -1 elements"):
@@ -283,8 +285,14 @@ def test_a_tensor_is_seen_as_bytes() -> None:
     assert seen[3] is tensors[3]
     assert seen[4] is tensors[4]
     assert torch.equal(module.cast_to_byte_tensor(torch.ones(2)), torch.ones(2).view(torch.uint8))
-    with pytest.raises(ValueError, match="expected a contiguous tensor"):
-        module.cast_to_byte_tensor(torch.ones(3, 4).t())
+    dense = torch.arange(24.0).view(1, 2, 3, 4)
+    for tensor in (dense.transpose(2, 3), dense.to(memory_format=torch.channels_last)):
+        found = module.cast_to_byte_tensor(tensor)
+        assert bytes(found.tolist()) == bytes(tensor.untyped_storage().tolist())
+        assert found.data_ptr() == tensor.data_ptr()
+    for tensor in (dense[..., ::2], torch.ones(1).expand(4)):
+        with pytest.raises(ValueError, match="expected a tensor without gaps in its memory"):
+            module.cast_to_byte_tensor(tensor)
 
 
 def test_tensors_are_flattened_and_seen_again() -> None:

@@ -167,7 +167,7 @@ class _Functions:
         if found is None:
             found = self._stand_in(name)
             note(self._ours, name, "anyaccel has none")
-        elif callable(found):
+        elif callable(found) and not isinstance(found, type):
             found = self._with_stand_in(name, found)
         setattr(self, name, found)
         return found
