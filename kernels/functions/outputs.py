@@ -10,7 +10,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["in_float32", "in_shapes_of", "require_one_place_each", "write_output"]
+__all__ = ["in_float32", "in_shapes_of", "require_one_place_each", "shaped_like", "write_output"]
 
 
 def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> None:
@@ -67,19 +67,24 @@ def in_shapes_of(
 ) -> Any:
     """Call a step of an optimizer, with gradients and states of the parameters' sizes in any contiguous shapes.
 
-    deepspeed's kernels ask for equal numbers of elements only. Those here refuse other shapes before they write anything, so only
-    a refused call costs more.
+    deepspeed's kernels and Colossal-AI's ask for equal numbers of elements only. Those here refuse other shapes before they
+    write anything, so only a refused call costs more.
     """
     try:
         return call(params, *lists, **options)
     except RuntimeError:
-        shaped = [[_in_shape_of(*pair) for pair in zip(params, tensors, strict=False)] for tensors in lists]
+        if any(len(tensors) != len(params) for tensors in lists):
+            raise
+        shaped = [shaped_like(params, tensors) for tensors in lists]
         pairs = zip(shaped, lists, strict=True)
-        if any(len(tensors) != len(params) for tensors in lists) or all(
-            one is other for new, old in pairs for one, other in zip(new, old, strict=True)
-        ):
+        if all(one is other for new, old in pairs for one, other in zip(new, old, strict=True)):
             raise
     return call(params, *shaped, **options)
+
+
+def shaped_like(params: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return tensors in the parameters' shapes, as views; those that cannot have them are returned as they are."""
+    return [_in_shape_of(*pair) for pair in zip(params, tensors, strict=True)]
 
 
 def _in_shape_of(param: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:

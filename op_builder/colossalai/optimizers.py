@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...kernels.functions.outputs import in_float32
+from ...kernels.functions.outputs import in_float32, in_shapes_of, shaped_like
 from .module import ColossalAIModule
 
 if TYPE_CHECKING:
@@ -63,10 +63,11 @@ class CPUAdamOptimizer:
             RuntimeError: naming the argument, before anything is written.
         """
         taken = grads.float() / loss_scale if loss_scale > 0 else grads
-        self._functions.adam_step(
-            [params], [taken], [exp_avg], [exp_avg_sq], [torch.tensor(float(step - 1))], lr=lr, beta1=beta1,
-            beta2=beta2, weight_decay=weight_decay, eps=epsilon, adamw_mode=self._adamw_mode,
-            bias_correction=bool(bias_correction),
+        taken_before = [torch.tensor(float(step - 1))]
+        in_shapes_of(
+            lambda p, g, m, v, **options: self._functions.adam_step(p, g, m, v, taken_before, **options),
+            [params], [taken], [exp_avg], [exp_avg_sq], lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
+            eps=epsilon, adamw_mode=self._adamw_mode, bias_correction=bool(bias_correction),
         )  # fmt: skip
 
 
@@ -105,7 +106,7 @@ class FusedOptimizerModule:
             RuntimeError: naming the argument, before anything is written.
         """
         inputs, outputs = _lists("multi_tensor_scale", tensor_lists, 2)
-        self._many.scale(inputs, outputs, scale, noop_flag)
+        in_shapes_of(lambda out, given: self._many.scale(given, out, scale, noop_flag), outputs, inputs)
 
     def multi_tensor_l2norm(
         self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]],
@@ -148,8 +149,9 @@ class FusedOptimizerModule:
         """
         grads, params, *states = _lists("multi_tensor_adam", tensor_lists, 4)
         with in_float32(*states) as (exp_avgs, exp_avg_sqs):
-            self._adam.multi_tensor_adam_step(
-                params, grads, exp_avgs, exp_avg_sqs, [step] * len(params), lr=lr, beta1=beta1, beta2=beta2, eps=epsilon,
+            in_shapes_of(
+                lambda p, g, m, v, **options: self._adam.multi_tensor_adam_step(p, g, m, v, [step] * len(p), **options),
+                params, grads, exp_avgs, exp_avg_sqs, lr=lr, beta1=beta1, beta2=beta2, eps=epsilon,
                 weight_decay=weight_decay, adamw_mode=mode == 1, bias_correction=bias_correction == 1,
                 noop_flag=noop_flag, grad_scale=_divisor(noop_flag, div_scale),
             )  # fmt: skip
@@ -183,8 +185,8 @@ class FusedOptimizerModule:
         decayed = [param.detach() * (1 - lr * wd) for param in params] if wd_after_momentum and wd else params
         divisor = _divisor(noop_flag, 1.0 / scale if scale else float("inf")) if scale != 1 else None
         with in_float32(kept) as (momenta,):
-            self._sgd.sgd_step(
-                decayed, grads, momenta, lr=lr, momentum=momentum, dampening=dampening,
+            in_shapes_of(
+                self._sgd.sgd_step, decayed, grads, momenta, lr=lr, momentum=momentum, dampening=dampening,
                 weight_decay=0.0 if wd_after_momentum else wd, nesterov=nesterov, first_step=first_run,
                 noop_flag=noop_flag, grad_scale=divisor,
             )  # fmt: skip
@@ -227,6 +229,7 @@ class FusedOptimizerModule:
         Source: apex's multi_tensor_lamb; tests/op_builder/test_colossalai_functions.py
         """
         grads, params, *states = _lists("multi_tensor_lamb", tensor_lists, 4)
+        grads, *states = (shaped_like(params, tensors) for tensors in (grads, *states))
         options = {"wd": weight_decay, "is_averaged": grad_averaging == 1, "is_decoupled": mode == 1, "eps": epsilon}
         corrections = (1 - beta1**step, 1 - beta2**step) if bias_correction == 1 else (1.0, 1.0)
         with torch.no_grad(), in_float32(list(params), *states) as (weights, *moments):

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import functools
 import os
 import threading
 import weakref
 from operator import index
-from typing import TYPE_CHECKING, ClassVar, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ...kernels.functions.process_bound import ProcessBound
 from .host_memory import PinMemoryModule
-from .transfers import AsyncIOError, Pending, error_of, is_in_file, memory_of, opened, require_memory
+from .transfers import AsyncIOError, Pending, also_named, error_of, is_in_file, memory_of, opened, require_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
 __all__ = ["AsyncIOError", "AsyncIOHandle", "AsyncIOModule"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Backend = Literal["best", "io_uring", "kernel_aio", "threads"]
 _BACKENDS: tuple[Backend, ...] = ("best", "io_uring", "kernel_aio", "threads")
 _ALIGNMENT = 512  # deepspeed's callers round sizes to this, times the number of threads
@@ -31,21 +26,6 @@ _ALIGNMENT = 512  # deepspeed's callers round sizes to this, times the number of
 
 class _Failure(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_int64) for name in ("operation", "error", "offset", "asked", "moved"))
-
-
-def _also_named(theirs: str, ours: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Make a function accept deepspeed's name of an argument, which is a word of Python's or misspelt."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def call(*arguments: P.args, **options: P.kwargs) -> T:
-            if theirs in options:
-                options[ours] = options.pop(theirs)
-            return function(*arguments, **options)
-
-        return call
-
-    return decorate
 
 
 class AsyncIOHandle(ProcessBound):
@@ -149,13 +129,13 @@ class AsyncIOHandle(ProcessBound):
         self.pwrite(buffer, filename, validate, False, file_offset)
         return 0
 
-    @_also_named("async", "is_async")
+    @also_named("async", "is_async")
     def pread(self, buffer: torch.Tensor, filename: str, validate: bool, is_async: bool, file_offset: int = 0) -> int:
         """Read; see :meth:`async_pread` and :meth:`sync_pread`. With ``validate``, :meth:`wait` compares the file."""
         self._start(buffer, filename, True, file_offset, validate)
         return 0 if is_async else self.wait()
 
-    @_also_named("async", "is_async")
+    @also_named("async", "is_async")
     def pwrite(self, buffer: torch.Tensor, filename: str, validate: bool, is_async: bool, file_offset: int = 0) -> int:
         """Write; see :meth:`async_pwrite` and :meth:`sync_pwrite`. With ``validate``, :meth:`wait` compares the file."""
         self._start(buffer, filename, False, file_offset, validate)
@@ -240,7 +220,7 @@ class AsyncIOHandle(ProcessBound):
             raise next(iter(problems.values()))
         return ended
 
-    @_also_named("example_tenosr", "example_tensor")
+    @also_named("example_tenosr", "example_tensor")
     def new_cpu_locked_tensor(self, num_elem: int, example_tensor: torch.Tensor) -> torch.Tensor:
         """Return a page-aligned tensor in locked memory, which is read and written without copies."""
         return self._pins.new_cpu_locked_tensor(num_elem, example_tensor)

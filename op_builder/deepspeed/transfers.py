@@ -5,14 +5,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 
-__all__ = ["AsyncIOError", "Pending", "error_of", "is_in_file", "memory_of", "opened", "require_memory"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
+__all__ = ["AsyncIOError", "Pending", "also_named", "error_of", "is_in_file", "memory_of", "opened", "require_memory"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
 
 
@@ -50,6 +56,21 @@ class Pending:
         """Close the files."""
         while self.files:
             os.close(self.files.pop())
+
+
+def also_named(theirs: str, ours: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make a function accept deepspeed's name of an argument, which is a word of Python's or misspelt."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*arguments: P.args, **options: P.kwargs) -> T:
+            if theirs in options:
+                options[ours] = options.pop(theirs)
+            return function(*arguments, **options)
+
+        return call
+
+    return decorate
 
 
 def require_memory(tensor: Any, is_read: bool) -> None:

@@ -153,6 +153,32 @@ def test_multi_tensor_lamb_is_apexs(mode: int, decay: float, use_nvlamb: bool, g
             torch.testing.assert_close(tensor.double(), reference, rtol=close, atol=close)
 
 
+@pytest.mark.parametrize("name", ["step", "adam", "sgd", "lamb"])
+def test_gradients_and_states_may_have_another_shape_of_the_same_size(name: str) -> None:
+    """Colossal-AI's functions count elements only."""
+    torch.manual_seed(0)
+    fused, optimizer = _load("FusedOptimizer"), _load("CPUAdam").CPUAdamOptimizer(0.01, 0.8, 0.9, 1e-6, 0.1, True)
+    options, norm = (0.01, 0.8, 0.9, 1e-6, 1), torch.ones(1)
+    steps = {
+        "step": lambda g, p, m, v: optimizer.step(1, 0.01, 0.8, 0.9, 1e-6, 0.1, True, p, g, m, v, 2.0),
+        "adam": lambda *four: fused.multi_tensor_adam(65536, FLAG, [[one] for one in four], *options, 1, 1, 0.1),
+        "sgd": lambda g, p, m, v: fused.multi_tensor_sgd(
+            65536, FLAG, [[g], [p], [m]], 0.1, 0.9, 0.1, 0.01, False, False, True, 1.0
+        ),
+        "lamb": lambda *four: fused.multi_tensor_lamb(
+            65536, FLAG, [[one] for one in four], *options, 1, 0.1, 1, 1, norm, 1.0
+        ),
+    }
+    start = [torch.rand(7, 5) for _ in range(4)]
+    shaped = [tensor.clone() for tensor in start]
+    flat = [start[0].flatten(), start[1].clone(), start[2].flatten().clone(), start[3].flatten().clone()]
+    steps[name](*shaped)
+    steps[name](*flat)
+    assert not torch.equal(shaped[1], start[1])
+    for expected, found in zip(shaped, flat, strict=True):
+        assert torch.equal(found.view(7, 5), expected)
+
+
 def test_multi_tensor_scale_and_norm() -> None:
     fused, flag = _load("FusedOptimizer"), FLAG.clone()
     tensors = [torch.tensor([3.0, 4.0]), torch.tensor([12.0])]
