@@ -228,8 +228,8 @@ class FusedOptimizerModule:
 
         Source: apex's multi_tensor_lamb; tests/op_builder/test_colossalai_functions.py
         """
-        grads, params, *states = _lists("multi_tensor_lamb", tensor_lists, 4)
-        grads, *states = (shaped_like(params, tensors) for tensors in (grads, *states))
+        given, params, *moments_given = _lists("multi_tensor_lamb", tensor_lists, 4)
+        grads, *states = (shaped_like(params, tensors) for tensors in (given, *moments_given))
         options = {"wd": weight_decay, "is_averaged": grad_averaging == 1, "is_decoupled": mode == 1, "eps": epsilon}
         corrections = (1 - beta1**step, 1 - beta2**step) if bias_correction == 1 else (1.0, 1.0)
         with torch.no_grad(), in_float32(list(params), *states) as (weights, *moments):
