@@ -165,7 +165,7 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
 
 def _serves_here(builder: OpBuilder, levels: Sequence[str]) -> bool:
     """Return whether a build for one of these CPU levels makes one for this machine alone superfluous."""
-    return builder.STABLE_ABI and any(builder.recipes(level) for level in levels)
+    return any(builder.recipes(level) for level in levels if level in builder.levels())
 
 
 def build_orders(wanted: Sequence[Order]) -> Iterator[BuildOutcome]:

@@ -170,7 +170,7 @@ class OpBuilder:
         """Return why :meth:`load` cannot succeed here; empty when it can. Builds nothing."""
         try:
             self.require_torch()
-            if self.prebuilt(Trace(f"the op '{self.name}'")) is None and self.find_built() is None:
+            if not self.is_built():
                 environment.build_jobs()
                 environment.build_timeout()
         except (OpError, OSError) as error:
@@ -191,12 +191,12 @@ class OpBuilder:
             loading.require_own_library(self.name, type(self))
 
     def prebuilt(self, trace: Trace) -> Any:
-        """Return a prebuilt op that serves here, or None; the trace records why not."""
+        """Return a prebuilt op that serves here, a module or a library to load, or None; the trace records why not."""
         return loading.importable(self.absolute_name(), trace) if not self.STABLE_ABI else None
 
     def is_built(self) -> bool:
-        """Return whether the cache has a finished build."""
-        return self.find_built() is not None
+        """Return whether :meth:`load` finds a finished build, prebuilt or in the cache."""
+        return self.prebuilt(Trace(f"the op '{self.name}'")) is not None or self.find_built() is not None
 
     def find_built(self) -> Entry | None:
         """Return the build in the cache that :meth:`load` would use, or None; starts no compiler.
@@ -215,10 +215,13 @@ class OpBuilder:
                 raise
             return entry
 
+    def levels(self) -> list[str]:
+        """Return the CPU levels, best first, for which a build serves this machine, wherever it was made."""
+        return host_cpu_targets() if self.STABLE_ABI else []
+
     def _find_portable(self, cache: Cache) -> Entry | None:
         """Return a build made ahead of time, perhaps on another machine, for a CPU level that this machine has."""
-        targets = host_cpu_targets() if self.STABLE_ABI else []
-        recipes = (self.recipe_for(target, any_compiler=True) for target in targets)
+        recipes = (self.recipe_for(target, any_compiler=True) for target in self.levels())
         return next((entry for one in recipes if (entry := cache.find(self.name, one.key(), one.places()))), None)
 
     def build(self, target: str = NATIVE) -> Entry:
@@ -261,8 +264,8 @@ class OpBuilder:
             found = self.prebuilt(Trace(f"the op '{self.name}'")) if loaded is None else None
             if found is None:
                 return self.jit_load(verbose)
-            functions = self._load_library(found) if self.STABLE_ABI else found
-            binary = found if self.STABLE_ABI else Path(found.__file__)
+            functions = self.load_binary(found) if isinstance(found, Path) else found
+            binary = found if isinstance(found, Path) else Path(found.__file__)
             return loading.keep(loading.Loaded(self.name, type(self), binary, (), True, functions))
 
     def jit_load(self, verbose: bool = True) -> Any:

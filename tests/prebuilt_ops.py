@@ -147,10 +147,10 @@ CHECKS = {
     "softmax": softmax,
 }
 NOT_RUN = {
-    "autograd": "built for one torch, so in no wheel",
+    "autograd": "built for one torch, so in no released wheel",
     "cuda_runtime": "needs an NVIDIA GPU",
     "hip_runtime": "needs an AMD GPU",
-    "shm_comm": "built for one torch, so in no wheel",
+    "shm_comm": "built for one torch, so in no released wheel",
     "sycl_runtime": "built for one DPC++, so in no wheel",
 }
 NAMES = {op.name for op in OPS if op.name not in NOT_RUN}

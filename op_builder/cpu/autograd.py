@@ -11,11 +11,14 @@ from .. import loading
 from ..engine import environment
 from ..engine.cache import open_cache
 from ..engine.errors import BuildStoppedError, OpError, ToolchainError
+from ..engine.targets import is_higher_cpu_level
 from .one_torch import OneTorchBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from ..engine.build import Recipe
 
 __all__ = ["AutogradBuilder", "built_beside", "recorder"]
 
@@ -35,6 +38,10 @@ class AutogradBuilder(OneTorchBuilder):
         # the calls are all torch's; torch's headers then declare only the operators that are included
         return ["-O1", "-fvisibility=hidden", "-DAT_PER_OPERATOR_HEADERS"]
 
+    def recipes(self, target: str) -> list[Recipe]:
+        """Return the builds for a target; none for higher CPU levels, because it has no code for a level."""
+        return [] if is_higher_cpu_level(target) else super().recipes(target)
+
     def namespaces(self) -> list[str]:
         return ["anyaccel_autograd"]
 
@@ -47,10 +54,6 @@ class AutogradBuilder(OneTorchBuilder):
         """
         return super().load(verbose)
 
-    def prebuilt(self, trace: Any) -> Any:
-        """Return None: a wheel is for every torch."""
-        return None
-
     def load_binary(self, binary: Path) -> Any:
         import torch
 
@@ -60,7 +63,7 @@ class AutogradBuilder(OneTorchBuilder):
 
 @contextlib.contextmanager
 def built_beside() -> Iterator[None]:
-    """Build the library in a thread while the caller builds an op, unless ``DS_BUILD_AUTOGRAD`` is 0.
+    """Build the library in a thread while the caller builds an op, unless it is prebuilt or ``DS_BUILD_AUTOGRAD`` is 0.
 
     Ops work without it, so a failure is only logged.
     """
@@ -82,8 +85,10 @@ def built_beside() -> Iterator[None]:
 def _build_if_possible(stop: threading.Event) -> None:
     from ..engine.build import ensure_built
 
+    builder = AutogradBuilder()
     try:
-        ensure_built(AutogradBuilder().recipe, open_cache(environment.cache_dir()), environment.build_jobs(), stop)
+        if not builder.is_built():
+            ensure_built(builder.recipe, open_cache(environment.cache_dir()), environment.build_jobs(), stop)
     except BuildStoppedError as stopped:
         _logger.debug("%s", stopped)
     except ToolchainError as missing:

@@ -26,14 +26,16 @@ def folder_for(root: Path, op: str, target: str) -> Path:
     return root / f"{op}-{target}"
 
 
-def find_library(op: str, key_for: Callable[[str], str], trace: Trace) -> Path | None:
+def find_library(op: str, key_for: Callable[[str], str], trace: Trace, *, is_expected: bool = True) -> Path | None:
     """Return the best prebuilt library of an op that fits this machine and these sources, or None.
 
     Args:
         op: the op's name.
         key_for: returns the key of the op's recipe for a target.
         trace: records why each other library does not fit.
+        is_expected: warn about a library that does not fit, because it should.
     """
+    level = logging.WARNING if is_expected else logging.INFO
     if not PREBUILT.is_dir():
         trace.reject("prebuilt", "this installation has none", logging.DEBUG)
         return None
@@ -46,7 +48,7 @@ def find_library(op: str, key_for: Callable[[str], str], trace: Trace) -> Path |
         if not problem:
             trace.accept(f"prebuilt {target}", str(folder))
             return read_entry(folder).binary
-        trace.reject(f"prebuilt {target}", f"{problem}; building the op here instead", logging.WARNING)
+        trace.reject(f"prebuilt {target}", f"{problem}; it is not used", level)
     if not trace.decisions:
         brings = f"{', '.join(brought)}, none of them for this CPU" if brought else "other ops, but not this one"
         trace.reject("prebuilt", f"this installation has {brings}")

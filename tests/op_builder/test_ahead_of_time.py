@@ -8,9 +8,11 @@ import logging
 import platform
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 from anyaccel.op_builder import OpError, ToolchainError
 from anyaccel.op_builder.ahead_of_time import (
@@ -24,6 +26,7 @@ from anyaccel.op_builder.ahead_of_time import (
 )
 from anyaccel.op_builder.all_ops import every_builder
 from anyaccel.op_builder.cpu import CPUAdamBuilder
+from anyaccel.op_builder.cpu.one_torch import OneTorchBuilder
 from anyaccel.op_builder.cuda import LionBuilder as CudaLionBuilder
 from anyaccel.op_builder.cuda.device import device_code
 from anyaccel.op_builder.engine import environment, prebuilt, targets
@@ -41,8 +44,6 @@ from anyaccel.op_builder.table import OPS
 from anyaccel.op_builder.xpu.device_code import device_code_recipe
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from anyaccel.op_builder.engine.cache import Cache
 
 ON_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="not an x86-64 machine")
@@ -148,6 +149,41 @@ def test_what_was_carried_is_found(carried: Path) -> None:
 def test_the_second_time_it_was_there(carried: Path) -> None:
     (outcome,) = build_orders(orders(named_builders(["cpu_adam"]), [BASELINE]))
     assert not outcome.was_built
+
+
+class _Answers(OneTorchBuilder):
+    """Like ``shm_comm``, a Python module that needs torch's and Python's headers of one version."""
+
+    NAME = "answers"
+
+    def sources(self) -> list[str]:
+        return [str(Path(__file__).with_name("answers.cpp"))]
+
+
+def test_a_wheel_carries_what_one_torch_needs_and_no_other_torch_loads_it(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    (outcome,) = build_orders(orders([_Answers()], ["native", BASELINE]))
+    assert outcome.order.target == BASELINE  # it serves this machine too
+    assert _Answers().find_built() == outcome.entry
+    root = tmp_path / "_C"
+    root.mkdir()
+    folder = copy_entry(outcome, root)
+    monkeypatch.setattr(prebuilt, "PREBUILT", root)
+    monkeypatch.setenv("ANYACCEL_CACHE_DIR", str(tmp_path / "empty"))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert _Answers().is_built()
+    module = _Answers().load()
+    assert module.answer() == 42
+    assert Path(module.__file__).parent == folder
+    caplog.clear()
+    monkeypatch.setattr(torch, "__version__", "2.99.0")
+    assert not _Answers().is_compatible()
+    assert "its sources, flags or ABI differ from this installation's; it is not used" in caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    monkeypatch.setenv("ANYACCEL_PLATFORM", "manylinux_2_28_x86_64")
+    assert not _Answers().recipes(BASELINE)  # this wheel is for every torch
 
 
 @pytest.mark.skipif(probe_nvrtc().tool is None, reason=f"no NVRTC: {probe_nvrtc().detail}")
