@@ -13,13 +13,6 @@ namespace {
 
 constexpr int kLeader = 0;  // among the ranks of a host
 
-template <typename Options>
-Options inline_options() {
-  Options options;
-  options.asyncOp = false;
-  return options;
-}
-
 // What a rank says to the others that it is about to do.
 struct Row {
   int64_t number, collective, type, count, reduction, root, digest;
@@ -55,6 +48,7 @@ SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group
   for (std::size_t host = 0; host < hosts_.ranks.size(); ++host) {
     const std::vector<int>& ranks = hosts_.ranks[host];
     for (std::size_t i = 0; i < ranks.size(); ++i) places_[ranks[i]] = {static_cast<int>(host), static_cast<int>(i)};
+    are_hosts_alike_ = are_hosts_alike_ && ranks.size() == hosts_.ranks[0].size();
   }
   any_source_->start();
 }
@@ -219,48 +213,23 @@ at::Tensor SpanningBackend::gather_everywhere(const at::Tensor& input) {
   return rows;
 }
 
-// What goes to a rank of this host travels by memory while messages between hosts are on their way.
-void SpanningBackend::exchange(const Tensors& sends, const Tensors& receives) {
-  std::vector<WorkPtr> between;
-  Tensors to_here, from_here, stand_ins(receives.size());
-  for (int rank = 0; rank < size_; ++rank) {
-    const at::Tensor& output = receives[rank];
-    stand_ins[rank] = is_plain(output) ? output : at::empty(output.sizes(), output.options());
-    Tensors bytes{as_bytes(stand_ins[rank])};
-    if (is_here(rank)) {
-      from_here.push_back(bytes[0]);
-    } else if (output.numel() > 0) {
-      between.push_back(everyone_->recv(bytes, rank, kExchangeTag));
-    }
-  }
-  for (int rank = 0; rank < size_; ++rank) {
-    Tensors bytes{as_bytes(plain(sends[rank]))};
-    if (is_here(rank)) {
-      to_here.push_back(bytes[0]);
-    } else if (sends[rank].numel() > 0) {
-      between.push_back(everyone_->send(bytes, rank, kExchangeTag));
-    }
-  }
-  finish(local_->alltoall(from_here, to_here, inline_options<c10d::AllToAllOptions>()));
-  for (const WorkPtr& work : between) finish(work);
-  for (int rank = 0; rank < size_; ++rank) {
-    if (!stand_ins[rank].is_same(receives[rank])) receives[rank].copy_(stand_ins[rank]);
-  }
-}
-
-void SpanningBackend::agree_on_sizes(Collective collective, const Tensors& sends, const Tensors& receives) {
-  at::Tensor own = at::empty({2, size_}, at::kLong);
+void SpanningBackend::agree_on_sizes(const Request& request, const Tensors& sends, const Tensors& receives) {
+  const at::Tensor own = at::empty({2, size_}, at::kLong);
   for (int rank = 0; rank < size_; ++rank) {
     own[0][rank] = sends[rank].numel();
     own[1][rank] = receives[rank].numel();
   }
-  const at::Tensor all = gather_everywhere(own).view({size_, 2, size_}).contiguous();
-  const auto sizes = all.accessor<int64_t, 3>();
+  const bool rides = own.nbytes() <= kRiderBytes;
+  const at::Tensor said = agree(request, rides ? as_bytes(own) : at::Tensor());
+  const at::Tensor all = rides ? said.narrow(1, 0, static_cast<int64_t>(own.nbytes())).contiguous().view(at::kLong)
+                               : gather_everywhere(own);
+  const at::Tensor table = all.view({size_, 2, size_});
+  const auto sizes = table.accessor<int64_t, 3>();
   for (int from = 0; from < size_; ++from) {
     for (int to = 0; to < size_; ++to) {
       if (sizes[from][0][to] == sizes[to][1][from]) continue;
       throw MismatchError(
-          "shm " + std::string(name_of(collective)) + " #" + std::to_string(number_) + " failed: got " +
+          "shm " + std::string(name_of(request.collective)) + " #" + std::to_string(number_) + " failed: got " +
           std::to_string(sizes[from][0][to]) + " elements that rank " + std::to_string(from) + " sends to rank " +
           std::to_string(to) + ", which expects " + std::to_string(sizes[to][1][from]) +
           "; expected one size. Fix: pass equal split sizes on both ranks. Nothing was written, and the group can "

@@ -1,7 +1,8 @@
 // A group whose ranks are on several hosts: shared memory inside each, and another backend (gloo) between them.
 //
-// all_reduce, reduce, broadcast, and all_gather of equal parts go through the first ranks of the hosts. What each rank
-// sends to each other rank goes directly there: through memory inside a host, as messages between hosts.
+// all_reduce, reduce and broadcast go through the first ranks of the hosts. What each rank sends to each other rank
+// goes directly there: through memory inside a host, as messages between hosts. In all_gather of equal parts, each rank
+// sends to the ranks with its number on the other hosts.
 
 #pragma once
 
@@ -125,8 +126,8 @@ class SpanningBackend : public c10d::Backend {
   // Throws MismatchError on every rank of every host unless all were asked for the same; a rank that has refused does
   // not throw. Returns what each rank has sent along, a row of bytes for each.
   at::Tensor agree(const Request& request, const at::Tensor& rider = {});
-  // The same for the sizes that each rank sends to and expects from every other.
-  void agree_on_sizes(Collective collective, const Tensors& sends, const Tensors& receives);
+  // The same, also for the sizes that each rank sends to and expects from every other.
+  void agree_on_sizes(const Request& request, const Tensors& sends, const Tensors& receives);
   void between_hosts(const std::function<WorkPtr(c10d::Backend&)>& call);
 
   void broadcast_in_place(const at::Tensor& tensor, int64_t root);
@@ -138,6 +139,7 @@ class SpanningBackend : public c10d::Backend {
   // Sends a tensor to each rank, some of which may be empty, and receives one from each.
   void exchange(const Tensors& sends, const Tensors& receives);
   void all_gather(const at::Tensor& input, const Tensors& outputs);
+  void gather_by_places(const at::Tensor& input, const Tensors& outputs);
   void sum_sparse(const at::Tensor& tensor);
   Request gathering(const at::Tensor& input, const Tensors& outputs) const;
   Request scattering(const Tensors& inputs, const at::Tensor& output, const c10d::ReduceOp& op) const;
@@ -153,6 +155,7 @@ class SpanningBackend : public c10d::Backend {
 
   const Hosts hosts_;
   std::vector<std::pair<int, int>> places_;  // of each rank: its host, and its number there
+  bool are_hosts_alike_ = true;              // whether each has as many ranks
   const GroupPtr group_;
   const c10::intrusive_ptr<ShmBackend> local_;
   const c10::intrusive_ptr<c10d::Backend> leaders_;

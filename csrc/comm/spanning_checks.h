@@ -20,6 +20,13 @@ constexpr int64_t kSparse = -1;             // in the place of a digest
 
 inline void finish(const WorkPtr& work) { work->wait(kNoTimeout); }
 
+template <typename Options>
+Options inline_options() {
+  Options options;
+  options.asyncOp = false;
+  return options;
+}
+
 inline at::Tensor plain(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
 
 // Movement needs no arithmetic, so that any dtype can travel as bytes.

@@ -23,9 +23,82 @@ Tensors rows_for_each(const at::Tensor& tensor, const std::vector<int64_t>& rows
   return parts;
 }
 
+// Tensors to receive in: a result itself, or memory that takes its place until it has arrived.
+Tensors plain_in_place_of(const Tensors& results) {
+  Tensors found;
+  for (const at::Tensor& one : results) {
+    found.push_back(is_plain(one) ? one : at::empty(one.sizes(), one.options()));
+  }
+  return found;
+}
+
+void copy_what_arrived(const Tensors& arrived, const Tensors& results) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!arrived[i].is_same(results[i])) results[i].copy_(arrived[i]);
+  }
+}
+
 at::Tensor nothing_like(const at::Tensor& tensor) { return at::empty({0}, tensor.options()); }
 
 }  // namespace
+
+// What goes to a rank of this host travels by memory while messages between hosts are on their way.
+void SpanningBackend::exchange(const Tensors& sends, const Tensors& receives) {
+  std::vector<WorkPtr> between;
+  Tensors to_here, from_here;
+  const Tensors arriving = plain_in_place_of(receives);
+  for (int rank = 0; rank < size_; ++rank) {
+    Tensors bytes{as_bytes(arriving[rank])};
+    if (is_here(rank)) {
+      from_here.push_back(bytes[0]);
+    } else if (receives[rank].numel() > 0) {
+      between.push_back(everyone_->recv(bytes, rank, kExchangeTag));
+    }
+  }
+  for (int rank = 0; rank < size_; ++rank) {
+    Tensors bytes{as_bytes(plain(sends[rank]))};
+    if (is_here(rank)) {
+      to_here.push_back(bytes[0]);
+    } else if (sends[rank].numel() > 0) {
+      between.push_back(everyone_->send(bytes, rank, kExchangeTag));
+    }
+  }
+  finish(local_->alltoall(from_here, to_here, inline_options<c10d::AllToAllOptions>()));
+  for (const WorkPtr& work : between) finish(work);
+  copy_what_arrived(arriving, receives);
+}
+
+// Each part crosses once to every other host, to the rank with the same place there, which passes it on by memory.
+void SpanningBackend::gather_by_places(const at::Tensor& input, const Tensors& outputs) {
+  if (input.numel() == 0) return;
+  const Tensors arriving = plain_in_place_of(outputs);
+  const auto pass_on = [&](const std::vector<int>& ranks, const at::Tensor& part) {
+    std::vector<Tensors> parts(1);
+    for (const int rank : ranks) parts[0].push_back(as_bytes(arriving[rank]));
+    Tensors own{part};
+    finish(local_->allgather(parts, own, inline_options<c10d::AllgatherOptions>()));
+  };
+  const int place = local_rank_of(rank_);
+  const int64_t hosts = static_cast<int64_t>(hosts_.ranks.size());
+  Tensors own{as_bytes(plain(input))};
+  std::vector<WorkPtr> received, sent;
+  for (int64_t next = 1; next < hosts; ++next) {  // each host starts with another one
+    const int peer = hosts_.ranks[(hosts_.own + hosts - next) % hosts][place];
+    Tensors part{as_bytes(arriving[peer])};
+    received.push_back(everyone_->recv(part, peer, kExchangeTag));
+  }
+  for (int64_t next = 1; next < hosts; ++next) {
+    sent.push_back(everyone_->send(own, hosts_.ranks[(hosts_.own + next) % hosts][place], kExchangeTag));
+  }
+  pass_on(hosts_.ranks[hosts_.own], own[0]);
+  for (int64_t next = 1; next < hosts; ++next) {
+    finish(received[next - 1]);
+    const std::vector<int>& ranks = hosts_.ranks[(hosts_.own + hosts - next) % hosts];
+    pass_on(ranks, as_bytes(arriving[ranks[place]]));
+  }
+  for (const WorkPtr& work : sent) finish(work);
+  copy_what_arrived(arriving, outputs);
+}
 
 SpanningBackend::Request SpanningBackend::gathering(const at::Tensor& input, const Tensors& outputs) const {
   check_each_rank("all_gather", outputs, size_);
@@ -42,6 +115,10 @@ SpanningBackend::Request SpanningBackend::gathering(const at::Tensor& input, con
 void SpanningBackend::all_gather(const at::Tensor& input, const Tensors& outputs) {
   if (digest_of_sizes(outputs) != 0) {
     exchange(Tensors(size_, input), outputs);
+    return;
+  }
+  if (are_hosts_alike_) {
+    gather_by_places(input, outputs);
     return;
   }
   const at::Tensor rows = gather_everywhere(input);
@@ -192,8 +269,7 @@ WorkPtr SpanningBackend::exchange_each(Turn& turn, Queued what, Request request,
   for (const at::Tensor& one : sends) check_dense(one);
   for (const at::Tensor& one : receives) check_output(one);
   return enqueue(turn, std::move(what), [this, request, sends, receives] {
-    agree(request);
-    agree_on_sizes(request.collective, sends, receives);
+    agree_on_sizes(request, sends, receives);
     exchange(sends, receives);
   });
 }

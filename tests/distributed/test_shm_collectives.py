@@ -241,6 +241,20 @@ def non_contiguous() -> None:
     assert leaf.tolist() == [float(world), 1.0] * 2
 
 
+def part_of_its_result() -> None:
+    """FSDP gathers in place: each rank's input is its part of the output."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for length in (1, 5000, 300_001):
+        whole = torch.full((world * length,), -1.0)
+        own = whole.view(world, length)[rank].fill_(rank)
+        dist.all_gather_into_tensor(whole, own)
+        assert torch.equal(whole, torch.arange(float(world)).repeat_interleave(length))
+
+
+def test_a_part_of_the_result_is_gathered_in_place(ranks: Callable[[int], Ranks]) -> None:
+    ranks(2).run(part_of_its_result)
+
+
 def test_non_contiguous_tensors_are_right_or_refused(ranks: Callable[[int], Ranks]) -> None:
     ranks(2).run(non_contiguous)
 
