@@ -24,6 +24,10 @@ _ELSEWHERE = Objection(
     "its answer is used where the tool cannot follow it; decide what other devices answer there",
     is_of_cpu=True,
 )
+_OF_GUARD = Objection(
+    "kernel-guard",
+    "guards code that may work on CUDA only; use get_accelerator().on_accelerator(t) if every device can run it",
+)
 _NAMES_CUDA = re.compile(r"cuda|gpu", re.IGNORECASE)
 _TO_LIBRARY = "{} takes its answer, and may mean CUDA by it; decide what other devices answer there"
 
@@ -34,6 +38,8 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
     if isinstance(value, cst.Expr) or is_given_to_neutral(plan.view, value):
         return None
     tested = [each.asked for each in named]
+    if isinstance(value, cst.Lambda) and _is_only_asserted(plan, value):
+        return _OF_GUARD
     if taker := _library_given(plan, value):
         return Objection("answer-goes-elsewhere", _TO_LIBRARY.format(taker))
     if isinstance(value, cst.Arg) and _is_passed_to_tests(plan, value, tested):
@@ -41,6 +47,16 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
     reads = _reads(plan, value)
     is_tested = reads is not None and all(_is_tested(plan, each, tested) for each in reads)
     return None if is_tested else _ELSEWHERE
+
+
+def _is_only_asserted(plan: Plan, function: cst.Lambda) -> bool:
+    """Return whether ``check = lambda x: x.is_cuda`` is used in nothing but assertions, which guard kernels."""
+    around = plan.view.parent(function)
+    target = around.targets[0].target if isinstance(around, cst.Assign) and len(around.targets) == 1 else None
+    uses = plan.view.uses(target) if target is not None else None
+    return bool(uses) and all(
+        any(isinstance(each, cst.Assert) for each in plan.view.ancestors(use)) for use in uses or ()
+    )
 
 
 def _library_given(plan: Plan, value: cst.CSTNode | None) -> str:

@@ -12,6 +12,7 @@ import libcst as cst
 
 from .device_positions import is_device_position
 from .device_text import index_in, is_device_literal
+from .other_libraries import is_given_to_other_library
 from .regions import regions_of
 from .source_view import dotted, text_of
 from .targets import expression
@@ -90,6 +91,10 @@ def _decide_expression(plan: Plan, node: cst.IfExp) -> None:
     is_text = text_of(chosen) is not None or text_of(other) is not None
     if new is not None and is_text and not _is_for_device(plan, node):
         return  # the name of something else, such as a folder; the rule device-name handles it
+    if new is not None and is_given_to_other_library(plan.view, node):
+        plan.report(node, RULE, "another library gets it, which has its own device names; decide which it takes")
+        plan.claim(*node.children)
+        return
     if new is not None:
         plan.rewrite(node, RULE, lambda _: new, tuple(node.children))
     elif text_of(chosen) == "nccl" and text_of(other) == "gloo":

@@ -31,6 +31,7 @@ _OTHERS = re.compile(
     r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)",
     re.IGNORECASE,
 )
+_MORE_THAN_MPS = re.compile(r"\bmps\.is_available\(\)\s+and\s+(?!torch\.backends\.mps\.is_built)")
 _HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
 _CUDA = re.compile(r"cuda", re.IGNORECASE)
 _OF_OLD_TORCH = "for versions of torch without torch.amp; the code for newer ones is rewritten"
@@ -101,7 +102,8 @@ def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     A chain is also what several ``if`` statements after each other are, if all but the last return or raise. Each
     machine takes its own branch, so all branches are correct as they are. The final ``else`` is returned if no
     test is for CUDA and the CUDA calls in the ``else`` have no effect without CUDA. MPS does not count: code that tests
-    for it means "CUDA, else Apple's GPU, else the CPU", which is a choice of device.
+    for it means "CUDA, else Apple's GPU, else the CPU", which is a choice of device. It counts if it is not used
+    everywhere that it is available: the accelerator's name would be "mps" there too.
     """
     if isinstance(view.parent(first), cst.If) or _leaves_before(view, first):
         return []
@@ -109,7 +111,8 @@ def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     while isinstance(further := tests[-1].orelse or _next(view, tests[-1]), cst.If):
         tests.append(further)
     asked = {each: view.code(each.test) for each in tests}
-    if not any(_OTHERS.search(code) and not _CUDA.search(code) for code in asked.values()):
+    others = [each for each in asked.values() if _OTHERS.search(each) or _MORE_THAN_MPS.search(each)]
+    if not any(not _CUDA.search(code) for code in others):
         return []
     of_cuda = [each for each in tests if _CUDA.search(asked[each]) and not _OTHERS.search(asked[each])]
     last = tests[-1].orelse

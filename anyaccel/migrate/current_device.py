@@ -48,6 +48,15 @@ def _may_be_number(view: SourceView, call: cst.CSTNode) -> bool:
     return _CUDA.search(argument.keyword.value if argument.keyword else place) is not None
 
 
+def _is_spread(view: SourceView, table: cst.CSTNode | None) -> bool:
+    """Return whether a dictionary holds keyword arguments: ``f(**{…})``, or a name that is used as ``f(**name)``."""
+    owner = view.parent(table) if table is not None else None
+    if isinstance(owner, cst.Assign) and len(owner.targets) == 1:
+        owners = [view.parent(use) for use in view.uses(owner.targets[0].target) or ()]
+        return any(isinstance(each, cst.Arg) and each.star == "**" for each in owners)
+    return isinstance(owner, cst.Arg) and owner.star == "**"
+
+
 def _is_number(node: cst.BaseExpression) -> bool:
     return isinstance(node.expression if isinstance(node, cst.UnaryOperation) else node, cst.Integer)
 
@@ -64,6 +73,8 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
         return None  # a tensor on the CPU has no index
     if isinstance(around, (*_COUNTS, cst.Element, cst.Expr)):
         return "current_device"
+    if isinstance(around, cst.DictElement) and not _is_spread(view, view.parent(around)):
+        return None  # who reads the dictionary may expect the index
     if isinstance(around, cst.Arg):
         owner = view.parent(around)
         assert isinstance(owner, cst.Call)  # noqa: S101  # the parent of an argument; class bases are not expected

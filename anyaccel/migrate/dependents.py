@@ -11,6 +11,7 @@ import libcst as cst
 
 from .answers import Objection
 from .nodes import library_of
+from .other_libraries import is_made_for_cuda
 from .other_ways import NAMES_HALF, appended, is_number
 from .questions import asked_in
 from .regions import regions_of
@@ -46,6 +47,12 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 _FOR_LIBRARIES = ("gpu", "GPU")
+_CLASS_OF_CUDA = re.compile(r"^_?(CUDA|Cuda)[A-Z][a-z]\w*$")
+_LABEL = re.compile(r"cuda[\w-]*[ :.(/]|[ :(/][\w-]*cuda", re.IGNORECASE)
+_DEVICE = re.compile(r"^cuda(:\d*)?$")
+_TELLS = re.compile(
+    r"(^|\.)(print|info|debug|warning|warn|error|critical|log|write|format|append|add_argument)$|^(\w*Error|\w*Exception|\w*Warning)$"
+)
 _VERSIONS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda")
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
@@ -69,6 +76,7 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
     for region in (each for one in found for each in one.all):
         yield from _sites_that_stay(plan, region)
         yield from _names_of_cuda(plan, region, asked, condition)
+        yield from _values_of_cuda(plan, region, asked)
         is_asked = asks_for_bfloat16(plan, asked)
         if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or half:
             yield Objection("precision", "chooses a precision or a number; decide what other devices use", True)
@@ -134,6 +142,71 @@ def _names_of_cuda(
         )
 
 
+def _values_of_cuda(plan: Plan, region: cst.CSTNode, asked: cst.CSTNode) -> Iterator[Objection]:
+    """Yield the objections to a region by the values that it uses: these are CUDA's even where no name says so.
+
+    A name may hold a string that stays ``"cuda"``; an attribute may be set only under another question that stays, so
+    that it is not there on other devices; a text that is kept, such as a file's name, may say that CUDA was used.
+    """
+    kept = _set_under_other(plan, asked)
+    for node in plan.view.inside(region, cst.Name, cst.Attribute):
+        text = dotted(node) or ""
+        if isinstance(node, cst.Attribute):
+            if text in kept:
+                line = plan.view.position(kept[text])[0]
+                yield Objection(
+                    "depends-on-cuda",
+                    f"{text} is set only under the question at line {line}, which stays; decide on both together",
+                )
+            continue
+        decided = [plan.decisions.get(value) for value in plan.view.values_of(node) if text_of(value)]
+        stays = [one for one in decided if one is not None and one.outcome is not SiteOutcome.REWRITTEN]
+        if stays and _DEVICE.match(text_of(stays[0].node) or ""):
+            line = plan.view.position(stays[0].node)[0]
+            yield Objection("depends-on-cuda", f"{text} stays the name of CUDA (line {line}); decide on both together")
+        if _CLASS_OF_CUDA.match(text) and not plan.view.name(node).startswith("torch."):
+            yield Objection("depends-on-cuda", f"{text} depends on it and is for CUDA; decide what other devices use")
+    for label in plan.view.inside(region, cst.SimpleString, cst.FormattedStringText):
+        written = text_of(label) if isinstance(label, cst.SimpleString) else label.value
+        if _LABEL.search(written or "") and not _DEVICE.match(written or "") and _is_kept_text(plan, label):
+            yield Objection(
+                "depends-on-cuda", "a text that names CUDA depends on it; decide what other devices are called"
+            )
+
+
+def _set_under_other(plan: Plan, asked: cst.CSTNode) -> dict[str, cst.CSTNode]:
+    """Return the attributes that are set only under a question about CUDA that stays, each with that question."""
+    found: dict[str, cst.CSTNode] = {}
+    for one in plan.decisions.values():
+        is_answer = one.rule == "is-cuda" and one.outcome is SiteOutcome.LEFT  # an attribute that holds an answer
+        other = asked_in(plan, one) if one.outcome is not SiteOutcome.REWRITTEN and not is_answer else None
+        for region in regions_of(plan.view, other).blocks if other is not None and other is not asked else ():
+            for assigned in plan.view.inside(region, cst.Assign, cst.AnnAssign):
+                targets = (
+                    [each.target for each in assigned.targets]
+                    if isinstance(assigned, cst.Assign)
+                    else [assigned.target]
+                )
+                names = [dotted(each) or "" for each in targets if isinstance(each, cst.Attribute)]
+                found.update((name, one.node) for name in names if name.startswith("self."))
+    return found
+
+
+def _is_kept_text(plan: Plan, text: cst.CSTNode) -> bool:
+    """Return whether a text is a value that the program goes on with, and not a message, a key or a docstring."""
+    decided = plan.decisions.get(text)
+    if not plan.is_open(text) and (decided is None or decided.rule != "env"):
+        return False  # a site of its own, or a part of one
+    for around in plan.view.ancestors(text):
+        if isinstance(around, cst.Call) and _TELLS.search(dotted(around.func) or ""):
+            return False
+        if isinstance(around, cst.Raise | cst.Assert | cst.Expr | cst.Index | cst.Comparison | cst.BaseSuite):
+            return False
+        if isinstance(around, cst.Assign | cst.AugAssign | cst.AnnAssign | cst.Return):
+            return True
+    return True
+
+
 def _names_in(plan: Plan, region: cst.CSTNode) -> str:
     """Return the names in a region, and the name of the function or class whose body it is."""
     around = plan.view.parent(region)
@@ -157,7 +230,8 @@ def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
         else:
             name = plan.view.code(node).replace("import", "").replace("from", "").replace(" ", ".")
             is_torchs = "torch" in name
-        if not is_torchs and _CUDAS_OWN.search(name) and not _MOVES.search(name):
+        is_of_cudas = isinstance(node, cst.Call) and is_made_for_cuda(plan.view.name(node.func))
+        if not is_torchs and (is_of_cudas or _CUDAS_OWN.search(name)) and not _MOVES.search(name):
             return name.strip(".")
     return ""
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .kinds import DEVICE_NAME
-from .nodes import library_of
+from .other_libraries import is_of_other_library, names_other_library
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["KEYWORDS", "Position", "is_device_position", "is_location", "is_of_other_library"]
+__all__ = ["KEYWORDS", "Position", "is_device_position", "is_location"]
 
 KEYWORDS = frozenset(
     [
@@ -49,30 +49,6 @@ _FIRST_ARGUMENT = frozenset(
         "torch.distributed.DeviceMesh",
         "torch.distributed.device_mesh.DeviceMesh",
         "torch.distributed.tensor.DeviceMesh",
-    }
-)
-_NOT_TORCHS = frozenset(
-    {
-        "xgboost",
-        "jax",
-        "lightgbm",
-        "catboost",
-        "faster_whisper",
-        "ctranslate2",
-        "cupy",
-        "numba",
-        "tensorflow",
-        "onnxruntime",
-        "openvino",
-        "tensorrt",
-        "torch_tensorrt",
-        "tvm",
-        "paddle",
-        "mxnet",
-        "cuml",
-        "cudf",
-        "torch_tvm",
-        "warp",
     }
 )
 _DEVICE_TYPES = {"auto", "cpu", "cuda", "xpu", "mps", "npu", "hpu", "mlu", "musa", "sdaa"}
@@ -129,16 +105,6 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
     return Position(_UNKNOWN)
 
 
-def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether a place is in a class, or else in a function, that imports a library with devices of its own."""
-    for statement in view.of(cst.Import, cst.ImportFrom):
-        around = list(view.ancestors(statement)) if library_of(statement) in _NOT_TORCHS else []
-        owners = [each for kind in (cst.ClassDef, cst.FunctionDef) for each in around if isinstance(each, kind)]
-        if owners and view.is_within(node, owners[0]):
-            return True
-    return False
-
-
 def _as_default(view: SourceView, parameter: cst.Param) -> Position:
     if parameter.name.value not in KEYWORDS and not DEVICE_NAME.search(parameter.name.value):
         return Position(_UNKNOWN)
@@ -176,8 +142,7 @@ def is_location(view: SourceView, table: cst.CSTNode | None) -> bool:
 
 def _is_setting(view: SourceView, key: str | None) -> bool:
     """Return whether a key names a device, in a module that imports no other library with devices of its own."""
-    roots = {name.partition(".")[0] for name in view.imported.values()}
-    return (key or "").lstrip("_") in KEYWORDS and not roots & _NOT_TORCHS
+    return (key or "").lstrip("_") in KEYWORDS and not any(map(names_other_library, view.imported.values()))
 
 
 def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
@@ -187,7 +152,7 @@ def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
     full_name = view.name(call.func)
     called = full_name.rpartition(".")[2] or (dotted(call.func) or "").rpartition(".")[2]
     method = call.func.attr.value if isinstance(call.func, cst.Attribute) else called
-    if full_name.partition(".")[0] in _NOT_TORCHS:
+    if names_other_library(full_name):
         return Position(_OF_OTHER)
     if argument.keyword is not None:
         return _as_keyword(view, call, method, argument.keyword.value)
@@ -272,6 +237,8 @@ def _is_parameter_of_own_method(view: SourceView, call: cst.Call, name: str, pla
 def _as_result(view: SourceView, node: cst.Return) -> Position:
     for around in view.ancestors(node):
         if isinstance(around, cst.FunctionDef):
+            if around.returns is not None and _is_of_choices(view, around.returns):
+                return Position("the annotation of the result lists the devices; add the new ones there first")
             if "device" in around.name.value.lower():
                 return _YES
             break

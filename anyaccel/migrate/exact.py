@@ -21,7 +21,7 @@ import libcst as cst
 
 from .choices import asks_availability
 from .cuda_guards import writes_kernels
-from .device_positions import is_of_other_library
+from .other_libraries import is_of_other_library
 from .site import SiteOutcome
 from .source_view import dotted, text_of
 from .targets import expression

@@ -34,6 +34,7 @@ class Project:
 
     Attributes:
         own_method: by method (``"cuda"``, ``"pin_memory"``), the classes that define it; a call may mean theirs.
+        takes_argument: those of them whose method cannot be called without an argument, by method.
         modules: the classes that are torch modules, judged by their base class.
         parameters: the parameter names, by function name (the class name for ``__init__``) and then by module.
         siblings: class name suffixes that follow the names of at least two devices other than CUDA: ``Accelerator`` for
@@ -46,6 +47,7 @@ class Project:
     """
 
     own_method: dict[str, set[str]] = field(default_factory=lambda: {"cuda": set(), "pin_memory": set()})
+    takes_argument: dict[str, set[str]] = field(default_factory=lambda: {"cuda": set(), "pin_memory": set()})
     modules: set[str] = field(default_factory=set)
     parameters: dict[str, dict[str, set[tuple[str, ...]]]] = field(default_factory=dict)
     siblings: set[str] = field(default_factory=set)
@@ -98,7 +100,7 @@ def _add_heirs(project: Project, sources: list[str]) -> None:
     project.ddps = {name for name, given in bases.items() if given & _DDP}
     rests = [_OTHERS_FIRST.sub("", name) for name in bases if _OTHERS_FIRST.match(name)]
     project.siblings = {rest for rest in rests if rests.count(rest) > 1}
-    for owners in project.own_method.values():
+    for owners in (*project.own_method.values(), *project.takes_argument.values()):
         while owners and (heirs := {name for name, given in bases.items() if given & owners} - owners):
             owners.update(heirs)
 
@@ -122,8 +124,9 @@ def _survey_one(module: str, source: str, project: Project) -> None:
                     _add_parameters(project, module, node.name, member.args, 1)
                 if not isinstance(member, ast.FunctionDef) or member.name not in project.own_method:
                     continue
-                if len(member.args.args) - len(member.args.defaults) <= 1:  # all parameters except self are optional
-                    project.own_method[member.name].add(node.name)
+                needed = len(member.args.args) - len(member.args.defaults) - 1  # without self
+                if needed <= 1:
+                    (project.takes_argument if needed == 1 else project.own_method)[member.name].add(node.name)
 
 
 def _add_parameters(project: Project, module: str, name: str, given: ast.arguments, skipped: int) -> None:

@@ -83,6 +83,8 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
         elif isinstance(around, cst.Decorator):
             decorated = view.parent(around)
             return _tested(found, [decorated.body] if isinstance(decorated, cst.FunctionDef | cst.ClassDef) else [])
+        elif isinstance(around, cst.GeneratorExp) and around.elt is inner and _is_of_bool(view, view.parent(around)):
+            pass  # any(t.is_cuda for t in tensors)
         elif isinstance(around, cst.Comparison | cst.ComparisonTarget) or _is_of_bool(view, around):
             is_yes = is_yes != _is_negated(around)
         else:
@@ -118,7 +120,7 @@ def _is_truth(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name) and node.value in _TRUTH
 
 
-def _is_of_bool(view: SourceView, node: cst.CSTNode) -> bool:
+def _is_of_bool(view: SourceView, node: cst.CSTNode | None) -> bool:
     """Return whether a node is a call that passes the answer on, or its argument: ``bool(…)``, ``skipIf(…)``."""
     call = view.parent(node) if isinstance(node, cst.Arg) else node
     called = (dotted(call.func) or "").rpartition(".")[2] if isinstance(call, cst.Call) else ""

@@ -17,6 +17,7 @@ import libcst as cst
 
 from .choices import asks_availability
 from .device_text import is_device_literal
+from .kinds import DEVICE_NAME
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def decide(plan: Plan) -> None:
         is_none = any(isinstance(each, cst.Name) and each.value == "None" for each in (choice.body, choice.orelse))
         if is_none and "cpu" in texts and asks_availability(plan.view, choice.test) is not None:
             _leave_questions(plan, choice.test, _OF_CHECKPOINT)
+        if _is_of_request(plan, choice):
+            _leave_questions(plan, choice.test, _OF_REQUEST)
     _decide_skips(plan)
     for test in plan.view.of(cst.If):
         _decide_nested(plan, test)
@@ -73,13 +76,29 @@ def decide(plan: Plan) -> None:
         if is_asked and any(isinstance(each, cst.If) for each in around):
             _leave_questions(plan, asserted.test, _OF_REQUEST)
     for call in plan.view.of(cst.Call):
-        told = _told(plan, call) if asks_availability(plan.view, call) else None
-        if told is not None and "cuda" in plan.view.code(told).replace(plan.view.code(call), "", 1).lower():
+        if asks_availability(plan.view, call) and (_says_cuda(plan, call) or _is_only_said(plan, call)):
             _leave_questions(plan, call, _OF_MESSAGE)
     for text in plan.view.of(cst.FormattedString):
         shown = "".join(part.value for part in text.parts if isinstance(part, cst.FormattedStringText))
         if "torch.cuda." in shown:
             _leave_questions(plan, text, _OF_MESSAGE)
+
+
+def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
+    """Return whether ``device if torch.cuda.is_available() else "cpu"`` keeps a device that a caller has asked for.
+
+    A caller who asks for CUDA gets the CPU on a machine without it. Any other accelerator would make that an error, so
+    the question stays, unless the caller's device is this program's own default for CUDA, which is rewritten.
+    """
+    is_there = asks_availability(plan.view, choice.test)
+    asked, other = (choice.body, choice.orelse) if is_there else (choice.orelse, choice.body)
+    if is_there is None or _device_of(plan, other) != "cpu" or not DEVICE_NAME.search((dotted(asked) or "").lower()):
+        return False
+    parameter = plan.view.parameter(asked)
+    values = [each for each in plan.view.values_of(asked) if each is not choice]
+    if parameter is not None and parameter.default is not None:
+        values.append(parameter.default)
+    return not any(is_device_literal(each) for each in values) and (parameter is not None or not values)
 
 
 def _device_of(plan: Plan, node: cst.BaseExpression) -> str | None:
@@ -163,6 +182,19 @@ def _parameters(call: cst.Call) -> list[str]:
     return re.findall(r"\w+", text_of(call.args[0].value) or "") if call.args else []
 
 
+def _says_cuda(plan: Plan, answer: cst.CSTNode) -> bool:
+    told = _told(plan, answer)
+    return told is not None and "cuda" in plan.view.code(told).replace(plan.view.code(answer), "", 1).lower()
+
+
+def _is_only_said(plan: Plan, call: cst.Call) -> bool:
+    """Return whether an answer is stored under a name that is used in nothing but messages about CUDA."""
+    around = plan.view.parent(call)
+    target = around.targets[0].target if isinstance(around, cst.Assign) and len(around.targets) == 1 else None
+    uses = plan.view.uses(target) if target is not None else None
+    return bool(uses) and all(_says_cuda(plan, use) for use in uses or ())
+
+
 def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:
     """Return the f-string, ``print`` call, logger call or labelled entry that contains an answer; None if there is none."""
     around = plan.view.parent(asked)
@@ -240,15 +272,15 @@ def _only_falls_back_or_stops(test: cst.If) -> bool:
     return all(isinstance(each, cst.Assign | cst.Raise | cst.Expr | cst.Pass | cst.Return) for each in lines)
 
 
-def _leave_names(plan: Plan, where: cst.CSTNode) -> None:
+def _leave_names(plan: Plan, where: cst.CSTNode, reason: str = _OF_REQUEST) -> None:
     """Leave the questions in a condition, its comparisons with CUDA, and the names of devices in it."""
-    _leave_questions(plan, where, _OF_REQUEST)
+    _leave_questions(plan, where, reason)
     for asked in plan.view.inside(where, cst.Comparison, cst.Call):
         function = asked.func if isinstance(asked, cst.Call) else None
         is_prefix = isinstance(function, cst.Attribute) and function.attr.value == "startswith"
         is_test = (is_prefix or isinstance(asked, cst.Comparison)) and _CUDA_TEXT.search(plan.view.code(asked))
         if is_test and plan.is_open(asked):
-            plan.leave(asked, "device-name", _OF_REQUEST)
+            plan.leave(asked, "device-name", reason)
             plan.claim(*asked.children)
 
 
@@ -279,7 +311,7 @@ def _decide_skips(plan: Plan) -> None:
         asked, told = call.args[:1], call.args[1:]
         is_skip = (dotted(call.func) or "").rpartition(".")[2] in _SKIPS
         if is_skip and told and _SAYS_CUDA.search(" ".join(plan.view.code(each) for each in told)):
-            _leave_questions(plan, asked[0], _OF_SKIP)
+            _leave_names(plan, asked[0], _OF_SKIP)
         block = next((each for each in plan.view.ancestors(call) if isinstance(each, cst.BaseSuite)), None)
         if _REASONS.search(dotted(call.func) or "") and _SAYS_CUDA.search(plan.view.code(call)) and block is not None:
             _leave_questions(plan, block, _OF_SKIP)

@@ -79,9 +79,10 @@ def _is_of_tensor(plan: Plan, call: cst.Call) -> bool:
     return is_made or (plan.is_torch_imported and _STREAM.search(plan.view.code(value).lower()) is not None)
 
 
-def _receiver_reason(plan: Plan, receiver: cst.BaseExpression, method: str) -> str:
+def _receiver_reason(plan: Plan, call: cst.Call, receiver: cst.BaseExpression, method: str) -> str:
     """Return why the receiver of a method call may not be a tensor or module; empty if nothing suggests that."""
-    owners = {one for one in plan.project.own_method[method] if _may_be(receiver, one)}
+    defined = plan.project.own_method[method] | (plan.project.takes_argument[method] if call.args else set())
+    owners = {one for one in defined if _may_be(receiver, one)}
     if not owners or _is_torchs(plan, receiver):
         return ""
     return f"{', '.join(sorted(owners))} defines its own {method}(), which this may call; call to() if this is a tensor"
@@ -120,7 +121,7 @@ def _is_torchs(plan: Plan, node: cst.BaseExpression, depth: int = 0) -> bool:
         called = (dotted(node.func) or "").rpartition(".")[2]
         if name.startswith("torch.") and not name.startswith("torch.utils.data"):
             return True
-        if called in plan.project.modules - plan.project.own_method["cuda"]:
+        if called in plan.project.modules - plan.project.own_method["cuda"] - plan.project.takes_argument["cuda"]:
             return True
         return isinstance(node.func, cst.Attribute) and _is_torchs(plan, node.func.value, depth)
     values = plan.view.assigned.get(dotted(node) or "", [])
@@ -138,7 +139,7 @@ def _decide_cuda(plan: Plan, call: cst.Call) -> None:
         return
     args = list(call.args)
     given = [arg for arg in args if arg.keyword is None or arg.keyword.value == "device"]
-    of_receiver, reason = _receiver_reason(plan, call.func.value, "cuda"), _argument_reason(plan, call, given)
+    of_receiver, reason = _receiver_reason(plan, call, call.func.value, "cuda"), _argument_reason(plan, call, given)
     literals = tuple(arg.value for arg in given[:1] if is_device_literal(arg.value))
     if of_receiver and not reason:
         plan.report(call, RULE, of_receiver, "own-cuda", lambda updated: _to_device(plan, call, updated))
@@ -232,7 +233,7 @@ def _decide_pin(plan: Plan, call: cst.Call) -> None:
         and kind_of(plan.view, call.args[0].value) is not Kind.DEVICE
     ):
         return  # a method of an accelerator, which takes a tensor
-    reason = _receiver_reason(plan, call.func.value, "pin_memory")
+    reason = _receiver_reason(plan, call, call.func.value, "pin_memory")
     if call.args:
         reason = "pins memory for a named device; use get_accelerator().pin_memory(t)"
     if reason or plan.function("pin_memory") is None:

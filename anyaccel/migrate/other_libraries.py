@@ -1,0 +1,76 @@
+"""Libraries that have device names of their own, or that work on CUDA only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .nodes import library_of
+
+if TYPE_CHECKING:
+    from .source_view import SourceView
+
+__all__ = ["is_given_to_other_library", "is_made_for_cuda", "is_of_other_library", "names_other_library"]
+
+_NOT_TORCHS = frozenset(
+    {
+        "xgboost",
+        "jax",
+        "lightgbm",
+        "catboost",
+        "faster_whisper",
+        "ctranslate2",
+        "cupy",
+        "numba",
+        "tensorflow",
+        "onnxruntime",
+        "openvino",
+        "tensorrt",
+        "torch_tensorrt",
+        "tvm",
+        "paddle",
+        "mxnet",
+        "cuml",
+        "cudf",
+        "torch_tvm",
+        "warp",
+        "nvalchemiops",
+        "cuequivariance_ops_torch",
+        "spconv",
+        "dali",
+    }
+)
+_FOR_CUDA = frozenset({"cupy", "numba", "tensorrt", "torch_tensorrt", "cuml", "cudf", "warp", "nvalchemiops"})
+
+
+def names_other_library(full_name: str) -> bool:
+    """Return whether a full name is of a library with devices of its own."""
+    return full_name.partition(".")[0] in _NOT_TORCHS
+
+
+def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a place is in a class, or else in a function, that imports a library with devices of its own."""
+    for statement in view.of(cst.Import, cst.ImportFrom):
+        around = list(view.ancestors(statement)) if library_of(statement) in _NOT_TORCHS else []
+        owners = [each for kind in (cst.ClassDef, cst.FunctionDef) for each in around if isinstance(each, kind)]
+        if owners and view.is_within(node, owners[0]):
+            return True
+    return False
+
+
+def is_made_for_cuda(full_name: str) -> bool:
+    """Return whether a function comes from a library that works on CUDA, or on nothing else but a CPU."""
+    return full_name.partition(".")[0] in _FOR_CUDA
+
+
+def is_given_to_other_library(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a device is stored under a name that a library with devices of its own gets."""
+    around = view.parent(node)
+    target = around.targets[0].target if isinstance(around, cst.Assign) and len(around.targets) == 1 else None
+    for use in (view.uses(target) or ()) if target is not None else ():
+        argument = view.parent(use)
+        call = view.parent(argument) if isinstance(argument, cst.Arg) else None
+        if isinstance(call, cst.Call) and names_other_library(view.name(call.func)):
+            return True
+    return False
