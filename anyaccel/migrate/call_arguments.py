@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from ..accelerator import DeepSpeedAccelerator
 from .device_text import index_in, is_device_literal
 from .kinds import Kind, kind_of
 from .source_view import text_of
@@ -14,7 +16,7 @@ from .targets import parsed
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["NO_SPACE", "as_index", "renamed_device", "without_literal_device"]
+__all__ = ["NO_SPACE", "as_index", "not_taken", "renamed_device", "without_literal_device"]
 
 NO_SPACE = cst.AssignEqual(whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace(""))
 
@@ -49,6 +51,24 @@ def without_literal_device(view: SourceView, original: cst.Call, updated: cst.Ca
         return updated
     rest = updated.args[1:]
     return updated.with_changes(args=rest if index is None else [updated.args[0].with_changes(value=index), *rest])
+
+
+def not_taken(call: cst.Call, member: str) -> str:
+    """Return an argument of a call that a member of the contract does not take; empty if it takes all of them.
+
+    ``torch.cuda.graph(g, capture_error_mode="relaxed")`` is CUDA's: other devices have no such modes.
+    """
+    function = getattr(DeepSpeedAccelerator, member, None)
+    if not callable(function):
+        return ""  # a class of the device's, such as Stream
+    taken = inspect.signature(function).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values()):
+        return ""
+    places = [arg for arg in call.args if arg.keyword is None]
+    if len(places) > len(taken) - 1:  # without self
+        return "one argument more"
+    names = [arg.keyword.value for arg in call.args if arg.keyword is not None]
+    return next((f"{each}=" for each in names if each not in taken and each != "device"), "")
 
 
 def renamed_device(call: cst.Call, function: str) -> cst.Call:

@@ -9,7 +9,7 @@ import libcst as cst
 
 from .answers import Objection
 from .nodes import library_of
-from .source_view import lines_of
+from .source_view import dotted, lines_of
 
 if TYPE_CHECKING:
     from .regions import Regions
@@ -52,7 +52,12 @@ def is_program(view: SourceView) -> bool:
 
 def writes_kernels(view: SourceView) -> bool:
     """Return whether a module uses a language for CUDA's kernels, without which its program does nothing."""
-    return any(library_of(each) in _LANGUAGES for each in view.of(cst.Import, cst.ImportFrom))
+    for statement in view.of(cst.Import, cst.ImportFrom):
+        module = getattr(statement, "module", None)
+        parts = (dotted(module) or "").split(".") if module is not None else []
+        if library_of(statement) in _LANGUAGES or any(each in _LANGUAGES for each in parts):
+            return True  # the second is a package of the program's, such as ``parts.numba.loss``
+    return False
 
 
 def of_guards_named(view: SourceView, named: list[Regions]) -> Objection | None:

@@ -31,7 +31,9 @@ _OTHERS = re.compile(
     r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)",
     re.IGNORECASE,
 )
-_MORE_THAN_MPS = re.compile(r"\bmps\.is_available\(\)\s+and\s+(?!torch\.backends\.mps\.is_built)")
+_MORE_THAN_MPS = re.compile(
+    r"\bmps\.is_available\(\)\s+and\s+(?!torch\.backends\.mps\.is_built)|\b\w+\s+and\s+(has_mps|mps_(is_)?available)\b"
+)
 _HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
 _CUDA = re.compile(r"cuda", re.IGNORECASE)
 _OF_OLD_TORCH = "for versions of torch without torch.amp; the code for newer ones is rewritten"
@@ -111,7 +113,7 @@ def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     while isinstance(further := tests[-1].orelse or _next(view, tests[-1]), cst.If):
         tests.append(further)
     asked = {each: view.code(each.test) for each in tests}
-    others = [each for each in asked.values() if _OTHERS.search(each) or _MORE_THAN_MPS.search(each)]
+    others = [code for each, code in asked.items() if _OTHERS.search(code) or _is_more_than_mps(each, code)]
     if not any(not _CUDA.search(code) for code in others):
         return []
     of_cuda = [each for each in tests if _CUDA.search(asked[each]) and not _OTHERS.search(asked[each])]
@@ -119,6 +121,12 @@ def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     if not of_cuda and isinstance(last, cst.Else) and not _CUDA.search(_HARMLESS.sub("", view.code(last))):
         return [last.body]
     return [part for each in of_cuda for part in (each.test, each.body)]
+
+
+def _is_more_than_mps(test: cst.If, asked: str) -> bool:
+    """Return whether Apple's GPU is used under further conditions only: ``mps.is_available() and …``, or another ``if``."""
+    is_nested = any(isinstance(each, cst.If) for each in test.body.body)
+    return _MORE_THAN_MPS.search(asked) is not None or (is_nested and "mps.is_available()" in asked)
 
 
 def _next(view: SourceView, test: cst.If) -> cst.CSTNode | None:

@@ -38,12 +38,12 @@ __all__ = [
 
 _PRECISION = re.compile(r"\b(float16|bfloat16|half|fp16|bf16)\b")
 _CUDAS_OWN = re.compile(
-    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*)($|[._])"
+    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*|\w*cublas\w*)($|[._])"
 )
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _BUILTINS = frozenset(dir(builtins))
 _OWN = re.compile(
-    r"\w*(flash_?att|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(bnb|apex|trt|dali|vllm|faiss)(_\w+)?\b",
+    r"\w*(flash_?att|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b|\b\w*supports?_cuda\b",
     re.IGNORECASE,
 )
 _FOR_LIBRARIES = ("gpu", "GPU")

@@ -260,6 +260,8 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     if name is None:
         return Position("stored under a key; use get_accelerator().device_name() if its reader takes any device")
     is_named = DEVICE_NAME.search(name.lower()) is not None  # the value stays a string, and the name says what it is
+    if owner is None and _is_word(view, name):
+        return Position("a word of the program's, next to one for the CPU; decide what other devices are called")
     if owner is None and not is_named and _READS_NAMES.search(view.source):
         return Position(
             "a global of a program that reads its globals; use get_accelerator().device_name() if it is a device"
@@ -281,6 +283,12 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     return Position(
         f"also used at line {line}, which may not take a device; use get_accelerator().device_name() if it does"
     )
+
+
+def _is_word(view: SourceView, name: str) -> bool:
+    """Return whether a module's name is ``CUDA``, next to ``CPU = "cpu"``: both would be the same word on a CPU."""
+    others = (value for each, values in view.assigned.items() if each.lower() == "cpu" for value in values)
+    return name.lower() in ("cuda", "gpu") and any(text_of(value) == "cpu" for value in others)
 
 
 def _is_used_as_device(view: SourceView, use: cst.CSTNode, seen: frozenset[str]) -> bool:

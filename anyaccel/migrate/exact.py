@@ -14,6 +14,7 @@ CUDA or to another library.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["also_other_than_cpu", "rewrite_count", "state_exactly"]
 
 _TIGHT = (cst.UnaryOperation, cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Attribute, cst.Await)
+_NVIDIAS = re.compile(r"nvidia[-_]smi|nvml", re.IGNORECASE)
 _OF_COUNT = "counts CUDA devices in code for CUDA or for another library; decide which number other devices take"
 _HOLDS: dict[type, Callable[[int, int], bool]] = {
     cst.GreaterThan: int.__gt__,
@@ -63,6 +65,13 @@ def state_exactly(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> boo
     plan.decisions[node] = replace(question, node=node, build=build)
     plan.exact[node] = asked
     return True
+
+
+def _asks_nvidia(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether the class or function around a place asks NVIDIA's tools about its devices."""
+    owner = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.ClassDef | cst.FunctionDef)), None)
+    outer = plan.view.class_around(node) or owner
+    return outer is not None and _NVIDIAS.search(plan.view.code(outer)) is not None
 
 
 def _is_for_cuda(plan: Plan, node: cst.CSTNode) -> bool:
@@ -199,7 +208,7 @@ def rewrite_count(plan: Plan, call: cst.Call) -> None:
     """Rewrite ``torch.cuda.device_count()`` so that it stays 0 on a CPU."""
     found = _of_count(plan, call)
     assert found is not None  # noqa: S101  # the caller has checked that the target has the member
-    if _is_for_cuda(plan, call):
+    if _is_for_cuda(plan, call) or _asks_nvidia(plan, call):
         plan.report(
             call.func, "runtime-call", _OF_COUNT, "precision", lambda _: expression(str(plan.function("device_count")))
         )

@@ -41,7 +41,21 @@ _NOT_TORCHS = frozenset(
         "dali",
     }
 )
-_FOR_CUDA = frozenset({"cupy", "numba", "tensorrt", "torch_tensorrt", "cuml", "cudf", "warp", "nvalchemiops"})
+_FOR_CUDA = frozenset(
+    {
+        "cupy",
+        "numba",
+        "tensorrt",
+        "torch_tensorrt",
+        "cuml",
+        "cudf",
+        "warp",
+        "nvalchemiops",
+        "nvitop",
+        "pynvml",
+        "GPUtil",
+    }
+)
 
 
 def names_other_library(full_name: str) -> bool:

@@ -29,6 +29,8 @@ _FOR_CUDA = re.compile(
     re.IGNORECASE,
 )
 _CPUS_OWN = re.compile(r"(^|_)cpu_?(?!count|s?$)[a-z]|^_?(CPU|Cpu)[A-Z_]|[a-z](CPU|Cpu)([A-Z_]|$)|_cpu$")
+_ATTENTION = re.compile(r"attn_(backend|impl(ementation)?)\b|[\"'](sdpa|eager)[\"']")
+_TO_HOST = re.compile(r"\.cpu\(\)|\.to\([\"']cpu[\"']\)")
 _OF_MIXED = re.compile(r"\b(amp|apex|fp16|half|mixed[ -]precision)\b", re.IGNORECASE)
 
 
@@ -63,6 +65,16 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
                 is_of_cpu=True,
             )
     yield from _of_other_choice(plan, found, found.other)
+    if _ATTENTION.search(plan.view.code(found.other)):
+        yield Objection(
+            "depends-on-function", "the other branch sets an attention that every device has; decide which others use"
+        )
+    is_of_tensor = not isinstance(found.asked, cst.Call | cst.BooleanOperation)
+    if is_of_tensor and not found.blocks and _TO_HOST.search(plan.view.code(found.other)):
+        yield Objection(
+            "depends-on-function",
+            "moves to the CPU what is not on CUDA; decide whether what follows takes other devices",
+        )
 
 
 def _of_other_choice(plan: Plan, found: Regions, other: cst.CSTNode) -> Iterator[Objection]:
@@ -106,10 +118,13 @@ def of_kept_answer(plan: Plan, found: Regions) -> Iterator[Objection]:
 
 
 def appended(plan: Plan, region: cst.CSTNode) -> str:
-    """Return the name of a list that a region appends to and a reported rng call takes; empty if there is none."""
+    """Return the name of a list that a region appends to, or is, and a reported rng call takes; empty if there is none."""
+    choice = plan.view.parent(region)
+    around = plan.view.parent(choice) if isinstance(choice, cst.IfExp) else None
+    stored = [dotted(each.target) for each in around.targets] if isinstance(around, cst.Assign) else []
     for one in plan.decisions.values():
         if one.rule == "rng" and one.outcome is SiteOutcome.REPORTED and isinstance(one.node, cst.Call):
             for name in filter(None, (dotted(each.value) for each in one.node.args)):
-                if f"{name}.append(" in plan.view.code(region):
+                if f"{name}.append(" in plan.view.code(region) or name in stored:
                     return name
     return ""

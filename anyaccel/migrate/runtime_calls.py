@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .call_arguments import as_index, renamed_device, without_literal_device
+from .call_arguments import as_index, not_taken, renamed_device, without_literal_device
 from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
 from .exact import rewrite_count
@@ -105,6 +105,9 @@ def _decide_same(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
     function = plan.function(member)
     if function is None:
         plan.report(call.func, rule, plan.without(member))
+        return
+    if other := not_taken(call, member):
+        plan.report(call.func, rule, f"passes {other}, which {member}() of the contract does not take")
         return
     takes_device = member not in (
         "stream",
