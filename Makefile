@@ -82,6 +82,7 @@ test-sycl:
 	  python=".venv-sycl-$$version/bin/python"; \
 	  "$$python" -m pip install --quiet "dpcpp-cpp-rt==$$version" "intel-opencl-rt==$$version"; \
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-sycl-$$version/cache" "$$python" -m pytest -k sycl tests/ops tests/op_builder; \
+	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-sycl-$$version/cache" "$$python" -m pytest -m "slow or not slow" tests/op_builder/test_xpu_runtime.py; \
 	done
 
 # CUDA's kernels on the CPU, in every case of tests/ops, and under ThreadSanitizer.

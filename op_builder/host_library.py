@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .builder import CPU_FLAGS, OpBuilder
 from .cpu.autograd import built_beside, recorder
 from .engine import prebuilt
-from .engine.targets import NATIVE, OPENCL_CPU, is_device_target, is_higher_cpu_level, is_hip_target
+from .engine.targets import NATIVE, OPENCL_CPU, SPIRV, is_device_target, is_higher_cpu_level, is_hip_target
 from .op import CSRC, resolve
 
 if TYPE_CHECKING:
@@ -89,8 +89,9 @@ class HostLibrary(OpBuilder):
             from .hip import device_code as hip
 
             return [hip.device_code_recipe(self.OP, target)]
-        if target == OPENCL_CPU:
-            recipe = resolve("op_builder.xpu.device_code:device_code_recipe")  # by name, as it needs a builder
+        if target in (OPENCL_CPU, SPIRV):
+            name = "spirv_recipe" if target == SPIRV else "device_code_recipe"
+            recipe = resolve(f"op_builder.xpu.device_code:{name}")  # by name, as it needs a builder
             return [recipe(self.OP)] if "xpu" in self.OP.devices else []
         from .cuda.device_code import device_code_recipe
 

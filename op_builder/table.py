@@ -202,9 +202,16 @@ OPS: tuple[Op, ...] = (
     Op(
         name="sycl_runtime",
         builder="SyclRuntimeBuilder",
-        about="Loads SYCL device code and starts its kernels",
+        about="Compiles SYCL device code and runs it on the CPU",
         devices=("xpu",),
         own_builder="op_builder.xpu.runtime:SyclRuntimeBuilder",
+    ),
+    Op(
+        name="xpu_runtime",
+        builder="XpuRuntimeBuilder",
+        about="Loads device code for Intel's GPUs and starts its kernels",
+        devices=("xpu",),
+        own_builder="op_builder.xpu.runtime:XpuRuntimeBuilder",
     ),
 )
 """Every op, in the order of the report."""

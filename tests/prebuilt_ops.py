@@ -152,6 +152,7 @@ NOT_RUN = {
     "hip_runtime": "needs an AMD GPU",
     "shm_comm": "built for one torch, so in no released wheel",
     "sycl_runtime": "built for one DPC++, so in no wheel",
+    "xpu_runtime": "built for one DPC++, so in no wheel",
 }
 NAMES = {op.name for op in OPS if op.name not in NOT_RUN}
 

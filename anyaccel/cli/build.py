@@ -52,7 +52,7 @@ def command(
         list[str] | None,
         typer.Option(
             "--target",
-            help="A target: native, x86-64-v3, sm_90, compute_120 (PTX), gfx942, opencl-cpu (SYCL) …; repeat it for several.",
+            help="A target: native, x86-64-v3, sm_90, compute_120 (PTX), gfx942, spir64 (XPU), opencl-cpu …; repeatable.",
         ),
     ] = None,
     output: Annotated[

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..op_builder.engine.device_code import DeviceCodeRecipe
-from ..op_builder.engine.targets import OPENCL_CPU
+from ..op_builder.engine.targets import OPENCL_CPU, SPIRV
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
 
+    from ..op_builder.engine.device_code import DeviceCompiler
     from .kernel_source import KernelSource
 
 __all__ = ["CudaLauncher", "HostSyclLauncher", "Launch", "Launcher", "PtxLauncher", "XpuLauncher"]
@@ -120,22 +121,11 @@ class HostSyclLauncher:
     """SYCL for CPU tensors, by Intel's OpenCL."""
 
     def __init__(self, kernel: KernelSource, device: torch.device) -> None:
-        from ..op_builder.engine.toolchains.sycl import choose_dpcpp
-        from ..op_builder.xpu.runtime import HostSyclRuntime, SyclRuntimeBuilder, device_options
+        from ..op_builder.xpu.device_code import host_runtime
 
         self._name = kernel.name
-        self._runtime = HostSyclRuntime(SyclRuntimeBuilder().load())
-        entry = kernel.build(
-            DeviceCodeRecipe(
-                op="device_kernel",
-                source=kernel.file(),
-                include_dirs=kernel.include_dirs,
-                target=OPENCL_CPU,
-                compiler=self._runtime.compiler(),
-                options=(*device_options(choose_dpcpp().version), *kernel.options),
-                output="kernel.bin",
-            )
-        )
+        self._runtime = host_runtime()
+        entry = kernel.build(_sycl_recipe(kernel, OPENCL_CPU, self._runtime.compiler()))
         symbols = {kernel.name: kernel.name}
         self._kernel = self._runtime.kernels(kernel.name, entry.binary.read_bytes(), symbols)[kernel.name]
 
@@ -147,17 +137,30 @@ class XpuLauncher:
     """SYCL for XPU tensors, on torch's current queue."""
 
     def __init__(self, kernel: KernelSource, device: torch.device) -> None:
-        from ..op_builder.engine.toolchains.sycl import choose_dpcpp
-        from ..op_builder.xpu.runtime import SyclRuntimeBuilder, XpuSyclRuntime, device_options
+        from ..op_builder.xpu.device_code import host_runtime
+        from ..op_builder.xpu.runtime import XpuRuntime, XpuRuntimeBuilder
 
         self._name = kernel.name
-        self._runtime = XpuSyclRuntime(SyclRuntimeBuilder().load())
-        folders = [f"-I{folder}" for folder in kernel.include_dirs]
-        options = [*device_options(choose_dpcpp().version), *kernel.options, *folders]
+        self._runtime = XpuRuntime(XpuRuntimeBuilder().load())
+        entry = kernel.build(_sycl_recipe(kernel, SPIRV, host_runtime().spirv_compiler()))
         symbols = {kernel.name: kernel.name}
-        found = self._runtime.kernels(kernel.name, device.index or 0, kernel.text, options, symbols)
-        self._kernel = found[kernel.name]
+        self._kernel = self._runtime.kernels(kernel.name, entry.binary.read_bytes(), symbols)[kernel.name]
+        self._runtime.prepare(kernel.name, self._kernel, kernel.name, device.index or 0)
 
     def launch(self, device: torch.device, launch: Launch) -> None:
         index, groups, threads = device.index or 0, launch.grid[0], launch.block[0]
         self._runtime.launch_grid(self._name, self._kernel, index, groups, threads, launch.values)
+
+
+def _sycl_recipe(kernel: KernelSource, target: str, compiler: DeviceCompiler) -> DeviceCodeRecipe:
+    from ..op_builder.xpu.runtime import OPTIONS
+
+    return DeviceCodeRecipe(
+        op="device_kernel",
+        source=kernel.file(),
+        include_dirs=kernel.include_dirs,
+        target=target,
+        compiler=compiler,
+        options=(*OPTIONS, *kernel.options),
+        output="kernel.bin",
+    )

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["code_for", "register"]
 
-_KIND = "cuda"  # anyaccel: ignore[device-name]  # ROCm's torch has the same name for its devices
-_cuda = torch.get_device_module(_KIND)
+_SPIRV = "spir64"
 
 
 def register(folder: Path, library: Path, runtime: str, code: dict[str, Any]) -> None:
@@ -27,18 +26,22 @@ def register(folder: Path, library: Path, runtime: str, code: dict[str, Any]) ->
         runtime: the name of the library that starts kernels.
         code: for each target, the ``file``, and the ``symbols`` of its kernels.
     """
-    _cuda._lazy_call(functools.partial(_register, folder, library, runtime, code, _cuda.is_initialized()))
+    kind = "xpu" if _SPIRV in code else "cuda"  # anyaccel: ignore[device-name]  # ROCm's torch has the same name
+    torchs = torch.get_device_module(kind)
+    torchs._lazy_call(functools.partial(_register, kind, folder, library, runtime, code, torchs.is_initialized()))
 
 
-def _register(folder: Path, library: Path, runtime: str, code: dict[str, Any], is_in_use: bool) -> None:
+def _register(kind: str, folder: Path, library: Path, runtime: str, code: dict[str, Any], is_in_use: bool) -> None:
+    torchs = torch.get_device_module(kind)
+    units = "gpu_subslice_count" if kind == "xpu" else "multi_processor_count"
     try:
         starter = _Runtime(folder / f"{runtime}.so", runtime.removesuffix("_runtime"))
         add = ctypes.CDLL(str(library)).anyaccel_add_kernel
         add.argtypes = [ctypes.c_char_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p, *[ctypes.c_void_p] * 2]
         add.restype = None
         known: dict[str, dict[str, int]] = {}
-        for device in range(_cuda.device_count()):
-            properties = _cuda.get_device_properties(device)
+        for device in range(torchs.device_count()):
+            properties = torchs.get_device_properties(device)
             target = code_for(properties, code)
             if target is None:
                 warnings.warn(f"{folder} has no code for GPU {device}: only for {', '.join(code)}", stacklevel=2)
@@ -47,9 +50,9 @@ def _register(folder: Path, library: Path, runtime: str, code: dict[str, Any], i
                 image = starter.load((folder / code[target]["file"]).read_bytes())
                 known[target] = {name: starter.kernel(image, of) for name, of in code[target]["symbols"].items()}
             for name, kernel in known[target].items():
-                if is_in_use and device == _cuda.current_device():  # a graph may capture its first launch
+                if is_in_use and device == torchs.current_device():  # a graph may capture its first launch
                     starter.prepare(kernel, device)
-                add(_KIND.encode(), device, properties.multi_processor_count, name.encode(), starter.launch, kernel)
+                add(kind.encode(), device, getattr(properties, units), name.encode(), starter.launch, kernel)
     except (OSError, RuntimeError) as error:  # it must not end the initialisation of torch's GPUs
         warnings.warn(f"{folder} cannot be used on GPUs: {error}", stacklevel=2)
 
@@ -60,8 +63,10 @@ def code_for(properties: Any, code: dict[str, Any]) -> str | None:
     Args:
         properties: of the GPU, as torch gives them.
         code: its keys are targets: ``sm_90`` runs on GPUs of the same generation, ``compute_90`` on later ones too, ``gfx942`` on
-            this GPU only.
+            this GPU only, ``spir64`` on all of Intel's.
     """
+    if _SPIRV in code:
+        return _SPIRV
     architecture = str(getattr(properties, "gcnArchName", "")).partition(":")[0]
     if architecture in code:
         return architecture

@@ -176,13 +176,13 @@ class DeviceCodeFacts:
         return OpError(msg)
 
     def verify(self, built: Path) -> None:
-        """Reject a file that is neither machine code nor PTX; Intel's OpenCL also wraps machine code.
+        """Reject a file that is neither machine code, PTX nor SPIR-V; Intel's OpenCL also wraps machine code.
 
         Raises:
             OpError: with the first bytes of the file.
         """
         content = built.read_bytes()
-        if not (content.startswith(b"\x7fELF") or b".target" in content):
+        if not (content.startswith((b"\x7fELF", b"\x03\x02\x23\x07")) or b".target" in content):
             msg = (
                 f"verifying the op '{self.op}' failed: got {content[:16]!r} from {self.compiler.name}; "
                 f"expected device code. Fix: report it as a bug."

@@ -16,7 +16,7 @@ LIBRARY_PATH, …             further sources of flags of compilers and linkers;
 HOME, XDG_CACHE_HOME        where the user's cache directory is; if they are not absolute, a temporary directory is used
 OCL_ICD_FILENAMES           the OpenCL drivers; if unset, set to pip's CPU driver before SYCL is loaded
 PATH                        where compilers are looked for
-SYCL_CACHE_PERSISTENT       whether DPC++ keeps a cache, in SYCL_CACHE_DIR; switched on if unset
+SYCL_CACHE_PERSISTENT       whether DPC++ keeps a cache of its own; from it, nothing can be compiled to SPIR-V again
 TORCH_CUDA_ARCH_LIST        the GPU architectures for nvcc, as torch reads it (``8.0;9.0+PTX``)
 ZIG_GLOBAL_CACHE_DIR        where ziglang keeps what it builds for itself; inside the cache otherwise
 ==========================  ============================================================================
@@ -249,15 +249,12 @@ def zig_cache(cache: Path) -> Path:
     return Path(compiler_environment(cache)["ZIG_GLOBAL_CACHE_DIR"])
 
 
-def announce_sycl(libraries: Path, cache: Path) -> None:
-    """Set the variables that DPC++'s libraries read when they are loaded.
+def announce_sycl(libraries: Path) -> None:
+    """Set the variable that DPC++'s libraries read when they are loaded.
 
     Args:
         libraries: the folder of pip's ``dpcpp-cpp-rt``, which includes the OpenCL driver for the CPU.
-        cache: the folder for DPC++'s compiled code.
     """
     driver = libraries / "libintelocl.so"
     if driver.is_file():
         os.environ.setdefault("OCL_ICD_FILENAMES", str(driver))
-    os.environ.setdefault("SYCL_CACHE_PERSISTENT", "1")
-    os.environ.setdefault("SYCL_CACHE_DIR", str(cache / "sycl"))

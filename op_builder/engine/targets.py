@@ -16,6 +16,7 @@ __all__ = [
     "HIP_TARGETS",
     "NATIVE",
     "OPENCL_CPU",
+    "SPIRV",
     "Platform",
     "cuda_targets_for",
     "host_cpu_targets",
@@ -51,6 +52,9 @@ HIP_TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 
 OPENCL_CPU = "opencl-cpu"
 """SYCL kernels for this machine's CPU, compiled by Intel's OpenCL. They depend on its version, so no wheel carries them."""
+
+SPIRV = "spir64"
+"""Intel's GPUs: SPIR-V, DPC++'s name for which is this, and which a GPU's driver compiles."""
 
 _CUDA = r"(sm|compute)_(\d{2,3})[af]?"
 _HIP = r"gfx(9|1[0-2])[0-9a-f]{2}"
@@ -140,8 +144,8 @@ def is_hip_target(target: str) -> bool:
 
 
 def is_device_target(target: str) -> bool:
-    """Return whether a target's code is a device's: a GPU architecture of any vendor's, or SYCL's OpenCL device."""
-    return is_cuda_target(target) or is_hip_target(target) or target == OPENCL_CPU
+    """Return whether a target's code is a device's: a GPU architecture of any vendor's, SPIR-V, or SYCL's OpenCL device."""
+    return is_cuda_target(target) or is_hip_target(target) or target in (OPENCL_CPU, SPIRV)
 
 
 def wave_lanes(target: str) -> int:
@@ -163,7 +167,7 @@ def require_target(target: str) -> str:
     cpu = wheel_cpu_targets()
     if target == NATIVE or target in cpu or is_device_target(target):
         return target
-    choices = ", ".join([NATIVE, *cpu, *CUDA_TARGETS, *HIP_TARGETS, OPENCL_CPU])
+    choices = ", ".join([NATIVE, *cpu, *CUDA_TARGETS, *HIP_TARGETS, SPIRV, OPENCL_CPU])
     msg = (
         f"choosing the target failed: got {target!r}; expected one of: {choices}. "
         f"Fix: pass one of these; sm_<number>, compute_<number> and gfx<number> may name any GPU that the compiler knows."

@@ -12,10 +12,12 @@ from ..all_ops import builder_class
 from ..cuda.compatibility import release_of
 from ..cuda.runtime import CudaRuntimeBuilder
 from ..engine.errors import OpError
-from ..engine.targets import CPU_TARGETS, is_cuda_target, is_hip_target, require_target, wheel_platform
+from ..engine.targets import CPU_TARGETS, SPIRV, is_cuda_target, is_hip_target, require_target, wheel_platform
 from ..engine.toolchains.nvrtc import choose_nvrtc
+from ..engine.toolchains.sycl import choose_dpcpp
 from ..hip.runtime import HipRuntimeBuilder
 from ..torch_libraries import OLDEST_TORCH
+from ..xpu.runtime import XpuRuntimeBuilder
 from .files import copied_files, made_files
 
 if TYPE_CHECKING:
@@ -25,13 +27,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Variant", "variants_of"]
 
+_RUNTIMES = {
+    "cuda": CudaRuntimeBuilder,
+    "rocm": HipRuntimeBuilder,
+    "xpu": XpuRuntimeBuilder,
+}  # anyaccel: ignore[device-name]
+
 
 class Variant(NamedTuple):
     """A variant of a kernel.
 
     Attributes:
         op: the op.
-        backend: the backend's name in the metadata: ``"cpu"``, ``"cuda"`` or ``"rocm"``.
+        backend: the backend's name in the metadata: ``"cpu"``, ``"cuda"``, ``"rocm"`` or ``"xpu"``.
         name: the name of its folder, such as ``"torch-stable-abi210-cpu-x86_64-linux"``.
         namespace: the namespace of its torch ops, which is also the name of its Python module.
         levels: the builds of the op's library, one per CPU level, best first.
@@ -61,12 +69,13 @@ def variants_of(op: Op, targets: Sequence[str], rocm: Sequence[str] = ()) -> lis
 
     Args:
         op: the op.
-        targets: CPU levels, such as ``x86-64-v3``, for a variant for the CPU; GPUs of NVIDIA's or AMD's, for a variant for them.
+        targets: CPU levels, such as ``x86-64-v3``, for a variant for the CPU; GPUs, for a variant for each vendor's.
             Each variant has the op's library for these CPU levels, or for all of them if there is none.
         rocm: the releases of ROCm, such as ``7.1``, whose torch builds may load AMD's variant: one variant per release.
 
     Raises:
-        OpError: when a target does not exist, is for this machine only, or is for AMD's GPUs and no release of ROCm is given.
+        OpError: when a target does not exist, is for this machine only, is for AMD's GPUs and no release of ROCm is given, or is
+            for Intel's GPUs and ``ANYACCEL_PLATFORM`` for another platform.
         ToolchainError: when the tool for a build is missing.
     """
     if not op.functions:
@@ -79,7 +88,8 @@ def variants_of(op: Op, targets: Sequence[str], rocm: Sequence[str] = ()) -> lis
     named = list(dict.fromkeys(map(require_target, targets)))
     cuda, hip = [*filter(is_cuda_target, named)], [*filter(is_hip_target, named)]
     cpu = sorted((target for target in named if target in every), key=every.index)
-    other = [target for target in named if target not in (*cuda, *hip, *cpu)]
+    xpu = [SPIRV] if SPIRV in named else []
+    other = [target for target in named if target not in (*cuda, *hip, *xpu, *cpu)]
     if other or not named:
         msg = (
             f"building a kernel for the Hub failed: got the targets {', '.join(named)}; expected CPU levels and GPUs, "
@@ -91,6 +101,8 @@ def variants_of(op: Op, targets: Sequence[str], rocm: Sequence[str] = ()) -> lis
         found.append(_variant(op, "cuda", _cuda_release(), cpu or every, cuda))  # anyaccel: ignore[device-name]
     if hip and op.kernels:
         found += [_variant(op, "rocm", f"rocm{release}", cpu or every, hip) for release in _rocm_releases(rocm)]
+    if xpu and op.kernels:
+        found.append(_variant(op, "xpu", _xpu_release(), cpu or every, xpu))
     return found
 
 
@@ -102,7 +114,7 @@ def _variant(op: Op, backend: str, release: str, levels: Sequence[str], gpus: Se
     inputs += [order.recipe.fingerprint() for order in code] + [f"{name}\n{text}" for name, text in files]
     runtime = None
     if code:
-        library = CudaRuntimeBuilder if backend == "cuda" else HipRuntimeBuilder  # anyaccel: ignore[device-name]
+        library = _RUNTIMES[backend]
         runtime = Order(library.NAME, levels[-1], library().recipe_for(levels[-1]))
         inputs.append(runtime.recipe.fingerprint())
     namespace = f"_{op.name}_{hashlib.sha256(chr(0).join(inputs).encode()).hexdigest()[:12]}"
@@ -119,6 +131,17 @@ def _cuda_release() -> str:
     A driver accepts machine code of its own generation, and kernels accepts a variant for an older release of torch's generation.
     """
     return f"cu{release_of(choose_nvrtc().version)[0]}0"
+
+
+def _xpu_release() -> str:
+    """Return the release of DPC++ as Hugging Face's kernels writes it: ``xpu20262`` for ``2026.2.0``."""
+    if wheel_platform() is not None:
+        msg = (
+            "building a kernel for the Hub failed: got ANYACCEL_PLATFORM and Intel's GPUs; the library that starts their kernels "
+            "uses this machine's C++ library. Fix: unset ANYACCEL_PLATFORM, or leave out --target spir64."
+        )
+        raise OpError(msg)
+    return "xpu" + "".join(choose_dpcpp().version.split(".")[:2])
 
 
 def _rocm_releases(rocm: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..engine.errors import OpError
-from ..engine.targets import CPU_TARGETS
+from ..engine.targets import CPU_TARGETS, SPIRV
 from .checking import METADATA, digests_of
 from .files import copied_files, made_files
 
@@ -117,7 +117,7 @@ def _symbols(entry: Entry) -> dict[str, str]:
 def _architectures(variant: Variant) -> dict[str, list[str]]:
     """Return the GPUs, as the metadata name them: ``9.0``, ``12.0+PTX``, ``gfx942``."""
     found = []
-    for order in variant.code:
+    for order in (one for one in variant.code if one.target != SPIRV):
         kind, _, number = order.target.rpartition("_")
         digits = re.fullmatch(r"(\d+)(\d)([af]?)", number) if kind else None
         found.append(f"{digits[1]}.{digits[2]}{digits[3]}{'+PTX' * (kind == 'compute')}" if digits else order.target)

@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..device_kernels import register_kernels
-from ..engine import environment
+from ..engine import environment, prebuilt
 from ..engine.build import ensure_built
 from ..engine.cache import open_cache
 from ..engine.errors import OpLoadError
+from ..engine.targets import SPIRV
 from ..engine.toolchains.sycl import choose_dpcpp
-from .device_code import SYCL_SOURCE, device_code_recipe, host_runtime
-from .runtime import SyclRuntimeBuilder, XpuSyclRuntime, device_options, include_dirs, with_kernels
+from ..engine.trace import Trace
+from .device_code import device_code_recipe, host_runtime, spirv_key, spirv_recipe
+from .runtime import SyclRuntimeBuilder, XpuRuntime, XpuRuntimeBuilder
 
 if TYPE_CHECKING:
+    from ..engine.entry import Entry
     from ..op import Op
 
-__all__ = ["SyclOnHost", "XpuDevice"]
+__all__ = ["SyclOnHost", "XpuDevice", "spirv"]
 
 
 class XpuDevice:
@@ -36,23 +39,43 @@ class XpuDevice:
             raise OpLoadError(msg)
 
     def code_problem(self, op: Op) -> str:
-        return SyclRuntimeBuilder().incompatibility()
+        problem = XpuRuntimeBuilder().incompatibility()
+        return problem if problem or _prebuilt(op) is not None else SyclRuntimeBuilder().incompatibility()
 
     def load_runtime(self) -> None:
-        SyclRuntimeBuilder().load()
+        XpuRuntimeBuilder().load()
 
     def register(self, op: Op) -> None:
         from ...accelerator.xpu_accelerator import XPU_Accelerator
 
-        runtime = XpuSyclRuntime(SyclRuntimeBuilder().load())
-        text, symbols = with_kernels(SYCL_SOURCE.read_text(encoding="utf-8"), op.kernels)
-        version = choose_dpcpp().version
-        options = [*device_options(version), op.header_macro(), *(f"-I{folder}" for folder in include_dirs())]
+        runtime = XpuRuntime(XpuRuntimeBuilder().load())
+        entry = spirv(op)
+        kernels = runtime.kernels(op.name, entry.binary.read_bytes(), entry.facts["symbols"])
         xpu = XPU_Accelerator()
         for device in range(xpu.device_count()):
-            kernels = runtime.kernels(op.name, device, text, options, symbols)
+            if device == xpu.current_device():  # on other devices it is compiled on first use
+                for name, kernel in kernels.items():
+                    runtime.prepare(op.name, kernel, name, device)
             units = xpu.get_device_properties(device).gpu_subslice_count  # Intel's name for Xe cores
             register_kernels(op.name, runtime, device, kernels, units)
+
+
+def spirv(op: Op) -> Entry:
+    """Return an op's kernels for Intel's GPUs: prebuilt, cached, or compiled now.
+
+    Raises:
+        OpError: when they must be compiled, and DPC++ or its OpenCL CPU device cannot be used.
+        BuildError: when DPC++ rejects the source.
+    """
+    found = _prebuilt(op)
+    if found is not None:
+        return found
+    return ensure_built(spirv_recipe(op), open_cache(environment.cache_dir()), environment.build_jobs())
+
+
+def _prebuilt(op: Op) -> Entry | None:
+    trace = Trace(f"the device code of '{op.name}'")
+    return prebuilt.find_device_code(op.name, SPIRV, lambda: spirv_key(op), lambda _: "", trace)
 
 
 class SyclOnHost:

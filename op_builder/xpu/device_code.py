@@ -1,21 +1,20 @@
-"""SYCL kernels for the OpenCL CPU device, compiled ahead of time or on demand."""
+"""SYCL kernels for the OpenCL CPU device and, as SPIR-V, for Intel's GPUs; compiled ahead of time or on demand."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..engine.device_code import DeviceCodeRecipe
-from ..engine.targets import OPENCL_CPU
-from ..engine.toolchains.sycl import choose_dpcpp
-from .runtime import HostSyclRuntime, SyclRuntimeBuilder, device_options, include_dirs
+from ..engine.device_code import DeviceCodeFacts, DeviceCodeRecipe
+from ..engine.targets import OPENCL_CPU, SPIRV
+from .runtime import OPTIONS, HostSyclRuntime, SyclRuntimeBuilder, include_dirs
 
 if TYPE_CHECKING:
     from ..op import Op
 
-__all__ = ["SYCL_SOURCE", "device_code_recipe", "host_runtime"]
+__all__ = ["device_code_recipe", "host_runtime", "spirv_key", "spirv_recipe"]
 
-SYCL_SOURCE = Path(__file__).resolve().parents[2] / "kernels" / "sycl" / "kernels.sycl"
+_SYCL_SOURCE = Path(__file__).resolve().parents[2] / "kernels" / "sycl" / "kernels.sycl"
 """The SYCL source: next to this package in a checkout, inside it in a wheel."""
 
 
@@ -36,11 +35,42 @@ def device_code_recipe(op: Op, runtime: HostSyclRuntime | None = None) -> Device
     """
     return DeviceCodeRecipe(
         op=f"{op.name}_sycl",
-        source=SYCL_SOURCE,
+        source=_SYCL_SOURCE,
         include_dirs=include_dirs(),
         target=OPENCL_CPU,
         compiler=(runtime or host_runtime()).compiler(),
-        options=(*device_options(choose_dpcpp().version), op.header_macro()),
+        options=(*OPTIONS, op.header_macro()),
         output=f"{op.name}_sycl.bin",
         kernels=op.kernels,
     )
+
+
+def spirv_recipe(op: Op) -> DeviceCodeRecipe:
+    """Return the recipe for an op's kernels for Intel's GPUs, whose driver compiles the result.
+
+    Raises:
+        OpError: when DPC++ or the OpenCL CPU device, with which it compiles, cannot be used.
+    """
+    return DeviceCodeRecipe(compiler=host_runtime().spirv_compiler(), **_spirv(op))
+
+
+def spirv_key(op: Op) -> str:
+    """Return the key of the recipe by any DPC++."""
+    return DeviceCodeFacts(compiler=_AnyDpcpp(), **_spirv(op)).key()
+
+
+class _AnyDpcpp:
+    name = "DPC++"
+    version = "any"
+
+
+def _spirv(op: Op) -> dict[str, Any]:
+    return {
+        "op": op.name,
+        "source": _SYCL_SOURCE,
+        "include_dirs": include_dirs(),
+        "target": SPIRV,
+        "options": (*OPTIONS, op.header_macro()),
+        "output": f"{op.name}.spv",
+        "kernels": op.kernels,
+    }

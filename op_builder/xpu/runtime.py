@@ -1,4 +1,4 @@
-"""SYCL's runtime: ``csrc/runtime/sycl.cpp``, built with the headers and libraries of pip's ``dpcpp-cpp-rt``."""
+"""SYCL's runtimes, built with the headers and libraries of pip's ``dpcpp-cpp-rt``: for CPU tensors, and for Intel's GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..engine.errors import OpLoadError
 from ..engine.fingerprint import host_isa
 from ..engine.targets import NATIVE
 from ..engine.toolchains.cxx import choose_cxx
-from ..engine.toolchains.sycl import choose_dpcpp
+from ..engine.toolchains.sycl import choose_dpcpp, probe_dpcpp
 from ..host_library import HostLibrary
 from ..op import CSRC
 
@@ -26,19 +26,28 @@ if TYPE_CHECKING:
     from ..engine.native import Compiler
     from ..engine.toolchains.cxx import CxxCompiler
 
-__all__ = ["HostSyclRuntime", "SyclRuntimeBuilder", "XpuSyclRuntime", "device_options", "include_dirs", "with_kernels"]
+__all__ = [
+    "OPTIONS",
+    "HostSyclRuntime",
+    "SyclRuntimeBuilder",
+    "XpuRuntime",
+    "XpuRuntimeBuilder",
+    "include_dirs",
+]
 
+OPTIONS = ("-std=c++20",)
+"""The options of DPC++'s run-time compiler for every source."""
+_OF_2025 = ("-fno-sycl-device-lib=all", "-w")
+"""2025's wheel lacks the device libraries that its compiler would link, and it warns about this option; 2026 rejects it."""
 _IN_MEMORY = re.compile(r"\brtc_\d+\.cpp(?::(\d+))?")
 """DPC++'s name for a source that it gets as text, and a line in it."""
+_DRIVER = "install Intel's GPU driver, and an XPU build of torch"
 _NAMED = re.compile(r'#line 1 "(.*)"\n')
 """The beginning of a source that comes from a file; DPC++ ignores it in its messages."""
 
 
-class SyclRuntimeBuilder(HostLibrary):
-    """Builds the runtime with a C++ compiler that uses the system's C++ library, like DPC++'s libraries."""
-
-    NAME = "sycl_runtime"
-    SOURCES = ("runtime/sycl.cpp",)
+class _SyclLibrary(HostLibrary):
+    """Built with a C++ compiler that uses the system's C++ library, like DPC++'s libraries."""
 
     def cxx_args(self) -> list[str]:
         """Return flags for a fast compilation: the code only calls other libraries, so optimisation gains nothing."""
@@ -56,20 +65,13 @@ class SyclRuntimeBuilder(HostLibrary):
         return {".cpp": compiler._replace(version=version, system_include_dirs=include_dirs)}
 
     def link_libraries(self) -> tuple[str, ...]:
-        dpcpp = choose_dpcpp()
-        return (
-            f"-l:{dpcpp.libsycl.name}",
-            "-l:libOpenCL.so.1",
-            f"-Wl,--disable-new-dtags,-rpath,{dpcpp.libsycl.parent}",  # an rpath that also applies to libsycl's own dependencies
-        )
+        return (f"-l:{choose_dpcpp().libsycl.name}",)
 
     def link_paths(self) -> tuple[str, ...]:
         return (f"-L{choose_dpcpp().libsycl.parent}",)
 
     def recipes(self, target: str) -> list[Recipe]:
         """Return no builds for other machines: it depends on the libraries that it was built against."""
-        from ..engine.toolchains.sycl import probe_dpcpp
-
         return [self.recipe] if target == NATIVE and probe_dpcpp().tool is not None else []
 
     def prebuilt(self, trace: Any) -> None:
@@ -79,34 +81,61 @@ class SyclRuntimeBuilder(HostLibrary):
         choose_dpcpp()
 
     def _load_library(self, binary: Path) -> ctypes.CDLL:
-        environment.announce_sycl(choose_dpcpp().libsycl.parent, open_cache(environment.cache_dir()).root)
+        environment.announce_sycl(choose_dpcpp().libsycl.parent)
         library = loading.load_c_library(self.name, binary)
-        for runtime in ("sycl", "xpu"):
-            for name in ("describe", "compile", "load", "kernel", "launch_grid"):
-                function = getattr(library, f"anyaccel_{runtime}_{name}", None)
-                if function is not None:
-                    function.restype = ctypes.c_char_p
+        kind = self.name.removesuffix("_runtime")
+        for name in ("describe", "compile", "load", "kernel", "prepare", "launch_grid"):
+            function = getattr(library, f"anyaccel_{kind}_{name}", None)
+            if function is not None:
+                function.restype = ctypes.c_char_p
+        return library
+
+
+class SyclRuntimeBuilder(_SyclLibrary):
+    """Builds ``csrc/runtime/sycl.cpp``, which compiles SYCL and runs it on Intel's OpenCL CPU device."""
+
+    NAME = "sycl_runtime"
+    SOURCES = ("runtime/sycl.cpp",)
+
+    def link_libraries(self) -> tuple[str, ...]:
+        return (
+            *super().link_libraries(),
+            "-l:libOpenCL.so.1",
+            f"-Wl,--disable-new-dtags,-rpath,{choose_dpcpp().libsycl.parent}",  # it also applies to libsycl's own dependencies
+        )
+
+    def _load_library(self, binary: Path) -> ctypes.CDLL:
+        library = super()._load_library(binary)
         library.anyaccel_sycl_free.restype = None
         return library
 
 
+class XpuRuntimeBuilder(_SyclLibrary):
+    """Builds ``csrc/runtime/xpu.cpp``, which runs SPIR-V on torch's XPUs; it finds libsycl where torch has loaded it."""
+
+    NAME = "xpu_runtime"
+    SOURCES = ("runtime/xpu.cpp",)
+
+
 @dataclass(frozen=True)
 class _HostCompiler:
-    """Compiles for the OpenCL CPU device."""
+    """Compiles for the OpenCL CPU device, or to SPIR-V."""
 
     runtime: HostSyclRuntime
     version: str
+    is_spirv: bool = False
     name = "DPC++"
 
     def compile(
         self, source: str, name: str, options: Sequence[str], kernels: Sequence[str]
     ) -> tuple[bytes, dict[str, str], str]:
-        text, symbols = with_kernels(source, kernels)
+        text, symbols = _with_kernels(source, kernels)
         image, size = ctypes.c_char_p(), ctypes.c_size_t()
         library = self.runtime.library
-        arguments = _strings(options)
+        is_older = int(self.version.split(".", maxsplit=1)[0]) < 2026
+        arguments = _strings([*(_OF_2025 if is_older else ()), *options])
         error = library.anyaccel_sycl_compile(
-            text.encode(), arguments, len(arguments), ctypes.byref(image), ctypes.byref(size)
+            text.encode(), arguments, len(arguments), self.is_spirv, ctypes.byref(image), ctypes.byref(size)
         )
         if error is not None:
             return b"", {}, _with_places(error.decode(errors="replace"), source, name)
@@ -148,6 +177,10 @@ class HostSyclRuntime:
         """Return the compiler for this device; its version includes everything that a binary depends on."""
         return _HostCompiler(self, f"{choose_dpcpp().version}, {self.device}, {host_isa()}")
 
+    def spirv_compiler(self) -> _HostCompiler:
+        """Return the compiler to SPIR-V, whose result depends on DPC++ only."""
+        return _HostCompiler(self, choose_dpcpp().version, is_spirv=True)
+
     def kernels(self, op: str, image: bytes, symbols: dict[str, str]) -> dict[str, int]:
         """Load a binary, and return its kernels' addresses.
 
@@ -181,8 +214,8 @@ class HostSyclRuntime:
         _check(what, error, "pip install --force-reinstall 'anyaccel[sycl]'")
 
 
-class XpuSyclRuntime:
-    """Runs kernels on torch's XPUs; DPC++'s persistent cache keeps compiled code."""
+class XpuRuntime:
+    """Runs SPIR-V on torch's XPUs, whose driver compiles it."""
 
     kind = "xpu"
 
@@ -190,28 +223,24 @@ class XpuSyclRuntime:
         self._library = library
         self.launch = _address(library.anyaccel_xpu_launch)
 
-    def kernels(
-        self, op: str, device: int, source: str, options: Sequence[str], symbols: dict[str, str]
-    ) -> dict[str, int]:
-        """Compile for a device, and return the kernels' addresses by their names in ``symbols``.
+    def kernels(self, op: str, image: bytes, symbols: dict[str, str]) -> dict[str, int]:
+        """Take SPIR-V, for every device, and return its kernels' addresses by their names in ``symbols``."""
+        code = ctypes.c_void_p()
+        _check(op, self._library.anyaccel_xpu_load(image, ctypes.c_size_t(len(image)), ctypes.byref(code)), _DRIVER)
+        found = {}
+        for name, symbol in symbols.items():
+            kernel = ctypes.c_void_p()
+            _check(op, self._library.anyaccel_xpu_kernel(code, symbol.encode(), ctypes.byref(kernel)), _DRIVER)
+            found[name] = kernel.value or 0
+        return found
+
+    def prepare(self, op: str, kernel: int, name: str, device: int) -> None:
+        """Compile a kernel for a device.
 
         Raises:
-            OpLoadError: with the compiler's log, when it rejects the source.
+            OpLoadError: when the driver rejects the code, or it has no kernel ``name``.
         """
-        arguments = _strings(options)
-        bundle = ctypes.c_void_p()
-        error = self._library.anyaccel_xpu_compile(
-            device, source.encode(), arguments, len(arguments), ctypes.byref(bundle)
-        )
-        told = None if error is None else _with_places(error.decode(errors="replace"), source, "the source").encode()
-        _check(op, told, "correct the first error in the source")
-        found = {}
-        for kernel, symbol in symbols.items():
-            handle = ctypes.c_void_p()
-            error = self._library.anyaccel_xpu_kernel(bundle, symbol.encode(), ctypes.byref(handle))
-            _check_kernel(op, error, kernel)
-            found[kernel] = handle.value or 0
-        return found
+        _check_kernel(op, self._library.anyaccel_xpu_prepare(ctypes.c_void_p(kernel), device), name)
 
     def launch_grid(
         self, what: str, kernel: int, device: int, groups: int, threads: int, values: Sequence[Any]
@@ -228,23 +257,12 @@ class XpuSyclRuntime:
         _check(what, error, "correct its arguments, or the number of threads")
 
 
-def device_options(version: str) -> tuple[str, ...]:
-    """Return the options of DPC++'s run-time compiler.
-
-    Args:
-        version: its version: 2025's wheel lacks the device libraries that its compiler would link, and warns about its own
-            option; 2026 rejects that option.
-    """
-    older = ("-fno-sycl-device-lib=all", "-w") if int(version.split(".", maxsplit=1)[0]) < 2026 else ()
-    return (*older, "-std=c++20")
-
-
 def include_dirs() -> tuple[Path, ...]:
     """Return the directories where SYCL device code finds this project's headers."""
     return CSRC / "includes", CSRC / "runtime"
 
 
-def with_kernels(source: str, kernels: Sequence[str]) -> tuple[str, dict[str, str]]:
+def _with_kernels(source: str, kernels: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Return a source with a kernel for each instance, and the kernels' symbols."""
     symbols = {kernel: f"anyaccel_kernel_{number}" for number, kernel in enumerate(kernels)}
     wrappers = [f"ANYACCEL_SYCL_KERNEL({symbol}, {kernel})" for kernel, symbol in symbols.items()]

@@ -19,12 +19,15 @@ from kernels._rust import Digest, DigestAlgorithm
 from anyaccel.integrations.hf_kernels import HubExtension, mapping
 from anyaccel.kernel.kernel_loader import KernelLoader
 from anyaccel.op_builder import DigestError, OpLoadError
+from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.targets import host_cpu_targets
+from anyaccel.op_builder.engine.toolchains.sycl import choose_dpcpp
 from anyaccel.op_builder.hub.checking import digests_of
 from anyaccel.op_builder.table import OPS
 from kernels import LocalLayerRepository, Mode, kernelize, register_kernel_mapping, use_kernel_forward_from_hub
 
 from ..op_builder.conftest import stand_in_library
+from ..ops.spirv_on_host import StandInBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,14 +61,20 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 import torch
-backend, folder = sys.argv[1:]
-torch.version.cuda, torch.version.hip = ("13.0", None) if backend == "cuda" else (None, "7.1.25424-abcdef")
-torch.cuda.is_initialized = lambda: True
-torch.cuda._lazy_call = lambda call: call()
-torch.cuda.device_count = lambda: 1
-torch.cuda.current_device = lambda: 0
-torch.cuda.get_device_properties = lambda device: SimpleNamespace(
-    major=9, minor=0, multi_processor_count=132, gcnArchName="gfx942:sramecc+:xnack-")
+backend, folder = sys.argv[1:3]
+torch.version.cuda = "13.0" if backend == "cuda" else None
+torch.version.hip = "7.1.25424-abcdef" if backend == "rocm" else None
+torch.version.xpu = "20260200" if backend == "xpu" else None
+torchs = torch.xpu if backend == "xpu" else torch.cuda
+torchs.is_initialized = lambda: True
+torchs._lazy_call = lambda call: call()
+torchs.device_count = lambda: 1
+torchs.current_device = lambda: 0
+torchs.get_device_properties = lambda device: SimpleNamespace(
+    major=9, minor=0, multi_processor_count=132, gcnArchName="gfx942:sramecc+:xnack-", gpu_subslice_count=8)
+if backend == "xpu":
+    import ctypes
+    loaded = ctypes.CDLL(sys.argv[3])  # as torch loads its library
 import kernels
 kernel = kernels.get_local_kernel(Path(folder))
 (loaded,) = kernels.get_loaded_kernels()
@@ -75,27 +84,34 @@ torch.testing.assert_close(kernel.rms_norm(x, weight, 1e-6), torch.nn.functional
 """
 
 
-@pytest.mark.parametrize("backend", ["cuda", "rocm"])
+CHOSEN = {"cuda": "cu130-{} ['9.0']", "rocm": "rocm71-{} ['gfx942']", "xpu": "xpu20262-{} None"}
+
+
+@pytest.mark.parametrize("backend", CHOSEN)
 @pytest.mark.skipif(torch.version.cuda or torch.version.hip, reason="torch has brought its own libraries")
 def test_kernels_chooses_the_variants_for_gpus_and_registers_their_code(
     tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]], backend: str
 ) -> None:
     """The platform is faked and a stand-in takes the place of the driver: nothing runs on a GPU."""
     targets = ["--target", host_cpu_targets()[0], "--target", "sm_90", "--target", "gfx942", "--rocm", "7.1"]
+    targets += ["--target", "spir64"]
     command = [Path(sys.executable).parent / "anyaccel", "build", "rms_norm", "--hub", tmp_path / "out", *targets]
     subprocess.run(command, check=True)
-    is_cuda = backend == "cuda"
-    stand_in_library(*(("libcuda.so.1", tmp_path) if is_cuda else ("libamdhip64.so", tmp_path, "stand_in_hip.c")))
-    folder = str(tmp_path / "out" / "anyaccel-rms-norm")
-    shown = run_python(FAKED, backend, folder, LD_LIBRARY_PATH=str(tmp_path)).stdout.splitlines()
+    arguments = [backend, str(tmp_path / "out" / "anyaccel-rms-norm")]
+    if backend == "xpu":  # the stand-in brings a real device, Intel's OpenCL CPU
+        arguments.append(str(StandInBuilder().build().binary))
+        environment.announce_sycl(choose_dpcpp().libsycl.parent)
+    else:
+        is_cuda = backend == "cuda"
+        stand_in_library(*(("libcuda.so.1", tmp_path) if is_cuda else ("libamdhip64.so", tmp_path, "stand_in_hip.c")))
+    done = run_python(FAKED, *arguments, LD_LIBRARY_PATH=str(tmp_path))
+    shown = done.stdout.splitlines()
     chosen = [line for line in shown if line.startswith("torch-stable-abi")]
-    machine = f"{os.uname().machine}-linux"
-    assert chosen == [
-        f"torch-stable-abi210-{'cu130' if is_cuda else 'rocm71'}-{machine} {['9.0'] if is_cuda else ['gfx942']}"
-    ]
+    assert chosen == [f"torch-stable-abi210-{CHOSEN[backend].format(f'{os.uname().machine}-linux')}"]
     (rms_norm,) = (op for op in OPS if op.name == "rms_norm")
     loads = [line for line in shown if line.startswith("load ")]
-    assert len(loads) == (len(rms_norm.kernels_for("cuda")) if is_cuda else 1), "the driver took every kernel"
+    assert len(loads) == {"cuda": len(rms_norm.kernels_for("cuda")), "rocm": 1, "xpu": 0}[backend]
+    assert "cannot be used on GPUs" not in done.stderr, "the driver took every kernel"
 
 
 def test_digests_are_those_of_kernels(made: Path) -> None:

@@ -69,7 +69,7 @@ def test_it_is_the_accelerator_and_has_every_op(scratch: Path) -> None:
         import torch_toy
         accelerator = get_accelerator()
         assert (type(accelerator).__name__, accelerator.device_name(0)) == ("ToyAccelerator", "toy:0")
-        runtimes = {"CudaRuntimeBuilder", "HipRuntimeBuilder", "SyclRuntimeBuilder"}
+        runtimes = {"CudaRuntimeBuilder", "HipRuntimeBuilder", "SyclRuntimeBuilder", "XpuRuntimeBuilder"}
         others = {*runtimes, "RaggedOpsBuilder"}  # the last reads addresses on the host
         lacking = {name for name in BUILDERS if accelerator.create_op_builder(name) is None}
         assert lacking == others, lacking

@@ -28,6 +28,7 @@ from anyaccel.op_builder.cuda.runtime import CudaRuntimeBuilder
 from anyaccel.op_builder.engine.entry import Entry
 from anyaccel.op_builder.engine.targets import host_cpu_targets, is_cuda_target, wheel_cpu_targets
 from anyaccel.op_builder.engine.toolchains.nvrtc import choose_nvrtc, probe_nvrtc
+from anyaccel.op_builder.engine.toolchains.sycl import choose_dpcpp, probe_dpcpp
 from anyaccel.op_builder.hip.runtime import HipRuntimeBuilder
 from anyaccel.op_builder.hub import Variant, variants_of, write_variant
 from anyaccel.op_builder.hub.checking import digests_of, require_unchanged
@@ -232,6 +233,7 @@ def test_a_write_that_fails_keeps_the_kernel_that_was_there(kernels: Path, tmp_p
         (("rms_norm", "--target", "native"), "got the targets native; expected CPU levels and GPUs"),
         (("rms_norm", "--target", "x86-64-v9"), "got 'x86-64-v9'"),
         (("cpu_adam", "--target", "sm_90"), "cpu_adam has no code for sm_90"),
+        (("rms_norm", "--target", "opencl-cpu"), "got the targets opencl-cpu; expected CPU levels and GPUs"),
         (("rms_norm", "--target", "gfx942"), "got none as releases of ROCm"),
         (
             ("rms_norm", "--target", "gfx942", "--rocm", "7"),
@@ -293,6 +295,25 @@ def test_variants_for_gpus_have_their_code_and_its_runtime(tmp_path: Path) -> No
     assert described["gpu"] == {"runtime": "cuda_runtime", "code": files}
     assert {"_gpu.py", "cuda_runtime.so", "sm_90.cubin", "compute_120.ptx"} <= set(metadata[0]["digest"]["files"])
     assert {"_gpu.py", "hip_runtime.so", "gfx942.hsaco", "gfx1100.hsaco"} <= set(metadata[1]["digest"]["files"])
+
+
+@pytest.mark.skipif(probe_dpcpp().tool is None, reason="no DPC++")
+def test_the_variant_for_intels_gpus_has_spirv_and_its_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (variant,) = variants_of(RMS_NORM, [LEVEL, "spir64"])[1:]
+    release = "".join(choose_dpcpp().version.split(".")[:2])
+    assert variant.name == f"torch-stable-abi210-xpu{release}-{os.uname().machine}-linux"
+    place = write_variant(variant, _fake(tmp_path, variant), tmp_path / "out")
+    assert require_unchanged(place, "")["backend"] == {"type": "xpu"}
+    described = json.loads((place / "library.json").read_text())["gpu"]
+    assert described == {
+        "runtime": "xpu_runtime",
+        "code": {"spir64": {"file": "spir64.spv", "symbols": {"A<float>": "a"}}},
+    }
+    assert {"_gpu.py", "xpu_runtime.so", "spir64.spv"} <= {path.name for path in place.iterdir()}
+    assert gpu_module.code_for(SimpleNamespace(gpu_subslice_count=8), described["code"]) == "spir64"
+    monkeypatch.setenv("ANYACCEL_PLATFORM", f"manylinux_2_28_{os.uname().machine}")
+    with pytest.raises(OpError, match=r"got ANYACCEL_PLATFORM and Intel's GPUs.* Fix: unset ANYACCEL_PLATFORM"):
+        variants_of(RMS_NORM, [LEVEL, "spir64"])
 
 
 def test_a_gpu_alone_gets_the_library_for_every_cpu(tmp_path: Path) -> None:

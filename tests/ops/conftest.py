@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import math
 import os
@@ -30,8 +31,10 @@ AutogradBuilder().build()  # before any op is loaded: ops use it only if it has 
 PRESENT = [kind for kind in KERNEL_DEVICES if has_device(kind)]
 """Devices other than the CPU; if there are none, ``test_devices.py`` skips with the reason."""
 IS_EMULATED = "ANYACCEL_TEST_EMULATED" in os.environ
-KINDS = ["emulated"] if IS_EMULATED else ["cpu", "sycl", *PRESENT]
-"""The implementations to run: in a process of tests/emulator, CUDA's kernels on an emulated device."""
+IS_SPIRV = "ANYACCEL_TEST_SPIRV" in os.environ
+KINDS = ["emulated"] if IS_EMULATED else ["spirv"] if IS_SPIRV else ["cpu", "sycl", *PRESENT]
+"""The implementations to run: in a process of tests/emulator, CUDA's kernels on an emulated device; with ``spirv``, an XPU's
+kernels, started by its runtime on Intel's OpenCL CPU device."""
 
 
 TORCHS = {"sycl": "cpu", "hip": "cuda"}
@@ -49,23 +52,25 @@ class Implementation:
     @property
     def space(self) -> Any:
         """The torch ops that it calls."""
-        return torch.ops.anyaccel_sycl if self.name in ("sycl", "emulated") else torch.ops.anyaccel
+        return torch.ops.anyaccel_sycl if self.name in ("sycl", *_INSTEAD) else torch.ops.anyaccel
+
+
+_INSTEAD = {"emulated": "..emulator.library", "spirv": ".spirv_on_host"}
+"""Implementations for CPU tensors, by their modules, which put them in the place of SYCL's."""
 
 
 @cache
-def _emulated(builder: str) -> Implementation:
-    from ..emulator.library import register
-
+def _in_place_of_sycl(kind: str, builder: str) -> Implementation:
     builder_class(builder, "cpu")().load()
     op = next(op for op in OPS if op.builder == builder)
-    register(op)
-    return Implementation("emulated", op.functions_class()("anyaccel_sycl"), "cpu")
+    importlib.import_module(_INSTEAD[kind], __package__).register(op)
+    return Implementation(kind, op.functions_class()("anyaccel_sycl"), "cpu")
 
 
 def load(kind: str, builder: str) -> Implementation:
     """Return an op as run by the CPU, by SYCL on the CPU, by a device or by an emulated one."""
-    if kind == "emulated":
-        return _emulated(builder)
+    if kind in _INSTEAD:
+        return _in_place_of_sycl(kind, builder)
     if kind == "sycl" and probe_dpcpp().tool is None:
         pytest.skip(f"no DPC++: {probe_dpcpp().detail}")
     found = builder_class(builder, kind)
@@ -103,7 +108,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         called = getattr(item, "callspec", None)
         if called is None:
             continue
-        is_slow_by_sycl = called.params.get("op") == "sycl" and _is_slow_by_sycl(called)
+        is_slow_by_sycl = called.params.get("op") in ("sycl", "spirv") and _is_slow_by_sycl(called)
         if is_slow_by_sycl or (IS_EMULATED and _is_slow_emulated(item.name, called)):
             item.add_marker(pytest.mark.slow)
 
