@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import selectors
@@ -27,6 +28,8 @@ __all__ = ["TorchTest", "TorchTestsError", "check_members", "run_torch_tests"]
 _START_SECONDS = (
     600  # importing torch's cases takes 10 s, and more on a busy machine; a vendor's device may start slowly
 )
+
+_WORKER = ("-W", "ignore", "-X", "faulthandler", "-m", "anyaccel.testing.torch_worker")
 
 
 class TorchTestsError(AnyaccelError, RuntimeError):
@@ -145,7 +148,7 @@ class _Share:
             "target": self.target, "share": self.share, "pattern": self.pattern, "dtypes": self.dtypes,
             "first": len(self.results), "pipe": writing, "members": self.checks_members,
         }  # fmt: skip
-        command = [sys.executable, "-W", "ignore", "-m", "anyaccel.testing.torch_worker", json.dumps(asked)]
+        command = [sys.executable, *_WORKER, json.dumps(asked)]
         with tempfile.TemporaryFile() as output, os.fdopen(reading, "rb") as pipe:
             process = subprocess.Popen(  # noqa: S603
                 command,
@@ -227,6 +230,10 @@ def _ended(status: int) -> str:
 
 
 def _tail(output: IO[bytes], lines: int = 3) -> str:
+    """Return what a process printed last, and the calls that Python's fault handler names, the innermost first."""
     output.seek(0)
-    said = output.read().decode(errors="replace").strip().splitlines()[-lines:]
-    return " / ".join(line.strip() for line in said) or "it printed nothing"
+    said, is_fault, fault = output.read().decode(errors="replace").partition("Fatal Python error: ")
+    printed = said.strip().splitlines()[-lines:]
+    _, _, calls = fault.partition("Current thread ")
+    printed += itertools.takewhile(bool, calls.splitlines()[1 : 1 + lines]) if is_fault else []
+    return " / ".join(line.strip() for line in printed) or "it printed nothing"

@@ -43,6 +43,13 @@ def test_gpus_keep_the_contract(accelerator_class: type[anyaccel.CUDA_Accelerato
     assert not [result for result in run_checks(accelerator) if result.outcome is Outcome.WRONG]
 
 
+def test_a_typed_tensor_is_checked_without_printing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        torch.Tensor, "__format__", lambda self, _: pytest.fail("which takes more of the device's kernels")
+    )
+    assert run_check(anyaccel.CPU_Accelerator(), "HalfTensor").outcome is Outcome.OK
+
+
 def test_there_is_a_check_for_every_member() -> None:
     public = {name for name in vars(anyaccel.DeepSpeedAccelerator) if not name.startswith("_")}
     assert public | {"_name"} == set(CHECKS)

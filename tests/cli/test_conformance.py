@@ -61,13 +61,40 @@ def test_each_fault_of_a_device_is_named_and_ends_no_other_test(tmp_path: Path) 
     why = {test["name"].split("_")[3]: test["why"] for test in tests}
     assert "'aten::cos'" in why["cos"]
     assert "Mismatched elements" in why["exp"] or "not close" in why["exp"]
-    assert why["sin"] == "the process was killed by SIGABRT; the device is on fire"
+    assert why["sin"].startswith("the process was killed by SIGABRT; the device is on fire / File ")
+    assert why["sin"].split(" / ")[1].endswith("in _run")  # the innermost call
     assert why["tan"] == "it ran longer than 8 s"
     page = (tmp_path / "out.html").read_text()
     assert "aten::cos" in page.split("Kernels that the device lacks")[2]
     assert "torch&#x27;s cases: 1 ok" not in page
     assert "torch's cases: 1 ok, 1 unsupported, 1 wrong, 1 crashed, 1 timed out, 0 skipped" in ended.stdout
     assert "crashed test_compare_cpu_sin_toy_float32: the process was killed by SIGABRT" in ended.stderr
+
+
+MISJUDGING = """
+import anyaccel_toy.device as device
+from anyaccel_toy import ToyAccelerator
+
+_right = device._run
+
+def _run(op, args, kwargs):
+    result, name = _right(op, args, kwargs), op.overloadpacket.__name__
+    if name == "abs":
+        return result * 0
+    return result + 1 if name == "neg" and not args[0].is_contiguous() else result
+
+device._run = _run
+"""
+"""The example device with a wrong result for tensors with gaps, and a kernel that makes its comparisons find no difference."""
+
+
+def test_a_device_whose_comparisons_are_wrong_cannot_hide_wrong_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "misjudging.py").write_text(MISJUDGING)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(TOY))))
+    [test] = run_torch_tests("misjudging:ToyAccelerator", pattern="test_noncontiguous_samples_neg_toy_float32")
+    assert (test.outcome, "not close" in test.why) == ("wrong", True), test.why
 
 
 HANGING = """
