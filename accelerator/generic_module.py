@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from types import ModuleType
+
+    import torch
 
 __all__ = ["GenericModule", "completed"]
 
@@ -24,7 +28,9 @@ _OF_ALLOCATORS = (
     "memory_stats",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "synchronize",
 )
+"""What a device has whose allocator is a ``c10::DeviceAllocator``. That class must implement ``recordStream``."""
 
 
 class GenericModule:
@@ -48,9 +54,9 @@ class GenericModule:
 def completed(module: ModuleType, name: str) -> Any:
     """Return a device module with missing functions taken from ``torch.accelerator``, if that is for this device.
 
-    Only functions that work without initialising the device are taken. ``device_count`` and ``is_available`` of
-    ``torch.accelerator`` would ask the module itself. ``synchronize``, ``get_memory_info`` and ``Graph``
-    raise on devices that do not implement them, and there is no way to know in advance.
+    Finding out must not initialise the device. ``device_count`` and ``is_available`` of ``torch.accelerator`` would ask the
+    module itself. ``synchronize``, ``torch.Stream`` and ``torch.Event`` are taken where the allocator knows streams.
+    ``get_memory_info`` and ``Graph`` raise on devices that do not implement them, and there is no way to know in advance.
 
     Args:
         module: ``torch.<name>``.
@@ -62,16 +68,19 @@ def completed(module: ModuleType, name: str) -> Any:
     current = generic.current_accelerator() if generic else None
     if current is None or current.type != name:
         return module
-    offered = dict(_OF_DEVICES)
+    offered, lacking = dict(_OF_DEVICES), {}
     try:
         generic.memory_stats()  # {} before the first allocation; raises if the allocator keeps no statistics
     except (AttributeError, RuntimeError):
         pass
     else:
         offered.update((function, function) for function in _OF_ALLOCATORS)
-    lacking = {
-        own: getattr(generic, function)
-        for own, function in offered.items()
-        if not hasattr(module, own) and hasattr(generic, function)
-    }
+        lacking = {"Stream": torch.Stream, "Event": torch.Event, "stream": _entered}
+    lacking.update((own, getattr(generic, function)) for own, function in offered.items() if hasattr(generic, function))
+    lacking = {own: function for own, function in lacking.items() if not hasattr(module, own)}
     return GenericModule(module, lacking) if lacking else module
+
+
+def _entered(stream: torch.Stream | None) -> AbstractContextManager[Any]:
+    """Make a stream and its device current in a ``with`` block; None changes nothing."""
+    return contextlib.nullcontext() if stream is None else stream

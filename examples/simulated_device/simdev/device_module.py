@@ -5,33 +5,29 @@ Memory statistics and streams are not here: ``TorchAccelerator`` takes them from
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.accelerator import current_device_index as current_device
-from torch.accelerator import current_stream, get_device_capability, synchronize
+from torch.accelerator import get_device_capability
 from torch.accelerator import get_memory_info as mem_get_info
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     Device = torch.device | str | int | None
 
 __all__ = [
-    "DeviceProperties", "Event", "Stream", "current_device", "current_stream", "default_generators",
+    "DeviceProperties", "current_device", "default_generators",
     "default_stream", "device", "device_count", "get_amp_supported_dtype", "get_device_capability",
     "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "initial_seed",
     "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "mem_get_info", "seed",
-    "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "stream", "synchronize",
+    "seed_all", "set_device", "set_rng_state", "set_rng_state_all",
 ]  # fmt: skip
 
 _NAME = "simdev"
 _initialized = True  # torch.utils.checkpoint keeps a device's random state only if its module has this
 _PRIVATE_USE_1 = int(torch._C._autograd.DeviceType.PrivateUse1)  # type: ignore[attr-defined]
 
-Stream, Event = torch.Stream, torch.Event
 default_generators = tuple(torch.ops.simdev.default_generator(i) for i in range(torch.ops.simdev.device_count()))
 
 
@@ -163,10 +159,3 @@ def set_rng_state_all(new_states: list[torch.Tensor]) -> None:
 
 def default_stream(device: Device = None) -> torch.Stream:
     return torch.Stream(stream_id=0, device_index=_index(device), device_type=_PRIVATE_USE_1)
-
-
-@contextlib.contextmanager
-def stream(stream: Any) -> Iterator[None]:
-    """Make a stream and its device current in a ``with`` block; None changes nothing."""
-    with contextlib.nullcontext() if stream is None else stream:
-        yield
