@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from anyaccel import TorchAccelerator
+from anyaccel.ops import FusedAdam, FusedLamb, FusedLion, FusedSGD, clip_grad_norm_
 from anyaccel.testing import AcceleratorContract
 
 ACCELERATOR = TorchAccelerator("simdev")
@@ -121,6 +122,21 @@ def test_training_has_the_cpus_losses(options):
         return torch.optim.AdamW(parameters, 1e-2, **options)
 
     assert list(losses("simdev:1", make)) == pytest.approx(list(losses("cpu", make)), rel=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", [FusedAdam, FusedLamb, FusedLion, FusedSGD])
+def test_our_optimizers_change_the_parameters_of_a_device_without_kernels_of_ours(optimizer):
+    def make(parameters):
+        return optimizer(parameters, lr=1e-2)
+
+    assert list(losses("simdev:1", make)) == pytest.approx(list(losses("cpu", make)), rel=1e-4)
+
+
+def test_our_clipping_scales_gradients_of_a_device_without_kernels_of_ours():
+    parameter = nn.Parameter(torch.zeros(2, device="simdev:1"))
+    parameter.grad = torch.tensor([3.0, 4.0], device="simdev:1")
+    assert clip_grad_norm_(parameter, max_norm=1.0).item() == 5.0
+    same(parameter.grad, torch.tensor([0.6, 0.8]))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)

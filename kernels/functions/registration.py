@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from .derivative import Derivative
 from .eager import DifferentiableOp, RecordedOp
+from .on_copies import register_on_copies
 from .process_bound import ProcessBound
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class OpFunctions(ProcessBound):
             if name in self.LATER or name.endswith("_backward"):  # a look-up takes a quarter of a millisecond
                 continue
             op = getattr(self._ops, name).default
+            register_on_copies(self._library, op)
             if derivative:
                 op = self._differentiable(op, *derivative)
             if derivative and isinstance(derivative[0], Derivative) and record is not None:
