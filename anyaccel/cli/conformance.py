@@ -58,6 +58,7 @@ def command(
     reports = report or []
     _require_formats(reports)
     dtypes = _known(dtype or [])
+    sys.path.insert(0, "")  # a module in the current folder serves, as it does in the processes of the checks
     accelerator = accelerator_of(target)
     console = Console()
     results = check_members(target, limit_seconds=limit)

@@ -149,6 +149,14 @@ def test_bad_arguments_are_refused_before_anything_runs(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_module_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "of_this_folder.py").write_text("raise ValueError('it was imported')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    result = CliRunner().invoke(app, ["conformance", "of_this_folder:Device"])
+    assert "it was imported" in str(result.exception)
+
+
 def test_a_reason_takes_a_few_lines_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "anyaccel.testing.torch_tests.check_members",
