@@ -6,7 +6,10 @@
 #include <cstdint>
 #include <exception>
 #include <string>
-#include <sycl/sycl.hpp>
+#include <sycl/ext/oneapi/experimental/raw_kernel_arg.hpp>
+#include <sycl/handler.hpp>
+#include <sycl/kernel.hpp>
+#include <sycl/queue.hpp>
 
 namespace anyaccel {
 

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <sycl/sycl.hpp>
+#include <sycl/kernel_bundle.hpp>
 #include <vector>
 
 #include "sycl_host.h"

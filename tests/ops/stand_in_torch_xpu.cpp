@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <sycl/sycl.hpp>
+#include <sycl/device_selector.hpp>
+#include <sycl/properties/queue_properties.hpp>
+#include <sycl/queue.hpp>
 
 namespace {
 
