@@ -51,6 +51,7 @@ def run(program: Path, *arguments: str) -> None:
     assert "WARNING" not in ran.stderr
 
 
+@pytest.mark.timeout(3600 if CHOSEN else 300)
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_the_core_does_random_operations_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
     """Ranks as threads on one mapping, where ThreadSanitizer sees every access, and as processes, which are killed."""

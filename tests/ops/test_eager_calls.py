@@ -136,9 +136,9 @@ def test_a_second_derivative_is_right_or_refused(name: str, mode: type[Counted] 
         grad.pow(2).sum().backward()
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*torch.jit.script.* is deprecated"
-)  # torch's own, at the first forward-mode gradient
+@pytest.mark.filterwarnings(  # torch's own, at the first forward-mode gradient; the second on Python 3.14
+    "ignore:.*torch.jit.script.* is deprecated", "ignore:.*torch.jit.script.* is not supported"
+)
 def test_what_follows_calls_sees_the_op(name: str) -> None:
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     with fake_mode:
@@ -194,7 +194,7 @@ def test_a_changed_input_is_noticed() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning", "ignore::torch.jit.TracerWarning")
-@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.* is deprecated")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.* is deprecated", "ignore:.*torch.jit.trace.* is not supported")
 @pytest.mark.filterwarnings("ignore:.*Profiler clears events")
 def test_traces_and_profiles_name_the_op() -> None:
     traced = torch.jit.trace(lambda x: ops.swiglu(x, x), X)
