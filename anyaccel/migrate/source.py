@@ -28,9 +28,9 @@ from .answers import UNDECIDED
 from .cuda_guards import without_lines
 from .imports import TextModule
 from .plan import Plan
+from .positions import written
 from .project import survey
 from .rewriter import Rewriter
-from .scopes import written
 from .self_check import passed_over
 from .site import Site, SiteOutcome
 from .source_view import SourceView

@@ -7,17 +7,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
-from libcst.metadata import ScopeProvider
-from libcst.metadata.scope_provider import ImportAssignment
 
 from .nodes import dotted, is_whitespace, parts, text_of
 from .parsing import parse
-from .scopes import Metadata, positions_in, written
+from .positions import positions_in, written
+from .scope_visitor import scopes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .project import Project
+    from .scopes import Binding
 
 __all__ = ["SourceView", "dotted", "lines_of", "text_of"]
 
@@ -50,11 +50,10 @@ class SourceView:
         module = parse(source)
         self.module, self.source, self.project = module, source, project
         self._codes: dict[cst.CSTNode, str] = {}
-        self._wrapper = Metadata(module, unsafe_skip_copy=True)
-        self._scopes = self._wrapper.resolve(ScopeProvider)
         self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._by_kind: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
         self._collect(module)
+        self._scopes = scopes_of(module, self.of)
         self.imported: dict[cst.CSTNode, str] = {}
         self.ambiguous: set[cst.CSTNode] = set()
         self.import_references: dict[cst.CSTNode, dict[str, list[cst.CSTNode]]] = {}
@@ -137,17 +136,13 @@ class SourceView:
 
     def _resolve_imports(self) -> None:
         """Find every dotted name that starts with an imported name, and its full name."""
-        for scope in {scope for scope in self._scopes.values() if scope is not None}:
-            for assignment in scope.assignments:
-                if isinstance(assignment, ImportAssignment):
-                    for access in assignment.references:
-                        self._resolve(assignment, access.node)
-            for access in scope.accesses:
-                is_torch = isinstance(access.node, cst.Name) and access.node.value == "torch"
-                if is_torch and not access.referents:  # from an earlier notebook cell or a star import
-                    self._record(access.node, "torch")
+        for binding, reads in self._scopes.imports():
+            for node in reads:
+                self._resolve(binding, node)
+        for node in self._scopes.unbound("torch"):  # from an earlier notebook cell or a star import
+            self._record(node, "torch")
 
-    def _resolve(self, assignment: ImportAssignment, node: cst.CSTNode) -> None:
+    def _resolve(self, assignment: Binding, node: cst.CSTNode) -> None:
         statement = assignment.node
         assert isinstance(statement, cst.Import | cst.ImportFrom)  # noqa: S101  # an import is one of these
         for alias in statement.names if not isinstance(statement.names, cst.ImportStar) else ():
@@ -194,15 +189,19 @@ class SourceView:
             owner = self.class_around(node)
             own = [value for value in values if self.class_around(value) is owner]
             return own if (dotted(node) or "").startswith("self.") and own else values
-        scope = self._scopes.get(node)
         values = []
-        for assignment in scope[node.value] if scope is not None else ():
-            bound = getattr(assignment, "node", None)
-            around = self.parent(bound) if bound is not None else None
+        for bound in self._bound(node):
+            around = self.parent(bound)
             owner = self.parent(around) if isinstance(around, cst.AssignTarget) else around
             if isinstance(owner, cst.Assign | cst.AnnAssign | cst.NamedExpr) and owner.value is not None:
                 values.append(owner.value)
         return values
+
+    def _bound(self, node: cst.CSTNode) -> list[cst.CSTNode]:
+        """Return what binds a name, where it is read: other names, definitions and imports."""
+        scope = self._scopes.of_names.get(node)
+        given = scope[node.value] if scope is not None and isinstance(node, cst.Name) else ()
+        return [each.node for each in given if each.node is not None]
 
     def class_around(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """Return the innermost class around a node."""
@@ -231,10 +230,7 @@ class SourceView:
 
     def loops_of(self, node: cst.BaseExpression) -> list[cst.For | cst.CompFor]:
         """Return the loops and comprehensions that bind a name."""
-        scope = self._scopes.get(node)
-        given = scope[node.value] if scope is not None and isinstance(node, cst.Name) else ()
-        bound = (getattr(each, "node", None) for each in given)
-        around = (self.parent(each) for each in bound if each is not None)
+        around = map(self.parent, self._bound(node))
         return [each for each in around if isinstance(each, cst.For | cst.CompFor)]
 
     @cached_property
@@ -277,22 +273,12 @@ class SourceView:
     @cached_property
     def bound_names(self) -> set[str]:
         """Every name that the module binds in some scope."""
-        return {
-            assignment.name.split(".")[0]
-            for scope in {scope for scope in self._scopes.values() if scope is not None}
-            for assignment in scope.assignments
-            if not type(assignment).__name__.startswith("Builtin")
-        }
+        return {name.partition(".")[0] for scope in self._scopes.every for name in scope.bindings}
 
     def uses(self, target: cst.CSTNode) -> list[cst.CSTNode] | None:
         """Return the nodes that read the name that a target binds; None if they cannot be determined."""
-        scope = self._scopes.get(target)
-        if scope is None or not isinstance(target, cst.Name):
-            return None
-        found: list[cst.CSTNode] = []
-        for assignment in scope[target.value]:
-            found += [access.node for access in assignment.references]
-        return sorted(found, key=self._place)
+        uses = self._scopes.uses(target) if isinstance(target, cst.Name) else None
+        return None if uses is None else sorted(uses, key=self._place)
 
     def is_ignored(self, node: cst.CSTNode, rule: str) -> bool:
         """Return whether an ignore comment applies to a node: on its lines, at its statement's end, or for the file."""
