@@ -148,7 +148,8 @@ def _values_of_cuda(plan: Plan, region: cst.CSTNode, asked: cst.CSTNode) -> Iter
     A name may hold a string that stays ``"cuda"``; an attribute may be set only under another question that stays, so
     that it is not there on other devices; a text that is kept, such as a file's name, may say that CUDA was used.
     """
-    kept = _set_under_other(plan, asked)
+    has_attributes = any((dotted(each) or "").startswith("self.") for each in plan.view.inside(region, cst.Attribute))
+    kept = _set_under_other(plan, asked) if has_attributes else {}
     for node in plan.view.inside(region, cst.Name, cst.Attribute):
         text = dotted(node) or ""
         if isinstance(node, cst.Attribute):

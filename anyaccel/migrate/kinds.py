@@ -58,7 +58,7 @@ def kind_of(view: SourceView, node: cst.BaseExpression, depth: int = 0) -> Kind:
         return Kind.UNKNOWN
     told = _kinds_told(view, node, depth)
     if told:
-        return told.pop() if len(told) == 1 else Kind.UNKNOWN
+        return next(iter(told)) if len(told) == 1 else Kind.UNKNOWN
     return kind_by_name(name)
 
 
@@ -106,6 +106,12 @@ def _is_surely_index(node: cst.BaseExpression) -> bool:
 
 def _kinds_told(view: SourceView, node: cst.BaseExpression, depth: int) -> set[Kind]:
     """Return the kinds that a name's values, call sites, annotation, comparisons and loops suggest."""
+    if (node, depth) not in view.told:
+        view.told[node, depth] = _find_kinds(view, node, depth)
+    return view.told[node, depth]
+
+
+def _find_kinds(view: SourceView, node: cst.BaseExpression, depth: int) -> set[Kind]:
     if depth >= _DEPTH or _is_tensor(view, node):
         return set()
     checked = _kind_checked(view, node)
@@ -117,7 +123,11 @@ def _kinds_told(view: SourceView, node: cst.BaseExpression, depth: int) -> set[K
             told |= _kinds_told(view, value, depth + 1) or {_told_by_name(dotted(value) or "")}
         elif not _is_none(value) and not is_index_element(value):
             told.add(kind_of(view, value, depth + 1))
-    told |= _kinds_that_callers_pass(view, node, depth)
+    parameter = view.parameter(node)
+    if parameter is not None:
+        if (parameter, depth) not in view.told:
+            view.told[parameter, depth] = _kinds_that_callers_pass(view, parameter, depth)
+        told |= view.told[parameter, depth]
     if _is_annotated_as_number(view, node) or _is_compared_with_number(view, node):
         told.add(Kind.INDEX)
     told |= {Kind.INDEX for loop in view.loops_of(node) if _is_range(view, loop.iter)}
@@ -171,35 +181,46 @@ def _is_range(view: SourceView, node: cst.BaseExpression) -> bool:
     return any(isinstance(each, cst.Call) and dotted(each.func) == "range" for each in told)
 
 
-def _kinds_that_callers_pass(view: SourceView, node: cst.BaseExpression, depth: int) -> set[Kind]:
+def _kinds_that_callers_pass(view: SourceView, parameter: cst.Param, depth: int) -> set[Kind]:
     """Return the kinds that call sites in this file pass for a parameter, and the kind that its name suggests.
 
     If these conflict, the kind of the parameter is unknown.
     """
-    parameter = view.parameter(node)
-    owner = (
-        next((each for each in view.ancestors(parameter) if isinstance(each, cst.FunctionDef)), None)
-        if parameter
-        else None
-    )
-    if parameter is None or owner is None:
+    owner = next((each for each in view.ancestors(parameter) if isinstance(each, cst.FunctionDef)), None)
+    if owner is None:
         return set()
     names = [each.name.value for each in (*owner.params.posonly_params, *owner.params.params)]
     name = parameter.name.value
     place = names.index(name) - (names[0] in ("self", "cls")) if name in names else -1
+    called = _called_as(view, owner)
+    kinds = set(_kinds_passed(view, called, view.class_around(owner), (name, place, depth)))
+    kinds |= _kinds_passed(view, called, view.module, (name, place, depth))
+    if place == 0 and any(_spawns(view, call, owner.name.value) for call in view.calls_of("spawn")):
+        kinds.add(Kind.INDEX)
+    kinds.discard(Kind.UNKNOWN)
+    return {*kinds, kind_by_name(name)} - {Kind.UNKNOWN} if kinds else set()
+
+
+def _kinds_passed(view: SourceView, called: str, group: cst.CSTNode | None, given: tuple[str, int, int]) -> set[Kind]:
+    """Return the kinds that some calls of a function pass: those by ``self`` in a class, or, for the module, all others."""
+    key = (called, group, *given)
+    if key in view.told:
+        return view.told[key]
+    if called not in view.callers:
+        callers = view.callers[called] = {}
+        for call in view.calls_of(called):
+            is_own = isinstance(call.func, cst.Attribute) and dotted(call.func.value) == "self"
+            callers.setdefault(view.class_around(call) if is_own else view.module, []).append(call)
+    name, place, depth = given
     kinds = set()
-    for call in view.calls_of(_called_as(view, owner)):
-        if _is_of_another_class(view, call, owner):
-            continue
+    for call in view.callers[called].get(group, ()):
         for number, argument in enumerate(call.args):
             if argument.keyword.value == name if argument.keyword else number == place and not argument.star:
                 passed = dotted(argument.value)
                 is_short = passed is not None and _SHORT.search(passed) is not None
                 kinds.add(Kind.UNKNOWN if is_short else kind_of(view, argument.value, depth + 1))
-    if place == 0 and any(_spawns(view, call, owner.name.value) for call in view.calls_of("spawn")):
-        kinds.add(Kind.INDEX)
-    kinds.discard(Kind.UNKNOWN)
-    return {*kinds, kind_by_name(name)} - {Kind.UNKNOWN} if kinds else set()
+    view.told[key] = kinds
+    return kinds
 
 
 def _called_as(view: SourceView, owner: cst.FunctionDef) -> str:
@@ -207,12 +228,6 @@ def _called_as(view: SourceView, owner: cst.FunctionDef) -> str:
     around = view.parent(view.parent(owner) or owner)
     is_init = owner.name.value == "__init__" and isinstance(around, cst.ClassDef)
     return around.name.value if is_init and isinstance(around, cst.ClassDef) else owner.name.value
-
-
-def _is_of_another_class(view: SourceView, call: cst.Call, owner: cst.FunctionDef) -> bool:
-    """Return whether a call is ``self.name(…)`` in another class than that of a method."""
-    is_own = isinstance(call.func, cst.Attribute) and dotted(call.func.value) == "self"
-    return is_own and view.class_around(call) is not view.class_around(owner)
 
 
 def _spawns(view: SourceView, call: cst.Call, name: str) -> bool:

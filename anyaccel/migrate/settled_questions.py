@@ -51,10 +51,11 @@ _OF_SKIP = "a test that is skipped without CUDA, as its message says"
 
 def decide(plan: Plan) -> None:
     """Leave the questions that are correct as they are."""
+    builds = [node for node, name in plan.view.imported.items() if name in _BUILDS]
     for both in plan.view.of(cst.BooleanOperation):
         _decide_request(plan, both)
         _decide_list(plan, both)
-        if any(name in _BUILDS and plan.view.is_within(node, both) for node, name in plan.view.imported.items()):
+        if any(plan.view.is_within(node, both) for node in builds):
             _leave_questions(plan, both, _OF_BUILD)
     for choice in plan.view.of(cst.IfExp):
         texts = {_device_of(plan, choice.body), _device_of(plan, choice.orelse)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,8 @@ class SourceView:
     def __init__(self, source: str, project: Project) -> None:
         module = parse(source)
         self.module, self.source, self.project = module, source, project
+        self.told: dict[tuple[Any, ...], set[Any]] = {}  # what :mod:`.kinds` has found out, and the calls it groups
+        self.callers: dict[str, dict[cst.CSTNode | None, list[cst.Call]]] = {}
         self._codes: dict[cst.CSTNode, str] = {}
         self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._by_kind: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
@@ -64,15 +67,22 @@ class SourceView:
     def _collect(self, module: cst.Module) -> None:
         """Record every node's parent and the nodes of each type, except whitespace, which is never a site."""
         waiting: list[cst.CSTNode] = [module]
+        self._order: list[cst.CSTNode] = []
         self._places: dict[cst.CSTNode, int] = {}
         while waiting:
             node = waiting.pop()
-            self._places[node] = len(self._places)
+            self._places[node] = len(self._order)
+            self._order.append(node)
             self._by_kind.setdefault(type(node), []).append(node)
             children = [child for child in parts(node) if not is_whitespace(type(child))]
             for child in children:
                 self._parents[child] = node
             waiting += reversed(children)
+        self._ends = list(range(len(self._order)))  # the place of the last node in each node
+        for place in range(len(self._order) - 1, 0, -1):
+            around = self._places[self._parents[self._order[place]]]
+            self._ends[around] = max(self._ends[around], self._ends[place])
+        self._places_of: dict[tuple[type[Any], ...], list[int]] = {}
 
     def _place(self, node: cst.CSTNode) -> int:
         """Return a sort key for the order in the source; the order of LibCST's sets differs between runs."""
@@ -116,12 +126,18 @@ class SourceView:
 
     def inside(self, outer: cst.CSTNode, *kinds: type[Any]) -> Iterator[Any]:
         """Yield the nodes of the given types in a node, including the node itself, in order."""
-        waiting = [outer]
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, kinds):
-                yield node
-            waiting += reversed([each for each in parts(node) if not is_whitespace(type(each))])
+        start = self._places.get(outer)
+        if start is None:  # new code, which is not in the tree
+            yield from (outer,) if isinstance(outer, kinds) else ()
+            for part in parts(outer):
+                yield from self.inside(part, *kinds)
+            return
+        places = self._places_of.get(kinds)
+        if places is None:
+            found = (each for kind, each in self._by_kind.items() if issubclass(kind, kinds))
+            places = self._places_of[kinds] = sorted(self._places[node] for nodes in found for node in nodes)
+        for index in range(bisect_left(places, start), bisect_right(places, self._ends[start])):
+            yield self._order[places[index]]
 
     def name(self, node: cst.CSTNode) -> str:
         """Return the full name of an imported dotted name, such as ``torch.cuda.amp.autocast``; '' for other nodes."""
@@ -129,10 +145,10 @@ class SourceView:
 
     def is_within(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether a node is another node or inside it."""
-        around: cst.CSTNode | None = node
-        while around is not None and around is not outer:
-            around = self._parents.get(around)
-        return around is not None
+        start, place = self._places.get(outer), self._places.get(node)
+        if start is None or place is None:
+            return node is outer  # new code is not in the tree
+        return start <= place <= self._ends[start]
 
     def _resolve_imports(self) -> None:
         """Find every dotted name that starts with an imported name, and its full name."""

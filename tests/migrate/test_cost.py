@@ -15,6 +15,19 @@ _SHAPES = {
     "assignments": lambda count: "x = torch.f(x)\n" * count,
     "reads": lambda count: "def f(x):\n" + "    x = x.cuda()\n    if x: x = torch.cuda.g(x)\n" * count,
 }
+_SITES = {
+    "callers": lambda count: "".join(
+        f"class C{n}:\n    def to(self, dest):\n        self.x.to(dest)\n        return self.to(dest), self.y.cuda(dest)\n"
+        for n in range(count)
+    ),
+    "conditions": lambda count: "".join(
+        f"def f{n}(x):\n    if x and torch.version.cuda:\n        x = x.cuda()\n    return x\n" for n in range(count)
+    ),
+    "nested functions": lambda count: "".join(
+        f"def f{n}(x, device='cuda'):\n    def g(y):\n        return y.to(device)\n    return g(x.cuda())\n"
+        for n in range(count)
+    ),
+}
 
 
 def _calls(work: Callable[[], object]) -> int:
@@ -43,3 +56,10 @@ def test_names_that_are_often_assigned(shape: str) -> None:
         migrate_source("import torch\n" + _SHAPES[shape](2))  # what is cached
         costs.append(_calls(lambda: SourceView(source, project)))  # noqa: B023
     assert costs[1] <= 2.2 * costs[0]
+
+
+@pytest.mark.parametrize("shape", _SITES)
+def test_sites_that_are_alike(shape: str) -> None:
+    migrate_source("import torch\n" + _SITES[shape](20))  # what is cached
+    costs = [_calls(lambda: migrate_source("import torch\n" + _SITES[shape](count))) for count in (20, 40)]  # noqa: B023
+    assert costs[1] <= 2.5 * costs[0]
