@@ -70,7 +70,7 @@ SUITE = (
         ("ring over shm ms", "ring over gloo ms", "gloo's all_reduce ms"),
     ),
     Benchmark("sycl", "SYCL code on the CPU", 90, ("cache",)),
-    Benchmark("migrate", "anyaccel check on 100 000 lines", 90, ("code",)),
+    Benchmark("migrate", "anyaccel check on 100 000 lines", 40, ("code",)),
     Benchmark(
         "deepspeed", "deepspeed.initialize and its steps", 330, ("what",), ("ours s", "stock s"), ("deepspeed",),
     ),
