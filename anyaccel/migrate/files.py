@@ -191,9 +191,9 @@ def _size(path: Path) -> int:
         return 0  # the work reports it
 
 
-def _begin(work: Callable[[Path, Decided], FileResult]) -> None:
+def _begin(*work: Callable[[Path, Decided], FileResult]) -> None:
     """Prepare a process of the pool. A tree of a million objects has few cycles: looking for them took a sixth of the time."""
-    _given.append(work)
+    _given.extend(work)
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
 
@@ -205,7 +205,7 @@ def _do(path: Path, decided: Decided) -> FileResult:
 def _pool(workers: int | None = None, *given: Callable[[Path, Decided], FileResult]) -> ProcessPoolExecutor:
     """Return a pool of spawned processes: a fork would copy the locks that threads of this process hold."""
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, context, _begin if given else None, given)
+    return ProcessPoolExecutor(workers, context, initializer=_begin, initargs=given)
 
 
 def _apart(work: Callable[[Path, Decided], FileResult], path: Path, decided: Decided) -> FileResult:

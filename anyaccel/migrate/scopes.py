@@ -1,6 +1,6 @@
 """Which name means which assignment: the scopes of a module, as LibCST's ``ScopeProvider`` finds them.
 
-LibCST visits a tree by building it anew, and keeps every pair of a read and an assignment, which is quadratic for a name
+LibCST visits a tree by building a new one, and keeps every pair of a read and an assignment, which is quadratic for a name
 that is often assigned. This analysis visits each node once, and works out the reads of a name when a rule asks. What it
 finds is the same: a name is found in the innermost scope that binds it; classes hide theirs from the functions inside
 them; a read before the first assignment in a scope belongs to the scope outside, too; and names in strings that are
