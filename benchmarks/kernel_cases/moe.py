@@ -28,7 +28,7 @@ CASES = {
     ),
     "dispatch and combine, k = 2": Case(
         _experts,
-        lambda x, w, source, places: _moved(x, w, Routing(source, places, places)),
+        lambda x, w, source, places: _moved(x, w.float(), Routing(source, places, places)),
         lambda x, w, source, places: (x[source // 2][places] * w[..., None]).sum(1),
         15,
     ),

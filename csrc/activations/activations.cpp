@@ -68,7 +68,7 @@ std::tuple<Tensor, Tensor> biased_backward(const Arguments& arguments, const Ten
   const Tensor d = contiguous_of(grad);
   const Tensor from = contiguous_of(x);
   const Tensor b = contiguous_of(bias);
-  const Work work = Work::of_rows(rows_of(x), columns_of(x));
+  const Work work = Work::of_totals(rows_of(x), columns_of(x));
   const std::int64_t groups = groups_with_partials(place_of(from), work);
   Tensor grad_x = empty_of(from);
   Tensor grad_bias = empty_of(b);
@@ -78,7 +78,7 @@ std::tuple<Tensor, Tensor> biased_backward(const Arguments& arguments, const Ten
     const BiasedBackward<T, Activation> kernel{
         read<T>(d), read<T>(from), read<T>(b), written<T>(grad_x), written<Compute<T>>(partials),
         work.rows,  work.columns};
-    launch(from, kernel, Work::of_tiles(work.rows, work.columns, kTileOf<T>), groups);
+    launch(from, kernel, work, groups);
     const ColumnSum<T> sum{read<Compute<T>>(partials), written<T>(grad_bias), groups, work.columns, work.columns};
     launch(from, sum, Work::of_column_sums(groups, work.columns));
   });

@@ -73,7 +73,7 @@ std::tuple<Tensor, Tensor, Tensor> dense_backward(Tensor grad, Tensor y, Tensor 
   check_result(arguments, grad, "grad", x, weight);
   const Tensor d = as_matrix(grad);
   const Tensor value = as_matrix(y);
-  const Work work = Work::of_rows(rows_of(d), columns_of(d));
+  const Work work = Work::of_totals(rows_of(d), columns_of(d));
   const std::int64_t groups = groups_with_partials(place_of(d), work);
   Tensor grad_z = empty_of(d);
   Tensor grad_bias = empty_of(d, {work.columns});
@@ -82,7 +82,7 @@ std::tuple<Tensor, Tensor, Tensor> dense_backward(Tensor grad, Tensor y, Tensor 
     using T = decltype(t);
     const BiasSigmoidBackward<T> kernel{read<T>(d), read<T>(value), written<T>(grad_z), written<Compute<T>>(partials),
                                         work.rows,  work.columns};
-    launch(d, kernel, Work::of_tiles(work.rows, work.columns, kTileOf<T>), groups);
+    launch(d, kernel, work, groups);
     const ColumnSum<T> sum{read<Compute<T>>(partials), written<T>(grad_bias), groups, work.columns, work.columns};
     launch(d, sum, Work::of_column_sums(groups, work.columns));
   });

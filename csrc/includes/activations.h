@@ -164,6 +164,8 @@ struct BiasedForward {
 
 template <typename T, typename Activation>
 struct BiasedBackward {
+  static constexpr bool kKeepsTotals = true;
+
   const T* grad;
   const T* x;
   const T* bias;
@@ -177,6 +179,7 @@ struct BiasedBackward {
     const bool is_aligned = are_aligned(grad, x, bias, grad_x, partials) && keep_aligned<T>(columns);
     group.template with_totals<1, T>(columns, is_aligned, partials + group.index * columns, [&](auto&& totals) {
       group.rows(rows, [&](std::int64_t row) {
+        group.fetch_next(row, rows, columns, grad, x);
         const T* d = grad + row * columns;
         const T* from = x + row * columns;
         const T* b = bias;

@@ -50,6 +50,8 @@ struct BiasSigmoidForward {
 
 template <typename T>
 struct BiasSigmoidBackward {
+  static constexpr bool kKeepsTotals = true;
+
   const T* grad;  // (rows, columns)
   const T* y;
   T* grad_z;
@@ -62,6 +64,7 @@ struct BiasSigmoidBackward {
     const bool is_aligned = are_aligned(grad, y, grad_z, partials) && keep_aligned<T>(columns);
     group.template with_totals<1, T>(columns, is_aligned, partials + group.index * columns, [&](auto&& totals) {
       group.rows(rows, [&](std::int64_t row) {
+        group.fetch_next(row, rows, columns, grad, y);
         const T* d = grad + row * columns;
         const T* value = y + row * columns;
         T* out = grad_z + row * columns;

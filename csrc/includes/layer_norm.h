@@ -18,7 +18,7 @@ namespace anyaccel {
 
 template <typename T, typename W>
 struct LayerNormForward {
-  static constexpr int kBlocksOfAnSm = 2;
+  static constexpr int kBlocksOfAnSm = sizeof(T) == 2 && sizeof(W) == 2 ? 3 : 2;
 
   const T* x;         // (rows, columns)
   const T* residual;  // added to x first; null when there is none
@@ -73,6 +73,8 @@ struct LayerNormForward {
 
 template <typename T, typename W>
 struct LayerNormBackward {
+  static constexpr bool kKeepsTotals = true;
+
   const T* grad;      // the gradient of y
   const T* x;         // the normalised input: the sum, if there was a residual
   const T* grad_sum;  // the gradient of the sum from its other uses; null when there is none
@@ -90,6 +92,7 @@ struct LayerNormBackward {
     const bool is_aligned = are_aligned(grad, x, grad_sum, weight, grad_x, partials) && keep_aligned<T, W>(columns);
     group.template with_totals<2, T, W>(columns, is_aligned, partials + group.index * 2 * columns, [&](auto&& totals) {
       group.rows(rows, [&](std::int64_t row) {
+        group.fetch_next(row, rows, columns, grad, x, grad_sum);
         const T* g = grad + row * columns;
         const T* from = x + row * columns;
         const T* other = grad_sum == nullptr ? nullptr : grad_sum + row * columns;

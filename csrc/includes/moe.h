@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "division.h"
 #include "elementary.h"
 #include "precision.h"
 #include "tile.h"
@@ -152,14 +153,15 @@ struct GatherRows {
     group.rows(rows, [&](std::int64_t row) {
       T* to = y + row * columns;
       const std::int64_t entry = source[row];
-      if (entry < 0 || entry / divisor >= x_rows || (weights != nullptr && entry >= rows)) {
+      const std::int64_t from_row = entry < 0 ? x_rows : divided(entry, divisor).whole;
+      if (from_row >= x_rows || (weights != nullptr && entry >= rows)) {
         group.template tiles<T>(columns, is_aligned, [=](auto range) {
           const Tile<Compute<T>, decltype(range)::kCount> zeros{};
           store(zeros, to, range);
         });
         return;
       }
-      const T* from = x + entry / divisor * columns;
+      const T* from = x + from_row * columns;
       if (weights == nullptr) {
         group.template tiles<T>(columns, is_aligned, [=](auto range) { copy(from, to, range); });
       } else {
@@ -201,9 +203,9 @@ struct CombineRows {
         for (std::int32_t choice = 0; choice < count; ++choice) {
           const bool is_there = is_within(place[choice], most);
           const auto values = load(from + (is_there ? place[choice] : 0) * width, range);
+          const Compute<T> factor = weight == nullptr ? Compute<T>(1) : weight[choice];
           for (int i = 0; i < range.kCount; ++i) {
-            const Compute<T> term = weight == nullptr ? values[i] : values[i] * weight[choice];
-            total[i] += is_there ? term : 0;
+            total[i] += is_there ? values[i] * factor : 0;
           }
         }
         store(total, to, range);
@@ -229,7 +231,7 @@ struct CombineWeightsBackward {
     const bool is_aligned = are_aligned(grad, x) && keep_aligned<T>(columns);
     group.rows(tokens * k, [&](std::int64_t entry) {
       const bool is_there = is_within(places[entry], x_rows);
-      const T* g = grad + entry / k * columns;
+      const T* g = grad + divided(entry, k).whole * columns;
       const T* from = x + (is_there ? places[entry] * columns : 0);
       const Compute<T> product =
           group.template sum_tiles<Compute<T>, T>(is_there ? columns : 0, is_aligned, [=](auto range) {

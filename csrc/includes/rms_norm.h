@@ -17,7 +17,7 @@ namespace anyaccel {
 
 template <typename T, typename W>
 struct RmsNormForward {
-  static constexpr int kBlocksOfAnSm = 2;
+  static constexpr int kBlocksOfAnSm = sizeof(T) == 2 ? 3 : 2;
 
   const T* x;         // (rows, columns)
   const T* residual;  // added to x first; null when there is none
@@ -61,6 +61,8 @@ struct RmsNormForward {
 
 template <typename T, typename W>
 struct RmsNormBackward {
+  static constexpr bool kKeepsTotals = true;
+
   const T* grad;      // the gradient of y
   const T* x;         // the normalised input: the sum, if there was a residual
   const T* grad_sum;  // the gradient of the sum from its other uses; null when there is none
@@ -77,6 +79,7 @@ struct RmsNormBackward {
     const bool is_aligned = are_aligned(grad, x, grad_sum, weight, grad_x, partials) && keep_aligned<T, W>(columns);
     group.template with_totals<1, T, W>(columns, is_aligned, partials + group.index * columns, [&](auto&& totals) {
       group.rows(rows, [&](std::int64_t row) {
+        group.fetch_next(row, rows, columns, grad, x, grad_sum);
         const T* g = grad + row * columns;
         const T* from = x + row * columns;
         const T* other = grad_sum == nullptr ? nullptr : grad_sum + row * columns;

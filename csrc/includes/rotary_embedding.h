@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "division.h"
 #include "precision.h"
 #include "tile.h"
 
@@ -26,6 +27,7 @@ struct RotaryEmbedding {
   std::int64_t positions;
   std::int64_t heads;
   std::int64_t heads_of_a_group;  // adjacent heads, which share a position's angles
+  std::int64_t parts;             // groups of a position's heads
   std::int64_t columns;
   std::int64_t pairs;    // elements from 2 * pairs on are copied
   Compute<T> direction;  // 1, or -1 to rotate back
@@ -36,11 +38,12 @@ struct RotaryEmbedding {
     const bool is_aligned = are_aligned(x, y, cosine, sine) &&
                             keep_aligned<T>(x_strides[0], x_strides[1], x_strides[2], pairs) &&
                             keep_aligned<T>(y_strides[0], y_strides[1], y_strides[2]);
-    const std::int64_t parts = (heads + heads_of_a_group - 1) / heads_of_a_group;
     group.rows(batch * positions * parts, [&](std::int64_t row) {
-      const std::int64_t first = row % parts * heads_of_a_group;
-      const std::int64_t position = row / parts % positions;
-      const std::int64_t entry = row / parts / positions;
+      const Quotient of_parts = divided(row, parts);
+      const Quotient of_positions = divided(of_parts.whole, positions);
+      const std::int64_t first = of_parts.rest * heads_of_a_group;
+      const std::int64_t position = of_positions.rest;
+      const std::int64_t entry = of_positions.whole;
       const std::int64_t count = heads - first < heads_of_a_group ? heads - first : heads_of_a_group;
       const T* from = x + entry * x_strides[0] + position * x_strides[1] + first * x_strides[2];
       T* to = y + entry * y_strides[0] + position * y_strides[1] + first * y_strides[2];

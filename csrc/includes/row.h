@@ -54,6 +54,25 @@ class RowInMemory {
     });
   }
 
+  // The sum of `body(value, other)` over this row and another.
+  template <typename Body>
+  C sum_with(const RowInMemory& other, const Body& body) const {
+    return group_.template sum_tiles<C, T, Beside...>(
+        count_, is_aligned_, [row = row_, beside = other.row_, body](auto range) {
+          const auto values = load(row, range);
+          const auto others = load(beside, range);
+          return sum_over(range, [&](int i) { return body(values[i], others[i]); });
+        });
+  }
+
+  // Calls `body(range, tile, other)` for the tiles that make up this row and another.
+  template <typename Body>
+  void each_with(const RowInMemory& other, const Body& body) const {
+    group_.template tiles<T, Beside...>(count_, is_aligned_, [row = row_, beside = other.row_, body](auto range) {
+      body(range, load(row, range), load(beside, range));
+    });
+  }
+
   // Like sum, but also replaces each element by the result of `body`; `place` has room for the new row.
   template <typename Body>
   C replace_and_sum(T* place, const Body& body) {

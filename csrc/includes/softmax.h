@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "division.h"
 #include "elementary.h"
 #include "precision.h"
 #include "row.h"
@@ -25,18 +26,19 @@ struct SoftmaxMask {
 
   // The number of a row's scores up to the diagonal, which ends in the last column.
   std::int64_t visible(std::int64_t row, std::int64_t columns) const {
-    return is_causal ? row % queries + 1 + columns - queries : columns;
+    return is_causal ? divided(row, queries).rest + 1 + columns - queries : columns;
   }
 
   const std::uint8_t* of_row(std::int64_t row) const {
-    const std::int64_t matrix = row / queries;
-    return mask + matrix / heads * strides[0] + matrix % heads * strides[1] + row % queries * strides[2];
+    const Quotient of_queries = divided(row, queries);
+    const Quotient of_heads = divided(of_queries.whole, heads);
+    return mask + of_heads.whole * strides[0] + of_heads.rest * strides[1] + of_queries.rest * strides[2];
   }
 };
 
 template <typename T>
 struct SoftmaxForward {
-  static constexpr int kBlocksOfAnSm = 2;
+  static constexpr int kBlocksOfAnSm = sizeof(T) == 2 ? 3 : 2;
 
   const T* x;  // (rows, columns)
   T* y;
@@ -55,10 +57,10 @@ struct SoftmaxForward {
       if (is_of_rows && *mask != 0) {
         clear(group, y + row * columns, columns, is_aligned);
       } else if (mask == nullptr || is_of_rows) {
-        normalise(group, row, is_aligned, [=](std::int64_t, Compute<T> value) { return value * factor; });
+        normalise(group, row, is_aligned, [=](auto, Compute<T> value) { return value * factor; });
       } else {
         const Compute<T> lowest = -infinity<Compute<T>>();
-        normalise(group, row, is_aligned, [=](std::int64_t i, Compute<T> value) {
+        normalise(group, row, is_aligned, [=](auto i, Compute<T> value) {
           const Compute<T> score = value * factor;
           return mask[i] != 0 ? lowest : score;
         });
@@ -75,38 +77,47 @@ struct SoftmaxForward {
     const std::int64_t visible = hidden.visible(row, columns);
     // whole tiles: the last one may contain hidden scores
     const std::int64_t width = is_aligned ? (visible + kTile - 1) / kTile * kTile : visible;
-    const auto score = [=](std::int64_t i, C value) {
-      return kTile == 1 || i < visible ? score_of(i, value) : -infinity<C>();
+    clear(group, out + width, columns - width, is_aligned);
+    const auto score = [=](auto i, C value) {
+      return kTile == 1 || i < static_cast<decltype(i)>(visible) ? score_of(i, value) : -infinity<C>();
     };
-    const auto shown = [=](std::int64_t i, C value) { return kTile == 1 || i < visible ? value : C(0); };
+    const auto clear_hidden = [=](auto range, auto& tile) {
+      if constexpr (kTile > 1) {
+        const int shown = static_cast<int>(visible - range.first);  // of the tile's; 64-bit comparisons cost twice
+        for (int i = 0; i < range.kCount; ++i) {
+          tile[i] = i < shown ? tile[i] : C(0);
+        }
+      }
+    };
     group.template with_row<T>(width, is_aligned, score, [&]<typename Row>(Row& scores) {
       scores.read(x + row * columns);
       const C largest = scores.max();
       if (largest == -infinity<C>()) {  // nothing is visible, unless the visible scores are NaN
         const C value = scores.sum([](C score) { return score == score ? C(0) : C(1); }) > 0 ? not_a_number<C>() : C(0);
-        group.each(width, [=](std::int64_t i) { store(shown(i, value), out[i]); });
+        group.each(width, [=](std::int64_t i) { store(i < visible ? value : C(0), out[i]); });
         return;
       }
       const auto power = [=](C score) { return exponential(score - largest); };
       if constexpr (Row::kReplaces) {
-        const C inverse = 1 / scores.replace_and_sum(out, power);
+        const C inverse = reciprocal(scores.replace_and_sum(out, power));  // of 1 or more: the largest gives 1
         scores.each_new([=](auto range, auto powers) {
           for (int i = 0; i < range.kCount; ++i) {
-            powers[i] = shown(range.first + i, powers[i] * inverse);
+            powers[i] *= inverse;
           }
+          clear_hidden(range, powers);
           store(powers, out, range);
         });
       } else {
-        const C inverse = 1 / scores.sum(power);
+        const C inverse = reciprocal(scores.sum(power));
         scores.each([=](auto range, auto tile) {
           for (int i = 0; i < range.kCount; ++i) {
-            tile[i] = shown(range.first + i, power(tile[i]) * inverse);
+            tile[i] = power(tile[i]) * inverse;
           }
+          clear_hidden(range, tile);
           store(tile, out, range);
         });
       }
     });
-    clear(group, out + width, columns - width, is_aligned);
   }
 
   template <typename Group>
@@ -121,6 +132,8 @@ struct SoftmaxForward {
 // Needs no mask: where y is 0, the gradient is 0 too.
 template <typename T>
 struct SoftmaxBackward {
+  static constexpr int kBlocksOfAnSm = 2;
+
   const T* grad;
   const T* y;
   T* grad_x;
@@ -133,22 +146,18 @@ struct SoftmaxBackward {
     using C = Compute<T>;
     const bool is_aligned = are_aligned(grad, y, grad_x) && keep_aligned<T>(columns);
     group.rows(rows, [&](std::int64_t row) {
-      const T* g = grad + row * columns;
-      const T* p = y + row * columns;
-      T* out = grad_x + row * columns;
-      const C factor = scale;
-      const C mean = group.template sum_tiles<C, T>(columns, is_aligned, [=](auto range) {
-        const auto slopes = load(g, range);
-        const auto values = load(p, range);
-        return sum_over(range, [&](int i) { return slopes[i] * values[i]; });
-      });
-      group.template tiles<T>(columns, is_aligned, [=](auto range) {
-        auto slopes = load(g, range);
-        const auto values = load(p, range);
-        for (int i = 0; i < range.kCount; ++i) {
-          slopes[i] = factor * values[i] * (slopes[i] - mean);
-        }
-        store(slopes, out, range);
+      group.template with_two_rows<T>(columns, is_aligned, [&](auto& slopes, auto& values) {
+        slopes.read(grad + row * columns);
+        values.read(y + row * columns);
+        const C mean = slopes.sum_with(values, [](C slope, C value) { return slope * value; });
+        T* out = grad_x + row * columns;
+        const C factor = scale;
+        slopes.each_with(values, [=](auto range, auto changes, const auto& powers) {
+          for (int i = 0; i < range.kCount; ++i) {
+            changes[i] = factor * powers[i] * (changes[i] - mean);
+          }
+          store(changes, out, range);
+        });
       });
     });
   }

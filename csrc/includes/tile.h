@@ -48,17 +48,86 @@ struct alignas(sizeof(T) * Count) Pack {
 template <typename T, int Count>
 inline constexpr int kPackOf = Count < kTileOf<T> ? Count : kTileOf<T>;
 
+// Reads or writes a pack in global memory. On CUDA by an instruction written here: the compiler may split an access to
+// a struct into one for each element, which took three times as long.
+template <typename T, int Count>
+inline Pack<T, Count> pack_at(const T* place) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(Pack<T, Count>) == kTileBytes) {
+    Pack<std::uint32_t, 4> words;
+    asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.values[0]), "=r"(words.values[1]), "=r"(words.values[2]), "=r"(words.values[3])
+                 : "l"(place)
+                 : "memory");
+    return bit_cast<Pack<T, Count>>(words);
+  }
+#endif
+  return *reinterpret_cast<const Pack<T, Count>*>(place);
+}
+
+template <typename T, int Count>
+inline void write(Pack<T, Count> pack, T* place) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(pack) == kTileBytes) {
+    const auto words = bit_cast<Pack<std::uint32_t, 4>>(pack);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(place), "r"(words.values[0]), "r"(words.values[1]), "r"(words.values[2]), "r"(words.values[3])
+                 : "memory");
+    return;
+  }
+#endif
+  *reinterpret_cast<Pack<T, Count>*>(place) = pack;
+}
+
+// The elements of a pack as numbers to compute with, and back; 16-bit ones in pairs.
+template <typename T, int Count>
+inline Tile<Compute<T>, Count> values_of(Pack<T, Count> pack) {
+  Tile<Compute<T>, Count> tile;
+  if constexpr (sizeof(T) == 2) {
+    const auto words = bit_cast<Pack<std::uint32_t, Count / 2>>(pack);
+    for (int i = 0; i < Count / 2; ++i) {
+      const FloatPair pair = to_floats(words.values[i], T{});
+      tile[2 * i] = pair.first;
+      tile[2 * i + 1] = pair.second;
+    }
+  } else {
+    for (int i = 0; i < Count; ++i) {
+      tile[i] = to_float(pack.values[i]);
+    }
+  }
+  return tile;
+}
+
+// The pack of `Count` elements of a tile from `begin` on.
+template <typename T, int Count, typename Values>
+inline Pack<T, Count> packed(const Values& tile, int begin = 0) {
+  if constexpr (sizeof(T) == 2) {
+    Pack<std::uint32_t, Count / 2> words;
+    for (int i = 0; i < Count / 2; ++i) {
+      words.values[i] = bits_of(FloatPair{tile[begin + 2 * i], tile[begin + 2 * i + 1]}, T{});
+    }
+    return bit_cast<Pack<T, Count>>(words);
+  } else {
+    Pack<T, Count> pack;
+    for (int i = 0; i < Count; ++i) {
+      store(tile[begin + i], pack.values[i]);
+    }
+    return pack;
+  }
+}
+
 template <typename T, int Count>
 inline Tile<Compute<T>, Count> load(const T* row, TileRange<Count> range) {
   Tile<Compute<T>, Count> tile;
   if constexpr (Count == 1) {
     tile[0] = to_float(row[range.first]);
   } else {
-    using Packed = Pack<T, kPackOf<T, Count>>;
-    for (int begin = 0; begin < Count; begin += kPackOf<T, Count>) {
-      const Packed pack = *reinterpret_cast<const Packed*>(row + range.first + begin);
-      for (int i = 0; i < kPackOf<T, Count>; ++i) {
-        tile[begin + i] = to_float(pack.values[i]);
+    constexpr int kPack = kPackOf<T, Count>;
+    for (int begin = 0; begin < Count; begin += kPack) {
+      const auto values = values_of(pack_at<T, kPack>(row + range.first + begin));
+      for (int i = 0; i < kPack; ++i) {
+        tile[begin + i] = values[i];
       }
     }
   }
@@ -70,13 +139,9 @@ inline void store(const Tile<Compute<T>, Count>& tile, T* row, TileRange<Count> 
   if constexpr (Count == 1) {
     store(tile[0], row[range.first]);
   } else {
-    using Packed = Pack<T, kPackOf<T, Count>>;
-    for (int begin = 0; begin < Count; begin += kPackOf<T, Count>) {
-      Packed pack;
-      for (int i = 0; i < kPackOf<T, Count>; ++i) {
-        store(tile[begin + i], pack.values[i]);
-      }
-      *reinterpret_cast<Packed*>(row + range.first + begin) = pack;
+    constexpr int kPack = kPackOf<T, Count>;
+    for (int begin = 0; begin < Count; begin += kPack) {
+      write(packed<T, kPack>(tile, begin), row + range.first + begin);
     }
   }
 }
@@ -87,10 +152,9 @@ inline void copy(const T* from, T* to, TileRange<Count> range) {
   if constexpr (Count == 1) {
     to[range.first] = from[range.first];
   } else {
-    using Packed = Pack<T, kPackOf<T, Count>>;
-    for (int begin = 0; begin < Count; begin += kPackOf<T, Count>) {
-      *reinterpret_cast<Packed*>(to + range.first + begin) =
-          *reinterpret_cast<const Packed*>(from + range.first + begin);
+    constexpr int kPack = kPackOf<T, Count>;
+    for (int begin = 0; begin < Count; begin += kPack) {
+      write(pack_at<T, kPack>(from + range.first + begin), to + range.first + begin);
     }
   }
 }
@@ -181,8 +245,7 @@ inline auto max_over(Range, const Body& body) {
   if constexpr (Range::kCount > 1) {
     largest = largest == largest ? largest : -infinity<decltype(largest)>();
     for (int i = 1; i < Range::kCount; ++i) {
-      const auto value = body(i);
-      largest = value > largest ? value : largest;
+      largest = larger(largest, body(i));
     }
   }
   return largest;

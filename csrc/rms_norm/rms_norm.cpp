@@ -68,7 +68,7 @@ std::tuple<Tensor, Tensor> rms_norm_backward(Tensor grad, std::optional<Tensor> 
   const Tensor w = contiguous_of(weight);
   const Tensor scale = contiguous_of(inverse_rms);
   const Optional other(grad_sum);
-  const Work work = Work::of_tiles(rows_of(x), columns_of(x), kElementsOfAThread);
+  const Work work = Work::of_totals(rows_of(x), columns_of(x));
   const std::int64_t groups = groups_with_partials(place_of(from), work);
   Tensor grad_x = empty_of(from);
   Tensor grad_weight = empty_of(w);

@@ -32,6 +32,7 @@ void turn(const Arguments& arguments, const Tensor& x, const Tensor& y, const Te
   const Tensor s = contiguous_of(sine);
   const std::int64_t positions = x.size(0) * x.size(1);
   const std::int64_t heads = heads_of_a_group(units_at(place_of(x)), positions, x.size(2), x.size(3));
+  const std::int64_t parts = parts_of(x.size(2), heads);
   arguments.with_floating(x, "x", [&](auto t) {
     using T = decltype(t);
     const auto run = [&](auto kernel) {
@@ -45,10 +46,11 @@ void turn(const Arguments& arguments, const Tensor& x, const Tensor& y, const Te
                 x.size(1),
                 x.size(2),
                 heads,
+                parts,
                 x.size(3),
                 cosine.size(1),
                 inverse ? Compute<T>(-1) : Compute<T>(1)};
-      launch(x, kernel, Work::of_tiles(positions * parts_of(x.size(2), heads), heads * x.size(3), 2 * kTileOf<T>));
+      launch(x, kernel, Work::of_tiles(positions * parts, heads * x.size(3), 2 * kTileOf<T>));
     };
     interleaved ? run(RotaryEmbedding<T, true>{}) : run(RotaryEmbedding<T, false>{});
   });

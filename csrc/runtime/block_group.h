@@ -24,16 +24,16 @@ struct BlockGroup {
   template <typename... T>
   static constexpr std::int64_t kTile = kTileOf<T...>;
 
-  // Elements of a row that a thread keeps in registers: a block of 512 keeps an unchanged row of 16384, or a row of
-  // 8192 if it keeps computed values, which take as many registers again.
-  template <typename Of>
-  static constexpr int kKept = is_as_it_is<Of> ? 32 : 16;
+  // Elements of a row that a thread keeps, in 16 registers: a block of 512 keeps an unchanged row of 32 KiB, or one of
+  // 8192 computed values. With twice as many registers, an SM of an H200 held too few threads to be kept busy.
+  template <typename Of, typename T>
+  static constexpr int kKept = is_as_it_is<Of> ? 64 / static_cast<int>(sizeof(T)) : 16;
 
   template <typename Of, typename T, typename... Beside>
   class RowInRegisters;
 
-  // Elements of totals that a thread keeps in registers: a block of 512 keeps one kind for 16384 columns.
-  static constexpr int kKeptTotals = 32;
+  // Elements of totals that a thread keeps in registers: a block of 1024 keeps one kind for 16384 columns.
+  static constexpr int kKeptTotals = 16;
 
   template <int Kinds, typename T, typename... Beside>
   class TotalsInRegisters;
@@ -45,6 +45,13 @@ struct BlockGroup {
   void rows(std::int64_t count, const Body& body) const {
     for (std::int64_t row = blockIdx.x; row < count; row += gridDim.x) {
       body(row);
+    }
+  }
+
+  template <typename... T>
+  void fetch_next(std::int64_t row, std::int64_t rows, std::int64_t columns, const T*... matrices) const {
+    if (row + gridDim.x < rows) {
+      (fetch(matrices, (row + gridDim.x) * columns, columns), ...);
     }
   }
 
@@ -176,12 +183,27 @@ struct BlockGroup {
 
   template <typename T, typename... Beside, typename Of, typename Body>
   void with_row(std::int64_t count, bool is_aligned, const Of& of, const Body& body) const {
-    if (is_aligned && count % kTile<T, Beside...> == 0 && count <= std::int64_t{blockDim.x} * kKept<Of>) {
+    if (is_aligned && count % kTile<T, Beside...> == 0 && count <= std::int64_t{blockDim.x} * kKept<Of, T>) {
       RowInRegisters<Of, T, Beside...> row(*this, static_cast<int>(count), of);
       body(row);
     } else {
       RowInMemory<BlockGroup, Of, T, Beside...> row(*this, count, is_aligned, of);
       body(row);
+    }
+  }
+
+  template <typename T, typename Body>
+  void with_two_rows(std::int64_t count, bool is_aligned, const Body& body) const {
+    if (is_aligned && count % kTile<T> == 0 && count <= std::int64_t{blockDim.x} * kKept<AsTheyAre, T>) {
+      const AsTheyAre of;
+      RowInRegisters<AsTheyAre, T> left(*this, static_cast<int>(count), of);
+      RowInRegisters<AsTheyAre, T> right(*this, static_cast<int>(count), of);
+      body(left, right);
+    } else {
+      const AsTheyAre of;
+      RowInMemory<BlockGroup, AsTheyAre, T> left(*this, count, is_aligned, of);
+      RowInMemory<BlockGroup, AsTheyAre, T> right(*this, count, is_aligned, of);
+      body(left, right);
     }
   }
 
@@ -207,6 +229,17 @@ struct BlockGroup {
   static constexpr int kStrip = 32;  // columns
   static constexpr int kMostWarps = 32;
   static constexpr std::uint64_t kAllLanes = ~std::uint64_t{0} >> (64 - kLanes);
+
+  // One request for each line of the cache.
+  template <typename T>
+  static void fetch(const T* matrix, std::int64_t first, std::int64_t count) {
+#if defined(__CUDA_ARCH__)
+    constexpr std::int64_t kLine = 128 / sizeof(T);
+    for (std::int64_t i = threadIdx.x * kLine; matrix != nullptr && i < count; i += blockDim.x * kLine) {
+      asm volatile("prefetch.global.L2 [%0];" : : "l"(matrix + first + i));
+    }
+#endif
+  }
 
   // Each slice of the block's threads adds up every n-th row of a strip; returns the number n of slices.
   template <int Width, typename Value>
@@ -242,14 +275,8 @@ struct BlockGroup {
     }
   }
 
-  // Keeps `left` where `right` is NaN, so that no NaN enters: lanes that met it in another order would disagree.
   template <typename Value>
-  static Value larger(Value left, Value right) {
-    return right > left ? right : left;
-  }
-
-  template <typename Value>
-  Value largest_of_all(Value value) const {
+  Value largest_of_all(Value value) const {  // without NaN: lanes that met it in another order would disagree
     return combined(value, -infinity<Value>(), [](Value left, Value right) { return larger(left, right); });
   }
 
@@ -282,6 +309,16 @@ struct BlockGroup {
 #include "block_row.h"  // block_row.h needs the group
 
 namespace anyaccel {
+
+// The most threads of a block: kMostThreads or kMostThreadsWithTotals of launch_shape.h.
+template <typename Kernel>
+constexpr int most_threads() {
+  if constexpr (requires { Kernel::kKeepsTotals; }) {
+    return 1024;
+  } else {
+    return 512;
+  }
+}
 
 // The number of blocks of 512 threads that an SM, or AMD's compute unit, should hold, if a kernel sets it. On an SM two
 // leave a thread 64 registers, three 40; the compiler may choose 32 by itself, and spill the rest to memory.

@@ -7,12 +7,21 @@
 
 namespace anyaccel {
 
+// The memory of a tile. As words: compilers keep each of an array's 16-bit numbers in a register of its own.
+using TileWords = Pack<std::uint32_t, kTileBytes / 4>;
+
+template <typename T>
+TileWords words_at(const T* place) {
+  return bit_cast<TileWords>(pack_at<T, kTileOf<T>>(place));
+}
+
 // A tile that a thread keeps, as computed values.
 template <typename Of, typename T, int Count>
 struct KeptTile {
-  void keep(const Pack<T, Count>& pack, int first, const Of& of) {
+  void keep(const TileWords& read, int first, const Of& of) {
+    tile = values_of(bit_cast<Pack<T, Count>>(read));
     for (int i = 0; i < Count; ++i) {
-      tile[i] = of(first + i, to_float(pack.values[i]));
+      tile[i] = of(first + i, tile[i]);
     }
   }
 
@@ -24,17 +33,22 @@ struct KeptTile {
 // A tile that a thread keeps as it is in memory.
 template <typename T, int Count>
 struct KeptTile<AsTheyAre, T, Count> {
-  void keep(const Pack<T, Count>& read, int, const AsTheyAre&) { pack = read; }
+  void keep(const TileWords& read, int, const AsTheyAre&) { words = read; }
 
+  // Converts again in each pass: the compiler would keep the results, which take twice the registers of 16-bit numbers.
   Tile<Compute<T>, Count> values() const {
-    Tile<Compute<T>, Count> tile;
-    for (int i = 0; i < Count; ++i) {
-      tile[i] = to_float(pack.values[i]);
+    TileWords read = words;
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 2) {
+      for (std::uint32_t& word : read.values) {
+        asm volatile("" : "+r"(word));
+      }
     }
-    return tile;
+#endif
+    return values_of(bit_cast<Pack<T, Count>>(read));
   }
 
-  Pack<T, Count> pack;
+  TileWords words;
 };
 
 // Calls `body(number, first)` for this thread's tiles of the row: every blockDim.x-th of `count` elements,
@@ -61,21 +75,21 @@ class BlockGroup<kLanes>::RowInRegisters {
   RowInRegisters(const BlockGroup& group, int count, const Of& of) : group_(group), count_(count), of_(of) {}
 
   void read(const T* row) {
-    Packed packs[kTiles] = {};
-    each_tile([&](int number, int first) { packs[number] = *reinterpret_cast<const Packed*>(row + first); });
-    each_tile([&](int number, int first) { kept_[number].keep(packs[number], first, of_); });
+    TileWords read[kTiles] = {};
+    each_tile([&](int number, int first) { read[number] = words_at(row + first); });
+    each_tile([&](int number, int first) { kept_[number].keep(read[number], first, of_); });
   }
 
   void read_sum(const T* left, const T* right, T* sum) {
     each_tile([&](int number, int first) {
-      const Packed one = *reinterpret_cast<const Packed*>(left + first);
-      const Packed other = *reinterpret_cast<const Packed*>(right + first);
-      Packed both;
+      auto values = load(left, TileRange<kCount>{first});
+      const auto others = load(right, TileRange<kCount>{first});
       for (int i = 0; i < kCount; ++i) {
-        store(to_float(one.values[i]) + to_float(other.values[i]), both.values[i]);
+        values[i] += others[i];
       }
-      *reinterpret_cast<Packed*>(sum + first) = both;
-      kept_[number].keep(both, first, of_);
+      const auto both = packed<T, kCount>(values);
+      write(both, sum + first);
+      kept_[number].keep(bit_cast<TileWords>(both), first, of_);
     });
   }
 
@@ -84,6 +98,22 @@ class BlockGroup<kLanes>::RowInRegisters {
     C total = 0;
     each([&](auto range, const auto& tile) { total += sum_over(range, [&](int i) { return body(tile[i]); }); });
     return group_.combined(total, C(0), [](C left, C right) { return left + right; });
+  }
+
+  template <typename Body>
+  C sum_with(const RowInRegisters& other, const Body& body) const {
+    C total = 0;
+    each_with(other, [&](auto range, const auto& tile, const auto& beside) {
+      total += sum_over(range, [&](int i) { return body(tile[i], beside[i]); });
+    });
+    return group_.combined(total, C(0), [](C left, C right) { return left + right; });
+  }
+
+  template <typename Body>
+  void each_with(const RowInRegisters& other, const Body& body) const {
+    each_tile([&](int number, int first) {
+      body(TileRange<kCount>{first}, kept_[number].values(), other.kept_[number].values());
+    });
   }
 
   template <typename Body>
@@ -120,9 +150,8 @@ class BlockGroup<kLanes>::RowInRegisters {
 
  private:
   static constexpr int kCount = kTileOf<T, Beside...>;
-  static constexpr int kTiles = kKept<Of> / kCount;
-  using Packed = Pack<T, kCount>;
-  static_assert(sizeof(Packed) == kTileBytes, "a row's elements are its narrowest");
+  static constexpr int kTiles = kKept<Of, T> / kCount;
+  static_assert(sizeof(T) * kCount == kTileBytes, "a row's elements are its narrowest");
 
   template <typename Body>
   void each_tile(const Body& body) const {

@@ -37,6 +37,10 @@ struct CpuGroup {
     }
   }
 
+  // Asks a GPU for the row of each of `matrices` that this group processes after `row`, if there is one.
+  template <typename... T>
+  void fetch_next(std::int64_t, std::int64_t, std::int64_t, const T*...) const {}
+
   // Calls `body` for this group's elements, when there are no rows.
   template <typename Body>
   void elements(std::int64_t, const Body& body) const {
@@ -187,6 +191,14 @@ struct CpuGroup {
   void with_row(std::int64_t count, bool is_aligned, const Of& of, const Body& body) const {
     RowInMemory<CpuGroup, Of, T, Beside...> row(*this, count, is_aligned, of);
     body(row);
+  }
+
+  // Calls `body(left, right)` with two such rows, unmapped.
+  template <typename T, typename Body>
+  void with_two_rows(std::int64_t count, bool is_aligned, const Body& body) const {
+    RowInMemory<CpuGroup, AsTheyAre, T> left(*this, count, is_aligned, AsTheyAre{});
+    RowInMemory<CpuGroup, AsTheyAre, T> right(*this, count, is_aligned, AsTheyAre{});
+    body(left, right);
   }
 
   // Calls `body(totals)` with `Kinds` totals for each of `count` columns, stored at `place` afterwards; see row.h.

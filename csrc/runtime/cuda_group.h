@@ -9,10 +9,10 @@ namespace anyaccel {
 using CudaGroup = BlockGroup<32>;
 
 // Every kernel is an instance of this one, named after its type. A kernel is its own argument: a struct of pointers and
-// sizes with a call operator. Its register count is limited to what blocks of 512 threads, the largest launched,
-// allow.
+// sizes with a call operator. Its register count is limited to what the largest blocks launched allow.
 template <typename Kernel>
-__global__ __launch_bounds__(512, blocks_of_a_unit<Kernel>()) void run(const __grid_constant__ Kernel kernel) {
+__global__ __launch_bounds__(most_threads<Kernel>(),
+                             blocks_of_a_unit<Kernel>()) void run(const __grid_constant__ Kernel kernel) {
   kernel(CudaGroup{});
 }
 

@@ -11,7 +11,9 @@ using HipGroup = BlockGroup<ANYACCEL_LANES>;
 
 }  // namespace anyaccel
 
-// Defines a kernel that takes a struct and calls it; the engine writes one for each instance that it compiles. No block
-// has more than 512 threads, which leaves the compiler as many registers as a kernel needs.
-#define ANYACCEL_HIP_KERNEL(name, ...) \
-  extern "C" __global__ __launch_bounds__(512) void name(const __VA_ARGS__ kernel) { kernel(HipGroup{}); }
+// Defines a kernel that takes a struct and calls it; the engine writes one for each instance that it compiles. The
+// limit on a block's threads leaves the compiler as many registers as a kernel needs.
+#define ANYACCEL_HIP_KERNEL(name, ...)                                                                                 \
+  extern "C" __global__ __launch_bounds__(anyaccel::most_threads<__VA_ARGS__>()) void name(const __VA_ARGS__ kernel) { \
+    kernel(HipGroup{});                                                                                                \
+  }

@@ -10,6 +10,14 @@
 
 namespace anyaccel {
 
+// The most threads of a group of a GPU; more where each keeps a few columns' totals from row to row, so that they are
+// enough for long rows.
+inline constexpr std::int32_t kMostThreads = 512;
+inline constexpr std::int32_t kMostThreadsWithTotals = 1024;
+
+// The elements that a thread takes of a row that is read in several passes: a few tiles, loaded at once.
+inline constexpr std::int64_t kElementsOfAThread = 16;
+
 // The amount of work: `rows` of `columns`, where a group processes one row at a time; or `columns` elements in one
 // range, or in the chunks of tensors (tensor_table.h), of which each group of a device takes one.
 struct Work {
@@ -18,10 +26,15 @@ struct Work {
   std::int64_t of_a_thread = 4;  // elements of a row that a thread takes at once, or in a few steps
   std::int64_t chunks = 0;       // the number of chunks of tensors
   std::int64_t summed_rows = 0;  // rows of `columns` to add up
+  std::int32_t most_threads = kMostThreads;
 
   static Work of_rows(std::int64_t rows, std::int64_t columns) { return {rows, columns}; }
   static Work of_tiles(std::int64_t rows, std::int64_t columns, std::int64_t tile) {
     return {rows, columns, std::max<std::int64_t>(tile, 4)};
+  }
+  // Rows whose columns are added up by groups that keep totals (with_totals).
+  static Work of_totals(std::int64_t rows, std::int64_t columns) {
+    return {rows, columns, kElementsOfAThread / 2, 0, 0, kMostThreadsWithTotals};
   }
   static Work of_elements(std::int64_t count) { return {-1, count}; }
   static Work of_tensors(std::int64_t elements, std::int64_t chunks) { return {-1, elements, 4, chunks}; }
@@ -32,9 +45,6 @@ struct Work {
   bool is_empty() const { return rows == 0 || (columns == 0 && !has_rows() && chunks == 0); }
   std::int64_t units() const { return has_rows() ? rows : columns; }
 };
-
-// The elements that a thread takes of a row that is read in several passes: a few tiles, loaded at once.
-inline constexpr std::int64_t kElementsOfAThread = 16;
 
 // A device to launch kernels on; torch manages the CPU's threads.
 struct Device {
@@ -58,12 +68,13 @@ inline std::int64_t parts_of(std::int64_t whole, std::int64_t part) { return (wh
 // A row's threads depend only on its length: the order in which a row is summed, and so its last bit, must not
 // depend on the number of rows. Measured on SYCL's CPU device: a work-group of one vector is fastest, as each vector of
 // a larger one walks the whole row before the next.
-inline std::int32_t threads_for_row(const Device& device, std::int64_t columns, std::int64_t of_a_thread) {
+inline std::int32_t threads_for_row(const Device& device, const Work& work) {
   if (device.runtime == Runtime::sycl) {
     return 16;
   }
+  const std::int32_t most = device.runtime == Runtime::cuda ? work.most_threads : kMostThreads;
   std::int32_t threads = 32;
-  while (threads < 512 && threads * of_a_thread < columns) {
+  while (threads < most && threads * work.of_a_thread < work.columns) {
     threads *= 2;
   }
   return threads;
@@ -98,7 +109,7 @@ inline Shape shape_for(const Device& device, const Work& work, std::int64_t grou
     constexpr std::int64_t kElements = 4096;
     const bool has_few = device.runtime == Runtime::sycl;
     const std::int64_t most = has_few ? std::max<std::int64_t>(parts_of(work.columns, kElements), 1) : kMostGroups;
-    return {groups > 0 ? groups : std::min(work.chunks, most), threads_for_row(device, kThreadsOfAChunk, 1)};
+    return {groups > 0 ? groups : std::min(work.chunks, most), threads_for_row(device, Work{1, kThreadsOfAChunk, 1})};
   }
   if (work.summed_rows > 0 && device.runtime == Runtime::cuda) {
     // A group takes a strip of 32 columns, and 8 of its threads a row of it (BlockGroup::column_sums).
@@ -112,18 +123,17 @@ inline Shape shape_for(const Device& device, const Work& work, std::int64_t grou
     const Shape shape = shape_for_elements(device, work.columns);
     return {groups > 0 ? groups : shape.groups, shape.threads};
   }
-  return {groups > 0 ? groups : std::clamp<std::int64_t>(work.rows, 1, kMostGroups),
-          threads_for_row(device, work.columns, work.of_a_thread)};
+  return {groups > 0 ? groups : std::clamp<std::int64_t>(work.rows, 1, kMostGroups), threads_for_row(device, work)};
 }
 
 // The number of groups that share rows when each keeps totals of every column, which are written and read once more: as
 // many as a unit can hold if each group then has at least 16 rows, otherwise one per unit, so that none is idle. An SM
-// holds 512 threads whose registers keep totals.
+// holds 1024 threads whose registers keep totals.
 inline std::int64_t device_groups_with_partials(const Device& device, const Work& work) {
   constexpr std::int64_t kRowsOfAGroup = 16;
-  constexpr std::int64_t kThreadsOfAnSm = 512;
+  constexpr std::int64_t kThreadsOfAnSm = 1024;
   const bool is_cuda = device.runtime == Runtime::cuda;
-  const std::int64_t of_a_unit = is_cuda ? kThreadsOfAnSm / threads_for_row(device, work.columns, work.of_a_thread) : 2;
+  const std::int64_t of_a_unit = is_cuda ? kThreadsOfAnSm / threads_for_row(device, work) : 2;
   const std::int64_t units = units_of(device);
   return std::clamp<std::int64_t>(std::clamp<std::int64_t>(work.rows / kRowsOfAGroup, units, of_a_unit * units), 1,
                                   std::max<std::int64_t>(work.rows, 1));

@@ -37,6 +37,9 @@ struct SyclGroup {
     }
   }
 
+  template <typename... T>
+  void fetch_next(std::int64_t, std::int64_t, std::int64_t, const T*...) const {}
+
   template <typename Body>
   void elements(std::int64_t count, const Body& body) const {
     const std::int64_t stride = item.get_global_range(0);
@@ -137,6 +140,13 @@ struct SyclGroup {
   void with_row(std::int64_t count, bool is_aligned, const Of& of, const Body& body) const {
     RowInMemory<SyclGroup, Of, T, Beside...> row(*this, count, is_aligned, of);
     body(row);
+  }
+
+  template <typename T, typename Body>
+  void with_two_rows(std::int64_t count, bool is_aligned, const Body& body) const {
+    RowInMemory<SyclGroup, AsTheyAre, T> left(*this, count, is_aligned, AsTheyAre{});
+    RowInMemory<SyclGroup, AsTheyAre, T> right(*this, count, is_aligned, AsTheyAre{});
+    body(left, right);
   }
 
   template <int Kinds, typename T, typename... Beside, typename Body>

@@ -29,8 +29,10 @@ std::map<std::string, Started>& started() {
   return *one;
 }
 
-// Two warps, the requested size, and one warp; each kernel runs with them in turn.
+// Two warps, the most threads, and one warp; each kernel runs with them in turn.
 constexpr unsigned kSizes[] = {2 * emulator::kWarp, 512, emulator::kWarp};
+// The most for kernels that keep totals, whose results each have a block's index.
+constexpr unsigned kMostWithTotals = 1024;
 // Every second launch has at most this many blocks, so that each processes several rows.
 constexpr std::int64_t kFewBlocks = 3;
 
@@ -48,7 +50,7 @@ extern "C" const char* emulator_started() {
   text.clear();
   for (const auto& [name, known] : started()) {
     text += name + "\t";
-    for (const unsigned size : {32u, 64u, 128u, 256u, 512u}) {
+    for (const unsigned size : {32u, 64u, 128u, 256u, 512u, kMostWithTotals}) {
       text += (known.sizes & size) != 0 ? " " + std::to_string(size) : "";
     }
     text += "\n";
@@ -63,7 +65,9 @@ extern "C" const char* emulator_launch(void* kernel, std::int32_t, std::int64_t 
   const std::lock_guard lock(launches());
   const Kernel& chosen = *static_cast<const Kernel*>(kernel);
   Started& known = started()[chosen.name];
-  const unsigned size = fixed_size != 0 ? fixed_size : kSizes[known.launches % std::size(kSizes)];
+  const unsigned next = kSizes[known.launches % std::size(kSizes)];
+  const unsigned varied = chosen.is_grid_meant && next == 512 ? kMostWithTotals : next;
+  const unsigned size = fixed_size != 0 ? fixed_size : varied;
   const bool has_few = fixed_size == 0 && !chosen.is_grid_meant && known.launches % 2 == 1;
   const std::int64_t blocks = has_few && groups > kFewBlocks ? kFewBlocks : groups;
   ++known.launches;

@@ -36,6 +36,7 @@ def _stages(device: str, folder: Path, minutes: float = MINUTES) -> list[Stage]:
     # a killed run has listed every test so far, and why it failed; a file that cannot be imported stops no other
     pytest = [python, "-m", "pytest", "-v", "-rN", "--tb", "short", "-p", "tests.gpu_day.at_once"]
     pytest += ["-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    pytest += ["-p", "no:benchmark"]  # pytest-benchmark, where it is installed, warns of xdist, and warnings are errors
     # a test that hangs or makes the GPU unusable costs its process, which is replaced; see fresh_worker.py
     replaced = ["-n", "1", "--max-worker-restart", "50", "-p", "tests.gpu_day.fresh_worker"]
     tests = [

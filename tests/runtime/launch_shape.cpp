@@ -18,7 +18,7 @@ std::int32_t threads_for_tiles(std::int32_t runtime, std::int64_t columns, std::
 }
 
 std::int64_t with_partials(std::int32_t runtime, std::int32_t units, std::int64_t rows, std::int64_t columns) {
-  return device_groups_with_partials({static_cast<Runtime>(runtime), units}, Work::of_tiles(rows, columns, 8));
+  return device_groups_with_partials({static_cast<Runtime>(runtime), units}, Work::of_totals(rows, columns));
 }
 
 std::int64_t shape_of_column_sums(std::int32_t runtime, std::int32_t units, std::int64_t rows, std::int64_t columns,

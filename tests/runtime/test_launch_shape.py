@@ -124,15 +124,16 @@ def test_sycl_on_the_cpu_has_groups_of_a_vector_for_rows(shapes: ctypes.CDLL) ->
         (100, 4096, 100),
         (132, 4096, 132),
         (1000, 4096, 132),
-        (10**6, 4096, 132),
+        (10**6, 4096, 264),
+        (10**6, 8192, 132),
         (10**6, 65536, 132),
-        (10**6, 2048, 264),
-        (10**6, 8, 16 * 132),
+        (10**6, 2048, 528),
+        (10**6, 8, 32 * 132),
         (1600, 8, 132),
         (16 * 400, 8, 400),
     ],
 )
-def test_groups_with_partials_fill_an_sm_with_512_threads(
+def test_groups_with_partials_fill_an_sm_with_1024_threads(
     shapes: ctypes.CDLL, rows: int, columns: int, groups: int
 ) -> None:
     assert shapes.with_partials(CUDA, H200, rows, columns) == groups

@@ -45,8 +45,11 @@ _THREADS = {
 """Threads per block in csrc/runtime/device_kernels.cpp, if they differ from those of wide rows: 256 for kernels over elements
 and for 32 heads of 128 columns."""
 _KEEPS_TOTALS = ("RmsNormBackward", "LayerNormBackward", "BiasedBackward", "BiasSigmoidBackward")
-"""They keep column totals in registers from row to row: one block of 512 threads may fill an SM, and as many are launched
+"""They keep column totals in registers from row to row, and no more than 1024 threads of an SM are launched
 (device_groups_with_partials in csrc/runtime/launch_shape.h)."""
+_THREADS_WITH_TOTALS = 1024
+_READS_BESIDE = ("SoftmaxForward", "CombineRows")
+"""They read a mask of bytes, or one place and weight for a tile."""
 _REDUCTIONS = ("ColumnSum", "CombineWeightsBackward", "ExtremesOfParts", "SquaredSums")
 """They store one number per row, column or chunk."""
 _NOT_STREAMING = ("ExtremesOfGroups", "RootOfSums", "TopkGating", "TopkGatingBackward")
@@ -59,7 +62,10 @@ class Facts(NamedTuple):
     Attributes:
         load_bits: the width of the widest load from global memory.
         store_bits: the width of the widest store to global memory.
-        spills: the number of loads and stores of local memory.
+        narrow: the number of accesses narrower than 128 bits in blocks of code that also have one of 128 bits: tiles
+            that the compiler split. A single wide access elsewhere hid 16 stores of 16 bits from ``store_bits``.
+        spills: the number of loads and stores of local memory, outside subroutines: those are 64-bit divisions, which
+            only sizes of 2^32 or more reach, and what ``calls`` finds.
         stack_bytes: the stack of a thread.
         registers: the registers of a thread.
         in_flight_bytes: global loads in flight per SM, at the occupancy that the registers allow: the most bytes for
@@ -71,6 +77,7 @@ class Facts(NamedTuple):
 
     load_bits: int
     store_bits: int
+    narrow: int
     spills: int
     stack_bytes: int
     registers: int
@@ -80,8 +87,8 @@ class Facts(NamedTuple):
     barriers: int
 
 
-TARGET = Facts(128, 128, 0, 0, 64, NEEDED_BYTES, "", 0, 0)
-"""The target of every streaming kernel; those that keep totals may have 128 registers; barriers have no target."""
+TARGET = Facts(128, 128, 0, 0, 0, 64, NEEDED_BYTES, "", 0, 0)
+"""The target of every streaming kernel; barriers have no target."""
 _MORE_IS_BETTER = ("load_bits", "store_bits", "in_flight_bytes")
 _WITHOUT_TARGET = ("barriers",)
 
@@ -109,13 +116,16 @@ def facts_of(instance: str, target: str, kernel: Kernel, usage: Usage) -> Facts:
     every = [*kernel.body, *kernel.subroutines]
     kernel_name = instance.partition("<")[0]
     threads = _THREADS.get(kernel_name, _THREADS_OF_ROWS)
+    if kernel_name in _KEEPS_TOTALS:
+        threads = _THREADS_WITH_TOTALS
     resident = threads_of_an_sm(LIMITS[target], threads, usage.registers, usage.shared_bytes)
     if kernel_name in _KEEPS_TOTALS:
-        resident = min(resident, threads)
+        resident = min(resident, _THREADS_WITH_TOTALS)
     return Facts(
         load_bits=max((_bits(one) for one in every if one.name in _LOADS), default=0),
         store_bits=max((_bits(one) for one in every if one.name in _STORES), default=0),
-        spills=sum(one.name in ("STL", "LDL") for one in every),
+        narrow=_narrow_beside_wide(kernel, _STORES if kernel_name in _READS_BESIDE else (*_LOADS, *_STORES)),
+        spills=sum(one.name in ("STL", "LDL") for one in kernel.body),
         stack_bytes=usage.stack_bytes,
         registers=usage.registers,
         in_flight_bytes=_bytes_before_a_wait(kernel.body) * resident,
@@ -129,8 +139,7 @@ def missed(facts: Facts, kernel: str = "") -> list[str]:
     """Return the names of an instance's facts that miss the target; a reduction's stores need not be wide."""
     name = kernel.partition("<")[0]
     without = (*_WITHOUT_TARGET, "store_bits") if name in _REDUCTIONS else _WITHOUT_TARGET
-    target = TARGET._replace(registers=128) if name in _KEEPS_TOTALS else TARGET
-    return [fact for fact in worse(target, facts) if fact not in without]
+    return [fact for fact in worse(TARGET, facts) if fact not in without]
 
 
 def worse(before: Facts, now: Facts) -> list[str]:
@@ -156,6 +165,22 @@ def regressed(before: Facts, now: Facts, kernel: str = "") -> list[str]:
 
 def _bits(instruction: Instruction) -> int:
     return next((_WIDTHS[word] for word in instruction.opcode.split(".") if word in _WIDTHS), 32)
+
+
+def _narrow_beside_wide(kernel: Kernel, names: tuple[str, ...]) -> int:
+    """Return the number of accesses with these names, narrower than 128 bits, in straight code with a wider one."""
+    starts = set(kernel.labels.values())
+    count = 0
+    widths: list[int] = []  # of the accesses in the current piece of straight code
+    checked: list[int] = []
+    for one in [*kernel.body, None]:
+        if one is None or one.address in starts:
+            count += sum(width < 128 for width in checked) if any(width >= 128 for width in widths) else 0
+            widths, checked = [], []
+        if one is not None and one.name in (*_LOADS, *_STORES):
+            widths.append(_bits(one))
+            checked += [_bits(one)] if one.name in names else []
+    return count
 
 
 def _bytes_before_a_wait(body: list[Instruction]) -> int:

@@ -125,8 +125,9 @@ def summary(table: Mapping[tuple[str, str], Facts]) -> str:
     streaming = {key: facts for key, facts in table.items() if is_streaming(key[1])}
     total = len(streaming)
     targets = {
-        "load_bits": "widest load: 128 bits", "store_bits": "widest store: 128 bits", "spills": "no spills",
-        "stack_bytes": "no stack", "registers": f"{TARGET.registers} registers or fewer, 128 where totals are kept",
+        "load_bits": "widest load: 128 bits", "store_bits": "widest store: 128 bits",
+        "narrow": "no narrower access beside a wide one", "spills": "no spills",
+        "stack_bytes": "no stack", "registers": f"{TARGET.registers} registers or fewer",
         "in_flight_bytes": f"{TARGET.in_flight_bytes // 1024} KiB of loads in flight per SM",
         "emulated": "16-bit and 8-bit floats converted by hardware", "calls": "no call between a loop's loads",
     }  # fmt: skip

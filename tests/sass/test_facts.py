@@ -34,6 +34,16 @@ def test_the_widest_access_counts(opcode: str, bits: int) -> None:
     assert (facts.load_bits, facts.store_bits) == (max(bits, 8), bits)
 
 
+def test_narrow_accesses_beside_a_wide_one_count() -> None:
+    wide = "LDG.E.128 R4, desc[UR4][R20.64]"
+    split = "\n".join(f"STG.E.U16 desc[UR4][R22.64+{2 * n:#x}], R4" for n in range(8))
+    assert _facts(f"{wide}\n{split}").narrow == 8
+    assert _facts(f"{wide}\n.L_x_1:\n{split}").narrow == 0
+    assert _facts(f"{wide}\nLDG.E.U8 R9, desc[UR4][R24.64]").narrow == 1
+    assert _facts(f"{wide}\nLDG.E.U8 R9, desc[UR4][R24.64]", "SoftmaxForward<float>").narrow == 0
+    assert _facts(f"{wide}\nSTG.E desc[UR4][R24.64], R4", "SoftmaxForward<float>").narrow == 1
+
+
 def test_shared_and_local_memory_are_not_global() -> None:
     facts = _facts("LDS.128 R4, [R2]\nSTS.128 [R2], R4\nSTL [R1], R4\nLDL R4, [R1]")
     assert (facts.load_bits, facts.store_bits, facts.spills, facts.in_flight_bytes) == (0, 0, 2, 0)
@@ -137,9 +147,9 @@ def test_the_target_is_reached_or_what_lacks_is_named() -> None:
 
 @pytest.mark.parametrize("name", Facts._fields)
 def test_each_fact_can_get_worse_and_better(name: str) -> None:
-    before = Facts(64, 64, 2, 16, 40, 8192, "Half", 2, 2)
-    bad = Facts(32, 32, 3, 24, 41, 8191, "E4M3", 3, 3)
-    good = Facts(128, 128, 0, 0, 32, 8193, "", 0, 0)
+    before = Facts(64, 64, 2, 2, 16, 40, 8192, "Half", 2, 2)
+    bad = Facts(32, 32, 3, 3, 24, 41, 8191, "E4M3", 3, 3)
+    good = Facts(128, 128, 0, 0, 0, 32, 8193, "", 0, 0)
     assert worse(before, before) == []
     assert worse(before, before._replace(**{name: getattr(bad, name)})) == [name]
     assert worse(before, before._replace(**{name: getattr(good, name)})) == []

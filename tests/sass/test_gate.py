@@ -73,5 +73,5 @@ def test_the_command_fails_where_a_fact_is_worse(
     monkeypatch.setattr(command, "read_table", lambda architecture: gate.read_table(architecture, tmp_path))
     assert command.main(["--op", op.name]) == 1
     printed = capsys.readouterr().out
-    assert "sm_90: softmax: SoftmaxBackward<float>: barriers was 1 and is 2" in printed
+    assert "sm_90: softmax: SoftmaxBackward<float>: barriers was 1 and is 4" in printed
     assert f"sm_90: {len(found)} facts are better than in the table" in printed
