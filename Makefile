@@ -106,14 +106,15 @@ test-old-torch:
 	PATH="$(CURDIR)/.venv-old-torch/bin:$$PATH" TORCH_EXTENSIONS_DIR="$(CURDIR)/.venv-old-torch/extensions" \
 	  ANYACCEL_CACHE_DIR="$(CURDIR)/.venv-old-torch/cache" .venv-old-torch/bin/python -m pytest tests/old_torch
 
-# What depends most on torch's version, under several torches, each in a .venv-torch-* of its own (PyPI's bring CUDA: 5 GB of disk each).
+# The whole suite under several torches, each in a .venv-torch-* of its own (PyPI's bring CUDA: 5 GB of disk each).
 TORCHES ?= torch==2.10.0 torch==2.14.1 torch==2.15.0
 test-torches:
 	@set -e; for torch in $(TORCHES); do \
 	  venv=".venv-torch-$${torch##*=}"; \
 	  $(MAKE) "$$venv/.installed-test-without-cuda" VENV="$$venv" TORCH="$$torch"; \
-	  ANYACCEL_CACHE_DIR="$(CURDIR)/$$venv/cache" "$$venv/bin/python" -m pytest $(PYTEST_ON_TWO) \
-	    tests/accelerator tests/migrate tests/ops tests/distributed; \
+	  export ANYACCEL_CACHE_DIR="$(CURDIR)/$$venv/cache"; \
+	  "$$venv/bin/anyaccel" build --all --target native --target sm_90; \
+	  "$$venv/bin/python" -m pytest $(PYTEST_ON_TWO); \
 	done
 
 # The Triton kernels in Triton's interpreter, on the CPU; only GPU builds of torch bring Triton (700 MB unpacked, in .venv-triton).

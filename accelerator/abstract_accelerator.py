@@ -659,11 +659,12 @@ class DeepSpeedAccelerator(abc.ABC):
 
         return torch.autocast(self.device_name(), dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
-    def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:
+    # torch 2.10's torch.amp does not export the name for type checkers
+    def grad_scaler(self, **options: Any) -> torch.amp.grad_scaler.GradScaler:
         """Return a gradient scaler for this device; takes the options of ``torch.amp.GradScaler``."""
         import torch
 
-        return torch.amp.GradScaler(self.device_name(), **options)
+        return torch.amp.grad_scaler.GradScaler(self.device_name(), **options)
 
     def tensor_type(self, dtype: torch.dtype) -> TypedTensor:
         """Return the tensor type for any dtype on this device, like :attr:`FloatTensor` for float32."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import platform
 import sys
 from dataclasses import asdict, dataclass
@@ -22,7 +24,7 @@ from ..op_builder.engine.trace import Trace
 from ..op_builder.kernel_loader import loader_class, loader_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..accelerator.abstract_accelerator import DeepSpeedAccelerator
     from ..op_builder.kernel_loader import KernelLoader
@@ -118,15 +120,29 @@ def ways() -> list[Way] | None:
         return []
     from ..distributed import paths
 
-    dist.init_process_group("shm")
+    with _stdout_is_stderr():
+        dist.init_process_group("shm")
+        try:
+            found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+            for path in paths():
+                found.setdefault((path.way, path.reason), []).append(path.ranks)
+            dist.barrier()  # a rank that ends before gloo has connected all ends the others' connections
+            return None if dist.get_rank() else [Way(way, reason, pairs) for (way, reason), pairs in found.items()]
+        finally:
+            dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _stdout_is_stderr() -> Iterator[None]:
+    """Send what C++ prints to stderr: gloo of torch 2.10 says on stdout, before our JSON, how many ranks are connected."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
     try:
-        found: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        for path in paths():
-            found.setdefault((path.way, path.reason), []).append(path.ranks)
-        dist.barrier()  # a rank that ends before gloo has connected all ends the others' connections
-        return None if dist.get_rank() else [Way(way, reason, pairs) for (way, reason), pairs in found.items()]
+        yield
     finally:
-        dist.destroy_process_group()
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def gather(ranks: Sequence[Way] = ()) -> Report:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -147,8 +147,8 @@ def _uri(path: str) -> str:
 
     Source: SARIF 2.1.0, section 3.4.3; RFC 3986, section 4.2: the first segment of a relative reference has no colon.
     """
-    pure = PurePath(path)
-    return pure.as_uri() if pure.is_absolute() else quote(pure.as_posix(), safe="/", errors="surrogateescape")
+    place = Path(path)
+    return place.as_uri() if place.is_absolute() else quote(place.as_posix(), safe="/", errors="surrogateescape")
 
 
 FORMATS: dict[str, Callable[[list[Finding]], str]] = {

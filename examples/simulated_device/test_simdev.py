@@ -244,6 +244,7 @@ def test_streams_belong_to_a_thread_and_a_device():
     ACCELERATOR.record_stream(torch.ones(3, device="simdev:1"), stream)
 
 
+@pytest.mark.filterwarnings("ignore:The argument 'device' of Tensor")  # torch 2.10's own loader passes it
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_pins_its_batches(workers):
     data = TensorDataset(torch.arange(8.0))

@@ -95,7 +95,7 @@ class Cache:
         return self.root / f"{op}-{fingerprint}"
 
     def lock_file(self, op: str, fingerprint: str) -> Path:
-        """Return the lock file of an entry; removes anything in its place that is not a regular file."""
+        """Return the lock file of an entry; removes anything else in its place."""
         return self.own_file(f"{op}-{fingerprint}{LOCK}")
 
     def log_file(self, op: str, fingerprint: str) -> Path:
@@ -105,10 +105,14 @@ class Cache:
         return self.root / name
 
     def own_file(self, name: str) -> Path:
-        """Return the path of a file in the cache; removes a link, or anything that is not a regular file, in its place."""
+        """Return the path of a file in the cache; removes a link, or anything that is not a regular file, in its place.
+
+        A hard link counts: filelock 4.1, the last for Python 3.10, empties the file that it locks and changes its mode.
+        """
         directory = self.directory
         try:
-            if not stat.S_ISREG(directory.status(name).st_mode):
+            status = directory.status(name)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
                 directory.remove(name)
         except FileNotFoundError:
             pass

@@ -439,8 +439,11 @@ HIDDEN = 'extern "C" __attribute__((visibility("hidden"))) const int kData;'
 @_row("an assembler that appears earlier in PATH")
 def _(site: Site, value: int) -> None:
     site.main(DATA.replace('extern "C" const int kData;', HIDDEN))
-    for number in (1, 2):
-        site.program(f"tools{number}/as", f'exec {shutil.which("as")} --defsym VALUE={number} "$@"')
+    printed = subprocess.run(["c++", "-print-prog-name=as"], capture_output=True, text=True, check=True).stdout.strip()
+    for number in (1, 2):  # some distributions' compilers call it x86_64-linux-gnu-as
+        site.program(
+            f"tools{number}/{os.path.basename(printed)}", f'exec {shutil.which(printed)} --defsym VALUE={number} "$@"'
+        )
     site.environment["PATH"] = f"{site.folder}/tools{value}:{os.environ['PATH']}"
 
 

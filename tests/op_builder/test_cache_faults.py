@@ -21,6 +21,7 @@ from anyaccel.op_builder.engine.build import ensure_built
 from anyaccel.op_builder.engine.cache import Cache, open_cache
 from anyaccel.op_builder.engine.clearing import clear
 from anyaccel.op_builder.engine.inputs import Inputs
+from anyaccel.op_builder.engine.lock import build_lock
 from anyaccel.op_builder.engine.toolchains.probe import Memory
 
 if TYPE_CHECKING:
@@ -235,6 +236,19 @@ def test_a_damaged_cache_is_built_again_and_touches_nothing_outside(place: Place
                 assert result.exception is None or isinstance(result.exception, SystemExit), (what, result.exception)
                 assert result.exit_code in ((0, 1) if command == "verify" else (0,)), (what, result.output)
             assert place.state_outside() == before, (what, command)
+
+
+def test_a_lock_file_is_no_hard_link(place: Place) -> None:
+    """With Python 3.10, filelock empties what it locks."""
+    recipe = place.recipes[0]
+    place.build()
+    lock = open_cache(place.root).lock_file(recipe.op, recipe.fingerprint())
+    lock.unlink()
+    os.link(place.outside / "precious.so", lock)
+    before = place.state_outside()
+    with build_lock(open_cache(place.root).lock_file(recipe.op, recipe.fingerprint()), recipe.op):
+        assert not lock.samefile(place.outside / "precious.so")
+    assert place.state_outside() == before
 
 
 @pytest.mark.parametrize("binary", ["../../outside/precious.so", "", ".", "/etc/passwd", "a/b", "x\0y", None, 5])

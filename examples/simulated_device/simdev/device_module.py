@@ -93,6 +93,9 @@ def init() -> None:
     """Do nothing: importing the package has started the devices."""
 
 
+_lazy_init = init  # without it, torch.accelerator.synchronize does nothing with torch 2.10
+
+
 def is_initialized() -> bool:
     return True
 

@@ -113,8 +113,12 @@ def identify(
         folder: an empty folder to run it in: some tools do start to work, and write a file.
     """
     collector = _Collector(environment)
-    for word in (*command, *_told(command, environment, asked, folder)):
+    told = _told(command, environment, asked, folder)
+    for word in (*command, *told):
         collector.add_word(word)
+    for word in told:
+        if os.path.isabs(word) and find(name := os.path.basename(word), environment) == word:
+            collector.lookups[name] = word  # Debian's GCC 16 prints where in PATH it has found its assembler
     for file in further:
         collector.add(file)
     ordered = sorted(collector.programs)
