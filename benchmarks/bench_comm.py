@@ -161,7 +161,16 @@ def timed(row: Row, rounds: int) -> dict[str, float]:
 _fake: Any = None
 
 
-def rank_main(rank: int, world: int, folder: str, rounds: int, sizes: dict[str, int] | None, results: Any) -> None:
+def new_groups() -> Row:
+    def make(backend: str) -> None:
+        dist.destroy_process_group(dist.new_group(backend=backend))
+
+    return Row("new_group, and its end", {name: partial(make, name) for name in ("shm", "gloo")}, 10, 1)
+
+
+def rank_main(
+    rank: int, world: int, folder: str, rounds: int, sizes: dict[str, int] | None, only: str, results: Any
+) -> None:
     global _fake
     import torch.testing._internal.distributed.fake_pg  # registers "fake"
 
@@ -173,12 +182,19 @@ def rank_main(rank: int, world: int, folder: str, rounds: int, sizes: dict[str, 
     lines = torch.from_file(f"{folder}/lines", shared=True, size=32, dtype=torch.int64)
     dist.barrier()
     rest = (
-        [lambda: others(groups), lambda: [beside_a_thread(groups)], lambda: [data_parallel(groups)]]
+        [
+            lambda: others(groups),
+            lambda: [beside_a_thread(groups)],
+            lambda: [data_parallel(groups)],
+            lambda: [new_groups()],
+        ]
         if sizes is None
         else []
     )
     for make in (lambda: all_reduces(sizes or SIZES, groups, limits, lines), *rest):
         for row in make():
+            if only not in row.name:
+                continue
             found = timed(row, rounds)
             if rank == 0:
                 results.put((world, row.name, row.target, found))
@@ -186,12 +202,12 @@ def rank_main(rank: int, world: int, folder: str, rounds: int, sizes: dict[str, 
 
 
 def measured(
-    world: int, rounds: int, sizes: dict[str, int] | None = None
+    world: int, rounds: int, sizes: dict[str, int] | None = None, only: str = ""
 ) -> list[tuple[int, str, float, dict[str, float]]]:
     """Return number of ranks, name, target and times of every row; with ``sizes``, of all_reduce only."""
     results = multiprocessing.get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(rank_main, (world, folder, rounds, sizes, results), world)
+        multiprocessing.spawn(rank_main, (world, folder, rounds, sizes, only, results), world)
     rows = []
     while not results.empty():
         rows.append(results.get())
@@ -205,7 +221,8 @@ def _microseconds(seconds: float | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--only", default="", help="part of the operations' names; results of others are kept")
+    chosen = parser.parse_args()
     columns = [
         "ranks",
         "operation",
@@ -219,14 +236,14 @@ def main() -> None:
     ]
     rows = []
     for world in (2, 4):
-        for _, name, target, found in measured(world, rounds):
+        for _, name, target, found in measured(world, chosen.rounds, only=chosen.only):
             limit, wanted = found.get("limit"), 1 / target if world == 2 else 1.0
             rows.append([
                 str(world), name, _microseconds(found["shm"]), _microseconds(found["gloo"]),
                 f"{found['gloo'] / found['shm']:.2f}", f"{wanted:.2f}", _microseconds(limit),
                 f"{limit / found['shm']:.0%}" if limit else "", _microseconds(found.get("floor")),
             ])  # fmt: skip
-    show("comm", "shm and gloo, ranks on one host, medians", columns, rows)
+    show("comm", "shm and gloo, ranks on one host, medians", columns, rows, identity=2)
 
 
 if __name__ == "__main__":

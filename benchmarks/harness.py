@@ -56,13 +56,24 @@ def interleaved(candidates: dict[str, Callable[[], object]], rounds: int, calls:
     return {name: statistics.median(measured) for name, measured in times.items()}
 
 
-def show(topic: str, title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table, and save it as ``results/<topic>.json``."""
+def show(topic: str, title: str, columns: list[str], rows: list[list[str]], identity: int = 0) -> None:
+    """Print a table, and save it as ``results/<topic>.json``.
+
+    With ``identity``, the number of columns that say what a row measures, earlier results of other rows are kept.
+    """
     table = Table(*columns, title=title, title_justify="left")
     for row in rows:
         table.add_row(*row)
     Console(width=160).print(table)
-    keep(topic, title, records(columns, rows))
+    found = records(columns, rows)
+    keep(topic, title, _with_earlier(topic, found, identity) if identity else found)
+
+
+def _with_earlier(topic: str, rows: list[dict[str, str]], identity: int) -> list[dict[str, str]]:
+    path = RESULTS / f"{topic}.json"
+    earlier = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    new = {tuple(row.values())[:identity]: row for row in rows}
+    return [new.pop(tuple(row.values())[:identity], row) for row in earlier] + list(new.values())
 
 
 def records(columns: list[str], rows: list[list[str]]) -> list[dict[str, str]]:

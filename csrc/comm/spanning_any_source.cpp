@@ -14,7 +14,6 @@ namespace anyaccel::comm {
 namespace {
 
 constexpr const char* kWithdrawn = "withdrawn";
-constexpr milliseconds kForever = std::chrono::hours(24 * 365 * 10);
 constexpr const char* kShutDown = "shm failed: the process group was shut down. Fix: call init_process_group again.";
 
 std::string text_of(const std::exception_ptr& error) {

@@ -20,11 +20,22 @@ struct Row {
   friend bool operator==(const Row&, const Row&) = default;
 };
 
+bool is_sane(const Row& row) {
+  return row.collective >= 0 && row.collective <= static_cast<int64_t>(Collective::kRefused) && row.type >= 0 &&
+         row.type < static_cast<int64_t>(at::ScalarType::NumOptions) && row.reduction >= 0 &&
+         row.reduction <= static_cast<int64_t>(Reduction::kNone);
+}
+
+// The size of the elements whose exchange a rank has begun, or 0.
+int64_t begun_item_bytes(const Row& row) {
+  constexpr Collective kExchanges[] = {Collective::kAllToAll, Collective::kGather, Collective::kScatter};
+  const bool exchanges = std::any_of(std::begin(kExchanges), std::end(kExchanges),
+                                     [&](Collective one) { return row.collective == static_cast<int64_t>(one); });
+  return exchanges && is_sane(row) ? static_cast<int64_t>(c10::elementSize(static_cast<at::ScalarType>(row.type))) : 0;
+}
+
 std::string described(const Row& row) {
-  const bool is_sane = row.collective >= 0 && row.collective <= static_cast<int64_t>(Collective::kRefused) &&
-                       row.type >= 0 && row.type < static_cast<int64_t>(at::ScalarType::NumOptions) &&
-                       row.reduction >= 0 && row.reduction <= static_cast<int64_t>(Reduction::kNone);
-  if (!is_sane) return "something that no rank of this version says";
+  if (!is_sane(row)) return "something that no rank of this version says";
   return std::string(name_of(static_cast<Collective>(row.collective))) + " of " + std::to_string(row.count) + " " +
          c10::toString(static_cast<at::ScalarType>(row.type)) + " with " +
          name_of(static_cast<Reduction>(row.reduction)) +
@@ -50,6 +61,7 @@ SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group
     for (std::size_t i = 0; i < ranks.size(); ++i) places_[ranks[i]] = {static_cast<int>(host), static_cast<int>(i)};
     are_hosts_alike_ = are_hosts_alike_ && ranks.size() == hosts_.ranks[0].size();
   }
+  if (leads()) notices_.emplace(*leaders_, hosts_.own, hosts_.ranks.size());
   any_source_->start();
 }
 
@@ -137,7 +149,7 @@ void SpanningBackend::between_hosts(const std::function<WorkPtr(c10d::Backend&)>
   if (leads()) finish(call(*leaders_));
 }
 
-at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& rider) {
+at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& rider, Heads* heads) {
   const Row own{number_,       static_cast<int64_t>(request.collective), static_cast<int64_t>(request.type),
                 request.count, static_cast<int64_t>(request.reduction),  request.root,
                 request.digest};
@@ -147,7 +159,10 @@ at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& ride
   at::Tensor sent = at::zeros({kRow + static_cast<int64_t>(kRiderBytes)}, at::kByte);
   std::memcpy(sent.mutable_data_ptr(), &own, sizeof(Row));
   if (rider.defined()) sent.narrow(0, kRow, rider.numel()).copy_(rider);
-  const at::Tensor gathered = gather_everywhere(sent);
+  const at::Tensor all_rows = gather_here(sent);
+  if (leads()) notices_->send(all_rows[hosts_.own]);
+  if (leads()) notices_->receive(all_rows, getBackendOptions()->timeout);
+  const at::Tensor gathered = spread_here(all_rows);
   const at::Tensor riders = gathered.narrow(1, kRow, static_cast<int64_t>(kRiderBytes));
   std::vector<Row> rows(size_);
   bool is_same = true;
@@ -157,7 +172,12 @@ at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& ride
     is_same = is_same && rows[rank] == own;
     all += (all.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + described(rows[rank]);
   }
-  if (is_same || request.collective == Collective::kRefused) return riders;
+  if (is_same) return riders;
+  std::vector<int64_t> item_bytes;
+  for (const Row& row : rows) item_bytes.push_back(begun_item_bytes(row));
+  Heads none = no_heads();
+  settle(riders, item_bytes, heads ? *heads : none);
+  if (request.collective == Collective::kRefused) return riders;
   for (int rank = 0; rank < size_; ++rank) {
     if (rows[rank].collective != static_cast<int64_t>(Collective::kRefused)) continue;
     const at::Tensor told = riders[rank].narrow(0, 0, std::clamp(rows[rank].count, int64_t{0}, riders.size(1)));
@@ -186,48 +206,78 @@ void SpanningBackend::broadcast_in_place(const at::Tensor& tensor, int64_t root)
   if (root != rank_ && !contiguous.is_same(tensor)) tensor.copy_(contiguous);
 }
 
-// A row for each rank, in the order of ranks.
-at::Tensor SpanningBackend::gather_everywhere(const at::Tensor& input) {
+// A row of bytes for each host, with a place for each of its ranks. Fills in this host's.
+at::Tensor SpanningBackend::gather_here(const at::Tensor& bytes) {
   std::size_t most = 0;
   for (const std::vector<int>& ranks : hosts_.ranks) most = std::max(most, ranks.size());
-  const int64_t hosts = static_cast<int64_t>(hosts_.ranks.size()), slots = static_cast<int64_t>(most);
-  if (input.numel() == 0) return at::empty({size_, 0}, input.options());
-  const at::Tensor flat = as_bytes(plain(input));
-  at::Tensor all = at::zeros({hosts, slots, flat.numel()}, flat.options());
-  at::Tensor own = at::zeros({slots, flat.numel()}, flat.options());  // hosts may have unequal numbers of ranks
-  at::Tensor here = own.narrow(0, 0, static_cast<int64_t>(hosts_.ranks[hosts_.own].size())).view(-1);
-  at::Tensor sent = flat;
+  at::Tensor all = at::zeros({static_cast<int64_t>(hosts_.ranks.size()), static_cast<int64_t>(most), bytes.numel()},
+                             bytes.options());
+  at::Tensor here = all[hosts_.own].narrow(0, 0, static_cast<int64_t>(hosts_.ranks[hosts_.own].size())).view(-1);
+  at::Tensor sent = bytes;
   finish(local_->_allgather_base(here, sent, inline_options<c10d::AllgatherOptions>()));
-  std::vector<Tensors> outputs{all.unbind(0)};
-  Tensors inputs{own};
-  between_hosts([&](c10d::Backend& leaders) { return leaders.allgather(outputs, inputs, c10d::AllgatherOptions()); });
+  return all;
+}
+
+// Gives this host's ranks what its first has of all hosts. Returns a row for each rank, in the order of ranks.
+at::Tensor SpanningBackend::spread_here(const at::Tensor& all) {
   Tensors everything{all};
   finish(local_->broadcast(everything, inline_options<c10d::BroadcastOptions>()));
-  at::Tensor rows = at::empty({size_, input.numel()}, input.options());
-  const at::Tensor row_bytes = rows.view(at::kByte);
-  for (int64_t host = 0; host < hosts; ++host) {
+  at::Tensor rows = at::empty({size_, all.size(2)}, all.options());
+  for (std::size_t host = 0; host < hosts_.ranks.size(); ++host) {
     for (std::size_t i = 0; i < hosts_.ranks[host].size(); ++i) {
-      row_bytes[hosts_.ranks[host][i]].copy_(all[host][static_cast<int64_t>(i)]);
+      rows[hosts_.ranks[host][i]].copy_(all[static_cast<int64_t>(host)][static_cast<int64_t>(i)]);
     }
   }
   return rows;
 }
 
-void SpanningBackend::agree_on_sizes(const Request& request, const Tensors& sends, const Tensors& receives) {
+// A row for each rank, in the order of ranks.
+at::Tensor SpanningBackend::gather_everywhere(const at::Tensor& input) {
+  if (input.numel() == 0) return at::empty({size_, 0}, input.options());
+  const at::Tensor all = gather_here(as_bytes(plain(input)));
+  std::vector<Tensors> outputs{all.unbind(0)};
+  Tensors inputs{all[hosts_.own].clone()};
+  between_hosts([&](c10d::Backend& leaders) { return leaders.allgather(outputs, inputs, c10d::AllgatherOptions()); });
+  return spread_here(all).view(input.scalar_type());
+}
+
+bool SpanningBackend::do_sizes_ride() const { return 2 * size_ * sizeof(int64_t) <= kRiderBytes; }
+
+Heads SpanningBackend::no_heads() const {
+  std::vector<bool> here;
+  for (int rank = 0; rank < size_; ++rank) here.push_back(is_here(rank));
+  return {rank_, here, *everyone_};
+}
+
+void SpanningBackend::settle(const at::Tensor& riders, const std::vector<int64_t>& item_bytes, Heads& heads) {
+  if (!do_sizes_ride()) return;
+  std::vector<Heads::Lengths> others;
+  for (int rank = 0; rank < size_; ++rank) {
+    std::vector<int64_t> counts(2 * size_);
+    std::memcpy(counts.data(), riders[rank].const_data_ptr(), counts.size() * sizeof(int64_t));
+    others.push_back(
+        {Heads::length(counts[rank_], item_bytes[rank]), Heads::length(counts[size_ + rank_], item_bytes[rank])});
+  }
+  heads.settle(others);
+}
+
+void SpanningBackend::agree_on_sizes(const Request& request, const Tensors& sends, const Tensors& receives,
+                                     Heads& heads) {
   const at::Tensor own = at::empty({2, size_}, at::kLong);
   for (int rank = 0; rank < size_; ++rank) {
     own[0][rank] = sends[rank].numel();
     own[1][rank] = receives[rank].numel();
   }
-  const bool rides = own.nbytes() <= kRiderBytes;
-  const at::Tensor said = agree(request, rides ? as_bytes(own) : at::Tensor());
-  const at::Tensor all = rides ? said.narrow(1, 0, static_cast<int64_t>(own.nbytes())).contiguous().view(at::kLong)
-                               : gather_everywhere(own);
+  const bool ride = do_sizes_ride();
+  const at::Tensor said = agree(request, ride ? as_bytes(own) : at::Tensor(), &heads);
+  const at::Tensor all = ride ? said.narrow(1, 0, static_cast<int64_t>(own.nbytes())).contiguous().view(at::kLong)
+                              : gather_everywhere(own);
   const at::Tensor table = all.view({size_, 2, size_});
   const auto sizes = table.accessor<int64_t, 3>();
   for (int from = 0; from < size_; ++from) {
     for (int to = 0; to < size_; ++to) {
       if (sizes[from][0][to] == sizes[to][1][from]) continue;
+      settle(said, std::vector<int64_t>(size_, static_cast<int64_t>(c10::elementSize(request.type))), heads);
       throw MismatchError(
           "shm " + std::string(name_of(request.collective)) + " #" + std::to_string(number_) + " failed: got " +
           std::to_string(sizes[from][0][to]) + " elements that rank " + std::to_string(from) + " sends to rank " +

@@ -7,10 +7,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "agreement.h"
 #include "shm_backend.h"
 #include "spanning_any_source.h"
+#include "spanning_heads.h"
+#include "spanning_notices.h"
 
 namespace anyaccel::comm {
 
@@ -124,10 +127,15 @@ class SpanningBackend : public c10d::Backend {
   WorkPtr receive_between(const at::Tensor& output, const std::function<WorkPtr(Tensors&)>& receive);
   void run_in_step(const std::function<void()>& run);
   // Throws MismatchError on every rank of every host unless all were asked for the same; a rank that has refused does
-  // not throw. Returns what each rank has sent along, a row of bytes for each.
-  at::Tensor agree(const Request& request, const at::Tensor& rider = {});
+  // not throw. Returns what each rank has sent along, a row of bytes for each. `heads` are what this rank has begun.
+  at::Tensor agree(const Request& request, const at::Tensor& rider = {}, Heads* heads = nullptr);
   // The same, also for the sizes that each rank sends to and expects from every other.
-  void agree_on_sizes(const Request& request, const Tensors& sends, const Tensors& receives);
+  void agree_on_sizes(const Request& request, const Tensors& sends, const Tensors& receives, Heads& heads);
+  // Ends the heads of ranks that differ. `item_bytes` has the size of each rank's elements, 0 if it has begun nothing.
+  void settle(const at::Tensor& riders, const std::vector<int64_t>& item_bytes, Heads& heads);
+  // Whether what each rank sends and receives travels with what it says to agree.
+  bool do_sizes_ride() const;
+  Heads no_heads() const;
   void between_hosts(const std::function<WorkPtr(c10d::Backend&)>& call);
 
   void broadcast_in_place(const at::Tensor& tensor, int64_t root);
@@ -136,8 +144,10 @@ class SpanningBackend : public c10d::Backend {
   void reduce_hierarchically(const at::Tensor& flat, const c10d::ReduceOp& op, int64_t root);
   void reduce_by_gathering(const at::Tensor& flat, const c10d::ReduceOp& op);
   at::Tensor gather_everywhere(const at::Tensor& input);
-  // Sends a tensor to each rank, some of which may be empty, and receives one from each.
-  void exchange(const Tensors& sends, const Tensors& receives);
+  at::Tensor gather_here(const at::Tensor& bytes);
+  at::Tensor spread_here(const at::Tensor& all);
+  // Sends a tensor to each rank, some of which may be empty, and receives one from each. `heads` have been begun.
+  void exchange(const Tensors& sends, const Tensors& receives, Heads heads);
   void all_gather(const at::Tensor& input, const Tensors& outputs);
   void gather_by_places(const at::Tensor& input, const Tensors& outputs);
   void sum_sparse(const at::Tensor& tensor);
@@ -161,6 +171,7 @@ class SpanningBackend : public c10d::Backend {
   const c10::intrusive_ptr<c10d::Backend> leaders_;
   const c10::intrusive_ptr<c10d::Backend> everyone_;
   const std::shared_ptr<AnySource> any_source_;
+  std::optional<Notices> notices_;  // of the first ranks of the hosts
   std::atomic<uint64_t> sequence_ = 0;
   int64_t number_ = 0;  // of the operation that runs
   bool is_coalescing_ = false;

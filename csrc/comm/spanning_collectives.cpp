@@ -141,8 +141,8 @@ void SpanningBackend::sum_sparse(const at::Tensor& tensor) {
   const Tensors all_facts = gather_everywhere(facts).unbind(0);
   check_same_shape(all_facts, facts);
   const SparseRoom room(all_facts, own);
-  exchange(Tensors(size_, own.indices), room.indices);
-  exchange(Tensors(size_, own.values), room.values);
+  exchange(Tensors(size_, own.indices), room.indices, no_heads());
+  exchange(Tensors(size_, own.values), room.values, no_heads());
   tensor.copy_(sum_of(room.indices, room.values, own.coalesced));
 }
 

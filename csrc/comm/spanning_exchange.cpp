@@ -43,27 +43,30 @@ at::Tensor nothing_like(const at::Tensor& tensor) { return at::empty({0}, tensor
 }  // namespace
 
 // What goes to a rank of this host travels by memory while messages between hosts are on their way.
-void SpanningBackend::exchange(const Tensors& sends, const Tensors& receives) {
+void SpanningBackend::exchange(const Tensors& sends, const Tensors& receives, Heads heads) {
   std::vector<WorkPtr> between;
   Tensors to_here, from_here;
   const Tensors arriving = plain_in_place_of(receives);
   for (int rank = 0; rank < size_; ++rank) {
-    Tensors bytes{as_bytes(arriving[rank])};
+    const at::Tensor bytes = as_bytes(arriving[rank]);
+    Tensors rest{bytes.slice(0, heads.begun(rank).received)};
     if (is_here(rank)) {
-      from_here.push_back(bytes[0]);
-    } else if (receives[rank].numel() > 0) {
-      between.push_back(everyone_->recv(bytes, rank, kExchangeTag));
+      from_here.push_back(bytes);
+    } else if (rest[0].numel() > 0) {
+      between.push_back(everyone_->recv(rest, rank, kExchangeTag));
     }
   }
   for (int rank = 0; rank < size_; ++rank) {
-    Tensors bytes{as_bytes(plain(sends[rank]))};
+    const at::Tensor bytes = as_bytes(plain(sends[rank]));
+    Tensors rest{bytes.slice(0, heads.begun(rank).sent)};
     if (is_here(rank)) {
-      to_here.push_back(bytes[0]);
-    } else if (sends[rank].numel() > 0) {
-      between.push_back(everyone_->send(bytes, rank, kExchangeTag));
+      to_here.push_back(bytes);
+    } else if (rest[0].numel() > 0) {
+      between.push_back(everyone_->send(rest, rank, kExchangeTag));
     }
   }
   finish(local_->alltoall(from_here, to_here, inline_options<c10d::AllToAllOptions>()));
+  heads.finish(arriving);
   for (const WorkPtr& work : between) finish(work);
   copy_what_arrived(arriving, receives);
 }
@@ -114,7 +117,7 @@ SpanningBackend::Request SpanningBackend::gathering(const at::Tensor& input, con
 
 void SpanningBackend::all_gather(const at::Tensor& input, const Tensors& outputs) {
   if (digest_of_sizes(outputs) != 0) {
-    exchange(Tensors(size_, input), outputs);
+    exchange(Tensors(size_, input), outputs, no_heads());
     return;
   }
   if (are_hosts_alike_) {
@@ -269,8 +272,12 @@ WorkPtr SpanningBackend::exchange_each(Turn& turn, Queued what, Request request,
   for (const at::Tensor& one : sends) check_dense(one);
   for (const at::Tensor& one : receives) check_output(one);
   return enqueue(turn, std::move(what), [this, request, sends, receives] {
-    agree_on_sizes(request, sends, receives);
-    exchange(sends, receives);
+    Tensors flat;
+    for (const at::Tensor& one : sends) flat.push_back(plain(one));
+    Heads heads = no_heads();
+    if (do_sizes_ride()) heads.begin(flat, receives);
+    agree_on_sizes(request, flat, receives, heads);
+    exchange(flat, receives, std::move(heads));
   });
 }
 
