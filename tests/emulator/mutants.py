@@ -67,9 +67,9 @@ _PLACES = re.compile(
     r"sycl::group_barrier\(item\.get_group\(\)\)|sycl::reduce_over_group\(item\.get_group\(\), (?P<own>\w+), [^)]*\)\)"
 )
 _OTHERS = {
-    "block_group.h": (
+    "block_group.h": (("atomicOr(flag, 1)", "*flag = 1", "a flag that is not atomic"),),
+    "elementary.h": (
         ("right > left ? right : left", "left > right ? left : right", "a maximum that lanes disagree on"),
-        ("atomicOr(flag, 1)", "*flag = 1", "a flag that is not atomic"),
     ),
     "sycl_group.h": (
         (

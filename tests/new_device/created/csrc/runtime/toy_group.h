@@ -15,6 +15,7 @@ class ToyGroup : CpuGroup {
 
   using CpuGroup::count;
   using CpuGroup::each;
+  using CpuGroup::fetch_next;
   using CpuGroup::index;
   using CpuGroup::is_first;
   using CpuGroup::kTile;
@@ -30,6 +31,7 @@ class ToyGroup : CpuGroup {
   using CpuGroup::wait;
   using CpuGroup::with_row;
   using CpuGroup::with_totals;
+  using CpuGroup::with_two_rows;
 
   template <typename Body>
   void rows(std::int64_t rows, const Body& body) const {
