@@ -12,8 +12,8 @@ using HipGroup = BlockGroup<ANYACCEL_LANES>;
 }  // namespace anyaccel
 
 // Defines a kernel that takes a struct and calls it; the engine writes one for each instance that it compiles. The
-// limit on a block's threads leaves the compiler as many registers as a kernel needs.
-#define ANYACCEL_HIP_KERNEL(name, ...)                                                                                 \
-  extern "C" __global__ __launch_bounds__(anyaccel::most_threads<__VA_ARGS__>()) void name(const __VA_ARGS__ kernel) { \
-    kernel(HipGroup{});                                                                                                \
-  }
+// limit on a block's threads leaves the compiler as many registers as a kernel needs. It has a name, because hipRTC's
+// __launch_bounds__ takes two arguments, and a type has commas.
+#define ANYACCEL_HIP_KERNEL(name, ...)                                  \
+  constexpr int name##_threads = anyaccel::most_threads<__VA_ARGS__>(); \
+  extern "C" __global__ __launch_bounds__(name##_threads) void name(const __VA_ARGS__ kernel) { kernel(HipGroup{}); }
