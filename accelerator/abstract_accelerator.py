@@ -71,7 +71,7 @@ class DeepSpeedAccelerator(abc.ABC):
                 also accept a device, like :meth:`set_device`, and return its own name.
 
         Returns:
-            ``"cuda"`` or ``"cuda:1"``; on CPU always ``"cpu"``.
+            ``"cuda"`` or ``"cuda:1"``; on CPU ``"cpu"``, also for an index and for CUDA's devices.
         """
 
     @abc.abstractmethod

@@ -62,7 +62,9 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
     # Devices: they share one name, and an index is bookkeeping.
 
     def device_name(self, device_index: int | str | torch.device | None = None) -> str:
-        return "cpu"
+        text = "" if device_index is None else f"{device_index}"
+        is_other = text[:1].isalpha() and not text.startswith(("cpu", "cuda"))
+        return text if is_other else "cpu"
 
     def set_device(self, device_index: int | str | torch.device) -> None:
         """Record the index. Like ``torch.cuda.set_device``, it also accepts a device; ``"cpu"`` changes nothing."""

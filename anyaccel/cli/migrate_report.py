@@ -42,6 +42,7 @@ def show_report(
         for error in result.errors:
             console.print(Text(f"{result.path}:{error.line}: {error}", style="red"))
     _show_passed_over(console, results)
+    _show_long_lines(console, results)
     found = verdicts(results)
     if found:
         console.print(Text("Programs:", style="bold"))
@@ -88,6 +89,20 @@ def _show_passed_over(console: Console, results: list[FileResult]) -> None:
     for path, each in passed:
         where = f"{path}:cell {each.cell}:{each.line}" if each.cell else f"{path}:{each.line}"
         console.print(Text.assemble((f"{where}: ", "cyan"), each.text))
+
+
+def _show_long_lines(console: Console, results: list[FileResult]) -> None:
+    """Say how many lines became too long where ruff, which would have wrapped them, is missing."""
+    from ..migrate import long_lines
+
+    if long_lines.ruff() is None:
+        number = sum(
+            len(long_lines.too_long(each.path, each.old, each.new)) for each in results if each.new != each.old
+        )
+        if number:
+            lines = "line is" if number == 1 else "lines are"
+            fix = "pip install ruff, and run this again"
+            console.print(f"{number} changed {lines} longer than the project's others: {fix}, to wrap them.")
 
 
 def _summary(results: list[FileResult], files: int, *, is_written: bool) -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .call_arguments import NO_SPACE
-from .exact import also_other_than_cpu
+from .exact import also_other_than_cpu, is_guarded
 from .runtime_calls import references
+from .source_view import dotted, text_of
 from .targets import expression, parsed
 
 if TYPE_CHECKING:
@@ -21,6 +22,15 @@ _PREFIX = "torch.cuda.amp."
 _PARAMETERS = {
     "autocast": ("enabled", "dtype", "cache_enabled"),
     "GradScaler": ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled"),
+}
+_AUTOCAST = ("device_type", "dtype", "enabled", "cache_enabled")
+_SCALER = ("device", "init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled")
+_NAMED = {
+    "torch.autocast": _AUTOCAST,
+    "torch.amp.autocast": _AUTOCAST,
+    "torch.amp.autocast_mode.autocast": _AUTOCAST,
+    "torch.amp.GradScaler": _SCALER,
+    "torch.amp.grad_scaler.GradScaler": _SCALER,
 }
 _QUESTIONS = {
     "torch.is_autocast_enabled": "asks about autocast on CUDA only; pass the device type to ask about another device",
@@ -43,7 +53,43 @@ def decide(plan: Plan) -> None:
         else:
             _rewrite(plan, node, name)
     _decide_scalers(plan)
+    _decide_named(plan)
     _decide_questions(plan)
+
+
+def _decide_named(plan: Plan) -> None:
+    """Decide on ``torch.autocast("cuda")`` and ``torch.amp.GradScaler("cuda")``, which do nothing without CUDA."""
+    for call in plan.view.of(cst.Call):
+        parameters = _NAMED.get(plan.view.name(call.func), ())
+        first = call.args[0] if call.args and parameters else None
+        if (
+            first is None
+            or not plan.is_open(call)
+            or plan.device_name() is None
+            or any(each.star for each in call.args)
+        ):
+            continue
+        is_first = first.keyword is None or first.keyword.value in ("device_type", "device")
+        if is_first and text_of(first.value) == "cuda" and plan.is_open(first.value):
+            names = () if is_guarded(plan, call) else parameters
+            plan.rewrite(call, RULE, lambda updated, names=names: _renamed(plan, updated, names), (first.value,))  # type: ignore[misc]
+
+
+def _renamed(plan: Plan, call: cst.Call, parameters: tuple[str, ...]) -> cst.Call:
+    """Return a call whose first argument is the accelerator; it is not enabled on a CPU, unless no parameters are given."""
+    args = []
+    for place, each in enumerate(call.args):
+        is_enabled = each.keyword is None and parameters[place : place + 1] == ("enabled",)
+        args.append(each.with_changes(keyword=cst.Name("enabled"), equal=NO_SPACE) if is_enabled else each)
+    args = [args[0].with_changes(value=plan.named()), *args[1:]]
+    args = _enabled(plan, args) if parameters else args
+    space = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    last = len(args) - 1
+    args = [
+        each.with_changes(comma=space) if at < last and not isinstance(each.comma, cst.Comma) else each
+        for at, each in enumerate(args)
+    ]
+    return call.with_changes(args=args)
 
 
 def _decide_scalers(plan: Plan) -> None:
@@ -182,14 +228,38 @@ def _rewrite(plan: Plan, node: cst.CSTNode, name: str) -> None:
     """
     around = plan.view.parent(node)
     if isinstance(around, cst.Call) and around.func is node:
-        plan.rewrite(around, RULE, lambda updated: _call(plan, updated, name, _function(plan, node, name)), (node,))
+        is_free = not is_guarded(plan, around)  # otherwise a CPU does not come here
+        plan.rewrite(
+            around,
+            RULE,
+            lambda updated: _call(plan, updated, name, _function(plan, node, name), is_free=is_free),
+            (node,),
+        )
     elif name in _DECORATORS:
         plan.rewrite(node, RULE, lambda _: _call(plan, cst.Call(cst.Name("f")), name, _function(plan, node, name)))
     else:
         plan.rewrite(node, RULE, lambda _: _function(plan, node, name))
 
 
-def _call(plan: Plan, call: cst.Call, name: str, function: cst.BaseExpression) -> cst.Call:
+def _enabled(plan: Plan, given: list[cst.Arg]) -> list[cst.Arg]:
+    """Return the arguments of autocast or a scaler with ``enabled`` false on a CPU, where CUDA's does nothing."""
+    name = plan.named()
+    old = next((each for each in given if each.keyword is not None and each.keyword.value == "enabled"), None)
+    if old is None and any(each.star for each in given):
+        return given  # the arguments may contain it
+    if old is None:
+        value = expression('{name} != "cpu"', name=name)
+        return [*given, cst.Arg(value, keyword=cst.Name("enabled"), equal=NO_SPACE)]
+    if "device_name() !=" in cst.Module([]).code_for_node(old.value) or dotted(old.value) == "False":
+        return given
+    is_weak = isinstance(old.value, cst.BooleanOperation | cst.IfExp | cst.Lambda) and not old.value.lpar
+    rest = old.value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]) if is_weak else old.value
+    code = '{name} != "cpu"' if dotted(old.value) == "True" else '{rest} and {name} != "cpu"'
+    value = expression(code, name=name, rest=rest) if "{rest}" in code else expression(code, name=name)
+    return [each.with_changes(value=value) if each is old else each for each in given]
+
+
+def _call(plan: Plan, call: cst.Call, name: str, function: cst.BaseExpression, *, is_free: bool = True) -> cst.Call:
     first = cst.Arg(plan.named(), keyword=cst.Name("device_type") if name in _DECORATORS else None)
     first = first.with_changes(equal=NO_SPACE) if first.keyword else first
     rest = []
@@ -198,6 +268,7 @@ def _call(plan: Plan, call: cst.Call, name: str, function: cst.BaseExpression) -
             keyword = cst.Name(_PARAMETERS[name][place])
             argument = argument.with_changes(keyword=keyword, equal=NO_SPACE)  # noqa: PLW2901
         rest.append(argument)
+    rest = rest if name in _DECORATORS or not is_free else _enabled(plan, rest)
     if rest:
         first = first.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
     return call.with_changes(func=function, args=[first, *rest])

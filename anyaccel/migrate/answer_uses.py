@@ -29,6 +29,7 @@ _OF_GUARD = Objection(
     "guards code that may work on CUDA only; use get_accelerator().on_accelerator(t) if every device can run it",
 )
 _NAMES_CUDA = re.compile(r"cuda|gpu", re.IGNORECASE)
+_CUDAS = re.compile(r"(^|\.)_?(CUDA|Cuda[A-Z])\w*$")
 _TO_LIBRARY = "{} takes its answer, and may mean CUDA by it; decide what other devices answer there"
 
 
@@ -63,7 +64,7 @@ def _library_given(plan: Plan, value: cst.CSTNode | None) -> str:
     """Return the function of another library that takes an answer, directly or by the answer's name; else ''."""
     name = answer_name(plan.view, value).rpartition(".")[2]
     for call in plan.view.of(cst.Call):
-        is_library = is_of_library(plan, call.func)
+        is_library = is_of_library(plan, call.func) or _CUDAS.search(dotted(call.func) or "") is not None
         if is_library or _may_be_library(plan, call.func):
             given = [each for each in call.args if each is value or (name and name in _names_read(plan, each))]
             is_default = isinstance(value, cst.Arg) and value in call.args and dotted(call.func) is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .exact import state_exactly
+from .exact import is_guarded, state_exactly
 from .other_ways import NAMES_HALF
 from .regions import regions_of
 from .site import SiteOutcome
@@ -31,6 +31,8 @@ def keep_other_precisions(plan: Plan) -> None:
         if one.outcome is SiteOutcome.REWRITTEN and plan.view.name(node) == "torch.cuda.is_bf16_supported":
             call = plan.view.parent(node)
             if isinstance(call, cst.Call) and not regions_of(plan.view, call).is_entry and not _names_half(plan, call):
+                if is_guarded(plan, call):
+                    continue  # a CPU does not come here
                 is_answered = plan.decided.answer_to("precision") != ""
                 if is_answered or not state_exactly(plan, one, call):
                     plan.reconsider(node, _OF_PRECISION, question="precision")

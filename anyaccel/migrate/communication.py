@@ -51,9 +51,10 @@ def decide(plan: Plan) -> None:
 
 
 def _is_of_own_ddp(view: SourceView, call: cst.Call) -> bool:
-    """Return whether a call with ``device_ids`` instantiates a DDP subclass that the migrated files define."""
+    """Return whether a call with ``device_ids`` instantiates a subclass of DDP: of the migrated files, or by its name."""
     name = view.name(call.func).rpartition(".")[2] or dotted(call.func)
-    return name in view.project.ddps and any(each.keyword and each.keyword.value == "device_ids" for each in call.args)
+    is_ddp = name in view.project.ddps or (name or "").endswith("DistributedDataParallel")
+    return is_ddp and any(each.keyword and each.keyword.value == "device_ids" for each in call.args)
 
 
 def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
@@ -211,7 +212,7 @@ def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
         keyword == "backend" or (not keyword and call.args.index(argument) == _TAKES_BACKEND[called])
     ):
         return ""
-    if keyword == "backend" and "init" in called.lower():
+    if keyword == "backend" and _SETUP.search(called):
         return ""
     if keyword == "backend" and called == "dict" and _is_of_group(view, call):
         return ""

@@ -19,7 +19,6 @@ from .dependents import (
     condition_around,
     is_known_code,
     of_what_depends,
-    rewritten_in,
 )
 from .device_text import is_device_literal
 from .exact import state_exactly
@@ -33,6 +32,7 @@ from .same_on_cpu import of_cpu
 from .scripts import keep_scripts
 from .site import SiteOutcome
 from .together import keep_together
+from .values_of_cuda import rewritten_in
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision

@@ -17,6 +17,7 @@ ACCELERATOR = "__accelerator__"
 """The name that stands for the accelerator in the code that is compared."""
 
 _CPU = "__cpu__"
+_FIGURE = "__figure__"  # of the process's memory; 0 only on a machine without CUDA
 _NAMES = ("device_name", "current_device_name")
 _QUESTIONS = ("is_available", "on_accelerator")
 _ASKED_OF_OTHERS = ("torch.cuda.is_available", "torch.xpu.is_available", "torch.backends.mps.is_available")
@@ -92,7 +93,7 @@ class _OnCpu(ast.NodeTransformer):
         if member == "pin_memory" and node.args:
             return node.args[0]
         if member is not None and _FIGURES.match(member):
-            return ast.Constant(0)
+            return ast.Name(_FIGURE)
         if name in _ASKED_OF_OTHERS:
             return ast.Constant(value=False)
         if name in ("torch.device", "device", "str") and node.args and _is_cpu(node.args[0]) and not node.keywords:

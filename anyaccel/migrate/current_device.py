@@ -61,11 +61,20 @@ def _is_number(node: cst.BaseExpression) -> bool:
     return isinstance(node.expression if isinstance(node, cst.UnaryOperation) else node, cst.Integer)
 
 
+def _is_output_device(view: SourceView, around: cst.CSTNode | None) -> bool:
+    """Return whether a value, or a branch of a choice, is DDP's ``output_device``, which takes an index."""
+    while isinstance(around, cst.IfExp):
+        around = view.parent(around)
+    return isinstance(around, cst.Arg) and around.keyword is not None and around.keyword.value == "output_device"
+
+
 def _wanted(plan: Plan, call: cst.Call) -> str | None:
     view = plan.view
     around = view.parent(call)
     if _may_be_number(view, call):
         return None
+    if _is_output_device(view, around):
+        return "current_device"
     if isinstance(around, cst.IfExp) and any(_is_number(each) for each in (around.body, around.orelse)):
         return "current_device"
     comparison = view.parent(around) if isinstance(around, cst.ComparisonTarget) else around
@@ -81,8 +90,6 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
         name = view.name(owner.func)
         called = name.rpartition(".")[2] or (dotted(owner.func) or "").rpartition(".")[2]
         method = owner.func.attr.value if isinstance(owner.func, cst.Attribute) else called
-        if around.keyword is not None and around.keyword.value == "output_device":
-            return "current_device"
         if (
             name.startswith("torch.cuda.")
             or method in _TAKES_INDEX

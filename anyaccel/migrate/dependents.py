@@ -17,11 +17,12 @@ from .questions import asked_in
 from .regions import regions_of
 from .site import SiteOutcome
 from .source_view import dotted, text_of
+from .values_of_cuda import decided_in, values_of_cuda
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .plan import Plan, SiteDecision
+    from .plan import Plan
     from .regions import Regions
 
 __all__ = [
@@ -29,30 +30,25 @@ __all__ = [
     "MAINS",
     "asks_for_bfloat16",
     "condition_around",
-    "decided_in",
     "is_known_code",
     "is_of_library",
     "of_what_depends",
-    "rewritten_in",
 ]
 
 _PRECISION = re.compile(r"\b(float16|bfloat16|half|fp16|bf16)\b")
 _CUDAS_OWN = re.compile(
-    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*|\w*cublas\w*)($|[._])"
+    r"(^|[._])(_C|ext|extension|cuda\w*|cudagraph\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*|\w*cublas\w*)($|[._])"
 )
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _BUILTINS = frozenset(dir(builtins))
 _OWN = re.compile(
-    r"\w*(flash_?att|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b|\b\w*supports?_cuda\b",
+    r"\w*(flash_?att|(?<!allow_)tf32|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b|\b\w*supports?_cuda\b|\b(is_shared|share_memory_?)\b",
     re.IGNORECASE,
 )
 _FOR_LIBRARIES = ("gpu", "GPU")
-_CLASS_OF_CUDA = re.compile(r"^_?(CUDA|Cuda)[A-Z][a-z]\w*$")
-_LABEL = re.compile(r"cuda[\w-]*[ :.(/]|[ :(/][\w-]*cuda", re.IGNORECASE)
-_DEVICE = re.compile(r"^cuda(:\d*)?$")
-_TELLS = re.compile(
-    r"(^|\.)(print|info|debug|warning|warn|error|critical|log|write|format|append|add_argument)$|^(\w*Error|\w*Exception|\w*Warning)$"
-)
+_SEVERAL = re.compile(r"device_count\(\)\s*(>\s*[1-9]|>=\s*[2-9])")
+_DATA_PARALLEL = re.compile(r"(?<!Distributed)\bDataParallel\(")
+_OF_GPU = re.compile(r"(?<=[^_])_(gpu|cuda)(?=_|$)|^(gpu|cuda)(?=_)")
 _VERSIONS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda")
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
@@ -73,10 +69,13 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
     tainted = _functions_that_stay(plan)
     condition = condition_around(plan, asked)
     half = condition is not None and NAMES_HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
+    for one in found:
+        for region in one.all if one.other is not None else ():
+            yield from _pairs(plan, region, one.other)
     for region in (each for one in found for each in one.all):
         yield from _sites_that_stay(plan, region)
         yield from _names_of_cuda(plan, region, asked, condition)
-        yield from _values_of_cuda(plan, region, asked)
+        yield from values_of_cuda(plan, region, asked)
         is_asked = asks_for_bfloat16(plan, asked)
         if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or half:
             yield Objection("precision", "chooses a precision or a number; decide what other devices use", True)
@@ -109,7 +108,7 @@ def _names_of_cuda(
     plan: Plan, region: cst.CSTNode, asked: cst.CSTNode, condition: cst.CSTNode | None
 ) -> Iterator[Objection]:
     """Yield the objections to a region by what it names: functions, libraries and versions that may be CUDA's only."""
-    foreign = _call_of_cudas_own(plan, region) or _imported_module(plan, region)
+    foreign = _call_of_cudas_own(plan, region) or _imported_module(plan, region) or _answer_named(plan, region)
     if not foreign and asked in plan.questions:
         foreign = _imported_function(plan, region)
     if foreign:
@@ -123,6 +122,11 @@ def _names_of_cuda(
         yield Objection(
             "depends-on-cuda",
             f"{plan.view.code(version)} depends on it, which other devices do not have; decide what they show",
+        )
+    several = isinstance(asked, cst.Comparison) and _SEVERAL.search(plan.view.code(asked))
+    if several and _DATA_PARALLEL.search(plan.view.code(region)):
+        yield Objection(
+            "depends-on-function", "DataParallel depends on it, which works on several CUDA devices only; keep it"
         )
     if nccl := _NCCL.search(_names_in(plan, region)):
         yield Objection(
@@ -140,72 +144,6 @@ def _names_of_cuda(
         yield Objection(
             "depends-on-function", "a library's name for CUDA depends on it; decide what other devices use there"
         )
-
-
-def _values_of_cuda(plan: Plan, region: cst.CSTNode, asked: cst.CSTNode) -> Iterator[Objection]:
-    """Yield the objections to a region by the values that it uses: these are CUDA's even where no name says so.
-
-    A name may hold a string that stays ``"cuda"``; an attribute may be set only under another question that stays, so
-    that it is not there on other devices; a text that is kept, such as a file's name, may say that CUDA was used.
-    """
-    has_attributes = any((dotted(each) or "").startswith("self.") for each in plan.view.inside(region, cst.Attribute))
-    kept = _set_under_other(plan, asked) if has_attributes else {}
-    for node in plan.view.inside(region, cst.Name, cst.Attribute):
-        text = dotted(node) or ""
-        if isinstance(node, cst.Attribute):
-            if text in kept:
-                line = plan.view.position(kept[text])[0]
-                yield Objection(
-                    "depends-on-cuda",
-                    f"{text} is set only under the question at line {line}, which stays; decide on both together",
-                )
-            continue
-        decided = [plan.decisions.get(value) for value in plan.view.values_of(node) if text_of(value)]
-        stays = [one for one in decided if one is not None and one.outcome is not SiteOutcome.REWRITTEN]
-        if stays and _DEVICE.match(text_of(stays[0].node) or ""):
-            line = plan.view.position(stays[0].node)[0]
-            yield Objection("depends-on-cuda", f"{text} stays the name of CUDA (line {line}); decide on both together")
-        if _CLASS_OF_CUDA.match(text) and not plan.view.name(node).startswith("torch."):
-            yield Objection("depends-on-cuda", f"{text} depends on it and is for CUDA; decide what other devices use")
-    for label in plan.view.inside(region, cst.SimpleString, cst.FormattedStringText):
-        written = text_of(label) if isinstance(label, cst.SimpleString) else label.value
-        if _LABEL.search(written or "") and not _DEVICE.match(written or "") and _is_kept_text(plan, label):
-            yield Objection(
-                "depends-on-cuda", "a text that names CUDA depends on it; decide what other devices are called"
-            )
-
-
-def _set_under_other(plan: Plan, asked: cst.CSTNode) -> dict[str, cst.CSTNode]:
-    """Return the attributes that are set only under a question about CUDA that stays, each with that question."""
-    found: dict[str, cst.CSTNode] = {}
-    for one in plan.decisions.values():
-        is_answer = one.rule == "is-cuda" and one.outcome is SiteOutcome.LEFT  # an attribute that holds an answer
-        other = asked_in(plan, one) if one.outcome is not SiteOutcome.REWRITTEN and not is_answer else None
-        for region in regions_of(plan.view, other).blocks if other is not None and other is not asked else ():
-            for assigned in plan.view.inside(region, cst.Assign, cst.AnnAssign):
-                targets = (
-                    [each.target for each in assigned.targets]
-                    if isinstance(assigned, cst.Assign)
-                    else [assigned.target]
-                )
-                names = [dotted(each) or "" for each in targets if isinstance(each, cst.Attribute)]
-                found.update((name, one.node) for name in names if name.startswith("self."))
-    return found
-
-
-def _is_kept_text(plan: Plan, text: cst.CSTNode) -> bool:
-    """Return whether a text is a value that the program goes on with, and not a message, a key or a docstring."""
-    decided = plan.decisions.get(text)
-    if not plan.is_open(text) and (decided is None or decided.rule != "env"):
-        return False  # a site of its own, or a part of one
-    for around in plan.view.ancestors(text):
-        if isinstance(around, cst.Call) and _TELLS.search(dotted(around.func) or ""):
-            return False
-        if isinstance(around, cst.Raise | cst.Assert | cst.Expr | cst.Index | cst.Comparison | cst.BaseSuite):
-            return False
-        if isinstance(around, cst.Assign | cst.AugAssign | cst.AnnAssign | cst.Return):
-            return True
-    return True
 
 
 def _names_in(plan: Plan, region: cst.CSTNode) -> str:
@@ -262,6 +200,29 @@ def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
     return ""
 
 
+def _pairs(plan: Plan, region: cst.CSTNode, other: cst.CSTNode | None) -> Iterator[Objection]:
+    """Yield an objection if the branches use a function for CUDA and its twin for a CPU: ``loss_gpu``, ``loss_cpu``."""
+    others = {each.value for each in plan.view.inside(other, cst.Name)} if other is not None else set()
+    for name in plan.view.inside(region, cst.Name):
+        twin = _OF_GPU.sub(lambda found: "_cpu" if found[0].startswith("_") else "cpu", name.value)
+        if twin != name.value and twin in others and not plan.view.values_of(name):
+            yield Objection(
+                "depends-on-function",
+                f"{name.value} depends on it, beside {twin}; decide which of them other devices use",
+            )
+
+
+def _answer_named(plan: Plan, region: cst.CSTNode) -> str:
+    """Return the function whose answer is the other half of a condition, by a name, if only CUDA may have it; else ''.
+
+    ``has_kernels = is_warp_available()`` … ``if x.is_cuda and has_kernels:``
+    """
+    for value in plan.view.values_of(region) if isinstance(region, cst.Name) else ():
+        if isinstance(value, cst.Call) and (name := _imported_function(plan, value)):
+            return name
+    return ""
+
+
 def _functions_that_stay(plan: Plan) -> set[str]:
     """Return the functions of this module that contain a report other than a CUDA check.
 
@@ -313,13 +274,3 @@ def is_of_library(plan: Plan, function: cst.BaseExpression) -> bool:
     """Return whether a function comes from a library other than torch and the standard library, and not from this run."""
     root = plan.view.name(function).partition(".")[0]
     return bool(root) and root != "torch" and root not in sys.stdlib_module_names and root not in plan.project.packages
-
-
-def decided_in(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:
-    """Return the decisions on sites in a region."""
-    return [one for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
-
-
-def rewritten_in(plan: Plan, regions: list[cst.CSTNode]) -> list[SiteDecision]:
-    """Return the decisions to rewrite a site in some regions."""
-    return [one for region in regions for one in decided_in(plan, region) if one.outcome is SiteOutcome.REWRITTEN]

@@ -53,8 +53,12 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         plan.leave(node, RULE, "the name of an entry in a dictionary of the program's own")
     elif _is_listed_with_others(plan, node):
         plan.leave(node, RULE, "one of several accelerators that are listed by name, which is correct on every machine")
+    elif _is_of_toolkit(plan, node):
+        plan.leave(node, RULE, "the toolkit that an extension is built with, not a device")
     elif _is_of_registration(plan, node):
         plan.leave(node, RULE, "registers CUDA's implementation of an op")
+    elif _is_beside_cpu(plan, node):
+        plan.report(node, RULE, "listed next to the CPU, which would be there twice; decide what the list holds then")
     elif _is_told_apart(plan, node):
         plan.report(
             node,
@@ -124,6 +128,26 @@ def _is_of_registration(plan: Plan, node: cst.CSTNode) -> bool:
         if isinstance(around, cst.BaseStatement):
             break
     return False
+
+
+def _is_of_toolkit(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a name is an argument of ``torch.utils.cpp_extension.include_paths(device_type="cuda")``."""
+    argument = plan.view.parent(node)
+    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
+    return isinstance(call, cst.Call) and plan.view.name(call.func).startswith("torch.utils.cpp_extension.")
+
+
+def _is_beside_cpu(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether ``torch.device("cuda")`` is in a list, tuple or set with ``torch.device("cpu")``."""
+    argument = plan.view.parent(node)
+    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
+    listed = plan.view.parent(plan.view.parent(call) or node) if isinstance(call, cst.Call) else None
+    if not isinstance(listed, cst.List | cst.Tuple | cst.Set) or not isinstance(call, cst.Call):
+        return False
+    if plan.view.name(call.func) != "torch.device":
+        return False
+    made = (each.value for each in listed.elements)
+    return any(isinstance(each, cst.Call) and each.args and text_of(each.args[0].value) == "cpu" for each in made)
 
 
 def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:

@@ -56,6 +56,7 @@ _ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
 _OF_OTHER = "a device of another library, which has its own device names"
+_LISTED = "goes to a function that lists the devices it takes; add the new ones there first"
 _UNKNOWN = "may be a device's name; use get_accelerator().device_name() if it is"
 
 
@@ -88,7 +89,7 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
         inner, around = around, view.parent(around)
     if isinstance(around, cst.Arg):
         return _as_argument(view, around)
-    if is_of_other_library(view, node):
+    if is_of_other_library(view, node) and not _goes_to_torch(view, around):
         return Position(_OF_OTHER)
     if isinstance(around, cst.Param) and around.default is inner:
         return _as_default(view, around)
@@ -103,6 +104,18 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
     if isinstance(around, cst.DictElement):
         return Position("part of a dictionary; use get_accelerator().device_name() if its reader takes any device")
     return Position(_UNKNOWN)
+
+
+def _goes_to_torch(view: SourceView, assigned: cst.CSTNode | None) -> bool:
+    """Return whether a value is only passed to ``x.to()`` and to torch's functions."""
+    target = assigned.targets[0].target if isinstance(assigned, cst.Assign) and len(assigned.targets) == 1 else None
+    uses = view.uses(target) if target is not None else None
+    calls = [view.parent(view.parent(use) or use) for use in uses or ()]
+    return bool(calls) and all(
+        isinstance(call, cst.Call)
+        and (view.name(call.func).startswith("torch.") or (dotted(call.func) or "").endswith(".to"))
+        for call in calls
+    )
 
 
 def _as_default(view: SourceView, parameter: cst.Param) -> Position:
@@ -154,6 +167,8 @@ def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
     method = call.func.attr.value if isinstance(call.func, cst.Attribute) else called
     if names_other_library(full_name):
         return Position(_OF_OTHER)
+    if called in view.project.lists_devices and not full_name.startswith("torch."):
+        return Position(_LISTED)
     if argument.keyword is not None:
         return _as_keyword(view, call, method, argument.keyword.value)
     place = call.args.index(argument)
@@ -239,7 +254,7 @@ def _as_result(view: SourceView, node: cst.Return) -> Position:
         if isinstance(around, cst.FunctionDef):
             if around.returns is not None and _is_of_choices(view, around.returns):
                 return Position("the annotation of the result lists the devices; add the new ones there first")
-            if "device" in around.name.value.lower():
+            if "device" in around.name.value.lower() and "cuda" not in around.name.value.lower():
                 return _YES
             break
     return Position("a returned string; use get_accelerator().device_name() if the callers take it as a device")
@@ -307,7 +322,8 @@ def _is_used_as_device(view: SourceView, use: cst.CSTNode, seen: frozenset[str])
         called = dotted(call.func) if isinstance(call, cst.Call) else None
         if _SHOWS.search(called or "") or (called or "").rpartition(".")[2] == "cuda":
             return True
-        return is_device_position(view, use, seen).is_device or _is_named_as_passed(view, around, use)
+        position = is_device_position(view, use, seen)
+        return position.is_device or (position.reason != _LISTED and _is_named_as_passed(view, around, use))
     return is_device_position(view, use, seen).is_device
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .plan import Build, Plan, SiteDecision
 
-__all__ = ["also_other_than_cpu", "rewrite_count", "state_exactly"]
+__all__ = ["also_other_than_cpu", "is_guarded", "rewrite_count", "state_exactly"]
 
 _TIGHT = (cst.UnaryOperation, cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Attribute, cst.Await)
 _NVIDIAS = re.compile(r"nvidia[-_]smi|nvml", re.IGNORECASE)
@@ -57,6 +57,9 @@ def state_exactly(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> boo
     """
     if question.node in plan.exact or _is_for_cuda(plan, question.node):
         return False
+    if is_guarded(plan, asked):  # a CPU does not come here
+        plan.exact[question.node] = asked
+        return True
     found = _restated(plan, question, asked)
     if found is None:
         return False
@@ -162,6 +165,11 @@ def _compared(plan: Plan, node: cst.CSTNode, name: cst.BaseExpression, build: Bu
         flipped = cst.NotEqual() if isinstance(target.operator, cst.Equal) else cst.Equal()
         cpu = target.with_changes(operator=flipped, comparator=_cpu(plan, node))
         return lambda updated: updated.with_changes(comparisons=[cpu])
+    if isinstance(target.operator, cst.In | cst.NotIn) and _has_others(target.comparator):
+        code = "{rest} and {left} != {cpu}" if isinstance(target.operator, cst.In) else "{rest} or {left} == {cpu}"
+        return lambda updated: _fitted(
+            plan, node, expression(code, left=node.left, cpu=_cpu(plan, node), rest=_operand(build(updated)))
+        )
     if isinstance(target.operator, cst.NotEqual | cst.NotIn):
         return lambda updated: _fitted(
             plan,
@@ -172,6 +180,11 @@ def _compared(plan: Plan, node: cst.CSTNode, name: cst.BaseExpression, build: Bu
         second = cst.ComparisonTarget(cst.NotEqual(), _cpu(plan, node))
         return lambda updated: _fitted(plan, node, _longer(build(updated), second))
     return also_other_than_cpu(plan, node, build)
+
+
+def _has_others(collection: cst.BaseExpression) -> bool:
+    """Return whether ``("cuda", "mps")`` also lists other devices, which keep their answer on a CPU."""
+    return isinstance(collection, cst.List | cst.Tuple | cst.Set) and len(collection.elements) > 1
 
 
 def _longer(new: Any, second: cst.ComparisonTarget) -> cst.BaseExpression:
@@ -227,7 +240,7 @@ def _of_count(plan: Plan, call: cst.Call) -> tuple[cst.CSTNode, Build] | None:
     if name is None or count is None:
         return None
     around = plan.view.parent(call)
-    if not plan.target.package or _is_guarded(plan, call):
+    if not plan.target.package or is_guarded(plan, call):
         return call, _fixed(plan, call, expression(f"{count}()"))
     if isinstance(around, cst.Comparison) and around.left is call:
         found = _of_comparison(plan, around, name, f"{count}()")
@@ -272,8 +285,8 @@ def _of_comparison(
     return node, build
 
 
-def _is_guarded(plan: Plan, call: cst.CSTNode) -> bool:
-    """Return whether a call runs only if a condition around it has found CUDA.
+def is_guarded(plan: Plan, call: cst.CSTNode) -> bool:
+    """Return whether an expression is evaluated only if a condition around it has found CUDA.
 
     The question in that condition must be exact then, if it is rewritten at all.
     """
@@ -303,9 +316,13 @@ def _found_cuda(plan: Plan, test: cst.BaseExpression) -> list[cst.CSTNode]:
     """Return the questions in a condition that is true only if there is CUDA: ``a and torch.cuda.is_available()``."""
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
         return [*_found_cuda(plan, test.left), *_found_cuda(plan, test.right)]
-    if asks_availability(plan.view, test) is True:
+    if asks_availability(plan.view, test) is True or (isinstance(test, cst.Attribute) and test.attr.value == "is_cuda"):
         return [test]
-    if not isinstance(test, cst.Comparison) or not isinstance(count := test.left, cst.Call):
+    if not isinstance(test, cst.Comparison):
+        return []
+    if test in plan.questions and isinstance(test.comparisons[0].operator, cst.Equal):
+        return [test]
+    if not isinstance(count := test.left, cst.Call):
         return []
     target = test.comparisons[0]
     holds = _HOLDS.get(type(target.operator))

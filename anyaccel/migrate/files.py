@@ -15,13 +15,14 @@ import tokenize
 import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .answers import UNDECIDED
+from .long_lines import wrapped
 from .notebooks import migrate_notebook
 from .project import survey
 from .site import MigrateError, SourceError
@@ -267,6 +268,7 @@ def _migrate_file(path: Path, decided: Decided, target: str, project: Project) -
         done: Migration = migrate(text, target, project, decided)
         if path.suffix == ".py" and done.new != done.old:
             _require_valid(done)
+            done = replace(done, new=wrapped(path, done.old, done.new))
     except SourceError as error:
         return FileResult(path, errors=(error,))
     except Exception as error:  # noqa: BLE001  # one bad file never stops the rest

@@ -13,6 +13,7 @@ import libcst as cst
 
 from .source_view import dotted
 from .targets import expression
+from .tensor_methods import own_member
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -43,5 +44,7 @@ def decide(plan: Plan) -> None:
             )
         elif function is None:
             plan.report(node, "is-cuda", plan.without("on_accelerator"))
+        elif reason := own_member(plan, node.value, "is_cuda"):
+            plan.report(node, "is-cuda", reason)
         else:
             plan.rewrite(node, "is-cuda", lambda updated: expression(f"{function}({{t}})", t=updated.value))

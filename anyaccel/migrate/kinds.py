@@ -138,16 +138,23 @@ def _kind_checked(view: SourceView, node: cst.BaseExpression) -> Kind | None:
     """Return the kind that ``isinstance(device, str)`` around a use tells; None if its type is not checked there."""
     inner: cst.CSTNode = node
     for around in view.ancestors(node):
-        if isinstance(around, cst.If) and around.body is inner and isinstance(around.test, cst.Call):
-            test = around.test
-            if dotted(test.func) == "isinstance" and len(test.args) > 1 and dotted(test.args[0].value) == dotted(node):
+        for test in _conjuncts(around.test) if isinstance(around, cst.If) and around.body is inner else ():
+            is_check = isinstance(test, cst.Call) and dotted(test.func) == "isinstance" and len(test.args) > 1
+            if is_check and isinstance(test, cst.Call) and dotted(test.args[0].value) == dotted(node):
                 types = set(re.findall(r"\w+", view.code(test.args[1])))
                 if ("int" in types) != bool(types & {"str", "device"}):
                     return Kind.INDEX if "int" in types else Kind.DEVICE
-        elif isinstance(around, cst.FunctionDef):
+        if isinstance(around, cst.FunctionDef):
             break
         inner = around
     return None
+
+
+def _conjuncts(test: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return ``a``, ``b`` and ``c`` of ``a and b and c``."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return [*_conjuncts(test.left), *_conjuncts(test.right)]
+    return [test]
 
 
 def _annotation(view: SourceView, node: cst.BaseExpression) -> str:

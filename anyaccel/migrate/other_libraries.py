@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .nodes import library_of
+from .source_view import dotted
 
 if TYPE_CHECKING:
     from .source_view import SourceView
@@ -54,6 +55,11 @@ _FOR_CUDA = frozenset(
         "nvitop",
         "pynvml",
         "GPUtil",
+        "pyg_lib",
+        "torch_cluster",
+        "torch_scatter",
+        "torch_sparse",
+        "torch_spline_conv",
     }
 )
 
@@ -64,13 +70,19 @@ def names_other_library(full_name: str) -> bool:
 
 
 def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether a place is in a class, or else in a function, that imports a library with devices of its own."""
+    """Return whether a place is in a class or function that imports a library with devices of its own.
+
+    A class also does if it calls a function that returns what it imports.
+    """
+    importing = set()
     for statement in view.of(cst.Import, cst.ImportFrom):
         around = list(view.ancestors(statement)) if library_of(statement) in _NOT_TORCHS else []
         owners = [each for kind in (cst.ClassDef, cst.FunctionDef) for each in around if isinstance(each, kind)]
         if owners and view.is_within(node, owners[0]):
             return True
-    return False
+        importing |= {each.name.value for each in owners if isinstance(each, cst.FunctionDef)}
+    owner = view.class_around(node) if importing else None
+    return owner is not None and any(dotted(call.func) in importing for call in view.inside(owner, cst.Call))
 
 
 def is_made_for_cuda(full_name: str) -> bool:

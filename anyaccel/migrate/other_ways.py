@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from .answers import Objection
+from .cpu_form import ACCELERATOR, cpu_form
 from .kinds import Kind, kind_of
+from .regions import following, leaves
 from .site import SiteOutcome
 from .source_view import dotted, text_of
 
@@ -31,6 +34,15 @@ _FOR_CUDA = re.compile(
 _CPUS_OWN = re.compile(r"(^|_)cpu_?(?!count|s?$)[a-z]|^_?(CPU|Cpu)[A-Z_]|[a-z](CPU|Cpu)([A-Z_]|$)|_cpu$")
 _ATTENTION = re.compile(r"attn_(backend|impl(ementation)?)\b|[\"'](sdpa|eager)[\"']")
 _TO_HOST = re.compile(r"\.cpu\(\)|\.to\([\"']cpu[\"']\)")
+_OF_APPLE = re.compile(r"\bmps\b|_mps_")
+_AS_ACCELERATOR = (  # what CUDA and Apple's GPU call differently, and the contract by one name
+    (re.compile(r"\btorch\.mps\.current_allocated_memory\b"), f"{ACCELERATOR}.memory_allocated"),
+    (re.compile(r"\btorch\.mps\.driver_allocated_memory\b"), f"{ACCELERATOR}.memory_reserved"),
+    (re.compile(r"\btorch\.(cuda|mps)\."), f"{ACCELERATOR}."),
+    (re.compile(r"""(["'])(cuda|mps)(:0)?\1"""), '"cpu"'),
+    (re.compile(r"\.cuda\(\)"), '.to("cpu")'),
+    (re.compile(r"\.cuda\("), '.to("cpu", '),
+)
 _OF_MIXED = re.compile(r"\b(amp|apex|fp16|half|mixed[ -]precision)\b", re.IGNORECASE)
 
 
@@ -41,6 +53,14 @@ def stops_for_precision(plan: Plan, guard: cst.CSTNode) -> bool:
 
 def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
     """Yield the objections if the branch for false says that CUDA is required, or uses a TPU, CPU code or a number."""
+    apples = _apples_way(plan, found)
+    form = _for_any(plan, found.blocks) if apples else ""
+    if apples and (form is None or form != _for_any(plan, apples)):
+        line = plan.view.position(apples[0])[0]
+        yield Objection(
+            "depends-on-cuda",
+            f"Apple's GPU has a branch that does something else (line {line}); decide which one it takes",
+        )
     if found.other is None:
         return
     for call in plan.view.inside(found.other, cst.Call):
@@ -75,6 +95,31 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
             "depends-on-function",
             "moves to the CPU what is not on CUDA; decide whether what follows takes other devices",
         )
+
+
+def _apples_way(plan: Plan, found: Regions) -> list[cst.CSTNode]:
+    """Return the code that runs for Apple's GPU if a question about CUDA is false; empty if there is none."""
+    other = found.other
+    if other is None and found.blocks:
+        test = plan.view.parent(found.blocks[0])
+        goes_on = isinstance(test, cst.If) and test.body is found.blocks[0] and leaves(plan.view, test.body)
+        other = next(iter(following(plan.view, test)), None) if goes_on and isinstance(test, cst.If) else None
+    if isinstance(other, cst.BaseSuite) and other.body:
+        other = other.body[0]
+    is_apples = isinstance(other, cst.If | cst.IfExp) and _OF_APPLE.search(plan.view.code(other.test)) is not None
+    return [other.body] if is_apples and isinstance(other, cst.If | cst.IfExp) else []
+
+
+def _for_any(plan: Plan, nodes: list[cst.CSTNode]) -> str | None:
+    """Return the normal form of code in which CUDA, or Apple's GPU, is replaced by the accelerator."""
+    texts = []
+    for node in nodes:
+        code = textwrap.dedent(plan.view.code(node).replace("\r\n", "\n"))
+        texts.append(f"__value__ = ({code})" if isinstance(node, cst.BaseExpression) else code)
+    text = "\n".join(texts)
+    for pattern, new in _AS_ACCELERATOR:
+        text = pattern.sub(new, text)
+    return cpu_form(text)
 
 
 def _of_other_choice(plan: Plan, found: Regions, other: cst.CSTNode) -> Iterator[Objection]:

@@ -16,8 +16,11 @@ __all__ = ["Project", "survey"]
 
 _CLASS = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _NAME = re.compile(r"\w+")
-_INTERESTING = re.compile(r"def (?:cuda|pin_memory)\(|\((?:\w+\.)*\w*Module\)\s*:")
+_INTERESTING = re.compile(r"def (?:cuda|pin_memory|record_stream|is_cuda)\(|\((?:\w+\.)*\w*Module\)\s*:")
+_METHODS = ("cuda", "pin_memory", "record_stream", "is_cuda")
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
+_SCRIPTED = re.compile(r"\bjit\.(is_scripting\(|_overload\b|script_if_tracing\b)")
+_LISTS = re.compile(r"\bdevice(_type|\.type)? (not )?in [\[({][^\])}]*[\"']cuda[\"']|Literal\[[^\]]*[\"']cuda[\"']")
 _DDP = {"DistributedDataParallel", "DDP"}
 _COMPARED = re.compile(r"(\w*(?:gpu|device|cuda)\w*)[\"'\])]* *(?:[=!]=|<=?|>) *0\b")
 _ATTRIBUTE = re.compile(r"(?<!torch)\.(\w*(?:cuda|gpu)\w*)\b(?! *[.(])", re.IGNORECASE)
@@ -33,7 +36,8 @@ class Project:
     """Facts collected from all files together.
 
     Attributes:
-        own_method: by method (``"cuda"``, ``"pin_memory"``), the classes that define it; a call may mean theirs.
+        own_method: by method or property (``"cuda"``, ``"pin_memory"``, ``"record_stream"``, ``"is_cuda"``), the classes
+            that define it; a call may mean theirs.
         takes_argument: those of them whose method cannot be called without an argument, by method.
         modules: the classes that are torch modules, judged by their base class.
         parameters: the parameter names, by function name (the class name for ``__init__``) and then by module.
@@ -44,10 +48,12 @@ class Project:
         brought: the names of that kind that some file imports from another.
         compared_with_0: the names of device counts that some file compares with 0.
         packages: the names by which the run's own packages and modules are imported.
+        is_scripted: whether some file is written for TorchScript, which also compiles what it calls in other files.
+        lists_devices: the functions and classes whose device parameter must be one of some listed types.
     """
 
-    own_method: dict[str, set[str]] = field(default_factory=lambda: {"cuda": set(), "pin_memory": set()})
-    takes_argument: dict[str, set[str]] = field(default_factory=lambda: {"cuda": set(), "pin_memory": set()})
+    own_method: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in _METHODS})
+    takes_argument: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in _METHODS})
     modules: set[str] = field(default_factory=set)
     parameters: dict[str, dict[str, set[tuple[str, ...]]]] = field(default_factory=dict)
     siblings: set[str] = field(default_factory=set)
@@ -56,6 +62,8 @@ class Project:
     attributes: Counter[str] = field(default_factory=Counter)
     brought: set[str] = field(default_factory=set)
     packages: set[str] = field(default_factory=set)
+    is_scripted: bool = False
+    lists_devices: set[str] = field(default_factory=set)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
         """Return the name of a function's positional parameter; empty if its definitions differ or none is known.
@@ -84,6 +92,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         project.attributes.update(set(_ATTRIBUTE.findall(source)))
         project.brought.update(name for names in _BROUGHT.findall(source) for name in _NAME.findall(names))
         project.compared_with_0.update(_COMPARED.findall(source))
+        project.is_scripted |= _SCRIPTED.search(source) is not None
         if _INTERESTING.search(source) or _TOLD.search(source):
             _survey_one(module, source, project)
     for module, source in texts:
@@ -115,6 +124,7 @@ def _survey_one(module: str, source: str, project: Project) -> None:
     for each in tree.body:
         if isinstance(each, ast.FunctionDef):
             _add_parameters(project, module, each.name, each.args, 0)
+            _add_listing(project, each.name, each)
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             if any(ast.unparse(base).endswith("Module") for base in node.bases):
@@ -122,11 +132,21 @@ def _survey_one(module: str, source: str, project: Project) -> None:
             for member in node.body:
                 if isinstance(member, ast.FunctionDef) and member.name == "__init__":
                     _add_parameters(project, module, node.name, member.args, 1)
+                if isinstance(member, ast.FunctionDef):
+                    _add_listing(project, node.name, member)
                 if not isinstance(member, ast.FunctionDef) or member.name not in project.own_method:
                     continue
                 needed = len(member.args.args) - len(member.args.defaults) - 1  # without self
                 if needed <= 1:
                     (project.takes_argument if needed == 1 else project.own_method)[member.name].add(node.name)
+
+
+def _add_listing(project: Project, name: str, function: ast.FunctionDef) -> None:
+    """Note a function, or the class of a method, that takes a device and compares it with a list of types."""
+    given = function.args
+    takes = any(each.arg == "device" for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+    if takes and _LISTS.search(ast.unparse(function)):
+        project.lists_devices.add(name)
 
 
 def _add_parameters(project: Project, module: str, name: str, given: ast.arguments, skipped: int) -> None:

@@ -61,6 +61,7 @@ def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
 _OF_PROCESSES = re.compile(
     r"(^|_)(world_size|n_?procs?|nproc_per_node|num_proc(esse)?s|ngpus_per_node)$", re.IGNORECASE
 )
+_IS_NONE = re.compile(r"(==|<=) *0$|< *1$")
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|warn|error|log|write|format))$")
 
 
@@ -76,6 +77,11 @@ def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
         target = around.targets[0].target
         uses = plan.view.uses(target) or []
+        if any(
+            _IS_NONE.search(plan.view.code(each))
+            for each in plan.view.compared_with_numbers.get(dotted(target) or "", ())
+        ):
+            return False  # the program says what 0 means
         return _OF_PROCESSES.search(_name_of_target(target)) is not None or any(_needs(plan, use) for use in uses)
     return _needs(plan, call)
 

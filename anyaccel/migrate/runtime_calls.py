@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -9,7 +10,8 @@ import libcst as cst
 from .call_arguments import as_index, not_taken, renamed_device, without_literal_device
 from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
-from .exact import rewrite_count
+from .exact import is_guarded, rewrite_count
+from .generator_states import decide_all_states, decide_restoring_states
 from .kinds import Kind, kind_of
 from .questions import is_compared, is_count_needed, is_shown
 from .source_view import text_of
@@ -24,6 +26,7 @@ __all__ = ["decide", "references"]
 _FIGURES = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
 _OF_FIGURE = "compares a memory figure, which is 0 without CUDA; decide what the figure of another device means here"
 _PREFIX = "torch.cuda."
+_MODELS = re.compile(r"""["'](NVIDIA )?(A[1-9]0+|[AHB][1-3]00|V100|P100|T4|L40?S?|RTX|GTX|Tesla|GeForce|Quadro)\b""")
 _PORTABLE = ("init", "is_initialized", "get_device_capability", "is_bf16_supported", "current_device")
 """Names that a developer can port by hand, so that a report on them does not count as specific to CUDA."""
 
@@ -65,7 +68,7 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
         plan.report(call.func, rule, "the arguments are in a list or a dictionary; write them as separate arguments")
     elif name == "current_device":
         decide_current_device(plan, call, rule)
-    elif name == "device_count" and is_shown(plan, call):
+    elif name == "device_count" and is_shown(plan, call) and not is_guarded(plan, call):
         plan.leave(call.func, rule, "the number of CUDA devices, in a message")
     elif name == "device_count" and not is_count_needed(plan, call) and plan.function(name) is not None:
         rewrite_count(plan, call)
@@ -79,11 +82,11 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name == "device_of" and len(call.args) == 1 and isinstance(plan.view.parent(call), cst.WithItem):
         _decide_device_of(plan, call, rule)
     elif name == "set_rng_state_all" and len(call.args) == 1:
-        _decide_restoring_states(plan, call, rule)
+        decide_restoring_states(plan, call, rule)
     elif name in ("current_stream", "default_stream", "Stream") and _is_raw_handle(plan, call):
         plan.report(call.func, rule, "a raw CUDA handle, for code that works on CUDA only", is_own=True)
     elif name == "get_rng_state_all" and not call.args:
-        _decide_all_states(plan, call, rule)
+        decide_all_states(plan, call, rule)
     elif name == "get_device_properties" and _is_of_total(plan, call):
         _decide_total(plan, call, rule)
     elif name == "mem_get_info" and plan.function("mem_get_info") is None and len(call.args) < 2:
@@ -180,6 +183,10 @@ def _decide_device_name(plan: Plan, call: cst.Call, rule: str) -> None:
     if function is None:
         plan.report(call.func, rule, plan.without("get_device_properties"))
         return
+    around = next((each for each in plan.view.ancestors(call) if isinstance(each, cst.FunctionDef)), plan.view.module)
+    if _MODELS.search(plan.view.code(around)):
+        plan.report(call.func, rule, "names models of NVIDIA's; decide what other devices answer", is_own=True)
+        return
     plan.rewrite(
         call,
         rule,
@@ -200,27 +207,6 @@ def _decide_device_of(plan: Plan, call: cst.Call, rule: str) -> None:
     plan.rewrite(
         call, rule, lambda updated: expression(f"{function}({{x}}.get_device())", x=updated.args[0].value), (call.func,)
     )
-
-
-def _decide_all_states(plan: Plan, call: cst.Call, rule: str) -> None:
-    state, count = plan.function("get_rng_state"), plan.function("device_count")
-    if state is None or count is None:
-        plan.report(call.func, rule, plan.without("get_rng_state"))
-        return
-    plan.rewrite(call, rule, lambda _: parsed(f"[{state}(i) for i in range({count}())]"), (call.func,))
-
-
-def _decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
-    function = plan.function("set_rng_state")
-    if function is None:
-        plan.report(call.func, rule, plan.without("set_rng_state"))
-        return
-    line = _line_of(plan, call)
-    if line is not None:
-        plan.rewrite(line, rule, lambda updated: _restoring(updated, function), (call.func,))
-        return
-    template = f"[{function}(state, i) for i, state in enumerate({{states}})]"
-    plan.rewrite(call, rule, lambda updated: expression(template, states=updated.args[0].value), (call.func,))
 
 
 def _is_of_total(plan: Plan, call: cst.Call) -> bool:
@@ -258,29 +244,6 @@ def _index_given(plan: Plan, call: cst.Call) -> str | None:
     if index is None and kind_of(plan.view, given) is not Kind.INDEX:
         return None
     return plan.view.code(given if index is None else index)
-
-
-def _line_of(plan: Plan, call: cst.Call) -> cst.CSTNode | None:
-    """Return the line that consists of a call alone; None if its value is used or the line has other statements."""
-    statement = plan.view.parent(call)
-    line = plan.view.parent(statement) if isinstance(statement, cst.Expr) else None
-    is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
-    return line if is_alone and isinstance(plan.view.parent(line or call), cst.IndentedBlock | cst.Module) else None
-
-
-def _restoring(line: cst.SimpleStatementLine, function: str) -> cst.CSTNode:
-    """Return a loop that restores every device's state and replaces the line of the call."""
-    statement = line.body[0]
-    assert isinstance(statement, cst.Expr)  # noqa: S101  # guaranteed by _line_of
-    assert isinstance(statement.value, cst.Call)  # noqa: S101  # as above
-    states = expression("enumerate({states})", states=statement.value.args[0].value)
-    inner = cst.SimpleStatementLine([cst.Expr(parsed(f"{function}(state, i)"))])
-    loop = cst.For(
-        cst.Tuple([cst.Element(cst.Name("i")), cst.Element(cst.Name("state"))], lpar=(), rpar=()),
-        states,
-        cst.IndentedBlock([inner.with_changes(trailing_whitespace=line.trailing_whitespace)]),
-    )
-    return loop.with_changes(leading_lines=line.leading_lines)
 
 
 def _reads_cudas_own(plan: Plan, call: cst.Call) -> bool:

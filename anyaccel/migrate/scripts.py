@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["keep_scripts"]
 
+_TENSOR = re.compile(r"\bTensor\b")
 _FOR_SCRIPTS = re.compile(r"\bjit\.(annotate|is_scripting|unused|ignore|export|Final|Attribute|interface)\b")
 
 
@@ -26,9 +27,18 @@ def keep_scripts(plan: Plan) -> None:
             if isinstance(around, cst.FunctionDef):
                 is_decorated = any("jit.script" in plan.view.code(each.decorator) for each in around.decorators)
                 is_written_for = is_for_scripts and _FOR_SCRIPTS.search(plan.view.code(around)) is not None
-                if is_decorated or is_written_for or (is_scripted and around.name.value == "forward"):
+                is_typed = plan.project.is_scripted and _is_typed(plan, around)
+                if is_decorated or is_written_for or is_typed or (is_scripted and around.name.value == "forward"):
                     plan.reconsider(
                         one.node,
                         "TorchScript compiles this function and cannot call the accelerator; pass the device as an argument",
                     )
                 break
+
+
+def _is_typed(plan: Plan, function: cst.FunctionDef) -> bool:
+    """Return whether a function's parameters and result are annotated with tensors, as TorchScript needs it."""
+    notes = [each.annotation.annotation for each in function.params.params if each.annotation is not None]
+    is_taken = any(_TENSOR.search(plan.view.code(each)) for each in notes)
+    returned = function.returns.annotation if function.returns is not None else None
+    return is_taken and returned is not None and _TENSOR.search(plan.view.code(returned)) is not None

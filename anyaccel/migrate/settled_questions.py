@@ -17,7 +17,7 @@ import libcst as cst
 
 from .choices import asks_availability
 from .device_text import is_device_literal
-from .kinds import DEVICE_NAME
+from .requested_devices import OF_REQUEST, decide_requests, leave_names, leave_questions
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
@@ -29,10 +29,6 @@ _SKIPS = ("skipIf", "skipUnless", "skipif", "skip", "skipTest", "SkipTest")
 _SAYS_CUDA = re.compile(r"cuda|\bgpus?\b|\bcpu\b|nvidia|nccl", re.IGNORECASE)
 _ASKED_FOR = re.compile(r"\bcuda\b.*\b(requested|specified|selected)\b", re.IGNORECASE)
 _REASONS = re.compile(r"(^|[._])(reasons?|skips)\.append$")
-_OF_REQUEST = "checks whether the requested CUDA device is available"
-_FLAG = re.compile(r"(^|[._])(cuda|gpu)$")
-_OF_FALLBACK = "asks for CUDA; without it, line {} chooses what the program does"
-_OF_CHECKPOINT = "loads a checkpoint on a machine without CUDA, which is correct on every machine"
 _OF_MESSAGE = "shown in a message about CUDA"
 _OF_PARAMETER = "a parameter of a test that is skipped without CUDA"
 _OF_NUMBERED = "compares a test's parameter with a numbered CUDA device; decide which devices to test"
@@ -41,71 +37,52 @@ _CUDA_TEXT = re.compile(r"[\"']cuda")
 _OF_OTHERS = "checks for one of several accelerators by name, which is correct on every machine"
 _OF_BUILD = "checks how torch was built"
 _OF_FUNCTION = "the result of {}()"
+_ANSWER = re.compile(
+    r"^\W*(not )?(available|yes|no|enabled|disabled|found|present|supported|installed|true|false)\W*$", re.IGNORECASE
+)
+_SAYS_CPU = re.compile(r"\bcpu\b", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warn|warning|warn_once|warning_once|error|log|write|format))$")
 _NAMES_CUDA = re.compile(r"cuda|nvidia|nvml", re.IGNORECASE)
 _OTHER = re.compile(r"\b(xpu|npu|hpu|mlu|musa|sdaa)\b|is_(torch_)?(xpu|npu|hpu|mlu|musa|sdaa)_available")
 _BUILDS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda_getCompiledVersion")
-_ASKS = re.compile(r"^_?((is|has|num|count|get_num)_(\w+_)?(cuda|rocm|nvidia)|(cuda|rocm)_\w*(available|count)$)")
+_ASKS = re.compile(
+    r"^_?((is|has|num|count|get_num)_(\w+_)?(cuda|rocm|nvidia)|(check_)?(cuda|rocm)_\w*(available|availability|count)$"
+    r"|(is|has|supports?)_\w*(flash|triton|apex|bnb|bitsandbytes|tensorrt|cutlass))"
+)
+_ASKS_OF_CLASS = re.compile(r"^_?(is|has|can|supports?)_")
+_FOR_CUDA = re.compile(r"Cuda|CUDA|Triton|Flash|TensorRT|Apex|Cutlass|Nvidia|NVIDIA")
 _OF_SKIP = "a test that is skipped without CUDA, as its message says"
 
 
 def decide(plan: Plan) -> None:
     """Leave the questions that are correct as they are."""
+    decide_requests(plan)
     builds = [node for node, name in plan.view.imported.items() if name in _BUILDS]
     for both in plan.view.of(cst.BooleanOperation):
-        _decide_request(plan, both)
         _decide_list(plan, both)
         if any(plan.view.is_within(node, both) for node in builds):
-            _leave_questions(plan, both, _OF_BUILD)
+            leave_questions(plan, both, _OF_BUILD)
     for choice in plan.view.of(cst.IfExp):
-        texts = {_device_of(plan, choice.body), _device_of(plan, choice.orelse)}
-        is_none = any(isinstance(each, cst.Name) and each.value == "None" for each in (choice.body, choice.orelse))
-        if is_none and "cpu" in texts and asks_availability(plan.view, choice.test) is not None:
-            _leave_questions(plan, choice.test, _OF_CHECKPOINT)
-        if _is_of_request(plan, choice):
-            _leave_questions(plan, choice.test, _OF_REQUEST)
+        if all(_ANSWER.match(text_of(each) or "") for each in (choice.body, choice.orelse)):
+            leave_questions(plan, choice.test, _OF_MESSAGE)
     _decide_skips(plan)
     for test in plan.view.of(cst.If):
-        _decide_nested(plan, test)
         if _only_tells(plan, test):
-            _leave_questions(plan, test.test, _OF_MESSAGE)
+            leave_questions(plan, test, _OF_MESSAGE)
     for function in plan.view.of(cst.FunctionDef):
         _decide_function(plan, function)
     for asserted in plan.view.of(cst.Assert):
         is_asked = asserted.msg is not None and _ASKED_FOR.search(plan.view.code(asserted.msg)) is not None
         around = list(takewhile(lambda each: not isinstance(each, cst.FunctionDef), plan.view.ancestors(asserted)))
         if is_asked and any(isinstance(each, cst.If) for each in around):
-            _leave_questions(plan, asserted.test, _OF_REQUEST)
+            leave_questions(plan, asserted.test, OF_REQUEST)
     for call in plan.view.of(cst.Call):
         if asks_availability(plan.view, call) and (_says_cuda(plan, call) or _is_only_said(plan, call)):
-            _leave_questions(plan, call, _OF_MESSAGE)
+            leave_questions(plan, call, _OF_MESSAGE)
     for text in plan.view.of(cst.FormattedString):
         shown = "".join(part.value for part in text.parts if isinstance(part, cst.FormattedStringText))
         if "torch.cuda." in shown:
-            _leave_questions(plan, text, _OF_MESSAGE)
-
-
-def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
-    """Return whether ``device if torch.cuda.is_available() else "cpu"`` keeps a device that a caller has asked for.
-
-    A caller who asks for CUDA gets the CPU on a machine without it. Any other accelerator would make that an error, so
-    the question stays, unless the caller's device is this program's own default for CUDA, which is rewritten.
-    """
-    is_there = asks_availability(plan.view, choice.test)
-    asked, other = (choice.body, choice.orelse) if is_there else (choice.orelse, choice.body)
-    if is_there is None or _device_of(plan, other) != "cpu" or not DEVICE_NAME.search((dotted(asked) or "").lower()):
-        return False
-    parameter = plan.view.parameter(asked)
-    values = [each for each in plan.view.values_of(asked) if each is not choice]
-    if parameter is not None and parameter.default is not None:
-        values.append(parameter.default)
-    return not any(is_device_literal(each) for each in values) and (parameter is not None or not values)
-
-
-def _device_of(plan: Plan, node: cst.BaseExpression) -> str | None:
-    """Return ``"cpu"`` for ``"cpu"`` and for ``torch.device("cpu")``; None if there is no string."""
-    is_made = isinstance(node, cst.Call) and plan.view.name(node.func) == "torch.device" and len(node.args) == 1
-    return text_of(node.args[0].value if is_made and isinstance(node, cst.Call) else node)
+            leave_questions(plan, text, _OF_MESSAGE)
 
 
 def _decide_list(plan: Plan, either: cst.BooleanOperation) -> None:
@@ -119,19 +96,25 @@ def _decide_list(plan: Plan, either: cst.BooleanOperation) -> None:
     for side, other in (sides, sides[::-1]):
         asked = plan.view.code(other)
         if _OTHER.search(asked) and not _OTHER.search(plan.view.code(side)):
-            _leave_questions(plan, side, _OF_OTHERS)
+            leave_questions(plan, side, _OF_OTHERS)
 
 
 def _only_tells(plan: Plan, test: cst.If) -> bool:
-    """Return whether the body of an ``if`` only shows messages that name CUDA; they are true on other devices too."""
-    if test.orelse is not None or "torch.cuda" not in " ".join(_names_asked(plan, test.test)):
+    """Return whether an ``if`` only shows messages that name CUDA; they are true on other devices too.
+
+    Not one that says that the CPU is used, as another device may be.
+    """
+    other = test.orelse
+    if asks_availability(plan.view, test.test) is False and _SAYS_CPU.search(plan.view.code(test.body)):
         return False
-    for line in test.body.body:
+    if isinstance(other, cst.If) or "torch.cuda" not in " ".join(_names_asked(plan, test.test)):
+        return False
+    for line in [*test.body.body, *(other.body.body if other is not None else ())]:
         statements = line.body if isinstance(line, cst.SimpleStatementLine) else [line]
         for each in statements:
             call = each.value if isinstance(each, cst.Expr) else None
             is_shown = isinstance(call, cst.Call) and _SHOWN.match(dotted(call.func) or "") is not None
-            if not is_shown or not _NAMES_CUDA.search(plan.view.code(each)) or list(_names_asked(plan, each)):
+            if not is_shown or not _NAMES_CUDA.search(plan.view.code(each).replace("torch.cuda", "")):
                 return False
     return True
 
@@ -144,10 +127,12 @@ def _names_asked(plan: Plan, where: cst.CSTNode) -> list[str]:
 
 def _decide_function(plan: Plan, function: cst.FunctionDef) -> None:
     """Leave the questions in ``is_cuda_available()`` and the like, and the parameters of tests that skip CUDA."""
-    if _ASKS.match(function.name.value):
-        _leave_questions(plan, function.body, _OF_FUNCTION.format(function.name.value))
+    owner = plan.view.class_around(function)
+    is_of_class = isinstance(owner, cst.ClassDef) and _FOR_CUDA.search(owner.name.value) is not None
+    if _ASKS.match(function.name.value) or (is_of_class and _ASKS_OF_CLASS.match(function.name.value)):
+        leave_names(plan, function.body, _OF_FUNCTION.format(function.name.value))
     is_skipping = any(
-        decision.reason == _OF_REQUEST and plan.view.is_within(node, function.body)
+        decision.reason == OF_REQUEST and plan.view.is_within(node, function.body)
         for node, decision in plan.decisions.items()
     )
     for decorator in function.decorators:
@@ -206,104 +191,19 @@ def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:
             return inner  # what is known about CUDA
         if isinstance(inner, cst.Call) and any("cuda" in (text_of(each.value) or "").lower() for each in inner.args):
             return inner
-        if isinstance(inner, cst.Tuple) and "cuda" in (text_of(inner.elements[0].value) or "").lower():
+        if isinstance(inner, cst.Tuple) and any(
+            "cuda" in (text_of(each.value) or "").lower() for each in inner.elements
+        ):
             return inner
-        if isinstance(inner, cst.BaseStatement | cst.BaseSmallStatement | cst.IfExp | cst.BooleanOperation):
+        is_number = isinstance(inner, cst.IfExp) and isinstance(inner.body, cst.Integer)  # 1 if … else 0
+        if isinstance(inner, cst.BaseStatement | cst.BaseSmallStatement | cst.BooleanOperation):
+            break
+        if isinstance(inner, cst.IfExp) and not is_number:
             break
     if isinstance(around, cst.FormattedStringExpression):
         return plan.view.parent(around)
     call = plan.view.parent(around) if isinstance(around, cst.Arg) else None
     return call if isinstance(call, cst.Call) and _SHOWN.match(dotted(call.func) or "") else None
-
-
-def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
-    """Leave ``device == "cuda" and not torch.cuda.is_available()``, whose operands belong together.
-
-    The same holds for ``args.cuda and not torch.cuda.is_available()``, which says that CUDA was asked for.
-    """
-    is_missing = asks_availability(plan.view, both.right) is False
-    named = both.left
-    if is_missing and isinstance(both.operator, cst.And) and _FLAG.search((dotted(named) or "").lower()):
-        _leave_questions(plan, both.right, _OF_REQUEST)
-    is_named = isinstance(named, cst.Comparison) and len(named.comparisons) == 1
-    if isinstance(both.operator, cst.And) and is_missing and is_named and isinstance(named, cst.Comparison):
-        sides = (named.left, named.comparisons[0].comparator)
-        is_equal = isinstance(named.comparisons[0].operator, cst.Equal | cst.In)
-        if is_equal and any((text_of(side) or "").startswith("cuda") for side in sides) and plan.is_open(named):
-            plan.leave(named, "device-name", _OF_REQUEST)
-            plan.claim(*sides)
-            _leave_questions(plan, both.right, _OF_REQUEST)
-            test = plan.view.parent(both)
-            if isinstance(test, cst.If) and test.test is both and not _only_falls_back(plan, test, named.left):
-                _leave_requested(plan, named.left, plan.view.position(test)[0])
-    _decide_other_order(plan, both)
-
-
-def _decide_other_order(plan: Plan, both: cst.BooleanOperation) -> None:
-    """Leave ``not torch.cuda.is_available() and device == "cuda"``, in which a device that was asked for is missing."""
-    is_missing = any(asks_availability(plan.view, each) is False for each in (both.left, both.right))
-    if isinstance(both.operator, cst.And) and is_missing and _names_device(plan, both):
-        _leave_names(plan, both)
-
-
-def _decide_nested(plan: Plan, test: cst.If) -> None:
-    """Leave the two tests of ``if device == "cuda": if not torch.cuda.is_available(): …``, in either order."""
-    is_missing = asks_availability(plan.view, test.test) is False
-    for asserted in plan.view.inside(test.body, cst.Assert):
-        if asks_availability(plan.view, asserted.test) is True and _names_device(plan, test.test):
-            _leave_names(plan, test.test)
-            _leave_questions(plan, asserted.test, _OF_REQUEST)
-    for inner in plan.view.inside(test.body, cst.If):
-        is_inner_missing = asks_availability(plan.view, inner.test) is False
-        names = [each for each in (test.test, inner.test) if _names_device(plan, each)]
-        if (is_missing or is_inner_missing) and names and _only_falls_back_or_stops(inner):
-            for each in (test.test, inner.test):
-                _leave_names(plan, each)
-
-
-def _names_device(plan: Plan, test: cst.BaseExpression) -> bool:
-    """Return whether a condition names a CUDA device."""
-    return any(is_device_literal(each) for each in plan.view.inside(test, cst.SimpleString))
-
-
-def _only_falls_back_or_stops(test: cst.If) -> bool:
-    lines = [
-        each for line in test.body.body for each in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])
-    ]
-    return all(isinstance(each, cst.Assign | cst.Raise | cst.Expr | cst.Pass | cst.Return) for each in lines)
-
-
-def _leave_names(plan: Plan, where: cst.CSTNode, reason: str = _OF_REQUEST) -> None:
-    """Leave the questions in a condition, its comparisons with CUDA, and the names of devices in it."""
-    _leave_questions(plan, where, reason)
-    for asked in plan.view.inside(where, cst.Comparison, cst.Call):
-        function = asked.func if isinstance(asked, cst.Call) else None
-        is_prefix = isinstance(function, cst.Attribute) and function.attr.value == "startswith"
-        is_test = (is_prefix or isinstance(asked, cst.Comparison)) and _CUDA_TEXT.search(plan.view.code(asked))
-        if is_test and plan.is_open(asked):
-            plan.leave(asked, "device-name", reason)
-            plan.claim(*asked.children)
-
-
-def _only_falls_back(plan: Plan, test: cst.If, device: cst.BaseExpression) -> bool:
-    """Return whether the body of an ``if`` does nothing but assign another device, or stop, and tell about it."""
-    for line in test.body.body:
-        for each in line.body if isinstance(line, cst.SimpleStatementLine) else [line]:
-            call = each.value if isinstance(each, cst.Expr) else None
-            is_told = isinstance(call, cst.Call) and _SHOWN.match(dotted(call.func) or "") is not None
-            is_set = isinstance(each, cst.Assign) and dotted(each.targets[0].target) == dotted(device)
-            if not (is_told or is_set or isinstance(each, cst.Pass | cst.Raise)):
-                return False
-    return True
-
-
-def _leave_requested(plan: Plan, device: cst.BaseExpression, line: int) -> None:
-    """Leave the names that a variable is set to, as what happens without CUDA is more than another device's name."""
-    parameter = plan.view.parameter(device)
-    default = [parameter.default] if parameter is not None and parameter.default is not None else []
-    for value in (*plan.view.values_of(device), *default):
-        if is_device_literal(value) and plan.is_open(value):
-            plan.leave(value, "device-name", _OF_FALLBACK.format(line))
 
 
 def _decide_skips(plan: Plan) -> None:
@@ -312,13 +212,13 @@ def _decide_skips(plan: Plan) -> None:
         asked, told = call.args[:1], call.args[1:]
         is_skip = (dotted(call.func) or "").rpartition(".")[2] in _SKIPS
         if is_skip and told and _SAYS_CUDA.search(" ".join(plan.view.code(each) for each in told)):
-            _leave_names(plan, asked[0], _OF_SKIP)
+            leave_names(plan, asked[0], _OF_SKIP)
         block = next((each for each in plan.view.ancestors(call) if isinstance(each, cst.BaseSuite)), None)
         if _REASONS.search(dotted(call.func) or "") and _SAYS_CUDA.search(plan.view.code(call)) and block is not None:
-            _leave_questions(plan, block, _OF_SKIP)
+            leave_questions(plan, block, _OF_SKIP)
     for test in plan.view.of(cst.If):
         if _is_skip(plan, test) or _is_marked(plan, test):
-            _leave_questions(plan, test.test, _OF_SKIP)
+            leave_questions(plan, test.test, _OF_SKIP)
 
 
 def _is_skip(plan: Plan, test: cst.If) -> bool:
@@ -327,7 +227,9 @@ def _is_skip(plan: Plan, test: cst.If) -> bool:
         return False
     line = test.body.body[0]
     statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else line
-    call = statement.value if isinstance(statement, cst.Expr) else getattr(statement, "exc", None)
+    call = statement.value if isinstance(statement, cst.Expr | cst.Return) else getattr(statement, "exc", None)
+    if isinstance(call, cst.Call) and isinstance(call.func, cst.Call):
+        call = call.func  # a decorator: return unittest.skip("needs CUDA")(test)
     is_skip = isinstance(call, cst.Call) and (dotted(call.func) or "").rpartition(".")[2] in _SKIPS
     return is_skip and _SAYS_CUDA.search(plan.view.code(statement)) is not None
 
@@ -337,11 +239,3 @@ def _is_marked(plan: Plan, test: cst.If) -> bool:
     header = getattr(test.body, "header", None)
     comment = header.comment.value if header is not None and header.comment is not None else ""
     return "skip" in comment.lower() and _SAYS_CUDA.search(comment) is not None
-
-
-def _leave_questions(plan: Plan, where: cst.CSTNode, reason: str) -> None:
-    for node, name in plan.view.imported.items():
-        around = plan.view.parent(node)
-        is_longest = not (isinstance(around, cst.Attribute) and around.value is node)
-        if is_longest and name.startswith("torch.cuda.") and plan.view.is_within(node, where) and plan.is_open(node):
-            plan.leave(node, "runtime-call", reason)

@@ -17,7 +17,7 @@ from .targets import parsed
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["decide", "origin_of"]
+__all__ = ["decide", "origin_of", "own_member"]
 
 RULE = "tensor-cuda"
 _NUMBER_NAME = re.compile(r"(^|_)(rank|gpu|gpu_?id|device_?(id|idx|index))$")
@@ -56,7 +56,7 @@ def decide(plan: Plan) -> None:
         elif method == "pin_memory":
             _decide_pin(plan, node)
         elif method == "record_stream" and _is_of_tensor(plan, node):
-            _as_member(plan, node, "record_stream", "streams")
+            _decide_record(plan, node)
         elif method == "to" and node.args and (node.args[0].keyword is None or node.args[0].keyword.value == "device"):
             _decide_number(plan, node.args[0].value)
         _decide_number_keyword(plan, node)
@@ -79,13 +79,26 @@ def _is_of_tensor(plan: Plan, call: cst.Call) -> bool:
     return is_made or (plan.is_torch_imported and _STREAM.search(plan.view.code(value).lower()) is not None)
 
 
-def _receiver_reason(plan: Plan, call: cst.Call, receiver: cst.BaseExpression, method: str) -> str:
-    """Return why the receiver of a method call may not be a tensor or module; empty if nothing suggests that."""
-    defined = plan.project.own_method[method] | (plan.project.takes_argument[method] if call.args else set())
-    owners = {one for one in defined if _may_be(receiver, one)}
+def own_member(plan: Plan, receiver: cst.BaseExpression, method: str, *, has_argument: bool = False) -> str:
+    """Return why an object may not be a tensor or module, but have a member of its own; empty if nothing suggests that."""
+    defined = plan.project.own_method[method] | (plan.project.takes_argument[method] if has_argument else set())
+    is_of_lambda = plan.view.parameter(receiver) is not None and _is_in_lambda(plan, receiver)
+    is_any = method != "cuda" and is_of_lambda  # a function that is applied to whatever there is
+    is_any |= method == "pin_memory" and dotted(receiver) == "batch"  # a loader's, of whatever class
+    owners = {one for one in defined if is_any or _may_be(receiver, one)}
     if not owners or _is_torchs(plan, receiver):
         return ""
-    return f"{', '.join(sorted(owners))} defines its own {method}(), which this may call; call to() if this is a tensor"
+    names = ", ".join(sorted(owners))
+    if method == "is_cuda":
+        return f"{names} defines its own is_cuda; use get_accelerator().on_accelerator(t) if this is a tensor"
+    return f"{names} defines its own {method}(), which this may call; call to() if this is a tensor"
+
+
+def _is_in_lambda(plan: Plan, node: cst.CSTNode) -> bool:
+    owner = next(
+        each for each in plan.view.ancestors(node) if isinstance(each, cst.Lambda | cst.FunctionDef | cst.Module)
+    )
+    return isinstance(owner, cst.Lambda)
 
 
 def _may_be(receiver: cst.BaseExpression, owner: str) -> bool:
@@ -139,7 +152,10 @@ def _decide_cuda(plan: Plan, call: cst.Call) -> None:
         return
     args = list(call.args)
     given = [arg for arg in args if arg.keyword is None or arg.keyword.value == "device"]
-    of_receiver, reason = _receiver_reason(plan, call, call.func.value, "cuda"), _argument_reason(plan, call, given)
+    of_receiver, reason = (
+        own_member(plan, call.func.value, "cuda", has_argument=bool(call.args)),
+        _argument_reason(plan, call, given),
+    )
     literals = tuple(arg.value for arg in given[:1] if is_device_literal(arg.value))
     if of_receiver and not reason:
         plan.report(call, RULE, of_receiver, "own-cuda", lambda updated: _to_device(plan, call, updated))
@@ -225,6 +241,15 @@ def _device_argument(plan: Plan, old: cst.BaseExpression, new: cst.BaseExpressio
     return new if is_device else plan.device_name(new)
 
 
+def _decide_record(plan: Plan, call: cst.Call) -> None:
+    assert isinstance(call.func, cst.Attribute)  # noqa: S101  # checked by decide()
+    reason = own_member(plan, call.func.value, "record_stream", has_argument=True)
+    if reason:
+        plan.report(call, "streams", reason)
+    else:
+        _as_member(plan, call, "record_stream", "streams")
+
+
 def _decide_pin(plan: Plan, call: cst.Call) -> None:
     assert isinstance(call.func, cst.Attribute)  # noqa: S101  # checked by decide()
     if (
@@ -233,7 +258,7 @@ def _decide_pin(plan: Plan, call: cst.Call) -> None:
         and kind_of(plan.view, call.args[0].value) is not Kind.DEVICE
     ):
         return  # a method of an accelerator, which takes a tensor
-    reason = _receiver_reason(plan, call, call.func.value, "pin_memory")
+    reason = own_member(plan, call.func.value, "pin_memory", has_argument=bool(call.args))
     if call.args:
         reason = "pins memory for a named device; use get_accelerator().pin_memory(t)"
     if reason or plan.function("pin_memory") is None:

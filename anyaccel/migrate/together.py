@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .choices import asks_availability
 from .device_text import is_device_literal
+from .questions import asked_in
 from .site import SiteOutcome
 from .source_view import dotted
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .plan import Plan, SiteDecision
 
 __all__ = ["keep_together"]
 
+_OF_CODE = ("depends-on-cuda", "depends-on-function", "kernel-guard")
+_STAYS = {"device-name": _OF_CODE, "is-cuda": (*_OF_CODE, "nothing-rewritten")}
 _CLASSES = ("torch.cuda.Event", "torch.cuda.Stream")
 
 
@@ -23,6 +27,55 @@ def keep_together(plan: Plan) -> None:
     _keep_classes(plan)
     _keep_compared(plan)
     _keep_guards(plan)
+    _keep_same_questions(plan)
+    _keep_stored_questions(plan)
+
+
+def _keep_stored_questions(plan: Plan) -> None:
+    """Report the questions whether CUDA is there in a class in which one that ``self.has_cuda`` holds is reported."""
+    asked = {}
+    for one in plan.decisions.values():
+        question = asked_in(plan, one) if one.outcome is not SiteOutcome.LEFT else None
+        if isinstance(question, cst.Call) and asks_availability(plan.view, question):
+            asked[one.node] = (one, plan.view.class_around(question), plan.view.parent(question))
+    for one, owner, stored in list(asked.values()):
+        target = stored.targets[0].target if isinstance(stored, cst.Assign) else None
+        is_kept = (
+            one.outcome is SiteOutcome.REPORTED and (dotted(target) or "").startswith("self.") if target else False
+        )
+        for other, around, _ in asked.values() if is_kept and owner is not None else ():
+            if around is owner and plan.decisions[other.node].outcome is SiteOutcome.REWRITTEN:
+                line = plan.view.position(one.node)[0]
+                plan.reconsider(other.node, f"line {line} keeps the same question; decide on both together")
+
+
+def _keep_same_questions(plan: Plan) -> None:
+    """Report the other questions about a tensor or a device of which one, in the same function, stays CUDA's.
+
+    ``if not x.is_cuda: x = log_softmax(x)`` prepares ``x`` for the kernel that ``if x.is_cuda:`` chooses below.
+    """
+    asked: dict[tuple[cst.CSTNode, str], list[SiteDecision]] = {}
+    for one in plan.decisions.values():
+        key = _about(plan, one) if one.outcome is not SiteOutcome.LEFT else None
+        if key is not None:
+            asked.setdefault(key, []).append(one)
+    for ones in asked.values():
+        kept = [one for one in ones if one.outcome is SiteOutcome.REPORTED and one.question in _STAYS[one.rule]]
+        for one in ones if kept else ():
+            if one.outcome is SiteOutcome.REWRITTEN:
+                line = plan.view.position(kept[0].node)[0]
+                plan.reconsider(one.node, f"asked again at line {line}, where it is reported; decide on both together")
+
+
+def _about(plan: Plan, one: SiteDecision) -> tuple[cst.CSTNode, str] | None:
+    """Return the function of a question, and the tensor or device that it is about."""
+    asked = asked_in(plan, one)
+    if isinstance(asked, cst.Comparison):
+        name = dotted(asked.left) if asked in plan.questions and one.rule in _STAYS else None
+    else:
+        name = dotted(asked.value) if isinstance(asked, cst.Attribute) and one.rule == "is-cuda" else None
+    function = next((each for each in plan.view.ancestors(one.node) if isinstance(each, cst.FunctionDef)), None)
+    return None if name is None or function is None else (function, name)
 
 
 def _keep_classes(plan: Plan) -> None:

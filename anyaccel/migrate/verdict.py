@@ -161,7 +161,7 @@ def _read(result: FileResult) -> _File | None:
         return None
     file = _File(result.path, {}, {}, {})
     _fill(file, tree, "", "")
-    stopping = {site.line: (site, is_certain) for site, is_certain in _stopping(result.sites)}
+    stopping = {(site.line, site.column): (site, is_certain) for site, is_certain in _stopping(result.sites)}
     _place(file, tree, "", stopping)
     return file
 
@@ -169,7 +169,8 @@ def _read(result: FileResult) -> _File | None:
 def _stopping(sites: Iterable[Site]) -> Iterator[tuple[Site, bool]]:
     """Yield the unchanged sites that raise on a CPU, last first, and whether each one raises for all arguments."""
     for site in reversed(list(sites)):
-        if site.outcome is SiteOutcome.REWRITTEN or "is used as a value" in site.reason:
+        is_type = site.rule == "typed-tensor" and "(" not in site.code
+        if site.outcome is SiteOutcome.REWRITTEN or "is used as a value" in site.reason or is_type:
             continue  # torch defines its CUDA classes on every machine; only creating an instance fails
         is_call = site.rule == "tensor-cuda" and ".cuda(" in site.code
         is_raising = site.rule in _RAISING and not _HARMLESS.search(site.code.partition("(")[0])
@@ -219,25 +220,44 @@ def _mention(file: _File, scope: _Scope, node: ast.AST) -> None:
             file.imports[alias.asname or alias.name] = (node.module or alias.name, alias.name if node.module else "")
 
 
-def _place(file: _File, node: ast.AST, name: str, stopping: dict[int, tuple[Site, bool]], owner: str = "") -> None:
-    """Add each site that stops a program to its scope, except sites under a condition that names CUDA."""
+_Stopping = dict[tuple[int, int], tuple["Site", bool]]  # by line and column, from 1
+
+
+def _place(file: _File, node: ast.AST, name: str, stopping: _Stopping, owner: str = "") -> None:
+    """Add each site that stops a program to its scope, except sites that only CUDA reaches."""
     for child in ast.iter_child_nodes(node):
         inner, of_class = name, owner
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             inner = f"{owner}.{child.name}" if isinstance(node, ast.ClassDef) else child.name
         elif isinstance(child, ast.ClassDef):
             of_class = child.name
-        line = getattr(child, "lineno", 0)
-        if isinstance(child, ast.stmt | ast.expr) and line in stopping and not isinstance(child, _BLOCKS):
-            file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(line))
+        place = (getattr(child, "lineno", 0), getattr(child, "col_offset", -1) + 1)
         is_about_cuda = isinstance(child, ast.If | ast.IfExp) and "cuda" in ast.unparse(child.test)
-        if not is_about_cuda:
-            _place(file, child, inner, stopping, of_class)
-        elif isinstance(child, ast.If) and line in stopping and stopping[line][0].question == "cuda-guard":
-            file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(line))
+        is_about_cuda |= isinstance(child, ast.BoolOp) and _finds_cuda(child)
+        is_about_cuda |= isinstance(child, ast.keyword) and child.arg in _OF_DDP  # None on a CPU after a rewrite
+        is_own = isinstance(node, ast.ClassDef) and isinstance(child, ast.FunctionDef) and child.name == "cuda"
+        if not is_about_cuda and not is_own:
+            _place(file, child, inner, stopping, of_class)  # what starts where a node starts may be within it
+        elif isinstance(child, ast.If):
+            guard = next((each for each in stopping if _is_guard(child, each, stopping[each][0])), None)
+            if guard is not None:
+                file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(guard))
+        if isinstance(child, ast.expr) and place in stopping and not is_about_cuda:
+            file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(place))
 
 
-_BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+def _finds_cuda(both: ast.BoolOp) -> bool:
+    """Return whether the last operand of ``a and torch.cuda.is_available() and b`` is evaluated only where CUDA is."""
+    asked = "".join(ast.unparse(each) for each in both.values[:-1])
+    return isinstance(both.op, ast.And) and "cuda" in asked and "not " not in asked
+
+
+def _is_guard(test: ast.If, place: tuple[int, int], site: Site) -> bool:
+    """Return whether a site is the question of a guard that stops the program without CUDA."""
+    return site.question == "cuda-guard" and test.lineno <= place[0] <= (test.test.end_lineno or test.lineno)
+
+
+_OF_DDP = ("device_ids", "output_device")
 
 
 def _verdict(graph: _Graph, program: _File) -> Verdict:

@@ -67,10 +67,12 @@ def value_of(expression: str, machine: str, device: str, *, flag: bool) -> Any:
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_question_has_its_old_value_on_cuda_and_without_it(question: str) -> None:
-    before = f"import torch\ndef f(x, device, flag):\n    return [x.half()] if ({question}) else [({question})]\n"
+    before = f"import torch\ndef f(x, device, flag):\n    return [x.half()] if ({question}) else x, [({question})]\n"
     (returned,) = [node for node in ast.walk(ast.parse(migrate_source(before).new)) if isinstance(node, ast.Return)]
-    assert isinstance(returned.value, ast.IfExp)
-    news = [ast.unparse(returned.value.test), ast.unparse(returned.value.orelse)]
+    assert isinstance(returned.value, ast.Tuple)
+    choice, stored = returned.value.elts
+    assert isinstance(choice, ast.IfExp)
+    news = [ast.unparse(choice.test), ast.unparse(stored)]
     assert "torch.cuda" not in "".join(news)
     assert "get_accelerator" in news[0]
     for machine, devices in (("cuda", ("cuda", "cuda:1", "cpu", "meta")), ("cpu", ("cpu", "meta"))):

@@ -1,0 +1,63 @@
+"""The states of all devices' random number generators, which a target may have one by one only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .targets import expression, parsed
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["decide_all_states", "decide_restoring_states"]
+
+
+def decide_all_states(plan: Plan, call: cst.Call, rule: str) -> None:
+    """Decide on ``torch.cuda.get_rng_state_all()``."""
+    if plan.function("get_rng_state_all") is not None:
+        plan.call_in_place(call.func, rule, "get_rng_state_all")
+        return
+    state, count = plan.function("get_rng_state"), plan.function("device_count")
+    if state is None or count is None:
+        plan.report(call.func, rule, plan.without("get_rng_state"))
+        return
+    plan.rewrite(call, rule, lambda _: parsed(f"[{state}(i) for i in range({count}())]"), (call.func,))
+
+
+def decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
+    """Decide on ``torch.cuda.set_rng_state_all(states)``."""
+    function = plan.function("set_rng_state")
+    if function is None:
+        plan.report(call.func, rule, plan.without("set_rng_state"))
+        return
+    line = _line_of(plan, call)
+    if line is not None:
+        plan.rewrite(line, rule, lambda updated: _restoring(updated, function), (call.func,))
+        return
+    template = f"[{function}(state, i) for i, state in enumerate({{states}})]"
+    plan.rewrite(call, rule, lambda updated: expression(template, states=updated.args[0].value), (call.func,))
+
+
+def _line_of(plan: Plan, call: cst.Call) -> cst.CSTNode | None:
+    """Return the line that consists of a call alone; None if its value is used or the line has other statements."""
+    statement = plan.view.parent(call)
+    line = plan.view.parent(statement) if isinstance(statement, cst.Expr) else None
+    is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+    return line if is_alone and isinstance(plan.view.parent(line or call), cst.IndentedBlock | cst.Module) else None
+
+
+def _restoring(line: cst.SimpleStatementLine, function: str) -> cst.CSTNode:
+    """Return a loop that restores every device's state and replaces the line of the call."""
+    statement = line.body[0]
+    assert isinstance(statement, cst.Expr)  # noqa: S101  # guaranteed by _line_of
+    assert isinstance(statement.value, cst.Call)  # noqa: S101  # as above
+    states = expression("enumerate({states})", states=statement.value.args[0].value)
+    inner = cst.SimpleStatementLine([cst.Expr(parsed(f"{function}(state, i)"))])
+    loop = cst.For(
+        cst.Tuple([cst.Element(cst.Name("i")), cst.Element(cst.Name("state"))], lpar=(), rpar=()),
+        states,
+        cst.IndentedBlock([inner.with_changes(trailing_whitespace=line.trailing_whitespace)]),
+    )
+    return loop.with_changes(leading_lines=line.leading_lines)

@@ -1,0 +1,164 @@
+"""Wraps the lines that a rewrite made too long, with ruff, as the project's settings say."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import difflib
+import shutil
+import subprocess
+import sys
+import sysconfig
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from .source_view import lines_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["Style", "ruff", "style_of", "too_long", "wrapped"]
+
+_USUAL = 100  # columns, for a project that sets no length
+_WITHIN = 0.99  # the share of a file's lines that are at most as long as its own length
+_INI = {"setup.cfg": ("flake8", "pycodestyle"), "tox.ini": ("flake8", "pycodestyle"), ".flake8": ("flake8",)}
+_RUFF = ("ruff.toml", ".ruff.toml")
+_OLDEST = "py37"  # ruff's oldest: no syntax that the project's Python may lack
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a project formats its code.
+
+    Attributes:
+        length: the longest line, in columns; None if no setting says it.
+        has_ruff: whether the setting is ruff's, so that ruff finds all others itself.
+    """
+
+    length: int | None = None
+    has_ruff: bool = False
+
+
+@lru_cache(maxsize=1024)
+def style_of(folder: Path) -> Style:
+    """Return the style that the settings in a folder, or else in one above it, ask for.
+
+    They are those of ruff, black, flake8 and pycodestyle.
+    """
+    for name in _RUFF:
+        if (file := folder / name).is_file():
+            return Style(_number(_toml(file), "line-length") or 88, has_ruff=True)
+    tools = _table(_toml(folder / "pyproject.toml"), "tool")
+    if "ruff" in tools:
+        return Style(_number(_table(tools, "ruff"), "line-length") or 88, has_ruff=True)
+    if "black" in tools:
+        return Style(_number(_table(tools, "black"), "line-length") or 88)
+    for name, sections in _INI.items():
+        length = _in_ini(folder / name, sections)
+        if length is not None:
+            return Style(length)
+    is_top = folder.parent == folder or (folder / ".git").exists()
+    return Style() if is_top else style_of(folder.parent)
+
+
+def too_long(path: Path, old: str, new: str) -> list[int]:
+    """Return the numbers of the changed lines, from 1, that are longer than the project, or else the file, allows.
+
+    A line that replaces one that was too long already may be as long as that.
+    """
+    olds, news = _lengths(old), _lengths(new)
+    limit = style_of(path.resolve().parent).length or _own_length(olds)
+    found: list[int] = []
+    matcher = difflib.SequenceMatcher(None, lines_of(old), lines_of(new), autojunk=False)
+    for kind, begin, end, first, last in matcher.get_opcodes():
+        allowed = max([limit, *olds[begin:end]])
+        found += [at + 1 for at in range(first, last) if kind != "equal" and news[at] > allowed]
+    return found
+
+
+def wrapped(path: Path, old: str, new: str) -> str:
+    """Return new code in which ruff has wrapped each changed line that is too long; unchanged without ruff.
+
+    Only the statement around such a line is formatted, and only if its code stays the same.
+
+    Args:
+        path: the file.
+        old: its code before.
+        new: its code after a rewrite.
+    """
+    numbers, tool = too_long(path, old, new), ruff()
+    if not numbers or tool is None:
+        return new
+    style = style_of(path.resolve().parent)
+    length = style.length or _own_length(_lengths(old))
+    options = ["--isolated", "--line-length", str(length), "--target-version", _OLDEST]
+    options += ["--config", 'format.quote-style="preserve"']
+    text = new
+    for number in reversed(numbers):  # from the last line, so that the others keep their numbers
+        place = f"{number}:1-{number}:{_lengths(text)[number - 1]}"
+        command = [tool, "format", "--quiet", "--no-cache", f"--range={place}"]
+        command += [] if style.has_ruff else options
+        command += ["--stdin-filename", str(path.resolve()), "-"]
+        done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)  # noqa: S603
+        if done.returncode != 0:
+            return text  # Python that ruff cannot read
+        text = done.stdout.decode()
+    return text if _is_same(new, text) else new
+
+
+def _lengths(code: str) -> list[int]:
+    return [len(line.rstrip("\r\n")) for line in lines_of(code)]
+
+
+def _own_length(lengths: list[int]) -> int:
+    """Return the length that nearly all lines of a file keep to, or the usual one if that is more."""
+    return max(_USUAL, sorted(lengths)[int(_WITHIN * (len(lengths) - 1))] if lengths else 0)
+
+
+def _is_same(one: str, other: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
+        except (SyntaxError, ValueError):
+            return False
+
+
+@lru_cache(maxsize=1)
+def ruff() -> str | None:
+    """Return the path of ruff: of this Python's environment, or else on the PATH."""
+    beside = Path(sysconfig.get_path("scripts"), "ruff")
+    return str(beside) if beside.is_file() else shutil.which("ruff")
+
+
+def _toml(file: Path) -> dict[str, object]:
+    try:
+        values: dict[str, object] = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return {}
+    return values
+
+
+def _table(values: dict[str, object], name: str) -> dict[str, object]:
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _number(values: dict[str, object], name: str) -> int | None:
+    found = values.get(name)
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _in_ini(file: Path, sections: tuple[str, ...]) -> int | None:
+    values = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        values.read(file, encoding="utf-8")
+        found = (values.get(each, "max-line-length", fallback="") for each in sections)
+        text = next((each for each in found if each), "")
+        return int(text.split("#")[0])
+    except (OSError, ValueError, configparser.Error):
+        return None

@@ -1,0 +1,190 @@
+"""Conditions that check whether a requested CUDA device is there: correct on every machine, so they stay.
+
+``device == "cuda" and not torch.cuda.is_available()`` asks whether the device that a user named can be used. Another
+accelerator would make the question, or its answer, wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .choices import asks_availability
+from .device_text import is_device_literal
+from .kinds import DEVICE_NAME
+from .source_view import dotted, text_of
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["OF_REQUEST", "decide_requests", "leave_names", "leave_questions"]
+
+OF_REQUEST = "checks whether the requested CUDA device is available"
+_FLAG = re.compile(r"(^|[._])(cuda|gpu)$")
+_OF_CHECKPOINT = "loads a checkpoint on a machine without CUDA, which is correct on every machine"
+_OF_FALLBACK = "asks for CUDA; without it, line {} chooses what the program does"
+_OF_STORED = "checks for an object that was stored on a CUDA device, which this machine does not have"
+_CUDA_TEXT = re.compile(r"[\"']cuda")
+_TELLS = re.compile(r"^(print|.*\.(info|debug|warn|warning|warn_once|warning_once|error|log|write|format))$")
+
+
+def decide_requests(plan: Plan) -> None:
+    """Leave the conditions that check for a requested device, and the names in them."""
+    for both in plan.view.of(cst.BooleanOperation):
+        _decide_request(plan, both)
+    for choice in plan.view.of(cst.IfExp):
+        is_none = any(isinstance(each, cst.Name) and each.value == "None" for each in (choice.body, choice.orelse))
+        texts = {_device_of(plan, choice.body), _device_of(plan, choice.orelse)}
+        if is_none and "cpu" in texts and asks_availability(plan.view, choice.test) is not None:
+            leave_questions(plan, choice.test, _OF_CHECKPOINT)
+        if _is_of_request(plan, choice):
+            leave_questions(plan, choice.test, OF_REQUEST)
+    for test in plan.view.of(cst.If):
+        _decide_nested(plan, test)
+
+
+def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:
+    """Leave ``device == "cuda" and not torch.cuda.is_available()``, whose operands belong together.
+
+    The same holds for ``args.cuda and not torch.cuda.is_available()``, which says that CUDA was asked for.
+    """
+    is_missing = _is_missing(plan, both.right)
+    named = both.left
+    if is_missing and isinstance(both.operator, cst.And) and _FLAG.search((dotted(named) or "").lower()):
+        leave_questions(plan, both.right, OF_REQUEST)
+    is_named = isinstance(named, cst.Comparison) and len(named.comparisons) == 1
+    if isinstance(both.operator, cst.And) and is_missing and is_named and isinstance(named, cst.Comparison):
+        sides = (named.left, named.comparisons[0].comparator)
+        is_equal = isinstance(named.comparisons[0].operator, cst.Equal | cst.In)
+        if is_equal and any((text_of(side) or "").startswith("cuda") for side in sides) and plan.is_open(named):
+            plan.leave(named, "device-name", OF_REQUEST)
+            plan.claim(*sides)
+            leave_questions(plan, both.right, OF_REQUEST)
+            test = plan.view.parent(both)
+            if isinstance(test, cst.If) and test.test is both and not _only_falls_back(plan, test, named.left):
+                _leave_requested(plan, named.left, plan.view.position(test)[0])
+    _decide_other_order(plan, both)
+
+
+def _decide_other_order(plan: Plan, both: cst.BooleanOperation) -> None:
+    """Leave ``not torch.cuda.is_available() and device == "cuda"``, in which a device that was asked for is missing."""
+    is_missing = any(_is_missing(plan, each) for each in (both.left, both.right))
+    if not isinstance(both.operator, cst.And) or not is_missing:
+        return
+    if _names_device(plan, both):
+        leave_names(plan, both)
+    elif any(_is_of_stored(plan, each) for each in (both.left, both.right)):
+        leave_questions(plan, both, _OF_STORED)
+
+
+def _decide_nested(plan: Plan, test: cst.If) -> None:
+    """Leave the two tests of ``if device == "cuda": if not torch.cuda.is_available(): …``, in either order."""
+    is_missing = _is_missing(plan, test.test)
+    for asserted in plan.view.inside(test.body, cst.Assert):
+        if asks_availability(plan.view, asserted.test) is True and _names_device(plan, test.test):
+            leave_names(plan, test.test)
+            leave_questions(plan, asserted.test, OF_REQUEST)
+    for inner in plan.view.inside(test.body, cst.If):
+        is_inner_missing = _is_missing(plan, inner.test)
+        names = [each for each in (test.test, inner.test) if _names_device(plan, each)]
+        if (is_missing or is_inner_missing) and names and _only_falls_back_or_stops(inner):
+            for each in (test.test, inner.test):
+                leave_names(plan, each)
+
+
+def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
+    """Return whether ``device if torch.cuda.is_available() else "cpu"`` keeps a device that a caller has asked for.
+
+    A caller who asks for CUDA gets the CPU on a machine without it. Any other accelerator would make that an error, so
+    the question stays, unless the caller's device is this program's own default for CUDA, which is rewritten.
+    """
+    is_there = asks_availability(plan.view, choice.test)
+    asked, other = (choice.body, choice.orelse) if is_there else (choice.orelse, choice.body)
+    if is_there is None or _device_of(plan, other) != "cpu" or not DEVICE_NAME.search((dotted(asked) or "").lower()):
+        return False
+    parameter = plan.view.parameter(asked)
+    values = [each for each in plan.view.values_of(asked) if each is not choice]
+    if parameter is not None and parameter.default is not None:
+        values.append(parameter.default)
+    return not any(is_device_literal(each) for each in values) and (parameter is not None or not values)
+
+
+def _device_of(plan: Plan, node: cst.BaseExpression) -> str | None:
+    """Return ``"cpu"`` for ``"cpu"`` and for ``torch.device("cpu")``; None if there is no string."""
+    is_made = isinstance(node, cst.Call) and plan.view.name(node.func) == "torch.device" and len(node.args) == 1
+    return text_of(node.args[0].value if is_made and isinstance(node, cst.Call) else node)
+
+
+def _is_missing(plan: Plan, test: cst.BaseExpression) -> bool:
+    """Return whether a test is true without CUDA: ``not torch.cuda.is_available()``, or ``not`` a name that holds that."""
+    if not isinstance(test, cst.UnaryOperation) or not isinstance(test.operator, cst.Not):
+        return False
+    values = plan.view.values_of(test.expression) or [test.expression]
+    return all(asks_availability(plan.view, each) is True for each in values)
+
+
+def _is_of_stored(plan: Plan, test: cst.BaseExpression) -> bool:
+    """Return whether a test is ``x.device.type != "cpu"``, of an object that may come from a machine with CUDA."""
+    target = test.comparisons[0] if isinstance(test, cst.Comparison) else None
+    is_other = target is not None and isinstance(target.operator, cst.NotEqual) and text_of(target.comparator) == "cpu"
+    return is_other and isinstance(test, cst.Comparison) and (dotted(test.left) or "").endswith(".device.type")
+
+
+def _names_device(plan: Plan, test: cst.BaseExpression) -> bool:
+    """Return whether a condition names a CUDA device."""
+    return any(is_device_literal(each) for each in plan.view.inside(test, cst.SimpleString))
+
+
+def _only_falls_back_or_stops(test: cst.If) -> bool:
+    lines = [
+        each for line in test.body.body for each in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])
+    ]
+    return all(isinstance(each, cst.Assign | cst.Raise | cst.Expr | cst.Pass | cst.Return) for each in lines)
+
+
+def _only_falls_back(plan: Plan, test: cst.If, device: cst.BaseExpression) -> bool:
+    """Return whether the body of an ``if`` does nothing but assign another device, or stop, and tell about it."""
+    for line in test.body.body:
+        for each in line.body if isinstance(line, cst.SimpleStatementLine) else [line]:
+            call = each.value if isinstance(each, cst.Expr) else None
+            is_told = isinstance(call, cst.Call) and _TELLS.match(dotted(call.func) or "") is not None
+            is_set = isinstance(each, cst.Assign) and dotted(each.targets[0].target) == dotted(device)
+            if not (is_told or is_set or isinstance(each, cst.Pass | cst.Raise)):
+                return False
+    return True
+
+
+def _leave_requested(plan: Plan, device: cst.BaseExpression, line: int) -> None:
+    """Leave the names that a variable is set to, as what happens without CUDA is more than another device's name."""
+    parameter = plan.view.parameter(device)
+    default = [parameter.default] if parameter is not None and parameter.default is not None else []
+    for value in (*plan.view.values_of(device), *default):
+        if is_device_literal(value) and plan.is_open(value):
+            plan.leave(value, "device-name", _OF_FALLBACK.format(line))
+
+
+def leave_names(plan: Plan, where: cst.CSTNode, reason: str = OF_REQUEST) -> None:
+    """Leave the questions in a condition, its comparisons with CUDA, and the names of devices in it."""
+    leave_questions(plan, where, reason)
+    for asked in plan.view.inside(where, cst.Comparison, cst.Call):
+        function = asked.func if isinstance(asked, cst.Call) else None
+        is_prefix = isinstance(function, cst.Attribute) and function.attr.value == "startswith"
+        is_test = (is_prefix or isinstance(asked, cst.Comparison)) and _CUDA_TEXT.search(plan.view.code(asked))
+        if is_test and plan.is_open(asked):
+            plan.leave(asked, "device-name", reason)
+            plan.claim(*asked.children)
+
+
+def leave_questions(plan: Plan, where: cst.CSTNode, reason: str) -> None:
+    """Leave every use of ``torch.cuda`` in a condition, and the question that a name in it stands for."""
+    for name in plan.view.inside(where, cst.Name):
+        for value in plan.view.values_of(name):
+            if asks_availability(plan.view, value):
+                leave_questions(plan, value, reason)
+    for node, name in plan.view.imported.items():
+        around = plan.view.parent(node)
+        is_longest = not (isinstance(around, cst.Attribute) and around.value is node)
+        if is_longest and name.startswith("torch.cuda.") and plan.view.is_within(node, where) and plan.is_open(node):
+            plan.leave(node, "runtime-call", reason)

@@ -1,0 +1,36 @@
+"""What the other files of a run tell about a file: classes with members of their own, lists of devices, TorchScript."""
+
+from __future__ import annotations
+
+import pytest
+
+from anyaccel.migrate.project import survey
+from anyaccel.migrate.site import SiteOutcome
+from anyaccel.migrate.source import migrate_source
+
+OTHERS = {
+    "own is_cuda": "class Data:\n    @property\n    def is_cuda(self):\n        return False\n",
+    "own record_stream": "class Data:\n    def record_stream(self, stream):\n        pass\n",
+    "own pin_memory": "class BaseData:\n    def pin_memory(self):\n        pass\n",
+    "an assertion on devices": "def build(name, device='cpu'):\n    assert device in ['cpu', 'cuda']\n",
+    "a Literal of devices": "class Unit:\n    def __init__(self, device: Literal['cuda', 'cpu']):\n        pass\n",
+    "TorchScript": "import torch\ndef f(x):\n    if not torch.jit.is_scripting():\n        return x\n",
+}
+CODE = {
+    "own is_cuda": "def f(data):\n    return data.x if data.is_cuda else None\n",
+    "own record_stream": "def f(stream, y=torch.ones):\n    return y.apply(lambda x: x.record_stream(stream))\n",
+    "own pin_memory": "def f(batch):\n    return batch.pin_memory()\n",
+    "an assertion on devices": "from other import build\ndevice = 'cuda'\nbuild('a', device)\n",
+    "a Literal of devices": "from other import Unit\nunit = Unit(device='cuda')\n",
+    "TorchScript": "from torch import Tensor\ndef f(x: Tensor) -> Tensor:\n    return x.cuda()\n",
+}
+
+
+@pytest.mark.parametrize("fact", OTHERS)
+def test_fact_of_another_file_turns_a_rewrite_into_a_report(fact: str) -> None:
+    source = f"import torch\n{CODE[fact]}"
+    alone = migrate_source(source, project=survey([("", source)]))
+    assert alone.new != source
+    together = migrate_source(source, project=survey([("other", OTHERS[fact]), ("", source)]))
+    assert together.new == source
+    assert [site for site in together.sites if site.outcome is SiteOutcome.REPORTED]
