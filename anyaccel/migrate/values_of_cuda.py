@@ -44,18 +44,8 @@ def values_of_cuda(plan: Plan, region: cst.CSTNode, asked: cst.CSTNode) -> Itera
     A name may hold a string that stays ``"cuda"``; an attribute may be set only under another question that stays, so
     that it is not there on other devices; a text that is kept, such as a file's name, may say that CUDA was used.
     """
-    missing = _what_is_missing(plan, region) if asked in plan.questions else None
-    if missing is not None:
-        yield Objection(
-            "depends-on-cuda",
-            f"line {plan.view.position(missing)[0]} says what is missing where CUDA was asked for; decide what other devices say",
-        )
-    again = _asked_again(plan, region) if asked in plan.questions else None
-    if again is not None:
-        yield Objection(
-            "depends-on-cuda",
-            f"line {plan.view.position(again)[0]} asks whether CUDA is there after all; decide which device was asked for",
-        )
+    if asked in plan.questions:
+        yield from _of_request(plan, region)
     has_attributes = any((dotted(each) or "").startswith("self.") for each in plan.view.inside(region, cst.Attribute))
     kept = _set_under_other(plan, asked) if has_attributes else {}
     for node in plan.view.inside(region, cst.Name, cst.Attribute):
@@ -82,6 +72,11 @@ def values_of_cuda(plan: Plan, region: cst.CSTNode, asked: cst.CSTNode) -> Itera
             yield Objection("depends-on-cuda", f"{text} stays the name of CUDA (line {line}); decide on both together")
         if _CLASS_OF_CUDA.match(text) and not plan.view.name(node).startswith("torch."):
             yield Objection("depends-on-cuda", f"{text} depends on it and is for CUDA; decide what other devices use")
+    yield from _texts_of_cuda(plan, region)
+
+
+def _texts_of_cuda(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
+    """Yield the objections to a value that a library gets, and to a text that the program goes on with."""
     if option := _option_of_library(plan, region):
         yield Objection(
             "answer-goes-elsewhere", f"{option}= counts or names CUDA devices for a library; decide what it gets"
@@ -92,6 +87,22 @@ def values_of_cuda(plan: Plan, region: cst.CSTNode, asked: cst.CSTNode) -> Itera
             yield Objection(
                 "depends-on-cuda", "a text that names CUDA depends on it; decide what other devices are called"
             )
+
+
+def _of_request(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
+    """Yield the objections to a comparison with a device that was asked for, by what depends on it."""
+    missing = _what_is_missing(plan, region)
+    if missing is not None:
+        yield Objection(
+            "depends-on-cuda",
+            f"line {plan.view.position(missing)[0]} says what is missing where CUDA was asked for; decide what other devices say",
+        )
+    again = _asked_again(plan, region)
+    if again is not None:
+        yield Objection(
+            "depends-on-cuda",
+            f"line {plan.view.position(again)[0]} asks whether CUDA is there after all; decide which device was asked for",
+        )
 
 
 def _option_of_library(plan: Plan, region: cst.CSTNode) -> str:
