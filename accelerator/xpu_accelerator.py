@@ -58,6 +58,10 @@ class XPU_Accelerator(TorchAccelerator):
     # Pinning has to name its device, which ``new_empty(pin_memory=True)`` cannot.
 
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        if not isinstance(tensor, torch.Tensor):  # a batch of a class with its own pin_memory()
+            return tensor.pin_memory()  # anyaccel: ignore[pinning]
         return tensor.pin_memory(device=self.device_name())
 
     def _torch_empty_pinned(self, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

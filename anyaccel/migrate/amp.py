@@ -38,6 +38,7 @@ _QUESTIONS = {
 }
 _SCALERS = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
 _OTHER_SCALERS = ("apex", "deepspeed", "fairscale", "paddle", "mindspore", "anyaccel", "accelerate")
+_AMBIGUOUS = "the name comes from several imports; keep one of them"
 _DECORATORS = ("custom_fwd", "custom_bwd")
 
 
@@ -101,6 +102,9 @@ def _decide_scalers(plan: Plan) -> None:
         name = plan.view.name(call.func)
         is_plain = not any(each.star or each.keyword is None or each.keyword.value == "device" for each in call.args)
         if not name.endswith(".GradScaler") or not is_plain or not plan.is_open(call) or not plan.is_open(call.func):
+            continue
+        if call.func in plan.view.ambiguous:
+            plan.report(call, RULE, _AMBIGUOUS)
             continue
         root = name.partition(".")[0]
         if name in _SCALERS and plan.device_name() is not None:
@@ -191,7 +195,7 @@ def _function(plan: Plan, node: cst.CSTNode, name: str) -> cst.BaseExpression:
 def _why_not(plan: Plan, node: cst.CSTNode, name: str) -> str:
     around = plan.view.parent(node)
     if node in plan.view.ambiguous:
-        return "the name comes from several imports; keep one of them"
+        return _AMBIGUOUS
     if plan.view.is_ignored(node, RULE):
         return "a comment says to ignore it"
     if name in _DECORATORS:

@@ -28,6 +28,8 @@ _OF_GUARD = Objection(
     "kernel-guard",
     "guards code that may work on CUDA only; use get_accelerator().on_accelerator(t) if every device can run it",
 )
+_OF_GRAPHS = Objection("depends-on-cuda", "decides whether to use CUDA's graphs; decide which other devices do")
+_GRAPHS = re.compile(r"cuda_?graph", re.IGNORECASE)
 _NAMES_CUDA = re.compile(r"cuda|gpu", re.IGNORECASE)
 _CUDAS = re.compile(r"(^|\.)_?(CUDA|Cuda[A-Z])\w*$")
 _TO_LIBRARY = "{} takes its answer, and may mean CUDA by it; decide what other devices answer there"
@@ -41,6 +43,8 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
     tested = [each.asked for each in named]
     if isinstance(value, cst.Lambda) and _is_only_asserted(plan, value):
         return _OF_GUARD
+    if _is_of_graphs(plan, value):
+        return _OF_GRAPHS
     if taker := _library_given(plan, value):
         return Objection("answer-goes-elsewhere", _TO_LIBRARY.format(taker))
     if isinstance(value, cst.Arg) and _is_passed_to_tests(plan, value, tested):
@@ -48,6 +52,23 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
     reads = _reads(plan, value)
     is_tested = reads is not None and all(_is_tested(plan, each, tested) for each in reads)
     return None if is_tested else _ELSEWHERE
+
+
+def _is_of_graphs(plan: Plan, value: cst.CSTNode | None) -> bool:
+    """Return whether an answer, by its name, becomes a value that says whether to use CUDA's graphs."""
+    target = value.targets[0].target if isinstance(value, cst.Assign) and len(value.targets) == 1 else None
+    uses = plan.view.uses(target) if target is not None else None
+    for node in [value, *(uses or ())]:
+        for around in (node, *plan.view.ancestors(node)) if node is not None else ():
+            if isinstance(around, cst.Assign):
+                if any(_GRAPHS.search(dotted(each.target) or "") for each in around.targets):
+                    return True
+                break
+            if isinstance(around, cst.Arg) and around.keyword is not None and _GRAPHS.search(around.keyword.value):
+                return True
+            if isinstance(around, cst.BaseStatement):
+                break
+    return False
 
 
 def _is_only_asserted(plan: Plan, function: cst.Lambda) -> bool:

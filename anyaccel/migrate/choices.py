@@ -12,7 +12,7 @@ import libcst as cst
 
 from .device_positions import is_device_position
 from .device_text import index_in, is_device_literal
-from .other_libraries import is_given_to_other_library
+from .other_libraries import is_given_to_other_library, is_of_other_library
 from .regions import regions_of
 from .source_view import dotted, text_of
 from .targets import expression
@@ -25,6 +25,7 @@ __all__ = ["asks_availability", "decide", "decide_any"]
 
 RULE = "device-choice"
 BACKEND_RULE = "comm-backend"
+_OF_OTHER = "another library gets it, which has its own device names; decide which it takes"
 _PARSES = re.compile(r"\.(replace|split|strip|lstrip|removeprefix|partition)\([\"']cuda")
 _OTHERS = {"cpu", "mps", "xpu"}
 _OTHER = re.compile(r"\b(mps|xpu|npu|hpu|mlu|musa|sdaa)\b|_(mps|xpu|npu|hpu|mlu|musa|sdaa)_")
@@ -91,8 +92,9 @@ def _decide_expression(plan: Plan, node: cst.IfExp) -> None:
     is_text = text_of(chosen) is not None or text_of(other) is not None
     if new is not None and is_text and not _is_for_device(plan, node):
         return  # the name of something else, such as a folder; the rule device-name handles it
-    if new is not None and is_given_to_other_library(plan.view, node):
-        plan.report(node, RULE, "another library gets it, which has its own device names; decide which it takes")
+    is_made = isinstance(chosen, cst.Call) and is_of_other_library(plan.view, node)
+    if new is not None and (is_made or is_given_to_other_library(plan.view, node)):
+        plan.report(node, RULE, _OF_OTHER)
         plan.claim(*node.children)
         return
     if new is not None:
@@ -165,6 +167,10 @@ def _decide_statement(plan: Plan, node: cst.If) -> None:
     chosen, others = (values[0], values[1:]) if asked else (values[-1], values[:-1])
     news = [_choice(plan, chosen, other) for other in others]
     if any(new is None for new in news):
+        return
+    if is_of_other_library(plan.view, node):
+        plan.report(node, RULE, _OF_OTHER)
+        plan.claim(*node.children)
         return
     line = _parsed_at(plan, target)
     if line:

@@ -165,7 +165,12 @@ def _why_not(view: SourceView, node: cst.CSTNode) -> str:
     while isinstance(around, cst.IfExp | cst.BooleanOperation) and inner is not getattr(around, "test", None):
         inner, around = around, view.parent(around)
     if isinstance(around, cst.Arg):
+        call = view.parent(around)
+        if isinstance(call, cst.Call) and _is_read_of_backend(call, around):
+            return _why_not(view, call)
         return _why_not_argument(view, around)
+    if isinstance(around, cst.DictElement) and _is_option_of_group(view, around):
+        return ""
     if isinstance(around, cst.ComparisonTarget | cst.Comparison):
         return "compared with NCCL; compare with communication_backend_name() if the code below also works for other backends"
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
@@ -177,6 +182,21 @@ def _why_not(view: SourceView, node: cst.CSTNode) -> str:
         if uses and all(isinstance(view.parent(use), cst.Arg) and not _why_not(view, use) for use in uses):
             return ""
     return "may be the backend of a process group; use communication_backend_name() if it is"
+
+
+def _is_read_of_backend(call: cst.Call, default: cst.Arg) -> bool:
+    """Return whether a call is ``options.get("backend", default)``."""
+    is_get = isinstance(call.func, cst.Attribute) and call.func.attr.value in ("get", "pop")
+    is_second = len(call.args) == 2 and call.args[1] is default
+    return is_get and is_second and _BACKEND.match(text_of(call.args[0].value) or "") is not None
+
+
+def _is_option_of_group(view: SourceView, element: cst.DictElement) -> bool:
+    """Return whether ``{"backend": …}`` is stored as ``process_group_kwargs``, or another name for a group's options."""
+    table = view.parent(element)
+    owner = view.parent(table) if table is not None else None
+    name = dotted(owner.targets[0].target) if isinstance(owner, cst.Assign) and len(owner.targets) == 1 else None
+    return text_of(element.key) == "backend" and _GROUP_OPTIONS.match((name or "").rpartition(".")[2]) is not None
 
 
 def _is_in_table(view: SourceView, node: cst.CSTNode) -> bool:

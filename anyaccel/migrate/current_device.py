@@ -20,6 +20,7 @@ __all__ = ["decide_current_device"]
 _CUDA = re.compile(r"cuda|gpu")
 _OF_TENSOR = re.compile(r"\.get_device\(\)|\.index\b")
 _COUNTS = (cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Index, cst.FormattedStringExpression)
+_FSDP = ("FSDP", "FullyShardedDataParallel")
 _TAKES_INDEX = frozenset({"print", "str", "int", "cuda", "range", "append", "info", "debug", "format", "broadcast"})
 
 
@@ -90,6 +91,8 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
         name = view.name(owner.func)
         called = name.rpartition(".")[2] or (dotted(owner.func) or "").rpartition(".")[2]
         method = owner.func.attr.value if isinstance(owner.func, cst.Attribute) else called
+        if around.keyword is not None and around.keyword.value == "device_id" and called in _FSDP:
+            return "current_device_name"
         if (
             name.startswith("torch.cuda.")
             or method in _TAKES_INDEX

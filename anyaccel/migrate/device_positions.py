@@ -57,6 +57,7 @@ _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
 _OF_OTHER = "a device of another library, which has its own device names"
 _LISTED = "goes to a function that lists the devices it takes; add the new ones there first"
+_OF_CUDA = re.compile(r"cuda|gpu")
 _UNKNOWN = "may be a device's name; use get_accelerator().device_name() if it is"
 
 
@@ -205,7 +206,8 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
             if is_setting
             else Position("part of a dictionary; use get_accelerator().device_name() if its reader takes any device")
         )
-    return _YES if keyword in KEYWORDS else Position(_UNKNOWN)
+    is_named = keyword.endswith("_device") and not _OF_CUDA.search(keyword)
+    return _YES if keyword in KEYWORDS or is_named else Position(_UNKNOWN)
 
 
 def _lists_cpu(view: SourceView, call: cst.Call) -> bool:

@@ -28,13 +28,17 @@ def decide_all_states(plan: Plan, call: cst.Call, rule: str) -> None:
 
 def decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
     """Decide on ``torch.cuda.set_rng_state_all(states)``."""
+    if plan.function("set_rng_state_all") is not None:
+        plan.call_in_place(call.func, rule, "set_rng_state_all")
+        return
     function = plan.function("set_rng_state")
     if function is None:
         plan.report(call.func, rule, plan.without("set_rng_state"))
         return
     line = _line_of(plan, call)
     if line is not None:
-        plan.rewrite(line, rule, lambda updated: _restoring(updated, function), (call.func,))
+        names = [_free(plan, each) for each in ("i", "state")]
+        plan.rewrite(line, rule, lambda updated: _restoring(updated, function, *names), (call.func,))
         return
     template = f"[{function}(state, i) for i, state in enumerate({{states}})]"
     plan.rewrite(call, rule, lambda updated: expression(template, states=updated.args[0].value), (call.func,))
@@ -48,15 +52,22 @@ def _line_of(plan: Plan, call: cst.Call) -> cst.CSTNode | None:
     return line if is_alone and isinstance(plan.view.parent(line or call), cst.IndentedBlock | cst.Module) else None
 
 
-def _restoring(line: cst.SimpleStatementLine, function: str) -> cst.CSTNode:
+def _free(plan: Plan, name: str) -> str:
+    """Return a name that the module does not bind."""
+    while name in plan.view.bound_names:
+        name = f"{name}_"
+    return name
+
+
+def _restoring(line: cst.SimpleStatementLine, function: str, index: str, state: str) -> cst.CSTNode:
     """Return a loop that restores every device's state and replaces the line of the call."""
     statement = line.body[0]
     assert isinstance(statement, cst.Expr)  # noqa: S101  # guaranteed by _line_of
     assert isinstance(statement.value, cst.Call)  # noqa: S101  # as above
     states = expression("enumerate({states})", states=statement.value.args[0].value)
-    inner = cst.SimpleStatementLine([cst.Expr(parsed(f"{function}(state, i)"))])
+    inner = cst.SimpleStatementLine([cst.Expr(parsed(f"{function}({state}, {index})"))])
     loop = cst.For(
-        cst.Tuple([cst.Element(cst.Name("i")), cst.Element(cst.Name("state"))], lpar=(), rpar=()),
+        cst.Tuple([cst.Element(cst.Name(index)), cst.Element(cst.Name(state))], lpar=(), rpar=()),
         states,
         cst.IndentedBlock([inner.with_changes(trailing_whitespace=line.trailing_whitespace)]),
     )

@@ -36,10 +36,13 @@ _NOT_TORCHS = frozenset(
         "cudf",
         "torch_tvm",
         "warp",
+        "mjlab",
+        "mujoco_warp",
         "nvalchemiops",
         "cuequivariance_ops_torch",
         "spconv",
         "dali",
+        "dgl",
     }
 )
 _FOR_CUDA = frozenset(
@@ -55,6 +58,9 @@ _FOR_CUDA = frozenset(
         "nvitop",
         "pynvml",
         "GPUtil",
+        "mjlab",
+        "mujoco_warp",
+        "newton",
         "pyg_lib",
         "torch_cluster",
         "torch_scatter",
@@ -72,9 +78,12 @@ def names_other_library(full_name: str) -> bool:
 def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
     """Return whether a place is in a class or function that imports a library with devices of its own.
 
-    A class also does if it calls a function that returns what it imports.
+    A class also does if it calls a function that returns what it imports. A module that imports dgl is dgl's as a whole:
+    its graphs, which have no kernels for other devices, are moved to the same device as the tensors.
     """
     importing = set()
+    if any(library_of(each) == "dgl" for each in view.of(cst.Import, cst.ImportFrom)):
+        return True
     for statement in view.of(cst.Import, cst.ImportFrom):
         around = list(view.ancestors(statement)) if library_of(statement) in _NOT_TORCHS else []
         owners = [each for kind in (cst.ClassDef, cst.FunctionDef) for each in around if isinstance(each, kind)]

@@ -107,7 +107,10 @@ def _apples_way(plan: Plan, found: Regions) -> list[cst.CSTNode]:
     if isinstance(other, cst.BaseSuite) and other.body:
         other = other.body[0]
     is_apples = isinstance(other, cst.If | cst.IfExp) and _OF_APPLE.search(plan.view.code(other.test)) is not None
-    return [other.body] if is_apples and isinstance(other, cst.If | cst.IfExp) else []
+    if is_apples and isinstance(other, cst.If | cst.IfExp):
+        return [other.body]
+    is_within = found.other is not None and _OF_APPLE.search(plan.view.code(found.other)) is not None
+    return [found.other] if is_within and found.other is not None else []
 
 
 def _for_any(plan: Plan, nodes: list[cst.CSTNode]) -> str | None:

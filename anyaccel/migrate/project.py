@@ -121,10 +121,11 @@ def _survey_one(module: str, source: str, project: Project) -> None:
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
+    lines = source.splitlines()
     for each in tree.body:
         if isinstance(each, ast.FunctionDef):
             _add_parameters(project, module, each.name, each.args, 0)
-            _add_listing(project, each.name, each)
+            _add_listing(project, each.name, each, lines)
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             if any(ast.unparse(base).endswith("Module") for base in node.bases):
@@ -133,7 +134,7 @@ def _survey_one(module: str, source: str, project: Project) -> None:
                 if isinstance(member, ast.FunctionDef) and member.name == "__init__":
                     _add_parameters(project, module, node.name, member.args, 1)
                 if isinstance(member, ast.FunctionDef):
-                    _add_listing(project, node.name, member)
+                    _add_listing(project, node.name, member, lines)
                 if not isinstance(member, ast.FunctionDef) or member.name not in project.own_method:
                     continue
                 needed = len(member.args.args) - len(member.args.defaults) - 1  # without self
@@ -141,11 +142,11 @@ def _survey_one(module: str, source: str, project: Project) -> None:
                     (project.takes_argument if needed == 1 else project.own_method)[member.name].add(node.name)
 
 
-def _add_listing(project: Project, name: str, function: ast.FunctionDef) -> None:
+def _add_listing(project: Project, name: str, function: ast.FunctionDef, lines: list[str]) -> None:
     """Note a function, or the class of a method, that takes a device and compares it with a list of types."""
     given = function.args
     takes = any(each.arg == "device" for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
-    if takes and _LISTS.search(ast.unparse(function)):
+    if takes and _LISTS.search("\n".join(lines[function.lineno - 1 : function.end_lineno])):
         project.lists_devices.add(name)
 
 

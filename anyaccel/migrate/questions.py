@@ -119,6 +119,8 @@ def is_shown(plan: Plan, value: cst.CSTNode) -> bool:
     """Return whether a value is only part of a message."""
     around = plan.view.parent(value)
     owner = plan.view.parent(around) if isinstance(around, cst.Arg) else None
+    if isinstance(owner, cst.Call) and dotted(owner.func) in ("int", "str"):
+        return is_shown(plan, owner)
     is_said = isinstance(owner, cst.Call) and _SHOWN.match(dotted(owner.func) or "") is not None
     return is_said or isinstance(around, cst.FormattedStringExpression)
 

@@ -296,6 +296,10 @@ def _decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None
     elif name == "OutOfMemoryError" and not is_target:  # the same class, by its name for every device
         plan.needs_torch = True
         plan.rewrite(node, rule, lambda _: parsed("torch.OutOfMemoryError"))
+    elif isinstance(asking, cst.Call) and any(each.keyword or each.star for each in asking.args):
+        plan.report(
+            node, rule, f"torch.cuda.{name} is passed on with keywords; write what the contract's function takes"
+        )
     elif name in MEMBERS and name not in CLASSES and not is_target and not is_inspected:
         plan.call_in_place(node, rule, MEMBERS[name])
     else:

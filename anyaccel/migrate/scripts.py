@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["keep_scripts"]
 
+_SCRIPTABLE = ("amp", "device-name", "is-cuda", "tensor-cuda")  # what TorchScript can compile before the rewrite
+_NOT_SCRIPTABLE = (cst.Try, cst.Lambda, cst.Yield, cst.GeneratorExp, cst.StarredElement, cst.ClassDef, cst.Global)
 _TENSOR = re.compile(r"\bTensor\b")
 _FOR_SCRIPTS = re.compile(r"\bjit\.(annotate|is_scripting|unused|ignore|export|Final|Attribute|interface)\b")
 
@@ -27,7 +29,7 @@ def keep_scripts(plan: Plan) -> None:
             if isinstance(around, cst.FunctionDef):
                 is_decorated = any("jit.script" in plan.view.code(each.decorator) for each in around.decorators)
                 is_written_for = is_for_scripts and _FOR_SCRIPTS.search(plan.view.code(around)) is not None
-                is_typed = plan.project.is_scripted and _is_typed(plan, around)
+                is_typed = plan.project.is_scripted and one.rule in _SCRIPTABLE and _is_typed(plan, around)
                 if is_decorated or is_written_for or is_typed or (is_scripted and around.name.value == "forward"):
                     plan.reconsider(
                         one.node,
@@ -38,6 +40,10 @@ def keep_scripts(plan: Plan) -> None:
 
 def _is_typed(plan: Plan, function: cst.FunctionDef) -> bool:
     """Return whether a function's parameters and result are annotated with tensors, as TorchScript needs it."""
+    if not isinstance(function.params.star_arg, cst.MaybeSentinel) or function.params.star_kwarg is not None:
+        return False
+    if next(iter(plan.view.inside(function, *_NOT_SCRIPTABLE)), None) is not None:
+        return False
     notes = [each.annotation.annotation for each in function.params.params if each.annotation is not None]
     is_taken = any(_TENSOR.search(plan.view.code(each)) for each in notes)
     returned = function.returns.annotation if function.returns is not None else None

@@ -109,6 +109,8 @@ def _option_of_library(plan: Plan, region: cst.CSTNode) -> str:
     """Return the option of a call that gets a choice, if it is a trainer's or Ray's: ``devices=``, ``num_gpus=``; else ''."""
     argument = plan.view.parent(plan.view.parent(region) or region)
     option = argument.keyword.value if isinstance(argument, cst.Arg) and argument.keyword is not None else ""
+    if isinstance(argument, cst.DictElement):
+        option = text_of(argument.key) or ""
     return option if _OPTION.match(option) else ""
 
 
