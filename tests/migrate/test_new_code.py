@@ -1,0 +1,68 @@
+"""What holds for all new code, checked on the whole corpus: its calls fit the contract, and it binds no name of the program's."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anyaccel.accelerator import DeepSpeedAccelerator
+from anyaccel.accelerator.cpu_accelerator import CPU_Accelerator
+from anyaccel.accelerator.cuda_accelerator import CUDA_Accelerator
+from anyaccel.accelerator.xpu_accelerator import XPU_Accelerator
+from anyaccel.migrate.source import migrate_source
+from anyaccel.migrate.targets import HELPERS, TARGETS
+
+from . import corpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OF_HELPERS = {"device", "text", "index", "function", "otherwise", "args", "options"}
+CLASSES = (DeepSpeedAccelerator, CPU_Accelerator, CUDA_Accelerator, XPU_Accelerator)
+
+
+def new_of(name: str, target: str) -> tuple[ast.Module, ast.Module]:
+    migration = migrate_source(corpus.before(name), target)
+    return ast.parse(migration.old), ast.parse(migration.new)
+
+
+def bound(tree: ast.Module) -> Counter[str]:
+    names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return Counter(names)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", corpus.names())
+def test_new_code_binds_no_name_that_the_program_binds(name: str, target: str) -> None:
+    old, new = map(bound, new_of(name, target))
+    helpers = OF_HELPERS if target == "torch.accelerator" else set()
+    assert {each for each, count in (new - old).items() if each in old and count} <= helpers
+    assert set(new) - set(old) <= {"get_accelerator", "i", "i_", "state", "state_", *HELPERS, *helpers}
+
+
+def calls(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr], list[ast.keyword], bool]]:
+    """Yield each call of the contract with its arguments, and whether it is only prepared, by ``functools.partial``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            is_partial = ast.unparse(node.func).endswith("partial") and node.args
+            function, args = (node.args[0], node.args[1:]) if is_partial else (node.func, node.args)
+            if isinstance(function, ast.Attribute) and ast.unparse(function.value).endswith("get_accelerator()"):
+                yield function.attr, args, node.keywords, bool(is_partial)
+
+
+@pytest.mark.parametrize("name", corpus.names())
+def test_calls_of_new_code_fit_the_contract_and_every_accelerator(name: str) -> None:
+    old, new = new_of(name, "anyaccel")
+    known = Counter(map(str, map(ast.unparse, (node for node in ast.walk(old) if isinstance(node, ast.Call)))))
+    for member, args, keywords, is_partial in calls(new):
+        has_stars = any(isinstance(each, ast.Starred) for each in args) or any(each.arg is None for each in keywords)
+        functions = [getattr(each, member) for each in CLASSES if inspect.isfunction(getattr(each, member, None))]
+        assert functions or hasattr(DeepSpeedAccelerator, member) or f"get_accelerator().{member}()" in known
+        for function in functions if not has_stars else ():
+            signature = inspect.signature(function)
+            bind = signature.bind_partial if is_partial else signature.bind
+            bind(None, *args, **{str(each.arg): each.value for each in keywords})  # raises TypeError
