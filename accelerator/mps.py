@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 __all__ = ["MpsModule"]
 
 
-_OF_THE_ONE_DEVICE = ("current_stream", "default_stream")  # torch 2.15 has them, and they take no device
+_OF_THE_ONE_DEVICE = (
+    "current_stream",
+    "default_stream",
+    "synchronize",
+)  # they take no device; torch 2.15 has the streams
 
 
 class MpsModule:

@@ -60,9 +60,9 @@ class XPU_Accelerator(TorchAccelerator):
     def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
         import torch
 
-        if not isinstance(tensor, torch.Tensor):  # a batch of a class with its own pin_memory()
-            return tensor.pin_memory()  # anyaccel: ignore[pinning]
-        return tensor.pin_memory(device=self.device_name())
+        is_own = not isinstance(tensor, torch.Tensor)  # a batch of a class with its own pin_memory()
+        options = {} if is_own else {"device": self.device_name()}
+        return tensor.pin_memory(**options)  # anyaccel: ignore[pinning]
 
     def _torch_empty_pinned(self, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         return self._torch_pin_memory(tensor.new_empty(shape))

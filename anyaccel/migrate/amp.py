@@ -205,9 +205,12 @@ def _why_not(plan: Plan, node: cst.CSTNode, name: str) -> str:
     if name not in _PARAMETERS:
         return f"torch.amp has nothing like torch.cuda.amp.{name}"
     if isinstance(around, cst.Call) and around.func is node:
+        if any(each.star == "*" for each in around.args):
+            return "the arguments are in a list; write them as separate arguments"
+        is_named = any(each.keyword is not None and each.keyword.value == "enabled" for each in around.args)
         return (
-            "the arguments are in a list; write them as separate arguments"
-            if any(a.star == "*" for a in around.args)
+            "may get enabled=, which must be false on a CPU"
+            if around.args and around.args[-1].star and not is_named
             else ""
         )
     if name == "GradScaler" and (_is_type(plan, node) or isinstance(around, cst.ImportAlias)):
@@ -249,8 +252,6 @@ def _enabled(plan: Plan, given: list[cst.Arg]) -> list[cst.Arg]:
     """Return the arguments of autocast or a scaler with ``enabled`` false on a CPU, where CUDA's does nothing."""
     name = plan.named()
     old = next((each for each in given if each.keyword is not None and each.keyword.value == "enabled"), None)
-    if old is None and any(each.star for each in given):
-        return given  # the arguments may contain it
     if old is None:
         value = expression('{name} != "cpu"', name=name)
         return [*given, cst.Arg(value, keyword=cst.Name("enabled"), equal=NO_SPACE)]

@@ -28,6 +28,10 @@ _OF_GUARD = Objection(
     "kernel-guard",
     "guards code that may work on CUDA only; use get_accelerator().on_accelerator(t) if every device can run it",
 )
+_OF_GPUS = Objection(
+    "answer-goes-elsewhere",
+    "says whether there is a GPU, by which a caller may mean CUDA; decide what other devices answer",
+)
 _OF_GRAPHS = Objection("depends-on-cuda", "decides whether to use CUDA's graphs; decide which other devices do")
 _GRAPHS = re.compile(r"cuda_?graph", re.IGNORECASE)
 _NAMES_CUDA = re.compile(r"cuda|gpu", re.IGNORECASE)
@@ -43,6 +47,8 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
     tested = [each.asked for each in named]
     if isinstance(value, cst.Lambda) and _is_only_asserted(plan, value):
         return _OF_GUARD
+    if isinstance(value, cst.Return) and _is_of_gpus(plan, value):
+        return _OF_GPUS
     if _is_of_graphs(plan, value):
         return _OF_GRAPHS
     if taker := _library_given(plan, value):
@@ -52,6 +58,12 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
     reads = _reads(plan, value)
     is_tested = reads is not None and all(_is_tested(plan, each, tested) for each in reads)
     return None if is_tested else _ELSEWHERE
+
+
+def _is_of_gpus(plan: Plan, value: cst.CSTNode) -> bool:
+    """Return whether an answer is what ``is_gpu_available()`` returns, to callers that may name "gpu" to a library."""
+    function = next((each for each in plan.view.ancestors(value) if isinstance(each, cst.FunctionDef)), None)
+    return function is not None and "gpu" in function.name.value.lower()
 
 
 def _is_of_graphs(plan: Plan, value: cst.CSTNode | None) -> bool:

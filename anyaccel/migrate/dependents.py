@@ -100,7 +100,6 @@ def _sites_that_stay(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
             yield Objection(
                 "depends-on-cuda",
                 f"code that depends on it stays specific to CUDA (line {line}); port that code, or keep the question",
-                one.outcome is SiteOutcome.REPORTED and asked_in(plan, one) is not None,
             )
 
 
@@ -123,7 +122,7 @@ def _names_of_cuda(
             "depends-on-cuda",
             f"{plan.view.code(version)} depends on it, which other devices do not have; decide what they show",
         )
-    several = isinstance(asked, cst.Comparison) and _SEVERAL.search(plan.view.code(asked))
+    several = _SEVERAL.search(plan.view.code(condition if condition is not None else asked))
     if several and _DATA_PARALLEL.search(plan.view.code(region)):
         yield Objection(
             "depends-on-function", "DataParallel depends on it, which works on several CUDA devices only; keep it"

@@ -57,7 +57,7 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         plan.leave(node, RULE, "the toolkit that an extension is built with, not a device")
     elif _is_of_registration(plan, node):
         plan.leave(node, RULE, "registers CUDA's implementation of an op")
-    elif _is_beside_cpu(plan, node):
+    elif _is_beside_cpu(plan, node) or _is_beside_call_for_cpu(plan, node):
         plan.report(node, RULE, "listed next to the CPU, which would be there twice; decide what the list holds then")
     elif _is_told_apart(plan, node):
         plan.report(
@@ -148,6 +148,21 @@ def _is_beside_cpu(plan: Plan, node: cst.CSTNode) -> bool:
         return False
     made = (each.value for each in listed.elements)
     return any(isinstance(each, cst.Call) and each.args and text_of(each.args[0].value) == "cpu" for each in made)
+
+
+def _is_beside_call_for_cpu(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether the statement next to ``register("cuda")`` is ``register("cpu")``."""
+    argument = plan.view.parent(node)
+    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
+    line = plan.view.parent(plan.view.parent(call) or node) if isinstance(call, cst.Call) else None
+    block = plan.view.parent(line) if isinstance(line, cst.SimpleStatementLine) else None
+    body: list[cst.CSTNode] = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
+    if line not in body or not isinstance(call, cst.Call):
+        return False
+    place = body.index(line)
+    code = plan.view.code(call)
+    beside = [plan.view.code(each).strip() for each in (*body[max(0, place - 1) : place], *body[place + 1 : place + 2])]
+    return code.replace(plan.view.code(node), '"cpu"', 1) in [each.replace("'", '"') for each in beside]
 
 
 def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:

@@ -70,6 +70,12 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
                 "depends-on-cuda",
                 f"the other branch says that this needs CUDA (line {line}); decide whether other devices may run it",
             )
+    if "map_location" in plan.view.code(found.other) and not any(
+        "map_location" in plan.view.code(each) for each in found.blocks
+    ):
+        yield Objection(
+            "depends-on-cuda", "without CUDA a checkpoint is loaded by map_location; decide how other devices load it"
+        )
     if "torch_xla" in plan.view.code(found.other):
         yield Objection("depends-on-cuda", "the other branch checks for a TPU; check for it first")
     for name in plan.view.inside(found.other, cst.Name):

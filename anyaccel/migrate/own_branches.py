@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .dependents import condition_around
 from .site import SiteOutcome
 from .source_view import dotted
+from .values_of_cuda import rewritten_in
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -47,8 +49,11 @@ def leave_own_branch(plan: Plan, question: SiteDecision, asked: cst.CSTNode, reg
         regions: the code that depends on the answer.
     """
     sites = [one for region in regions for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
-    if regions and all(_is_data_parallel(plan, region) for region in regions):
-        for one in (*sites, question):
+    blocks = [each for each in regions if not isinstance(each, cst.BaseExpression)]
+    if blocks and all(_is_data_parallel(plan, each) for each in blocks):
+        condition = condition_around(plan, asked)
+        halves = rewritten_in(plan, [condition]) if condition is not None else []
+        for one in (*sites, *halves, question):
             plan.reconsider(one.node, _OF_DATA_PARALLEL, SiteOutcome.LEFT)
         return True
     if not regions or any(one.outcome is SiteOutcome.REWRITTEN for one in sites) or not _goes_on(plan, asked):
@@ -72,7 +77,11 @@ def _is_data_parallel(plan: Plan, region: cst.CSTNode) -> bool:
     if len(simple) != len(lines):
         return False
     statements = [each for line in simple for each in line.body]
-    made = [each for each in statements if isinstance(each, cst.Assign) and _DATA_PARALLEL.search(plan.view.code(each))]
+    made = [
+        each
+        for each in statements
+        if isinstance(each, cst.Assign | cst.Return) and _DATA_PARALLEL.search(plan.view.code(each))
+    ]
     return bool(made) and all(each in made or _is_told(each) for each in statements)
 
 

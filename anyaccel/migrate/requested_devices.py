@@ -101,6 +101,8 @@ def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
     the question stays, unless the caller's device is this program's own default for CUDA, which is rewritten.
     """
     is_there = asks_availability(plan.view, choice.test)
+    if is_there is None and any(_is_of_availability(plan, each) for each in plan.view.values_of(choice.test)):
+        is_there = True  # `cuda = not cpu and torch.cuda.is_available()`, asked by its name
     asked, other = (choice.body, choice.orelse) if is_there else (choice.orelse, choice.body)
     if is_there is None or _device_of(plan, other) != "cpu" or not DEVICE_NAME.search((dotted(asked) or "").lower()):
         return False
@@ -130,6 +132,13 @@ def _is_of_stored(plan: Plan, test: cst.BaseExpression) -> bool:
     target = test.comparisons[0] if isinstance(test, cst.Comparison) else None
     is_other = target is not None and isinstance(target.operator, cst.NotEqual) and text_of(target.comparator) == "cpu"
     return is_other and isinstance(test, cst.Comparison) and (dotted(test.left) or "").endswith(".device.type")
+
+
+def _is_of_availability(plan: Plan, value: cst.BaseExpression) -> bool:
+    """Return whether a value is true only if CUDA is available: the question itself, or ``a and`` the question."""
+    if isinstance(value, cst.BooleanOperation) and isinstance(value.operator, cst.And):
+        return any(_is_of_availability(plan, each) for each in (value.left, value.right))
+    return asks_availability(plan.view, value) is True
 
 
 def _names_device(plan: Plan, test: cst.BaseExpression) -> bool:
@@ -181,7 +190,7 @@ def leave_questions(plan: Plan, where: cst.CSTNode, reason: str) -> None:
     """Leave every use of ``torch.cuda`` in a condition, and the question that a name in it stands for."""
     for name in plan.view.inside(where, cst.Name):
         for value in plan.view.values_of(name):
-            if asks_availability(plan.view, value):
+            if _is_of_availability(plan, value):
                 leave_questions(plan, value, reason)
     for node, name in plan.view.imported.items():
         around = plan.view.parent(node)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .choices import asks_availability
+from .comparisons import LISTED
 from .device_text import is_device_literal
 from .questions import asked_in
 from .site import SiteOutcome
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["keep_together"]
 
-_OF_CODE = ("depends-on-cuda", "depends-on-function", "kernel-guard")
-_STAYS = {"device-name": _OF_CODE, "is-cuda": (*_OF_CODE, "nothing-rewritten")}
+_STAYS = ("depends-on-cuda", "depends-on-function", "device-comparison", "kernel-guard")
 _CLASSES = ("torch.cuda.Event", "torch.cuda.Stream")
 
 
@@ -50,32 +50,36 @@ def _keep_stored_questions(plan: Plan) -> None:
 
 
 def _keep_same_questions(plan: Plan) -> None:
-    """Report the other questions about a tensor or a device of which one, in the same function, stays CUDA's.
+    """Report the other questions of a function of which one stays CUDA's: together they say where its code runs.
 
-    ``if not x.is_cuda: x = log_softmax(x)`` prepares ``x`` for the kernel that ``if x.is_cuda:`` chooses below.
+    ``if not x.is_cuda: x = log_softmax(x)`` prepares ``x`` for the kernel that ``if x.is_cuda:`` chooses below. Questions
+    that a CPU may answer with yes guard nothing but what every device has, and are not meant.
     """
-    asked: dict[tuple[cst.CSTNode, str], list[SiteDecision]] = {}
+    rewritten = [one for one in plan.decisions.values() if one.node in plan.exact]
+    kept: dict[cst.CSTNode, cst.CSTNode] = {}
     for one in plan.decisions.values():
-        key = _about(plan, one) if one.outcome is not SiteOutcome.LEFT else None
-        if key is not None:
-            asked.setdefault(key, []).append(one)
-    for ones in asked.values():
-        kept = [one for one in ones if one.outcome is SiteOutcome.REPORTED and one.question in _STAYS[one.rule]]
-        for one in ones if kept else ():
-            if one.outcome is SiteOutcome.REWRITTEN:
-                line = plan.view.position(kept[0].node)[0]
-                plan.reconsider(one.node, f"asked again at line {line}, where it is reported; decide on both together")
+        function = _function(plan, one.node) if _is_kept_question(plan, one) else None
+        if function is not None:
+            kept.setdefault(function, one.node)
+    for one in rewritten if kept else ():
+        function = _function(plan, one.node)
+        if one.outcome is SiteOutcome.REWRITTEN and function in kept:
+            line = plan.view.position(kept[function])[0]
+            plan.reconsider(one.node, f"line {line} of this function is reported, too; decide on both together")
 
 
-def _about(plan: Plan, one: SiteDecision) -> tuple[cst.CSTNode, str] | None:
-    """Return the function of a question, and the tensor or device that it is about."""
-    asked = asked_in(plan, one)
-    if isinstance(asked, cst.Comparison):
-        name = dotted(asked.left) if asked in plan.questions and one.rule in _STAYS else None
-    else:
-        name = dotted(asked.value) if isinstance(asked, cst.Attribute) and one.rule == "is-cuda" else None
-    function = next((each for each in plan.view.ancestors(one.node) if isinstance(each, cst.FunctionDef)), None)
-    return None if name is None or function is None else (function, name)
+def _function(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
+    return next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
+
+
+def _is_kept_question(plan: Plan, one: SiteDecision) -> bool:
+    """Return whether a decision reports a question that stays CUDA's because of what depends on it, or what it compares."""
+    if one.outcome is not SiteOutcome.REPORTED:
+        return False
+    if asked_in(plan, one) is not None:
+        return one.question in _STAYS or (one.rule == "is-cuda" and one.question == "nothing-rewritten")
+    is_prefix = isinstance(one.node, cst.Call) and (dotted(one.node.func) or "").endswith(".startswith")
+    return one.rule == "device-name" and one.reason != LISTED and (is_prefix or isinstance(one.node, cst.Comparison))
 
 
 def _keep_classes(plan: Plan) -> None:

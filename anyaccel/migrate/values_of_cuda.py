@@ -27,8 +27,9 @@ __all__ = ["decided_in", "rewritten_in", "values_of_cuda"]
 
 _OPTION = re.compile(r"^(accelerator|devices|gpus|n_gpus?|num_gpus?(_per_\w+)?)$")
 _CLASS_OF_CUDA = re.compile(r"^_?(CUDA|Cuda)[A-Z][a-z]\w*$")
-_LABEL = re.compile(r"cuda[\w-]*[ :.(/]|[ :(/][\w-]*cuda", re.IGNORECASE)
+_LABEL = re.compile(r"cuda[\w-]*[ :.(/]|[ :(/][\w-]*cuda|\w[._-]cuda$", re.IGNORECASE)
 _DEVICE = re.compile(r"^cuda(:\d*)?$")
+_NAMES_CUDA = re.compile(r"\bCUDA\b|'cuda'|\"cuda\"")
 _MISSING = re.compile(
     r"\bnot\b[\w ]* (available|installed|found|supported|detected|enabled)|unavailable|fall(s|ing)? ?back|CPU instead",
     re.IGNORECASE,
@@ -169,8 +170,9 @@ def _is_kept_text(plan: Plan, text: cst.CSTNode) -> bool:
 def _what_is_missing(plan: Plan, region: cst.CSTNode) -> cst.CSTNode | None:
     """Return the error or message in a region that says that a device is not there; None if there is none."""
     for each in plan.view.inside(region, cst.Raise, cst.Call):
+        code = plan.view.code(each)
         is_told = isinstance(each, cst.Raise) or _TELLS.search(dotted(each.func) or "") is not None
-        if is_told and _MISSING.search(plan.view.code(each)):
+        if (is_told and _MISSING.search(code)) or (isinstance(each, cst.Raise) and _NAMES_CUDA.search(code)):
             return each  # type: ignore[no-any-return]  # a node
     return None
 

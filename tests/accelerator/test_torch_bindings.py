@@ -277,6 +277,31 @@ def test_apples_gpu_is_asked_by_its_own_names(monkeypatch: pytest.MonkeyPatch) -
     assert copy.copy(mps).memory_allocated() == 3
 
 
+@pytest.mark.parametrize(
+    ("member", "arguments"),
+    {
+        "synchronize": (0,),
+        "memory_allocated": (0,),
+        "memory_reserved": (0,),
+        "get_rng_state": (0,),
+        "set_rng_state": (torch.zeros(1), 0),
+    }.items(),
+)
+def test_apples_functions_get_no_device_which_they_do_not_take(
+    monkeypatch: pytest.MonkeyPatch, member: str, arguments: tuple[Any, ...]
+) -> None:
+    for name in (
+        "synchronize",
+        "get_rng_state",
+        "set_rng_state",
+        "current_allocated_memory",
+        "driver_allocated_memory",
+    ):
+        real = getattr(torch.mps, name)
+        monkeypatch.setattr(torch.mps, name, mock.create_autospec(real, return_value=1))  # keeps the real signature
+    getattr(anyaccel.TorchAccelerator("mps"), member)(*arguments)
+
+
 @pytest.mark.parametrize("has_streams", [True, False])
 def test_apples_gpu_has_streams_where_torch_has_them(monkeypatch: pytest.MonkeyPatch, has_streams: bool) -> None:
     for name in ("Stream", "stream", "set_stream", "current_stream", "default_stream"):
