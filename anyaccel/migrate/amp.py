@@ -127,6 +127,7 @@ def _decide_questions(plan: Plan) -> None:
             plan.rewrite(
                 node, RULE, also_other_than_cpu(plan, node, lambda updated: _with_name(plan, updated)), (node.func,)
             )
+            plan.exact[node] = node
         elif name is not None and _is_under_autocast(plan, node):
             plan.needs_torch = True
             new = expression("torch.get_autocast_dtype({name})", name=name)

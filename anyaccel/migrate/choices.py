@@ -12,6 +12,7 @@ import libcst as cst
 
 from .device_positions import is_device_position
 from .device_text import index_in, is_device_literal
+from .listed_devices import OF_LIST, is_listed
 from .other_libraries import is_given_to_other_library, is_of_other_library
 from .regions import regions_of
 from .source_view import dotted, text_of
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .source_view import SourceView
 
-__all__ = ["asks_availability", "decide", "decide_any"]
+__all__ = ["asks_availability", "decide", "decide_any", "is_plain_other"]
 
 RULE = "device-choice"
 BACKEND_RULE = "comm-backend"
@@ -29,9 +30,18 @@ _OF_OTHER = "another library gets it, which has its own device names; decide whi
 _PARSES = re.compile(r"\.(replace|split|strip|lstrip|removeprefix|partition)\([\"']cuda")
 _OTHERS = {"cpu", "mps", "xpu"}
 _OTHER = re.compile(r"\b(mps|xpu|npu|hpu|mlu|musa|sdaa)\b|_(mps|xpu|npu|hpu|mlu|musa|sdaa)_")
+_ASKED_OF_OTHER = re.compile(
+    r"\b(torch\.)?(backends\.)?(mps|xpu)\.is_(available|built)\(\)|is_(torch_)?(mps|xpu)_available\(\)"
+    r"|(has|get)attr\([\w.]+, *[\"'](mps|xpu|is_available)[\"'](, *None)?\)|\b(and|is|not|None|bool)\b"
+)
 _ASKS_OTHER = re.compile(
     r"^(torch\.(backends\.)?(mps|xpu|npu|hpu|mlu|musa|sdaa)\.is_available|is_(torch_)?(mps|xpu|npu|hpu|mlu|musa|sdaa)_available)\(\)$"
 )
+
+
+def is_plain_other(asked: str) -> bool:
+    """Return whether a test only asks for Apple's GPU or an XPU, without a further condition."""
+    return "available" in asked and not re.search(r"\w", _ASKED_OF_OTHER.sub("", asked))
 
 
 def asks_availability(view: SourceView, test: cst.BaseExpression) -> bool | None:
@@ -139,8 +149,7 @@ def _is_current(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpressio
 def _is_other(view: SourceView, node: cst.BaseExpression, unwrap: object) -> bool:
     """Return whether an expression is the CPU, MPS or XPU, or a choice between them."""
     if isinstance(node, cst.IfExp):
-        asked = view.code(node.test)
-        is_plain = "is_available()" in asked and "cuda" not in asked
+        is_plain = is_plain_other(view.code(node.test))
         return is_plain and _is_other(view, node.body, unwrap) and _is_other(view, node.orelse, unwrap)
     literal = unwrap(view, node)  # type: ignore[operator]  # one of the two functions below
     return literal is not None and text_of(literal) in _OTHERS
@@ -168,8 +177,9 @@ def _decide_statement(plan: Plan, node: cst.If) -> None:
     news = [_choice(plan, chosen, other) for other in others]
     if any(new is None for new in news):
         return
-    if is_of_other_library(plan.view, node):
-        plan.report(node, RULE, _OF_OTHER)
+    is_of_other = is_of_other_library(plan.view, node)
+    if is_of_other or is_listed(plan.view, target):
+        plan.report(node, RULE, _OF_OTHER if is_of_other else OF_LIST)
         plan.claim(*node.children)
         return
     line = _parsed_at(plan, target)
@@ -211,7 +221,7 @@ def _branches(view: SourceView, node: cst.If) -> tuple[cst.BaseAssignTargetExpre
         values.append(assigned.value)
         if isinstance(branch, cst.Else):
             break
-        if branch is not node and ("is_available()" not in view.code(branch.test) or "cuda" in view.code(branch.test)):
+        if branch is not node and not is_plain_other(view.code(branch.test)):
             return None
         branch = branch.orelse
     is_one = len({dotted(target) for target in targets}) == 1 and dotted(targets[0]) is not None

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 __all__ = ["settle"]
 
 
+_OF_CONDITION = Objection(
+    "changes-cpu", "stops under a further condition; decide what other devices do", is_of_cpu=True
+)
+
+
 def settle(plan: Plan) -> None:
     """Report the CUDA checks that guard CUDA-only code, and leave the code that depends on them unchanged."""
     keep_scripts(plan)
@@ -148,6 +153,8 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     if not is_settled and question.node not in plan.exact and not asks_for_bfloat16(plan, asked):
         is_start = _is_at_entry(plan, question.node)
         of_answer = next((why for each in (found, *named) if (why := of_cpu(plan, each, is_start=is_start))), None)
+    if found.is_entry and question.rule == "runtime-call" and condition_around(plan, asked) is not None:
+        of_answer = _OF_CONDITION  # `if wanted and not torch.cuda.is_available(): raise` is to raise on a CPU, too
     objections = [*of_code, *(each for each in (of_use, of_names, of_answer) if each is not None)]
     return _answered(plan, question, asked, [*found.all, *(each for one in named for each in one.all)], objections)
 

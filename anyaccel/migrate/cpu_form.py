@@ -38,7 +38,6 @@ _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|warn|error|log|write))$")
 _NAMES_CUDA = re.compile(r"cuda|gpu|nvidia|accelerat|\bcpu\b", re.IGNORECASE)
 _HARMLESS = (
     "gc.collect",
-    "torch.set_float32_matmul_precision",
     "torch.set_default_tensor_type",
     "torch.set_default_device",
 )

@@ -76,7 +76,8 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
         return None
     if _is_output_device(view, around):
         return "current_device"
-    if isinstance(around, cst.IfExp) and any(_is_number(each) for each in (around.body, around.orelse)):
+    arms = (around.body, around.orelse) if isinstance(around, cst.IfExp) else ()
+    if any(_is_number(each) or (dotted(each) or "").endswith(".index") for each in arms):
         return "current_device"
     comparison = view.parent(around) if isinstance(around, cst.ComparisonTarget) else around
     if isinstance(comparison, cst.Comparison) and _OF_TENSOR.search(view.code(comparison)):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .answers import Objection
+from .data_parallel import DATA_PARALLEL, SEVERAL
 from .nodes import library_of
 from .other_libraries import is_made_for_cuda
 from .other_ways import NAMES_HALF, appended, is_number
@@ -46,8 +47,6 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 _FOR_LIBRARIES = ("gpu", "GPU")
-_SEVERAL = re.compile(r"device_count\(\)\s*(>\s*[1-9]|>=\s*[2-9])")
-_DATA_PARALLEL = re.compile(r"(?<!Distributed)\bDataParallel\(")
 _OF_GPU = re.compile(r"(?<=[^_])_(gpu|cuda)(?=_|$)|^(gpu|cuda)(?=_)")
 _VERSIONS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda")
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
@@ -122,8 +121,8 @@ def _names_of_cuda(
             "depends-on-cuda",
             f"{plan.view.code(version)} depends on it, which other devices do not have; decide what they show",
         )
-    several = _SEVERAL.search(plan.view.code(condition if condition is not None else asked))
-    if several and _DATA_PARALLEL.search(plan.view.code(region)):
+    several = SEVERAL.search(plan.view.code(condition if condition is not None else asked))
+    if several and DATA_PARALLEL.search(plan.view.code(region)):
         yield Objection(
             "depends-on-function", "DataParallel depends on it, which works on several CUDA devices only; keep it"
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .kinds import DEVICE_NAME
+from .listed_devices import OF_LIST, is_listed
 from .other_libraries import is_of_other_library, names_other_library
 from .source_view import dotted, text_of
 
@@ -269,6 +270,8 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     owner = next((each for each in view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
     if isinstance(node, cst.AnnAssign) and _is_of_choices(view, node.annotation):
         return Position("the annotation lists the devices; add the new ones there first")
+    if isinstance(node.value, cst.IfExp) and is_listed(view, targets[0]):
+        return Position(OF_LIST)
     if isinstance(owner, cst.ClassDef) and _is_setting(view, dotted(targets[0])):
         return _YES
     if isinstance(owner, cst.ClassDef):

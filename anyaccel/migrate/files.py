@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import errno
 import gc
 import io
@@ -282,10 +281,10 @@ def _require_valid(done: Migration) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            ast.parse(done.old)
-        except SyntaxError:
+            compile(done.old, "old", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError):
             return  # written for another Python version: this one cannot check it
-        ast.parse(done.new)
+        compile(done.new, "new", "exec", dont_inherit=True)
 
 
 def write(result: FileResult) -> None:

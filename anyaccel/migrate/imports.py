@@ -163,7 +163,6 @@ class TextModule:
             imports: import statements, such as ``"import torch"``.
             needing: the code that needs them.
         """
-        needing = set(needing)
         lines = lines_of(self.code)
         needing = set(needing)
 
@@ -171,7 +170,8 @@ class TextModule:
             text = "".join(lines[node.lineno - 1 : node.end_lineno])
             return not any(new in text for new in needing)
 
-        before = list(takewhile(is_before, self._tree.body))
+        first = list(takewhile(_is_first, self._tree.body))
+        before = [*first, *takewhile(is_before, self._tree.body[len(first) :])]
         missing = [line for line in imports if not any(_brings(node, line) for node in before)]
         if not missing:
             return self.code
@@ -243,10 +243,10 @@ def _sorted_place(before: list[ast.stmt], after: ast.stmt | None, line: str) -> 
 
     A block has no empty lines. In it, ``import a`` comes before ``from a import b``, and both are sorted by module.
     """
-    if after is None or after not in before:
+    if after is None or after not in before or _is_first(after):
         return None
     first = last = before.index(after)
-    while first and _follows(before[first], before[first - 1]):
+    while first and _follows(before[first], before[first - 1]) and not _is_first(before[first - 1]):
         first -= 1
     while last + 1 < len(before) and _follows(before[last + 1], before[last]):
         last += 1
@@ -257,6 +257,12 @@ def _sorted_place(before: list[ast.stmt], after: ast.stmt | None, line: str) -> 
         return None
     following = next((node for node, key in zip(block, keys, strict=True) if key is not None and key > new), None)
     return following.lineno - 1 if following is not None else block[-1].end_lineno
+
+
+def _is_first(node: ast.stmt) -> bool:
+    """Return whether a statement has to be at the beginning: the docstring, and imports from ``__future__``."""
+    is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 
 
 def _follows(node: ast.stmt, other: ast.stmt) -> bool:

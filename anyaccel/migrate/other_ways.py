@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .answers import Objection
+from .choices import is_plain_other
 from .cpu_form import ACCELERATOR, cpu_form
 from .kinds import Kind, kind_of
 from .regions import following, leaves
@@ -53,14 +54,8 @@ def stops_for_precision(plan: Plan, guard: cst.CSTNode) -> bool:
 
 def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
     """Yield the objections if the branch for false says that CUDA is required, or uses a TPU, CPU code or a number."""
-    apples = _apples_way(plan, found)
-    form = _for_any(plan, found.blocks) if apples else ""
-    if apples and (form is None or form != _for_any(plan, apples)):
-        line = plan.view.position(apples[0])[0]
-        yield Objection(
-            "depends-on-cuda",
-            f"Apple's GPU has a branch that does something else (line {line}); decide which one it takes",
-        )
+    yield from _of_apple(plan, found)
+    yield from _of_checkpoint(plan, found)
     if found.other is None:
         return
     for call in plan.view.inside(found.other, cst.Call):
@@ -70,12 +65,6 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
                 "depends-on-cuda",
                 f"the other branch says that this needs CUDA (line {line}); decide whether other devices may run it",
             )
-    if "map_location" in plan.view.code(found.other) and not any(
-        "map_location" in plan.view.code(each) for each in found.blocks
-    ):
-        yield Objection(
-            "depends-on-cuda", "without CUDA a checkpoint is loaded by map_location; decide how other devices load it"
-        )
     if "torch_xla" in plan.view.code(found.other):
         yield Objection("depends-on-cuda", "the other branch checks for a TPU; check for it first")
     for name in plan.view.inside(found.other, cst.Name):
@@ -100,6 +89,33 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
         yield Objection(
             "depends-on-function",
             "moves to the CPU what is not on CUDA; decide whether what follows takes other devices",
+        )
+
+
+def _of_checkpoint(plan: Plan, found: Regions) -> Iterator[Objection]:
+    """Yield an objection if a checkpoint is loaded by ``map_location`` without CUDA only: other devices need it, too."""
+    others = [found.other] if found.other is not None else []
+    test = plan.view.parent(found.blocks[0]) if found.blocks and not others else None
+    if isinstance(test, cst.If) and leaves(plan.view, test.body):
+        others = following(plan.view, test)[:1]
+    is_for_cpu = any("map_location" in plan.view.code(each) for each in others)
+    if is_for_cpu and not any("map_location" in plan.view.code(each) for each in found.blocks):
+        yield Objection(
+            "depends-on-cuda", "without CUDA a checkpoint is loaded by map_location; decide how other devices load it"
+        )
+
+
+def _of_apple(plan: Plan, found: Regions) -> Iterator[Objection]:
+    """Yield an objection if Apple's GPU has a branch that does something else than CUDA's, which it would take."""
+    apples = _apples_way(plan, found)
+    test = getattr(plan.view.parent(apples[0]), "test", None) if apples else None
+    is_plain = test is None or is_plain_other(plan.view.code(test))
+    form = _for_any(plan, found.blocks) if apples and is_plain else None
+    if apples and (form is None or form != _for_any(plan, apples)):
+        line = plan.view.position(apples[0])[0]
+        yield Objection(
+            "depends-on-cuda",
+            f"Apple's GPU has a branch that does something else (line {line}); decide which one it takes",
         )
 
 

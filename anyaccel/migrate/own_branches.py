@@ -5,9 +5,6 @@ CUDA kernel accepts no other tensor. A branch does not qualify if the only alter
 the kernel, so it is reported. A branch that contains a rewritten site does not qualify either, because it does more
 than call the kernel.
 
-It is the same with ``DataParallel``, which works on several CUDA devices only: a question whether there are several,
-before it, stays with all that is in the branch.
-
 The same applies to a branch in which nothing that names ``torch.cuda`` has a counterpart on other devices:
 ``ipc_collect()``, the size of the L2 cache, the sync debug mode.
 """
@@ -19,10 +16,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .dependents import condition_around
 from .site import SiteOutcome
 from .source_view import dotted
-from .values_of_cuda import rewritten_in
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -33,9 +28,6 @@ _KERNEL = re.compile(
     r"(^|\.)(\w+_cuda|cuda_\w+_kernel|\w+_cuda_ext|\w+_cuda_binding|triton|triton_ops|tl|flash_attn|cupy|cupy_\w+|cupyx|"
     r"pynvml|nvml\w+|apex|amp_C|bnb|bitsandbytes)(\.|$)"
 )
-_DATA_PARALLEL = re.compile(r"(?<!Distributed)\bDataParallel\(")
-_OF_DATA_PARALLEL = "asks for several CUDA devices before DataParallel, which works on no others"
-_TELLS = re.compile(r"(^|\.)(print|info|debug|warning|warn|log|write)$")
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move|check|get|set|init)_(the_)?cuda$")
 
 
@@ -49,13 +41,6 @@ def leave_own_branch(plan: Plan, question: SiteDecision, asked: cst.CSTNode, reg
         regions: the code that depends on the answer.
     """
     sites = [one for region in regions for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
-    blocks = [each for each in regions if not isinstance(each, cst.BaseExpression)]
-    if blocks and all(_is_data_parallel(plan, each) for each in blocks):
-        condition = condition_around(plan, asked)
-        halves = rewritten_in(plan, [condition]) if condition is not None else []
-        for one in (*sites, *halves, question):
-            plan.reconsider(one.node, _OF_DATA_PARALLEL, SiteOutcome.LEFT)
-        return True
     if not regions or any(one.outcome is SiteOutcome.REWRITTEN for one in sites) or not _goes_on(plan, asked):
         return False
     reported = [one for one in sites if one.outcome is SiteOutcome.REPORTED]
@@ -68,26 +53,6 @@ def leave_own_branch(plan: Plan, question: SiteDecision, asked: cst.CSTNode, reg
     what = f"the CUDA kernel {kernel}" if kernel else "code that only CUDA has"
     plan.reconsider(question.node, f"checks for CUDA before {what}, next to code for other devices", SiteOutcome.LEFT)
     return True
-
-
-def _is_data_parallel(plan: Plan, region: cst.CSTNode) -> bool:
-    """Return whether a branch does nothing but make a model ``DataParallel``, and tell about it."""
-    lines = region.body if isinstance(region, cst.IndentedBlock) else ()
-    simple = [line for line in lines if isinstance(line, cst.SimpleStatementLine)]
-    if len(simple) != len(lines):
-        return False
-    statements = [each for line in simple for each in line.body]
-    made = [
-        each
-        for each in statements
-        if isinstance(each, cst.Assign | cst.Return) and _DATA_PARALLEL.search(plan.view.code(each))
-    ]
-    return bool(made) and all(each in made or _is_told(each) for each in statements)
-
-
-def _is_told(statement: cst.CSTNode) -> bool:
-    call = statement.value if isinstance(statement, cst.Expr) else None
-    return isinstance(call, cst.Call) and _TELLS.search(dotted(call.func) or "") is not None
 
 
 def _kernel_in(plan: Plan, region: cst.CSTNode) -> str:

@@ -20,6 +20,8 @@ def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
     node = decision.node
     if node in plan.exact:
         return plan.exact[node]
+    if decision.rule == "amp" and plan.view.name(getattr(node, "func", node)) == "torch.is_autocast_enabled":
+        return node
     if decision.rule == "comm-backend":
         return next((each for each in plan.view.ancestors(node) if each in plan.questions), None)
     if decision.rule == "is-cuda" or node in plan.questions or isinstance(node, cst.BooleanOperation):

@@ -278,6 +278,14 @@ def _decide_generator(plan: Plan, node: cst.Subscript, rule: str) -> None:
     )
 
 
+def _is_called_with_device(plan: Plan, assigned: cst.CSTNode) -> bool:
+    """Return whether a function is stored under a name that is called with ``device=``."""
+    target = assigned.targets[0].target if isinstance(assigned, cst.Assign) and len(assigned.targets) == 1 else None
+    calls = [plan.view.parent(use) for use in plan.view.uses(target) or ()] if target is not None else []
+    given = (each.keyword for call in calls if isinstance(call, cst.Call) for each in call.args)
+    return any(keyword is not None and keyword.value == "device" for keyword in given)
+
+
 def _decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
     """Decide on a reference that is not called: an annotation, a function that is passed on, or anything else."""
     around = list(plan.view.ancestors(node))
@@ -296,7 +304,9 @@ def _decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None
     elif name == "OutOfMemoryError" and not is_target:  # the same class, by its name for every device
         plan.needs_torch = True
         plan.rewrite(node, rule, lambda _: parsed("torch.OutOfMemoryError"))
-    elif isinstance(asking, cst.Call) and any(each.keyword or each.star for each in asking.args):
+    elif (isinstance(asking, cst.Call) and any(each.keyword or each.star for each in asking.args)) or (
+        _is_called_with_device(plan, around[0])
+    ):
         plan.report(
             node, rule, f"torch.cuda.{name} is passed on with keywords; write what the contract's function takes"
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .choices import asks_availability
+from .data_parallel import leave_data_parallel
 from .device_text import is_device_literal
 from .requested_devices import OF_REQUEST, decide_requests, leave_names, leave_questions
 from .source_view import dotted, text_of
@@ -58,6 +59,7 @@ _OF_SKIP = "a test that is skipped without CUDA, as its message says"
 def decide(plan: Plan) -> None:
     """Leave the questions that are correct as they are."""
     decide_requests(plan)
+    leave_data_parallel(plan)
     builds = [node for node, name in plan.view.imported.items() if name in _BUILDS]
     for both in plan.view.of(cst.BooleanOperation):
         _decide_list(plan, both)
@@ -176,9 +178,15 @@ def _says_cuda(plan: Plan, answer: cst.CSTNode) -> bool:
     return told is not None and "cuda" in plan.view.code(told).replace(plan.view.code(answer), "", 1).lower()
 
 
-def _is_only_said(plan: Plan, call: cst.Call) -> bool:
-    """Return whether an answer is stored under a name that is used in nothing but messages about CUDA."""
+def _is_only_said(plan: Plan, call: cst.CSTNode) -> bool:
+    """Return whether an answer is stored under a name that is used in nothing but messages about CUDA, or a key that is."""
     around = plan.view.parent(call)
+    owner = plan.view.parent(around) if isinstance(around, cst.Arg) else None
+    if isinstance(owner, cst.Call) and dotted(owner.func) == "str":
+        return _is_only_said(plan, owner)
+    key = around.targets[0].target if isinstance(around, cst.Assign) else None
+    if isinstance(key, cst.Subscript) and "cuda" in plan.view.code(key.slice[0]).lower():
+        return True
     target = around.targets[0].target if isinstance(around, cst.Assign) and len(around.targets) == 1 else None
     uses = plan.view.uses(target) if target is not None else None
     return bool(uses) and all(_says_cuda(plan, use) for use in uses or ())

@@ -167,7 +167,8 @@ def _with_imports(plan: Plan, code: str, rewriter: Rewriter) -> tuple[str, list[
             if is_changed or node not in builders
         ]
     news = list(rewriter.replacements.values())
-    lines = ["import torch"] if plan.needs_torch and any("torch." in new for new in news) else []
+    is_needed = plan.needs_torch and not plan.view.has_torch and any("torch." in new for new in news)
+    lines = ["import torch"] if is_needed else []
     if plan.import_line and any(plan.accelerator in new for new in news):
         lines.append(plan.import_line)
     code = TextModule(code).added(lines, news)

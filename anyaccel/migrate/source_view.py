@@ -291,6 +291,16 @@ class SourceView:
         """Every name that the module binds in some scope."""
         return {name.partition(".")[0] for scope in self._scopes.every for name in scope.bindings}
 
+    @cached_property
+    def has_torch(self) -> bool:
+        """Whether the module itself imports torch by this name, also in a ``try`` or under ``if TYPE_CHECKING:``."""
+        for node in self.of(cst.Import):
+            is_inner = any(isinstance(each, cst.FunctionDef | cst.ClassDef) for each in self.ancestors(node))
+            names = [str(each.evaluated_name) for each in node.names if each.asname is None]
+            if not is_inner and any(name == "torch" or name.startswith("torch.") for name in names):
+                return True
+        return False
+
     def uses(self, target: cst.CSTNode) -> list[cst.CSTNode] | None:
         """Return the nodes that read the name that a target binds; None if they cannot be determined."""
         uses = self._scopes.uses(target) if isinstance(target, cst.Name) else None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["decided_in", "rewritten_in", "values_of_cuda"]
 
 _OPTION = re.compile(r"^(accelerator|devices|gpus|n_gpus?|num_gpus?(_per_\w+)?)$")
-_CLASS_OF_CUDA = re.compile(r"^_?(CUDA|Cuda)[A-Z][a-z]\w*$")
+_CLASS_OF_CUDA = re.compile(r"^_?(CUDA|Cuda)[A-Z][a-z]\w*$|^_?[A-Z]\w*[a-z](CUDA|Cuda)$")
 _LABEL = re.compile(r"cuda[\w-]*[ :.(/]|[ :(/][\w-]*cuda|\w[._-]cuda$", re.IGNORECASE)
 _DEVICE = re.compile(r"^cuda(:\d*)?$")
 _NAMES_CUDA = re.compile(r"\bCUDA\b|'cuda'|\"cuda\"")

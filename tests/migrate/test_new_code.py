@@ -30,6 +30,41 @@ def new_of(name: str, target: str) -> tuple[ast.Module, ast.Module]:
     return ast.parse(migration.old), ast.parse(migration.new)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", corpus.names())
+def test_new_code_compiles(name: str, target: str) -> None:
+    compile(migrate_source(corpus.before(name), target).new, name, "exec", dont_inherit=True)
+
+
+HEADS = {
+    "at the top": "import torch\n",
+    "for types": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\n",
+    "if it is there": "try:\n    import torch\nexcept ImportError:\n    torch = None\n",
+    "below": "def f(k):\n    torch.cuda.set_device(k)\nimport torch\n",
+    "a part of it": "from torch import cuda\n",
+    "under another name": "import torch as t\nfrom torch.cuda import Stream\n",
+}
+USES = {
+    "an annotation": "class A:\n    s: {}.Stream\n",
+    "a call": "def g(x):\n    with {}.amp.autocast():\n        return x\n",
+}
+
+
+@pytest.mark.parametrize("first", ["", '"""Words, and import torch."""\n', "#!/bin/python\n"])
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("head", HEADS)
+def test_torch_is_imported_where_the_program_does_it(head: str, use: str, future: str, first: str) -> None:
+    cuda = {"a part of it": "cuda", "under another name": "t.cuda"}.get(head, "torch.cuda")
+    new = migrate_source(first + future + HEADS[head] + USES[use].format(cuda)).new
+    compile(new, head, "exec", dont_inherit=True)
+    tree = ast.parse(new)
+    assert ast.get_docstring(tree) == ("Words, and import torch." if first.startswith('"') else None)
+    if head not in ("a part of it", "under another name"):
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import) and node.names[0].name == "torch"]
+        assert len(imports) == 1
+
+
 def bound(tree: ast.Module) -> Counter[str]:
     names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     return Counter(names)

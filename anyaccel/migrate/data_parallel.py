@@ -1,0 +1,58 @@
+"""``DataParallel`` works on several CUDA devices, and on no others: a question whether there are several, before it, stays."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .requested_devices import leave_names, leave_questions
+from .source_view import dotted
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["DATA_PARALLEL", "SEVERAL", "leave_data_parallel"]
+
+SEVERAL = re.compile(r"device_count\(\)\s*(>\s*[1-9]|>=\s*[2-9])")
+DATA_PARALLEL = re.compile(r"(?<!Distributed)\bDataParallel\(")
+_STORED = re.compile(r"^[\w.]+\s*(>\s*1|>=\s*2|!=\s*1)$")
+_REASON = "asks for several CUDA devices before DataParallel, which works on no others"
+_TELLS = re.compile(r"(^|\.)(print|info|debug|warning|warn|log|write)$")
+
+
+def leave_data_parallel(plan: Plan) -> None:
+    """Leave the tests for several devices under which a model becomes ``DataParallel``, and nothing else happens.
+
+    A number of devices that is stored, and asked under such a test, stays too.
+    """
+    for test in plan.view.of(cst.If):
+        if SEVERAL.search(plan.view.code(test.test)) and _is_data_parallel(plan, test.body):
+            leave_names(plan, test.test, _REASON)
+            leave_questions(plan, test.body, _REASON)
+        elif DATA_PARALLEL.search(plan.view.code(test.body)):
+            for asked in plan.view.inside(test.test, cst.Comparison):
+                if _STORED.search(plan.view.code(asked)):
+                    for count in plan.view.values_of(asked.left):
+                        leave_questions(plan, count, _REASON)
+
+
+def _is_data_parallel(plan: Plan, region: cst.CSTNode) -> bool:
+    """Return whether a branch does nothing but make a model ``DataParallel``, and tell about it."""
+    lines = region.body if isinstance(region, cst.IndentedBlock) else ()
+    simple = [line for line in lines if isinstance(line, cst.SimpleStatementLine)]
+    if len(simple) != len(lines):
+        return False
+    statements = [each for line in simple for each in line.body]
+    made = [
+        each
+        for each in statements
+        if isinstance(each, cst.Assign | cst.Return) and DATA_PARALLEL.search(plan.view.code(each))
+    ]
+    return bool(made) and all(each in made or _is_told(each) for each in statements)
+
+
+def _is_told(statement: cst.CSTNode) -> bool:
+    call = statement.value if isinstance(statement, cst.Expr) else None
+    return isinstance(call, cst.Call) and _TELLS.search(dotted(call.func) or "") is not None
