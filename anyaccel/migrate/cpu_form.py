@@ -25,7 +25,7 @@ _COMMANDS = frozenset(
     [
         *("synchronize", "empty_cache", "set_device", "reset_peak_memory_stats", "reset_max_memory_allocated"),
         *("reset_max_memory_cached", "reset_accumulated_memory_stats", "range_push", "range_pop", "record_stream"),
-        *("manual_seed", "manual_seed_all", "seed", "seed_all", "set_stream", "pin_memory"),
+        *("set_stream", "pin_memory"),
     ]
 )
 _FIGURES = re.compile(r"^(max_)?memory_(allocated|reserved|cached)$")

@@ -193,6 +193,7 @@ def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
             name = plan.view.name(node.func)
             root = name.partition(".")[0]
             is_known = root == "torch" or root in sys.stdlib_module_names or node.func.value in plan.view.defined_names
+            is_known |= _MOVES.search(node.func.value) is not None and (not root or root in plan.project.packages)
             if not is_known and node.func.value not in _BUILTINS:
                 return node.func.value
     return ""

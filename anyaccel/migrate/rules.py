@@ -39,7 +39,7 @@ RULES: dict[str, Rule] = {
         "x.to(get_accelerator().device_name()); torch.device(get_accelerator().device_name(i)); "
         "model.to(get_accelerator().device_name(local_rank))",
         "Every way of formatting a name is understood or reported. A comparison (`device.type == 'cuda'`) is rewritten; "
-        '`!= "cpu"` is added to it unless what depends on it changes nothing on a CPU: pinned memory, copies, seeds. '
+        '`!= "cpu"` is added to it unless what depends on it changes nothing on a CPU: pinned memory, copies. '
         "`'cuda' if 'cuda' in device else 'cpu'` becomes `torch.device(device).type`. A setting called `device` stays a text, "
         "also in a class, in a dictionary, and in a program that reads its globals back. Reported: one device of several by its "
         "number, devices that are told apart, options whose choices lack the CPU, and names that are also used for something "
