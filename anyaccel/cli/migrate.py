@@ -49,6 +49,7 @@ def command(
     ] = None,
 ) -> None:
     """Port code from torch.cuda to any accelerator."""
+    from ..migrate.files import with_wrapped_lines
     from ..migrate.settings import settings_of
 
     console = Console(soft_wrap=True, highlight=False)
@@ -62,6 +63,7 @@ def command(
     results = results_of(paths, target, exclude or [], settings)
     if interactive:
         results, settings = _asked(console, results, target, settings)
+    results = with_wrapped_lines(results)
     changed = [result for result in results if result.new != result.old]
     unwritten = _apply(changed, force) if apply else []
     if pr:

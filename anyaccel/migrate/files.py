@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import tokenize
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .site import Site
     from .source import Migration
 
-__all__ = ["FileResult", "dirty_files", "discover", "migrate_files", "write"]
+__all__ = ["FileResult", "dirty_files", "discover", "migrate_files", "with_wrapped_lines", "write"]
 
 _SUFFIXES = (".py", ".ipynb")
 _SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv", "build", "dist", ".ipynb_checkpoints"}
@@ -223,6 +223,17 @@ def _apart(work: Callable[[Path, Decided], FileResult], path: Path, decided: Dec
             )
 
 
+def with_wrapped_lines(results: Sequence[FileResult]) -> list[FileResult]:
+    """Return the results with the lines wrapped that became too long; see :mod:`.long_lines`."""
+
+    def one(result: FileResult) -> FileResult:
+        is_python = result.path.suffix == ".py" and result.new != result.old
+        return replace(result, new=wrapped(result.path, result.old, result.new)) if is_python else result
+
+    with ThreadPoolExecutor() as threads:  # each waits for ruff
+        return list(threads.map(one, results))
+
+
 def _module_name(path: Path) -> str:
     return path.resolve().parent.name if path.stem == "__init__" else path.stem
 
@@ -267,7 +278,6 @@ def _migrate_file(path: Path, decided: Decided, target: str, project: Project) -
         done: Migration = migrate(text, target, project, decided)
         if path.suffix == ".py" and done.new != done.old:
             _require_valid(done)
-            done = replace(done, new=wrapped(path, done.old, done.new))
     except SourceError as error:
         return FileResult(path, errors=(error,))
     except Exception as error:  # noqa: BLE001  # one bad file never stops the rest

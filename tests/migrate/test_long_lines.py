@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from anyaccel.cli import app
 from anyaccel.migrate import long_lines
-from anyaccel.migrate.files import migrate_files
+from anyaccel.migrate.files import migrate_files, with_wrapped_lines
 from anyaccel.migrate.long_lines import style_of, too_long, wrapped
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def fresh_styles() -> None:
 
 
 def migrated(path: Path) -> str:
-    (result,) = migrate_files([path], "anyaccel")
+    (result,) = with_wrapped_lines(migrate_files([path], "anyaccel"))
     assert not result.errors
     return result.new
 
