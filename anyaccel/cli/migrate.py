@@ -49,7 +49,6 @@ def command(
     ] = None,
 ) -> None:
     """Port code from torch.cuda to any accelerator."""
-    from ..migrate.files import with_wrapped_lines
     from ..migrate.settings import settings_of
 
     console = Console(soft_wrap=True, highlight=False)
@@ -63,7 +62,7 @@ def command(
     results = results_of(paths, target, exclude or [], settings)
     if interactive:
         results, settings = _asked(console, results, target, settings)
-    results = with_wrapped_lines(results)
+    results = _wrapped(results)
     changed = [result for result in results if result.new != result.old]
     unwritten = _apply(changed, force) if apply else []
     if pr:
@@ -115,6 +114,12 @@ def _asked(
         return results_of(some, target, [], new, among=files)
 
     return ask(console, results, settings, again)
+
+
+def _wrapped(results: list[FileResult]) -> list[FileResult]:
+    from ..migrate.files import with_wrapped_lines
+
+    return with_wrapped_lines(results)
 
 
 def _apply(changed: list[FileResult], force: bool) -> list[MigrateError]:

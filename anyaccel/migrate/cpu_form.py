@@ -31,7 +31,6 @@ _COMMANDS = frozenset(
 _FIGURES = re.compile(r"^(max_)?memory_(allocated|reserved|cached)$")
 _CONTEXTS = ("stream", "device_guard")
 _OPTIONS = ("pin_memory", "non_blocking", "persistent_workers", "fused", "prefetch_factor")
-_SETTINGS = (*_OPTIONS, "num_workers")
 _FLAG = re.compile(r"(^|_)(pin(_?mem(ory)?)?|non_blocking|fused|persistent_workers|prefetch|benchmark|deterministic)$")
 _DEVICE = re.compile(r"(^|_)(dev|device)$|^(device|dev)_?(name|str)?$", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|warn|error|log|write))$")
@@ -85,7 +84,7 @@ class _OnCpu(ast.NodeTransformer):
         kept = ("pin_memory",) if is_factory else ()  # torch.empty(pin_memory=True) fails on a CPU
         node.keywords = [each for each in node.keywords if each.arg not in _OPTIONS or each.arg in kept]
         member = _member(node.func)
-        if member in _NAMES:
+        if member in _NAMES and not any(map(_may_fail, node.args)):
             return ast.Name(_CPU)
         if member in _QUESTIONS:
             return ast.Constant(value=True)
@@ -194,7 +193,7 @@ class _OnCpu(ast.NodeTransformer):
     def visit_Dict(self, node: ast.Dict) -> ast.expr:
         self.generic_visit(node)
         pairs = [
-            (key, value) for key, value in zip(node.keys, node.values, strict=True) if _option_of(key) not in _SETTINGS
+            (key, value) for key, value in zip(node.keys, node.values, strict=True) if _option_of(key) not in _OPTIONS
         ]
         return ast.Dict([key for key, _ in pairs], [value for _, value in pairs])
 
@@ -302,7 +301,7 @@ def _is_flag(target: ast.expr, value: ast.expr) -> bool:
     text = ast.unparse(target)
     if text.startswith(("torch.backends.", "cudnn.")):
         return True
-    is_named = isinstance(target, ast.Subscript) and _option_of(target.slice) in _SETTINGS
+    is_named = isinstance(target, ast.Subscript) and _option_of(target.slice) in _OPTIONS
     is_named |= _FLAG.search(text.rpartition(".")[2].lower()) is not None
     return is_named and isinstance(value, ast.Constant)
 

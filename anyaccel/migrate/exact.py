@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .plan import Build, Plan, SiteDecision
 
-__all__ = ["also_other_than_cpu", "is_guarded", "rewrite_count", "state_exactly"]
+__all__ = ["also_other_than_cpu", "fixed", "is_guarded", "rewrite_count", "state_exactly"]
 
 _TIGHT = (cst.UnaryOperation, cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Attribute, cst.Await)
 _NVIDIAS = re.compile(r"nvidia[-_]smi|nvml", re.IGNORECASE)
@@ -116,7 +116,7 @@ def _whether_other(
     is_not = isinstance(around, cst.UnaryOperation) and isinstance(around.operator, cst.Not)
     node = around if is_not and around is not None else asked
     code = "{name} == {cpu}" if is_not != is_negated else "{name} != {cpu}"
-    return node, _fixed(plan, node, expression(code, name=name, cpu=_cpu(plan, node)))
+    return node, fixed(plan, node, expression(code, name=name, cpu=_cpu(plan, node)))
 
 
 def _cpu(plan: Plan, node: cst.CSTNode) -> cst.SimpleString:
@@ -125,7 +125,7 @@ def _cpu(plan: Plan, node: cst.CSTNode) -> cst.SimpleString:
     return cst.SimpleString("'cpu'" if any('"' in start for start in inside) else '"cpu"')
 
 
-def _fixed(plan: Plan, node: cst.CSTNode, new: cst.BaseExpression) -> Build:
+def fixed(plan: Plan, node: cst.CSTNode, new: cst.BaseExpression) -> Build:
     """Return a builder of new code for a node, in parentheses where its place needs them."""
     return lambda _: _fitted(plan, node, new)
 
@@ -241,7 +241,7 @@ def _of_count(plan: Plan, call: cst.Call) -> tuple[cst.CSTNode, Build] | None:
         return None
     around = plan.view.parent(call)
     if not plan.target.package or is_guarded(plan, call):
-        return call, _fixed(plan, call, expression(f"{count}()"))
+        return call, fixed(plan, call, expression(f"{count}()"))
     if isinstance(around, cst.Comparison) and around.left is call:
         found = _of_comparison(plan, around, name, f"{count}()")
         if found is not None:
@@ -254,7 +254,7 @@ def _of_count(plan: Plan, call: cst.Call) -> tuple[cst.CSTNode, Build] | None:
 def _counted(plan: Plan, call: cst.Call) -> Build:
     count, name = plan.function("device_count"), plan.device_name()
     assert name is not None  # noqa: S101  # checked by the callers
-    return _fixed(plan, call, expression(f"{count}() if {{name}} != {{cpu}} else 0", name=name, cpu=_cpu(plan, call)))
+    return fixed(plan, call, expression(f"{count}() if {{name}} != {{cpu}} else 0", name=name, cpu=_cpu(plan, call)))
 
 
 def _is_truth(plan: Plan, call: cst.CSTNode) -> bool:

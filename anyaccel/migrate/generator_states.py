@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .exact import fixed, is_guarded
 from .targets import expression, parsed
 
 if TYPE_CHECKING:
@@ -16,8 +17,13 @@ __all__ = ["decide_all_states", "decide_restoring_states"]
 
 def decide_all_states(plan: Plan, call: cst.Call, rule: str) -> None:
     """Decide on ``torch.cuda.get_rng_state_all()``."""
-    if plan.function("get_rng_state_all") is not None:
+    function, name = plan.function("get_rng_state_all"), plan.device_name()
+    if function is not None and name is not None and is_guarded(plan, call):
         plan.call_in_place(call.func, rule, "get_rng_state_all")
+        return
+    if function is not None and name is not None:  # without CUDA there were no states
+        new = expression(f'{function}() if {{name}} != "cpu" else []', name=name)
+        plan.rewrite(call, rule, fixed(plan, call, new), (call.func,))
         return
     state, count = plan.function("get_rng_state"), plan.function("device_count")
     if state is None or count is None:

@@ -12,7 +12,7 @@ from .source_view import dotted
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["is_given_to_other_library", "is_made_for_cuda", "is_of_other_library", "names_other_library"]
+__all__ = ["imports_dgl", "is_given_to_other_library", "is_made_for_cuda", "is_of_other_library", "names_other_library"]
 
 _NOT_TORCHS = frozenset(
     {
@@ -81,11 +81,10 @@ def names_other_library(full_name: str) -> bool:
 def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
     """Return whether a place is in a class or function that imports a library with devices of its own.
 
-    A class also does if it calls a function that returns what it imports. A module that imports dgl is dgl's as a whole:
-    its graphs, which have no kernels for other devices, are moved to the same device as the tensors.
+    A class also does if it calls a function that returns what it imports.
     """
     importing = set()
-    if any(library_of(each) == "dgl" for each in view.of(cst.Import, cst.ImportFrom)):
+    if imports_dgl(view):
         return True
     for statement in view.of(cst.Import, cst.ImportFrom):
         around = list(view.ancestors(statement)) if library_of(statement) in _NOT_TORCHS else []
@@ -95,6 +94,11 @@ def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
         importing |= {each.name.value for each in owners if isinstance(each, cst.FunctionDef)}
     owner = view.class_around(node) if importing else None
     return owner is not None and any(dotted(call.func) in importing for call in view.inside(owner, cst.Call))
+
+
+def imports_dgl(view: SourceView) -> bool:
+    """Return whether a module imports dgl, whose graphs have no kernels for other devices, and are where the tensors are."""
+    return any(library_of(each) == "dgl" for each in view.of(cst.Import, cst.ImportFrom))
 
 
 def is_made_for_cuda(full_name: str) -> bool:

@@ -124,7 +124,12 @@ def _is_missing(plan: Plan, test: cst.BaseExpression) -> bool:
     if not isinstance(test, cst.UnaryOperation) or not isinstance(test.operator, cst.Not):
         return False
     values = plan.view.values_of(test.expression) or [test.expression]
-    return all(asks_availability(plan.view, each) is True for each in values)
+    return all(asks_availability(plan.view, each) is True or _is_of_other_torch(each) for each in values)
+
+
+def _is_of_other_torch(test: cst.BaseExpression) -> bool:
+    """Return whether a question is asked of torch under a name that the tool does not follow: ``self.torch.cuda``."""
+    return isinstance(test, cst.Call) and (dotted(test.func) or "").endswith(".cuda.is_available")
 
 
 def _is_of_stored(plan: Plan, test: cst.BaseExpression) -> bool:
