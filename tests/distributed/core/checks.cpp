@@ -321,4 +321,5 @@ void fuzz::check_all() {
   refuse_forged_handshake();
   average_of_many();
   check_refusals();
+  check_between_hosts();
 }
