@@ -181,6 +181,30 @@ def test_sizes_that_differ_between_hosts_are_refused_on_every_rank(scripts: Scri
     assert scripts.outputs() == ["[0.0, 1.0, 2.0]\n"] * 3
 
 
+@pytest.mark.parametrize("hosts", ["aaa", "aab"])
+def test_sparse_tensors_meet_none_of_another_shape_and_no_dense_one(scripts: Scripts, hosts: str) -> None:
+    """What is sent first of a sparse matrix are four numbers: as many as the dense tensor has."""
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start(20)
+        for odd in range(world):
+            for other in (torch.ones(4), torch.ones(2, 3).to_sparse()):
+                mine = other.clone() if rank == odd else torch.eye(2).to_sparse()
+                before = mine.to_dense().clone()
+                said = error_of(lambda: dist.all_reduce(mine))
+                assert said.startswith("shm all_") and "expected the same" in said, said
+                assert mine.to_dense().equal(before)
+                x = torch.eye(2).to_sparse()
+                dist.all_reduce(x)
+                assert x.to_dense().equal(torch.eye(2) * world)
+        say("right")
+        """,
+        3,
+    )
+    assert scripts.outputs() == ["right\n"] * 3
+
+
 def test_a_coalesced_operation_may_have_uneven_parts(scripts: Scripts) -> None:
     scripts.start(
         """
