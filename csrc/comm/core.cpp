@@ -15,4 +15,6 @@
 #include "mailbox.cpp"
 #include "progress.cpp"
 #include "segment.cpp"
+#include "spanning_heads.cpp"
+#include "spanning_notices.cpp"
 #include "supervision.cpp"

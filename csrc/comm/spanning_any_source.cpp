@@ -9,6 +9,7 @@
 
 #include "progress.h"
 #include "spanning_checks.h"
+#include "wire.h"
 
 namespace anyaccel::comm {
 namespace {

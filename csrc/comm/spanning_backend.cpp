@@ -54,6 +54,8 @@ SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group
       local_(std::move(local)),
       leaders_(std::move(leaders)),
       everyone_(std::move(everyone)),
+      leaders_wire_(leaders_),
+      everyone_wire_(everyone_),
       any_source_(std::make_shared<AnySource>(group_, hosts_.ranks[hosts_.own], size, everyone_)),
       queue_(std::make_shared<Queue>()) {
   for (std::size_t host = 0; host < hosts_.ranks.size(); ++host) {
@@ -61,7 +63,7 @@ SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group
     for (std::size_t i = 0; i < ranks.size(); ++i) places_[ranks[i]] = {static_cast<int>(host), static_cast<int>(i)};
     are_hosts_alike_ = are_hosts_alike_ && ranks.size() == hosts_.ranks[0].size();
   }
-  if (leads()) notices_.emplace(*leaders_, hosts_.own, hosts_.ranks.size());
+  if (leads()) notices_.emplace(leaders_wire_, hosts_.own, hosts_.ranks.size());
   any_source_->start();
 }
 
@@ -160,8 +162,12 @@ at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& ride
   std::memcpy(sent.mutable_data_ptr(), &own, sizeof(Row));
   if (rider.defined()) sent.narrow(0, kRow, rider.numel()).copy_(rider);
   const at::Tensor all_rows = gather_here(sent);
-  if (leads()) notices_->send(all_rows[hosts_.own]);
-  if (leads()) notices_->receive(all_rows, getBackendOptions()->timeout);
+  if (leads()) {
+    auto* rows = all_rows.mutable_data_ptr<unsigned char>();
+    const auto bytes = static_cast<int64_t>(all_rows[0].nbytes());
+    notices_->send(rows + hosts_.own * bytes, bytes);
+    notices_->receive(rows, bytes, getBackendOptions()->timeout);
+  }
   const at::Tensor gathered = spread_here(all_rows);
   const at::Tensor riders = gathered.narrow(1, kRow, static_cast<int64_t>(kRiderBytes));
   std::vector<Row> rows(size_);
@@ -243,10 +249,10 @@ at::Tensor SpanningBackend::gather_everywhere(const at::Tensor& input) {
 
 bool SpanningBackend::do_sizes_ride() const { return 2 * size_ * sizeof(int64_t) <= kRiderBytes; }
 
-Heads SpanningBackend::no_heads() const {
+Heads SpanningBackend::no_heads() {
   std::vector<bool> here;
   for (int rank = 0; rank < size_; ++rank) here.push_back(is_here(rank));
-  return {rank_, here, *everyone_};
+  return {rank_, here, everyone_wire_};
 }
 
 void SpanningBackend::settle(const at::Tensor& riders, const std::vector<int64_t>& item_bytes, Heads& heads) {

@@ -14,6 +14,7 @@
 #include "spanning_any_source.h"
 #include "spanning_heads.h"
 #include "spanning_notices.h"
+#include "torch_wire.h"
 
 namespace anyaccel::comm {
 
@@ -135,7 +136,7 @@ class SpanningBackend : public c10d::Backend {
   void settle(const at::Tensor& riders, const std::vector<int64_t>& item_bytes, Heads& heads);
   // Whether what each rank sends and receives travels with what it says to agree.
   bool do_sizes_ride() const;
-  Heads no_heads() const;
+  Heads no_heads();
   void between_hosts(const std::function<WorkPtr(c10d::Backend&)>& call);
 
   void broadcast_in_place(const at::Tensor& tensor, int64_t root);
@@ -170,6 +171,7 @@ class SpanningBackend : public c10d::Backend {
   const c10::intrusive_ptr<ShmBackend> local_;
   const c10::intrusive_ptr<c10d::Backend> leaders_;
   const c10::intrusive_ptr<c10d::Backend> everyone_;
+  TorchWire leaders_wire_, everyone_wire_;
   const std::shared_ptr<AnySource> any_source_;
   std::optional<Notices> notices_;  // of the first ranks of the hosts
   std::atomic<uint64_t> sequence_ = 0;

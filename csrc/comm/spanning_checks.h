@@ -15,10 +15,8 @@ namespace anyaccel::comm {
 constexpr int kExchangeTag =
     std::numeric_limits<int>::max();        // of parts of collectives; users' messages cannot have it
 constexpr int kNoteTag = kExchangeTag - 1;  // of questions and answers about messages: spanning_any_source.h
-constexpr int kFirstHeadTag = kExchangeTag - (1 << 21);  // and the next million: spanning_heads.h; users' are below
-constexpr std::size_t kRiderBytes = 512;                 // the extra data that each rank may send with its arguments
-constexpr milliseconds kForever = std::chrono::hours(24 * 365 * 10);  // gloo cannot add longer ones to a clock
-constexpr int64_t kSparse = -1;                                       // in the place of a digest
+constexpr std::size_t kRiderBytes = 512;    // the extra data that each rank may send with its arguments
+constexpr int64_t kSparse = -1;             // in the place of a digest
 
 inline void finish(const WorkPtr& work) { work->wait(kNoTimeout); }
 

@@ -38,6 +38,14 @@ void copy_what_arrived(const Tensors& arrived, const Tensors& results) {
   }
 }
 
+Blocks bytes_of_each(const Tensors& tensors) {
+  Blocks blocks;
+  for (const at::Tensor& one : tensors) {
+    blocks.push_back({static_cast<unsigned char*>(one.data_ptr()), static_cast<int64_t>(one.nbytes())});
+  }
+  return blocks;
+}
+
 at::Tensor nothing_like(const at::Tensor& tensor) { return at::empty({0}, tensor.options()); }
 
 }  // namespace
@@ -66,7 +74,7 @@ void SpanningBackend::exchange(const Tensors& sends, const Tensors& receives, He
     }
   }
   finish(local_->alltoall(from_here, to_here, inline_options<c10d::AllToAllOptions>()));
-  heads.finish(arriving);
+  heads.finish(bytes_of_each(arriving));
   for (const WorkPtr& work : between) finish(work);
   copy_what_arrived(arriving, receives);
 }
@@ -275,7 +283,7 @@ WorkPtr SpanningBackend::exchange_each(Turn& turn, Queued what, Request request,
     Tensors flat;
     for (const at::Tensor& one : sends) flat.push_back(plain(one));
     Heads heads = no_heads();
-    if (do_sizes_ride()) heads.begin(flat, receives);
+    if (do_sizes_ride()) heads.begin(bytes_of_each(flat), bytes_of_each(receives));
     agree_on_sizes(request, flat, receives, heads);
     exchange(flat, receives, std::move(heads));
   });

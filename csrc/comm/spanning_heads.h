@@ -6,10 +6,12 @@
 
 #pragma once
 
+#include <limits>
 #include <utility>
 #include <vector>
 
-#include "shm_backend.h"
+#include "collectives.h"
+#include "wire.h"
 
 namespace anyaccel::comm {
 
@@ -17,37 +19,41 @@ class Heads {
  public:
   // Of bytes that are exchanged with a rank.
   struct Lengths {
-    int64_t sent = 0, received = 0;
+    std::int64_t sent = 0, received = 0;
   };
 
-  static constexpr int64_t kMost = 1 << 20;  // of one part: what a fast cable carries in the time of an agreement
+  static constexpr std::int64_t kMost = 1 << 20;  // of one part: what a fast cable carries in the time of an agreement
+  static constexpr int kFirstTag = std::numeric_limits<int>::max() - (1 << 21);  // and the next million
 
   // Exchanges nothing with ranks of this host.
-  Heads(int rank, std::vector<bool> is_here, c10d::Backend& everyone)
+  Heads(int rank, std::vector<bool> is_here, Wire& everyone)
       : rank_(rank), is_here_(std::move(is_here)), everyone_(everyone), begun_(is_here_.size()) {}
 
-  static int64_t length(int64_t count, int64_t item_bytes);  // of a part's head, also of one that makes no sense
+  // Of a part's head, also of one that makes no sense.
+  static std::int64_t length(std::int64_t count, std::int64_t item_bytes);
 
-  // Sends and receives the heads of parts, one for each rank.
-  void begin(const Tensors& sends, const Tensors& receives);
+  // Sends and receives the heads of parts, one of bytes for each rank. Those that are sent have to outlive this.
+  void begin(const Blocks& sends, const Blocks& receives);
   const Lengths& begun(int rank) const { return begun_[rank]; }
   // Waits, and writes what has come into the parts.
-  void finish(const Tensors& receives);
+  void finish(const Blocks& receives);
   // Ends what this rank and others have begun, where they differ. `others` are their lengths, as they see this rank.
   void settle(const std::vector<Lengths>& others);
 
  private:
-  void send_to(int rank, const at::Tensor& head);
-  void receive_from(int rank, const at::Tensor& head);
+  void send_to(int rank, const unsigned char* data, std::int64_t bytes);
+  // Into new memory. Returns where.
+  const unsigned char* receive_from(int rank, std::int64_t bytes);
   int next(int distance) const { return (rank_ + distance) % static_cast<int>(is_here_.size()); }
   void wait();
 
   const int rank_;
   const std::vector<bool> is_here_;
-  c10d::Backend& everyone_;
-  std::vector<Lengths> begun_;  // with each rank
-  Tensors arriving_;            // by rank
-  std::vector<WorkPtr> works_;
+  Wire& everyone_;
+  std::vector<Lengths> begun_;                  // with each rank
+  std::vector<const unsigned char*> arriving_;  // by rank; in the memory of `received_`
+  std::vector<OwnedMessage> received_;
+  std::vector<Wire::MessagePtr> sent_;
 };
 
 }  // namespace anyaccel::comm

@@ -36,7 +36,7 @@ class CopyingWork : public c10d::Work {
 };
 
 void check_tag(const char* operation, int tag) {
-  TORCH_CHECK(tag >= 0 && tag < kFirstHeadTag, "shm ", operation, " failed: got tag ", tag,
+  TORCH_CHECK(tag >= 0 && tag < Heads::kFirstTag, "shm ", operation, " failed: got tag ", tag,
               "; expected one of 0 to 2^31 - 2^21 - 2. Fix: pass a tag in this range.");
 }
 

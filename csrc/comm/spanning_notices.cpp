@@ -1,43 +1,52 @@
 #include "spanning_notices.h"
 
 #include <algorithm>
-
-#include "spanning_checks.h"
+#include <cstring>
+#include <utility>
 
 namespace anyaccel::comm {
+
+namespace {
 
 // The announcement of a receive arrives during the operations before it: one may be over in half the time of a round
 // trip.
 constexpr std::size_t kPostedAhead = 4;
+constexpr int kNoticeTag = 0;
 
-void Notices::post_receives(int64_t bytes) {
+}  // namespace
+
+void Notices::post_receives(std::int64_t bytes) {
   for (std::size_t host = 0; host < coming_.size(); ++host) {
     while (static_cast<int>(host) != own_ && coming_[host].size() < kPostedAhead) {
-      Tensors place{at::empty({bytes}, at::kByte)};
-      coming_[host].push_back({place[0], leaders_.recv(place, static_cast<int>(host), 0)});
+      OwnedMessage one(bytes);
+      one.message = leaders_.receive(one.memory.get(), bytes, static_cast<int>(host), kNoticeTag);
+      coming_[host].push_back(std::move(one));
     }
   }
 }
 
-void Notices::send(const at::Tensor& notice) {
-  post_receives(notice.numel());
-  Tensors bytes{notice};
+void Notices::send(const unsigned char* notice, std::int64_t bytes) {
+  post_receives(bytes);
   for (std::size_t host = 0; host < coming_.size(); ++host) {
-    if (static_cast<int>(host) != own_) sent_.push_back(leaders_.send(bytes, static_cast<int>(host), 0));
+    if (static_cast<int>(host) == own_) continue;
+    OwnedMessage one(bytes);
+    std::memcpy(one.memory.get(), notice, bytes);
+    one.message = leaders_.send(one.memory.get(), bytes, static_cast<int>(host), kNoticeTag);
+    sent_.push_back(std::move(one));
   }
 }
 
-void Notices::receive(const at::Tensor& rows, milliseconds timeout) {
+void Notices::receive(unsigned char* rows, std::int64_t bytes, milliseconds timeout) {
   timeout = std::min(timeout, kForever);
   for (std::size_t host = 0; host < coming_.size(); ++host) {
     if (static_cast<int>(host) == own_) continue;
-    const Message next = coming_[host].front();
-    next.work->wait(timeout);
+    const OwnedMessage& next = coming_[host].front();
+    next.message->wait(timeout);
+    std::memcpy(rows + static_cast<std::int64_t>(host) * bytes, next.memory.get(), bytes);
     coming_[host].pop_front();
-    rows[static_cast<int64_t>(host)].view(-1).copy_(next.bytes);
   }
-  post_receives(rows[0].numel());
-  for (const WorkPtr& work : sent_) work->wait(timeout);
+  post_receives(bytes);
+  for (const OwnedMessage& one : sent_) one.message->wait(timeout);
   sent_.clear();
 }
 

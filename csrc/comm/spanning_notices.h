@@ -4,35 +4,32 @@
 
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <vector>
 
-#include "shm_backend.h"
+#include "wire.h"
 
 namespace anyaccel::comm {
 
 class Notices {
  public:
   // `own` is this rank's host.
-  Notices(c10d::Backend& leaders, int own, std::size_t hosts) : leaders_(leaders), own_(own), coming_(hosts) {}
+  Notices(Wire& leaders, int own, std::size_t hosts) : leaders_(leaders), own_(own), coming_(hosts) {}
 
-  // Tells all others, who all have to receive it.
-  void send(const at::Tensor& notice);
-  // Receives a row from each other host. The timeout is explicit, because gloo's own for messages cannot be changed.
-  void receive(const at::Tensor& rows, milliseconds timeout);
+  // Tells all others, who all have to receive it. Its length is that of every notice.
+  void send(const unsigned char* notice, std::int64_t bytes);
+  // Receives a notice from each other host into its row. The timeout is explicit, because gloo's own for messages
+  // cannot be changed.
+  void receive(unsigned char* rows, std::int64_t bytes, milliseconds timeout);
 
  private:
-  struct Message {
-    at::Tensor bytes;
-    WorkPtr work;
-  };
+  void post_receives(std::int64_t bytes);
 
-  void post_receives(int64_t bytes);
-
-  c10d::Backend& leaders_;
+  Wire& leaders_;
   const int own_;
-  std::vector<std::deque<Message>> coming_;  // by host
-  std::vector<WorkPtr> sent_;
+  std::vector<std::deque<OwnedMessage>> coming_;  // by host
+  std::vector<OwnedMessage> sent_;
 };
 
 }  // namespace anyaccel::comm

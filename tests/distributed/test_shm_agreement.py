@@ -115,9 +115,17 @@ def test_a_refusal_between_hosts_lets_a_monitored_barrier_pass(scripts: Scripts)
     assert scripts.outputs() == ["[3.0, 3.0]\n"] * 3
 
 
-def test_nothing_of_a_coalesced_operation_is_written_where_a_part_differs(scripts: Scripts) -> None:
+SIDES = {  # of a reduction, a gathering and a scattering: what the error says of each rank
+    "aa": (("of 5 float32", "of 6 float32"), ("5 float32", "4"), ("5", "4")),
+    "ab": (("of 5 Float", "of 6 Float"), ("of 10 Float", "of 8 Float"), ("of 10 Float", "of 8 Float")),
+}
+
+
+@pytest.mark.parametrize("hosts", SIDES)
+def test_nothing_of_a_coalesced_operation_is_written_where_a_part_differs(scripts: Scripts, hosts: str) -> None:
     scripts.start(
-        """
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
         start(20)
         group = dist.group.WORLD
         tensors = [torch.full((size,), float(rank)) for size in (3, 5 + rank, 7)]
@@ -138,11 +146,7 @@ def test_nothing_of_a_coalesced_operation_is_written_where_a_part_differs(script
     )
     for rank, output in enumerate(scripts.outputs()):
         reduced, gathered, scattered, last = output.splitlines()
-        for line, both in (
-            (reduced, ["of 5 float32", "of 6 float32"]),
-            (gathered, ["5 float32", "4"]),
-            (scattered, ["5", "4"]),
-        ):
+        for line, both in zip((reduced, gathered, scattered), SIDES[hosts], strict=True):
             text, _ = line.split(" | ")
             assert "Nothing was written, and the group can continue" in text
             assert all(side in text for side in both), text
@@ -179,6 +183,30 @@ def test_sizes_that_differ_between_hosts_are_refused_on_every_rank(scripts: Scri
         3,
     )
     assert scripts.outputs() == ["[0.0, 1.0, 2.0]\n"] * 3
+
+
+@pytest.mark.parametrize("hosts", ["aaa", "aab"])
+def test_sparse_tensors_meet_none_of_another_shape_and_no_dense_one(scripts: Scripts, hosts: str) -> None:
+    """What is sent first of a sparse matrix are four numbers: as many as the dense tensor has."""
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start(20)
+        for odd in range(world):
+            for other in (torch.ones(4), torch.ones(2, 3).to_sparse()):
+                mine = other.clone() if rank == odd else torch.eye(2).to_sparse()
+                before = mine.to_dense().clone()
+                said = error_of(lambda: dist.all_reduce(mine))
+                assert said.startswith("shm all_") and "expected the same" in said, said
+                assert mine.to_dense().equal(before)
+                x = torch.eye(2).to_sparse()
+                dist.all_reduce(x)
+                assert x.to_dense().equal(torch.eye(2) * world)
+        say("right")
+        """,
+        3,
+    )
+    assert scripts.outputs() == ["right\n"] * 3
 
 
 def test_a_coalesced_operation_may_have_uneven_parts(scripts: Scripts) -> None:

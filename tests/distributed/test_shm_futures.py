@@ -67,7 +67,11 @@ slow = threading.Event()
 if rank == 1:
     time.sleep(0.3)  # so that rank 0 hangs its callback on a future that is not complete
     slow.set()
-first = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(lambda f: slow.wait(30))
+def compute(f):  # another callback may overtake one that waits, but not this one
+    until = time.monotonic() + 20
+    while not slow.is_set() and time.monotonic() < until: pass
+    return slow.is_set()
+first = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(compute)
 dist.all_reduce(torch.ones(3), group=other, async_op=True).get_future().wait()
 assert rank == 1 or not first.done()
 slow.set()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from .ranks import Scripts
 
@@ -108,3 +110,36 @@ def test_the_death_of_a_rank_ends_its_messages_and_no_others(scripts: Scripts) -
         assert "dead" in messages
         assert "all_reduce" in collective
         assert "rank 2" in collective
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"])
+def test_what_a_rank_refuses_is_neither_sent_nor_taken(scripts: Scripts, hosts: str) -> None:
+    """As on gloo: the next message of that rank or the next receive takes its place; only the end of the rank is told."""
+    scripts.start(
+        f"os.environ['ANYACCEL_SHM_HOST'] = {hosts!r}[rank]\nstart(30)\n"
+        """
+got = torch.zeros(3)
+if rank == 0:
+    say(error_of(lambda: dist.send(torch.ones(3).to_sparse(), 1)))
+    dist.send(torch.full((3,), 7.0), 1)
+    dist.send(torch.full((3,), 8.0), 1)
+    say(error_of(lambda: dist.send(torch.ones(3).to_sparse(), 1)))
+else:
+    dist.recv(got, 0)
+    say(got.tolist())
+    say(error_of(lambda: dist.recv(torch.zeros(1).expand(3), 0)))
+    dist.recv(got, 0)
+    say(got.tolist())
+    say(error_of(lambda: dist.recv(got, 0)))
+""",
+        2,
+    )
+    sender, receiver = scripts.outputs()
+    assert sender.count("Could not run 'c10d::send'") == 2  # torch's own refusal, which no backend sees
+    first, refusal, second, *end = receiver.splitlines()
+    assert first == "[7.0, 7.0, 7.0]"
+    assert "elements share memory" in refusal
+    assert second == "[8.0, 8.0, 8.0]"
+    text = "\n".join(end)
+    assert ("got rank 0" if hosts == "aa" else "Connection") in text  # in gloo's words, closed or reset
+    assert "imed out" not in text

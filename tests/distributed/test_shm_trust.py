@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 FORGED = {
     "a long name": ("socket/0", "b'anyaccel-' + b'a' * 200 + b' ' + b'b' * 32", "a socket's name and a secret"),
     "no secret": ("socket/0", "b'anyaccel-' + b'a' * 32", "a socket's name and a secret"),
+    "a short secret": ("socket/0", "b'anyaccel-' + b'a' * 32 + b' b'", "a socket's name and a secret"),
     "nothing": ("socket/0", "b''", "a socket's name and a secret"),
     "a long host": ("host/0", "b'h' * 100_000", "the name of a host"),
     "no rank": ("met/0", "b'9'", "the number of a rank"),

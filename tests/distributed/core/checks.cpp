@@ -269,6 +269,21 @@ void look_for_signals_rarely() {
           "signals were looked for " + std::to_string(looks) + " times");
 }
 
+// What the address of a socket cannot hold is refused before it is copied there.
+void refuse_long_names() {
+  const std::string name(200, 'n');
+  const auto refuses = [](const auto& make) {
+    try {
+      make();
+    } catch (const comm::CommError& error) {
+      return std::string(error.what()).find("a socket's name of 200 bytes") != std::string::npos;
+    }
+    return false;
+  };
+  require(refuses([&] { comm::Listener listener(name); }), "a listener with a long name");
+  require(refuses([&] { comm::Connection connection(name); }), "a connection to a long name");
+}
+
 // A process that does not know the secret, or belongs to another user, gets no descriptor; the next honest rank does.
 void refuse_forged_handshake() {
   const std::string name = "anyaccel-stress-" + std::to_string(getpid()), secret(32, 's'), wrong(32, 'w');
@@ -318,7 +333,9 @@ void fuzz::check_all() {
   keep_what_another_receive_has_taken_in();
   advance_what_a_later_operation_takes_in();
   look_for_signals_rarely();
+  refuse_long_names();
   refuse_forged_handshake();
   average_of_many();
   check_refusals();
+  check_between_hosts();
 }

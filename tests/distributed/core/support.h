@@ -53,5 +53,6 @@ Told start_barrier(comm::Group& group, comm::milliseconds timeout = kPatience);
 
 void check_all();
 void check_refusals();
+void check_between_hosts();
 
 }  // namespace fuzz
