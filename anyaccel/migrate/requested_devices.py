@@ -197,8 +197,8 @@ def leave_questions(plan: Plan, where: cst.CSTNode, reason: str) -> None:
         for value in plan.view.values_of(name):
             if _is_of_availability(plan, value):
                 leave_questions(plan, value, reason)
-    for node, name in plan.view.imported.items():
+    for node in plan.view.inside(where, cst.Attribute, cst.Name):
         around = plan.view.parent(node)
         is_longest = not (isinstance(around, cst.Attribute) and around.value is node)
-        if is_longest and name.startswith("torch.cuda.") and plan.view.is_within(node, where) and plan.is_open(node):
+        if is_longest and plan.view.name(node).startswith("torch.cuda.") and plan.is_open(node):
             plan.leave(node, "runtime-call", reason)
