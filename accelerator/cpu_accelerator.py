@@ -63,7 +63,7 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
 
     def device_name(self, device_index: int | str | torch.device | None = None) -> str:
         text = "" if device_index is None else f"{device_index}"
-        is_other = text[:1].isalpha() and not text.startswith(("cpu", "cuda"))
+        is_other = text[:1].isalpha() and not text.startswith(("cpu", "cuda"))  # anyaccel: ignore[device-name]
         return text if is_other else "cpu"
 
     def set_device(self, device_index: int | str | torch.device) -> None:

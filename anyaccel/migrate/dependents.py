@@ -38,7 +38,7 @@ __all__ = [
 
 _PRECISION = re.compile(r"\b(float16|bfloat16|half|fp16|bf16)\b")
 _CUDAS_OWN = re.compile(
-    r"(^|[._])(_C|ext|extension|cuda\w*|cudagraph\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*|\w*cublas\w*)($|[._])"
+    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*|\w*cublas\w*)($|[._])"
 )
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _BUILTINS = frozenset(dir(builtins))
@@ -164,6 +164,7 @@ def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
         if isinstance(node, cst.Call):
             name = dotted(node.func) or ""
             is_torchs = plan.view.name(node.func).startswith("torch.") or name.endswith((".cuda", ".is_available"))
+            is_torchs = is_torchs and "cudagraph" not in name
         else:
             name = plan.view.code(node).replace("import", "").replace("from", "").replace(" ", ".")
             is_torchs = "torch" in name

@@ -39,10 +39,8 @@ def _keep_stored_questions(plan: Plan) -> None:
         if isinstance(question, cst.Call) and asks_availability(plan.view, question):
             asked[one.node] = (one, plan.view.class_around(question), plan.view.parent(question))
     for one, owner, stored in list(asked.values()):
-        target = stored.targets[0].target if isinstance(stored, cst.Assign) else None
-        is_kept = (
-            one.outcome is SiteOutcome.REPORTED and (dotted(target) or "").startswith("self.") if target else False
-        )
+        name = dotted(stored.targets[0].target) if isinstance(stored, cst.Assign) else None
+        is_kept = one.outcome is SiteOutcome.REPORTED and (name or "").startswith("self.")
         for other, around, _ in asked.values() if is_kept and owner is not None else ():
             if around is owner and plan.decisions[other.node].outcome is SiteOutcome.REWRITTEN:
                 line = plan.view.position(one.node)[0]
