@@ -290,16 +290,12 @@ def test_apples_gpu_is_asked_by_its_own_names(monkeypatch: pytest.MonkeyPatch) -
 def test_apples_functions_get_no_device_which_they_do_not_take(
     monkeypatch: pytest.MonkeyPatch, member: str, arguments: tuple[Any, ...]
 ) -> None:
-    for name in (
-        "synchronize",
-        "get_rng_state",
-        "set_rng_state",
-        "current_allocated_memory",
-        "driver_allocated_memory",
-    ):
-        real = getattr(torch.mps, name)
-        monkeypatch.setattr(torch.mps, name, mock.create_autospec(real, return_value=1))  # keeps the real signature
+    names = ("synchronize", "get_rng_state", "set_rng_state", "current_allocated_memory", "driver_allocated_memory")
+    functions = {name: mock.create_autospec(getattr(torch.mps, name), return_value=1) for name in names}
+    for name, function in functions.items():  # with the real signatures
+        monkeypatch.setattr(torch.mps, name, function)
     getattr(anyaccel.TorchAccelerator("mps"), member)(*arguments)
+    assert sum(function.call_count for function in functions.values()) == 1
 
 
 @pytest.mark.parametrize("has_streams", [True, False])
