@@ -196,7 +196,11 @@ def leave_questions(plan: Plan, where: cst.CSTNode, reason: str) -> None:
     for name in plan.view.inside(where, cst.Name):
         for value in plan.view.values_of(name):
             if _is_of_availability(plan, value):
-                leave_questions(plan, value, reason)
+                _leave_calls(plan, value, reason)
+    _leave_calls(plan, where, reason)
+
+
+def _leave_calls(plan: Plan, where: cst.CSTNode, reason: str) -> None:
     for node in plan.view.inside(where, cst.Attribute, cst.Name):
         around = plan.view.parent(node)
         is_longest = not (isinstance(around, cst.Attribute) and around.value is node)

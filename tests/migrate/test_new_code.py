@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,20 @@ def new_of(name: str, target: str) -> tuple[ast.Module, ast.Module]:
 @pytest.mark.parametrize("name", corpus.names())
 def test_new_code_compiles(name: str, target: str) -> None:
     compile(migrate_source(corpus.before(name), target).new, name, "exec", dont_inherit=True)
+
+
+@pytest.mark.parametrize("name", corpus.names())
+def test_a_name_may_be_assigned_from_itself(name: str) -> None:
+    lines = corpus.before(name).splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        changed = re.sub(r"^( *)(\w+) = ([^#]+?)( *#.*)?\n$", r"\1\2 = \2 and (\3)\4\n", line)
+        source = "".join([*lines[:number], changed, *lines[number + 1 :]])
+        try:
+            ast.parse(source)
+        except SyntaxError:
+            continue  # the line is a part of a statement
+        lines[number] = changed
+    migrate_source("".join(lines))  # ends, and raises nothing
 
 
 HEADS = {
