@@ -126,7 +126,6 @@ def ways() -> list[Way] | None:
             found: dict[tuple[str, str], list[tuple[int, int]]] = {}
             for path in paths():
                 found.setdefault((path.way, path.reason), []).append(path.ranks)
-            dist.barrier()  # a rank that ends before gloo has connected all ends the others' connections
             return None if dist.get_rank() else [Way(way, reason, pairs) for (way, reason), pairs in found.items()]
         finally:
             dist.destroy_process_group()

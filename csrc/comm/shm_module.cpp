@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "handshake.h"
 #include "spanning_backend.h"
+#include "spanning_checks.h"
 
 namespace anyaccel::comm {
 namespace {
@@ -64,6 +66,18 @@ class TorchStore final : public KeyValues {
   const Clock::time_point until_;
 };
 
+// Waits until every rank of every host has connected to all others: one that ends earlier would end a connection that
+// another one still makes.
+void wait_for_hosts(TorchStore& store, const Hosts& hosts, ShmBackend& local) {
+  const auto key = [](const std::vector<int>& ranks) { return "shm/connected/" + std::to_string(ranks[0]); };
+  finish(local.barrier(c10d::BarrierOptions()));
+  if (local.getRank() == 0) {
+    store.set(key(hosts.ranks[hosts.own]), "yes");
+    for (const std::vector<int>& ranks : hosts.ranks) store.get(key(ranks));
+  }
+  finish(local.barrier(c10d::BarrierOptions()));
+}
+
 // Connects to the other ranks. Returns when all are connected.
 c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                    std::chrono::milliseconds timeout, const std::vector<int64_t>& global_ranks,
@@ -74,15 +88,14 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
   check_timeout(timeout);
   Hosts hosts{};
   std::string problem;
-  int64_t generation = 0;
+  std::optional<TorchStore> values;
   GroupPtr group;
   c10::intrusive_ptr<ShmBackend> local;
   {
     const py::gil_scoped_release released;
-    TorchStore values(store, rank, timeout);
-    generation = values.generation();
+    values.emplace(store, rank, timeout);
     try {
-      Meeting meeting = meet(values, {rank, size, host_identity() + "/" + host}, timeout, raise_pending_signal);
+      Meeting meeting = meet(*values, {rank, size, host_identity() + "/" + host}, timeout, raise_pending_signal);
       problem = std::move(meeting.problem);
       hosts.ranks = std::move(meeting.hosts);
       hosts.identities = std::move(meeting.identities);
@@ -109,12 +122,20 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
   }
   if (hosts.ranks.size() == 1) return local;
   const auto connect = [&](const std::string& whom, int number, int count) {
-    return make_gloo("shm/" + whom + "/" + std::to_string(generation), number, count)
+    return make_gloo("shm/" + whom + "/" + std::to_string(values->generation()), number, count)
         .cast<c10::intrusive_ptr<Backend>>();
   };
   c10::intrusive_ptr<Backend> leaders;
   if (group->rank() == 0) leaders = connect("leaders", hosts.own, static_cast<int>(hosts.ranks.size()));
   c10::intrusive_ptr<Backend> everyone = connect("everyone", rank, size);
+  {
+    const py::gil_scoped_release released;
+    try {
+      wait_for_hosts(*values, hosts, *local);
+    } catch (const CommError& error) {
+      throw_backend_error(error.what());
+    }
+  }
   return c10::make_intrusive<SpanningBackend>(rank, size, std::move(hosts), std::move(group), std::move(local),
                                               std::move(leaders), std::move(everyone));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 namespace anyaccel::comm {
@@ -15,18 +16,16 @@ constexpr int kNoticeTag = 0;
 
 }  // namespace
 
-void Notices::post_receives(std::int64_t bytes) {
-  for (std::size_t host = 0; host < coming_.size(); ++host) {
-    while (static_cast<int>(host) != own_ && coming_[host].size() < kPostedAhead) {
-      OwnedMessage one(bytes);
-      one.message = leaders_.receive(one.memory.get(), bytes, static_cast<int>(host), kNoticeTag);
-      coming_[host].push_back(std::move(one));
-    }
+void Notices::post_receives(std::int64_t bytes, int host) {
+  while (host != own_ && coming_[host].size() < kPostedAhead) {
+    OwnedMessage one(bytes);
+    one.message = leaders_.receive(one.memory.get(), bytes, host, kNoticeTag);
+    coming_[host].push_back(std::move(one));
   }
 }
 
 void Notices::send(const unsigned char* notice, std::int64_t bytes) {
-  post_receives(bytes);
+  for (std::size_t host = 0; host < coming_.size(); ++host) post_receives(bytes, static_cast<int>(host));
   for (std::size_t host = 0; host < coming_.size(); ++host) {
     if (static_cast<int>(host) == own_) continue;
     OwnedMessage one(bytes);
@@ -45,9 +44,20 @@ void Notices::receive(unsigned char* rows, std::int64_t bytes, milliseconds time
     std::memcpy(rows + static_cast<std::int64_t>(host) * bytes, next.memory.get(), bytes);
     coming_[host].pop_front();
   }
-  post_receives(bytes);
+  post_ahead(bytes);
   for (const OwnedMessage& one : sent_) one.message->wait(timeout);
   sent_.clear();
+}
+
+// This operation is complete, after which any other rank may end its process. Who sends it the next notice is told so.
+void Notices::post_ahead(std::int64_t bytes) {
+  for (std::size_t host = 0; host < coming_.size(); ++host) {
+    try {
+      post_receives(bytes, static_cast<int>(host));
+    } catch (const std::exception&) {
+      continue;
+    }
+  }
 }
 
 }  // namespace anyaccel::comm

@@ -24,7 +24,8 @@ class Notices {
   void receive(unsigned char* rows, std::int64_t bytes, milliseconds timeout);
 
  private:
-  void post_receives(std::int64_t bytes);
+  void post_receives(std::int64_t bytes, int host);
+  void post_ahead(std::int64_t bytes);
 
   Wire& leaders_;
   const int own_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <barrier>
+#include <deque>
+#include <memory>
 #include <random>
 #include <thread>
 
@@ -161,6 +163,35 @@ void tell_notices(int hosts, int count) {
   for (std::thread& one : leaders) one.join();
 }
 
+// A leader that has all notices may end at once. The others then have all of theirs too, and learn of it afterwards.
+void leave_after_the_last_notice(int hosts) {
+  constexpr std::int64_t kBytes = 100;
+  Cable cable;
+  std::vector<std::unique_ptr<Cable::Plug>> plugs;
+  std::deque<comm::Notices> leaders;
+  for (int me = 0; me < hosts; ++me) {
+    plugs.push_back(std::make_unique<Cable::Plug>(cable, me));
+    leaders.emplace_back(*plugs[me], me, hosts);
+  }
+  for (int me = 0; me < hosts; ++me) leaders[me].send(content(1, me, 0, kBytes).data(), kBytes);
+  for (int me = 0; me < hosts; ++me) {
+    Bytes rows(hosts * kBytes);
+    leaders[me].receive(rows.data(), kBytes, kPatience);
+    for (int host = 0; host < hosts; ++host) {
+      const Bytes expected = host == me ? Bytes(kBytes) : content(1, host, 0, kBytes);
+      require(std::equal(expected.begin(), expected.end(), rows.begin() + host * kBytes), "another notice");
+    }
+    plugs[me]->leave();
+  }
+  bool is_over = false;
+  try {
+    leaders[0].send(content(2, 0, 0, kBytes).data(), kBytes);
+  } catch (const comm::CommError&) {
+    is_over = true;
+  }
+  require(is_over, "a notice to a leader that has left");
+}
+
 // A leader that gives up leaves its memory to nobody.
 void give_up_on_a_late_leader() {
   constexpr std::int64_t kBytes = 100;
@@ -206,6 +237,8 @@ void fuzz::check_between_hosts() {
   clamp_lengths();
   give_up_on_a_late_leader();
   give_up_on_a_late_rank();
+  leave_after_the_last_notice(2);
+  leave_after_the_last_notice(5);
   tell_notices(2, 200);
   tell_notices(4, 200);
   for (std::uint64_t seed = 0; seed < 12; ++seed) exchange_heads(seed, 25);

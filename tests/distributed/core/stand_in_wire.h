@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <tuple>
 
 #include "support.h"
@@ -35,16 +36,22 @@ class Cable {
   struct Message;
   using Side = std::map<Route, std::deque<Message*>>;
 
+  bool is_cut(const Route& route) const {
+    return gone_.contains(std::get<0>(route)) || gone_.contains(std::get<1>(route));
+  }
+
   const comm::milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable changed_;
   Side sends_, receives_;  // without those that have met
+  std::set<int> gone_;     // ranks that have left
 };
 
 struct Cable::Message final : comm::Wire::Message {
   Message(Cable& on, Side& own, Side& others, Route where, unsigned char* data, std::int64_t bytes)
       : cable(on), side(own), route(where), memory(data), length(bytes) {
     const std::lock_guard lock(cable.mutex_);
+    if (cable.is_cut(route)) throw comm::CommError("the other rank has left");
     std::deque<Message*>& waiting = others[route];
     if (waiting.empty()) {
       side[route].push_back(this);
@@ -65,7 +72,10 @@ struct Cable::Message final : comm::Wire::Message {
   void wait(comm::milliseconds timeout) override {
     std::unique_lock lock(cable.mutex_);
     const auto until = comm::Clock::now() + (timeout == timeout.zero() ? cable.timeout_ : timeout);
-    if (cable.changed_.wait_until(lock, until, [this] { return has_met; })) return;
+    if (cable.changed_.wait_until(lock, until, [this] { return has_met || cable.is_cut(route); })) {
+      if (has_met) return;
+      throw comm::CommError("the other rank has left");
+    }
     require(timeout != timeout.zero() || cable.timeout_ != kPatience,
             "a message that nobody receives, or a receive of what nobody sends");
     throw comm::CommError("too late");
@@ -90,6 +100,12 @@ class Cable::Plug final : public comm::Wire {
   MessagePtr receive(unsigned char* data, std::int64_t bytes, int from, int tag) override {
     return std::make_unique<Cable::Message>(cable_, cable_.receives_, cable_.sends_, Route{from, rank_, tag}, data,
                                             bytes);
+  }
+  // Ends the connections, as the end of a process does: nothing new begins, and what has not met its other side fails.
+  void leave() {
+    const std::lock_guard lock(cable_.mutex_);
+    cable_.gone_.insert(rank_);
+    cable_.changed_.notify_all();
   }
 
  private:
