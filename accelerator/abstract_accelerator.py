@@ -619,12 +619,13 @@ class DeepSpeedAccelerator(abc.ABC):
 
         Args:
             tensor: any tensor; for one on the host nothing is kept, because its work is finished when the call returns.
+                An object of another class, such as a batch, gets a call of its own ``record_stream``.
             stream: a stream other than the one that made the tensor. If it is not torch's, its device
                 works like the host.
         """
         import torch
 
-        if tensor.device.type != "cpu" and isinstance(stream, torch.Stream):
+        if not isinstance(tensor, torch.Tensor) or (tensor.device.type != "cpu" and isinstance(stream, torch.Stream)):
             tensor.record_stream(stream)  # anyaccel: ignore[streams]
 
     @contextlib.contextmanager

@@ -329,9 +329,12 @@ class TorchAccelerator(DeepSpeedAccelerator):
     def manual_seed(self, seed: int) -> Any:
         return self._module.manual_seed(seed)
 
-    @calls("manual_seed_all", bind=True)
+    @calls("manual_seed")
     def manual_seed_all(self, seed: int) -> Any:
-        return self._module.manual_seed_all(seed)
+        seed_all = getattr(
+            self._module, "manual_seed_all", self._module.manual_seed
+        )  # torch.mps lacks it, for one device
+        return seed_all(seed)
 
     @calls("initial_seed", bind=True)
     def initial_seed(self) -> int:

@@ -16,8 +16,8 @@ __all__ = ["Project", "survey"]
 
 _CLASS = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _NAME = re.compile(r"\w+")
-_INTERESTING = re.compile(r"def (?:cuda|pin_memory|record_stream|is_cuda)\(|\((?:\w+\.)*\w*Module\)\s*:")
-_METHODS = ("cuda", "pin_memory", "record_stream", "is_cuda")
+_INTERESTING = re.compile(r"def (?:cuda|pin_memory|is_cuda)\(|\((?:\w+\.)*\w*Module\)\s*:")
+_METHODS = ("cuda", "pin_memory", "is_cuda")
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
 _SCRIPTED = re.compile(r"\bjit\.(is_scripting\(|_overload\b|script_if_tracing\b)")
 _LISTS = re.compile(r"\bdevice(_type|\.type)? (not )?in [\[({][^\])}]*[\"']cuda[\"']|Literal\[[^\]]*[\"']cuda[\"']")
@@ -36,7 +36,7 @@ class Project:
     """Facts collected from all files together.
 
     Attributes:
-        own_method: by method or property (``"cuda"``, ``"pin_memory"``, ``"record_stream"``, ``"is_cuda"``), the classes
+        own_method: by method or property (``"cuda"``, ``"pin_memory"``, ``"is_cuda"``), the classes
             that define it; a call may mean theirs.
         takes_argument: those of them whose method cannot be called without an argument, by method.
         modules: the classes that are torch modules, judged by their base class.

@@ -56,7 +56,7 @@ def decide(plan: Plan) -> None:
         elif method == "pin_memory":
             _decide_pin(plan, node)
         elif method == "record_stream" and _is_of_tensor(plan, node):
-            _decide_record(plan, node)
+            _as_member(plan, node, "record_stream", "streams")  # which calls that of another class, too
         elif method == "to" and node.args and (node.args[0].keyword is None or node.args[0].keyword.value == "device"):
             _decide_number(plan, node.args[0].value)
         _decide_number_keyword(plan, node)
@@ -239,15 +239,6 @@ def _device_argument(plan: Plan, old: cst.BaseExpression, new: cst.BaseExpressio
         return plan.device_name(index_in(old))
     is_device = kind_of(plan.view, old) is Kind.DEVICE and not _may_be_none(plan, old)
     return new if is_device else plan.device_name(new)
-
-
-def _decide_record(plan: Plan, call: cst.Call) -> None:
-    assert isinstance(call.func, cst.Attribute)  # noqa: S101  # checked by decide()
-    reason = own_member(plan, call.func.value, "record_stream", has_argument=True)
-    if reason:
-        plan.report(call, "streams", reason)
-    else:
-        _as_member(plan, call, "record_stream", "streams")
 
 
 def _decide_pin(plan: Plan, call: cst.Call) -> None:

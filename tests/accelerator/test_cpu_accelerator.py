@@ -6,6 +6,7 @@ import copy
 import pickle
 import threading
 import time
+from unittest import mock
 
 import psutil
 import pytest
@@ -74,6 +75,12 @@ def test_record_stream_of_a_tensor_on_the_host_does_nothing(cpu: anyaccel.CPU_Ac
     tensor = torch.ones(2)
     cpu.record_stream(tensor, cpu.Stream())
     assert tensor.tolist() == [1.0, 1.0]
+
+
+def test_record_stream_calls_that_of_another_class(cpu: anyaccel.CPU_Accelerator) -> None:
+    batch = mock.Mock()
+    cpu.record_stream(batch, "stream")
+    batch.record_stream.assert_called_once_with("stream")
 
 
 def test_rng_state_takes_an_index(cpu: anyaccel.CPU_Accelerator) -> None:

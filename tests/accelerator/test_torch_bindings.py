@@ -200,6 +200,11 @@ def test_generic_accelerator_serves_what_its_module_has() -> None:
     mps = anyaccel.TorchAccelerator("mps")
     assert mps.device_count() == 0
     assert mps.communication_backend_name() == "gloo"
+    assert mps.supports("manual_seed_all")
+    assert mps.supports("seed_all")  # of its one device: there is no torch.mps.manual_seed_all
+    with mock.patch("torch.mps.manual_seed") as seed:
+        mps.manual_seed_all(3)
+    seed.assert_called_once_with(3)
     assert not mps.supports("create_graph")
     with pytest.raises(NotImplementedError, match=r"torch.mps.graph"):
         mps.create_graph()
@@ -222,7 +227,7 @@ def test_a_count_that_torch_would_ask_the_module_for_is_not_taken_from_torch(mon
         ("get_rng_state_all", "get_rng_state"),
         ("set_rng_state_all", "set_rng_state"),
         ("seed", "manual_seed"),
-        ("seed_all", "manual_seed_all"),
+        ("seed_all", "manual_seed"),
         ("memory_summary", "memory_stats"),
     ],
 )

@@ -10,7 +10,6 @@ from anyaccel.migrate.source import migrate_source
 
 OTHERS = {
     "own is_cuda": "class Data:\n    @property\n    def is_cuda(self):\n        return False\n",
-    "own record_stream": "class Data:\n    def record_stream(self, stream):\n        pass\n",
     "own pin_memory": "class BaseData:\n    def pin_memory(self):\n        pass\n",
     "an assertion on devices": "def build(name, device='cpu'):\n    assert device in ['cpu', 'cuda']\n",
     "a Literal of devices": "class Unit:\n    def __init__(self, device: Literal['cuda', 'cpu']):\n        pass\n",
@@ -18,7 +17,6 @@ OTHERS = {
 }
 CODE = {
     "own is_cuda": "def f(data):\n    return data.x if data.is_cuda else None\n",
-    "own record_stream": "def f(stream, y=torch.ones):\n    return y.apply(lambda x: x.record_stream(stream))\n",
     "own pin_memory": "def f(batch):\n    return batch.pin_memory()\n",
     "an assertion on devices": "from other import build\ndevice = 'cuda'\nbuild('a', device)\n",
     "a Literal of devices": "from other import Unit\nunit = Unit(device='cuda')\n",
