@@ -6,14 +6,11 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anyaccel.migrate.site import SiteOutcome
-from anyaccel.migrate.source import migrate_source
-
-if TYPE_CHECKING:
-    from anyaccel.migrate.source import Migration
+from anyaccel.migrate.source import Migration, migrate_source
 
 CASES = Path(__file__).parent / "cases"
 
@@ -24,6 +21,12 @@ def names() -> list[str]:
 
 def before(name: str) -> str:
     return (CASES / name / "before.txt").read_text()
+
+
+@cache
+def migrated(name: str, target: str = "anyaccel") -> Migration:
+    """Return a case's migration, which several tests look at and none changes."""
+    return migrate_source(before(name), target)
 
 
 def report_of(migration: Migration) -> str:
@@ -39,7 +42,7 @@ def report_of(migration: Migration) -> str:
 
 def write() -> None:
     for name in names():
-        migration = migrate_source(before(name))
+        migration = migrated(name)
         (CASES / name / "after.txt").write_text(migration.new)
         (CASES / name / "report.txt").write_text(report_of(migration))
 

@@ -30,7 +30,7 @@ def test_every_rule_has_a_case() -> None:
 
 @pytest.mark.parametrize("name", corpus.names())
 def test_the_new_text_and_the_report(name: str) -> None:
-    migration = migrate_source(corpus.before(name))
+    migration = corpus.migrated(name)
     assert migration.new == (corpus.CASES / name / "after.txt").read_text()
     assert corpus.report_of(migration) == (corpus.CASES / name / "report.txt").read_text()
     assert {site.rule for site in migration.sites} <= set(RULES)
@@ -45,14 +45,14 @@ def test_line_endings_change_nothing_else(name: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", corpus.names())
 def test_a_second_run_changes_nothing(name: str, target: str) -> None:
-    once = migrate_source(corpus.before(name), target).new
+    once = corpus.migrated(name, target).new
     ast.parse(once)
     assert migrate_source(once, target).new == once
 
 
 @pytest.mark.parametrize("name", corpus.names())
 def test_no_comment_is_lost(name: str) -> None:
-    migration = migrate_source(corpus.before(name))
+    migration = corpus.migrated(name)
     lost = _comments(migration.old) - _comments(migration.new)
     assert set(lost) <= {"# with its comment"}  # the comment belonged to a removed import
 
@@ -154,7 +154,7 @@ def test_a_module_that_has_deepspeeds_accelerator_keeps_to_it() -> None:
 
 @pytest.mark.parametrize("name", corpus.names())
 def test_check_finds_what_migrate_does_not_leave(name: str) -> None:
-    migration = migrate_source(corpus.before(name))
+    migration = corpus.migrated(name)
     result = FileResult(Path("a.py"), migration.old, migration.new, migration.sites)
     sites = [(site.line, site.column, site.rule) for site in migration.sites if site.outcome is not SiteOutcome.LEFT]
     findings = findings_of([result])

@@ -27,14 +27,14 @@ CLASSES = (DeepSpeedAccelerator, CPU_Accelerator, CUDA_Accelerator, XPU_Accelera
 
 
 def new_of(name: str, target: str) -> tuple[ast.Module, ast.Module]:
-    migration = migrate_source(corpus.before(name), target)
+    migration = corpus.migrated(name, target)
     return ast.parse(migration.old), ast.parse(migration.new)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", corpus.names())
 def test_new_code_compiles(name: str, target: str) -> None:
-    compile(migrate_source(corpus.before(name), target).new, name, "exec", dont_inherit=True)
+    compile(corpus.migrated(name, target).new, name, "exec", dont_inherit=True)
 
 
 @pytest.mark.parametrize("name", corpus.names())
