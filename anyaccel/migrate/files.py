@@ -240,9 +240,10 @@ def _module_name(path: Path) -> str:
 
 def _imported_as(modules: Sequence[Path]) -> set[str]:
     """Return the names of the topmost packages, and of the modules outside of packages."""
-    folders = {path.parent for path in modules if path.stem == "__init__"}
+    whole = [path.resolve() for path in modules]  # the parent of "." is "."
+    folders = {path.parent for path in whole if path.stem == "__init__"}
     names = set()
-    for path in modules:
+    for path in whole:
         top = path.parent if path.parent in folders else path.with_suffix("")
         while top.parent in folders:
             top = top.parent

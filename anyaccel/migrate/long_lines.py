@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import configparser
 import difflib
+import io
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tokenize
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -97,17 +100,35 @@ def wrapped(path: Path, old: str, new: str) -> str:
     length = style.length or _own_length(_lengths(old))
     options = ["--isolated", "--line-length", str(length), "--target-version", _OLDEST]
     options += ["--config", 'format.quote-style="preserve"']
-    text = new
+    text, indented = new, _as_indented(old)
     for number in reversed(numbers):  # from the last line, so that the others keep their numbers
         place = f"{number}:1-{number}:{_lengths(text)[number - 1]}"
         command = [tool, "format", "--quiet", "--no-cache", f"--range={place}"]
-        command += [] if style.has_ruff else options
+        command += indented if style.has_ruff else [*indented, *options]
         command += ["--stdin-filename", str(path.resolve()), "-"]
         done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)  # noqa: S603
         if done.returncode != 0:
             return text  # Python that ruff cannot read
         text = done.stdout.decode()
     return text if _is_same(new, text) else new
+
+
+def _indentation(code: str) -> str:
+    """Return one level of indentation: the most frequent one of a file."""
+    levels, found = [""], Counter[str]()
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.INDENT:
+            found[token.string.removeprefix(levels[-1])] += 1
+            levels.append(token.string)
+        elif token.type == tokenize.DEDENT:
+            levels.pop()
+    return max(found, key=found.__getitem__, default=" " * 4)
+
+
+def _as_indented(code: str) -> list[str]:
+    level = _indentation(code)
+    style = 'format.indent-style="tab"' if "\t" in level else f"indent-width={len(level)}"
+    return ["--config", style]
 
 
 def _lengths(code: str) -> list[int]:

@@ -224,3 +224,11 @@ def test_a_function_with_other_names_before_its_device_is_another(tmp_path: Path
     (tmp_path / "calls.py").write_text("a, b, c = Model('cuda', 1), Model(1, 'cuda'), Model(*a, 'cuda')\n")
     done = migrate_files([tmp_path / "moves.py", tmp_path / "calls.py"], "anyaccel")[1]
     assert done.new.endswith("Model('cuda', 1), Model(1, get_accelerator().device_name()), Model(*a, 'cuda')\n")
+
+
+def test_the_current_folder_may_be_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "__init__.py").touch()
+    (tmp_path / "a.py").write_text("import torch\nx = torch.ones(2).cuda()\n")
+    monkeypatch.chdir(tmp_path)
+    results = migrate_files(discover([Path()]), "anyaccel")
+    assert [result.path.name for result in results if result.new != result.old] == ["a.py"]

@@ -117,3 +117,14 @@ def test_report_says_so_without_ruff(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "2 changed lines are longer than the project's others: pip install ruff, and run this again" in said
     monkeypatch.undo()
     assert "pip install ruff" not in CliRunner().invoke(app, ["migrate", str(path)]).output
+
+
+@pytest.mark.parametrize("level", ["  ", "    ", "   ", "\t"], ids=["two", "four", "three", "tab"])
+@pytest.mark.parametrize("settings", ["", "[tool.ruff]\nline-length = 100\n"], ids=["none", "ruff"])
+def test_only_the_statement_changes_whatever_the_indentation(tmp_path: Path, settings: str, level: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(settings)
+    path = tmp_path / "train.py"
+    path.write_text(CODE.replace("    ", level))
+    new = migrated(path)
+    kept = [line for line in path.read_text().splitlines() if "cuda" not in line]
+    assert [line for line in new.splitlines() if line in kept] == kept
