@@ -38,6 +38,7 @@ _QUESTIONS = {
 }
 _SCALERS = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
 _OTHER_SCALERS = ("apex", "deepspeed", "fairscale", "paddle", "mindspore", "anyaccel", "accelerate")
+_MAY_BE_ENABLED = "may get enabled=, which must be false on a CPU"
 _AMBIGUOUS = "the name comes from several imports; keep one of them"
 _DECORATORS = ("custom_fwd", "custom_bwd")
 
@@ -63,16 +64,15 @@ def _decide_named(plan: Plan) -> None:
     for call in plan.view.of(cst.Call):
         parameters = _NAMED.get(plan.view.name(call.func), ())
         first = call.args[0] if call.args and parameters else None
-        if (
-            first is None
-            or not plan.is_open(call)
-            or plan.device_name() is None
-            or any(each.star for each in call.args)
-        ):
+        if first is None or not plan.is_open(call) or plan.device_name() is None:
             continue
         is_first = first.keyword is None or first.keyword.value in ("device_type", "device")
         if is_first and text_of(first.value) == "cuda" and plan.is_open(first.value):
             names = () if is_guarded(plan, call) else parameters
+            if names and any(each.star for each in call.args) and not _has_enabled(call):
+                plan.report(call, RULE, _MAY_BE_ENABLED)
+                plan.claim(first.value)
+                continue
             plan.rewrite(call, RULE, lambda updated, names=names: _renamed(plan, updated, names), (first.value,))  # type: ignore[misc]
 
 
@@ -80,7 +80,7 @@ def _renamed(plan: Plan, call: cst.Call, parameters: tuple[str, ...]) -> cst.Cal
     """Return a call whose first argument is the accelerator; it is not enabled on a CPU, unless no parameters are given."""
     args = []
     for place, each in enumerate(call.args):
-        is_enabled = each.keyword is None and parameters[place : place + 1] == ("enabled",)
+        is_enabled = not each.keyword and not each.star and parameters[place : place + 1] == ("enabled",)
         args.append(each.with_changes(keyword=cst.Name("enabled"), equal=NO_SPACE) if is_enabled else each)
     args = [args[0].with_changes(value=plan.named()), *args[1:]]
     args = _enabled(plan, args) if parameters else args
@@ -208,15 +208,14 @@ def _why_not(plan: Plan, node: cst.CSTNode, name: str) -> str:
     if isinstance(around, cst.Call) and around.func is node:
         if any(each.star == "*" for each in around.args):
             return "the arguments are in a list; write them as separate arguments"
-        is_named = any(each.keyword is not None and each.keyword.value == "enabled" for each in around.args)
-        return (
-            "may get enabled=, which must be false on a CPU"
-            if around.args and around.args[-1].star and not is_named
-            else ""
-        )
+        return _MAY_BE_ENABLED if any(each.star for each in around.args) and not _has_enabled(around) else ""
     if name == "GradScaler" and (_is_type(plan, node) or isinstance(around, cst.ImportAlias)):
         return ""
     return f"torch.amp.{name} takes the device as its first argument; add it where this value is called"
+
+
+def _has_enabled(call: cst.Call) -> bool:
+    return any(each.keyword is not None and each.keyword.value == "enabled" for each in call.args)
 
 
 def _is_type(plan: Plan, node: cst.CSTNode) -> bool:

@@ -23,12 +23,12 @@ _QUESTIONS = ("is_available", "on_accelerator")
 _ASKED_OF_OTHERS = ("torch.cuda.is_available", "torch.xpu.is_available", "torch.backends.mps.is_available")
 _COMMANDS = frozenset(
     [
-        *("synchronize", "empty_cache", "set_device", "reset_peak_memory_stats", "reset_max_memory_allocated"),
-        *("reset_max_memory_cached", "reset_accumulated_memory_stats", "range_push", "range_pop", "record_stream"),
-        *("set_stream", "pin_memory"),
+        *("synchronize", "empty_cache", "set_device", "range_push", "range_pop", "record_stream", "set_stream"),
+        *("pin_memory", "reset_accumulated_memory_stats"),
     ]
 )
 _FIGURES = re.compile(r"^(max_)?memory_(allocated|reserved|cached)$")
+_OF_MEMORY = re.compile(r"memory|mem_get_info")
 _CONTEXTS = ("stream", "device_guard")
 _OPTIONS = ("pin_memory", "non_blocking", "persistent_workers", "fused", "prefetch_factor")
 _FLAG = re.compile(r"(^|_)(pin(_?mem(ory)?)?|non_blocking|fused|persistent_workers|prefetch|benchmark|deterministic)$")
@@ -183,6 +183,7 @@ class _OnCpu(ast.NodeTransformer):
             is_formatted = len(call.args) > 1 and isinstance(call.args[0], ast.Name)
             told = ast.unparse(call).replace(ACCELERATOR, "")
             shows = _SHOWN.match(name) is not None and not is_formatted and not _NAMES_CUDA.search(told)
+            shows = shows and not any(_is_of_memory(each) for each in ast.walk(call))
             is_command = _member(call.func) in _COMMANDS and not any(_may_fail(each) for each in call.args)
             if is_command or name in _HARMLESS or shows:
                 return []
@@ -243,6 +244,12 @@ def _member(node: ast.AST) -> str | None:
     """Return the member of the accelerator that an expression names, else None."""
     is_member = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == ACCELERATOR
     return node.attr if is_member and isinstance(node, ast.Attribute) else None
+
+
+def _is_of_memory(node: ast.AST) -> bool:
+    """Return whether a call gives figures of the memory in use, which on a CPU are the process's own."""
+    member = _member(node.func) if isinstance(node, ast.Call) else None
+    return member is not None and _OF_MEMORY.search(member) is not None
 
 
 def _may_fail(argument: ast.expr) -> bool:

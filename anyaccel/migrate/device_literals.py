@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .communication import is_of_type
-from .device_positions import is_device_position, is_location
+from .device_positions import OF_WORD, is_device_position, is_location, is_word
 from .device_text import index_in, is_device_literal, own_text
 from .kinds import Kind, kind_of
 from .source_view import dotted, text_of
@@ -20,6 +20,7 @@ __all__ = ["decide", "take_torch_device"]
 
 RULE = "device-name"
 _COMPARES = re.compile(r"assert(Not)?Equal\(|assert_|(==|!=)[^\n]*(device|cuda)|device[^\n]*(==|!=)")
+_NUMBERED = re.compile(r"""["']cuda:(\d+)["']""")
 _OTHERS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _DEVICES = {"cpu", "cuda", "mps", "meta", "gpu", "tpu", "auto", *_OTHERS}
 _SAVED = re.compile(r"rng|state|checkpoint|ckpt|snapshot|saved", re.IGNORECASE)
@@ -59,6 +60,8 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         plan.leave(node, RULE, "registers CUDA's implementation of an op")
     elif _is_beside_cpu(plan, node) or _is_beside_call_for_cpu(plan, node):
         plan.report(node, RULE, "listed next to the CPU, which would be there twice; decide what the list holds then")
+    elif _is_constant_beside_cpu(plan, node):
+        plan.report(node, RULE, OF_WORD)
     elif _is_told_apart(plan, node):
         plan.report(
             node,
@@ -165,17 +168,28 @@ def _is_beside_call_for_cpu(plan: Plan, node: cst.CSTNode) -> bool:
     return code.replace(plan.view.code(node), '"cpu"', 1) in [each.replace("'", '"') for each in beside]
 
 
+def _is_constant_beside_cpu(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether the module has ``CUDA_DEVICE = torch.device("cuda")`` and ``CPU_DEVICE = torch.device("cpu")``."""
+    call = plan.view.parent(plan.view.parent(node) or node)
+    line = plan.view.parent(call) if isinstance(call, cst.Call) else None
+    name = dotted(line.targets[0].target) if isinstance(line, cst.Assign) else None
+    is_global = isinstance(plan.view.parent(plan.view.parent(line) or node) if line else None, cst.Module)
+    return name is not None and is_global and is_word(plan.view, name)
+
+
 def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:
     """Return whether a literal is one of several numbered devices in a function that compares devices.
 
-    On a CPU there is only one device, so the two names may refer to the same device.
+    On a CPU there is only one device, so the two names may refer to the same device. Beside such a name, one without
+    a number is one of them.
     """
+    pair = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.Tuple | cst.List)), None)
     number = plan.view.code(index) if is_device_literal(node) and (index := index_in(node)) is not None else ""
     function = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
-    if not number.isdigit() or function is None or not _COMPARES.search(plan.view.code(function)):
+    is_paired = not number and pair is not None and _NUMBERED.search(plan.view.code(pair)) is not None
+    if not (number.isdigit() or is_paired) or function is None or not _COMPARES.search(plan.view.code(function)):
         return False
-    found = set(re.findall(r"""["']cuda:(\d+)["']""", plan.view.code(function)))
-    return len(found) > 1
+    return len(set(_NUMBERED.findall(plan.view.code(function)))) > 1
 
 
 def _names_something_else(plan: Plan, node: cst.CSTNode) -> bool:

@@ -16,7 +16,9 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["KEYWORDS", "Position", "is_device_position", "is_location"]
+__all__ = ["KEYWORDS", "OF_WORD", "Position", "is_device_position", "is_location", "is_word"]
+
+OF_WORD = "a word of the program's, next to one for the CPU; decide what other devices are called"
 
 KEYWORDS = frozenset(
     [
@@ -280,8 +282,8 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     if name is None:
         return Position("stored under a key; use get_accelerator().device_name() if its reader takes any device")
     is_named = DEVICE_NAME.search(name.lower()) is not None  # the value stays a string, and the name says what it is
-    if owner is None and _is_word(view, name):
-        return Position("a word of the program's, next to one for the CPU; decide what other devices are called")
+    if owner is None and is_word(view, name):
+        return Position(OF_WORD)
     if owner is None and not is_named and _READS_NAMES.search(view.source):
         return Position(
             "a global of a program that reads its globals; use get_accelerator().device_name() if it is a device"
@@ -305,10 +307,21 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     )
 
 
-def _is_word(view: SourceView, name: str) -> bool:
-    """Return whether a module's name is ``CUDA``, next to ``CPU = "cpu"``: both would be the same word on a CPU."""
-    others = (value for each, values in view.assigned.items() if each.lower() == "cpu" for value in values)
-    return name.lower() in ("cuda", "gpu") and any(text_of(value) == "cpu" for value in others)
+def is_word(view: SourceView, name: str) -> bool:
+    """Return whether a module's name is ``CUDA``, next to ``CPU = "cpu"``: both would be the same word on a CPU.
+
+    So are ``CUDA_DEVICE = torch.device("cuda")`` and ``CPU_DEVICE``.
+    """
+    words = name.lower().split("_")
+    cpu = "_".join("cpu" if each in ("cuda", "gpu") else each for each in words)
+    others = (value for each, values in view.assigned.items() if each.lower() == cpu for value in values)
+    return cpu != name.lower() and any(_device_text(view, value) == "cpu" for value in others)
+
+
+def _device_text(view: SourceView, value: cst.BaseExpression) -> str | None:
+    """Return the text of ``"cpu"`` and of ``torch.device("cpu")``."""
+    is_device = isinstance(value, cst.Call) and view.name(value.func) == "torch.device" and len(value.args) == 1
+    return text_of(value.args[0].value) if is_device and isinstance(value, cst.Call) else text_of(value)
 
 
 def _is_used_as_device(view: SourceView, use: cst.CSTNode, seen: frozenset[str]) -> bool:

@@ -164,6 +164,10 @@ def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> Non
     if not _FACTORY.match(name):
         plan.report(flag, "pinning", f"{name}() pins memory, which torch refuses without a device; pass False on a CPU")
         return
+    device = next((arg.value for arg in call.args if arg.keyword and arg.keyword.value == "device"), None)
+    if name == "tensor" and device is not None and text_of(device) != "cpu":
+        plan.report(flag, "pinning", "is pinned and then moved, unless the device is the CPU; pin a tensor on the CPU")
+        return
     is_pinned = isinstance(flag.value, cst.Name) and flag.value.value == "True"
     is_pinned |= asks_availability(plan.view, flag.value) is True  # the accelerator's pin_memory() asks that itself
     asked = _questions_in(plan, flag.value)

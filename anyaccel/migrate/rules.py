@@ -99,7 +99,7 @@ RULES: dict[str, Rule] = {
         "with torch.cuda.amp.autocast(use_amp): pass",
         "with torch.amp.autocast(get_accelerator().device_name(), "
         'enabled=use_amp and get_accelerator().device_name() != "cpu"): pass',
-        "On a CPU both do nothing, as CUDA's did. `GradScaler`, `custom_fwd` and `custom_bwd` too, and imports move to "
+        "On a CPU it is switched off, as CUDA's was. `GradScaler`, `custom_fwd` and `custom_bwd` too, and imports move to "
         "`torch.amp` when every use has. Left: what is for a torch without `torch.amp`, beside code for newer ones.",
     ),
     "half": Rule(
