@@ -21,6 +21,7 @@ from .dependents import (
     of_what_depends,
 )
 from .device_text import is_device_literal
+from .docstrings import correct_docstrings
 from .exact import state_exactly
 from .neutral import is_neutral
 from .other_ways import of_kept_answer, of_other_way, stops_for_precision
@@ -58,6 +59,7 @@ def settle(plan: Plan) -> None:
             break
     _keep_whole(plan)
     keep_together(plan)
+    correct_docstrings(plan)
 
 
 def _open_questions(plan: Plan) -> list[SiteDecision]:

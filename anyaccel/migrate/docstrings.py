@@ -1,0 +1,80 @@
+"""Docstrings that name a default that is rewritten: ``device: where to compute (default: "cuda")`` names the new one."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .site import SiteOutcome
+from .source_view import dotted, text_of
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["correct_docstrings"]
+
+RULE = "device-name"
+_MEMBERS = {"cuda": "device_name", "nccl": "communication_backend_name"}
+_HEAD = r"^(?P<indent>[ \t]*)(?::param\b[^:\n]*\s)?[*`]*{name}[*`]*\s*(?:[(:=,]|--?\s)"
+_DEFAULT = r"""(default(?:s|ed)?(?: value)?(?: to| is|:|=)?:? *`*)(torch\.device\()?(["']?){word}\3(?(2)\))(?![\w:])"""
+
+
+def correct_docstrings(plan: Plan) -> None:
+    """Rewrite the defaults of parameters and fields in the docstrings of their function and class."""
+    told: dict[cst.SimpleString, list[tuple[str, str]]] = defaultdict(list)
+    for node, decision in plan.decisions.items():
+        word = text_of(node) if isinstance(node, cst.SimpleString) else None
+        if decision.outcome is SiteOutcome.REWRITTEN and word in _MEMBERS:
+            name, owners = _owners(plan, node)
+            for docstring in filter(None, map(_docstring, owners)):
+                told[docstring].append((name, word))
+    for docstring, defaults in told.items():
+        new = docstring.value
+        for name, word in defaults:
+            new = _with_default(new, name, word, f"{plan.function(_MEMBERS[word])}()")
+        if new != docstring.value and plan.is_open(docstring):
+            plan.rewrite(docstring, RULE, lambda updated, new=new: updated.with_changes(value=new))  # type: ignore[misc]
+
+
+def _owners(plan: Plan, default: cst.CSTNode) -> tuple[str, list[cst.CSTNode]]:
+    """Return the name of the parameter or field that a node is the default of, and the definitions that describe it."""
+    around = [default, *plan.view.ancestors(default)]
+    for child, node in itertools.pairwise(around):
+        if isinstance(node, cst.Param):
+            owners = [each for each in around if isinstance(each, cst.FunctionDef | cst.ClassDef)]
+            is_init = bool(owners) and isinstance(owners[0], cst.FunctionDef) and owners[0].name.value == "__init__"
+            return node.name.value, list(owners[: 2 if is_init else 1]) if node.default is child else []
+        if isinstance(node, cst.AnnAssign) and node.value is child:
+            owner = next((each for each in around if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
+            return dotted(node.target) or "", [owner] if isinstance(owner, cst.ClassDef) else []
+        if isinstance(node, cst.BaseStatement):
+            break
+    return "", []
+
+
+def _docstring(owner: cst.CSTNode) -> cst.SimpleString | None:
+    body = owner.body.body if isinstance(owner, cst.FunctionDef | cst.ClassDef) else ()
+    first = body[0].body[0] if body and isinstance(body[0], cst.SimpleStatementLine) else None
+    is_text = isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString)
+    return first.value if is_text and isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString) else None
+
+
+def _with_default(text: str, name: str, word: str, new: str) -> str:
+    """Return a docstring with the new default in the paragraph about a parameter."""
+    head = re.search(_HEAD.format(name=re.escape(name)), text, re.MULTILINE)
+    if head is None:
+        return text
+    deeper = re.compile(rf"\n(?!{head['indent']}[ \t])")  # the next line that is not indented below the name
+    end = deeper.search(text, head.end())
+    about = text[head.start() : end.start() if end else len(text)]
+    changed = re.sub(
+        _DEFAULT.format(word=word),
+        lambda found: f"{found[1]}{found[2] or ''}{new}{')' if found[2] else ''}",
+        about,
+        flags=re.IGNORECASE,
+    )
+    return text.replace(about, changed, 1)
