@@ -90,6 +90,8 @@ class _OnCpu(ast.NodeTransformer):
             return ast.Constant(value=True)
         if member == "pin_memory" and node.args:
             return node.args[0]
+        if member == "pin_empty":
+            return ast.Call(ast.parse("torch.empty", mode="eval").body, node.args, node.keywords)
         if member is not None and _FIGURES.match(member):
             return ast.Name(_FIGURE)
         if name in _ASKED_OF_OTHERS:

@@ -60,7 +60,9 @@ def _docstring(owner: cst.CSTNode) -> cst.SimpleString | None:
     body = owner.body.body if isinstance(owner, cst.FunctionDef | cst.ClassDef) else ()
     first = body[0].body[0] if body and isinstance(body[0], cst.SimpleStatementLine) else None
     is_text = isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString)
-    return first.value if is_text and isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString) else None
+    return (
+        first.value if is_text and isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString) else None
+    )
 
 
 def _with_default(text: str, name: str, word: str, new: str) -> str:

@@ -23,6 +23,7 @@ _LEFT = {
     "torch.backends.cuda": "CUDA's own switches, which other devices ignore",
     "torch.version.cuda": "the version of CUDA that torch was built with; None where it was not",
 }
+_OF_EMPTY = {"", "dtype", "pin_memory"}  # sizes, and what pin_empty() takes by name
 _FACTORY = re.compile(
     r"^(empty|zeros|ones|full|rand|randn|randint)(_like)?$|^(arange|empty_strided|eye|linspace|logspace|randperm|range|tensor)$"
 )
@@ -160,7 +161,8 @@ def _questions_in(plan: Plan, flag: cst.BaseExpression) -> list[cst.CSTNode]:
 
 
 def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> None:
-    function = plan.function("pin_memory")
+    pins_empty = name == "empty" and {each.keyword.value if each.keyword else "" for each in call.args} == _OF_EMPTY
+    function = plan.function("pin_empty" if pins_empty else "pin_memory")
     if not _FACTORY.match(name):
         plan.report(flag, "pinning", f"{name}() pins memory, which torch refuses without a device; pass False on a CPU")
         return
@@ -183,6 +185,6 @@ def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> Non
         kept = [arg for number, arg in enumerate(updated.args) if number != place]
         if kept:
             kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return cst.Call(parsed(function), [cst.Arg(updated.with_changes(args=kept))])
+        return cst.Call(parsed(function), kept if pins_empty else [cst.Arg(updated.with_changes(args=kept))])
 
     plan.rewrite(call, "pinning", build, (flag,))

@@ -77,8 +77,9 @@ RULES: dict[str, Rule] = {
         "page-locked memory",
         "batch = batch.pin_memory()",
         "batch = get_accelerator().pin_memory(batch)",
-        "`torch.empty(..., pin_memory=True)` is wrapped in it, also with `pin_memory=torch.cuda.is_available()`; what pins "
-        "by a condition that is not about CUDA is reported. DataLoader's flag stays: torch ignores it without a device.",
+        "`torch.empty(n, dtype=t, pin_memory=True)` becomes `get_accelerator().pin_empty(n, dtype=t)`; other functions that "
+        "make pinned tensors are wrapped, also with `pin_memory=torch.cuda.is_available()`; what pins by a "
+        "condition that is not about CUDA is reported. DataLoader's flag stays: torch ignores it without a device.",
     ),
     "comm-backend": Rule(
         "NCCL as the backend of a process group",
