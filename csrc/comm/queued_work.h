@@ -4,6 +4,8 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include <atomic>
+
 #include "shm_backend.h"
 
 namespace anyaccel::comm {
@@ -21,8 +23,7 @@ class QueuedWork : public c10d::Work {
     } catch (...) {
       error = std::current_exception();
     }
-    finish(error);
-    future_.settle(error);
+    complete(error);
   }
 
   bool wait(std::chrono::milliseconds timeout) override {
@@ -41,10 +42,22 @@ class QueuedWork : public c10d::Work {
     return true;
   }
   void synchronize() override { wait(kNoTimeout); }
+  // Ends the wait, and the group. The thread may go on to wait for another host; what it finds then is dropped.
+  void abort() override {
+    group_->fail("shm failed: an operation was aborted by " + group_->name_of_rank(group_->rank()));
+    complete(failure_of(*group_));
+  }
   Tensors result() override { return future_.value(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_.get(); }
 
  private:
+  void complete(const std::exception_ptr& error) {
+    if (is_over_.exchange(true)) return;
+    finish(error);
+    future_.settle(error);
+  }
+
+  std::atomic<bool> is_over_ = false;
   const GroupPtr group_;
   LazyFuture future_;
 };

@@ -12,6 +12,15 @@ std::function<void()> interrupt;
 
 void throw_backend_error(const std::string& text) { C10_THROW_ERROR(DistBackendError, text); }
 
+std::exception_ptr failure_of(const Group& group) {
+  try {
+    group.require_usable();
+    return nullptr;
+  } catch (const CommError&) {
+    return as_backend_error(std::current_exception());
+  }
+}
+
 std::exception_ptr as_backend_error(std::exception_ptr error) {
   try {
     try {

@@ -217,7 +217,9 @@ void AnySource::match(int tag) {
       }
       ++received_[route];
       try {
-        one->receive_from(rank, everyone_->recv(one->bytes_, rank, tag));
+        WorkPtr message = everyone_->recv(one->bytes_, rank, tag);
+        one->receive_from(
+            rank, c10::make_intrusive<MessageWork>(OpType::RECV, group_, messages_, std::move(message), one->timeout_));
       } catch (const std::exception& error) {
         one->fail(error.what());
       }

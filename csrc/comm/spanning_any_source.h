@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "message_work.h"
 #include "shm_backend.h"
 
 namespace anyaccel::comm {
@@ -27,8 +28,13 @@ class AnySourceWork;
 class AnySource : public std::enable_shared_from_this<AnySource> {
  public:
   // `here` are the ranks of this host, in the order of their numbers in `group`.
-  AnySource(GroupPtr group, std::vector<int> here, int size, c10::intrusive_ptr<c10d::Backend> everyone)
-      : group_(std::move(group)), here_(std::move(here)), size_(size), everyone_(std::move(everyone)) {}
+  AnySource(GroupPtr group, std::vector<int> here, int size, c10::intrusive_ptr<c10d::Backend> everyone,
+            std::shared_ptr<OpenMessages> messages)
+      : group_(std::move(group)),
+        here_(std::move(here)),
+        size_(size),
+        everyone_(std::move(everyone)),
+        messages_(std::move(messages)) {}
 
   // Starts the thread, which shut_down() ends.
   void start();
@@ -67,6 +73,7 @@ class AnySource : public std::enable_shared_from_this<AnySource> {
   const std::vector<int> here_;
   const int size_;
   const c10::intrusive_ptr<c10d::Backend> everyone_;
+  const std::shared_ptr<OpenMessages> messages_;
 
   std::mutex mutex_;  // guards the members below; taken before the group's
   std::map<Route, int64_t> sent_, received_;

@@ -56,7 +56,8 @@ SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group
       everyone_(std::move(everyone)),
       leaders_wire_(leaders_),
       everyone_wire_(everyone_),
-      any_source_(std::make_shared<AnySource>(group_, hosts_.ranks[hosts_.own], size, everyone_)),
+      messages_(std::make_shared<OpenMessages>()),
+      any_source_(std::make_shared<AnySource>(group_, hosts_.ranks[hosts_.own], size, everyone_, messages_)),
       queue_(std::make_shared<Queue>()) {
   for (std::size_t host = 0; host < hosts_.ranks.size(); ++host) {
     const std::vector<int>& ranks = hosts_.ranks[host];
@@ -299,6 +300,8 @@ void SpanningBackend::abort() {
   local_->abort();
   if (leads()) leaders_->abort();
   everyone_->abort();
+  messages_->abort();
+  for (const c10::intrusive_ptr<QueuedWork>& one : queue_->works()) one->abort();
 }
 
 // Does not wait for the thread, which may be waiting for another host until the timeout.

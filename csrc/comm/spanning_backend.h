@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "agreement.h"
+#include "message_work.h"
 #include "shm_backend.h"
 #include "spanning_any_source.h"
 #include "spanning_heads.h"
@@ -172,6 +173,7 @@ class SpanningBackend : public c10d::Backend {
   const c10::intrusive_ptr<c10d::Backend> leaders_;
   const c10::intrusive_ptr<c10d::Backend> everyone_;
   TorchWire leaders_wire_, everyone_wire_;
+  const std::shared_ptr<OpenMessages> messages_;
   const std::shared_ptr<AnySource> any_source_;
   std::optional<Notices> notices_;  // of the first ranks of the hosts
   std::atomic<uint64_t> sequence_ = 0;

@@ -1,39 +1,11 @@
 // Messages in a group between hosts: by memory inside a host, by gloo between them. They have no place in the order of
 // collectives, and do not pass through the queue.
 
-#include <mutex>
-
 #include "spanning_backend.h"
 #include "spanning_checks.h"
 
 namespace anyaccel::comm {
 namespace {
-
-// What arrives in memory of its own is copied to where it belongs when someone has waited for it.
-class CopyingWork : public c10d::Work {
- public:
-  CopyingWork(WorkPtr message, at::Tensor arrived, at::Tensor output)
-      : Work(-1, OpType::RECV),
-        message_(std::move(message)),
-        arrived_(std::move(arrived)),
-        output_(std::move(output)) {}
-
-  bool wait(std::chrono::milliseconds timeout) override {
-    const bool has_come = message_->wait(timeout);
-    std::call_once(copied_, [this] { output_.copy_(arrived_); });
-    finish(nullptr);
-    return has_come;
-  }
-  void synchronize() override { wait(kNoTimeout); }
-  void abort() override { message_->abort(); }
-  int sourceRank() const override { return message_->sourceRank(); }
-  Tensors result() override { return {output_}; }
-
- private:
-  const WorkPtr message_;
-  const at::Tensor arrived_, output_;
-  std::once_flag copied_;
-};
 
 void check_tag(const char* operation, int tag) {
   TORCH_CHECK(tag >= 0 && tag < Heads::kFirstTag, "shm ", operation, " failed: got tag ", tag,
@@ -59,16 +31,16 @@ WorkPtr SpanningBackend::send(Tensors& tensors, int to, int tag) {
   Tensors bytes{as_bytes(plain(tensor))};
   WorkPtr message = everyone_->send(bytes, to, tag);
   any_source_->count_sent(to, tag);
-  return collected(std::move(message));
+  return collected(c10::make_intrusive<MessageWork>(OpType::SEND, group_, messages_, std::move(message),
+                                                    getBackendOptions()->timeout, tensor, tensor));
 }
 
 WorkPtr SpanningBackend::receive_between(const at::Tensor& output, const std::function<WorkPtr(Tensors&)>& receive) {
   check_output(output);
   const at::Tensor arrived = is_plain(output) ? output : at::empty(output.sizes(), output.options());
   Tensors bytes{as_bytes(arrived)};
-  WorkPtr message = receive(bytes);
-  if (arrived.is_same(output)) return collected(std::move(message));
-  return collected(c10::make_intrusive<CopyingWork>(std::move(message), arrived, output));
+  return collected(c10::make_intrusive<MessageWork>(OpType::RECV, group_, messages_, receive(bytes),
+                                                    getBackendOptions()->timeout, arrived, output));
 }
 
 WorkPtr SpanningBackend::recv(Tensors& tensors, int from, int tag) {

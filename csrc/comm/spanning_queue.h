@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "queued_work.h"
 #include "spanning_backend.h"
@@ -48,6 +49,7 @@ struct SpanningBackend::Queue {
         if (queue->jobs.empty()) return;
         next = std::move(queue->jobs.front());
         queue->jobs.pop_front();
+        queue->running = next.work;
       }
       const auto run = [&next] {
         next.owner->number_ = next.number;
@@ -61,6 +63,7 @@ struct SpanningBackend::Queue {
       {
         const std::lock_guard lock(queue->mutex);
         --queue->unfinished;
+        queue->running = nullptr;
       }
       queue->changed.notify_all();
     }
@@ -75,8 +78,20 @@ struct SpanningBackend::Queue {
     }
   }
 
+  // Returns those that have not ended.
+  std::vector<c10::intrusive_ptr<QueuedWork>> works() {
+    const std::lock_guard lock(mutex);
+    std::vector<c10::intrusive_ptr<QueuedWork>> all;
+    if (running) all.push_back(running);
+    for (const Job& job : jobs) {
+      if (job.work) all.push_back(job.work);
+    }
+    return all;
+  }
+
   std::mutex mutex;
   std::condition_variable changed;
+  c10::intrusive_ptr<QueuedWork> running;
   std::deque<Job> jobs;
   bool is_ending = false;
   bool is_running = false;

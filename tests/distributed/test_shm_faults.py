@@ -238,6 +238,57 @@ def test_an_aborted_group_is_over_for_every_rank(scripts: Scripts) -> None:
         assert output.count("the process group was aborted by rank 0") == 2
 
 
+@pytest.mark.parametrize("hosts", ["aab", "ab"])
+def test_an_abort_wakes_who_waits_for_another_host(scripts: Scripts, hosts: str) -> None:
+    """Gloo's own abort wakes nobody."""
+    scripts.start(
+        f"""
+os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+start(60)
+last = world - 1
+waits = {{
+    "collective": lambda group: dist.all_reduce(torch.ones(3), group=group, async_op=True).wait,
+    "queued": lambda group: [dist.barrier(group, async_op=True), dist.barrier(group, async_op=True)][1].wait,
+    "future": lambda group: dist.all_reduce(torch.ones(3), group=group, async_op=True).get_future().wait,
+    "receive": lambda group: dist.irecv(torch.ones(3), last, group=group).wait,
+    "from any": lambda group: lambda: dist.recv(torch.ones(3), group=group),
+    "send": lambda group: dist.isend(torch.ones(3), last, group=group).wait,
+}}
+for name, begin in waits.items():
+    group = dist.new_group(backend="shm")
+    if rank == 0:
+        wait = begin(group)
+        threading.Timer(0.3, group._get_backend(torch.device("cpu")).abort).start()
+        begun = time.monotonic()
+        error = error_of(wait)
+        assert "aborted by rank 0" in error or "was shut down" in error, (name, error)
+        assert time.monotonic() - begun < 10, name
+        say(name)
+dist.barrier()
+os._exit(0)
+""",
+        len(hosts),
+    )
+    assert scripts.outputs(0)[0].split("\n")[:-1] == ["collective", "queued", "future", "receive", "from any", "send"]
+
+
+def test_a_new_timeout_holds_for_messages_of_another_host(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        os.environ["ANYACCEL_SHM_HOST"] = "ab"[rank]
+        start(60)
+        anyaccel.distributed.set_timeout(timedelta(seconds=1))
+        begun = time.monotonic()
+        if rank == 0: assert "Timed out" in error_of(lambda: dist.recv(torch.ones(3), 1))
+        say(time.monotonic() - begun < 20)
+        if rank == 1: time.sleep(3)
+        os._exit(0)
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["True\n"] * 2
+
+
 def test_a_rank_that_never_starts_is_a_timeout_and_waiting_for_it_can_be_interrupted(scripts: Scripts) -> None:
     scripts.start(
         """

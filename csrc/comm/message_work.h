@@ -1,0 +1,90 @@
+// The c10d::Work of a message between hosts, which gloo carries.
+
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "shm_backend.h"
+#include "wire.h"
+
+namespace anyaccel::comm {
+
+// Gloo's messages of a group that someone may wait for, so that an abort wakes them.
+class OpenMessages {
+ public:
+  void add(const WorkPtr& message) {
+    const std::lock_guard lock(mutex_);
+    if (is_aborted_) message->abort();
+    open_.insert(message.get());
+  }
+  void remove(const WorkPtr& message) {
+    const std::lock_guard lock(mutex_);
+    open_.erase(message.get());
+  }
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    is_aborted_ = true;
+    for (c10d::Work* const one : open_) one->abort();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<c10d::Work*> open_;
+  bool is_aborted_ = false;
+};
+
+// What arrives in memory of its own is copied to where it belongs when someone has waited for it.
+class MessageWork : public c10d::Work {
+ public:
+  // Without a timeout, a wait takes the given one: gloo's own is that of the group's start.
+  MessageWork(OpType type, GroupPtr group, std::shared_ptr<OpenMessages> open, WorkPtr message, milliseconds timeout,
+              at::Tensor arrived = {}, at::Tensor output = {})
+      : Work(-1, type),
+        group_(std::move(group)),
+        open_(std::move(open)),
+        message_(std::move(message)),
+        timeout_(std::min(timeout, kForever)),
+        arrived_(std::move(arrived)),
+        output_(std::move(output)) {
+    open_->add(message_);
+  }
+  ~MessageWork() override { open_->remove(message_); }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    try {
+      const bool has_come = message_->wait(timeout == kNoTimeout ? timeout_ : timeout);
+      if (!has_come) throw_aborted();
+    } catch (...) {
+      if (!isCompleted()) finish(std::current_exception());
+      throw;
+    }
+    std::call_once(copied_, [this] {
+      if (!arrived_.is_same(output_)) output_.copy_(arrived_);
+      finish(nullptr);
+    });
+    return true;
+  }
+  void synchronize() override { wait(kNoTimeout); }
+  void abort() override { message_->abort(); }
+  int sourceRank() const override { return message_->sourceRank(); }
+  Tensors result() override { return {output_}; }
+
+ private:
+  [[noreturn]] void throw_aborted() const {
+    if (const std::exception_ptr failure = failure_of(*group_)) std::rethrow_exception(failure);
+    throw_backend_error("shm failed: a message was aborted by " + group_->name_of_rank(group_->rank()));
+  }
+
+  const GroupPtr group_;
+  const std::shared_ptr<OpenMessages> open_;
+  const WorkPtr message_;
+  const milliseconds timeout_;
+  const at::Tensor arrived_, output_;
+  std::once_flag copied_;
+};
+
+}  // namespace anyaccel::comm
