@@ -33,7 +33,11 @@ def keep_probes(plan: Plan) -> None:
         if _is_probe(plan.view, attempt):
             is_list = ".append(" in plan.view.code(attempt.body)
             for node, one in list(plan.decisions.items()):
-                if one.outcome is SiteOutcome.REWRITTEN and plan.view.is_within(node, attempt.body):
+                if (
+                    one.outcome is SiteOutcome.REWRITTEN
+                    and one.rule != "env"
+                    and plan.view.is_within(node, attempt.body)
+                ):
                     plan.reconsider(node, _OF_LIST if is_list else _OF_PROBE)
 
 
