@@ -47,6 +47,8 @@ def decide(plan: Plan) -> None:
     """Decide on every reference to ``torch.cuda.amp``."""
     for node, full_name in references(plan):
         name = full_name.removeprefix(_PREFIX)
+        if full_name == "torch.cuda.amp" and plan.is_open(node):
+            _decide_module(plan, node)
         if not full_name.startswith(_PREFIX) or not plan.is_open(node):
             continue
         reason = _why_not(plan, node, name)
@@ -59,9 +61,60 @@ def decide(plan: Plan) -> None:
     _decide_questions(plan)
 
 
+def _decide_module(plan: Plan, node: cst.CSTNode) -> None:
+    """Decide on the module, passed by keyword to a function of this file that only calls its ``autocast()``.
+
+    Proof: what the function is given under that name is this module, or None, as no other has an ``autocast()`` that needs no
+    device. The call is rewritten like any other. The module itself stays: it can be imported on every machine, and is only
+    passed on.
+    """
+    argument = plan.view.parent(node)
+    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) and argument.keyword is not None else None
+    if not isinstance(argument, cst.Arg) or argument.keyword is None or not isinstance(call, cst.Call):
+        return
+    is_partial = plan.view.name(call.func) == "functools.partial" and bool(call.args)
+    taker = dotted(call.args[0].value if is_partial else call.func)
+    functions = [each for each in plan.view.of(cst.FunctionDef) if each.name.value == taker]
+    params = [*functions[0].params.params, *functions[0].params.kwonly_params] if len(functions) == 1 else []
+    named = [each for each in params if each.name.value == argument.keyword.value]
+    calls = [_call_of_autocast(plan, use) for each in named for use in plan.view.uses(each.name) or ()]
+    if not calls or None in calls or plan.device_name() is None:
+        return
+    for each in (one for one in calls if one is not None and plan.is_open(one)):
+        plan.rewrite(each, RULE, lambda updated: _call(plan, updated, "autocast", parsed("torch.amp.autocast")))
+        plan.needs_torch = True
+    plan.leave(node, RULE, "passed on to code that is rewritten; it can be imported on every machine")
+
+
+def _call_of_autocast(plan: Plan, module: cst.CSTNode) -> cst.Call | None:
+    """Return the call ``module.autocast(…)`` of a name that holds a module; None if the name is used in another way."""
+    function = plan.view.parent(module)
+    call = plan.view.parent(function) if isinstance(function, cst.Attribute) else None
+    is_plain = isinstance(call, cst.Call) and call.func is function and not any(each.star for each in call.args)
+    is_autocast = isinstance(function, cst.Attribute) and function.attr.value == "autocast"
+    return call if is_plain and is_autocast and isinstance(call, cst.Call) else None
+
+
+def _decide_partial(plan: Plan, call: cst.Call) -> None:
+    """Decide on ``partial(torch.autocast, "cuda")``, like a call with these arguments."""
+    parameters = _NAMED.get(plan.view.name(call.args[0].value)) if len(call.args) > 1 else None
+    device = call.args[1] if parameters is not None and not any(each.star for each in call.args) else None
+    if device is None or parameters is None or text_of(device.value) != "cuda" or device.keyword is not None:
+        return
+    if plan.is_open(call) and plan.is_open(device.value) and plan.device_name() is not None:
+
+        def build(updated: cst.Call) -> cst.Call:
+            rest = _renamed(plan, updated.with_changes(args=updated.args[1:]), parameters)
+            return rest.with_changes(args=[updated.args[0], *rest.args])
+
+        plan.rewrite(call, RULE, build, (device.value,))
+
+
 def _decide_named(plan: Plan) -> None:
     """Decide on ``torch.autocast("cuda")`` and ``torch.amp.GradScaler("cuda")``, which do nothing without CUDA."""
     for call in plan.view.of(cst.Call):
+        if plan.view.name(call.func) == "functools.partial":
+            _decide_partial(plan, call)
         parameters = _NAMED.get(plan.view.name(call.func), ())
         first = call.args[0] if call.args and parameters else None
         if first is None or not plan.is_open(call) or plan.device_name() is None:
@@ -96,7 +149,8 @@ def _renamed(plan: Plan, call: cst.Call, parameters: tuple[str, ...]) -> cst.Cal
 def _decide_scalers(plan: Plan) -> None:
     """Decide on ``GradScaler()`` of ``torch.amp`` without a device, which is CUDA's.
 
-    A class of that name from a module of the project may be torch's, so such a call is reported.
+    A class of that name from a module of the project may be torch's, so such a call is reported, unless that module imports it
+    from ``torch.amp``.
     """
     for call in plan.view.of(cst.Call):
         name = plan.view.name(call.func)
@@ -107,7 +161,8 @@ def _decide_scalers(plan: Plan) -> None:
             plan.report(call, RULE, _AMBIGUOUS)
             continue
         root = name.partition(".")[0]
-        if name in _SCALERS and plan.device_name() is not None:
+        is_passed_on = name.removesuffix(".GradScaler").rpartition(".")[2] in plan.project.scalers
+        if (name in _SCALERS or is_passed_on) and plan.device_name() is not None:
             plan.rewrite(call, RULE, lambda updated: _call(plan, updated, "GradScaler", updated.func))
         elif root not in ("torch", *_OTHER_SCALERS):
             plan.report(call, RULE, "may be torch.amp's class, whose device is CUDA by default; pass the device")

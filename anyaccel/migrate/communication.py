@@ -1,4 +1,4 @@
-"""The rules comm-backend and device-ids: the backend of ``torch.distributed`` and the device arguments of DDP."""
+"""The rule comm-backend: the backend of ``torch.distributed``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .nodes import parts
+from .device_ids import RULE as IDS_RULE
+from .exact import is_guarded
 from .regions import regions_of, regions_of_name
 from .source_view import dotted, text_of
 from .targets import expression
@@ -16,11 +17,9 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .source_view import SourceView
 
-__all__ = ["decide", "is_none_elsewhere", "is_of_type"]
+__all__ = ["decide", "is_of_type"]
 
 RULE = "comm-backend"
-IDS_RULE = "device-ids"
-_DDP = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel")
 _TAKES_BACKEND = {"init_process_group": 0, "new_group": 2, "new_subgroups": None, "init_device_mesh": None}
 _BACKEND = re.compile(r"^((dist(ributed)?|ddp|torch_distributed|process_group)_)?backend$")
 _FIELD = re.compile(r"^(dist(ributed)?|ddp|torch_distributed|process_group)_backend$")
@@ -28,12 +27,13 @@ _SETUP = re.compile(r"init|dist|launch|set_?up|process_group", re.IGNORECASE)
 _GROUP_OPTIONS = re.compile(
     r"^(dist|distributed|ddp|process_group|init_process_group)_?(cfg|config|params|kwargs|args|options)$"
 )
+_BY_DEVICE = "cpu:gloo,cuda:nccl"
 _OF_RAY = "this process may run on a machine without the device; choose the backend in the process that uses it"
 _OF_BARRIER = "checks for NCCL, because only NCCL's barrier takes device_ids"
 
 
 def decide(plan: Plan) -> None:
-    """Decide on every ``"nccl"``, and on the device arguments of DDP."""
+    """Decide on every ``"nccl"``."""
     for node in plan.view.of(cst.SimpleString):
         value = text_of(node) or ""
         if "nccl" in value.lower() and plan.is_open(node) and not isinstance(plan.view.parent(node), cst.Expr):
@@ -41,23 +41,12 @@ def decide(plan: Plan) -> None:
     for node, full_name in plan.view.imported.items():
         if full_name.startswith("torch.distributed.") and full_name.endswith(".Backend.NCCL") and plan.is_open(node):
             _decide_backend(plan, node, "nccl")
-    for node in plan.view.of(cst.Call):
-        if plan.view.name(node.func) in _DDP or _is_of_own_ddp(plan.view, node):
-            for place, argument in enumerate(node.args):
-                _decide_device_ids(plan, argument, place)
-        elif plan.view.name(node.func) in ("torch.distributed.barrier", "torch.distributed.init_process_group"):
-            for argument in node.args:
-                _decide_device_ids(plan, argument, -1)
-
-
-def _is_of_own_ddp(view: SourceView, call: cst.Call) -> bool:
-    """Return whether a call with ``device_ids`` instantiates a subclass of DDP: of the migrated files, or by its name."""
-    name = view.name(call.func).rpartition(".")[2] or dotted(call.func)
-    is_ddp = name in view.project.ddps or (name or "").endswith("DistributedDataParallel")
-    return is_ddp and any(each.keyword and each.keyword.value == "device_ids" for each in call.args)
 
 
 def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
+    if value == _BY_DEVICE and is_guarded(plan, node) and plan.function("communication_backend_name"):
+        _decide_by_device(plan, node)
+        return
     if value != "nccl":
         if value != "NCCL" and "cuda:nccl" not in value:
             plan.leave(node, RULE, "a text that only contains the word")
@@ -73,6 +62,9 @@ def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
     if _is_in_table(plan.view, node):
         plan.leave(node, RULE, "a table of backends by device, of which this is CUDA's")
         return
+    if isinstance(around := plan.view.parent(node), cst.Param) and _is_unread(plan.view, around):
+        plan.leave(node, RULE, "the default of a parameter that nothing reads")
+        return
     comparison = _comparison_with_group(plan.view, node)
     if comparison is not None and function is not None:
         _decide_comparison(plan, node, comparison, function)
@@ -82,6 +74,36 @@ def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
         plan.report(node, RULE, reason or plan.without("communication_backend_name"))
     else:
         plan.rewrite(node, RULE, lambda _: expression(f"{function}()"))
+
+
+def _decide_by_device(plan: Plan, node: cst.CSTNode) -> None:
+    """Name the accelerator, and its backend, in ``"cpu:gloo,cuda:nccl"``, which only a machine with CUDA came to before.
+
+    Proof: on CUDA the new text is the old one. A CPU does not come here, because the question is rewritten so that it
+    answers no, or stays.
+    """
+    backend = plan.function("communication_backend_name")
+    name = plan.view.module.code_for_node(plan.named())
+    plan.rewrite(node, RULE, lambda _: expression(f'f"cpu:gloo,{{{name}}}:{{{backend}()}}"'))
+
+
+def _is_unread(view: SourceView, parameter: cst.Param) -> bool:
+    """Return whether nothing reads a parameter, except to pass it on to a class of this file that does not read it either."""
+    uses = view.uses(parameter.name)
+    return uses is not None and all(_is_given_to_unread(view, use) for use in uses)
+
+
+def _is_given_to_unread(view: SourceView, use: cst.CSTNode) -> bool:
+    argument = view.parent(use)
+    keyword = argument.keyword if isinstance(argument, cst.Arg) else None
+    call = view.parent(argument) if argument is not None else None
+    name = dotted(call.func) if isinstance(call, cst.Call) else None
+    owner = next((each for each in view.of(cst.ClassDef) if each.name.value == name), None)
+    if owner is None or keyword is None:
+        return False
+    made = [each for each in view.inside(owner, cst.FunctionDef) if each.name.value == "__init__"]
+    given = [each for each in made[0].params.params if each.name.value == keyword.value] if made else []
+    return bool(given) and view.uses(given[0].name) == []
 
 
 def _is_of_ray(view: SourceView, node: cst.CSTNode) -> bool:
@@ -234,6 +256,9 @@ def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
         return ""
     if keyword == "backend" and _SETUP.search(called):
         return ""
+    is_first = not keyword and call.args[0] is argument
+    if view.name(call.func) == "deepspeed.init_distributed" and (keyword == "dist_backend" or is_first):
+        return ""
     if keyword == "backend" and called == "dict" and _is_of_group(view, call):
         return ""
     is_named = keyword is None and not any(each.star for each in call.args[: call.args.index(argument)])
@@ -248,101 +273,3 @@ def _is_of_group(view: SourceView, options: cst.Call) -> bool:
     around = view.parent(options)
     name = around.keyword.value if isinstance(around, cst.Arg) and around.keyword is not None else ""
     return _GROUP_OPTIONS.match(name) is not None
-
-
-def _decide_device_ids(plan: Plan, argument: cst.Arg, place: int) -> None:
-    """Make DDP's device arguments None on a CPU: DDP accepts them only for a module on a device with an index."""
-    keyword = argument.keyword.value if argument.keyword else {1: "device_ids", 2: "output_device"}.get(place)
-    value = argument.value
-    if argument.star:
-        _decide_options(plan, argument)
-        return
-    given = [value] if isinstance(value, cst.IfExp) else plan.view.values_of(value)
-    is_done = bool(given) and all(isinstance(each, cst.IfExp) and is_none_elsewhere(each) for each in given)
-    is_open = plan.is_open(argument)
-    if keyword not in ("device_ids", "output_device", "device_id") or is_done or dotted(value) == "None" or not is_open:
-        return
-    _none_on_cpu(plan, argument)
-
-
-def _none_on_cpu(plan: Plan, owner: cst.Arg | cst.DictElement) -> None:
-    """Make the value of an argument or a dictionary element None on a CPU; other rules rewrite the value itself."""
-    name = plan.device_name()
-    if name is not None:
-        choice = 'None if {name} == "cpu" else {value}'
-        plan.rewrite(
-            owner,
-            IDS_RULE,
-            lambda updated: updated.with_changes(value=expression(choice, name=name, value=updated.value)),
-        )
-
-
-def _decide_options(plan: Plan, argument: cst.Arg) -> None:
-    """Decide on ``DDP(model, **options)``, where the options are a dictionary of this module that only DDP uses.
-
-    Other options are reported if they may contain ``device_ids``.
-    """
-    values = plan.view.values_of(argument.value)
-    options = values[0] if len(values) == 1 else None
-    assigned = plan.view.parent(options) if options is not None else None
-    uses = plan.view.uses(assigned.targets[0].target) if isinstance(assigned, cst.Assign) else None
-    if isinstance(options, cst.Dict) and uses and all(_is_of_ddp(plan, use) for use in uses):
-        for element in options.elements:
-            is_ids = isinstance(element, cst.DictElement) and text_of(element.key) in ("device_ids", "output_device")
-            if is_ids and not isinstance(element.value, cst.IfExp) and isinstance(element, cst.DictElement):
-                _none_on_cpu(plan, element)
-    elif (
-        isinstance(options, cst.Call)
-        and dotted(options.func) == "dict"
-        and uses
-        and all(_is_of_ddp(plan, use) for use in uses)
-    ):
-        for each in options.args:
-            if each.keyword and each.keyword.value in ("device_ids", "output_device"):
-                _decide_device_ids(plan, each, -1)
-    elif _names_ids(plan.view, argument):
-        return  # device_ids is passed explicitly, so the options cannot contain it
-    elif "device_ids" in plan.view.source.replace("device_ids=", ""):
-        plan.report(
-            argument, IDS_RULE, "may contain device_ids, which must be None on a CPU; write them as separate arguments"
-        )
-
-
-def _names_ids(view: SourceView, options: cst.Arg) -> bool:
-    call = view.parent(options)
-    return isinstance(call, cst.Call) and any(each.keyword and each.keyword.value == "device_ids" for each in call.args)
-
-
-def is_none_elsewhere(value: cst.IfExp) -> bool:
-    """Return whether a conditional expression on the kind of device already passes None to DDP on a CPU."""
-    test = value.test
-    names = {each.value for each in _names_in(test)} | {text_of(each) or "" for each in _texts_in(test)}
-    is_choice = any(isinstance(branch, cst.Name) and branch.value == "None" for branch in (value.body, value.orelse))
-    is_count = any(isinstance(each, cst.Integer) for each in _sides(test))
-    is_named = any(re.search(r"cpu|cuda|gpu|device|nccl", name, re.IGNORECASE) for name in names)
-    return is_choice and is_named and not is_count
-
-
-def _sides(test: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """Return the sides of a comparison; empty for any other test."""
-    if not isinstance(test, cst.Comparison):
-        return []
-    return [test.left, *(each.comparator for each in test.comparisons)]
-
-
-def _names_in(node: cst.CSTNode) -> list[cst.Name]:
-    return [
-        *([node] if isinstance(node, cst.Name) else []),
-        *(each for part in parts(node) for each in _names_in(part)),
-    ]
-
-
-def _texts_in(node: cst.CSTNode) -> list[cst.SimpleString]:
-    own = [node] if isinstance(node, cst.SimpleString) else []
-    return [*own, *(each for part in parts(node) for each in _texts_in(part))]
-
-
-def _is_of_ddp(plan: Plan, use: cst.CSTNode) -> bool:
-    argument = plan.view.parent(use)
-    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) and argument.star == "**" else None
-    return isinstance(call, cst.Call) and plan.view.name(call.func) in _DDP

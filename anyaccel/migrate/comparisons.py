@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from .communication import is_none_elsewhere
+from .device_ids import is_none_elsewhere
 from .kinds import DEVICE_NAME, Kind, kind_of
 from .source_view import dotted, text_of
 from .targets import parsed

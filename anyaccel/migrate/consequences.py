@@ -12,6 +12,7 @@ from .answers import Objection
 from .bfloat16 import keep_other_precisions
 from .comparisons import LISTED
 from .cuda_guards import advice_on, guard_around, is_program, of_guards_named, writes_kernels
+from .data_parallel import DATA_PARALLEL
 from .dependents import (
     ENTRIES,
     MAINS,
@@ -33,7 +34,7 @@ from .same_on_cpu import of_cpu
 from .scripts import keep_scripts
 from .site import SiteOutcome
 from .together import keep_together
-from .values_of_cuda import rewritten_in
+from .values_of_cuda import decided_in, rewritten_in
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["settle"]
 
 
+_OF_SEVERAL = "stops without one of several accelerators, which it asks for by name"
 _OF_CONDITION = Objection(
     "changes-cpu", "stops under a further condition; decide what other devices do", is_of_cpu=True
 )
@@ -142,13 +144,19 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     is_entry = found.is_entry and question.rule == "runtime-call" and not _is_merged(question) and not is_for_kernels
     if is_entry and _is_at_entry(plan, question.node):
         return False  # the program checks at startup whether it can run; after the rewrite it can
+    if guard is not None and _is_merged(question) and plan.decided.answer_to("cuda-guard") == "":
+        plan.cuda_guards.pop(question.node, None)
+        return plan.reconsider(question.node, _OF_SEVERAL, SiteOutcome.LEFT)
     of_code = [*of_kept_answer(plan, found), *of_what_depends(plan, [found, *named], asked), *of_other_way(plan, found)]
     if any(not each.is_of_cpu for each in of_code):
         plan.cuda_guards.pop(question.node, None)
     of_use = _of_test(plan, question, found) if found.is_test else of_value(plan, found, named)
     is_free = not of_code and of_use is None and is_program(plan.view)
     if guard is not None and (not is_free or _is_merged(question) or is_for_kernels):
-        of_use = Objection("cuda-guard", advice_on(plan.view, guard))
+        is_of_cpu = (
+            not of_code and not is_for_kernels and not _is_merged(question) and _is_before_known(plan, found, guard)
+        )
+        of_use = Objection("cuda-guard", advice_on(plan.view, guard), is_of_cpu)
     of_names = None if found.is_test else of_guards_named(plan.view, named)
     of_answer = None
     is_settled = any(not each.is_of_cpu for each in (*of_code, *filter(None, (of_use, of_names))))
@@ -159,6 +167,25 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
         of_answer = _OF_CONDITION  # `if wanted and not torch.cuda.is_available(): raise` is to raise on a CPU, too
     objections = [*of_code, *(each for each in (of_use, of_names, of_answer) if each is not None)]
     return _answered(plan, question, asked, [*found.all, *(each for one in named for each in one.all)], objections)
+
+
+def _is_before_known(plan: Plan, found: Regions, guard: cst.CSTNode) -> bool:
+    """Return whether a guard that goes on to stop a CPU lets other accelerators into nothing but code that is ported.
+
+    Proof: ``assert get_accelerator().device_name() != "cpu"`` stops a CPU as it did, with the same message, and passes on
+    CUDA. Another accelerator passes: something behind the guard is rewritten, nothing there stays CUDA's, in the whole class
+    of a method, and all that is called is torch's, Python's, the program's or a method.
+    """
+    owner = plan.view.class_around(guard)
+    tests = [each.test for each in plan.view.ancestors(guard) if isinstance(each, cst.If)]
+    stays = [
+        one
+        for one in (decided_in(plan, owner) if owner is not None else ())
+        if one.outcome is SiteOutcome.REPORTED and asked_in(plan, one) is None
+    ]
+    is_parallel = any(DATA_PARALLEL.search(plan.view.code(each)) for each in found.blocks)
+    is_known = not stays and not is_parallel and is_known_code(plan, [guard, *tests, *found.blocks])
+    return is_known and bool(rewritten_in(plan, found.blocks))
 
 
 def _answered(
@@ -178,6 +205,7 @@ def _answered(
         if leave_own_branch(plan, question, asked, regions):
             return True
         if not others and state_exactly(plan, question, asked):
+            plan.cuda_guards.pop(question.node, None)  # the node may be another one now
             return True
         first = (others or objections)[0]
     return plan.reconsider(question.node, first.reason, question=first.question)

@@ -25,7 +25,7 @@ __all__ = ["regions_that_stay"]
 _VENDORS = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")
 _OF_CLASS = "{} implements CUDA for a device layer of its own, which has other classes for other devices"
 _OF_SIBLING = "{} is CUDA's class beside those of other devices"
-_OF_METHOD = "part of a method called cuda(), which is reported"
+_OF_METHOD = "part of a method called cuda()"
 _OF_LADDER = "CUDA's branch of a question that has one for another accelerator by name, too"
 _OTHERS = re.compile(
     r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)",

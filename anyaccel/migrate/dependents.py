@@ -11,6 +11,7 @@ import libcst as cst
 
 from .answers import Objection
 from .data_parallel import DATA_PARALLEL, SEVERAL
+from .kinds import DEVICE_NAME
 from .nodes import library_of
 from .other_libraries import is_made_for_cuda
 from .other_ways import NAMES_HALF, appended, is_number
@@ -138,10 +139,21 @@ def _names_of_cuda(
             "depends-on-function",
             f"{own[0]} depends on it and is made for CUDA; decide whether other devices may run it",
         )
-    if any(text_of(each) in _FOR_LIBRARIES for each in plan.view.inside(region, cst.SimpleString)):
+    texts = (each for each in plan.view.inside(region, cst.SimpleString) if text_of(each) in _FOR_LIBRARIES)
+    if any(not _is_request(plan, each) for each in texts):
         yield Objection(
             "depends-on-function", "a library's name for CUDA depends on it; decide what other devices use there"
         )
+
+
+def _is_request(plan: Plan, text: cst.CSTNode) -> bool:
+    """Return whether a text is what ``device == "gpu"`` compares a function's parameter with: no library is given it."""
+    target = plan.view.parent(text)
+    around = plan.view.parent(target) if isinstance(target, cst.ComparisonTarget) else None
+    if not isinstance(around, cst.Comparison) or len(around.comparisons) != 1:
+        return False
+    is_device = DEVICE_NAME.search((dotted(around.left) or "").lower()) is not None
+    return is_device and plan.view.parameter(around.left) is not None
 
 
 def _names_in(plan: Plan, region: cst.CSTNode) -> str:

@@ -28,6 +28,7 @@ _DEFAULT = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)cuda\b(?!:)", re.IG
 _OTHER_KEYWORDS = re.compile(
     r"^(impl|implementation|kernel|mode|provider|engine|dest|metavar|help|name|lang|language)$"
 )
+_OTHER_OPTIONS = re.compile(r"[-_](sort|provider|engine)$")
 
 
 def decide(plan: Plan) -> None:
@@ -52,6 +53,10 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         plan.leave(node, RULE, "a table of backends by device, of which this is CUDA's")
     elif _is_entry(plan, node):
         plan.leave(node, RULE, "the name of an entry in a dictionary of the program's own")
+    elif _is_of_enum(plan, node):
+        plan.leave(node, RULE, "CUDA's member of an enumeration of devices, which has one for the CPU, too")
+    elif _is_word(plan, node):
+        plan.leave(node, RULE, "one of several words, of which most are no devices")
     elif _is_listed_with_others(plan, node):
         plan.leave(node, RULE, "one of several accelerators that are listed by name, which is correct on every machine")
     elif _is_of_toolkit(plan, node):
@@ -68,7 +73,7 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
             RULE,
             "one of several numbered devices that the code compares; decide what to do if there is one device",
         )
-    elif _names_something_else(plan, node):
+    elif _names_something_else(plan, node) or _is_of_other_option(plan, node):
         plan.leave(node, RULE, "names an implementation or an option, not a device")
     elif where.is_device:
         _rewrite(plan, node)
@@ -114,6 +119,29 @@ def _is_entry(plan: Plan, node: cst.CSTNode) -> bool:
     return text_of(node) == "cuda" and None not in keys and len(keys - _DEVICES) > 1
 
 
+def _is_of_enum(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a name is the value of ``CUDA`` in an ``Enum`` that also has ``CPU = "cpu"``.
+
+    With another value ``CUDA`` would be another name for that member, and ``Device("cuda")`` would fail on other devices.
+    """
+    assign = plan.view.parent(node)
+    owner = plan.view.class_around(node)
+    if not isinstance(assign, cst.Assign) or not isinstance(owner, cst.ClassDef):
+        return False
+    is_enum = any((dotted(base.value) or "").endswith("Enum") for base in owner.bases)
+    values = [each.value for each in plan.view.inside(owner.body, cst.Assign)]
+    return is_enum and assign.value in values and any(text_of(each) == "cpu" for each in values)
+
+
+def _is_word(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a name is in a list, tuple or set of plain texts of which more than one is no device."""
+    listed = plan.view.parent(plan.view.parent(node) or node)
+    if not isinstance(listed, cst.List | cst.Tuple | cst.Set):
+        return False
+    words = {(text_of(each.value) or "").lower() for each in listed.elements}
+    return "" not in words and len(words - _DEVICES) > 1
+
+
 def _is_listed_with_others(plan: Plan, node: cst.CSTNode) -> bool:
     """Return whether a name is in a list, tuple or set that also names XPU, NPU or another such accelerator."""
     element = plan.view.parent(node)
@@ -141,13 +169,15 @@ def _is_of_toolkit(plan: Plan, node: cst.CSTNode) -> bool:
 
 
 def _is_beside_cpu(plan: Plan, node: cst.CSTNode) -> bool:
-    """Return whether ``torch.device("cuda")`` is in a list, tuple or set with ``torch.device("cpu")``."""
+    """Return whether ``torch.device("cuda")`` is in a list, tuple or set with ``torch.device("cpu")``, and not unpacked."""
     argument = plan.view.parent(node)
     call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
     listed = plan.view.parent(plan.view.parent(call) or node) if isinstance(call, cst.Call) else None
     if not isinstance(listed, cst.List | cst.Tuple | cst.Set) or not isinstance(call, cst.Call):
         return False
-    if plan.view.name(call.func) != "torch.device":
+    around = plan.view.parent(listed)
+    is_unpacked = isinstance(around, cst.Assign) and isinstance(around.targets[0].target, cst.Tuple)
+    if plan.view.name(call.func) != "torch.device" or is_unpacked:
         return False
     made = (each.value for each in listed.elements)
     return any(isinstance(each, cst.Call) and each.args and text_of(each.args[0].value) == "cpu" for each in made)
@@ -190,6 +220,18 @@ def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:
     if not (number.isdigit() or is_paired) or function is None or not _COMPARES.search(plan.view.code(function)):
         return False
     return len(set(_NUMBERED.findall(plan.view.code(function)))) > 1
+
+
+def _is_of_other_option(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a name is of an option for something else, or what ``add_argument("--cuda", const="cuda")`` stores."""
+    around = plan.view.parent(plan.view.parent(plan.view.parent(node) or node) or node)
+    argument = around if isinstance(around, cst.Arg) else plan.view.parent(node)
+    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) and argument.keyword is not None else None
+    if not isinstance(call, cst.Call) or (dotted(call.func) or "").rpartition(".")[2] != "add_argument":
+        return False
+    is_const = isinstance(argument, cst.Arg) and argument.keyword is not None and argument.keyword.value == "const"
+    options = [text_of(each.value) or "" for each in call.args if not each.keyword]
+    return (is_const and "--cuda" in options) or any(_OTHER_OPTIONS.search(each) for each in options)
 
 
 def _names_something_else(plan: Plan, node: cst.CSTNode) -> bool:

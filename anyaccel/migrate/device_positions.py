@@ -106,7 +106,12 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
     if isinstance(around, cst.DictElement) and _is_setting(view, text_of(around.key)):
         return _YES
     if isinstance(around, cst.DictElement):
-        return Position("part of a dictionary; use get_accelerator().device_name() if its reader takes any device")
+        is_option = inner is around.value and _is_of_option(view, around)
+        return (
+            _YES
+            if is_option
+            else Position("part of a dictionary; use get_accelerator().device_name() if its reader takes any device")
+        )
     return Position(_UNKNOWN)
 
 
@@ -305,6 +310,14 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     return Position(
         f"also used at line {line}, which may not take a device; use get_accelerator().device_name() if it does"
     )
+
+
+def _is_of_option(view: SourceView, element: cst.DictElement) -> bool:
+    """Return whether a value is the default of an option for a device: ``{"name": "--rl_device", "default": "cuda:0"}``."""
+    beside = getattr(view.parent(element), "elements", ())
+    named = {text_of(each.key): text_of(each.value) or "" for each in beside if isinstance(each, cst.DictElement)}
+    name = named.get("name", "")
+    return text_of(element.key) == "default" and "choices" not in named and name.startswith("-") and "device" in name
 
 
 def is_word(view: SourceView, name: str) -> bool:

@@ -94,6 +94,8 @@ def _restated(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> tuple[c
         return None
     if question.rule == "is-cuda":
         return node, also_other_than_cpu(plan, node, build)
+    if question.rule == "comm-backend" and isinstance(asked, cst.Comparison):
+        return _of_backend(plan, asked, build)
     if question.rule == "device-name" and node in plan.questions:
         return node, _compared(plan, node, name, build)
     if question.rule != "runtime-call":
@@ -106,6 +108,18 @@ def _restated(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> tuple[c
     if isinstance(asked, cst.BooleanOperation) or asks_availability(plan.view, asked) is True:  # type: ignore[arg-type]
         return _whether_other(plan, asked, name)
     return None
+
+
+def _of_backend(plan: Plan, asked: cst.Comparison, backend: Build) -> tuple[cst.CSTNode, Build] | None:
+    """Return the rewrite of ``get_backend() == "nccl"``, which no group on a CPU had; None for another comparison."""
+    target = asked.comparisons[0]
+    if not isinstance(target.operator, cst.Equal) or text_of(target.comparator) != "nccl":
+        return None
+
+    def build(updated: cst.Comparison) -> cst.BaseExpression:
+        return updated.with_changes(comparisons=[target.with_changes(comparator=backend(target.comparator))])
+
+    return asked, also_other_than_cpu(plan, asked, build)
 
 
 def _whether_other(

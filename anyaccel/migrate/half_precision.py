@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .own_members import origin_of
 from .site import SiteOutcome
 from .source_view import dotted
-from .tensor_methods import origin_of
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -25,6 +25,7 @@ _MODEL = re.compile(
     r"(^|_)(model|net|network|module|pipe|pipeline|encoder|decoder|vae|unet|generator|backbone|transformer)\d*$"
 )
 _OPTION = re.compile(r"half|fp16|float16|precision|dtype|amp\b|cuda|gpu|device|cpu", re.IGNORECASE)
+_TO_HALF = re.compile(r"^_?((to|convert|cast|set|use)_)?(half|fp16|float16)$")
 _MOVES = ("tensor-cuda", "device-name", "device-choice")
 _REASON = (
     "a CPU computes in float16 slowly or not at all; check get_accelerator().is_fp16_supported(), "
@@ -60,8 +61,10 @@ def _chosen(plan: Plan, call: cst.Call) -> cst.CSTNode | None:
 
 
 def _is_option(plan: Plan, call: cst.CSTNode) -> bool:
-    """Return whether a test around a call checks the precision or the device."""
+    """Return whether a test around a call checks the precision or the device, or it is what ``to_fp16()`` is called for."""
     for around in plan.view.ancestors(call):
+        if isinstance(around, cst.FunctionDef) and _TO_HALF.search(around.name.value):
+            return True
         if isinstance(around, cst.If | cst.IfExp) and _OPTION.search(plan.view.code(around.test)):
             return True
     return False

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
+from .activities import decide_activity
 from .choices import asks_availability
 from .device_text import spells_cuda
-from .source_view import text_of
+from .source_view import dotted, text_of
 from .targets import expression, parsed
 
 if TYPE_CHECKING:
@@ -41,12 +42,9 @@ def decide(plan: Plan) -> None:
         around = plan.view.parent(node)
         if not plan.is_open(node) or (isinstance(around, cst.Attribute) and around.value is node):
             continue
-        listed = _activities(plan, node) if name.endswith(".ProfilerActivity.CUDA") else None
-        if listed is not None:
-            plan.needs_torch = True
-            plan.rewrite(listed, RULE, lambda _: expression("torch.profiler.supported_activities()"))
-            plan.claim(*listed.children)
-        elif _REPORTED.get(name):
+        if name.endswith(".ProfilerActivity.CUDA") and decide_activity(plan, node):
+            continue
+        if _REPORTED.get(name):
             plan.report(node, RULE, _REPORTED[name], is_own=name.endswith("CUDAExtension"))
         else:
             reason = next((why for prefix, why in _LEFT.items() if f"{name}.".startswith(f"{prefix}.")), "")
@@ -56,8 +54,7 @@ def decide(plan: Plan) -> None:
         if isinstance(node.names, cst.ImportStar) and plan.view.code(node).startswith("from torch.cuda"):
             plan.report(node, "imports", "imports unknown names; import what is used by name")
     for node in plan.view.of(cst.Call):
-        is_told = any(each.keyword and each.keyword.value == "device_type" for each in node.args)
-        if plan.view.name(node.func) in _FORKS and node.args and not is_told and plan.is_open(node):
+        if plan.view.name(node.func) in _FORKS and _forks_cudas(plan, node) and plan.is_open(node):
             plan.report(node, "rng", "forks CUDA's generators by default; pass device_type=")
     for node in plan.view.of(cst.Attribute):
         if plan.is_open(node) and plan.is_open(plan.view.parent(node) or node):
@@ -71,22 +68,13 @@ def decide(plan: Plan) -> None:
             _decide_text(plan, node, value)
 
 
-def _activities(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
-    """Return the list ``[ProfilerActivity.CPU, ProfilerActivity.CUDA]`` passed to a profiler; None for any other list.
-
-    On CUDA, ``supported_activities()`` returns these two. On another device it returns that device's activity instead
-    of CUDA's.
-    """
-    element = plan.view.parent(node)
-    listed = plan.view.parent(element) if isinstance(element, cst.Element) else None
-    argument = plan.view.parent(listed) if isinstance(listed, cst.List | cst.Tuple | cst.Set) else None
-    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
-    if not isinstance(listed, cst.List | cst.Tuple | cst.Set) or not isinstance(call, cst.Call):
-        return None
-    names = {plan.view.name(each.value).rpartition(".")[2] for each in listed.elements}
-    is_profile = plan.view.name(call.func) == "torch.profiler.profile"
-    is_given = isinstance(argument, cst.Arg) and argument.keyword is not None and argument.keyword.value == "activities"
-    return listed if names == {"CPU", "CUDA"} and is_profile and is_given else None
+def _forks_cudas(plan: Plan, call: cst.Call) -> bool:
+    """Return whether ``fork_rng(…)`` may be given CUDA's devices; no devices, or a device type with them, are not CUDA's."""
+    given = {each.keyword.value: plan.view.code(each.value) for each in call.args if each.keyword}
+    options = [plan.view.code(value) for each in call.args if each.star for value in plan.view.values_of(each.value)]
+    is_told = bool(options) and all("device_type" in each or each == '{"devices": []}' for each in options)
+    is_named = given.get("devices", "") in ("[]", "()") or set(given) == {"enabled"}
+    return bool(call.args) and not (is_told or (is_named and len(given) == len(call.args)) or "device_type" in given)
 
 
 def _decide_attribute(plan: Plan, node: cst.Attribute) -> None:
@@ -131,8 +119,18 @@ def _is_docstring(plan: Plan, node: cst.CSTNode) -> bool:
     return isinstance(plan.view.parent(node), cst.Expr)
 
 
+def _is_asked_for(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a module is named to a function that says whether it can be imported: ``find_spec("torch.cuda.amp")``."""
+    argument = plan.view.parent(node)
+    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
+    called = (dotted(call.func) or "").rpartition(".")[2] if isinstance(call, cst.Call) else ""
+    return called == "find_spec" or called.endswith("_available")
+
+
 def _decide_text(plan: Plan, node: cst.SimpleString, value: str) -> None:
-    if value.startswith("torch.cuda"):
+    if value.startswith("torch.cuda") and _is_asked_for(plan, node):
+        plan.leave(node, RULE, "asks which version of torch this is; torch.cuda can be imported on every machine")
+    elif value.startswith("torch.cuda"):
         plan.report(node, RULE, "names torch.cuda in a string; check what reads the string")
     elif value == "CUDA_VISIBLE_DEVICES":
         plan.leave(node, RULE, "CUDA's own variable; get_accelerator().visible_devices_envs() has this device's")
@@ -160,7 +158,30 @@ def _questions_in(plan: Plan, flag: cst.BaseExpression) -> list[cst.CSTNode]:
     return list(values) if plan.view.parameter(flag) is None and is_asked and all(is_asked) else []
 
 
+def _decide_offload(plan: Plan, flag: cst.Arg) -> None:
+    """Let FSDP pin what it offloads on an accelerator only: torch refuses that on a CPU, so it failed there before."""
+    name, value = plan.named(), flag.value
+    if '() != "cpu"' in plan.view.code(value) or dotted(value) == "False":  # also in an earlier run
+        return
+    is_weak = isinstance(value, cst.BooleanOperation | cst.IfExp | cst.Lambda) and not value.lpar
+
+    def build(updated: cst.Arg) -> cst.Arg:
+        rest: Any = updated.value
+        if dotted(value) == "True":
+            return updated.with_changes(value=expression('{name} != "cpu"', name=name))
+        rest = rest.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]) if is_weak else rest
+        return updated.with_changes(value=expression('{rest} and {name} != "cpu"', name=name, rest=rest))
+
+    plan.rewrite(flag, "pinning", build)
+
+
 def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> None:
+    if name == "save_on_cpu":
+        plan.leave(flag, "pinning", "pins only where its device is there, and copies without pinning elsewhere")
+        return
+    if name == "CPUOffloadPolicy" and plan.device_name() is not None:
+        _decide_offload(plan, flag)
+        return
     pins_empty = name == "empty" and {each.keyword.value if each.keyword else "" for each in call.args} == _OF_EMPTY
     function = plan.function("pin_empty" if pins_empty else "pin_memory")
     if not _FACTORY.match(name):

@@ -2,11 +2,11 @@
 
 ``if x.is_cuda: return median_filter_cuda(x)`` is correct on every machine if the program continues for other tensors: a
 CUDA kernel accepts no other tensor. A branch does not qualify if the only alternative is to raise: someone has to port
-the kernel, so it is reported. A branch that contains a rewritten site does not qualify either, because it does more
-than call the kernel.
+the kernel, so it is reported. It does if the error says that CUDA is needed, and no kernel is called. A branch that
+contains a rewritten site does not qualify either, because it does more than call the kernel.
 
 The same applies to a branch in which nothing that names ``torch.cuda`` has a counterpart on other devices:
-``ipc_collect()``, the size of the L2 cache, the sync debug mode.
+``ipc_collect()``, the size of the L2 cache, the sync debug mode, and a compute capability that chooses no precision.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _KERNEL = re.compile(
     r"(^|\.)(\w+_cuda|cuda_\w+_kernel|\w+_cuda_ext|\w+_cuda_binding|triton|triton_ops|tl|flash_attn|cupy|cupy_\w+|cupyx|"
     r"pynvml|nvml\w+|apex|amp_C|bnb|bitsandbytes)(\.|$)"
 )
+_PRECISION = re.compile(r"bfloat16|bf16|fp16|float16|fp8|half|dtype|precision", re.IGNORECASE)
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move|check|get|set|init)_(the_)?cuda$")
 
 
@@ -41,11 +42,14 @@ def leave_own_branch(plan: Plan, question: SiteDecision, asked: cst.CSTNode, reg
         regions: the code that depends on the answer.
     """
     sites = [one for region in regions for one in plan.decisions.values() if plan.view.is_within(one.node, region)]
-    if not regions or any(one.outcome is SiteOutcome.REWRITTEN for one in sites) or not _goes_on(plan, asked):
+    if not regions or any(one.outcome is SiteOutcome.REWRITTEN for one in sites):
         return False
     reported = [one for one in sites if one.outcome is SiteOutcome.REPORTED]
     kernel = next((name for region in regions if (name := _kernel_in(plan, region))), "")
-    if not all(one.is_own for one in reported) or not (kernel or reported):
+    is_of_precision = any(_PRECISION.search(plan.view.code(region)) for region in regions)
+    if not all(one.is_own or _is_capability(plan, one, is_of_precision) for one in reported):
+        return False
+    if not (kernel or reported) or (not _goes_on(plan, asked) and (kernel or not _says_cuda(plan, asked))):
         return False
     line = plan.view.position(asked)[0]
     for one in reported:
@@ -53,6 +57,11 @@ def leave_own_branch(plan: Plan, question: SiteDecision, asked: cst.CSTNode, reg
     what = f"the CUDA kernel {kernel}" if kernel else "code that only CUDA has"
     plan.reconsider(question.node, f"checks for CUDA before {what}, next to code for other devices", SiteOutcome.LEFT)
     return True
+
+
+def _is_capability(plan: Plan, one: SiteDecision, is_of_precision: bool) -> bool:
+    """Return whether a report is about a compute capability that chooses no precision, for which there is a query."""
+    return plan.view.name(one.node) == "torch.cuda.get_device_capability" and not is_of_precision
 
 
 def _kernel_in(plan: Plan, region: cst.CSTNode) -> str:
@@ -76,6 +85,13 @@ def _goes_on(plan: Plan, asked: cst.CSTNode) -> bool:
             break
         inner = around
     return True
+
+
+def _says_cuda(plan: Plan, asked: cst.CSTNode) -> bool:
+    """Return whether what stops without CUDA says so: what follows is CUDA's own, and there is nothing to port."""
+    stop = next((each for each in plan.view.ancestors(asked) if isinstance(each, cst.If | cst.Assert)), None)
+    told = stop.msg if isinstance(stop, cst.Assert) else stop.body if isinstance(stop, cst.If) else None
+    return told is not None and "CUDA" in plan.view.code(told)
 
 
 def _only_raises(block: cst.BaseSuite) -> bool:

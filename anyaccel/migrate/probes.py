@@ -39,7 +39,7 @@ def keep_probes(plan: Plan) -> None:
         of_all = _OF_LIST if ".append(" in plan.view.code(attempt.body) else _OF_PROBE
         leaves = all(map(_LEAVES.match, caught))
         for node, one in list(plan.decisions.items()):
-            asks = is_probe or (leaves and one.rule == "pinning")
+            asks = one.rule != "env" if is_probe else leaves and one.rule == "pinning"
             if asks and one.outcome is SiteOutcome.REWRITTEN and plan.view.is_within(node, attempt.body):
                 plan.reconsider(node, of_all if is_probe else _OF_PINNED)
 

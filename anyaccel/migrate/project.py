@@ -21,6 +21,7 @@ _METHODS = ("cuda", "pin_memory", "is_cuda")
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
 _SCRIPTED = re.compile(r"\bjit\.(is_scripting\(|_overload\b|script_if_tracing\b)")
 _LISTS = re.compile(r"\bdevice(_type|\.type)? (not )?in [\[({][^\])}]*[\"']cuda[\"']|Literal\[[^\]]*[\"']cuda[\"']")
+_SCALER = re.compile(r"^[ \t]*from torch\.amp import [^\n]*\bGradScaler\b", re.MULTILINE)
 _DDP = {"DistributedDataParallel", "DDP"}
 _COMPARED = re.compile(r"(\w*(?:gpu|device|cuda)\w*)[\"'\])]* *(?:[=!]=|<=?|>) *0\b")
 _ATTRIBUTE = re.compile(r"(?<!torch)\.(\w*(?:cuda|gpu)\w*)\b(?! *[.(])", re.IGNORECASE)
@@ -49,6 +50,7 @@ class Project:
         compared_with_0: the names of device counts that some file compares with 0.
         packages: the names by which the run's own packages and modules are imported.
         is_scripted: whether some file is written for TorchScript, which also compiles what it calls in other files.
+        scalers: the modules that pass torch.amp's ``GradScaler`` on, as what they import it for.
         lists_devices: the functions and classes whose device parameter must be one of some listed types.
     """
 
@@ -63,6 +65,7 @@ class Project:
     brought: set[str] = field(default_factory=set)
     packages: set[str] = field(default_factory=set)
     is_scripted: bool = False
+    scalers: set[str] = field(default_factory=set)
     lists_devices: set[str] = field(default_factory=set)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
@@ -92,9 +95,12 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         project.attributes.update(set(_ATTRIBUTE.findall(source)))
         project.brought.update(name for names in _BROUGHT.findall(source) for name in _NAME.findall(names))
         project.compared_with_0.update(_COMPARED.findall(source))
+        if _SCALER.search(source):
+            project.scalers.add(module)
         project.is_scripted |= _SCRIPTED.search(source) is not None
         if _INTERESTING.search(source) or _TOLD.search(source):
             _survey_one(module, source, project)
+    project.scalers -= {module for module, source in texts if "class GradScaler" in source}
     for module, source in texts:
         for name in _DEFINED.findall(source):
             if name in project.parameters:

@@ -19,10 +19,11 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["OF_REQUEST", "decide_requests", "leave_names", "leave_questions"]
+__all__ = ["OF_REQUEST", "decide_requests", "is_of_availability", "leave_names", "leave_questions"]
 
 OF_REQUEST = "checks whether the requested CUDA device is available"
 _FLAG = re.compile(r"(^|[._])(cuda|gpu)$")
+_OWN_QUESTION = re.compile(r"^_?(is|has)_cuda_(\w+_)?available$")
 _OF_CHECKPOINT = "loads a checkpoint on a machine without CUDA, which is correct on every machine"
 _OF_FALLBACK = "asks for CUDA; without it, line {} chooses what the program does"
 _OF_STORED = "checks for an object that was stored on a CUDA device, which this machine does not have"
@@ -101,7 +102,7 @@ def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
     the question stays, unless the caller's device is this program's own default for CUDA, which is rewritten.
     """
     is_there = asks_availability(plan.view, choice.test)
-    if is_there is None and any(_is_of_availability(plan, each) for each in plan.view.values_of(choice.test)):
+    if is_there is None and any(is_of_availability(plan, each) for each in plan.view.values_of(choice.test)):
         is_there = True  # `cuda = not cpu and torch.cuda.is_available()`, asked by its name
     asked, other = (choice.body, choice.orelse) if is_there else (choice.orelse, choice.body)
     if is_there is None or _device_of(plan, other) != "cpu" or not DEVICE_NAME.search((dotted(asked) or "").lower()):
@@ -124,12 +125,21 @@ def _is_missing(plan: Plan, test: cst.BaseExpression) -> bool:
     if not isinstance(test, cst.UnaryOperation) or not isinstance(test.operator, cst.Not):
         return False
     values = plan.view.values_of(test.expression) or [test.expression]
-    return all(asks_availability(plan.view, each) is True or _is_of_other_torch(each) for each in values)
+    return all(
+        asks_availability(plan.view, each) is True or _is_of_other_torch(each) or _is_of_program(each)
+        for each in values
+    )
 
 
 def _is_of_other_torch(test: cst.BaseExpression) -> bool:
     """Return whether a question is asked of torch under a name that the tool does not follow: ``self.torch.cuda``."""
     return isinstance(test, cst.Call) and (dotted(test.func) or "").endswith(".cuda.is_available")
+
+
+def _is_of_program(test: cst.BaseExpression) -> bool:
+    """Return whether a question is the program's own: ``is_cuda_provider_available()``."""
+    called = (dotted(test.func) or "").rpartition(".")[2] if isinstance(test, cst.Call) else ""
+    return _OWN_QUESTION.match(called) is not None
 
 
 def _is_of_stored(plan: Plan, test: cst.BaseExpression) -> bool:
@@ -139,10 +149,10 @@ def _is_of_stored(plan: Plan, test: cst.BaseExpression) -> bool:
     return is_other and isinstance(test, cst.Comparison) and (dotted(test.left) or "").endswith(".device.type")
 
 
-def _is_of_availability(plan: Plan, value: cst.BaseExpression) -> bool:
+def is_of_availability(plan: Plan, value: cst.BaseExpression) -> bool:
     """Return whether a value is true only if CUDA is available: the question itself, or ``a and`` the question."""
     if isinstance(value, cst.BooleanOperation) and isinstance(value.operator, cst.And):
-        return any(_is_of_availability(plan, each) for each in (value.left, value.right))
+        return any(is_of_availability(plan, each) for each in (value.left, value.right))
     return asks_availability(plan.view, value) is True
 
 
@@ -195,7 +205,7 @@ def leave_questions(plan: Plan, where: cst.CSTNode, reason: str) -> None:
     """Leave every use of ``torch.cuda`` in a condition, and the question that a name in it stands for."""
     for name in plan.view.inside(where, cst.Name):
         for value in plan.view.values_of(name):
-            if _is_of_availability(plan, value):
+            if is_of_availability(plan, value):
                 _leave_calls(plan, value, reason)
     _leave_calls(plan, where, reason)
 

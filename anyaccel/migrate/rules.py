@@ -64,7 +64,8 @@ RULES: dict[str, Rule] = {
         "x.cuda(i, non_blocking=True)",
         "x.to(get_accelerator().device_name(i), non_blocking=True)",
         "A device that is given is passed through: `.cuda(device)` becomes `.to(device)`. What may be an index, a device or None "
-        "goes through `device_name()`, which takes all three. Reported: calls that may be of a class with its own `cuda()`.",
+        "goes through `device_name()`, which takes all three. Reported: calls that may be of a class with its own `cuda()`, and "
+        "such a class, unless it has a `to()`, too.",
     ),
     "is-cuda": Rule(
         "asking whether a tensor is on the device",
@@ -78,16 +79,19 @@ RULES: dict[str, Rule] = {
         "batch = batch.pin_memory()",
         "batch = get_accelerator().pin_memory(batch)",
         "`torch.empty(n, dtype=t, pin_memory=True)` becomes `get_accelerator().pin_empty(n, dtype=t)`; other functions that "
-        "make pinned tensors are wrapped, also with `pin_memory=torch.cuda.is_available()`; what pins by a "
-        "condition that is not about CUDA is reported. DataLoader's flag stays: torch ignores it without a device.",
+        "make pinned tensors are wrapped, also with `pin_memory=torch.cuda.is_available()`; what pins by a condition that "
+        "is not about CUDA is reported. `CPUOffloadPolicy(pin_memory=…)` is false on a CPU. DataLoader's flag and that of "
+        "`save_on_cpu()` stay: torch ignores them without a device.",
     ),
     "comm-backend": Rule(
         "NCCL as the backend of a process group",
         'dist.init_process_group("nccl")',
         "dist.init_process_group(get_accelerator().communication_backend_name())",
         "Also `dist.Backend.NCCL`, and the default of a `--backend` option without choices. So are parameters and "
-        "settings that are named after a group's backend, and comparisons with `get_backend()` if all that depends on them is "
-        "rewritten. Other comparisons, and choices of options, are reported; a table of backends by device is left.",
+        'settings that are named after a group\'s backend, `deepspeed.init_distributed()`, `"cpu:gloo,cuda:nccl"` where a '
+        "question has found CUDA, and comparisons with `get_backend()`. A CPU answers those with no unless all that "
+        "depends on them is rewritten. Other comparisons, and choices of options, are reported; a table of backends by "
+        "device is left.",
     ),
     "device-ids": Rule(
         "the devices that DistributedDataParallel gets",
@@ -100,7 +104,8 @@ RULES: dict[str, Rule] = {
         "with torch.cuda.amp.autocast(use_amp): pass",
         "with torch.amp.autocast(get_accelerator().device_name(), "
         'enabled=use_amp and get_accelerator().device_name() != "cpu"): pass',
-        "On a CPU it is switched off, as CUDA's was. `GradScaler`, `custom_fwd` and `custom_bwd` too, and imports move to "
+        "On a CPU it is switched off, as CUDA's was. `GradScaler`, `custom_fwd`, `custom_bwd` and `partial(autocast, "
+        '"cuda")` too, and `amp.autocast()` in a function to which this file passes the module. Imports move to '
         "`torch.amp` when every use has. Left: what is for a torch without `torch.amp`, beside code for newer ones.",
     ),
     "half": Rule(
@@ -108,22 +113,23 @@ RULES: dict[str, Rule] = {
         "",
         "",
         "`model.half()` and `torch_dtype=torch.float16` in a module that is ported are reported, unless a test around them asks "
-        "for the precision or the device: a CPU computes in float16 slowly or not at all.",
+        "for the precision or the device, or the function is named after it: a CPU computes in float16 slowly or not at all.",
     ),
     "streams": Rule(
         "streams, events and the device guard",
         "with torch.cuda.stream(s): pass",
         "with get_accelerator().stream(s): pass",
-        "`torch.cuda.device(i)` becomes `device_guard(i)`; with a device in place of an index it is reported. Annotations become "
-        "`torch.Stream` and `torch.Event`; `x.record_stream(s)` becomes `get_accelerator().record_stream(x, s)`.",
+        "`torch.cuda.device(i)` becomes `device_guard(i)`; with a device in place of an index it is reported. Annotations "
+        "become `torch.Stream` and `torch.Event`; `isinstance(x, torch.cuda.Event)` tests for the accelerator's class; "
+        "`x.record_stream(s)` becomes `get_accelerator().record_stream(x, s)`.",
     ),
     "typed-tensor": Rule(
         "tensor types of torch.cuda, such as FloatTensor",
         "x.type(torch.cuda.FloatTensor)",
         "x.to(get_accelerator().device_name(), torch.float32)",
         "Constructions become `torch.empty`, `torch.tensor` or, where the argument's kind cannot be seen, "
-        "`get_accelerator().FloatTensor(...)`; tests become tests of dtype and device; a name for a type is rewritten with all "
-        "of its uses, or reported.",
+        "`get_accelerator().FloatTensor(...)`; tests become tests of dtype and device, or, beside a test for the CPU's "
+        "type, of the accelerator's; a name for a type is rewritten with all of its uses, or reported.",
     ),
     "graphs": Rule(
         "CUDA graphs",

@@ -13,10 +13,12 @@ from .device_text import index_in, is_device_literal
 from .exact import is_guarded, rewrite_count
 from .generator_states import decide_all_states, decide_restoring_states
 from .kinds import Kind, kind_of
+from .mentions import decide_mention
+from .nodes import library_of
 from .questions import is_compared, is_count_needed, is_shown
 from .source_view import text_of
 from .targets import expression, parsed
-from .torch_names import ADVICE, CLASSES, INDEXED, MEMBERS, PROMISED, RULE_OF
+from .torch_names import ADVICE, INDEXED, MEMBERS, PROMISED, RULE_OF
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -60,7 +62,7 @@ def decide(plan: Plan) -> None:
         elif isinstance(around, cst.Subscript) and name == "default_generators":
             _decide_generator(plan, around, rule)
         else:
-            _decide_mention(plan, node, name, rule)
+            decide_mention(plan, node, name, rule)
 
 
 def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
@@ -95,6 +97,8 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
         reason = "reads a property that only CUDA has; other devices have name and total_memory"
         plan.report(call, rule, reason, is_own=True)
         plan.claim(*call.args)
+    elif name == "get_device_capability" and _imports_flash_attn(plan) and not is_guarded(plan, call):
+        plan.leave(call.func, rule, "for flash_attn, which the module cannot do without")
     elif name in MEMBERS and not (name == "is_bf16_supported" and call.args):
         _decide_same(plan, call, MEMBERS[name], rule)
     else:
@@ -102,6 +106,13 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
         named = [each.value for each in call.args if is_device_literal(each.value)]
         plan.report(call if named else call.func, rule, reason, is_own=name not in _PORTABLE)
         plan.claim(*named)
+
+
+def _imports_flash_attn(plan: Plan) -> bool:
+    """Return whether a module imports flash_attn at its top, in no ``try``: CUDA's kernels are all that it is for."""
+    lines = [each for each in plan.view.module.body if isinstance(each, cst.SimpleStatementLine)]
+    found = [each for line in lines for each in line.body if isinstance(each, cst.Import | cst.ImportFrom)]
+    return any(library_of(each) == "flash_attn" for each in found)
 
 
 def _decide_same(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
@@ -276,44 +287,3 @@ def _decide_generator(plan: Plan, node: cst.Subscript, rule: str) -> None:
     plan.rewrite(
         node, rule, lambda updated: expression(f"{function}({{i}})", i=updated.slice[0].slice.value), (node.value,)
     )
-
-
-def _is_called_with_device(plan: Plan, assigned: cst.CSTNode) -> bool:
-    """Return whether a function is stored under a name that is called with ``device=``."""
-    target = assigned.targets[0].target if isinstance(assigned, cst.Assign) and len(assigned.targets) == 1 else None
-    calls = [plan.view.parent(use) for use in plan.view.uses(target) or ()] if target is not None else []
-    given = (each.keyword for call in calls if isinstance(call, cst.Call) for each in call.args)
-    return any(keyword is not None and keyword.value == "device" for keyword in given)
-
-
-def _decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
-    """Decide on a reference that is not called: an annotation, a function that is passed on, or anything else."""
-    around = list(plan.view.ancestors(node))
-    is_annotation = any(isinstance(each, cst.Annotation) for each in around)
-    is_target = isinstance(around[0], cst.AssignTarget | cst.Del)
-    asking = around[1] if isinstance(around[0], cst.Arg) else None
-    is_inspected = isinstance(asking, cst.Call) and plan.view.code(asking.func) in (
-        "hasattr",
-        "getattr",
-        "setattr",
-        "inspect.signature",
-    )
-    if is_annotation and name in ("Stream", "Event"):
-        plan.needs_torch = True
-        plan.rewrite(node, rule, lambda _: parsed(f"torch.{name}"))
-    elif name == "OutOfMemoryError" and not is_target:  # the same class, by its name for every device
-        plan.needs_torch = True
-        plan.rewrite(node, rule, lambda _: parsed("torch.OutOfMemoryError"))
-    elif (isinstance(asking, cst.Call) and any(each.keyword or each.star for each in asking.args)) or (
-        _is_called_with_device(plan, around[0])
-    ):
-        plan.report(
-            node, rule, f"torch.cuda.{name} is passed on with keywords; write what the contract's function takes"
-        )
-    elif name in MEMBERS and name not in CLASSES and not is_target and not is_inspected:
-        plan.call_in_place(node, rule, MEMBERS[name])
-    else:
-        what = f"torch.cuda.{name}" if name != "torch.cuda" else "the module torch.cuda"
-        plan.report(
-            node, rule, ADVICE.get(name, f"{what} is used as a value; decide what replaces it on another device")
-        )

@@ -18,6 +18,7 @@ import libcst as cst
 from .choices import asks_availability
 from .data_parallel import leave_data_parallel
 from .device_text import is_device_literal
+from .meant_for_cuda import leave_meant_for_cuda
 from .requested_devices import OF_REQUEST, decide_requests, leave_names, leave_questions
 from .source_view import dotted, text_of
 
@@ -30,6 +31,7 @@ _SKIPS = ("skipIf", "skipUnless", "skipif", "skip", "skipTest", "SkipTest")
 _SAYS_CUDA = re.compile(r"cuda|\bgpus?\b|\bcpu\b|nvidia|nccl", re.IGNORECASE)
 _ASKED_FOR = re.compile(r"\bcuda\b.*\b(requested|specified|selected)\b", re.IGNORECASE)
 _REASONS = re.compile(r"(^|[._])(reasons?|skips)\.append$")
+_RECORDED = re.compile(r"^cuda_(is_)?available_(str|text|msg)$")
 _OF_MESSAGE = "shown in a message about CUDA"
 _OF_PARAMETER = "a parameter of a test that is skipped without CUDA"
 _OF_NUMBERED = "compares a test's parameter with a numbered CUDA device; decide which devices to test"
@@ -60,6 +62,7 @@ def decide(plan: Plan) -> None:
     """Leave the questions that are correct as they are."""
     decide_requests(plan)
     leave_data_parallel(plan)
+    leave_meant_for_cuda(plan)
     builds = [node for node, name in plan.view.imported.items() if name in _BUILDS]
     for both in plan.view.of(cst.BooleanOperation):
         _decide_list(plan, both)
@@ -189,7 +192,9 @@ def _is_only_said(plan: Plan, call: cst.CSTNode) -> bool:
         return True
     target = around.targets[0].target if isinstance(around, cst.Assign) and len(around.targets) == 1 else None
     uses = plan.view.uses(target) if target is not None else None
-    return bool(uses) and all(_says_cuda(plan, use) for use in uses or ())
+    is_recorded = _RECORDED.search(dotted(target) or "") is not None if target is not None else False
+    is_given = all(isinstance(plan.view.parent(use), cst.Arg) for use in uses or ())
+    return bool(uses) and ((is_recorded and is_given) or all(_says_cuda(plan, use) for use in uses or ()))
 
 
 def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:

@@ -47,6 +47,7 @@ class Site:
         cell: the cell number in a notebook, from 1; ``line`` is then relative to the cell.
         question: the kind of question of a report, answered or not; see ``anyaccel/migrate/answers.py``.
         can_be_ported: whether the tool rewrites a reported site if the answer is "port".
+        is_guard: whether it is rewritten, and stops a CPU as it did before.
     """
 
     rule: str
@@ -59,3 +60,4 @@ class Site:
     cell: int | None = None
     question: str = ""
     can_be_ported: bool = False
+    is_guard: bool = False

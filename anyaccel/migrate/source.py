@@ -14,6 +14,7 @@ from . import (
     communication,
     comparisons,
     consequences,
+    device_ids,
     device_literals,
     guards,
     half_precision,
@@ -142,6 +143,7 @@ def _decide(plan: Plan) -> None:
     tensor_methods.decide(plan)
     runtime_calls.decide(plan)
     communication.decide(plan)
+    device_ids.decide(plan)
     op_builders.decide(plan)
     guards.decide(plan)
     device_literals.decide(plan)
@@ -197,6 +199,7 @@ def _site(plan: Plan, node: cst.CSTNode, rewriter: Rewriter) -> Site:
         decision.reason,
         question=decision.question or (decision.rule if is_reported else ""),
         can_be_ported=is_reported and decision.build is not None,
+        is_guard=node in plan.exact and node in plan.cuda_guards and decision.outcome is SiteOutcome.REWRITTEN,
     )
 
 

@@ -11,36 +11,20 @@ from .call_arguments import NO_SPACE
 from .device_positions import KEYWORDS
 from .device_text import index_in, is_device_literal
 from .kinds import DEVICE_NAME, Kind, is_index_element, kind_of, told_index
-from .source_view import dotted
+from .own_members import own_member
+from .source_view import dotted, text_of
 from .targets import parsed
 
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["decide", "origin_of", "own_member"]
+__all__ = ["decide"]
 
 RULE = "tensor-cuda"
 _NUMBER_NAME = re.compile(r"(^|_)(rank|gpu|gpu_?id|device_?(id|idx|index))$")
-_SAME_AGAIN = re.compile(r"^(eval|train|float|half|to|cpu|clone|detach|contiguous|copy)$")
 _STREAM = re.compile(r"^[\w.]*streams?\b(\[.*\])?(\(\))?$")
-_WORDS = re.compile(r"[a-z]+")
-_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_ANYTHING = {
-    "obj",
-    "object",
-    "item",
-    "items",
-    "elem",
-    "element",
-    "value",
-    "val",
-    "data",
-    "self",
-    "super",
-    "thing",
-    "this",
-}
 _OF_KEPT_INDEX = "stores an index as a device, which only CUDA accepts; store get_accelerator().device_name(index)"
+_OF_INDEX = r"([=!]=|[<>]=?|[\[{%]|\bint\(|format\(|\"cuda\",) *NAME\b|\bNAME *([=!]=|[<>]|in\b)"
 _OTHER_CUDA = ("numba.", "cupy.", "cv2.", "pycuda.", "jax.")
 
 
@@ -63,10 +47,47 @@ def decide(plan: Plan) -> None:
     for node in plan.view.of(cst.Assign):
         names = [(dotted(each.target) or "").rpartition(".")[2].lower() for each in node.targets]
         if plan.is_torch_imported and DEVICE_NAME.search(names[0]) and is_index_element(node.value):
-            plan.report(node.value, "device-name", _OF_KEPT_INDEX)
+            _decide_kept_index(plan, node)
     for node in plan.view.of(cst.FunctionDef):
         if node.name.value == "cuda" and isinstance(plan.view.parent(plan.view.parent(node) or node), cst.ClassDef):
-            plan.report(node.name, RULE, "a class with its own cuda(); add a to() method and call that")
+            _decide_own(plan, node)
+
+
+def _decide_kept_index(plan: Plan, node: cst.Assign) -> None:
+    """Name the device whose index is stored, if everything else that is stored under that attribute is a device.
+
+    Proof: whoever reads the attribute takes a device, and on CUDA the name is of the device that the index was of. It is not
+    compared, shown, or put in a list, as an index would be.
+    """
+    name = dotted(node.targets[0].target) or ""
+    others = [each for each in plan.view.assigned.get(name, ()) if not is_index_element(each)]
+    is_device = bool(others) and all(
+        is_device_literal(each)
+        or text_of(each) == "cpu"
+        or (isinstance(each, cst.Call) and plan.view.name(each.func) == "torch.device")
+        for each in others
+    )
+    is_index = re.search(_OF_INDEX.replace("NAME", re.escape(name)), plan.view.source) is not None
+    if (
+        len(node.targets) == 1
+        and "." in name
+        and is_device
+        and not is_index
+        and plan.device_name(node.value) is not None
+    ):
+        plan.rewrite(node.value, "device-name", plan.named)
+    else:
+        plan.report(node.value, "device-name", _OF_KEPT_INDEX)
+
+
+def _decide_own(plan: Plan, method: cst.FunctionDef) -> None:
+    """Decide on a class's own ``cuda()``: beside its own ``to()``, which takes every device, it is right as it is."""
+    block = plan.view.parent(method)
+    others = [each.name.value for each in getattr(block, "body", ()) if isinstance(each, cst.FunctionDef)]
+    if "to" in others:
+        plan.leave(method.name, RULE, "a class with its own cuda(), and its own to() for every device")
+    else:
+        plan.report(method.name, RULE, "a class with its own cuda(); add a to() method and call that")
 
 
 def _is_of_tensor(plan: Plan, call: cst.Call) -> bool:
@@ -77,68 +98,6 @@ def _is_of_tensor(plan: Plan, call: cst.Call) -> bool:
     told = [value, *plan.view.values_of(value)]
     is_made = any(isinstance(each, cst.Call) and plan.view.name(each.func).startswith("torch.") for each in told)
     return is_made or (plan.is_torch_imported and _STREAM.search(plan.view.code(value).lower()) is not None)
-
-
-def own_member(plan: Plan, receiver: cst.BaseExpression, method: str, *, has_argument: bool = False) -> str:
-    """Return why an object may not be a tensor or module, but have a member of its own; empty if nothing suggests that."""
-    defined = plan.project.own_method[method] | (plan.project.takes_argument[method] if has_argument else set())
-    is_of_lambda = plan.view.parameter(receiver) is not None and _is_in_lambda(plan, receiver)
-    is_any = method != "cuda" and is_of_lambda  # a function that is applied to whatever there is
-    is_any |= method == "pin_memory" and dotted(receiver) == "batch"  # a loader's, of whatever class
-    owners = {one for one in defined if is_any or _may_be(receiver, one)}
-    if not owners or _is_torchs(plan, receiver):
-        return ""
-    names = ", ".join(sorted(owners))
-    if method == "is_cuda":
-        return f"{names} defines its own is_cuda; use get_accelerator().on_accelerator(t) if this is a tensor"
-    return f"{names} defines its own {method}(), which this may call; call to() if this is a tensor"
-
-
-def _is_in_lambda(plan: Plan, node: cst.CSTNode) -> bool:
-    owner = next(
-        each for each in plan.view.ancestors(node) if isinstance(each, cst.Lambda | cst.FunctionDef | cst.Module)
-    )
-    return isinstance(owner, cst.Lambda)
-
-
-def _may_be(receiver: cst.BaseExpression, owner: str) -> bool:
-    """Return whether an expression may be of a class, by its name: ``batch`` of ``PaddedBatch``, ``obj`` of any."""
-    receiver = origin_of(receiver)
-    if isinstance(receiver, cst.Attribute) and receiver.attr.value in ("data", "grad"):
-        return False  # an attribute of a tensor
-    words = set(_WORDS.findall((dotted(receiver) or "item").rpartition(".")[2].lower()))
-    return bool(words & {word.lower() for word in _CAMEL.findall(owner)}) or bool(words & _ANYTHING)
-
-
-def origin_of(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return ``model`` for ``model[0].eval()``, and ``batch`` for ``batch["x"]``."""
-    while True:
-        if isinstance(node, cst.Subscript):
-            node = node.value
-        elif (
-            isinstance(node, cst.Call)
-            and isinstance(node.func, cst.Attribute)
-            and _SAME_AGAIN.search(node.func.attr.value)
-        ):
-            node = node.func.value
-        elif isinstance(node, cst.Call):
-            node = node.func
-        else:
-            return node
-
-
-def _is_torchs(plan: Plan, node: cst.BaseExpression, depth: int = 0) -> bool:
-    """Return whether an expression is certainly a tensor or a module, from torch or a module class of the project."""
-    if isinstance(node, cst.Call):
-        name = plan.view.name(node.func)
-        called = (dotted(node.func) or "").rpartition(".")[2]
-        if name.startswith("torch.") and not name.startswith("torch.utils.data"):
-            return True
-        if called in plan.project.modules - plan.project.own_method["cuda"] - plan.project.takes_argument["cuda"]:
-            return True
-        return isinstance(node.func, cst.Attribute) and _is_torchs(plan, node.func.value, depth)
-    values = plan.view.assigned.get(dotted(node) or "", [])
-    return bool(values) and depth < 3 and all(_is_torchs(plan, value, depth + 1) for value in values)
 
 
 def _decide_cuda(plan: Plan, call: cst.Call) -> None:

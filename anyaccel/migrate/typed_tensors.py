@@ -48,12 +48,41 @@ def _decide_class(plan: Plan, node: cst.CSTNode, kind: str) -> None:
     around = plan.view.parent(node)
     if isinstance(around, cst.Call) and around.func is node:
         _decide_construction(plan, around, kind)
+    elif plan.target.name == "anyaccel" and _is_beside_cpus(plan, node, kind):
+        plan.rewrite(node, RULE, lambda _: parsed(str(_typed(plan, kind))))
     elif isinstance(around, cst.Arg):
         _decide_argument(plan, node, around, kind)
+    elif _is_of_union(plan, node):
+        plan.leave(node, RULE, "part of a type, which no device checks")
     elif isinstance(around, cst.IfExp | cst.Assign):
         _decide_alias(plan, node, kind)
     else:
         plan.report(node, RULE, "a tensor type as a value; pass a dtype and a device instead")
+
+
+def _is_beside_cpus(plan: Plan, node: cst.CSTNode, kind: str) -> bool:
+    """Return whether a test that a tensor of CUDA's type passes is one that a tensor of the CPU's type passes, too.
+
+    It is ``isinstance(x, (torch.LongTensor, torch.cuda.LongTensor))``, or two of them joined by ``or``. Proof: on a CPU the
+    accelerator's type is ``torch.LongTensor``, which is there already, and on CUDA it is CUDA's. What depends on the test
+    is not CUDA's own, as a CPU's tensor passes it.
+    """
+    listed = plan.view.parent(plan.view.parent(node) or node)
+    call = plan.view.parent(plan.view.parent(listed) or node) if isinstance(listed, cst.Tuple) else listed
+    if not isinstance(call, cst.Call) or dotted(call.func) != "isinstance" or len(call.args) != 2:
+        return False
+    if isinstance(listed, cst.Tuple):
+        return any(plan.view.name(each.value) == f"torch.{kind}" for each in listed.elements)
+    either = plan.view.parent(call)
+    other = either.left if isinstance(either, cst.BooleanOperation) and isinstance(either.operator, cst.Or) else None
+    is_same = isinstance(other, cst.Call) and plan.view.code(other.args[0]) == plan.view.code(call.args[0])
+    return is_same and isinstance(other, cst.Call) and plan.view.name(other.args[-1].value) == f"torch.{kind}"
+
+
+def _is_of_union(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a type is listed in ``Union[…]``."""
+    union = plan.view.parent(plan.view.parent(plan.view.parent(node) or node) or node)
+    return isinstance(union, cst.Subscript) and (dotted(union.value) or "").rpartition(".")[2] == "Union"
 
 
 def _typed(plan: Plan, kind: str) -> str | None:
@@ -70,7 +99,10 @@ def _decide_construction(plan: Plan, call: cst.Call, kind: str) -> None:
     """Use a factory if the argument's kind is clear, else this device's tensor type, which inspects it when called."""
     typed = _typed(plan, kind)
     values = [argument.value for argument in call.args]
-    if plan.device_name() is None or any(argument.star or argument.keyword for argument in call.args):
+    is_listed = [argument.star for argument in call.args] == ["*"] and plan.target.name == "anyaccel"
+    if is_listed:
+        plan.rewrite(call.func, RULE, lambda _: parsed(str(typed)))
+    elif plan.device_name() is None or any(argument.star or argument.keyword for argument in call.args):
         plan.report(
             call.func, RULE, "the arguments are in a list or have keywords; use torch.empty() or torch.tensor()"
         )

@@ -170,11 +170,12 @@ def _stopping(sites: Iterable[Site]) -> Iterator[tuple[Site, bool]]:
     """Yield the unchanged sites that raise on a CPU, last first, and whether each one raises for all arguments."""
     for site in reversed(list(sites)):
         is_type = site.rule == "typed-tensor" and "(" not in site.code
-        if site.outcome is SiteOutcome.REWRITTEN or "is used as a value" in site.reason or is_type:
+        is_fine = site.outcome is SiteOutcome.REWRITTEN and not site.is_guard
+        if is_fine or "is used as a value" in site.reason or is_type:
             continue  # torch defines its CUDA classes on every machine; only creating an instance fails
         is_call = site.rule == "tensor-cuda" and ".cuda(" in site.code
         is_raising = site.rule in _RAISING and not _HARMLESS.search(site.code.partition("(")[0])
-        if site.question == "cuda-guard" or is_call or is_raising:
+        if site.is_guard or site.question == "cuda-guard" or is_call or is_raising:
             yield site, True
         elif site.question in ("device-text", "kernel-guard") or site.rule == "comm-backend":
             yield site, False
@@ -254,7 +255,8 @@ def _finds_cuda(both: ast.BoolOp) -> bool:
 
 def _is_guard(test: ast.If, place: tuple[int, int], site: Site) -> bool:
     """Return whether a site is the question of a guard that stops the program without CUDA."""
-    return site.question == "cuda-guard" and test.lineno <= place[0] <= (test.test.end_lineno or test.lineno)
+    is_guard = site.is_guard or site.question == "cuda-guard"
+    return is_guard and test.lineno <= place[0] <= (test.test.end_lineno or test.lineno)
 
 
 _OF_DDP = ("device_ids", "output_device")

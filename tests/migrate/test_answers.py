@@ -41,12 +41,12 @@ PORTED = {
         "get_accelerator().on_accelerator(x)",
     ),
     "answer-goes-elsewhere": (
-        "import faiss\nfaiss.Kmeans(gpu=torch.cuda.is_available())\n",
+        "import xgboost\nxgboost.train(gpu=torch.cuda.is_available())\n",
         "gpu=get_accelerator().is_available()",
     ),
     "depends-on-cuda": (
-        "if torch.cuda.is_available():\n    n = torch.cuda.get_device_capability()\n",
-        "if get_accelerator().is_available():\n    n = torch.cuda.get",
+        "if torch.cuda.is_available():\n    dtype = torch.cuda.get_device_capability()\n",
+        "if get_accelerator().is_available():\n    dtype = torch.cuda.get",
     ),
     "changes-cpu": (
         "def f(x):\n    if torch.cuda.is_available():\n        x = x.cuda() * 2\n    else:\n        raise ValueError\n",

@@ -32,3 +32,19 @@ def test_fact_of_another_file_turns_a_rewrite_into_a_report(fact: str) -> None:
     together = migrate_source(source, project=survey([("other", OTHERS[fact]), ("", source)]))
     assert together.new == source
     assert [site for site in together.sites if site.outcome is SiteOutcome.REPORTED]
+
+
+def test_a_scaler_that_another_file_imports_from_torch_is_torchs() -> None:
+    source = (
+        "import torch\nfrom pkg.amp import GradScaler\nscaler = GradScaler(enabled=True)\nx = torch.ones(1).cuda()\n"
+    )
+    passed_on = (
+        "try:\n    from torch.amp import GradScaler\nexcept ImportError:\n    from torch.cuda.amp import GradScaler\n"
+    )
+    new = migrate_source(source, project=survey([("amp", passed_on), ("", source)])).new
+    assert 'GradScaler(get_accelerator().device_name(), enabled=get_accelerator().device_name() != "cpu")' in new
+    own = ("amp", "class GradScaler:\n    pass\n")
+    assert (
+        "GradScaler(enabled=True)"
+        in migrate_source(source, project=survey([("amp", passed_on), own, ("", source)])).new
+    )

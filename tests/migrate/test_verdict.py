@@ -43,6 +43,10 @@ PROGRAMS = {
         "def main():\n    check()\n" + MAIN,
         "no a.py:3",
     ),
+    "a guard of a library that is rewritten": (
+        "from c import move\ndef main():\n    move(1)\n" + MAIN,
+        "no c.py:3",
+    ),
     "a class that is not made": (
         "import torch\nfrom typing import Union\nAny = Union[torch.cuda.Stream, int]\ndef main():\n    f(Any)\n" + MAIN,
         "yes",
@@ -67,8 +71,9 @@ def test_a_program(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     Path("pkg/__init__.py").write_text("")
     Path("a.py").write_text(code)
     Path("b.py").write_text("import torch\n" + UNKNOWN)
+    Path("c.py").write_text("import torch\ndef move(x):\n    assert torch.cuda.is_available()\n    return x.cuda()\n")
     net = "class Net:\n    def forward(self, x):\n        return x.cuda(*thing)\n"
     Path("pkg/c.py").write_text("import torch\n" + UNKNOWN + net)
-    paths = [Path("a.py"), Path("b.py"), Path("pkg/__init__.py"), Path("pkg/c.py")]
+    paths = [Path("a.py"), Path("b.py"), Path("c.py"), Path("pkg/__init__.py"), Path("pkg/c.py")]
     found = [f"{one.answer} {one.stops or ''}".strip() for one in verdicts(migrate_files(paths, "anyaccel"))]
     assert found == ([] if expected is None else [expected])

@@ -14,6 +14,8 @@ from .without_cuda import outcomes
 EXCEPTIONS = {
     ("comparisons", "precision"): "a choice by is_bf16_supported() is the CPU's own",
     ("third-reading", "int_to_device"): "only CUDA takes an index as a device",
+    ("handed-to-torch", "embed"): "what is passed on is torch.cuda.amp, whose autocast does nothing without CUDA",
+    ("handed-to-torch", "Model.train"): "only CUDA takes an index as a device",
     ("op-builder", "<module>"): "deepspeed's builders come from the accelerator",
 }
 ASKS_FOR_CUDA = re.compile(r"cuda|nccl|device_ids=\[", re.IGNORECASE)
