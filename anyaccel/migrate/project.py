@@ -20,6 +20,7 @@ _INTERESTING = re.compile(r"def (?:cuda|pin_memory|is_cuda)\(|\((?:\w+\.)*\w*Mod
 _METHODS = ("cuda", "pin_memory", "is_cuda")
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
 _SCRIPTED = re.compile(r"\bjit\.(is_scripting\(|_overload\b|script_if_tracing\b)")
+_SCRIPTABLE = re.compile(r'^def (\w+)\([^)]*\)[^:]*:\s+r?"""(?:(?!""").)*\bscriptable\b', re.MULTILINE | re.DOTALL)
 _LISTS = re.compile(r"\bdevice(_type|\.type)? (not )?in [\[({][^\])}]*[\"']cuda[\"']|Literal\[[^\]]*[\"']cuda[\"']")
 _DDP = {"DistributedDataParallel", "DDP"}
 _COMPARED = re.compile(r"(\w*(?:gpu|device|cuda)\w*)[\"'\])]* *(?:[=!]=|<=?|>) *0\b")
@@ -49,6 +50,7 @@ class Project:
         compared_with_0: the names of device counts that some file compares with 0.
         packages: the names by which the run's own packages and modules are imported.
         is_scripted: whether some file is written for TorchScript, which also compiles what it calls in other files.
+        scriptable: the functions whose docstrings say that TorchScript compiles them, and so what calls them.
         lists_devices: the functions and classes whose device parameter must be one of some listed types.
     """
 
@@ -63,6 +65,7 @@ class Project:
     brought: set[str] = field(default_factory=set)
     packages: set[str] = field(default_factory=set)
     is_scripted: bool = False
+    scriptable: set[str] = field(default_factory=set)
     lists_devices: set[str] = field(default_factory=set)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
@@ -93,6 +96,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         project.brought.update(name for names in _BROUGHT.findall(source) for name in _NAME.findall(names))
         project.compared_with_0.update(_COMPARED.findall(source))
         project.is_scripted |= _SCRIPTED.search(source) is not None
+        project.scriptable.update(_SCRIPTABLE.findall(source) if "scriptable" in source else ())
         if _INTERESTING.search(source) or _TOLD.search(source):
             _survey_one(module, source, project)
     for module, source in texts:
