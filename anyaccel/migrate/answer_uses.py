@@ -97,7 +97,9 @@ def _library_given(plan: Plan, value: cst.CSTNode | None) -> str:
     """Return the function of another library that takes an answer, directly or by the answer's name; else ''."""
     name = answer_name(plan.view, value).rpartition(".")[2]
     for call in plan.view.of(cst.Call):
-        is_library = is_of_library(plan, call.func) or _CUDAS.search(dotted(call.func) or "") is not None
+        called = dotted(call.func) or ""
+        is_own = called.rpartition(".")[2] in plan.project.of_cudas_library
+        is_library = is_own or is_of_library(plan, call.func) or _CUDAS.search(called) is not None
         if is_library or _may_be_library(plan, call.func):
             given = [each for each in call.args if each is value or (name and name in _names_read(plan, each))]
             is_default = isinstance(value, cst.Arg) and value in call.args and dotted(call.func) is not None

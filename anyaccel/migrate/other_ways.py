@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["NAMES_HALF", "appended", "is_number", "of_kept_answer", "of_other_way", "stops_for_precision"]
 
 NAMES_HALF = re.compile(r"fp16|float16|\bhalf\b")
-_SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
+_SHOWN = re.compile(r"^(print|warn|.*\.(info|debug|warn|warning|log|write|format|append))$")
 _FOR_CUDA = re.compile(
-    r"\b(only (supported|available|enabled|possible|implemented|works?|runs?|on|for|with)|requires?|needs?)\b"
+    r"\b(only (support(s|ed)?|available|enabled|possible|implemented|works?|runs?|on|for|with)|requires?|needs?)\b"
     r"[^.;]*\b(cuda|gpus?)\b"
     r"|\b(cuda|gpu)[ -]only",
     re.IGNORECASE,
@@ -56,15 +56,16 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
     """Yield the objections if the branch for false says that CUDA is required, or uses a TPU, CPU code or a number."""
     yield from _of_apple(plan, found)
     yield from _of_checkpoint(plan, found)
-    if found.other is None:
-        return
-    for call in plan.view.inside(found.other, cst.Call):
+    branches = [*found.all, *([found.other] if found.other is not None else [])]
+    for call in (each for branch in branches for each in plan.view.inside(branch, cst.Call)):
         if _SHOWN.match(dotted(call.func) or "") and _FOR_CUDA.search(plan.view.code(call)):
             line = plan.view.position(call)[0]
             yield Objection(
                 "depends-on-cuda",
-                f"the other branch says that this needs CUDA (line {line}); decide whether other devices may run it",
+                f"a message says that this needs CUDA (line {line}); decide whether other devices may run it",
             )
+    if found.other is None:
+        return
     if "torch_xla" in plan.view.code(found.other):
         yield Objection("depends-on-cuda", "the other branch checks for a TPU; check for it first")
     for name in plan.view.inside(found.other, cst.Name):
@@ -188,12 +189,16 @@ def of_kept_answer(plan: Plan, found: Regions) -> Iterator[Objection]:
 
 
 def appended(plan: Plan, region: cst.CSTNode) -> str:
-    """Return the name of a list that a region appends to, or is, and a reported rng call takes; empty if there is none."""
+    """Return what a reported rng call takes and a region decides: a list, or the function around it; empty for nothing."""
     choice = plan.view.parent(region)
     around = plan.view.parent(choice) if isinstance(choice, cst.IfExp) else None
     stored = [dotted(each.target) for each in around.targets] if isinstance(around, cst.Assign) else []
+    function = next((each for each in plan.view.ancestors(region) if isinstance(each, cst.FunctionDef)), None)
     for one in plan.decisions.values():
         if one.rule == "rng" and one.outcome is SiteOutcome.REPORTED and isinstance(one.node, cst.Call):
+            made = [dotted(each.value.func) for each in one.node.args if isinstance(each.value, cst.Call)]
+            if function is not None and function.name.value in made:
+                return f"{function.name.value}()"
             for name in filter(None, (dotted(each.value) for each in one.node.args)):
                 if f"{name}.append(" in plan.view.code(region) or name in stored:
                     return name
