@@ -36,6 +36,9 @@ _OF_GRAPHS = Objection("depends-on-cuda", "decides whether to use CUDA's graphs;
 _GRAPHS = re.compile(r"cuda_?graph", re.IGNORECASE)
 _NAMES_CUDA = re.compile(r"cuda|gpu", re.IGNORECASE)
 _CUDAS = re.compile(r"(^|\.)_?(CUDA|Cuda[A-Z])\w*$")
+_OF_TUPLE = Objection(
+    "answer-goes-elsewhere", "its answer is unpacked from a tuple; decide what other devices answer there"
+)
 _TO_LIBRARY = "{} takes its answer, and may mean CUDA by it; decide what other devices answer there"
 
 
@@ -49,6 +52,8 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
         return _OF_GUARD
     if isinstance(value, cst.Return) and _is_of_gpus(plan, value):
         return _OF_GPUS
+    if isinstance(value, cst.Element) and _is_unpacked(plan, value):
+        return _OF_TUPLE
     if _is_of_graphs(plan, value):
         return _OF_GRAPHS
     if taker := _library_given(plan, value):
@@ -64,6 +69,13 @@ def _is_of_gpus(plan: Plan, value: cst.CSTNode) -> bool:
     """Return whether an answer is what ``is_gpu_available()`` returns, to callers that may name "gpu" to a library."""
     function = next((each for each in plan.view.ancestors(value) if isinstance(each, cst.FunctionDef)), None)
     return function is not None and "gpu" in function.name.value.lower()
+
+
+def _is_unpacked(plan: Plan, value: cst.Element) -> bool:
+    """Return whether an answer is stored with other values: ``heads, is_cuda = q.shape[1], q.is_cuda``."""
+    listed = plan.view.parent(value)
+    around = plan.view.parent(listed) if isinstance(listed, cst.Tuple) else None
+    return isinstance(around, cst.Assign) and isinstance(around.targets[0].target, cst.Tuple | cst.List)
 
 
 def _is_of_graphs(plan: Plan, value: cst.CSTNode | None) -> bool:
@@ -97,7 +109,9 @@ def _library_given(plan: Plan, value: cst.CSTNode | None) -> str:
     """Return the function of another library that takes an answer, directly or by the answer's name; else ''."""
     name = answer_name(plan.view, value).rpartition(".")[2]
     for call in plan.view.of(cst.Call):
-        is_library = is_of_library(plan, call.func) or _CUDAS.search(dotted(call.func) or "") is not None
+        called = dotted(call.func) or ""
+        is_own = called.rpartition(".")[2] in plan.project.of_cudas_library
+        is_library = is_own or is_of_library(plan, call.func) or _CUDAS.search(called) is not None
         if is_library or _may_be_library(plan, call.func):
             given = [each for each in call.args if each is value or (name and name in _names_read(plan, each))]
             is_default = isinstance(value, cst.Arg) and value in call.args and dotted(call.func) is not None

@@ -33,9 +33,12 @@ def as_index(view: SourceView, node: cst.BaseExpression) -> cst.BaseExpression |
 def _if_number(view: SourceView, index: cst.BaseExpression | None) -> cst.BaseExpression | None:
     """Return the index if it is a number, else None.
 
-    A value from the environment is a string: it can be part of a device name, but it is not an index.
+    A value from the environment is a string: it can be part of a device name, but it is not an index. A call of
+    ``torch.cuda`` is a site of its own.
     """
-    return index if index is not None and kind_of(view, index) is Kind.INDEX else None
+    if index is None or view.name(getattr(index, "func", index)).startswith("torch.cuda."):
+        return None
+    return index if kind_of(view, index) is Kind.INDEX else None
 
 
 def without_literal_device(view: SourceView, original: cst.Call, updated: cst.Call) -> cst.Call:

@@ -13,7 +13,7 @@ import libcst as cst
 from .device_positions import is_device_position
 from .device_text import index_in, is_device_literal
 from .listed_devices import OF_LIST, is_listed
-from .other_libraries import imports_dgl, is_given_to_other_library, is_of_other_library
+from .other_libraries import is_given_to_other_library, is_of_other_library, is_where_tensors_are
 from .regions import regions_of
 from .source_view import dotted, text_of
 from .targets import expression
@@ -102,7 +102,7 @@ def _decide_expression(plan: Plan, node: cst.IfExp) -> None:
     is_text = text_of(chosen) is not None or text_of(other) is not None
     if new is not None and is_text and not _is_for_device(plan, node):
         return  # the name of something else, such as a folder; the rule device-name handles it
-    is_made = imports_dgl(plan.view) or (isinstance(chosen, cst.Call) and is_of_other_library(plan.view, node))
+    is_made = is_where_tensors_are(plan.view) or (isinstance(chosen, cst.Call) and is_of_other_library(plan.view, node))
     if new is not None and (is_made or is_given_to_other_library(plan.view, node)):
         plan.report(node, RULE, _OF_OTHER)
         plan.claim(*node.children)

@@ -25,7 +25,8 @@ __all__ = ["LISTED", "decide", "decide_types"]
 RULE = "device-name"
 _CUDA_TEXT = re.compile(r"^cuda(:\d*)?$")
 _OF_SOMETHING_ELSE = re.compile(r"^(impl|implementation|backend|kernel|mode|provider|engine|lang|language)$")
-_ACCELERATORS = ("xpu", "npu", "hpu", "mlu", "musa", "sdaa")
+_ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
+_OF_OTHER_MACHINES = {"mtia", "tpu"}
 _STRINGS_OWN = ("lower", "strip", "split", "casefold")
 _REASON = "compares with CUDA; decide whether the code that depends on it is for CUDA or for any accelerator"
 LISTED = "lists the types of devices that are allowed; add the types that also work"
@@ -97,16 +98,20 @@ def _decide_one(
     plan: Plan, node: cst.BaseExpression, named: list[cst.BaseExpression], others: list[cst.BaseExpression]
 ) -> None:
     name = plan.device_name()
-    is_number = any(":" in (text_of(each) or "") for side in named for each in _texts(side))
+    texts = {text_of(each) or "" for side in named for each in _texts(side)}
+    is_number = any(":" in each for each in texts)
+    is_of_device = any(isinstance(each, cst.Attribute) and each.attr.value == "type" for each in others)
     if any("device_name()" in plan.view.code(each) for each in others):
         plan.leave(node, RULE, "compares the accelerator's name with CUDA's, as the documentation advises")
-    elif any(text_of(each) in _ACCELERATORS for side in named for each in _texts(side)):
+    elif texts & _OF_OTHER_MACHINES and not is_of_device:
+        plan.leave(node, RULE, "a text that may name the devices of some other machine")
+    elif texts & _ACCELERATORS:
         plan.leave(node, RULE, "checks for one of several accelerators by name, which is correct on every machine")
     elif any(_OF_SOMETHING_ELSE.match((dotted(each) or "").rpartition(".")[2].lower()) for each in others):
         plan.leave(node, RULE, "compares the name of an implementation, not of a device")
     elif isinstance(around := plan.view.parent(node), cst.IfExp) and _is_of_ids(plan, around):
         plan.leave(node, RULE, "chooses DDP's device arguments, which are already None on other devices")
-    elif any(text_of(each) == "cpu" for side in named for each in _texts(side)):
+    elif "cpu" in texts:
         plan.report(node, RULE, LISTED)
     elif is_number or name is None:
         plan.report(node, RULE, _ONE_DEVICE if is_number else plan.without("device_name"))

@@ -31,6 +31,9 @@ _OTHERS = re.compile(
     r"\b(torch\.)?(xpu|npu|hpu|mlu|musa|sdaa)\b|_(xpu|npu|hpu|mlu|musa|sdaa)_|[\"'](xpu|npu|hpu|mlu|musa|sdaa)",
     re.IGNORECASE,
 )
+_LIBRARY_OF_OTHERS = re.compile(
+    r"\bimport (torch_npu|torch_mlu|torch_musa|habana_frameworks|intel_extension_for_pytorch)\b"
+)
 _MORE_THAN_MPS = re.compile(
     r"\bmps\.is_available\(\)\s+and\s+(?!torch\.backends\.mps\.is_built)|\b\w+\s+and\s+(has_mps|mps_(is_)?available)\b"
 )
@@ -101,11 +104,12 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
 def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     """Return CUDA's tests and branches in an ``if`` chain that also tests for another accelerator by name.
 
-    A chain is also what several ``if`` statements after each other are, if all but the last return or raise. Each
-    machine takes its own branch, so all branches are correct as they are. The final ``else`` is returned if no
-    test is for CUDA and the CUDA calls in the ``else`` have no effect without CUDA. MPS does not count: code that tests
-    for it means "CUDA, else Apple's GPU, else the CPU", which is a choice of device. It counts if it is not used
-    everywhere that it is available: the accelerator's name would be "mps" there too.
+    A chain is also what several ``if`` statements after each other are, if all but the last return or raise; a last
+    ``try`` may import the library for another accelerator. Each machine takes its own branch, so all branches are
+    correct as they are. The final ``else`` is returned if no test is for CUDA and the CUDA calls in the ``else`` have
+    no effect without CUDA. MPS does not count: code that tests for it means "CUDA, else Apple's GPU, else the CPU",
+    which is a choice of device. It counts if it is not used everywhere that it is available: the accelerator's name
+    would be "mps" there too.
     """
     if isinstance(view.parent(first), cst.If) or _leaves_before(view, first):
         return []
@@ -114,6 +118,8 @@ def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
         tests.append(further)
     asked = {each: view.code(each.test) for each in tests}
     others = [code for each, code in asked.items() if _OTHERS.search(code) or _is_more_than_mps(each, code)]
+    if isinstance(further, cst.Try | cst.Else) and (imported := _LIBRARY_OF_OTHERS.search(view.code(further))):
+        others.append(imported[0])
     if not any(not _CUDA.search(code) for code in others):
         return []
     of_cuda = [each for each in tests if _CUDA.search(asked[each]) and not _OTHERS.search(asked[each])]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .communication import is_of_type
-from .device_positions import OF_WORD, is_device_position, is_location, is_word
+from .device_positions import is_device_position, is_location
 from .device_text import index_in, is_device_literal, own_text
 from .kinds import Kind, kind_of
 from .source_view import dotted, text_of
+from .words import OF_WORD, is_constant_beside_cpu
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -65,7 +66,7 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         plan.leave(node, RULE, "registers CUDA's implementation of an op")
     elif _is_beside_cpu(plan, node) or _is_beside_call_for_cpu(plan, node):
         plan.report(node, RULE, "listed next to the CPU, which would be there twice; decide what the list holds then")
-    elif _is_constant_beside_cpu(plan, node):
+    elif is_constant_beside_cpu(plan.view, node):
         plan.report(node, RULE, OF_WORD)
     elif _is_told_apart(plan, node):
         plan.report(
@@ -196,15 +197,6 @@ def _is_beside_call_for_cpu(plan: Plan, node: cst.CSTNode) -> bool:
     code = plan.view.code(call)
     beside = [plan.view.code(each).strip() for each in (*body[max(0, place - 1) : place], *body[place + 1 : place + 2])]
     return code.replace(plan.view.code(node), '"cpu"', 1) in [each.replace("'", '"') for each in beside]
-
-
-def _is_constant_beside_cpu(plan: Plan, node: cst.CSTNode) -> bool:
-    """Return whether the module has ``CUDA_DEVICE = torch.device("cuda")`` and ``CPU_DEVICE = torch.device("cpu")``."""
-    call = plan.view.parent(plan.view.parent(node) or node)
-    line = plan.view.parent(call) if isinstance(call, cst.Call) else None
-    name = dotted(line.targets[0].target) if isinstance(line, cst.Assign) else None
-    is_global = isinstance(plan.view.parent(plan.view.parent(line) or node) if line else None, cst.Module)
-    return name is not None and is_global and is_word(plan.view, name)
 
 
 def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:

@@ -12,13 +12,12 @@ from .kinds import DEVICE_NAME
 from .listed_devices import OF_LIST, is_listed
 from .other_libraries import is_of_other_library, names_other_library
 from .source_view import dotted, text_of
+from .words import OF_WORD, is_word
 
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["KEYWORDS", "OF_WORD", "Position", "is_device_position", "is_location", "is_word"]
-
-OF_WORD = "a word of the program's, next to one for the CPU; decide what other devices are called"
+__all__ = ["KEYWORDS", "Position", "is_device_position", "is_location"]
 
 KEYWORDS = frozenset(
     [
@@ -318,23 +317,6 @@ def _is_of_option(view: SourceView, element: cst.DictElement) -> bool:
     named = {text_of(each.key): text_of(each.value) or "" for each in beside if isinstance(each, cst.DictElement)}
     name = named.get("name", "")
     return text_of(element.key) == "default" and "choices" not in named and name.startswith("-") and "device" in name
-
-
-def is_word(view: SourceView, name: str) -> bool:
-    """Return whether a module's name is ``CUDA``, next to ``CPU = "cpu"``: both would be the same word on a CPU.
-
-    So are ``CUDA_DEVICE = torch.device("cuda")`` and ``CPU_DEVICE``.
-    """
-    words = name.lower().split("_")
-    cpu = "_".join("cpu" if each in ("cuda", "gpu") else each for each in words)
-    others = (value for each, values in view.assigned.items() if each.lower() == cpu for value in values)
-    return cpu != name.lower() and any(_device_text(view, value) == "cpu" for value in others)
-
-
-def _device_text(view: SourceView, value: cst.BaseExpression) -> str | None:
-    """Return the text of ``"cpu"`` and of ``torch.device("cpu")``."""
-    is_device = isinstance(value, cst.Call) and view.name(value.func) == "torch.device" and len(value.args) == 1
-    return text_of(value.args[0].value) if is_device and isinstance(value, cst.Call) else text_of(value)
 
 
 def _is_used_as_device(view: SourceView, use: cst.CSTNode, seen: frozenset[str]) -> bool:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["also_other_than_cpu", "fixed", "is_guarded", "rewrite_count", "state_exactly"]
 
 _TIGHT = (cst.UnaryOperation, cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Attribute, cst.Await)
-_NVIDIAS = re.compile(r"nvidia[-_]smi|nvml", re.IGNORECASE)
+_NVIDIAS = re.compile(r"nvidia[-_]smi|nvml|gputil|gpustat|nvitop", re.IGNORECASE)
 _OF_COUNT = "counts CUDA devices in code for CUDA or for another library; decide which number other devices take"
 _HOLDS: dict[type, Callable[[int, int], bool]] = {
     cst.GreaterThan: int.__gt__,

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .nodes import library_of
-from .source_view import dotted
+from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["imports_dgl", "is_given_to_other_library", "is_made_for_cuda", "is_of_other_library", "names_other_library"]
+__all__ = [
+    "is_given_to_other_library",
+    "is_made_for_cuda",
+    "is_of_other_library",
+    "is_where_tensors_are",
+    "names_other_library",
+]
 
 _NOT_TORCHS = frozenset(
     {
@@ -43,8 +49,11 @@ _NOT_TORCHS = frozenset(
         "spconv",
         "dali",
         "dgl",
+        "astra",
+        "fbgemm_gpu",
     }
 )
+_WHERE_TENSORS_ARE = ("dgl", "fbgemm_gpu")
 _FOR_CUDA = frozenset(
     {
         "cupy",
@@ -58,6 +67,8 @@ _FOR_CUDA = frozenset(
         "nvitop",
         "pynvml",
         "GPUtil",
+        "astra",
+        "fbgemm_gpu",
         "cuequivariance_torch",
         "cuequivariance_ops_torch",
         "openequivariance",
@@ -84,10 +95,11 @@ def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
     A class also does if it calls a function that returns what it imports.
     """
     importing = set()
-    if imports_dgl(view):
+    if is_where_tensors_are(view):
         return True
-    for statement in view.of(cst.Import, cst.ImportFrom):
-        around = list(view.ancestors(statement)) if library_of(statement) in _NOT_TORCHS else []
+    for statement in view.of(cst.Import, cst.ImportFrom, cst.Call):
+        library = _skipped_without(statement) if isinstance(statement, cst.Call) else library_of(statement)
+        around = list(view.ancestors(statement)) if library in _NOT_TORCHS else []
         owners = [each for kind in (cst.ClassDef, cst.FunctionDef) for each in around if isinstance(each, kind)]
         if owners and view.is_within(node, owners[0]):
             return True
@@ -96,9 +108,20 @@ def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
     return owner is not None and any(dotted(call.func) in importing for call in view.inside(owner, cst.Call))
 
 
-def imports_dgl(view: SourceView) -> bool:
-    """Return whether a module imports dgl, whose graphs have no kernels for other devices, and are where the tensors are."""
-    return any(library_of(each) == "dgl" for each in view.of(cst.Import, cst.ImportFrom))
+def _skipped_without(call: cst.Call) -> str:
+    """Return the library that a test needs: ``pytest.importorskip("astra")``; empty for any other call."""
+    is_import = (dotted(call.func) or "").rpartition(".")[2] == "importorskip" and bool(call.args)
+    return (text_of(call.args[0].value) or "").partition(".")[0] if is_import else ""
+
+
+def is_where_tensors_are(view: SourceView) -> bool:
+    """Return whether a module imports dgl or fbgemm_gpu, or belongs to a project of dgl's.
+
+    Their graphs and tables have no kernels for other devices, and are where the tensors are.
+    """
+    return view.project.is_of_dgl or any(
+        library_of(each) in _WHERE_TENSORS_ARE for each in view.of(cst.Import, cst.ImportFrom)
+    )
 
 
 def is_made_for_cuda(full_name: str) -> bool:

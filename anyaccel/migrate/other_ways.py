@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["NAMES_HALF", "appended", "is_number", "of_kept_answer", "of_other_way", "stops_for_precision"]
 
 NAMES_HALF = re.compile(r"fp16|float16|\bhalf\b")
-_SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
+_SHOWN = re.compile(r"^(print|warn|.*\.(info|debug|warn|warning|log|write|format|append))$")
 _FOR_CUDA = re.compile(
-    r"\b(only (supported|available|enabled|possible|implemented|works?|runs?|on|for|with)|requires?|needs?)\b"
+    r"\b(only (support(s|ed)?|available|enabled|possible|implemented|works?|runs?|on|for|with)|requires?|needs?)\b"
     r"[^.;]*\b(cuda|gpus?)\b"
     r"|\b(cuda|gpu)[ -]only",
     re.IGNORECASE,
@@ -35,6 +35,8 @@ _FOR_CUDA = re.compile(
 _CPUS_OWN = re.compile(r"(^|_)cpu_?(?!count|s?$)[a-z]|^_?(CPU|Cpu)[A-Z_]|[a-z](CPU|Cpu)([A-Z_]|$)|_cpu$")
 _ATTENTION = re.compile(r"attn_(backend|impl(ementation)?)\b|[\"'](sdpa|eager)[\"']")
 _TO_HOST = re.compile(r"\.cpu\(\)|\.to\([\"']cpu[\"']\)")
+_INDEX = re.compile(r"\.(get_device|current_device)\(\)|\.index\b")
+_NO_INDEX = re.compile(r"^(return )?-1$")
 _OF_APPLE = re.compile(r"\bmps\b|_mps_")
 _AS_ACCELERATOR = (  # what CUDA and Apple's GPU call differently, and the contract by one name
     (re.compile(r"\btorch\.mps\.current_allocated_memory\b"), f"{ACCELERATOR}.memory_allocated"),
@@ -56,15 +58,17 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
     """Yield the objections if the branch for false says that CUDA is required, or uses a TPU, CPU code or a number."""
     yield from _of_apple(plan, found)
     yield from _of_checkpoint(plan, found)
-    if found.other is None:
-        return
-    for call in plan.view.inside(found.other, cst.Call):
+    yield from _of_no_index(plan, found)
+    branches = [*found.all, *([found.other] if found.other is not None else [])]
+    for call in (each for branch in branches for each in plan.view.inside(branch, cst.Call)):
         if _SHOWN.match(dotted(call.func) or "") and _FOR_CUDA.search(plan.view.code(call)):
             line = plan.view.position(call)[0]
             yield Objection(
                 "depends-on-cuda",
-                f"the other branch says that this needs CUDA (line {line}); decide whether other devices may run it",
+                f"a message says that this needs CUDA (line {line}); decide whether other devices may run it",
             )
+    if found.other is None:
+        return
     if "torch_xla" in plan.view.code(found.other):
         yield Objection("depends-on-cuda", "the other branch checks for a TPU; check for it first")
     for name in plan.view.inside(found.other, cst.Name):
@@ -94,15 +98,31 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
 
 def _of_checkpoint(plan: Plan, found: Regions) -> Iterator[Objection]:
     """Yield an objection if a checkpoint is loaded by ``map_location`` without CUDA only: other devices need it, too."""
-    others = [found.other] if found.other is not None else []
-    test = plan.view.parent(found.blocks[0]) if found.blocks and not others else None
-    if isinstance(test, cst.If) and leaves(plan.view, test.body):
-        others = following(plan.view, test)[:1]
-    is_for_cpu = any("map_location" in plan.view.code(each) for each in others)
+    is_for_cpu = any("map_location" in plan.view.code(each) for each in _others(plan, found))
     if is_for_cpu and not any("map_location" in plan.view.code(each) for each in found.blocks):
         yield Objection(
             "depends-on-cuda", "without CUDA a checkpoint is loaded by map_location; decide how other devices load it"
         )
+
+
+def _others(plan: Plan, found: Regions) -> list[cst.CSTNode]:
+    """Return the branch for false, or the statement that runs instead; empty if there is none."""
+    others = [found.other] if found.other is not None else []
+    test = plan.view.parent(found.blocks[0]) if found.blocks and not others else None
+    if isinstance(test, cst.If) and leaves(plan.view, test.body):
+        others = following(plan.view, test)[:1]
+    return others
+
+
+def _of_no_index(plan: Plan, found: Regions) -> Iterator[Objection]:
+    """Yield an objection if the answer is an index, or -1, by which other code may call what is CUDA's."""
+    is_index = any(_INDEX.search(plan.view.code(each)) for each in found.blocks)
+    for each in _others(plan, found) if is_index else ():
+        value = each.body[-1] if isinstance(each, cst.IndentedBlock | cst.SimpleStatementLine) else each
+        if _NO_INDEX.search(plan.view.code(value).strip()):
+            yield Objection(
+                "depends-on-cuda", "an index for CUDA, and -1 otherwise, depends on it; decide what other devices have"
+            )
 
 
 def _of_apple(plan: Plan, found: Regions) -> Iterator[Objection]:
@@ -188,12 +208,16 @@ def of_kept_answer(plan: Plan, found: Regions) -> Iterator[Objection]:
 
 
 def appended(plan: Plan, region: cst.CSTNode) -> str:
-    """Return the name of a list that a region appends to, or is, and a reported rng call takes; empty if there is none."""
+    """Return what a reported rng call takes and a region decides: a list, or the function around it; empty for nothing."""
     choice = plan.view.parent(region)
     around = plan.view.parent(choice) if isinstance(choice, cst.IfExp) else None
     stored = [dotted(each.target) for each in around.targets] if isinstance(around, cst.Assign) else []
+    function = next((each for each in plan.view.ancestors(region) if isinstance(each, cst.FunctionDef)), None)
     for one in plan.decisions.values():
         if one.rule == "rng" and one.outcome is SiteOutcome.REPORTED and isinstance(one.node, cst.Call):
+            made = [dotted(each.value.func) for each in one.node.args if isinstance(each.value, cst.Call)]
+            if function is not None and function.name.value in made:
+                return f"{function.name.value}()"
             for name in filter(None, (dotted(each.value) for each in one.node.args)):
                 if f"{name}.append(" in plan.view.code(region) or name in stored:
                     return name

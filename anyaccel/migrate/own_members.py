@@ -40,7 +40,8 @@ def own_member(plan: Plan, receiver: cst.BaseExpression, method: str, *, has_arg
     is_of_lambda = plan.view.parameter(receiver) is not None and _is_in_lambda(plan, receiver)
     is_any = method != "cuda" and is_of_lambda  # a function that is applied to whatever there is
     is_any |= method == "pin_memory" and dotted(receiver) == "batch"  # a loader's, of whatever class
-    owners = {one for one in defined if is_any or _may_be(receiver, one)}
+    made = {dotted(each.func) for each in plan.view.values_of(receiver) if isinstance(each, cst.Call)}
+    owners = {one for one in defined if is_any or one in made or _may_be(receiver, one)}
     if not owners or _is_torchs(plan, receiver):
         return ""
     names = ", ".join(sorted(owners))

@@ -20,8 +20,12 @@ _INTERESTING = re.compile(r"def (?:cuda|pin_memory|is_cuda)\(|\((?:\w+\.)*\w*Mod
 _METHODS = ("cuda", "pin_memory", "is_cuda")
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
 _SCRIPTED = re.compile(r"\bjit\.(is_scripting\(|_overload\b|script_if_tracing\b)")
+_SCRIPTABLE = re.compile(r'^def (\w+)\([^)]*\)[^:]*:\s+r?"""(?:(?!""").)*\bscriptable\b', re.MULTILINE | re.DOTALL)
 _LISTS = re.compile(r"\bdevice(_type|\.type)? (not )?in [\[({][^\])}]*[\"']cuda[\"']|Literal\[[^\]]*[\"']cuda[\"']")
 _SCALER = re.compile(r"^[ \t]*from torch\.amp import [^\n]*\bGradScaler\b", re.MULTILINE)
+_LIBRARIES = re.compile(r"^[ \t]*(?:import|from)[ \t]+(torch|dgl)\b", re.MULTILINE)
+_TO_CUDAS = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:faiss|cupy|GPUtil|pynvml)\b", re.MULTILINE)
+_TAKES_GPU = re.compile(r"^def (\w+)\((?:[^()]|\([^()]*\))*?\b\w*(?:gpu|cuda)", re.MULTILINE)
 _DDP = {"DistributedDataParallel", "DDP"}
 _COMPARED = re.compile(r"(\w*(?:gpu|device|cuda)\w*)[\"'\])]* *(?:[=!]=|<=?|>) *0\b")
 _ATTRIBUTE = re.compile(r"(?<!torch)\.(\w*(?:cuda|gpu)\w*)\b(?! *[.(])", re.IGNORECASE)
@@ -51,6 +55,9 @@ class Project:
         packages: the names by which the run's own packages and modules are imported.
         is_scripted: whether some file is written for TorchScript, which also compiles what it calls in other files.
         scalers: the modules that pass torch.amp's ``GradScaler`` on, as what they import it for.
+        scriptable: the functions whose docstrings say that TorchScript compiles them, and so what calls them.
+        is_of_dgl: whether most files that import torch import dgl, too.
+        of_cudas_library: the functions with a parameter about a GPU in files that import a library for CUDA, such as faiss.
         lists_devices: the functions and classes whose device parameter must be one of some listed types.
     """
 
@@ -66,6 +73,9 @@ class Project:
     packages: set[str] = field(default_factory=set)
     is_scripted: bool = False
     scalers: set[str] = field(default_factory=set)
+    scriptable: set[str] = field(default_factory=set)
+    is_of_dgl: bool = False
+    of_cudas_library: set[str] = field(default_factory=set)
     lists_devices: set[str] = field(default_factory=set)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
@@ -91,6 +101,8 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
     """
     project = Project()
     texts = list(sources)
+    libraries = [set(_LIBRARIES.findall(source)) for _, source in texts]
+    project.is_of_dgl = 2 * libraries.count({"torch", "dgl"}) > sum("torch" in each for each in libraries)
     for module, source in texts:
         project.attributes.update(set(_ATTRIBUTE.findall(source)))
         project.brought.update(name for names in _BROUGHT.findall(source) for name in _NAME.findall(names))
@@ -98,6 +110,8 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         if _SCALER.search(source):
             project.scalers.add(module)
         project.is_scripted |= _SCRIPTED.search(source) is not None
+        project.of_cudas_library.update(_TAKES_GPU.findall(source) if _TO_CUDAS.search(source) else ())
+        project.scriptable.update(_SCRIPTABLE.findall(source) if "scriptable" in source else ())
         if _INTERESTING.search(source) or _TOLD.search(source):
             _survey_one(module, source, project)
     project.scalers -= {module for module, source in texts if "class GradScaler" in source}

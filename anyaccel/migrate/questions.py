@@ -64,6 +64,7 @@ _OF_PROCESSES = re.compile(
     r"(^|_)(world_size|n_?procs?|nproc_per_node|num_proc(esse)?s|ngpus_per_node)$", re.IGNORECASE
 )
 _IS_NONE = re.compile(r"(==|<=) *0$|< *1$")
+_IS_SEVERAL = re.compile(r"> *1$|>= *2$")
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|warn|error|log|write|format))$")
 
 
@@ -84,6 +85,8 @@ def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
             for each in plan.view.compared_with_numbers.get(dotted(target) or "", ())
         ):
             return False  # the program says what 0 means
+        if any(_IS_SEVERAL.search(plan.view.code(plan.view.parent(use) or use)) for use in uses):
+            return False  # it goes on with 0 as with 1
         return _OF_PROCESSES.search(_name_of_target(target)) is not None or any(_needs(plan, use) for use in uses)
     return _needs(plan, call)
 

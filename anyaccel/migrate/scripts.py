@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .site import SiteOutcome
+from .source_view import dotted
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -18,24 +19,39 @@ _SCRIPTABLE = ("amp", "device-name", "is-cuda", "tensor-cuda")  # what TorchScri
 _NOT_SCRIPTABLE = (cst.Try, cst.Lambda, cst.Yield, cst.GeneratorExp, cst.StarredElement, cst.ClassDef, cst.Global)
 _TENSOR = re.compile(r"\bTensor\b")
 _FOR_SCRIPTS = re.compile(r"\bjit\.(annotate|is_scripting|unused|ignore|export|Final|Attribute|interface)\b")
+_SAYS_SCRIPT = re.compile(r"#.*\b(torch\W?script|script-?able)\b", re.IGNORECASE)
 
 
 def keep_scripts(plan: Plan) -> None:
     """Report rewrites in functions that TorchScript compiles, because it cannot call the accelerator."""
     is_scripted = "torch.jit.script(" in plan.view.source
-    is_for_scripts = _FOR_SCRIPTS.search(plan.view.source) is not None
     for one in plan.decisions.values():
         for around in plan.view.ancestors(one.node) if one.outcome is SiteOutcome.REWRITTEN else ():
             if isinstance(around, cst.FunctionDef):
                 is_decorated = any("jit.script" in plan.view.code(each.decorator) for each in around.decorators)
-                is_written_for = is_for_scripts and _FOR_SCRIPTS.search(plan.view.code(around)) is not None
                 is_typed = plan.project.is_scripted and one.rule in _SCRIPTABLE and _is_typed(plan, around)
-                if is_decorated or is_written_for or is_typed or (is_scripted and around.name.value == "forward"):
+                is_forward = is_scripted and around.name.value == "forward"
+                if is_decorated or is_typed or is_forward or _is_written_for(plan, around):
                     plan.reconsider(
                         one.node,
                         "TorchScript compiles this function and cannot call the accelerator; pass the device as an argument",
                     )
                 break
+
+
+def _is_written_for(plan: Plan, function: cst.FunctionDef) -> bool:
+    """Return whether a function is written for TorchScript, which another program may use to compile it.
+
+    TorchScript compiles all methods of a class, and what a function calls.
+    """
+    code, owner = plan.view.code(function), plan.view.class_around(function)
+    of_class = plan.view.code(owner) if owner is not None else code
+    called = {dotted(call.func) for call in plan.view.inside(function, cst.Call)} if plan.project.scriptable else set()
+    return (
+        _FOR_SCRIPTS.search(of_class) is not None
+        or _SAYS_SCRIPT.search(code) is not None
+        or bool({*called, function.name.value} & plan.project.scriptable)
+    )
 
 
 def _is_typed(plan: Plan, function: cst.FunctionDef) -> bool:

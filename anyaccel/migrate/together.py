@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -12,6 +13,7 @@ from .device_text import is_device_literal
 from .questions import asked_in
 from .site import SiteOutcome
 from .source_view import dotted
+from .values_of_cuda import rewritten_in
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["keep_together"]
 
 _STAYS = ("depends-on-cuda", "depends-on-function", "device-comparison", "kernel-guard")
+_MOVES = re.compile(r"\.(cuda|to)\(")
+_SAME = "asks the same, and is reported; decide on both together"
 _CLASSES = ("torch.cuda.Event", "torch.cuda.Stream")
 
 
@@ -29,6 +33,8 @@ def keep_together(plan: Plan) -> None:
     _keep_guards(plan)
     _keep_same_questions(plan)
     _keep_stored_questions(plan)
+    _keep_attributes(plan)
+    _keep_moves(plan)
 
 
 def _keep_stored_questions(plan: Plan) -> None:
@@ -64,6 +70,46 @@ def _keep_same_questions(plan: Plan) -> None:
         if one.outcome is SiteOutcome.REWRITTEN and function in kept:
             line = plan.view.position(kept[function])[0]
             plan.reconsider(one.node, f"line {line} of this function is reported, too; decide on both together")
+
+
+def _keep_moves(plan: Plan) -> None:
+    """Report ``if torch.cuda.is_available():`` before a move if what meets it there does not move.
+
+    Then another such statement stays: one that moves something else, or one in the same function that moves back:
+    ``preds = preds.cpu()``.
+    """
+    moving: list[SiteDecision] = []
+    kept: dict[cst.CSTNode | None, cst.CSTNode] = {}  # by function; None is for all
+    for one in plan.decisions.values():
+        asked = asked_in(plan, one) if one.outcome is not SiteOutcome.LEFT else None
+        test = plan.view.parent(asked) if isinstance(asked, cst.Call) and asks_availability(plan.view, asked) else None
+        if isinstance(test, cst.If) and asked is not None:
+            moves = bool(_MOVES.search(plan.view.code(test.body)) and rewritten_in(plan, [test.body]))
+            if one.outcome is SiteOutcome.REWRITTEN:
+                moving += [one] if moves else []
+            elif not one.reason.endswith(_SAME) and (moves or ".cpu()" in plan.view.code(test.body)):
+                kept.setdefault(None if moves else _function(plan, test), asked)
+    for one in moving:
+        other = kept.get(None) or kept.get(_function(plan, one.node))
+        if other is not None:
+            line = plan.view.position(other)[0]
+            plan.reconsider(one.node, f"line {line} {_SAME}")
+
+
+def _keep_attributes(plan: Plan) -> None:
+    """Report the comparisons of ``self.device`` in a class that compares ``device`` in a reported one, or vice versa."""
+    compared: dict[tuple[cst.CSTNode | None, str], list[SiteDecision]] = {}
+    for one in plan.decisions.values():
+        owner = plan.view.class_around(one.node) if one.rule == "device-name" else None
+        sides = _sides(one.node)
+        for name in filter(None, map(dotted, sides)) if owner is not None else ():
+            compared.setdefault((owner, name.removeprefix("self.")), []).append(one)
+    for (_, name), ones in compared.items():
+        kept = next((one for one in ones if _is_kept_question(plan, one)), None)
+        for one in ones:
+            if kept is not None and plan.decisions[one.node].outcome is SiteOutcome.REWRITTEN:
+                line = plan.view.position(kept.node)[0]
+                plan.reconsider(one.node, f"line {line} asks for the same {name}; decide on both together")
 
 
 def _function(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
@@ -103,7 +149,7 @@ def _keep_compared(plan: Plan) -> None:
         if not is_name or not isinstance(comparison, cst.Comparison):
             continue
         line = plan.view.position(one.node)[0]
-        for side in (comparison.left, *(each.comparator for each in comparison.comparisons)):
+        for side in _sides(comparison):
             for value in plan.view.assigned.get(dotted(side) or "", ()):
                 _undo(plan, value, f"compared with a CUDA device's name at line {line}; change both together")
 
@@ -119,6 +165,13 @@ def _keep_guards(plan: Plan) -> None:
         for item in block.items:
             if isinstance(item.item, cst.Call) and plan.view.name(item.item.func) == "torch.cuda.device":
                 _undo(plan, item, f"the code that it is for stays specific to CUDA (line {line}); change both together")
+
+
+def _sides(node: cst.CSTNode) -> list[cst.BaseExpression]:
+    """Return what a comparison compares, or the text of ``device.startswith("cuda")``; empty for any other node."""
+    if isinstance(node, cst.Comparison):
+        return [node.left, *(each.comparator for each in node.comparisons)]
+    return [node.func.value] if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else []
 
 
 def _undo(plan: Plan, where: cst.CSTNode, reason: str) -> None:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["decided_in", "rewritten_in", "values_of_cuda"]
 
-_OPTION = re.compile(r"^(accelerator|devices|gpus|n_gpus?|num_gpus?(_per_\w+)?)$")
+_OPTION = re.compile(r"^(accelerator|devices|gpus|n_gpus?|num_gpus?(_per_\w+)?|driver)$")  # driver= is of torch.linalg
 _CLASS_OF_CUDA = re.compile(r"^_?(CUDA|Cuda)[A-Z][a-z]\w*$|^_?[A-Z]\w*[a-z](CUDA|Cuda)$")
+_CONSTANT_OF_CUDA = re.compile(r"^_?CUDA(_DEVICE)?$|(^|\.)[A-Z]\w*[a-z]\w*\.CUDA$")
+_NAME_OF_CLASS = re.compile(r"^([\w.:]*[.:])?_?(CUDA|Cuda)[A-Z][a-z]\w*$")
 _LABEL = re.compile(r"cuda[\w-]*[ :.(/]|[ :(/][\w-]*cuda|\w[._-]cuda$", re.IGNORECASE)
 _DEVICE = re.compile(r"^cuda(:\d*)?$")
 _NAMES_CUDA = re.compile(r"\bCUDA\b|'cuda'|\"cuda\"")
@@ -58,6 +60,8 @@ def values_of_cuda(plan: Plan, region: cst.CSTNode, asked: cst.CSTNode) -> Itera
             yield Objection(
                 "depends-on-cuda", f"{text} may stay the name of CUDA (line {line}); decide on both together"
             )
+        if _is_constant_of_cuda(plan, node):
+            yield Objection("depends-on-cuda", f"{text} depends on it and is CUDA's; decide what other devices use")
         if isinstance(node, cst.Attribute):
             if text in kept:
                 line = plan.view.position(kept[text])[0]
@@ -80,14 +84,25 @@ def _texts_of_cuda(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
     """Yield the objections to a value that a library gets, and to a text that the program goes on with."""
     if option := _option_of_library(plan, region):
         yield Objection(
-            "answer-goes-elsewhere", f"{option}= counts or names CUDA devices for a library; decide what it gets"
+            "answer-goes-elsewhere", f"{option}= is an option that means CUDA; decide what it gets on other devices"
         )
     for label in plan.view.inside(region, cst.SimpleString, cst.FormattedStringText):
         written = text_of(label) if isinstance(label, cst.SimpleString) else label.value
+        if _NAME_OF_CLASS.match(written or ""):
+            yield Objection("depends-on-cuda", f"{written} depends on it and is CUDA's; decide what other devices use")
         if _LABEL.search(written or "") and not _DEVICE.match(written or "") and _is_kept_text(plan, label):
             yield Objection(
                 "depends-on-cuda", "a text that names CUDA depends on it; decide what other devices are called"
             )
+
+
+def _is_constant_of_cuda(plan: Plan, node: cst.Name | cst.Attribute) -> bool:
+    """Return whether ``CUDA`` or ``Device.CUDA`` is a constant of another file; of this file, its value is a site itself."""
+    around = plan.view.parent(node)
+    is_part = isinstance(around, cst.Attribute) and around.attr is node
+    is_set = bool(plan.view.values_of(node)) or isinstance(around, cst.AssignTarget)
+    is_torchs = plan.view.name(node).startswith("torch.")
+    return not (is_part or is_set or is_torchs) and _CONSTANT_OF_CUDA.search(dotted(node) or "") is not None
 
 
 def _of_request(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
@@ -108,11 +123,15 @@ def _of_request(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
 
 def _option_of_library(plan: Plan, region: cst.CSTNode) -> str:
     """Return the option of a call that gets a choice, if it is a trainer's or Ray's: ``devices=``, ``num_gpus=``; else ''."""
-    argument = plan.view.parent(plan.view.parent(region) or region)
-    option = argument.keyword.value if isinstance(argument, cst.Arg) and argument.keyword is not None else ""
-    if isinstance(argument, cst.DictElement):
-        option = text_of(argument.key) or ""
-    return option if _OPTION.match(option) else ""
+    around = plan.view.parent(plan.view.parent(region) or region)
+    uses = plan.view.uses(around.targets[0].target) if isinstance(around, cst.Assign) else None
+    given = [around, *(plan.view.parent(use) for use in uses or ())]
+    options = [each.keyword.value for each in given if isinstance(each, cst.Arg) and each.keyword is not None]
+    options += [text_of(each.key) or "" for each in given if isinstance(each, cst.DictElement)]
+    for assigned in plan.view.inside(region, cst.Assign):
+        keys = [each.target.slice[0].slice for each in assigned.targets if isinstance(each.target, cst.Subscript)]
+        options += [text_of(key.value) or "" for key in keys if isinstance(key, cst.Index)]
+    return next(filter(_OPTION.match, options), "")
 
 
 def _asked_again(plan: Plan, region: cst.CSTNode) -> cst.CSTNode | None:
