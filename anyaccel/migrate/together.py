@@ -13,7 +13,6 @@ from .device_text import is_device_literal
 from .questions import asked_in
 from .site import SiteOutcome
 from .source_view import dotted
-from .values_of_cuda import rewritten_in
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -84,7 +83,7 @@ def _keep_moves(plan: Plan) -> None:
         asked = asked_in(plan, one) if one.outcome is not SiteOutcome.LEFT else None
         test = plan.view.parent(asked) if isinstance(asked, cst.Call) and asks_availability(plan.view, asked) else None
         if isinstance(test, cst.If) and asked is not None:
-            moves = bool(_MOVES.search(plan.view.code(test.body)) and rewritten_in(plan, [test.body]))
+            moves = _MOVES.search(plan.view.code(test.body)) is not None
             if one.outcome is SiteOutcome.REWRITTEN:
                 moving += [one] if moves else []
             elif not one.reason.endswith(_SAME) and (moves or ".cpu()" in plan.view.code(test.body)):
