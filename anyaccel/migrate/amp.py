@@ -54,6 +54,9 @@ def decide(plan: Plan) -> None:
         reason = _why_not(plan, node, name)
         if plan.device_name() is None or reason:
             plan.report(node, RULE, reason or plan.without("device_name"))
+            around = plan.view.parent(node)
+            if reason == _AMBIGUOUS and isinstance(around, cst.Call):
+                plan.claim(*(each.value for each in around.args))  # the device is decided with the call
         else:
             _rewrite(plan, node, name)
     _decide_scalers(plan)

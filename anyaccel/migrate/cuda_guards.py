@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["advice_on", "guard_around", "is_program", "of_guards_named", "without_lines", "writes_kernels"]
 
 _LANGUAGES = ("cupy", "cutlass", "deep_gemm", "numba", "pycuda", "tilelang", "triton")
+_ENTRY = re.compile(r"^if .*__main__", re.MULTILINE)
 _ANY = re.compile(r"device_count\(\)\s*(> 0|>= 1|!= 0)$")
 
 
@@ -47,7 +48,7 @@ def guard_around(view: SourceView, asked: cst.CSTNode) -> cst.CSTNode | None:
 
 def is_program(view: SourceView) -> bool:
     """Return whether a module is run as a program: the user of a migrated program wants it to run on a CPU."""
-    return "__main__" in view.source
+    return _ENTRY.search(view.source) is not None  # and not an example in a docstring
 
 
 def writes_kernels(view: SourceView) -> bool:

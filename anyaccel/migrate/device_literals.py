@@ -209,6 +209,7 @@ def _is_told_apart(plan: Plan, node: cst.BaseExpression) -> bool:
     number = plan.view.code(index) if is_device_literal(node) and (index := index_in(node)) is not None else ""
     function = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
     is_paired = not number and pair is not None and _NUMBERED.search(plan.view.code(pair)) is not None
+    is_paired |= not number and function is not None and _is_compared(plan, node, function)
     if not (number.isdigit() or is_paired) or function is None or not _COMPARES.search(plan.view.code(function)):
         return False
     return len(set(_NUMBERED.findall(plan.view.code(function)))) > 1
@@ -224,6 +225,14 @@ def _is_of_other_option(plan: Plan, node: cst.CSTNode) -> bool:
     is_const = isinstance(argument, cst.Arg) and argument.keyword is not None and argument.keyword.value == "const"
     options = [text_of(each.value) or "" for each in call.args if not each.keyword]
     return (is_const and "--cuda" in options) or any(_OTHER_OPTIONS.search(each) for each in options)
+
+
+def _is_compared(plan: Plan, node: cst.CSTNode, function: cst.FunctionDef) -> bool:
+    """Return whether a device is stored under a name that a function compares: ``d = torch.device("cuda")``, ``x == d``."""
+    call = plan.view.parent(plan.view.parent(node) or node)
+    line = plan.view.parent(call) if isinstance(call, cst.Call) else None
+    name = dotted(line.targets[0].target) if isinstance(line, cst.Assign) else None
+    return name is not None and re.search(rf"[=!]= {name}\b|\b{name} [=!]=", plan.view.code(function)) is not None
 
 
 def _names_something_else(plan: Plan, node: cst.CSTNode) -> bool:

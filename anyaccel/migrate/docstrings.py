@@ -27,15 +27,16 @@ def correct_docstrings(plan: Plan) -> None:
     """Rewrite the defaults of parameters and fields in the docstrings of their function and class."""
     told: dict[cst.SimpleString, list[tuple[str, str]]] = defaultdict(list)
     for node, decision in plan.decisions.items():
-        word = text_of(node) if isinstance(node, cst.SimpleString) else None
-        if decision.outcome is SiteOutcome.REWRITTEN and word in _MEMBERS:
+        word = (text_of(node) or "") if isinstance(node, cst.SimpleString) else ""
+        if decision.outcome is SiteOutcome.REWRITTEN and word.partition(":")[0] in _MEMBERS:
             name, owners = _owners(plan, node)
             for docstring in filter(None, map(_docstring, owners)):
                 told[docstring].append((name, word))
     for docstring, defaults in told.items():
         new = docstring.value
         for name, word in defaults:
-            new = _with_default(new, name, word, f"{plan.function(_MEMBERS[word])}()")
+            kind, _, index = word.partition(":")
+            new = _with_default(new, name, word, f"{plan.function(_MEMBERS[kind])}({index})")
         if new != docstring.value and plan.is_open(docstring):
             plan.rewrite(docstring, RULE, lambda updated, new=new: updated.with_changes(value=new))  # type: ignore[misc]
 
@@ -70,8 +71,8 @@ def _with_default(text: str, name: str, word: str, new: str) -> str:
     head = re.search(_HEAD.format(name=re.escape(name)), text, re.MULTILINE)
     if head is None:
         return text
-    deeper = re.compile(rf"\n(?!{head['indent']}[ \t])")  # the next line that is not indented below the name
-    end = deeper.search(text, head.end())
+    indent = head["indent"]  # what follows is another parameter, an empty line or indented less
+    end = re.compile(rf"\n(?:[ \t]*(?:\n|$)|{indent}(?::param\b|\**\w+ ?[:(=])|(?!{indent}))").search(text, head.end())
     about = text[head.start() : end.start() if end else len(text)]
     changed = re.sub(
         _DEFAULT.format(word=word),

@@ -1,7 +1,8 @@
 """Reports rewrites in code that tries whether CUDA works: on a CPU the new code never fails, so the answer changes.
 
 ``try: torch.zeros(1, device="cuda"); return True`` with ``except Exception: return False`` is a question about CUDA, and
-so is a ``try`` that lists the devices that exist. One that pins memory is a question if its failure ends what the code does.
+so is a ``try`` that lists the devices that exist. One that pins memory or sets the device is a question if its failure ends
+what the code does.
 """
 
 from __future__ import annotations
@@ -39,9 +40,13 @@ def keep_probes(plan: Plan) -> None:
         of_all = _OF_LIST if ".append(" in plan.view.code(attempt.body) else _OF_PROBE
         leaves = all(map(_LEAVES.match, caught))
         for node, one in list(plan.decisions.items()):
-            asks = one.rule != "env" if is_probe else leaves and one.rule == "pinning"
+            is_pinned, is_set = (
+                one.rule == "pinning",
+                one.rule == "runtime-call" and "set_device" in plan.view.code(node),
+            )
+            asks = one.rule != "env" if is_probe else leaves and (is_pinned or is_set)
             if asks and one.outcome is SiteOutcome.REWRITTEN and plan.view.is_within(node, attempt.body):
-                plan.reconsider(node, of_all if is_probe else _OF_PINNED)
+                plan.reconsider(node, _OF_PINNED if is_pinned and not is_probe else of_all)
 
 
 def _last_lines_of_handlers(view: SourceView, attempt: cst.Try) -> list[str]:
