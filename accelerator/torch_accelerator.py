@@ -331,10 +331,8 @@ class TorchAccelerator(DeepSpeedAccelerator):
 
     @calls("manual_seed")
     def manual_seed_all(self, seed: int) -> Any:
-        seed_all = getattr(
-            self._module, "manual_seed_all", self._module.manual_seed
-        )  # torch.mps lacks it, for one device
-        return seed_all(seed)
+        one = self._module.manual_seed  # all that torch.mps has, for its one device
+        return getattr(self._module, "manual_seed_all", one)(seed)
 
     @calls("initial_seed", bind=True)
     def initial_seed(self) -> int:

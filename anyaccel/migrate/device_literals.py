@@ -56,7 +56,7 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         plan.leave(node, RULE, "the name of an entry in a dictionary of the program's own")
     elif _is_of_enum(plan, node):
         plan.leave(node, RULE, "CUDA's member of an enumeration of devices, which has one for the CPU, too")
-    elif _is_word(plan, node):
+    elif _is_among_words(plan, node):
         plan.leave(node, RULE, "one of several words, of which most are no devices")
     elif _is_listed_with_others(plan, node):
         plan.leave(node, RULE, "one of several accelerators that are listed by name, which is correct on every machine")
@@ -134,7 +134,7 @@ def _is_of_enum(plan: Plan, node: cst.CSTNode) -> bool:
     return is_enum and assign.value in values and any(text_of(each) == "cpu" for each in values)
 
 
-def _is_word(plan: Plan, node: cst.CSTNode) -> bool:
+def _is_among_words(plan: Plan, node: cst.CSTNode) -> bool:
     """Return whether a name is in a list, tuple or set of plain texts of which more than one is no device."""
     listed = plan.view.parent(plan.view.parent(node) or node)
     if not isinstance(listed, cst.List | cst.Tuple | cst.Set):
@@ -232,7 +232,8 @@ def _is_compared(plan: Plan, node: cst.CSTNode, function: cst.FunctionDef) -> bo
     call = plan.view.parent(plan.view.parent(node) or node)
     line = plan.view.parent(call) if isinstance(call, cst.Call) else None
     name = dotted(line.targets[0].target) if isinstance(line, cst.Assign) else None
-    return name is not None and re.search(rf"[=!]= {name}\b|\b{name} [=!]=", plan.view.code(function)) is not None
+    compared = rf"[=!]= {re.escape(name)}\b|\b{re.escape(name)} [=!]=" if name is not None else ""
+    return bool(compared) and re.search(compared, plan.view.code(function)) is not None
 
 
 def _names_something_else(plan: Plan, node: cst.CSTNode) -> bool:

@@ -19,6 +19,7 @@ __all__ = ["correct_docstrings"]
 
 RULE = "device-name"
 _MEMBERS = {"cuda": "device_name", "nccl": "communication_backend_name"}
+_WORD = re.compile(r"^(cuda(:\d+)?|nccl)$")
 _HEAD = r"^(?P<indent>[ \t]*)(?::param\b[^:\n]*\s)?[*`]*{name}[*`]*\s*(?:[(:=,]|--?\s)"
 _DEFAULT = r"""(default(?:s|ed)?(?: value)?(?: to| is|:|=)?:? *`*)(torch\.device\()?(["']?){word}\3(?(2)\))(?![\w:])"""
 
@@ -28,7 +29,7 @@ def correct_docstrings(plan: Plan) -> None:
     told: dict[cst.SimpleString, list[tuple[str, str]]] = defaultdict(list)
     for node, decision in plan.decisions.items():
         word = (text_of(node) or "") if isinstance(node, cst.SimpleString) else ""
-        if decision.outcome is SiteOutcome.REWRITTEN and word.partition(":")[0] in _MEMBERS:
+        if decision.outcome is SiteOutcome.REWRITTEN and _WORD.match(word):
             name, owners = _owners(plan, node)
             for docstring in filter(None, map(_docstring, owners)):
                 told[docstring].append((name, word))
@@ -60,10 +61,8 @@ def _owners(plan: Plan, default: cst.CSTNode) -> tuple[str, list[cst.CSTNode]]:
 def _docstring(owner: cst.CSTNode) -> cst.SimpleString | None:
     body = owner.body.body if isinstance(owner, cst.FunctionDef | cst.ClassDef) else ()
     first = body[0].body[0] if body and isinstance(body[0], cst.SimpleStatementLine) else None
-    is_text = isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString)
-    return (
-        first.value if is_text and isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString) else None
-    )
+    value = first.value if isinstance(first, cst.Expr) else None
+    return value if isinstance(value, cst.SimpleString) else None
 
 
 def _with_default(text: str, name: str, word: str, new: str) -> str:
@@ -73,11 +72,11 @@ def _with_default(text: str, name: str, word: str, new: str) -> str:
         return text
     indent = head["indent"]  # what follows is another parameter, an empty line or indented less
     end = re.compile(rf"\n(?:[ \t]*(?:\n|$)|{indent}(?::param\b|\**\w+ ?[:(=])|(?!{indent}))").search(text, head.end())
-    about = text[head.start() : end.start() if end else len(text)]
+    first, last = head.start(), end.start() if end else len(text)
     changed = re.sub(
         _DEFAULT.format(word=word),
         lambda found: f"{found[1]}{found[2] or ''}{new}{')' if found[2] else ''}",
-        about,
+        text[first:last],
         flags=re.IGNORECASE,
     )
-    return text.replace(about, changed, 1)
+    return text[:first] + changed + text[last:]
