@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -124,10 +125,17 @@ def _library_given(plan: Plan, value: cst.CSTNode | None) -> str:
 
 
 def _may_be_library(plan: Plan, function: cst.BaseExpression) -> bool:
-    """Return whether a function is unknown: not torch's, nor the standard library's, nor defined in this file."""
+    """Return whether a function may mean CUDA by ``use_cuda=``: the profiler does, and one that is not known may.
+
+    Known are the others of torch, those of the standard library, and those that are defined in this file.
+    """
+    full_name = plan.view.name(function)
+    if full_name == "torch.autograd.profiler.profile":
+        return True
     called = (dotted(function) or "").rpartition(".")[2]
     functions = {each.name.value for each in plan.view.of(cst.FunctionDef, cst.ClassDef)}
-    return not plan.view.name(function) and called not in functions
+    root = full_name.partition(".")[0]
+    return root != "torch" and root not in sys.stdlib_module_names and called not in functions
 
 
 def _names_read(plan: Plan, argument: cst.Arg) -> set[str]:

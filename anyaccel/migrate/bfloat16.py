@@ -1,7 +1,8 @@
 """Decides on ``torch.cuda.is_bf16_supported()``, which is True on a CPU after a rewrite and was False before.
 
 Where the other choice is float16, a CPU is better served by bfloat16, and the question is rewritten. Where it is float32,
-or unknown, a CPU would lose precision, and the question is reported. A check that stops the program is rewritten.
+unknown, or a further question about CUDA, a CPU would lose precision: a CPU answers no there, or the question is reported. A
+check that stops the program is rewritten.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .choices import asks_availability
 from .exact import is_guarded, state_exactly
 from .other_ways import NAMES_HALF
 from .regions import regions_of
@@ -30,12 +32,31 @@ def keep_other_precisions(plan: Plan) -> None:
     for node, one in list(plan.decisions.items()):
         if one.outcome is SiteOutcome.REWRITTEN and plan.view.name(node) == "torch.cuda.is_bf16_supported":
             call = plan.view.parent(node)
-            if isinstance(call, cst.Call) and not regions_of(plan.view, call).is_entry and not _names_half(plan, call):
+            if not isinstance(call, cst.Call) or regions_of(plan.view, call).is_entry:
+                continue
+            if not _names_half(plan, call) or _asks_again(plan, call):
                 if is_guarded(plan, call):
                     continue  # a CPU does not come here
                 is_answered = plan.decided.answer_to("precision") != ""
                 if is_answered or not state_exactly(plan, one, call):
                     plan.reconsider(node, _OF_PRECISION, question="precision")
+
+
+def _asks_again(plan: Plan, asked: cst.CSTNode) -> bool:
+    """Return whether CUDA is asked for again if the answer is no, so that a CPU took a third choice before."""
+    for around in plan.view.ancestors(asked):
+        if isinstance(around, cst.If | cst.IfExp):
+            further = around.orelse
+            tests = plan.view.inside(further, cst.If, cst.IfExp) if further is not None else ()
+            return plan.view.is_within(asked, around.test) and any(_asks_for_cuda(plan, each.test) for each in tests)
+        if isinstance(around, cst.BaseStatement):
+            break
+    return False
+
+
+def _asks_for_cuda(plan: Plan, test: cst.BaseExpression) -> bool:
+    calls = plan.view.inside(test, cst.Call)
+    return any(asks_availability(plan.view, each) for each in calls)
 
 
 def _names_half(plan: Plan, asked: cst.CSTNode) -> bool:

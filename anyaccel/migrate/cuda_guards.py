@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["advice_on", "guard_around", "is_program", "of_guards_named", "without_lines", "writes_kernels"]
 
 _LANGUAGES = ("cupy", "cutlass", "deep_gemm", "numba", "pycuda", "tilelang", "triton")
+_CUDNNS = re.compile(r"[\"']aten::cudnn_\w+[\"']")
 _ENTRY = re.compile(r"^if .*__main__", re.MULTILINE)
 _ANY = re.compile(r"device_count\(\)\s*(> 0|>= 1|!= 0)$")
 
@@ -52,7 +53,9 @@ def is_program(view: SourceView) -> bool:
 
 
 def writes_kernels(view: SourceView) -> bool:
-    """Return whether a module uses a language for CUDA's kernels, without which its program does nothing."""
+    """Return whether a module uses a language for CUDA's kernels, or operators of cuDNN's by their names."""
+    if _CUDNNS.search(view.source):
+        return True
     for statement in view.of(cst.Import, cst.ImportFrom):
         module = getattr(statement, "module", None)
         parts = (dotted(module) or "").split(".") if module is not None else []

@@ -11,9 +11,9 @@ import libcst as cst
 
 from .answers import Objection
 from .data_parallel import DATA_PARALLEL, SEVERAL
+from .kernels import calls_kernel, kernels_imported, moves_to_cuda
 from .kinds import DEVICE_NAME
 from .nodes import library_of
-from .other_libraries import is_made_for_cuda
 from .other_ways import NAMES_HALF, appended, is_number
 from .questions import asked_in
 from .regions import regions_of
@@ -38,10 +38,9 @@ __all__ = [
 ]
 
 _PRECISION = re.compile(r"\b(float16|bfloat16|half|fp16|bf16)\b")
-_CUDAS_OWN = re.compile(
-    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*|\w*cublas\w*)($|[._])"
+_IS_IMPORTED = re.compile(
+    r"^_*(WITH|HAS|HAVE)_(?!AMP|BF16|BFLOAT16|FP16|FLOAT16|CUDA|GPU|TORCH)[A-Z]\w*$|^_*(?!CUDA|GPU|TORCH)[A-Z]\w*_(AVAILABLE|INSTALLED|IMPORTED)$"
 )
-_MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 _BUILTINS = frozenset(dir(builtins))
 _OWN = re.compile(
     r"\w*(flash_?att|(?<!allow_)tf32|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b|\b\w*supports?_cuda\b|\b(is_shared|share_memory_?)\b",
@@ -173,15 +172,13 @@ def asks_for_bfloat16(plan: Plan, asked: cst.CSTNode) -> bool:
 def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
     """Return the first call or import in a region whose name says that it is CUDA-only; empty if there is none."""
     for node in plan.view.inside(region, cst.Call, cst.Import, cst.ImportFrom):
-        if isinstance(node, cst.Call):
-            name = dotted(node.func) or ""
-            is_torchs = plan.view.name(node.func).startswith("torch.") or name.endswith((".cuda", ".is_available"))
-            is_torchs = is_torchs and "cudagraph" not in name
+        if not isinstance(node, cst.Call):
+            name = kernels_imported(plan.view, node)
         else:
-            name = plan.view.code(node).replace("import", "").replace("from", "").replace(" ", ".")
-            is_torchs = "torch" in name
-        is_of_cudas = isinstance(node, cst.Call) and is_made_for_cuda(plan.view.name(node.func))
-        if not is_torchs and (is_of_cudas or _CUDAS_OWN.search(name)) and not _MOVES.search(name):
+            name = dotted(node.func) or ""
+            is_own = name.removesuffix(".apply") in plan.functions_of_kernels or calls_kernel(plan.view, node)
+            name = name if is_own else ""
+        if name:
             return name.strip(".")
     return ""
 
@@ -206,7 +203,7 @@ def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
             name = plan.view.name(node.func)
             root = name.partition(".")[0]
             is_known = root == "torch" or root in sys.stdlib_module_names or node.func.value in plan.view.defined_names
-            is_known |= _MOVES.search(node.func.value) is not None and (not root or root in plan.project.packages)
+            is_known |= moves_to_cuda(node.func.value) and (not root or root in plan.project.packages)
             if not is_known and node.func.value not in _BUILTINS:
                 return node.func.value
     return ""
@@ -225,10 +222,12 @@ def _pairs(plan: Plan, region: cst.CSTNode, other: cst.CSTNode | None) -> Iterat
 
 
 def _answer_named(plan: Plan, region: cst.CSTNode) -> str:
-    """Return the function whose answer is the other half of a condition, by a name, if only CUDA may have it; else ''.
+    """Return the other half of a condition, or the function that answers it, if only CUDA may have what it names; else ''.
 
-    ``has_kernels = is_warp_available()`` … ``if x.is_cuda and has_kernels:``
+    ``has_kernels = is_warp_available()`` … ``if x.is_cuda and has_kernels:``; ``torch.cuda.is_available() and WITH_PYG_LIB``
     """
+    if isinstance(region, cst.Name) and _IS_IMPORTED.match(region.value):
+        return region.value
     for value in plan.view.values_of(region) if isinstance(region, cst.Name) else ():
         if isinstance(value, cst.Call) and (name := _imported_function(plan, value)):
             return name

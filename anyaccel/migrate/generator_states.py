@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
@@ -12,7 +13,9 @@ from .targets import expression, parsed
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["decide_all_states", "decide_restoring_states"]
+__all__ = ["decide_all_states", "decide_restoring_states", "restore_on_accelerators"]
+
+_OF_STATE = "does nothing without CUDA, and a state of CUDA's generator fits no other; decide when to restore it"
 
 
 def decide_all_states(plan: Plan, call: cst.Call, rule: str) -> None:
@@ -48,6 +51,36 @@ def decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
         return
     template = f"[{function}(state, i) for i, state in enumerate({{states}})]"
     plan.rewrite(call, rule, lambda updated: expression(template, states=updated.args[0].value), (call.func,))
+
+
+def restore_on_accelerators(plan: Plan, call: cst.Call) -> None:
+    """Put a rewritten ``set_rng_state()`` under ``if device_name() != "cpu"``: without CUDA it did nothing.
+
+    A state of CUDA's generator does not fit a CPU's. A module that also calls ``get_rng_state()``, which raises without CUDA,
+    keeps the state of the device on which it runs.
+    """
+    line, name = _line_of(plan, call), plan.device_name()
+    one = next((plan.decisions[each] for each in (line, call, call.func) if each in plan.decisions), None)
+    is_kept = "torch.cuda.get_rng_state" in plan.view.imported.values() or is_guarded(plan, call)
+    if is_kept or name is None or not plan.target.package or one is None or one.build is None:
+        return
+    if line is None:
+        plan.reconsider(one.node, _OF_STATE)
+        return
+    build = one.build
+
+    def guarded(updated: cst.SimpleStatementLine) -> cst.CSTNode:
+        inner: Any = build(updated) if one.node is line else updated.with_changes(body=[cst.Expr(called(updated))])
+        test = expression('{name} != "cpu"', name=name)
+        block = cst.IndentedBlock([inner.with_changes(leading_lines=())])
+        return cst.If(test, block, leading_lines=updated.leading_lines)
+
+    def called(updated: cst.SimpleStatementLine) -> Any:
+        given: Any = updated.body[0].value  # type: ignore[attr-defined]  # _line_of guarantees an expression
+        return build(given) if one.node is call else given.with_changes(func=build(given.func))
+
+    del plan.decisions[one.node]
+    plan.decisions[line] = replace(one, node=line, build=guarded)
 
 
 def _line_of(plan: Plan, call: cst.Call) -> cst.CSTNode | None:

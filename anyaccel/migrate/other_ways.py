@@ -98,11 +98,16 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
 
 def _of_checkpoint(plan: Plan, found: Regions) -> Iterator[Objection]:
     """Yield an objection if a checkpoint is loaded by ``map_location`` without CUDA only: other devices need it, too."""
-    is_for_cpu = any("map_location" in plan.view.code(each) for each in _others(plan, found))
-    if is_for_cpu and not any("map_location" in plan.view.code(each) for each in found.blocks):
+    is_for_cpu = any(_names_location(plan, each) for each in _others(plan, found))
+    if is_for_cpu and not any(_names_location(plan, each) for each in found.blocks):
         yield Objection(
             "depends-on-cuda", "without CUDA a checkpoint is loaded by map_location; decide how other devices load it"
         )
+
+
+def _names_location(plan: Plan, region: cst.CSTNode) -> bool:
+    """Return whether code, without its comments, names ``map_location``."""
+    return any(each.value == "map_location" for each in plan.view.inside(region, cst.Name))
 
 
 def _others(plan: Plan, found: Regions) -> list[cst.CSTNode]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from .cudas_own import regions_that_stay
+from .kernels import functions_of_kernels
 from .nodes import parts
 from .site import SiteOutcome
 from .targets import HELPERS, expression, parsed
@@ -100,6 +101,11 @@ class Plan:
     def is_torch_imported(self) -> bool:
         """Whether the module uses torch, so that integers may be devices."""
         return any(full == "torch" for full in self.view.imported.values())
+
+    @cached_property
+    def functions_of_kernels(self) -> set[str]:
+        """The functions and classes of the module that run a compiled extension's kernels."""
+        return functions_of_kernels(self.view)
 
     def is_open(self, node: cst.CSTNode) -> bool:
         """Return whether a node has no decision yet and is not claimed."""

@@ -38,12 +38,19 @@ def decide_requests(plan: Plan) -> None:
     for choice in plan.view.of(cst.IfExp):
         is_none = any(isinstance(each, cst.Name) and each.value == "None" for each in (choice.body, choice.orelse))
         texts = {_device_of(plan, choice.body), _device_of(plan, choice.orelse)}
-        if is_none and "cpu" in texts and asks_availability(plan.view, choice.test) is not None:
+        if is_none and "cpu" in texts and _asks_for_any(plan, choice.test):
             leave_questions(plan, choice.test, _OF_CHECKPOINT)
         if _is_of_request(plan, choice):
             leave_questions(plan, choice.test, OF_REQUEST)
     for test in plan.view.of(cst.If):
         _decide_nested(plan, test)
+
+
+def _asks_for_any(plan: Plan, test: cst.BaseExpression) -> bool:
+    """Return whether a test is ``torch.cuda.is_available()``, its negation, or a comparison of the number of devices."""
+    counted = test.left if isinstance(test, cst.Comparison) else None
+    is_count = isinstance(counted, cst.Call) and plan.view.name(counted.func) == "torch.cuda.device_count"
+    return is_count or asks_availability(plan.view, test) is not None
 
 
 def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:

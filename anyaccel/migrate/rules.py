@@ -147,7 +147,8 @@ RULES: dict[str, Rule] = {
         "random number generators",
         "torch.cuda.default_generators[0]",
         "get_accelerator().default_generator(0)",
-        "",
+        "Without CUDA, `set_rng_state(state)` did nothing: in a module that reads no state by `get_rng_state()`, it stays behind "
+        '`if get_accelerator().device_name() != "cpu":`, as a state from CUDA fits no other generator.',
     ),
     "memory": Rule(
         "memory statistics",

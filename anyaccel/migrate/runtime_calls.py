@@ -11,7 +11,7 @@ from .call_arguments import as_index, not_taken, renamed_device, without_literal
 from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
 from .exact import is_guarded, rewrite_count
-from .generator_states import decide_all_states, decide_restoring_states
+from .generator_states import decide_all_states, decide_restoring_states, restore_on_accelerators
 from .kinds import Kind, kind_of
 from .mentions import decide_mention
 from .nodes import library_of
@@ -59,6 +59,8 @@ def decide(plan: Plan) -> None:
         around = plan.view.parent(node)
         if isinstance(around, cst.Call) and around.func is node:
             _decide_call(plan, around, name, rule)
+            if name in ("set_rng_state", "set_rng_state_all"):
+                restore_on_accelerators(plan, around)
         elif isinstance(around, cst.Subscript) and name == "default_generators":
             _decide_generator(plan, around, rule)
         else:

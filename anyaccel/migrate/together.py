@@ -12,7 +12,7 @@ from .comparisons import LISTED
 from .device_text import is_device_literal
 from .questions import asked_in
 from .site import SiteOutcome
-from .source_view import dotted
+from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -34,6 +34,7 @@ def keep_together(plan: Plan) -> None:
     _keep_stored_questions(plan)
     _keep_attributes(plan)
     _keep_moves(plan)
+    _keep_choices(plan)
 
 
 def _keep_stored_questions(plan: Plan) -> None:
@@ -93,6 +94,29 @@ def _keep_moves(plan: Plan) -> None:
         if other is not None:
             line = plan.view.position(other)[0]
             plan.reconsider(one.node, f"line {line} {_SAME}")
+
+
+def _keep_choices(plan: Plan) -> None:
+    """Report the choices of a device in a function, or at a module's top, that has a reported choice by the same question.
+
+    ``accelerator = "gpu" if torch.cuda.is_available() else "cpu"`` says where a library puts its model, and ``device`` beside
+    it where its input goes.
+    """
+    kept: dict[cst.CSTNode | None, cst.CSTNode] = {}
+    for one in plan.decisions.values():
+        asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
+        choice = (
+            plan.view.parent(asked) if isinstance(asked, cst.Call) and asks_availability(plan.view, asked) else None
+        )
+        if isinstance(choice, cst.IfExp) and choice.test is asked and text_of(choice.orelse) == "cpu":
+            kept.setdefault(_function(plan, choice), choice)
+    for one in list(plan.decisions.values()) if kept else ():
+        other = kept.get(_function(plan, one.node))
+        if other is not None and one.rule == "device-choice" and one.outcome is SiteOutcome.REWRITTEN:
+            line = plan.view.position(other)[0]
+            plan.reconsider(
+                one.node, f"line {line} chooses by the same question, and is reported; decide on both together"
+            )
 
 
 def _keep_attributes(plan: Plan) -> None:

@@ -1,0 +1,74 @@
+"""Finds calls of kernels that are made for CUDA, by the names of what is called."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .other_libraries import is_made_for_cuda
+from .source_view import dotted
+
+if TYPE_CHECKING:
+    from .source_view import SourceView
+
+__all__ = ["calls_kernel", "functions_of_kernels", "kernels_imported", "moves_to_cuda"]
+
+_OF_CUDA = re.compile(
+    r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*|\w*cublas\w*)($|[._])"
+)
+_EXTENSION = re.compile(r"(^|\.)(_C|_?ext(_module)?|extension|amp_C|\w+_cuda|\w*_?kernels)\.\w+$")
+_OF_TORCH = (
+    "torch.nn.parallel.comm.",
+    "torch.nn.parallel._functions.",
+)  # broadcast() and gather() between CUDA devices
+_MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
+
+
+def moves_to_cuda(name: str) -> bool:
+    """Return whether a function's name says that it only moves to CUDA, or asks for it: ``to_cuda``."""
+    return _MOVES.search(name) is not None
+
+
+def calls_kernel(view: SourceView, call: cst.Call) -> bool:
+    """Return whether a call is one of a kernel that is made for CUDA, by its own name or its library's."""
+    name, full_name = dotted(call.func) or "", view.name(call.func)
+    if full_name.startswith(_OF_TORCH):
+        return True
+    is_torchs = full_name.startswith("torch.") or name.endswith((".cuda", ".is_available"))
+    if (is_torchs and "cudagraph" not in name) or moves_to_cuda(name):
+        return False
+    return is_made_for_cuda(full_name or name) or _OF_CUDA.search(name) is not None
+
+
+def kernels_imported(view: SourceView, statement: cst.CSTNode) -> str:
+    """Return what an import brings if it is made for CUDA; otherwise an empty string."""
+    name = view.code(statement).replace("import", "").replace("from", "").replace(" ", ".")
+    return name if "torch" not in name and _OF_CUDA.search(name) and not moves_to_cuda(name) else ""
+
+
+def functions_of_kernels(view: SourceView) -> set[str]:
+    """Return the functions, and classes with ``apply()``, of a module that call a function of a compiled extension.
+
+    ``Bias.apply(x)`` runs what ``Bias.forward`` calls. Functions that call these are included.
+    """
+    owners: dict[str, cst.CSTNode] = {}
+    for each in view.of(cst.FunctionDef, cst.ClassDef):
+        is_kind = isinstance(each, cst.FunctionDef) or _is_autograd_function(each)
+        if is_kind and (isinstance(each, cst.ClassDef) or view.class_around(each) is None):
+            owners[each.name.value] = each
+    called = {
+        name: [dotted(call.func) or "" for call in view.inside(owner, cst.Call)] for name, owner in owners.items()
+    }
+    found = {name for name, calls in called.items() if any(_EXTENSION.search(each) for each in calls)}
+    while (
+        more := {name for name, calls in called.items() if any(each.removesuffix(".apply") in found for each in calls)}
+        - found
+    ):
+        found |= more
+    return found
+
+
+def _is_autograd_function(owner: cst.ClassDef) -> bool:
+    return any((dotted(base.value) or "").rpartition(".")[2] == "Function" for base in owner.bases)
