@@ -16,7 +16,7 @@ __all__ = ["Result", "fuzz", "table"]
 
 _ENOUGH_CALLS = 150
 _MOST_CRASHES = 3
-_TARGETS_A_CHILD = 6
+_TARGETS_A_CHILD = 40
 
 
 @dataclass
@@ -63,7 +63,7 @@ def fuzz(
     def work(number: int) -> None:
         while True:
             with lock:
-                mine = [tasks.popleft() for _ in range(min(_TARGETS_A_CHILD, 1 + len(tasks) // (2 * jobs), len(tasks)))]
+                mine = [tasks.popleft() for _ in range(min(_TARGETS_A_CHILD, -(-len(tasks) // jobs)))]
             if not mine:
                 return
             for again in _run_child(folder / str(number), mine, common, results):

@@ -95,6 +95,7 @@ def test_an_op_under_sanitizers(tmp_path: Path) -> None:
     environment = {
         "ANYACCEL_CACHE_DIR": str(tmp_path / "cache"),
         "CXX": str(Path(__file__).with_name("sanitized-g++")),
+        "SANITIZED_LEVEL": "-O0",
         "LD_PRELOAD": " ".join(libraries),
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=2048",
     }
