@@ -283,8 +283,6 @@ def _is_plain(node: ast.expr, function: str) -> bool:
 def _is_move(node: ast.Call) -> bool:
     """Return whether a call is ``x.to(device)``, which returns ``x`` on a CPU, or ``x.cpu()``."""
     assert isinstance(node.func, ast.Attribute)  # noqa: S101  # checked by the caller
-    if node.func.attr == "to" and not node.args and {each.arg for each in node.keywords} == {"memory_format"}:
-        return True  # a layout changes no value
     given = [*node.args, *(each.value for each in node.keywords if each.arg == "device")]
     if node.func.attr == "cpu":
         return not node.args

@@ -2,8 +2,8 @@
 
 This is: a class that implements CUDA for a device layer, alone or next to classes for other devices; the parameters and
 body of a method called ``cuda()``; code that uses TensorRT; CUDA's branch in a program that names other accelerators;
-a branch for a version of torch without ``torch.amp``; a test that is skipped without CUDA; and a configuration file of
-mmengine, which reads such files without calling the functions that they import.
+a branch for a version of torch without ``torch.amp``; a test that is skipped without CUDA, or that replaces functions of
+torch.cuda; and a configuration file of mmengine, which reads such files without calling the functions that they import.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ _OF_VENDOR = "part of code that uses {}, which runs on CUDA only"
 _OF_FRAMEWORK = "code for {}, in a module that does not import torch"
 _FRAMEWORKS = ("paddle", "jittor", "mindspore", "oneflow", "tensorflow", "mxnet", "jax", "cupy")
 _OF_SKIPPED = "part of a test that is skipped without CUDA"
+_OF_REPLACED = "part of a test that replaces functions of torch.cuda"
 _OF_CONFIGURATION = "mmengine reads this configuration without calling functions; its program can set another value"
+_REPLACES = re.compile(r"""\bpatch(\.object)?\(\s*["']?torch\.cuda\b|\bsetattr\(\s*["']?torch\.cuda\b""")
 _SKIPS = re.compile(r"skip|requires?(_|[A-Z]|$)")
 _NEEDS_CUDA = re.compile(r"cuda|gpu|nccl", re.IGNORECASE)
 _CONFIGURES = re.compile(r"\bmmengine\b|\bread_base\(|^(_base_|default_hooks|env_cfg|dist_params)\b", re.MULTILINE)
@@ -89,6 +91,8 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
     for tested in view.of(cst.FunctionDef, cst.ClassDef):
         if any(_skips(view, each) for each in tested.decorators):
             found[tested.body] = _OF_SKIPPED
+        if isinstance(tested, cst.FunctionDef) and _REPLACES.search(view.code(tested)):
+            found[tested.body] = _OF_REPLACED
     for test in view.of(cst.If):
         found |= dict.fromkeys(_branches_of_cuda(view, test), _OF_LADDER)
     if _CONFIGURES.search(view.source) and all(_only_sets(each) for each in view.module.body):

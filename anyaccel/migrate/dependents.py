@@ -46,7 +46,7 @@ _OWN = re.compile(
     r"\w*(flash_?att|(?<!allow_)tf32|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b|\b\w*supports?_cuda\b|\b(is_shared|share_memory_?)\b",
     re.IGNORECASE,
 )
-_FOR_LIBRARIES = ("gpu", "GPU")
+_FOR_LIBRARIES = ("gpu", "GPU", "CUDA")
 _OF_GPU = re.compile(r"(?<=[^_])_(gpu|cuda)(?=_|$)|^(gpu|cuda)(?=_)")
 _VERSIONS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda")
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)

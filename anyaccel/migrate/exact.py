@@ -32,19 +32,15 @@ if TYPE_CHECKING:
 
     from .plan import Build, Plan, SiteDecision
 
-__all__ = ["also_other_than_cpu", "fixed", "is_guarded", "rewrite_count", "state_exactly"]
+__all__ = ["also_other_than_cpu", "fixed", "is_guarded", "only_on_accelerator", "rewrite_count", "state_exactly"]
 
 _TIGHT = (cst.UnaryOperation, cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Attribute, cst.Await)
 _NVIDIAS = re.compile(r"nvidia[-_]smi|nvml|gputil|gpustat|nvitop", re.IGNORECASE)
 _OF_COUNT = "counts CUDA devices in code for CUDA or for another library; decide which number other devices take"
 _HOLDS: dict[type, Callable[[int, int], bool]] = {
-    cst.GreaterThan: int.__gt__,
-    cst.GreaterThanEqual: int.__ge__,
-    cst.LessThan: int.__lt__,
-    cst.LessThanEqual: int.__le__,
-    cst.Equal: int.__eq__,
-    cst.NotEqual: int.__ne__,
-}
+    cst.GreaterThan: int.__gt__, cst.GreaterThanEqual: int.__ge__, cst.LessThan: int.__lt__,
+    cst.LessThanEqual: int.__le__, cst.Equal: int.__eq__, cst.NotEqual: int.__ne__,
+}  # fmt: skip
 
 
 def state_exactly(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> bool:
@@ -266,9 +262,18 @@ def _of_count(plan: Plan, call: cst.Call) -> tuple[cst.CSTNode, Build] | None:
 
 
 def _counted(plan: Plan, call: cst.Call) -> Build:
-    count, name = plan.function("device_count"), plan.device_name()
+    return only_on_accelerator(plan, call, lambda _: expression(f"{plan.function('device_count')}()"))
+
+
+def only_on_accelerator(plan: Plan, call: cst.Call, build: Callable[[cst.Call], cst.BaseExpression]) -> Build:
+    """Return a builder of ``… if device_name() != "cpu" else 0`` around what another builder makes."""
+    name = plan.device_name()
     assert name is not None  # noqa: S101  # checked by the callers
-    return fixed(plan, call, expression(f"{count}() if {{name}} != {{cpu}} else 0", name=name, cpu=_cpu(plan, call)))
+    return lambda updated: _fitted(
+        plan,
+        call,
+        expression("{figure} if {name} != {cpu} else 0", figure=build(updated), name=name, cpu=_cpu(plan, call)),
+    )
 
 
 def _is_truth(plan: Plan, call: cst.CSTNode) -> bool:

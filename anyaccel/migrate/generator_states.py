@@ -13,9 +13,11 @@ from .targets import expression, parsed
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["decide_all_states", "decide_restoring_states", "restore_on_accelerators"]
+__all__ = ["decide_all_states", "decide_restoring_states", "keep_from_cpu"]
 
-_OF_STATE = "does nothing without CUDA, and a state of CUDA's generator fits no other; decide when to restore it"
+_RESTORING = ("set_rng_state", "set_rng_state_all")
+_SEEDING = ("manual_seed", "manual_seed_all")
+_OF_STATE = "does nothing without CUDA, and would change a CPU's generator; decide which devices do it"
 
 
 def decide_all_states(plan: Plan, call: cst.Call, rule: str) -> None:
@@ -53,16 +55,18 @@ def decide_restoring_states(plan: Plan, call: cst.Call, rule: str) -> None:
     plan.rewrite(call, rule, lambda updated: expression(template, states=updated.args[0].value), (call.func,))
 
 
-def restore_on_accelerators(plan: Plan, call: cst.Call) -> None:
-    """Put a rewritten ``set_rng_state()`` under ``if device_name() != "cpu"``: without CUDA it did nothing.
+def keep_from_cpu(plan: Plan, call: cst.Call, member: str) -> None:
+    """Put a rewritten call that did nothing without CUDA under ``if device_name() != "cpu"``, if a CPU's generator would change.
 
     A state of CUDA's generator does not fit a CPU's. A module that also calls ``get_rng_state()``, which raises without CUDA,
-    keeps the state of the device on which it runs.
+    keeps the state of the device on which it runs. A seed changes nothing where the function has just given it to torch.
     """
+    if member not in _RESTORING and not (member in _SEEDING and _is_other_seed(plan, call)):
+        return
     line, name = _line_of(plan, call), plan.device_name()
     one = next((plan.decisions[each] for each in (line, call, call.func) if each in plan.decisions), None)
-    is_kept = "torch.cuda.get_rng_state" in plan.view.imported.values() or is_guarded(plan, call)
-    if is_kept or name is None or not plan.target.package or one is None or one.build is None:
+    is_kept = member in _RESTORING and "torch.cuda.get_rng_state" in plan.view.imported.values()
+    if is_kept or is_guarded(plan, call) or name is None or not plan.target.package or one is None or one.build is None:
         return
     if line is None:
         plan.reconsider(one.node, _OF_STATE)
@@ -81,6 +85,14 @@ def restore_on_accelerators(plan: Plan, call: cst.Call) -> None:
 
     del plan.decisions[one.node]
     plan.decisions[line] = replace(one, node=line, build=guarded)
+
+
+def _is_other_seed(plan: Plan, call: cst.Call) -> bool:
+    """Return whether a function seeds torch with one value, and CUDA with another."""
+    owner = next((each for each in plan.view.ancestors(call) if isinstance(each, cst.FunctionDef)), plan.view.module)
+    seeds = [each for each in plan.view.inside(owner, cst.Call) if plan.view.name(each.func) == "torch.manual_seed"]
+    given = [[plan.view.code(argument.value) for argument in each.args] for each in (*seeds, call)]
+    return bool(seeds) and given[-1] not in given[:-1]
 
 
 def _line_of(plan: Plan, call: cst.Call) -> cst.CSTNode | None:

@@ -165,6 +165,8 @@ class TextModule:
         """
         lines = lines_of(self.code)
         needing = set(needing)
+        if in_functions := self._places_in_functions(lines, needing):
+            return self._added_in_functions(imports, in_functions, lines)
 
         def is_before(node: ast.stmt) -> bool:
             text = "".join(lines[node.lineno - 1 : node.end_lineno])
@@ -192,6 +194,39 @@ class TextModule:
             is_spaced = place >= len(lines) or not lines[place].strip()
             new = [*([self._newline] if after is not None else []), *new, *([] if is_spaced else [self._newline])]
         lines[place:place] = new
+        return "".join(lines)
+
+    def _places_in_functions(self, lines: list[str], needing: set[str]) -> list[tuple[ast.stmt, ast.stmt]]:
+        """Return functions, and the imports of torch in them after which imports are added; empty to add them at the top.
+
+        A function that imports torch itself may run in another process, without this module's globals. There are no places
+        if the module itself imports torch, or if other code than such functions needs the imports.
+        """
+        found: list[tuple[ast.stmt, ast.stmt]] = []
+        for statement in self._tree.body:
+            text = "".join(lines[statement.lineno - 1 : statement.end_lineno])
+            is_of_function = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+            imports = [each for each in ast.walk(statement) if isinstance(each, ast.Import | ast.ImportFrom)]
+            if not is_of_function and any(map(_is_of_torch, imports)):
+                return []
+            if not any(new in text for new in needing):
+                continue
+            own = [each for each in statement.body if each in imports and _is_of_torch(each)] if is_of_function else []  # type: ignore[attr-defined]
+            place = own[-1] if own else None
+            before = "".join(lines[statement.lineno - 1 : place.end_lineno]) if place is not None else ""
+            is_alone = place is not None and lines[place.lineno - 1].strip() == self._source(place)
+            if place is None or not is_alone or any(new in before for new in needing):
+                return []
+            found.append((statement, place))
+        return found
+
+    def _added_in_functions(self, imports: list[str], places: list[tuple[ast.stmt, ast.stmt]], lines: list[str]) -> str:
+        for function, place in reversed(places):
+            first = lines[place.lineno - 1]
+            indent = first[: len(first) - len(first.lstrip())]
+            there = [each for each in ast.walk(function) if isinstance(each, ast.Import | ast.ImportFrom)]
+            new = [line for line in imports if not any(_brings(each, line) for each in there)]
+            lines[place.end_lineno : place.end_lineno] = [indent + line + self._newline for line in new]
         return "".join(lines)
 
     def defined(self, functions: dict[str, str], needing: Iterable[str]) -> str:

@@ -21,8 +21,9 @@ _OF_CUDA = re.compile(
 _EXTENSION = re.compile(r"(^|\.)(_C|_?ext(_module)?|extension|amp_C|\w+_cuda|\w*_?kernels)\.\w+$")
 _OF_TORCH = (
     "torch.nn.parallel.comm.",
-    "torch.nn.parallel._functions.",
-)  # broadcast() and gather() between CUDA devices
+    "torch.nn.parallel._functions.",  # broadcast() and gather() between CUDA devices
+    "torch.backends.cuda.preferred_",  # raises without CUDA's libraries
+)
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 
 

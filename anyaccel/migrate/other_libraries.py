@@ -53,9 +53,15 @@ _NOT_TORCHS = frozenset(
         "fbgemm_gpu",
     }
 )
-_WHERE_TENSORS_ARE = ("dgl", "fbgemm_gpu")
+_WHERE_TENSORS_ARE = ("dgl", "fbgemm_gpu", "nvalchemiops", "ctranslate2")
 _FOR_CUDA = frozenset(
     {
+        "apex",
+        "bitsandbytes",
+        "flash_attn",
+        "flashinfer",
+        "sageattention",
+        "xformers",
         "cupy",
         "numba",
         "tensorrt",
@@ -115,9 +121,9 @@ def _skipped_without(call: cst.Call) -> str:
 
 
 def is_where_tensors_are(view: SourceView) -> bool:
-    """Return whether a module imports dgl or fbgemm_gpu, or belongs to a project of dgl's.
+    """Return whether a module imports dgl, fbgemm_gpu or the like, or belongs to a project of dgl's.
 
-    Their graphs and tables have no kernels for other devices, and are where the tensors are.
+    Their graphs, tables and models have no kernels for other devices, and are where the tensors are.
     """
     return view.project.is_of_dgl or any(
         library_of(each) in _WHERE_TENSORS_ARE for each in view.of(cst.Import, cst.ImportFrom)

@@ -20,6 +20,7 @@ _INTERESTING = re.compile(r"def (?:cuda|pin_memory|is_cuda)\(|\((?:\w+\.)*\w*Mod
 _METHODS = ("cuda", "pin_memory", "is_cuda")
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
 _SCRIPTED = re.compile(r"\bjit\.(is_scripting\(|_overload\b|script_if_tracing\b)")
+_GIVEN_TO_SCRIPT = re.compile(r"\bjit\.script\(\s*(?:[a-z]\w*\.)*(\w+)\s*[,)]")
 _SCRIPTABLE = re.compile(r'^def (\w+)\([^)]*\)[^:]*:\s+r?"""(?:(?!""").)*\bscriptable\b', re.MULTILINE | re.DOTALL)
 _LISTS = re.compile(r"\bdevice(_type|\.type)? (not )?in [\[({][^\])}]*[\"']cuda[\"']|Literal\[[^\]]*[\"']cuda[\"']")
 _SCALER = re.compile(r"^[ \t]*from torch\.amp import [^\n]*\bGradScaler\b", re.MULTILINE)
@@ -54,6 +55,7 @@ class Project:
         compared_with_0: the names of device counts that some file compares with 0.
         packages: the names by which the run's own packages and modules are imported.
         is_scripted: whether some file is written for TorchScript, which also compiles what it calls in other files.
+        scripted: the names that some file gives to ``torch.jit.script``.
         scalers: the modules that pass torch.amp's ``GradScaler`` on, as what they import it for.
         scriptable: the functions whose docstrings say that TorchScript compiles them, and so what calls them.
         is_of_dgl: whether most files that import torch import dgl, too.
@@ -72,6 +74,7 @@ class Project:
     brought: set[str] = field(default_factory=set)
     packages: set[str] = field(default_factory=set)
     is_scripted: bool = False
+    scripted: set[str] = field(default_factory=set)
     scalers: set[str] = field(default_factory=set)
     scriptable: set[str] = field(default_factory=set)
     is_of_dgl: bool = False
@@ -109,6 +112,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         project.compared_with_0.update(_COMPARED.findall(source))
         if _SCALER.search(source):
             project.scalers.add(module)
+        project.scripted.update(_GIVEN_TO_SCRIPT.findall(source))
         project.is_scripted |= _SCRIPTED.search(source) is not None
         project.of_cudas_library.update(_TAKES_GPU.findall(source) if _TO_CUDAS.search(source) else ())
         project.scriptable.update(_SCRIPTABLE.findall(source) if "scriptable" in source else ())

@@ -85,6 +85,8 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
             return _tested(found, [decorated.body] if isinstance(decorated, cst.FunctionDef | cst.ClassDef) else [])
         elif isinstance(around, cst.GeneratorExp) and around.elt is inner and _is_of_bool(view, view.parent(around)):
             pass  # any(t.is_cuda for t in tensors)
+        elif _is_listed_in_bool(view, around):
+            pass  # all([q.is_cuda, k.is_cuda])
         elif isinstance(around, cst.Comparison | cst.ComparisonTarget) or _is_of_bool(view, around):
             is_yes = is_yes != _is_negated(around)
         else:
@@ -125,6 +127,12 @@ def _is_of_bool(view: SourceView, node: cst.CSTNode | None) -> bool:
     call = view.parent(node) if isinstance(node, cst.Arg) else node
     called = (dotted(call.func) or "").rpartition(".")[2] if isinstance(call, cst.Call) else ""
     return called in ("bool", "range", "any", "all", "skipIf", "skipUnless", "skipif")
+
+
+def _is_listed_in_bool(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a node is a list that ``all()`` or ``any()`` gets, or an element of one."""
+    listed = view.parent(node) if isinstance(node, cst.Element) else node
+    return isinstance(listed, cst.List | cst.Tuple | cst.Set) and _is_of_bool(view, view.parent(listed))
 
 
 def _of_if(view: SourceView, found: Regions, test: cst.If, *, is_yes: bool) -> Regions:

@@ -152,9 +152,9 @@ RULES: dict[str, Rule] = {
     ),
     "memory": Rule(
         "memory statistics",
-        "torch.cuda.max_memory_allocated(0)",
-        "get_accelerator().max_memory_allocated(0)",
-        "Snapshots and histories are CUDA's own, and reported.",
+        "torch.cuda.reset_peak_memory_stats()",
+        "get_accelerator().reset_peak_memory_stats()",
+        "Snapshots and histories are CUDA's own, and reported. A figure that no question is before stays 0 on a CPU.",
     ),
     "op-builder": Rule(
         "deepspeed's builders of ops",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
 from .call_arguments import as_index, not_taken, renamed_device, without_literal_device
 from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
-from .exact import is_guarded, rewrite_count
-from .generator_states import decide_all_states, decide_restoring_states, restore_on_accelerators
+from .exact import is_guarded, only_on_accelerator, rewrite_count
+from .generator_states import decide_all_states, decide_restoring_states, keep_from_cpu
 from .kinds import Kind, kind_of
 from .mentions import decide_mention
 from .nodes import library_of
@@ -59,8 +60,7 @@ def decide(plan: Plan) -> None:
         around = plan.view.parent(node)
         if isinstance(around, cst.Call) and around.func is node:
             _decide_call(plan, around, name, rule)
-            if name in ("set_rng_state", "set_rng_state_all"):
-                restore_on_accelerators(plan, around)
+            keep_from_cpu(plan, around, name)
         elif isinstance(around, cst.Subscript) and name == "default_generators":
             _decide_generator(plan, around, rule)
         else:
@@ -79,6 +79,8 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name in _FIGURES and is_compared(plan, call):
         plan.report(call, rule, _OF_FIGURE)
         plan.claim(*call.args)
+    elif name in _FIGURES and _is_also_of_cpu(plan, call, name):
+        _decide_figure(plan, call, name, rule)
     elif name in INDEXED:
         _decide_indexed(plan, call, *INDEXED[name], rule)
     elif name == "get_device_name":
@@ -145,6 +147,28 @@ def _decide_same(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
         plan.claim(call.func)
         return
     plan.call_in_place(call.func, rule, member)
+
+
+def _is_also_of_cpu(plan: Plan, call: cst.Call, member: str) -> bool:
+    """Return whether a CPU evaluates a call for which the target has a member: no question or assertion stops it before."""
+    is_asserted = any(isinstance(each, cst.Assert) for each in plan.view.ancestors(call))
+    is_known = plan.target.package != "" and plan.function(member) is not None
+    return is_known and not is_asserted and not is_guarded(plan, call)
+
+
+def _decide_figure(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
+    """Rewrite a figure of the device's memory, which was 0 without CUDA: a CPU's would be the process's own."""
+    _decide_same(plan, call, member, rule)
+    one = plan.decisions.get(call) or plan.decisions.get(call.func)
+    build = one.build if one is not None else None
+    if one is None or build is None:
+        return
+
+    def figure(updated: cst.Call) -> Any:
+        return build(updated) if one.node is call else updated.with_changes(func=build(updated.func))
+
+    del plan.decisions[one.node]
+    plan.decisions[call] = replace(one, node=call, build=only_on_accelerator(plan, call, figure))
 
 
 def _decide_indexed(plan: Plan, call: cst.Call, member: str, place: int, rule: str) -> None:

@@ -35,6 +35,7 @@ def keep_together(plan: Plan) -> None:
     _keep_attributes(plan)
     _keep_moves(plan)
     _keep_choices(plan)
+    _keep_chosen(plan)
 
 
 def _keep_stored_questions(plan: Plan) -> None:
@@ -117,6 +118,23 @@ def _keep_choices(plan: Plan) -> None:
             plan.reconsider(
                 one.node, f"line {line} chooses by the same question, and is reported; decide on both together"
             )
+
+
+def _keep_chosen(plan: Plan) -> None:
+    """Report a choice of a device that its function compares with a list of devices: ``elif device in ["cuda", "gpu"]``."""
+    listed = {}
+    for one in plan.decisions.values():
+        if one.rule == "device-name" and one.outcome is SiteOutcome.REPORTED and isinstance(one.node, cst.Comparison):
+            target = one.node.comparisons[0]
+            if isinstance(target.operator, cst.In | cst.NotIn):
+                listed[_function(plan, one.node), dotted(one.node.left)] = plan.view.position(one.node)[0]
+    for one in list(plan.decisions.values()) if listed else ():
+        if one.rule == "device-choice" and one.outcome is SiteOutcome.REWRITTEN:
+            around = plan.view.parent(one.node)
+            name = dotted(around.targets[0].target) if isinstance(around, cst.Assign) else None
+            line = listed.get((_function(plan, one.node), name)) if name else None
+            if line is not None:
+                plan.reconsider(one.node, f"line {line} lists the devices that {name} may be; decide on both together")
 
 
 def _keep_attributes(plan: Plan) -> None:
