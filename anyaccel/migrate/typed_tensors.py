@@ -237,7 +237,8 @@ def _decide_alias(plan: Plan, node: cst.CSTNode, kind: str) -> None:
         return
     for use, each in zip(uses, calls, strict=True):
         if isinstance(each, cst.Arg) and plan.is_open(use):
-            if choice is None or _is_always_there(plan, choice.test):
+            is_only = choice is None and all(value is node for value in plan.view.values_of(assign.targets[0].target))
+            if is_only or (choice is not None and _is_always_there(plan, choice.test)):
                 _to_this_device(plan, _type_call(plan, each), use, f"torch.{_DTYPES[kind]}")
             else:
                 plan.rewrite(use, RULE, lambda updated: expression("{t}(0)", t=updated))
