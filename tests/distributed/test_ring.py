@@ -92,5 +92,5 @@ def test_a_ranks_death_is_an_error_within_the_timeout(scripts: Scripts, backend:
     killed = time.time()
     for output in scripts.outputs(0, 2):
         moment, _, text = output.splitlines()[1].partition(" ")
-        assert float(moment) - killed < 7
+        assert float(moment) - killed < 15  # the group's timeout is 5; a busy machine adds to it
         assert "ring_all_reduce failed: got an error from a neighbour of rank" in text
