@@ -73,15 +73,15 @@ def keep_from_cpu(plan: Plan, call: cst.Call, member: str) -> None:
         return
     build = one.build
 
-    def guarded(updated: cst.SimpleStatementLine) -> cst.CSTNode:
-        inner: Any = build(updated) if one.node is line else updated.with_changes(body=[cst.Expr(called(updated))])
+    def guarded(updated: Any) -> cst.CSTNode:
+        is_line = one.node is line
+        inner: Any = (
+            build(updated) if is_line else updated.with_changes(body=[cst.Expr(one.called(updated.body[0].value))])
+        )
         test = expression('{name} != "cpu"', name=name)
-        block = cst.IndentedBlock([inner.with_changes(leading_lines=())])
-        return cst.If(test, block, leading_lines=updated.leading_lines)
-
-    def called(updated: cst.SimpleStatementLine) -> Any:
-        given: Any = updated.body[0].value  # type: ignore[attr-defined]  # _line_of guarantees an expression
-        return build(given) if one.node is call else given.with_changes(func=build(given.func))
+        return cst.If(
+            test, cst.IndentedBlock([inner.with_changes(leading_lines=())]), leading_lines=updated.leading_lines
+        )
 
     del plan.decisions[one.node]
     plan.decisions[line] = replace(one, node=line, build=guarded)

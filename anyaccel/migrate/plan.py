@@ -50,6 +50,12 @@ class SiteDecision:
     question: str = ""
     is_own: bool = False
 
+    def called(self, updated: cst.Call) -> Any:
+        """Return the new code of a call, of which the decision is on the call or on its function only."""
+        assert self.build is not None  # noqa: S101  # checked by the callers
+        is_whole = isinstance(self.node, cst.Call)
+        return self.build(updated) if is_whole else updated.with_changes(func=self.build(updated.func))
+
 
 class Plan:
     """The decisions on a module. The first decision on a node wins, and other rules skip claimed nodes.

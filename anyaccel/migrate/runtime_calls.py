@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -160,15 +160,9 @@ def _decide_figure(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
     """Rewrite a figure of the device's memory, which was 0 without CUDA: a CPU's would be the process's own."""
     _decide_same(plan, call, member, rule)
     one = plan.decisions.get(call) or plan.decisions.get(call.func)
-    build = one.build if one is not None else None
-    if one is None or build is None:
-        return
-
-    def figure(updated: cst.Call) -> Any:
-        return build(updated) if one.node is call else updated.with_changes(func=build(updated.func))
-
-    del plan.decisions[one.node]
-    plan.decisions[call] = replace(one, node=call, build=only_on_accelerator(plan, call, figure))
+    if one is not None and one.build is not None:
+        del plan.decisions[one.node]
+        plan.decisions[call] = replace(one, node=call, build=only_on_accelerator(plan, call, one.called))
 
 
 def _decide_indexed(plan: Plan, call: cst.Call, member: str, place: int, rule: str) -> None:

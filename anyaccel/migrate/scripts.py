@@ -18,9 +18,8 @@ __all__ = ["keep_scripts"]
 _SCRIPTABLE = ("amp", "device-name", "is-cuda", "tensor-cuda")  # what TorchScript can compile before the rewrite
 _NOT_SCRIPTABLE = (cst.Try, cst.Lambda, cst.Yield, cst.GeneratorExp, cst.StarredElement, cst.ClassDef, cst.Global)
 _TENSOR = re.compile(r"\bTensor\b")
-_SCRIPTS = re.compile(
-    r"jit[._]?script|script_?(if|unless)|torch_?script", re.IGNORECASE
-)  # also a decorator of the program's
+# The decorator may be a function of the program's.
+_SCRIPTS = re.compile(r"jit[._]?script|script_?(if|unless)|torch_?script", re.IGNORECASE)
 _FOR_SCRIPTS = re.compile(r"\bjit\.(annotate|is_scripting|unused|ignore|export|Final|Attribute|interface)\b")
 _SAYS_SCRIPT = re.compile(r"#.*\b(torch\W?script|script-?able)\b", re.IGNORECASE)
 
