@@ -312,7 +312,7 @@ class OpBuilder:
 
     def namespaces(self) -> list[str]:
         """Return the torch op namespaces that only these sources may define."""
-        return loading.claimed_namespaces(self.source_files())
+        return loading.claimed_namespaces(self.source_files(), self.include_dirs(), self.cxx_args())
 
     def functions(self) -> Any:
         """Return the object whose attributes are the op's functions; called after its library is loaded.

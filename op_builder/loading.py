@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .engine.errors import OpLoadError
+from .engine.scan import scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,7 +71,9 @@ class Loaded:
 _loaded: dict[Path, Loaded] = {}
 """The binaries that this process has loaded; the latest of an op comes last."""
 _locks: dict[tuple[str, str], threading.RLock] = {}
-_CLAIM = r"(?m)^[ \t]*STABLE_TORCH_LIBRARY[ \t]*\([ \t]*(\w+)|^[ \t]*TORCH_LIBRARY[ \t]*\([ \t]*(\w+)"
+_CLAIM = r"(?m)^(?![ \t]*#)[^\n]*?\b(?:STABLE_)?TORCH_LIBRARY\s*\(\s*(\w+)\s*,"
+_COMMENT = r"""(?s)//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")"""
+_NAMED = r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\w+)[ \t]*$"
 _looking = threading.RLock()
 
 
@@ -143,10 +146,32 @@ def require_same_build(op: str, loaded: Path, found: Path | None) -> None:
         raise OpLoadError(msg)
 
 
-def claimed_namespaces(sources: Sequence[Path]) -> list[str]:
-    """Return the namespaces that sources define with ``STABLE_TORCH_LIBRARY``; a process allows each of them once."""
-    texts = (source.read_text(errors="replace", encoding="utf-8") for source in sources)
-    return [stable or other for text in texts for stable, other in re.findall(_CLAIM, text)]
+def claimed_namespaces(
+    sources: Sequence[Path], include_dirs: Sequence[Path] = (), flags: Sequence[str] = ()
+) -> list[str]:
+    """Return the namespaces that code defines with ``STABLE_TORCH_LIBRARY``; a process allows each of them once.
+
+    Args:
+        sources: the sources; the headers that they include are read if no source defines a namespace.
+        include_dirs: where to look for these.
+        flags: the compiler's flags, which may define a macro as a namespace.
+    """
+    texts = [source.read_text(errors="replace", encoding="utf-8") for source in sources]
+    if not any("TORCH_LIBRARY" in text for text in texts):
+        texts = [file.content.decode(errors="replace") for file in scan(sources, include_dirs)]
+    code = "\n".join(re.sub(_COMMENT, lambda found: found[1] or " ", text) for text in texts)
+    names = dict(re.findall(_NAMED, code))
+    names |= {macro: value for flag in flags for macro, _, value in [flag[2:].partition("=")] if flag.startswith("-D")}
+    return [_expanded(name, names) for name in re.findall(_CLAIM, code)]
+
+
+def _expanded(name: str, names: dict[str, str]) -> str:
+    """Return what a macro stands for, if it stands for a name."""
+    seen: set[str] = set()
+    while name in names and name not in seen:
+        seen.add(name)
+        name = names[name]
+    return name
 
 
 def load_torch_library(op: str, builder: type, binary: Path, namespaces: Sequence[str]) -> None:
@@ -170,11 +195,11 @@ def load_torch_library(op: str, builder: type, binary: Path, namespaces: Sequenc
             return
         for namespace in namespaces:
             claims = (one for one in [*_loaded.values()] if namespace in one.namespaces)
-            if (claimed := next(claims, None)) is not None or _is_defined(namespace):
+            if (claimed := next(claims, None)) is not None or _is_claimed(namespace):
                 owner = "this process" if claimed is None else _full_name(claimed.owner)
                 msg = (
-                    f"loading the op '{op}' failed: {owner} has already defined the namespace '{namespace}'. "
-                    f"Fix: use STABLE_TORCH_LIBRARY_FRAGMENT, or another name."
+                    f"loading the op '{op}' failed: {owner} has already defined the namespace '{namespace}'. Fix: use another "
+                    f"namespace; if the ops in it have different names, STABLE_TORCH_LIBRARY_FRAGMENT adds to it."
                 )
                 raise OpLoadError(msg)
         try:
@@ -210,6 +235,19 @@ def _is_defined(namespace: str) -> bool:
     import torch
 
     return any(name.startswith(f"{namespace}::") for name in torch._C._dispatch_get_all_op_names())
+
+
+def _is_claimed(namespace: str) -> bool:
+    """Return whether a library owns a namespace, also one without ops, by becoming its owner for a moment."""
+    import torch
+
+    if _is_defined(namespace):
+        return True
+    try:
+        torch._C._dispatch_library("DEF", namespace, "")
+    except RuntimeError:
+        return True
+    return False
 
 
 def _full_name(builder: type) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,8 +11,9 @@ from .environment import header_folders
 from .errors import OpError
 from .failure import Failure
 from .fingerprint import fingerprint
+from .flag_files import headers_defined_by
 from .inputs import Inputs
-from .scan import directives, scan
+from .scan import directives, headers_defined_in, scan
 from .spawn import ProgramTimeout
 
 if TYPE_CHECKING:
@@ -21,15 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .build import Workplace
-    from .scan import ScannedFile
 
 __all__ = ["DeviceCodeFacts", "DeviceCodeRecipe", "DeviceCompiler", "DeviceTool"]
 
 _FOLDER = re.compile(r"(?:-I|--include-path=?|-isystem|-iquote|-idirafter)=?(.*)")
 _INCLUDED = re.compile(r"(?:--pre-include|-include)=?(.*)")
-_DEFINED = re.compile(r"(?:-D|--define-macro=?)(.*)")
 _UNTRACKED = re.compile(r"@|--options-file|-imacros|-fmodule|-fplugin|-specs|--config")
-_HEADER_MACRO = re.compile(rb'#[ \t]*define[ \t]+(\w+)[ \t]+(?:"([^"\n]+)"|<([^>\n]+)>)')
 
 
 class DeviceTool(Protocol):
@@ -110,22 +107,14 @@ class DeviceCodeFacts:
         """
         folders, named = self._told()
         files = list(scan([self.source], folders, named))
-        literal = Counter(macro for file in files for macro, *_ in _HEADER_MACRO.findall(file.content))
-        known = {macro.encode() for macro, _ in self._macros()}
-        known |= {macro for macro in literal if self._definitions(files, macro) == literal[macro]}
+        known = {macro for macro, _ in self._macros()} | headers_defined_in(file.content for file in files)[1]
         for file in files:
             for asked in directives(file.content):
-                if asked.macro and asked.macro.encode() not in known:
+                if asked.macro and asked.macro not in known:
                     raise self._untracked(
                         f"a header named by the macro {asked.macro} in {file.path}", "name the header itself"
                     )
         return [file.path for file in files]
-
-    @staticmethod
-    def _definitions(files: list[ScannedFile], macro: bytes) -> int:
-        """Return how often a macro is defined, by any kind of definition."""
-        pattern = re.compile(rb"define\s+" + re.escape(macro) + rb"\b")
-        return sum(len(pattern.findall(file.content)) for file in files)
 
     def places(self) -> tuple[str, ...]:
         """Return the directories of the source and its headers."""
@@ -155,18 +144,12 @@ class DeviceCodeFacts:
         named += [header for _, header in self._macros()]
         every: list[Path | str] = [*folders, *self.include_dirs, *header_folders()]
         for file in scan([self.source], every, named):
-            named += [os.fsdecode(quoted or angled) for _, quoted, angled in _HEADER_MACRO.findall(file.content)]
+            named += [name for names in headers_defined_in([file.content])[0].values() for name, _ in names]
         return every, named
 
     def _macros(self) -> Iterator[tuple[str, str]]:
         """Yield the macros that options define as a header's name."""
-        words = iter(self.options)
-        for option in words:
-            defined = _DEFINED.fullmatch(option)
-            if defined is not None:
-                macro, _, value = (defined[1] or next(words, "")).partition("=")
-                if value[:1] in ('"', "<"):
-                    yield macro, value[1:-1]
+        return ((macro, value[1:-1]) for macro, value in headers_defined_by(self.options))
 
     def _untracked(self, got: str, fix: str) -> OpError:
         msg = (

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from .errors import OpError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["expanded", "files_named_by", "refuse_untracked_flags"]
+__all__ = ["expanded", "files_named_by", "headers_defined_by", "refuse_untracked_flags"]
 
 _SUSPECT = ("-fprofile", "-fauto-profile", "-fmodule")  # no regular expression: every warm load would compile it
 _UNTRACKED = r"-f(profile-use|profile-instr-use|auto-profile|modules?\b|modules-|module-)"
 _SPECS = r"-{1,2}specs=(.+)"
+_DEFINED = r"(?:-D|--define-macro=?)(.*)"
 
 
 def refuse_untracked_flags(op: str, flags: Iterable[str]) -> None:
@@ -66,6 +67,17 @@ def files_named_by(flags: Iterable[str]) -> set[str]:
                 if f"@{path}" in flag:
                     pending += _words_of(path)
     return found
+
+
+def headers_defined_by(flags: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the macros that flags define as a header's name, and that name in its quotes or brackets."""
+    words = iter(flags)
+    for flag in words:
+        defined = re.fullmatch(_DEFINED, flag)
+        if defined is not None:
+            macro, _, value = (defined[1] or next(words, "")).partition("=")
+            if value[:1] in ('"', "<"):
+                yield macro, value
 
 
 def _words_of(response_file: str) -> list[str]:

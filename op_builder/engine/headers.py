@@ -8,12 +8,13 @@ import re
 from typing import TYPE_CHECKING
 
 from .errors import OpError
+from .flag_files import headers_defined_by
 from .inputs import ChangedMeanwhile, Lookups, has_changed_since
-from .scan import content_of, directives
+from .scan import content_of, directives, headers_defined_in
 from .spawn import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from .native_facts import Compiler, NativeFacts
@@ -92,18 +93,30 @@ class HeaderLookups:
         outside: the tools' own files.
         opened: every file that the compilers opened, by the path they used.
         began_ns: when the build began.
+        flags: the flags of the compilers.
+        is_own: tells whether a file belongs to the op.
     """
 
-    def __init__(self, outside: Outside, opened: Iterable[str], began_ns: int) -> None:
+    def __init__(
+        self,
+        outside: Outside,
+        opened: Iterable[str],
+        began_ns: int,
+        flags: Sequence[str],
+        is_own: Callable[[str], bool],
+    ) -> None:
         self._outside = outside
+        self._flags = flags
+        self._is_own = is_own
         self._opened = set(opened)
         self._real = {os.path.realpath(path) for path in self._opened}
         self._began_ns = began_ns
         self._searches: list[tuple[list[str], dict[str, int]]] = []
         self.beside: dict[str, set[str]] = {}
 
-    def add_folders_of_programs(self, flags: Sequence[str]) -> None:
+    def add_folders_of_programs(self) -> None:
         """Add the folders in -B flags, in which a driver looks for programs first."""
+        flags = self._flags
         apart = [following for flag, following in itertools.pairwise(flags) if flag == "-B"]
         for place in (*(flag[2:] for flag in flags if flag.startswith("-B")), *apart):
             missing = {program for program in _PROGRAMS if not os.path.isfile(f"{place}/{program}")}
@@ -115,9 +128,11 @@ class HeaderLookups:
 
         Raises:
             ChangedMeanwhile: when a header appeared during the compilation.
+            ValueError: when it is not known which header a file of the op looks for.
         """
         names: set[str] = set()
         by_macro: set[str] = set()
+        tested: dict[str, list[str]] = {}
         for path in self._opened:
             names |= {os.path.relpath(path, place) for place in search_path if path.startswith(f"{place}/")}
             if not self._outside.covers(path):
@@ -129,11 +144,32 @@ class HeaderLookups:
                     self._add_beside(path, asked.name)
                 if asked.macro:
                     by_macro.add(path)
+                if asked.is_tested and not self._outside.covers(path):
+                    tested.setdefault(asked.macro, []).append(path)
+        for path, (name, is_quoted) in self._tested(tested):
+            names.add(name)
+            if is_quoted:
+                self._add_beside(path, name)
         for path, name in itertools.product(
             by_macro, {*names, *map(os.path.basename, self._opened)} if by_macro else ()
         ):
             self._add_beside(path, name)
         self._searches.append((list(search_path), {name: self._before(name, search_path) for name in sorted(names)}))
+
+    def _tested(self, macros: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, tuple[str, bool]]]:
+        """Yield the headers that macros in ``__has_include(MACRO)`` stand for, and whether each is quoted, with the file."""
+        if not macros:
+            return
+        headers, known = headers_defined_in(map(content_of, self._opened))
+        for macro, value in headers_defined_by(self._flags):
+            headers.setdefault(macro, set()).add((value[1:-1], value[0] == '"'))
+            known.add(macro)
+        for macro, paths in macros.items():
+            own = next(filter(self._is_own, paths), "")
+            if own and macro not in known:
+                msg = f"{own} looks for a header that the macro {macro.rstrip('( ')} names"
+                raise ValueError(msg)
+            yield from ((path, header) for path in paths for header in headers.get(macro, ()))
 
     def _before(self, name: str, search_path: Sequence[str]) -> int:
         """Return how many of the first directories do not have a name."""

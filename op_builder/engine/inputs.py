@@ -191,7 +191,7 @@ class Inputs(NamedTuple):
 
     def paths(self) -> list[str]:
         """Return the files' paths."""
-        return [line.split("\t", 2)[2] for line in self.files.splitlines()]
+        return _columns(self.files, 3)[2]
 
     def is_as_stamped(self, places: Iterable[str] | None) -> bool:
         """Return whether no stamp has changed, so that no file needs reading; ``places`` is as in :meth:`changed`."""
@@ -273,7 +273,7 @@ def _columns(lines: str, count: int) -> list[list[str]]:
     Raises:
         ValueError: when a line has fewer columns.
     """
-    rows = [line.split("\t", count - 1) for line in lines.splitlines()]
+    rows = [line.split("\t", count - 1) for line in lines.split("\n")] if lines else []
     if {*map(len, rows)} - {count}:
         msg = "a line has fewer columns than it should"
         raise ValueError(msg)
@@ -286,9 +286,10 @@ def _lines(rows: Iterable[tuple[object, ...]]) -> str:
     Raises:
         ValueError: when a path contains a newline: a build cannot depend on such a file.
     """
-    lines = ["\t".join(map(str, row)) for row in rows]
-    cut = next((line for line in lines if len(line.splitlines()) != 1), None)
-    if cut is not None:
-        msg = f"the path {cut!r} contains a newline"
-        raise ValueError(msg)
+    lines = []
+    for row in rows:
+        if "\n" in str(row[-1]):
+            msg = f"the path {row[-1]!r} contains a newline"
+            raise ValueError(msg)
+        lines.append("\t".join(map(str, row)))
     return "\n".join(lines)

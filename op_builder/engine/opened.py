@@ -52,7 +52,7 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
         for place in search_path_of(one.asking_bare_for_search_path(), without_others(environment), folder)
     ]
     outside = Outside(recipe, used.values(), bare)
-    tracked = {path for path in opened if os.path.realpath(path) not in covered and not outside.covers(path)}
+    tracked = {path for path in opened if not outside.covers(path) and not _is_scanned(path, recipe, covered)}
     gone = next((path for path in sorted(tracked | covered) if not os.path.exists(path)), "")
     if gone:
         raise ChangedMeanwhile(gone)
@@ -61,11 +61,10 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
     is_bound = any(_is_own(path, recipe) for path in tracked - _absolutely_named(opened))
     told = expanded(word for one in used.values() for word in (*one.command[1:], *one.flags))
     told += expanded((*recipe.linker[1:], *recipe.link_flags))
-    lookups = HeaderLookups(outside, opened, workplace.began_ns)
-    lookups.add_folders_of_programs(told)
-    for suffix, one in () if recipe.is_portable else used.items():
-        path = search_path_of(one.asking_for_search_path(suffix), environment, folder)
-        lookups.add_headers(path or [str(place) for place in (*one.include_dirs, *one.system_include_dirs)])
+    lookups = HeaderLookups(outside, opened, workplace.began_ns, told, lambda path: _is_own(path, recipe))
+    lookups.add_folders_of_programs()
+    if not recipe.is_portable:
+        _add_headers(lookups, recipe, used, workplace)
     tracked |= files_named_by(told) | _programs(recipe, used.values(), environment, folder)
     tracked |= files_named_by(word for one in used.values() for word in one.flags)
     tracked |= _embedded_data(recipe, used.values(), {path for path in opened if not outside.covers(path)} | covered)
@@ -80,6 +79,33 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
             f"Fix: rename that file or folder."
         )
         raise OpError(msg) from error
+
+
+def _add_headers(
+    lookups: HeaderLookups, recipe: NativeFacts, compilers: Mapping[str, Compiler], workplace: Workplace
+) -> None:
+    """Add where each compiler looked for headers.
+
+    Raises:
+        ChangedMeanwhile: when a header appeared during the compilation.
+        OpError: when it is not known which header a source looks for.
+    """
+    for suffix, one in compilers.items():
+        path = search_path_of(one.asking_for_search_path(suffix), workplace.environment, workplace.folder)
+        try:
+            lookups.add_headers(path or [str(place) for place in (*one.include_dirs, *one.system_include_dirs)])
+        except ValueError as error:
+            msg = (
+                f"building the op '{recipe.op}' failed: {error}, so a header that appears would go unnoticed. "
+                f"Fix: name the header itself in __has_include, or define the macro as nothing else than its name."
+            )
+            raise OpError(msg) from error
+
+
+def _is_scanned(path: str, recipe: NativeFacts, covered: set[str]) -> bool:
+    """Return whether a file counts in the fingerprint by this path; behind a link of others, another file may be next time."""
+    real = os.path.realpath(path)
+    return real in covered and (os.path.normpath(path) == real or _is_own(path, recipe))
 
 
 def _is_own(path: str, recipe: NativeFacts) -> bool:
@@ -116,10 +142,15 @@ def _programs(
 def _listed(file: Path) -> set[str]:
     """Return the files in a list in make's syntax, with their paths as written, without the build's own files."""
     text = os.fsdecode(file.read_bytes()).replace("\\\n", " ")
-    _, _, named = text.partition(": ")
-    escaped = named.partition("\n")[0].replace("\\ ", "\0").replace("$$", "$").replace("\\#", "#")
-    words = (word.replace("\0", " ") for word in escaped.split(" "))
+    named = text.partition(": ")[2].partition("\n")[0]
+    words = (_unescaped(word) for word in re.findall(r"(?:\\+[ \t]|[^ \t])+", named))
     return {word for word in words if os.path.isabs(word) and not word.startswith(f"{file.parent}/")}
+
+
+def _unescaped(word: str) -> str:
+    """Return a path without make's escapes: a space or tab, and the backslashes before it, have one more backslash each."""
+    word = re.sub(r"(\\+)([ \t])", lambda found: "\\" * (len(found[1]) // 2) + found[2], word)
+    return word.replace("$$", "$").replace("\\#", "#")
 
 
 def _embedded_data(recipe: NativeFacts, compilers: Iterable[Compiler], read: set[str]) -> set[str]:

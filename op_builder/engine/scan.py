@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Directive", "ScannedFile", "content_of", "directives", "scan"]
+__all__ = ["Directive", "ScannedFile", "content_of", "directives", "headers_defined_in", "scan"]
 
 _SPACE = rb"[ \t\f\v]*(?:/\*(?:[^*]|\*(?!/))*\*/[ \t\f\v]*)*"
 _NAME = rb'(?:"([^"\n]+)"|<([^>\n]+)>|([A-Za-z_]\w*[ \t]*\(?))?'
@@ -23,8 +24,10 @@ _HASH = re.compile(rb"#" + _DIRECTIVE)  # one literal to search for keeps warm l
 _ANY_HASH = rb"(?:#|%:|\?\?=)" + _DIRECTIVE
 _HAS = rb"__has_(include_next|include|embed)" + _SPACE + rb"\(" + _SPACE + _NAME
 _PLACED = (b"include_next", b"embed")
-_HEADER = rb'(["<])([\w./+-]+\.(?:h|hh|hpp|hxx|cuh|inc|inl|ipp|tcc|def))[">]'
+_HEADER = rb'(["<])([\w./+-]+\.(?:h|hh|hpp|hxx|cuh|inc|inl|ipp|tcc|def)|(?<=\(["<])[\w./+-]+(?=[">]\)))[">]'
 """Names in a condition or macro that may stand for ``__has_include`` or for a header's name."""
+_DEFINE = rb"\bdefine(?:\s|/\*(?:[^*]|\*(?!/))*\*/)+"
+_DEFINED_AS_HEADER = _DEFINE + rb"""(\w+)[ \t]+(?:"([^"\n]+)"|<([^>\n]+)>)"""
 
 
 class Directive(NamedTuple):
@@ -35,12 +38,14 @@ class Directive(NamedTuple):
         is_quoted: whether the search starts next to the file itself.
         macro: the macro that names it instead; ends with ``(`` if it takes arguments.
         is_placed: whether the result depends on the file's location.
+        is_tested: whether it is only looked for, by ``__has_include``, and a macro names it.
     """
 
     name: str
     is_quoted: bool
     macro: str
     is_placed: bool
+    is_tested: bool = False
 
 
 class ScannedFile(NamedTuple):
@@ -82,11 +87,29 @@ def directives(content: bytes) -> list[Directive]:
             for mark, name in re.findall(_HEADER, condition):
                 found.append(Directive(name.decode(errors="surrogateescape"), mark == b'"', "", False))
     if b"__has_" in content:
-        for word, quoted, bracketed, macro in re.findall(_HAS, content):
+        for has in re.finditer(_HAS, content):
+            word, quoted, bracketed, macro = has.groups(b"")
             name = quoted or bracketed
             is_placed = not name or word in _PLACED
-            found.append(Directive(name.decode(errors="surrogateescape"), bool(quoted), macro.decode(), is_placed))
+            line = content[content.rfind(b"\n", 0, has.start()) + 1 : has.start()]
+            is_tested = bool(macro) and b"define" not in line  # else it is the parameter of a macro that tests
+            found.append(
+                Directive(name.decode(errors="surrogateescape"), bool(quoted), macro.decode(), is_placed, is_tested)
+            )
     return found
+
+
+def headers_defined_in(contents: Iterable[bytes]) -> tuple[dict[str, set[tuple[str, bool]]], set[str]]:
+    """Return the headers that macros stand for, and whether each is quoted; and those macros that stand for nothing else."""
+    found: dict[str, set[tuple[str, bool]]] = {}
+    others: Counter[bytes] = Counter()
+    for content in contents:
+        joined = content.replace(b"\\\r\n", b"").replace(b"\\\n", b"")
+        others.update(re.findall(_DEFINE + rb"(\w+)", joined))
+        for macro, quoted, bracketed in re.findall(_DEFINED_AS_HEADER, joined):
+            others[macro] -= 1
+            found.setdefault(macro.decode(), set()).add((os.fsdecode(quoted or bracketed), bool(quoted)))
+    return found, {macro for macro in found if not others[macro.encode()]}
 
 
 def scan(

@@ -233,6 +233,16 @@ def test_what_cannot_be_tracked_is_refused_by_name(site: Site, ask: Ask, flag: s
     assert error.startswith(f"OpError: building the op 'site' failed: the flag {flag!r}")
 
 
+def test_a_header_of_unknown_name_that_is_only_looked_for_is_refused_by_name(site: Site, ask: Ask) -> None:
+    site.main(
+        "#define S_(x) #x\n#define S(x) S_(x)\n#if __has_include(S(ARCH/tuning.h))\n#endif\n"
+        f"const int kAnswer = 1;\n{FUNCTION}"
+    )
+    site.cxx_args = ["-DARCH=avx2"]
+    error = ask(site).get("error", "")
+    assert f"{site.source} looks for a header that the macro S names" in error
+
+
 @pytest.mark.timeout(ZIG_SECONDS)
 def test_data_that_a_compiler_does_not_list_is_refused_by_name(site: Site, ask: Ask) -> None:
     """ziglang's assembler lists no data; but a path in the source is still tracked."""

@@ -9,10 +9,11 @@ import torch
 
 import anyaccel
 from anyaccel.op_builder import OpError, OpLoadError
+from anyaccel.op_builder.loading import claimed_namespaces, load_torch_library
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -58,3 +59,36 @@ def test_an_old_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         OpLoadError, match=r"got torch 2.9.1\+cpu; expected 2.10 or newer. Fix: pip install --upgrade torch"
     ):
         builder.load()
+
+
+CLAIMS: dict[str, tuple[str, list[str], list[str]]] = {  # the code, the flags, and the namespaces that it defines
+    "at a line's start": ("STABLE_TORCH_LIBRARY(mine, m) {}", [], ["mine"]),
+    "in a namespace": ("namespace a { STABLE_TORCH_LIBRARY(mine, m) {} }", [], ["mine"]),
+    "over two lines": ("STABLE_TORCH_LIBRARY(\n    mine, m) {}", [], ["mine"]),
+    "torch's own": ("TORCH_LIBRARY(mine, m) {}", [], ["mine"]),
+    "two": ("STABLE_TORCH_LIBRARY(mine, m) {}\nSTABLE_TORCH_LIBRARY(other, m) {}", [], ["mine", "other"]),
+    "by a macro": ("#define NS mine\nSTABLE_TORCH_LIBRARY(NS, m) {}", [], ["mine"]),
+    "by a macro of a macro": ("#define A mine\n#define NS A\nSTABLE_TORCH_LIBRARY(NS, m) {}", [], ["mine"]),
+    "by a flag": ("STABLE_TORCH_LIBRARY(NS, m) {}", ["-O2", "-DNS=mine"], ["mine"]),
+    "in a header": ('#include "library.h"\n', [], ["mine"]),
+    "in a comment": ("// STABLE_TORCH_LIBRARY(mine, m)\n/*\nSTABLE_TORCH_LIBRARY(mine, m)\n*/", [], []),
+    "behind a text with slashes": ('auto url = "http://a"; STABLE_TORCH_LIBRARY(mine, m) {}', [], ["mine"]),
+    "a fragment": ("STABLE_TORCH_LIBRARY_FRAGMENT(mine, m) {}\nSTABLE_TORCH_LIBRARY_IMPL(mine, CPU, m) {}", [], []),
+    "in a macro's definition": ("#define LIBRARY(ns) STABLE_TORCH_LIBRARY(ns, m)", [], []),
+}
+
+
+@pytest.mark.parametrize(("code", "flags", "claimed"), CLAIMS.values(), ids=CLAIMS)
+def test_the_namespaces_that_code_defines(
+    tmp_path: Path, code: str, flags: Sequence[str], claimed: Sequence[str]
+) -> None:
+    """Two libraries that define one end the process."""
+    (tmp_path / "library.h").write_text("STABLE_TORCH_LIBRARY(mine, m) {}\n")
+    (tmp_path / "op.cpp").write_text(code)
+    assert claimed_namespaces([tmp_path / "op.cpp"], [tmp_path], flags) == claimed
+
+
+def test_a_namespace_that_python_defined_is_refused_though_it_is_empty(tmp_path: Path) -> None:
+    library = torch.library.Library("anyaccel_test_empty", "DEF")
+    with pytest.raises(OpLoadError, match="this process has already defined the namespace 'anyaccel_test_empty'"):
+        load_torch_library("anyaccel_test", type(library), tmp_path / "none.so", ["anyaccel_test_empty"])

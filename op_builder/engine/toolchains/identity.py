@@ -25,11 +25,14 @@ __all__ = ["Identity", "digest_of_programs", "find", "find_program", "identify",
 _SCRIPT_BYTES = 1 << 16
 _WORD = r"[\w./+~-]+"
 _QUOTED = r"""["']([^"'$\n]+)["']"""
-_VARIABLE = r"\$\{?([A-Za-z_]\w*)|\b([A-Z][A-Z0-9_]{2,})\b"
+_VARIABLE = r"""\$\{?([A-Za-z_]\w*)|\b([A-Z][A-Z0-9_]{2,})\b|env(?:iron)?(?:\.get)?[(\[]["'](\w+)"""
+_AFTER_EXPANSION = (r"""(?:[)}]|\$\w+)["']?/([\w./+~-]+)""", r"""(?:[)}]|\$\w+)/([^"'$\n]+)["']""")
+_IMPORT = r"(?m)^\s*(?:from|import)\s+(\w+)"
 _DRIVER = r"(?m)^(?:COLLECT_GCC|COLLECT_LTO_WRAPPER)=(.+)$"
 _A_COMPILER = r"gcc|g\+\+|clang|c\+\+|cc1|icpx|zig|nvcc|collect2|lto-wrapper|(^|-)(as|ld)\b"
 _DEEPEST_SCRIPT = 4
 _MOST_NEIGHBOURS = 64
+_MOST_EXPANSIONS = 64
 _TIMEOUT_SECONDS = 60.0
 
 
@@ -80,20 +83,51 @@ class _Collector:
         elif os.path.isabs(word):
             self.add(word, depth)
 
-    def add(self, file: str, depth: int = 0) -> None:
+    def add(self, file: str, depth: int = 0, *, is_read: bool = False) -> None:
+        """Add a file, and what it leads to if it is a script, or a text that a script reads."""
         if file in self.programs or not os.path.isfile(file):
             return
         self.programs.add(file)
-        text = _script(file)
-        if text is None or depth >= _DEEPEST_SCRIPT:
+        text = _text(file)
+        if text is None or depth >= _DEEPEST_SCRIPT or not (is_read or text.startswith("#!")):
             return
         self.variables.update(name for match in re.findall(_VARIABLE, text) for name in match if name)
-        for word in _words(text):
+        words = _words(text)
+        for word in words:
             self.add_word(word, depth + 1)
-        if "python" in text.partition("\n")[0]:  # its imports are looked for next to it
-            neighbours = [other.path for other in os.scandir(os.path.dirname(file)) if other.name.endswith(".py")]
-            for other in neighbours[:_MOST_NEIGHBOURS]:
-                self.add(other, depth + 1)
+        for named in self._named_relatively(file, text, words):
+            self.add(named, depth + 1, is_read=True)
+        if "python" in text.partition("\n")[0]:
+            for module in _modules_beside(file, text):
+                self.add(module, depth + 1)
+
+    def _named_relatively(self, file: str, text: str, words: Iterable[str]) -> set[str]:
+        """Return the files that a script names below its own folder, or below a folder that a variable has.
+
+        ``"$(dirname "$0")/inner"``, ``. ${0%/*}/env.sh`` and ``$HOME/.flags``, and each word after ``cd "$here"``. Where an
+        expansion leads is not worked out: each folder counts. A file that is named so and missing counts when it appears.
+        """
+        variables = {name for match in re.findall(_VARIABLE, text) for name in match if name}
+        folders = {os.path.dirname(file), os.path.dirname(os.path.realpath(file))}
+        folders |= {value for name in variables if os.path.isdir(value := self._environment.get(name, ""))}
+        tails = {tail for form in _AFTER_EXPANSION for tail in re.findall(form, text) if tail.strip("./ ")}
+        expanded = [f"{folder}/{tail}" for folder in sorted(folders) for tail in sorted(tails)][:_MOST_EXPANSIONS]
+        self.programs.update(path for path in expanded if not os.path.exists(path))
+        folders |= {path for path in expanded if os.path.isdir(path)}
+        home = self._environment.get("HOME", "")
+        in_home = {f"{home}{word[1:]}" for word in words if home and word.startswith("~/")}
+        beside = {f"{folder}/{word}" for folder in folders for word in words if not word.startswith(("-", "/", "~"))}
+        return {path for path in (*expanded, *in_home, *beside) if os.path.isfile(path)}
+
+
+def _modules_beside(file: str, text: str) -> list[str]:
+    """Return the modules that a script in Python may import from its own folder, up to a limit."""
+    folder = os.path.dirname(file)
+    found = [other.path for other in os.scandir(folder) if other.name.endswith(".py")]
+    for name in sorted(set(re.findall(_IMPORT, text))):
+        for root, _, names in os.walk(os.path.join(folder, name)):
+            found += [os.path.join(root, each) for each in names if each.endswith(".py")]
+    return found[:_MOST_NEIGHBOURS]
 
 
 def identify(
@@ -167,16 +201,21 @@ def namesakes(program: str, path: str) -> list[str]:
 
 def _stands_in(program: str) -> bool:
     """Return whether a program may start another of its name, as ccache and scripts do."""
-    return re.search(_A_COMPILER, os.path.basename(os.path.realpath(program))) is None or _script(program) is not None
+    return re.search(_A_COMPILER, os.path.basename(os.path.realpath(program))) is None or _is_script(program)
 
 
-def _script(program: str) -> str | None:
+def _text(program: str) -> str | None:
+    """Return the text of a script, or of another text that is not longer than a script; None for anything else."""
     try:
         with open(program, "rb") as file:
             begins = file.read(_SCRIPT_BYTES)
     except OSError:
         return None
-    return begins.decode(errors="replace") if begins.startswith(b"#!") else None
+    return None if b"\0" in begins else begins.decode(errors="replace")
+
+
+def _is_script(program: str) -> bool:
+    return (_text(program) or "").startswith("#!")
 
 
 def _told(
