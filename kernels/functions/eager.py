@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C import _are_functorch_transforms_active
 from torch.autograd import forward_ad
 
 if TYPE_CHECKING:
@@ -63,7 +64,13 @@ class DifferentiableOp:
         return output[self.given] if self.results else output
 
     def _through_dispatcher(self, *inputs: Any) -> Any:
-        output = self.op(*inputs)
+        _refuse_tangents(self.op, inputs)
+        try:
+            output = self.op(*inputs)
+        except RuntimeError as error:
+            if "setup_context staticmethod" not in str(error):
+                raise
+            raise _no_derivative(self.op, "a transform of torch.func that differentiates") from error
         return output[self.given] if self.results else output
 
 
@@ -82,15 +89,36 @@ class RecordedOp(DifferentiableOp):
         self.recorded = recorded._op  # without a Python frame
 
     def __call__(self, *inputs: Any) -> Any:
-        return self._through_dispatcher(*inputs) if torch.compiler.is_compiling() else self.recorded(*inputs)
+        if torch.compiler.is_compiling() or forward_ad._current_level >= 0 or _are_functorch_transforms_active():
+            return self._through_dispatcher(*inputs)
+        return self.recorded(*inputs)
 
 
 def _is_followed() -> bool:
     """Return whether something must see every op call."""
     return (
-        torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or forward_ad._current_level >= 0
+        _are_functorch_transforms_active() or torch._C._len_torch_dispatch_stack() > 0 or forward_ad._current_level >= 0
+    )
+
+
+def _refuse_tangents(op: Any, inputs: tuple[Any, ...]) -> None:
+    """Check that no input has a tangent: torch would drop it without a word, as if the derivative were 0.
+
+    Raises:
+        RuntimeError: when one has.
+    """
+    if forward_ad._current_level < 0:
+        return
+    for value in inputs:
+        if isinstance(value, torch.Tensor) and forward_ad.unpack_dual(value).tangent is not None:
+            raise _no_derivative(op, "a tangent of forward-mode differentiation")
+
+
+def _no_derivative(op: Any, got: str) -> RuntimeError:
+    name = op._schema.name.partition("::")[2]
+    return RuntimeError(
+        f"{name} failed: got {got}; expected reverse mode by torch.autograd, the only one that this op has. "
+        f"Fix: use backward() or torch.autograd.grad(), or torch's own function for this part."
     )
 
 

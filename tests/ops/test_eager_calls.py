@@ -48,6 +48,9 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "dense": lambda x: load("cpu", "DenseBuilder").functions.dense(x, _numbers(3, 6), _numbers(3)),
 }
 TWICE = {"dense", "rotary_embedding"}
+OLD_WARNINGS = pytest.mark.filterwarnings(  # torch's own, at the first forward-mode gradient; the second on Python 3.14
+    "ignore:.*torch.jit.script.* is deprecated", "ignore:.*torch.jit.script.* is not supported"
+)
 
 
 class Counted(TorchDispatchMode):
@@ -136,17 +139,38 @@ def test_a_second_derivative_is_right_or_refused(name: str, mode: type[Counted] 
         grad.pow(2).sum().backward()
 
 
-@pytest.mark.filterwarnings(  # torch's own, at the first forward-mode gradient; the second on Python 3.14
-    "ignore:.*torch.jit.script.* is deprecated", "ignore:.*torch.jit.script.* is not supported"
-)
 def test_what_follows_calls_sees_the_op(name: str) -> None:
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     with fake_mode:
         fake = FUNCTIONS[name](fake_mode.from_tensor(X))
     assert fake.shape == FUNCTIONS[name](X).shape
     assert torch.allclose(FUNCTIONS[name](X.as_subclass(Marked)), FUNCTIONS[name](X))
-    with forward_ad.dual_level(), pytest.raises((RuntimeError, NotImplementedError)):
-        forward_ad.unpack_dual(FUNCTIONS[name](forward_ad.make_dual(X.clone().requires_grad_(), X)))
+
+
+TRANSFORMS: dict[str, Callable[[Callable[[torch.Tensor], torch.Tensor]], Any]] = {
+    "jvp": lambda function: torch.func.jvp(function, (X,), (X,)),
+    "jacfwd": lambda function: torch.func.jacfwd(function, randomness="same")(X),
+    "grad": lambda function: torch.func.grad(lambda x: function(x).sum())(X),
+    "vjp": lambda function: torch.func.vjp(function, X),
+}
+
+
+@OLD_WARNINGS
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_transforms_that_differentiate_are_refused(name: str, transform: str) -> None:
+    """Torch would take a derivative for 0 that it has no formula for."""
+    with pytest.raises(RuntimeError, match=r"failed: got a .*differentiat.*Fix: use backward\(\)"):
+        TRANSFORMS[transform](FUNCTIONS[name])
+
+
+@OLD_WARNINGS
+@pytest.mark.parametrize("records", [False, True], ids=["plain", "requires grad"])
+def test_a_tangent_is_refused(name: str, records: bool) -> None:
+    x = X.clone().requires_grad_(records)
+    with forward_ad.dual_level():
+        assert torch.equal(FUNCTIONS[name](X), FUNCTIONS[name](x))  # without a tangent
+        with pytest.raises(RuntimeError, match=r"failed: got a tangent .*Fix: use backward\(\)"):
+            FUNCTIONS[name](forward_ad.make_dual(x, X))
 
 
 @pytest.mark.parametrize("used", [(0,), (1,), (0, 1)])
