@@ -2,7 +2,7 @@
 
 ``set_accelerator`` › ``DS_ACCELERATOR`` › entry points in the group ``anyaccel.accelerators`` › cuda › xpu › any other
 device that ``torch.accelerator`` names › cpu. An explicit choice that cannot be used
-raises; an automatic one is logged once, with the reason for every rejection.
+raises; an automatic one is logged once, with the reason endlesslyy rejection.
 """
 
 from __future__ import annotations
@@ -42,14 +42,29 @@ _logger = logging.getLogger(__name__)
 _lock = threading.RLock()
 
 
+_is_held_for_fork = False
+_MOST_SECONDS_BEFORE_FORK = 30.0  # a thread that forks during an import may hold what the choice waits for
+
+
+def _hold_lock() -> None:
+    """Let a choice in another thread end before a fork: the child would hang on a module that it was importing."""
+    global _is_held_for_fork
+    _is_held_for_fork = _lock.acquire(timeout=_MOST_SECONDS_BEFORE_FORK)
+
+
+def _release_lock() -> None:
+    if _is_held_for_fork:
+        _lock.release()
+
+
 def _renew_lock() -> None:
-    """Replace the lock in a forked child: its holder, a thread of the parent, does not exist there."""
+    """Replace the lock in a forked child: its holder, a thread of the parent, may not exist there."""
     global _lock
     _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+    os.register_at_fork(before=_hold_lock, after_in_parent=_release_lock, after_in_child=_renew_lock)
 
 _current: DeepSpeedAccelerator | None = None
 _detected: DeepSpeedAccelerator | None = None

@@ -296,11 +296,15 @@ class OpBuilder:
             functions = loading.functions_of(binary)
             if functions is None:
                 functions = self.load_binary(binary)
-            return loading.keep(loading.Loaded(self.name, type(self), binary, functions=functions))
+            claimed = () if self.STABLE_ABI else self.namespaces()  # those of a library are kept with it
+            return loading.keep(loading.Loaded(self.name, type(self), binary, claimed, functions=functions))
 
     def load_binary(self, binary: Path) -> Any:
         """Load a finished build, and return its functions."""
-        return self._load_library(binary) if self.STABLE_ABI else loading.load_python_module(self.name, binary)
+        if self.STABLE_ABI:
+            return self._load_library(binary)
+        loading.require_unclaimed(self.name, self.namespaces())
+        return loading.load_python_module(self.name, binary)
 
     def _load_library(self, binary: Path) -> Any:
         loading.load_torch_library(self.name, type(self), binary, self.namespaces())
@@ -466,15 +470,18 @@ class OpBuilder:
         """Return the arguments that are not empty.
 
         Raises:
-            OpError: when ``args`` is not a list, such as a single string, whose letters would be taken for arguments.
+            OpError: when ``args`` is not a list of texts, such as a single string, whose letters would be arguments.
         """
-        if isinstance(args, str) or not hasattr(args, "__iter__"):
+        is_list = not isinstance(args, str) and hasattr(args, "__iter__")
+        given = [arg for arg in args if arg] if is_list else []
+        wrong = next((arg for arg in given if not isinstance(arg, (str, os.PathLike))), None) if is_list else args
+        if not is_list or wrong is not None:
             msg = (
-                f"reading the arguments of the op '{self.name}' failed: got {args!r}; expected a list. "
-                f"Fix: return a list, such as [{str(args)!r}]."
+                f"reading the arguments of the op '{self.name}' failed: got {wrong!r}; expected a list of texts. "
+                f"Fix: return a list, such as {[wrong] if isinstance(wrong, str) else ['-O2']}."
             )
             raise OpError(msg)
-        return [arg for arg in args if arg]
+        return given
 
     def command_exists(self, cmd: str | Sequence[str]) -> bool:
         """Return whether one of the commands is in ``PATH``.

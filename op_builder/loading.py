@@ -174,6 +174,23 @@ def _expanded(name: str, names: dict[str, str]) -> str:
     return name
 
 
+def require_unclaimed(op: str, namespaces: Sequence[str]) -> None:
+    """Check that nothing in this process has defined a namespace: torch ends the process at the second definition.
+
+    Raises:
+        OpLoadError: naming the namespace, and the builder if one has defined it.
+    """
+    for namespace in namespaces:
+        claims = (one for one in [*_loaded.values()] if namespace in one.namespaces)
+        if (claimed := next(claims, None)) is not None or _is_claimed(namespace):
+            owner = "this process" if claimed is None else _full_name(claimed.owner)
+            msg = (
+                f"loading the op '{op}' failed: {owner} has already defined the namespace '{namespace}'. Fix: use another "
+                f"namespace; if the ops in it have different names, STABLE_TORCH_LIBRARY_FRAGMENT adds to it."
+            )
+            raise OpLoadError(msg)
+
+
 def load_torch_library(op: str, builder: type, binary: Path, namespaces: Sequence[str]) -> None:
     """Load a library that registers torch ops.
 
@@ -193,15 +210,7 @@ def load_torch_library(op: str, builder: type, binary: Path, namespaces: Sequenc
         for known in _of_op(op):
             require_same_build(op, known.binary, binary)
             return
-        for namespace in namespaces:
-            claims = (one for one in [*_loaded.values()] if namespace in one.namespaces)
-            if (claimed := next(claims, None)) is not None or _is_claimed(namespace):
-                owner = "this process" if claimed is None else _full_name(claimed.owner)
-                msg = (
-                    f"loading the op '{op}' failed: {owner} has already defined the namespace '{namespace}'. Fix: use another "
-                    f"namespace; if the ops in it have different names, STABLE_TORCH_LIBRARY_FRAGMENT adds to it."
-                )
-                raise OpLoadError(msg)
+        require_unclaimed(op, namespaces)
         try:
             torch.ops.load_library(str(binary))
         except OSError as error:

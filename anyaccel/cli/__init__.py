@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import logging
+import os
 import sys
 import warnings
 from typing import Annotated
@@ -81,3 +83,12 @@ def main() -> None:
     except AnyaccelError as error:
         Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise SystemExit(error.exit_code) from None
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # what is left cannot be written either
+        Console(stderr=True).print(
+            f"[red]error:[/] writing the output failed: got {error.strerror}; expected free space. Fix: free some.",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip
+        raise SystemExit(1) from None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["TEMPORARY_FIX", "in_scratch_folder", "lack_of_room"]
 
 TEMPORARY_FIX = "free some space there, or set TMPDIR to a writable directory with free space"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the last by ulimit -f
 _UNUSABLE = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR)
 
 T = TypeVar("T")

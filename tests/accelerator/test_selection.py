@@ -149,6 +149,35 @@ assert len(found) == 16 and len({id(one) for one in found}) == 1, found
 """)
 
 
+def test_a_child_forked_while_a_thread_makes_the_choice_works(
+    run_python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """The thread is importing the accelerator's module then, and holds the lock that Python has for it."""
+    run_python("""
+import os, signal, sys, threading, time
+import anyaccel
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name.endswith(".cpu_accelerator"):
+            begun.set()
+            time.sleep(1)
+
+begun = threading.Event()
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=anyaccel.get_accelerator)
+thread.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(0 if anyaccel.get_accelerator().device_name() == "cpu" else 1)
+_, status = os.waitpid(child, 0)
+thread.join()
+assert os.waitstatus_to_exitcode(status) == 0
+""")
+
+
 def test_a_forked_child_works(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     run_python("""
 import os, anyaccel

@@ -34,6 +34,17 @@ def test_version(tmp_path: Path) -> None:
     assert _run("--version", cwd=tmp_path).stdout == f"anyaccel {anyaccel.__version__}\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_disk_without_room_for_the_output_is_one_line(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        finished = subprocess.run(
+            [ANYACCEL, "cache", "list"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path
+        )
+    assert finished.returncode == 1
+    (line,) = finished.stderr.splitlines()
+    assert line.startswith("error: writing the output failed: got No space left on device;")
+
+
 def test_square_brackets_of_a_fix_are_shown(tmp_path: Path) -> None:
     finished = _run("doctor", cwd=tmp_path, CUDA_HOME="/nowhere", ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
     assert "pip install 'anyaccel[nvcc]'" in " ".join(finished.stdout.split())

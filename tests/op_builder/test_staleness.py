@@ -293,13 +293,15 @@ def test_an_edited_module_is_loaded_again_and_a_namesake_is_another(make_module:
     assert [module.f(1) for module in (first, edited, namesake)] == [2, 3, 1000]
 
 
-def test_an_edited_module_that_defines_torch_ops_is_refused_before_torch_ends_the_process(
+def test_a_second_module_that_defines_the_same_torch_ops_is_refused_before_torch_ends_the_process(
     make_module: Callable[..., Any],
 ) -> None:
-    claim = "/*\nTORCH_LIBRARY(claiming, m)\n*/"  # as a text: torch's headers would take 20 s
+    claim = "\n#if 0\nTORCH_LIBRARY(claiming, m) {}\n#endif\n"  # not compiled: torch's headers would take 20 s
     assert make_module("one", 2, claim, name="claiming").load().f(1) == 2
     with pytest.raises(OpLoadError, match=r"its sources or flags differ.*restart the process"):
         make_module("one", 3, claim, name="claiming").load()
+    with pytest.raises(OpLoadError, match=r"Builder has already defined the namespace 'claiming'"):
+        make_module("two", 3, claim, name="another").load()
 
 
 @pytest.mark.parametrize(
@@ -350,9 +352,16 @@ def test_a_string_in_place_of_a_list_is_refused(
 ) -> None:
     builder = make_builder()
     monkeypatch.setattr(builder, method, lambda: value)
-    with pytest.raises(OpError, match=f"got {value!r}; expected a list. Fix: return a list"):
+    with pytest.raises(OpError, match=f"got {value!r}; expected a list of texts. Fix: return a list"):
         builder.build()
     assert not builder.is_compatible()
+
+
+def test_an_argument_that_is_no_text_is_refused(cache: Cache, make_builder: Callable[..., Any]) -> None:
+    builder = make_builder()
+    builder.cxx_args = lambda: ["-O2", 3]
+    with pytest.raises(OpError, match=r"op 'answer' failed: got 3; expected a list of texts"):
+        builder.build()
 
 
 def test_a_directory_is_no_source(cache: Cache, make_builder: Callable[..., Any], tmp_path: Path) -> None:
