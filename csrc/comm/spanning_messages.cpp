@@ -28,8 +28,8 @@ WorkPtr SpanningBackend::send(Tensors& tensors, int to, int tag) {
   check_peer("send", to, tag);
   if (is_here(to)) return collected(local_->send(tensors, local_rank_of(to), tag));
   check_dense(tensor);
-  Tensors bytes{as_bytes(plain(tensor))};
-  WorkPtr message = everyone_->send(bytes, to, tag);
+  Tensors sent{is_plain(tensor) ? tensor : plain(tensor)};  // gloo sends every dtype as bytes
+  WorkPtr message = everyone_->send(sent, to, tag);
   any_source_->count_sent(to, tag);
   return collected(c10::make_intrusive<MessageWork>(OpType::SEND, group_, messages_, std::move(message),
                                                     getBackendOptions()->timeout, tensor, tensor));
@@ -38,8 +38,8 @@ WorkPtr SpanningBackend::send(Tensors& tensors, int to, int tag) {
 WorkPtr SpanningBackend::receive_between(const at::Tensor& output, const std::function<WorkPtr(Tensors&)>& receive) {
   check_output(output);
   const at::Tensor arrived = is_plain(output) ? output : at::empty(output.sizes(), output.options());
-  Tensors bytes{as_bytes(arrived)};
-  return collected(c10::make_intrusive<MessageWork>(OpType::RECV, group_, messages_, receive(bytes),
+  Tensors into{arrived};
+  return collected(c10::make_intrusive<MessageWork>(OpType::RECV, group_, messages_, receive(into),
                                                     getBackendOptions()->timeout, arrived, output));
 }
 
@@ -47,9 +47,9 @@ WorkPtr SpanningBackend::recv(Tensors& tensors, int from, int tag) {
   const at::Tensor& tensor = only("recv", tensors);
   check_peer("recv", from, tag);
   if (is_here(from)) return collected(local_->recv(tensors, local_rank_of(from), tag));
-  return receive_between(tensor, [&](Tensors& bytes) {
+  return receive_between(tensor, [&](Tensors& into) {
     any_source_->count_received(from, tag);
-    return everyone_->recv(bytes, from, tag);
+    return everyone_->recv(into, from, tag);
   });
 }
 
@@ -61,7 +61,7 @@ WorkPtr SpanningBackend::recvAnysource(Tensors& tensors, int tag) {
     check_output(tensor);
     return collected(any_source_->receive(tensor, tag, getBackendOptions()->timeout));
   }
-  return receive_between(tensor, [&](Tensors& bytes) { return everyone_->recvAnysource(bytes, tag); });
+  return receive_between(tensor, [&](Tensors& into) { return everyone_->recvAnysource(into, tag); });
 }
 
 }  // namespace anyaccel::comm
