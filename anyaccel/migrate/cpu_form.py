@@ -34,7 +34,7 @@ _OPTIONS = ("pin_memory", "non_blocking", "persistent_workers", "fused", "prefet
 _FLAG = re.compile(r"(^|_)(pin(_?mem(ory)?)?|non_blocking|fused|persistent_workers|prefetch|benchmark|deterministic)$")
 _DEVICE = re.compile(r"(^|_)(dev|device)$|^(device|dev)_?(name|str)?$", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|warn|error|log|write))$")
-_NAMES_CUDA = re.compile(r"cuda|gpu|nvidia|accelerat|\bcpu\b", re.IGNORECASE)
+_NAMES_CUDA = re.compile(r"cuda|gpu|nvidia|cudnn|tf32|tensor ?cores?|accelerat|\bcpu\b", re.IGNORECASE)
 _HARMLESS = (
     "gc.collect",
     "torch.set_default_tensor_type",
@@ -187,7 +187,8 @@ class _OnCpu(ast.NodeTransformer):
             shows = _SHOWN.match(name) is not None and not is_formatted and not _NAMES_CUDA.search(told)
             shows = shows and not any(_is_of_memory(each) for each in ast.walk(call))
             is_command = _member(call.func) in _COMMANDS and not any(_may_fail(each) for each in call.args)
-            if is_command or name in _HARMLESS or shows:
+            is_harmless = name in _HARMLESS and not any(isinstance(each, ast.Name) for each in call.args)
+            if is_command or is_harmless or shows:
                 return []
         value = self.visit(node.value)
         is_read = isinstance(value, ast.Constant | ast.Name | ast.Attribute | ast.Subscript | ast.List)

@@ -48,6 +48,7 @@ _OWN = re.compile(
 )
 _FOR_LIBRARIES = ("gpu", "GPU", "CUDA")
 _OF_GPU = re.compile(r"(?<=[^_])_(gpu|cuda)(?=_|$)|^(gpu|cuda)(?=_)")
+_OF_CPU = re.compile(r"(?<=[^_])_cpu(?=_|$)|^cpu(?=_)")
 _VERSIONS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda")
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
@@ -138,7 +139,10 @@ def _names_of_cuda(
             "depends-on-function",
             f"{own[0]} depends on it and is made for CUDA; decide whether other devices may run it",
         )
-    texts = (each for each in plan.view.inside(region, cst.SimpleString) if text_of(each) in _FOR_LIBRARIES)
+    strings = list(plan.view.inside(region, cst.SimpleString))
+    if any((text_of(each) or "").endswith(".cu") for each in strings):
+        yield Objection("depends-on-cuda", "a CUDA source depends on it; decide what other devices use")
+    texts = (each for each in strings if text_of(each) in _FOR_LIBRARIES)
     if any(not _is_request(plan, each) for each in texts):
         yield Objection(
             "depends-on-function", "a library's name for CUDA depends on it; decide what other devices use there"
@@ -210,15 +214,26 @@ def _imported_function(plan: Plan, region: cst.CSTNode) -> str:
 
 
 def _pairs(plan: Plan, region: cst.CSTNode, other: cst.CSTNode | None) -> Iterator[Objection]:
-    """Yield an objection if the branches use a function for CUDA and its twin for a CPU: ``loss_gpu``, ``loss_cpu``."""
-    others = {each.value for each in plan.view.inside(other, cst.Name)} if other is not None else set()
-    for name in plan.view.inside(region, cst.Name):
-        twin = _OF_GPU.sub(lambda found: "_cpu" if found[0].startswith("_") else "cpu", name.value)
-        if twin != name.value and twin in others and not plan.view.values_of(name):
+    """Yield an objection if the branches use a function for CUDA and one for a CPU: ``loss_gpu()``, ``loss_cpu()``."""
+    others = list(plan.view.inside(other, cst.Name)) if other is not None else []
+    of_cpu = {each.value: _is_called(plan, each) for each in others if _OF_CPU.search(each.value)}
+    called = next((name for name, is_called in of_cpu.items() if is_called), "")
+    for name in plan.view.inside(region, cst.Name) if of_cpu else ():
+        parted = _OF_GPU.sub(lambda found: "_cpu" if found[0].startswith("_") else "cpu", name.value)
+        if parted == name.value or plan.view.values_of(name):
+            continue
+        twin = parted if parted in of_cpu else called if _is_called(plan, name) else ""
+        if twin:
             yield Objection(
                 "depends-on-function",
                 f"{name.value} depends on it, beside {twin}; decide which of them other devices use",
             )
+
+
+def _is_called(plan: Plan, name: cst.Name) -> bool:
+    around = plan.view.parent(name)
+    call = plan.view.parent(around) if isinstance(around, cst.Attribute) else around
+    return isinstance(call, cst.Call) and call.func in (name, around)
 
 
 def _answer_named(plan: Plan, region: cst.CSTNode) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import libcst as cst
 
-__all__ = ["dotted", "is_whitespace", "library_of", "parts", "text_of"]
+__all__ = ["dotted", "is_whitespace", "library_of", "parts", "text_of", "unpacked"]
 
 _WHITESPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine, cst.Newline, cst.Comment)
 
@@ -74,3 +74,22 @@ def text_of(node: cst.CSTNode | None) -> str | None:
 @lru_cache(maxsize=4096)
 def _evaluated(literal: str) -> str | bytes:
     return cst.SimpleString(literal).evaluated_value
+
+
+def unpacked(element: cst.Element, *around: cst.CSTNode) -> list[cst.BaseExpression]:
+    """Return the value of one name of ``a, b = 1, 2``; empty if the other side has no element for each name.
+
+    Args:
+        element: the name.
+        around: the tuple, the target and the assignment that it is in.
+    """
+    names, _, owner = (*around, None, None, None)[:3]
+    given = owner.value if isinstance(owner, cst.Assign) else None
+    if (
+        not isinstance(names, cst.Tuple)
+        or not isinstance(given, cst.Tuple)
+        or len(names.elements) != len(given.elements)
+    ):
+        return []
+    are_plain = all(isinstance(each, cst.Element) for each in (*names.elements, *given.elements))
+    return [given.elements[names.elements.index(element)].value] if are_plain else []

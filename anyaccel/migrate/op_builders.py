@@ -3,7 +3,7 @@
 ``CPUAdamBuilder()`` from ``deepspeed.ops.op_builder`` itself calls deepspeed's ``get_accelerator().create_op_builder``,
 so nothing changes in a module that uses deepspeed's accelerator. With anyaccel's accelerator, the op is anyaccel's: its
 functions have the same names and arguments (docs/deepspeed.md). A class that is not called, such as a base class, is
-left as it is.
+left as it is, and one that anyaccel has for no device is reported.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
+
+from anyaccel.op_builder.all_ops import find_builder
 
 from .targets import parsed
 
@@ -31,7 +33,13 @@ def decide(plan: Plan) -> None:
     for node, name in plan.view.imported.items():
         match, call = _BUILDER.match(name), plan.view.parent(node)
         is_made = isinstance(call, cst.Call) and call.func is node and not call.args
-        if match and match[1] not in _BASES and is_made and isinstance(call, cst.Call) and function is not None:
+        if not match or match[1] in _BASES or not is_made or not isinstance(call, cst.Call) or function is None:
+            continue
+        if plan.target.name == "anyaccel" and not any(find_builder(match[1], device) for device in ("cpu", "cuda")):
+            plan.report(
+                node, RULE, "anyaccel has no op of this builder; keep deepspeed's, or use another implementation"
+            )
+        else:
             plan.rewrite(call, RULE, _always(f'{function}("{match[1]}")'), (node,))
 
 

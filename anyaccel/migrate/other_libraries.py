@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -103,8 +104,7 @@ def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
     importing = set()
     if is_where_tensors_are(view):
         return True
-    for statement in view.of(cst.Import, cst.ImportFrom, cst.Call):
-        library = _skipped_without(statement) if isinstance(statement, cst.Call) else library_of(statement)
+    for statement, library in _imports(view):
         around = list(view.ancestors(statement)) if library in _NOT_TORCHS else []
         owners = [each for kind in (cst.ClassDef, cst.FunctionDef) for each in around if isinstance(each, kind)]
         if owners and view.is_within(node, owners[0]):
@@ -114,10 +114,14 @@ def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:
     return owner is not None and any(dotted(call.func) in importing for call in view.inside(owner, cst.Call))
 
 
-def _skipped_without(call: cst.Call) -> str:
-    """Return the library that a test needs: ``pytest.importorskip("astra")``; empty for any other call."""
-    is_import = (dotted(call.func) or "").rpartition(".")[2] == "importorskip" and bool(call.args)
-    return (text_of(call.args[0].value) or "").partition(".")[0] if is_import else ""
+@lru_cache(maxsize=1)  # asked for each question of a module
+def _imports(view: SourceView) -> list[tuple[cst.CSTNode, str]]:
+    """Return what imports a library, and its name: also ``importlib.import_module("dgl")``."""
+    found = [(each, library_of(each)) for each in view.of(cst.Import, cst.ImportFrom)]
+    for call in view.of(cst.Call):
+        if (dotted(call.func) or "").rpartition(".")[2] in ("import_module", "importorskip") and call.args:
+            found.append((call, (text_of(call.args[0].value) or "").partition(".")[0]))
+    return found
 
 
 def is_where_tensors_are(view: SourceView) -> bool:
@@ -125,9 +129,7 @@ def is_where_tensors_are(view: SourceView) -> bool:
 
     Their graphs, tables and models have no kernels for other devices, and are where the tensors are.
     """
-    return view.project.is_of_dgl or any(
-        library_of(each) in _WHERE_TENSORS_ARE for each in view.of(cst.Import, cst.ImportFrom)
-    )
+    return view.project.is_of_dgl or any(library in _WHERE_TENSORS_ARE for _, library in _imports(view))
 
 
 def is_made_for_cuda(full_name: str) -> bool:

@@ -33,6 +33,7 @@ _FOR_CUDA = re.compile(
     re.IGNORECASE,
 )
 _CPUS_OWN = re.compile(r"(^|_)cpu_?(?!count|s?$)[a-z]|^_?(CPU|Cpu)[A-Z_]|[a-z](CPU|Cpu)([A-Z_]|$)|_cpu$")
+_NO_LOCATION = re.compile(r"\bmap_location\s*=\s*None\b")
 _ATTENTION = re.compile(r"attn_(backend|impl(ementation)?)\b|[\"'](sdpa|eager)[\"']")
 _TO_HOST = re.compile(r"\.cpu\(\)|\.to\([\"']cpu[\"']\)")
 _INDEX = re.compile(r"\.(get_device|current_device)\(\)|\.index\b")
@@ -99,7 +100,8 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
 def _of_checkpoint(plan: Plan, found: Regions) -> Iterator[Objection]:
     """Yield an objection if a checkpoint is loaded by ``map_location`` without CUDA only: other devices need it, too."""
     is_for_cpu = any(_names_location(plan, each) for each in _others(plan, found))
-    if is_for_cpu and not any(_names_location(plan, each) for each in found.blocks):
+    given = [each for each in found.blocks if not _NO_LOCATION.search(plan.view.code(each))]
+    if is_for_cpu and not any(_names_location(plan, each) for each in given):
         yield Objection(
             "depends-on-cuda", "without CUDA a checkpoint is loaded by map_location; decide how other devices load it"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_left, bisect_right
 from functools import cached_property
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from .nodes import dotted, is_whitespace, parts, text_of
+from .nodes import dotted, is_whitespace, parts, text_of, unpacked
 from .parsing import parse
 from .positions import positions_in, written
 from .scope_visitor import scopes_of
@@ -211,6 +212,8 @@ class SourceView:
             owner = self.parent(around) if isinstance(around, cst.AssignTarget) else around
             if isinstance(owner, cst.Assign | cst.AnnAssign | cst.NamedExpr) and owner.value is not None:
                 values.append(owner.value)
+            elif isinstance(around, cst.Element):
+                values += unpacked(around, *itertools.islice(self.ancestors(around), 3))
         return values
 
     def _bound(self, node: cst.CSTNode) -> list[cst.CSTNode]:

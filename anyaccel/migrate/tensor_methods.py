@@ -25,6 +25,7 @@ _NUMBER_NAME = re.compile(r"(^|_)(rank|gpu|gpu_?id|device_?(id|idx|index))$")
 _STREAM = re.compile(r"^[\w.]*streams?\b(\[.*\])?(\(\))?$")
 _OF_KEPT_INDEX = "stores an index as a device, which only CUDA accepts; store get_accelerator().device_name(index)"
 _OF_INDEX = r"([=!]=|[<>]=?|[\[{%]|\bint\(|format\(|\"cuda\",) *NAME\b|\bNAME *([=!]=|[<>]|in\b)"
+_OF_FUNCTION = "calls a function cuda() of an import with arguments; call to() if that is a tensor or a module"
 _OTHER_CUDA = ("numba.", "cupy.", "cv2.", "pycuda.", "jax.")
 
 
@@ -108,6 +109,9 @@ def _decide_cuda(plan: Plan, call: cst.Call) -> None:
         return
     if name == "torch.Tensor.cuda":
         plan.report(call, RULE, "calls the method cuda as a function; write x.to(get_accelerator().device_name())")
+        return
+    if call.args and plan.view.name(call.func.value):
+        plan.report(call, RULE, _OF_FUNCTION)
         return
     args = list(call.args)
     given = [arg for arg in args if arg.keyword is None or arg.keyword.value == "device"]

@@ -36,6 +36,22 @@ def keep_together(plan: Plan) -> None:
     _keep_moves(plan)
     _keep_choices(plan)
     _keep_chosen(plan)
+    _keep_asserted(plan)
+
+
+def _keep_asserted(plan: Plan) -> None:
+    """Report the names of devices in a test that asserts such a name and is reported: ``assert x.device == "cuda"``."""
+    kept: dict[cst.CSTNode | None, cst.CSTNode] = {}
+    for one in plan.decisions.values():
+        stays = one.rule == "device-name" and one.outcome is SiteOutcome.REPORTED
+        if stays and any(isinstance(each, cst.Assert) for each in plan.view.ancestors(one.node)):
+            kept.setdefault(_function(plan, one.node), one.node)
+    for one in list(plan.decisions.values()) if kept else ():
+        function = _function(plan, one.node)
+        is_test = isinstance(function, cst.FunctionDef) and function.name.value.startswith("test")
+        if is_test and function in kept and one.rule == "device-name" and one.outcome is SiteOutcome.REWRITTEN:
+            line = plan.view.position(kept[function])[0]
+            plan.reconsider(one.node, f"line {line} asserts a device's name, and is reported; decide on both together")
 
 
 def _keep_stored_questions(plan: Plan) -> None:

@@ -75,6 +75,13 @@ def values_of_cuda(plan: Plan, region: cst.CSTNode, asked: cst.CSTNode) -> Itera
         if stays and _DEVICE.match(text_of(stays[0].node) or ""):
             line = plan.view.position(stays[0].node)[0]
             yield Objection("depends-on-cuda", f"{text} stays the name of CUDA (line {line}); decide on both together")
+        for value in plan.view.values_of(node):
+            of_type = next((one for one in decided_in(plan, value) if _is_kept_type(one)), None)
+            if of_type is not None:
+                line = plan.view.position(of_type.node)[0]
+                yield Objection(
+                    "depends-on-cuda", f"{text} stays a type of CUDA's (line {line}); decide on both together"
+                )
         if _CLASS_OF_CUDA.match(text) and not plan.view.name(node).startswith("torch."):
             yield Objection("depends-on-cuda", f"{text} depends on it and is for CUDA; decide what other devices use")
     yield from _texts_of_cuda(plan, region)
@@ -151,6 +158,10 @@ def _asked_again(plan: Plan, region: cst.CSTNode) -> cst.CSTNode | None:
 def _is_kept_name(one: SiteDecision) -> bool:
     is_name = one.rule in ("device-name", "device-choice") and not isinstance(one.node, cst.Comparison)
     return is_name and one.outcome is SiteOutcome.REPORTED
+
+
+def _is_kept_type(one: SiteDecision) -> bool:
+    return one.rule == "typed-tensor" and one.outcome is SiteOutcome.REPORTED
 
 
 def _set_under_other(plan: Plan, asked: cst.CSTNode) -> dict[str, cst.CSTNode]:
