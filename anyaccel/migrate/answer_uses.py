@@ -119,7 +119,7 @@ def _library_given(plan: Plan, value: cst.CSTNode | None) -> str:
             is_declared = is_default and (dotted(call.func) or "").endswith("add_argument")
             if not is_library:
                 given = [each for each in given if each.keyword is not None and _NAMES_CUDA.search(each.keyword.value)]
-            if given and not is_declared and not all(is_option_given(plan.view, each) for each in given):
+            if given and not is_declared and not all(is_option_given(each) for each in given):
                 return dotted(call.func) or "a library"
     return ""
 

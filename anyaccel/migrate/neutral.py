@@ -15,10 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["is_given_to_neutral", "is_neutral", "is_option", "is_option_given"]
 
 _FLAGS = re.compile(r"(^|_)(pin(_?mem(ory)?)?|non_blocking|fused|persistent_workers|prefetch|benchmark|deterministic)$")
-_GIVEN = re.compile(r"(^|_)(pin_memory|non_blocking|fused|persistent_workers)$")
+_GIVEN = re.compile(r"(^|_)(non_blocking|fused|persistent_workers)$")
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|log|write|format|append))$")
 _EVERYWHERE = ("torch.manual_seed", "torch.set_float32_matmul_precision", "gc.collect")
-_LOADER = re.compile(r"load|^dict$", re.IGNORECASE)
 _OPTIONS = ("pin_memory", "non_blocking", "fused", "persistent_workers", "prefetch_factor", "num_workers", "shuffle")
 
 
@@ -88,20 +87,12 @@ def is_given_to_neutral(view: SourceView, value: cst.CSTNode | None) -> bool:
 def is_option(view: SourceView, use: cst.CSTNode) -> bool:
     """Return whether an answer is passed as an option that every device accepts.
 
-    Functions that make tensors refuse ``pin_memory=True`` on a machine without an accelerator, and others may; a
-    DataLoader ignores it.
+    ``pin_memory=True`` is none: a DataLoader warns of it on a machine without an accelerator, and other functions refuse it.
     """
     around = view.parent(use)
-    return isinstance(around, cst.Arg) and is_option_given(view, around)
+    return isinstance(around, cst.Arg) and is_option_given(around)
 
 
-def is_option_given(view: SourceView, around: cst.Arg) -> bool:
+def is_option_given(around: cst.Arg) -> bool:
     """Return whether an argument is an option that every device accepts; see :func:`is_option`."""
-    if around.keyword is None or not _GIVEN.search(around.keyword.value):
-        return False
-    call = view.parent(around)
-    called = (view.name(call.func) or dotted(call.func) or "") if isinstance(call, cst.Call) else ""
-    if around.keyword.value != "pin_memory":
-        return True
-    is_known = called.startswith("torch.") or not (isinstance(call, cst.Call) and view.name(call.func))
-    return is_known and _LOADER.search(called) is not None
+    return around.keyword is not None and _GIVEN.search(around.keyword.value) is not None

@@ -80,8 +80,8 @@ RULES: dict[str, Rule] = {
         "batch = get_accelerator().pin_memory(batch)",
         "`torch.empty(n, dtype=t, pin_memory=True)` becomes `get_accelerator().pin_empty(n, dtype=t)`; other functions that "
         "make pinned tensors are wrapped, also with `pin_memory=torch.cuda.is_available()`; what pins by a condition that "
-        "is not about CUDA is reported. `CPUOffloadPolicy(pin_memory=…)` is false on a CPU. DataLoader's flag and that of "
-        "`save_on_cpu()` stay: torch ignores them without a device.",
+        "is not about CUDA is reported. `CPUOffloadPolicy(pin_memory=…)` is false on a CPU. `True` for a DataLoader and for "
+        "`save_on_cpu()` stays: torch ignores it without a device. A question about CUDA there is false on a CPU.",
     ),
     "comm-backend": Rule(
         "NCCL as the backend of a process group",

@@ -24,24 +24,24 @@ def _demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(600)
 def test_learns_writes_its_results_and_resumes(tmp_path: Path) -> None:
-    first = _demo(tmp_path, "--steps", "30")
+    first = _demo(tmp_path, "--steps", "16")
     assert first.returncode == 0, first.stdout + first.stderr
     assert "below the unigram model's" in first.stdout
     out = tmp_path / "demo_out"
     assert (out / "loss.png").read_bytes().startswith(b"\x89PNG")
     metrics = json.loads((out / "metrics.json").read_text())
-    assert metrics["step"] == 30
+    assert metrics["step"] == 16
     assert metrics["ranks"] == 2
     assert metrics["backend"] == ("shm" if ShmCommBuilder().is_built() else "gloo")
     assert "next: anyaccel check" in first.stdout
     assert "OMP_NUM_THREADS" not in first.stderr
     assert metrics["validation"][-1][1] < metrics["unigram_loss"] < metrics["validation"][0][1]
-    second = _demo(tmp_path, "--steps", "10")
+    second = _demo(tmp_path, "--steps", "4")
     assert second.returncode == 0, second.stdout + second.stderr
-    assert "resumed at 30" in second.stdout
+    assert "resumed at 16" in second.stdout
     resumed = json.loads((out / "metrics.json").read_text())
-    assert resumed["step"] == 40
-    assert resumed["training"][:30] == metrics["training"]
+    assert resumed["step"] == 20
+    assert resumed["training"][:16] == metrics["training"]
     assert resumed["validation"][-1][1] < metrics["validation"][-1][1] + 0.1
 
 

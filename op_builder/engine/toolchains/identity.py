@@ -26,7 +26,7 @@ _SCRIPT_BYTES = 1 << 16
 _WORD = r"[\w./+~-]+"
 _QUOTED = r"""["']([^"'$\n]+)["']"""
 _VARIABLE = r"""\$\{?([A-Za-z_]\w*)|\b([A-Z][A-Z0-9_]{2,})\b|env(?:iron)?(?:\.get)?[(\[]["'](\w+)"""
-_AFTER_EXPANSION = (r"""(?:[)}]|\$\w+)["']?/([\w./+~-]+)""", r"""(?:[)}]|\$\w+)/([^"'$\n]+)["']""")
+_AFTER_EXPANSION = (r"""(?:[)}`]|\$\w+)["']?/([\w./+~-]+)""", r"""(?:[)}`]|\$\w+)/([^"'$\n]+)["']""")
 _IMPORT = r"(?m)^\s*(?:from|import)\s+(\w+)"
 _DRIVER = r"(?m)^(?:COLLECT_GCC|COLLECT_LTO_WRAPPER)=(.+)$"
 _A_COMPILER = r"gcc|g\+\+|clang|c\+\+|cc1|icpx|zig|nvcc|collect2|lto-wrapper|(^|-)(as|ld)\b"
