@@ -2,7 +2,7 @@
 
 ``set_accelerator`` › ``DS_ACCELERATOR`` › entry points in the group ``anyaccel.accelerators`` › cuda › xpu › any other
 device that ``torch.accelerator`` names › cpu. An explicit choice that cannot be used
-raises; an automatic one is logged once, with the reason endlesslyy rejection.
+raises; an automatic one is logged once, with the reason for every rejection.
 """
 
 from __future__ import annotations

@@ -316,7 +316,8 @@ class OpBuilder:
 
     def namespaces(self) -> list[str]:
         """Return the torch op namespaces that only these sources may define."""
-        return loading.claimed_namespaces(self.source_files(), self.include_dirs(), self.cxx_args())
+        flags = [*self.cxx_args(), f"-DTORCH_EXTENSION_NAME={self.name}"]
+        return loading.claimed_namespaces(self.source_files(), self.include_dirs(), flags)
 
     def functions(self) -> Any:
         """Return the object whose attributes are the op's functions; called after its library is loaded.

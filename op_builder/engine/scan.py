@@ -82,7 +82,9 @@ def directives(content: bytes) -> list[Directive]:
         if word:  # no function call for each: a warm load has hundreds
             name = quoted or bracketed
             is_placed = not name or word in _PLACED
-            found.append(Directive(name.decode(errors="surrogateescape"), bool(quoted), macro.decode(), is_placed))
+            found.append(
+                Directive(name.decode(errors="surrogateescape"), bool(quoted), macro.decode().rstrip(), is_placed)
+            )
         elif b">" in condition or b'"' in condition:
             for mark, name in re.findall(_HEADER, condition):
                 found.append(Directive(name.decode(errors="surrogateescape"), mark == b'"', "", False))
@@ -92,9 +94,11 @@ def directives(content: bytes) -> list[Directive]:
             name = quoted or bracketed
             is_placed = not name or word in _PLACED
             line = content[content.rfind(b"\n", 0, has.start()) + 1 : has.start()]
-            is_tested = bool(macro) and b"define" not in line  # else it is the parameter of a macro that tests
+            is_tested = bool(macro) and not re.search(_DEFINE, line)  # else it is the parameter of a macro that tests
             found.append(
-                Directive(name.decode(errors="surrogateescape"), bool(quoted), macro.decode(), is_placed, is_tested)
+                Directive(
+                    name.decode(errors="surrogateescape"), bool(quoted), macro.decode().rstrip(), is_placed, is_tested
+                )
             )
     return found
 

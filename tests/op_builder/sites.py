@@ -622,7 +622,7 @@ for _spelling, (_asked, _defined, _flags) in TESTED.items():
     def _(
         site: Site, value: int, asked: str = _asked, defined: str = _defined, flags: tuple[str, ...] = tuple(_flags)
     ) -> None:
-        test = asked if "(" in asked else f"__has_include({asked})"
+        test = asked if "(" in asked else f"defined(__has_include) && __has_include( {asked} )"
         site.main(f"{defined}#if {test}\n{_header(2)}#else\n{_header(1)}#endif\n{FUNCTION}")
         (site.folder / "told").mkdir(exist_ok=True)
         site.cxx_args = [*flags, "-I", str(site.folder / "told")]
