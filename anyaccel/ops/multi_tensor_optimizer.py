@@ -125,6 +125,7 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
                 f"each. Fix: use another optimizer, or DistributedDataParallel instead of FSDP."
             )
             raise RuntimeError(msg)
+        _require_dense(self, params)
         device, is_capturable = params[0].device, bool(group.get("capturable"))
         first = self.STATES[0]
         kept = [self.state.get(param, {}) for param in params]
@@ -208,6 +209,17 @@ def refusal(optimizer: object, name: str, got: Any, expected: str, fix: str) -> 
     """Return the error for an option."""
     msg = f"{type(optimizer).__name__} failed: got {name}={got}; expected {expected}. Fix: {fix}."
     return ValueError(msg)
+
+
+def _require_dense(optimizer: object, params: list[torch.Tensor]) -> None:
+    layouts = {param.grad.layout for param in params if param.grad is not None}
+    if layouts != {torch.strided}:
+        got = ", ".join(sorted(map(str, layouts - {torch.strided})))
+        msg = (
+            f"{type(optimizer).__name__} failed: got gradients that are {got}; expected dense ones. "
+            f"Fix: pass sparse=False to the embedding, or use torch.optim.SparseAdam for its parameters."
+        )
+        raise RuntimeError(msg)
 
 
 def _is_capturing(device: torch.device) -> bool:
