@@ -75,6 +75,16 @@ def test_modules_and_variables_of_a_script_in_python_count(tmp_path: Path) -> No
     assert {"my_answer", "other", "third"} <= variables
 
 
+def test_where_the_caller_is_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "flags").write_text("text")
+    monkeypatch.setenv("PWD", str(tmp_path / "elsewhere"))
+    programs, _ = _found(
+        tmp_path, '#!/bin/sh\nback=$PWD; cd "$(dirname "$0")"; . ./flags; cd "$back"; exec c++ $F "$@"\n'
+    )
+    assert str(tmp_path / "elsewhere" / "flags") not in programs
+
+
 def test_a_binary_beside_a_script_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "inner").write_bytes(b"\x7fELF\0 $HOME/secret")

@@ -33,6 +33,7 @@ _A_COMPILER = r"gcc|g\+\+|clang|c\+\+|cc1|icpx|zig|nvcc|collect2|lto-wrapper|(^|
 _DEEPEST_SCRIPT = 4
 _MOST_NEIGHBOURS = 64
 _MOST_EXPANSIONS = 64
+_OF_CALLER = {"PWD", "OLDPWD"}  # a build runs the script in a folder of its own
 _TIMEOUT_SECONDS = 60.0
 
 
@@ -109,7 +110,8 @@ class _Collector:
         """
         variables = {name for match in re.findall(_VARIABLE, text) for name in match if name}
         folders = {os.path.dirname(file), os.path.dirname(os.path.realpath(file))}
-        folders |= {value for name in variables if os.path.isdir(value := self._environment.get(name, ""))}
+        told = (self._environment.get(name, "") for name in variables - _OF_CALLER)
+        folders |= {value for value in told if os.path.isabs(value) and os.path.isdir(value)}
         tails = {tail for form in _AFTER_EXPANSION for tail in re.findall(form, text) if tail.strip("./ ")}
         expanded = [f"{folder}/{tail}" for folder in sorted(folders) for tail in sorted(tails)][:_MOST_EXPANSIONS]
         self.programs.update(path for path in expanded if not os.path.exists(path))
