@@ -504,6 +504,8 @@ OPTIONAL = "const int kAnswer = 2;\n#else\nconst int kAnswer = 1;\n#endif\n" + F
 for _name, _condition in {
     "a macro": "#define OPT <opt.h>\n#if __has_include(OPT)\n",
     "a macro with an argument": "#define HAS(x) __has_include(x)\n#if HAS(<opt.h>)\n",
+    "a macro for a name without a suffix": "#define OPT <opt>\n#if defined(__has_include) && __has_include( OPT )\n",
+    "a macro with an argument without a suffix": "#define HAS(x) __has_include(x)\n#if HAS(<opt>)\n",
     "a comment between": "#if __has_include/**/(<opt.h>)\n",
     "an absolute path": '#if __has_include("{folder}/told/opt.h")\n',
 }.items():
@@ -514,10 +516,13 @@ for _name, _condition in {
         (site.folder / "told").mkdir(exist_ok=True)
         site.environment["CPATH"] = str(site.folder / "told")
         if value == 2:
-            site.write("told/opt.h", "")
+            site.write("told/opt.h" if "opt.h" in condition else "told/opt", "")
 
 
-for _folder in ("a folder\u3000of headers", "lib/ziglang/include", "toolchain/include/c++/20"):
+for _folder in (
+    *("a folder\u3000of headers", "lib/ziglang/include", "toolchain/include/c++/20"),
+    *("a\ttab", "a\\ space", "a\u2028b"),
+):
 
     @_row(f"a header in {_folder!r}")
     def _(site: Site, value: int, folder: str = _folder) -> None:
@@ -610,30 +615,12 @@ def _(site: Site, value: int) -> None:
     site.cxx_args = ["-I", _switch(site, "current", f"src/v{value}")]
 
 
-TESTED = {  # a header that appears, named by a macro
-    "of a flag": ("USER_CONFIG", "", ["-DUSER_CONFIG=<cfg>"]),
-    "of a flag, quoted": ("USER_CONFIG", "", ['-DUSER_CONFIG="cfg"']),
-    "without a suffix": ("WHICH", "#define WHICH <cfg>\n", []),
-    "by a macro that tests": ("HAS(<cfg>)", "#define HAS(x) __has_include(x)\n", []),
-}
-for _spelling, (_asked, _defined, _flags) in TESTED.items():
+for _flag in ("-DOPT=<opt.h>", '-DOPT="opt.h"'):
 
-    @_row(f"a header that __has_include finds by a macro, {_spelling}")
-    def _(
-        site: Site, value: int, asked: str = _asked, defined: str = _defined, flags: tuple[str, ...] = tuple(_flags)
-    ) -> None:
-        test = asked if "(" in asked else f"defined(__has_include) && __has_include( {asked} )"
-        site.main(f"{defined}#if {test}\n{_header(2)}#else\n{_header(1)}#endif\n{FUNCTION}")
+    @_row(f"a header that __has_include finds, by the flag {_flag}")
+    def _(site: Site, value: int, flag: str = _flag) -> None:
+        site.main("#if __has_include(OPT)\n" + OPTIONAL)
         (site.folder / "told").mkdir(exist_ok=True)
-        site.cxx_args = [*flags, "-I", str(site.folder / "told")]
+        site.cxx_args = [flag, "-I", str(site.folder / "told")]
         if value == 2:
-            site.write("told/cfg", "")
-
-
-for _name in ("a\ttab", "a\\ space", "a\u2028b"):
-
-    @_row(f"a header in a folder called {_name!r}")
-    def _(site: Site, value: int, name: str = _name) -> None:
-        site.main("#include <cfg.h>\n" + FUNCTION)
-        site.write(f"{name}/cfg.h", _header(value))
-        site.cxx_args = ["-I", str(site.folder / name)]
+            site.write("told/opt.h", "")

@@ -92,23 +92,23 @@ class _Collector:
         text = _text(file)
         if text is None or depth >= _DEEPEST_SCRIPT or not (is_read or text.startswith("#!")):
             return
-        self.variables.update(name for match in re.findall(_VARIABLE, text) for name in match if name)
+        variables = {name for match in re.findall(_VARIABLE, text) for name in match if name}
+        self.variables |= variables
         words = _words(text)
         for word in words:
             self.add_word(word, depth + 1)
-        for named in self._named_relatively(file, text, words):
+        for named in self._named_relatively(file, text, words, variables):
             self.add(named, depth + 1, is_read=True)
         if "python" in text.partition("\n")[0]:
             for module in _modules_beside(file, text):
                 self.add(module, depth + 1)
 
-    def _named_relatively(self, file: str, text: str, words: Iterable[str]) -> set[str]:
+    def _named_relatively(self, file: str, text: str, words: Iterable[str], variables: set[str]) -> set[str]:
         """Return the files that a script names below its own folder, or below a folder that a variable has.
 
         ``"$(dirname "$0")/inner"``, ``. ${0%/*}/env.sh`` and ``$HOME/.flags``, and each word after ``cd "$here"``. Where an
         expansion leads is not worked out: each folder counts. A file that is named so and missing counts when it appears.
         """
-        variables = {name for match in re.findall(_VARIABLE, text) for name in match if name}
         folders = {os.path.dirname(file), os.path.dirname(os.path.realpath(file))}
         told = (self._environment.get(name, "") for name in variables - _OF_CALLER)
         folders |= {value for value in told if os.path.isabs(value) and os.path.isdir(value)}
@@ -129,7 +129,7 @@ def _modules_beside(file: str, text: str) -> list[str]:
     for name in sorted(set(re.findall(_IMPORT, text))):
         for root, _, names in os.walk(os.path.join(folder, name)):
             found += [os.path.join(root, each) for each in names if each.endswith(".py")]
-    return found[:_MOST_NEIGHBOURS]
+    return sorted(found)[:_MOST_NEIGHBOURS]
 
 
 def identify(
