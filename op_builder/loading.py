@@ -19,7 +19,7 @@ from .engine.errors import OpLoadError
 from .engine.scan import scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from .engine.trace import Trace
 
@@ -71,7 +71,8 @@ class Loaded:
 _loaded: dict[Path, Loaded] = {}
 """The binaries that this process has loaded; the latest of an op comes last."""
 _locks: dict[tuple[str, str], threading.RLock] = {}
-_CLAIM = r"(?m)^(?![ \t]*#)[^\n]*?\b(?:STABLE_)?TORCH_LIBRARY\s*\(\s*(\w+)\s*,"
+_CLAIM = r"\b(?:STABLE_)?TORCH_LIBRARY\s*\(\s*(\w+)\s*,"
+_DIRECTIVE = r"(?m)^[ \t]*#(?:\\\n|[^\n])*"
 _COMMENT = r"""(?s)//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")"""
 _NAMED = r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\w+)[ \t]*$"
 _looking = threading.RLock()
@@ -156,13 +157,16 @@ def claimed_namespaces(
         include_dirs: where to look for these.
         flags: the compiler's flags, which may define a macro as a namespace.
     """
-    texts = [source.read_text(errors="replace", encoding="utf-8") for source in sources]
-    if not any("TORCH_LIBRARY" in text for text in texts):
-        texts = [file.content.decode(errors="replace") for file in scan(sources, include_dirs)]
-    code = "\n".join(re.sub(_COMMENT, lambda found: found[1] or " ", text) for text in texts)
+    code = _without_comments(source.read_text(errors="replace", encoding="utf-8") for source in sources)
+    if "TORCH_LIBRARY" not in code:
+        code = _without_comments(file.content.decode(errors="replace") for file in scan(sources, include_dirs))
     names = dict(re.findall(_NAMED, code))
     names |= {macro: value for flag in flags for macro, _, value in [flag[2:].partition("=")] if flag.startswith("-D")}
-    return [_expanded(name, names) for name in re.findall(_CLAIM, code)]
+    return [_expanded(name, names) for name in re.findall(_CLAIM, re.sub(_DIRECTIVE, "", code))]
+
+
+def _without_comments(texts: Iterable[str]) -> str:
+    return "\n".join(re.sub(_COMMENT, lambda found: found[1] or " ", text) for text in texts)
 
 
 def _expanded(name: str, names: dict[str, str]) -> str:
