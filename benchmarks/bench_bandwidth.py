@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from bench_kernels import cases
 from device_clock import device_times
-from harness import RESULTS, Limit, keep, keep_memory, show, streaming_limit
+from harness import RESULTS, Limit, keep, keep_memory, show, streaming_limit, with_earlier
 from kernel_peers import PEERS, installed_peers
 
 from anyaccel import get_accelerator
@@ -102,6 +102,10 @@ def measured(kernel: str, case: Case, rows: int, device: str, dtype: torch.dtype
     return {**columns, "GB/s": f"{rate:.0f}", "of the limit": f"{rate / limit.gb_per_s(both['limit']):.0%}"}
 
 
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def _bound(function: Callable[..., torch.Tensor], inputs: list[torch.Tensor]) -> Callable[[], object]:
     return lambda: function(*inputs)
 
@@ -124,20 +128,28 @@ def main() -> None:
     keep_memory()
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
-    device = parser.parse_args().device
+    parser.add_argument(
+        "--only", nargs="+", metavar="KERNEL", help="some kernels; the others' earlier results are kept"
+    )
+    parser.add_argument("--dtype", nargs="+", choices=[_name(dtype) for dtype in DTYPES], help="some dtypes, as above")
+    options = parser.parse_args()
+    device = options.device
+    chosen = {name: case for name, case in cases().items() if name in (options.only or cases())}
+    if unknown := set(options.only or ()) - set(chosen):
+        parser.error(f"--only got {', '.join(sorted(unknown))}; expected {', '.join(cases())}")
     rows = rows_of(device)
     title = f"Forward, and forward and backward, on {device}, inputs of {rows} x {COLUMNS}, medians"
     topic = "bandwidth" if device == "cpu" else f"bandwidth_{device}"
     found: list[dict[str, str]] = []
-    for dtype in DTYPES:
-        for name, case in cases().items():
+    for dtype in (dtype for dtype in DTYPES if _name(dtype) in (options.dtype or _name(dtype))):
+        for name, case in chosen.items():
             torch._dynamo.reset()
-            label = dict(zip(LABELS, (name, str(dtype).removeprefix("torch."), f"{rows} x {COLUMNS}"), strict=True))
+            label = dict(zip(LABELS, (name, _name(dtype), f"{rows} x {COLUMNS}"), strict=True))
             columns = measured(name, case, rows, device, dtype)
             found += [{**label, **columns}] if columns else []
-            keep(topic, title, found)
+            keep(topic, title, with_earlier(topic, found, len(LABELS)))
             draw_if_possible(RESULTS / f"{topic}.json")
-    show(topic, title, list(found[0]), [list(row.values()) for row in found])
+    show(topic, title, list(found[0]), [list(row.values()) for row in found], identity=len(LABELS))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""One step of each optimizer over GPT-2 small's 148 tensors, against torch's fused or foreach version and deepspeed's."""
+"""One step of each optimizer over GPT-2 small's 148 tensors, against torch's fused or foreach version and deepspeed's.
+
+With ``--device cuda`` there are two times: of a step on the device, by replays of a graph, as a program that does not wait sees
+it; and from the call to the end of the step by the host's clock. The share of the limit is the first one's.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from bench_adam import gpt2_small
+from bench_bandwidth import copy_limit
+from device_clock import device_times
 from harness import interleaved, keep, keep_memory, records, show, streaming_limit
 
 from anyaccel import ops
@@ -72,12 +78,21 @@ class _Clipping:
         self._clip(self._params, 1.0)
 
 
-def stepper(make: Callable[..., Any], device: str) -> Callable[[], object]:
-    """Return a step, with its own parameters and gradients."""
+def optimizer_of(make: Callable[..., Any], device: str, *, capturable: bool = False) -> Any:
+    """Return an optimizer, with its own parameters and gradients."""
     params = [torch.nn.Parameter(torch.randn(shape, device=device)) for shape in gpt2_small()]
     for param in params:
         param.grad = torch.randn_like(param)
     optimizer = make(params)
+    for group in getattr(optimizer, "param_groups", ()):
+        if "capturable" in group:
+            group["capturable"] = capturable
+    return optimizer
+
+
+def stepper(make: Callable[..., Any], device: str) -> Callable[[], object]:
+    """Return a step, with its own parameters and gradients, that ends when the device has taken it."""
+    optimizer = optimizer_of(make, device)
 
     def run() -> None:
         optimizer.step()
@@ -87,42 +102,62 @@ def stepper(make: Callable[..., Any], device: str) -> Callable[[], object]:
     return run
 
 
+def host_times(makers: dict[str, Callable[..., Any]], device: str, limit: Callable[[], object]) -> dict[str, float]:
+    """Return the seconds of a step of each, by the host's clock."""
+    steps = {name: stepper(make, device) for name, make in makers.items()}
+    return interleaved({**steps, "limit": limit}, rounds=15)
+
+
+def times_on(makers: dict[str, Callable[..., Any]], device: str, limit: Callable[[], object]) -> dict[str, float]:
+    """Return the seconds of a step of each on a device."""
+    steps = {name: optimizer_of(make, device, capturable=True).step for name, make in makers.items()}
+    return device_times({**steps, "limit": limit}, device)
+
+
 def main() -> None:
     keep_memory()
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     device = parser.parse_args().device
-    limit = streaming_limit(device)
+    is_host = device == "cpu"
+    limit = streaming_limit(device) if is_host else copy_limit(device)
     count = sum(torch.Size(shape).numel() for shape in gpt2_small())
     columns = ["optimizer", "ours ms", "peer", "peer ms", "peer / ours", "MB", "GB/s", "of the limit"]
+    columns += [] if is_host else ["ours, by the host ms", "peer, by the host ms"]
+    digits = 1 if is_host else 3
     title = f"A step over GPT-2 small's 148 tensors in float32 on {device}, medians"
-    topic = "optimizers" if device == "cpu" else f"optimizers_{device}"
+    topic = "optimizers" if is_host else f"optimizers_{device}"
     rows, foreach = [], []
     for name, (ours, peers, bytes_a_parameter) in CASES.items():
-        if device != "cpu" and name not in FOR_CUDA:
+        if not is_host and name not in FOR_CUDA:
             continue
-        steppers = {"ours": stepper(ours, device), **{peer: stepper(make, device) for peer, make in peers.items()}}
-        times = interleaved({**steppers, "limit": limit.run}, rounds=15)
+        makers = {"ours": ours, **peers}
+        times = (host_times if is_host else times_on)(makers, device, limit.run)
+        by_host = times if is_host else host_times(makers, device, lambda: None)
         rate = bytes_a_parameter * count / times["ours"] / 1e9
         for peer in peers or {"": None}:
             against = (
-                [peer, f"{times[peer] * 1e3:.1f}", f"{times[peer] / times['ours']:.2f}"] if peer else ["none", "", ""]
+                [peer, f"{times[peer] * 1e3:.{digits}f}", f"{times[peer] / times['ours']:.2f}"]
+                if peer
+                else ["none", "", ""]
             )
+            host_columns = [f"{by_host[one] * 1e3:.3f}" if one else "" for one in ("ours", peer)]
             rows.append(
                 [
                     name,
-                    f"{times['ours'] * 1e3:.1f}",
+                    f"{times['ours'] * 1e3:.{digits}f}",
                     *against,
                     f"{bytes_a_parameter * count / 1e6:.0f}",
                     f"{rate:.1f}",
                     f"{rate / limit.gb_per_s(times['limit']):.0%}",
+                    *([] if is_host else host_columns),
                 ]
             )
             if "foreach" in peer and name != "clip_grad_norm_":
                 foreach.append(times[peer] / times["ours"])
         keep(topic, title, records(columns, rows))  # an interrupted run still has results
     mean = f"{statistics.geometric_mean(foreach):.2f}" if foreach else ""
-    rows.append(["geometric mean", "", "torch foreach", "", mean, "", "", ""])
+    rows.append(["geometric mean", "", "torch foreach", "", mean, *[""] * (len(columns) - 5)])
     show(topic, title, columns, rows)
 
 

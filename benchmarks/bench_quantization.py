@@ -47,7 +47,7 @@ def main() -> None:
             moved = ELEMENTS * (x.element_size() + min(bits, 8) / 8)
             total = sum(times[key] for key in both)
             rates = [moved / times[key] / 1e9 for key in both]
-            figures = [f"{times[key] * 1e3:.1f}" for key in both]
+            figures = [f"{times[key] * 1e3:.{1 if device == 'cpu' else 3}f}" for key in both]
             rows.append(
                 [f"{str(dtype).removeprefix('torch.')} to {name}", *figures, f"{2 * moved / 1e6:.0f}",
                  *(f"{rate:.1f}" for rate in rates), f"{2 * moved / total / 1e9 / limit.gb_per_s(times['limit']):.0%}"]

@@ -66,10 +66,11 @@ def show(topic: str, title: str, columns: list[str], rows: list[list[str]], iden
         table.add_row(*row)
     Console(width=160).print(table)
     found = records(columns, rows)
-    keep(topic, title, _with_earlier(topic, found, identity) if identity else found)
+    keep(topic, title, with_earlier(topic, found, identity) if identity else found)
 
 
-def _with_earlier(topic: str, rows: list[dict[str, str]], identity: int) -> list[dict[str, str]]:
+def with_earlier(topic: str, rows: list[dict[str, str]], identity: int) -> list[dict[str, str]]:
+    """Return rows, in the places of earlier results that measured the same, and the other earlier results."""
     path = RESULTS / f"{topic}.json"
     earlier = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
     new = {tuple(row.values())[:identity]: row for row in rows}

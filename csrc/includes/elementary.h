@@ -108,8 +108,21 @@ inline C larger(C left, C right) {
   return right > left ? right : left;
 }
 
-#if defined(__CUDA_ARCH__)
-inline float larger(float left, float right) { return fmaxf(left, right); }  // one instruction
+// The smaller of two numbers; `left` where `right` is NaN.
+template <typename C>
+inline C smaller(C left, C right) {
+  return right < left ? right : left;
+}
+
+template <typename C>
+inline C magnitude_of(C value) {
+  return value < 0 ? -value : value;
+}
+
+#if defined(__CUDA_ARCH__)  // each is one instruction, or none
+inline float larger(float left, float right) { return fmaxf(left, right); }
+inline float smaller(float left, float right) { return fminf(left, right); }
+inline float magnitude_of(float value) { return fabsf(value); }
 #endif
 
 template <typename C>

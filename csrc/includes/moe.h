@@ -11,6 +11,7 @@
 #include "division.h"
 #include "elementary.h"
 #include "precision.h"
+#include "row.h"
 #include "tile.h"
 
 namespace anyaccel {
@@ -42,39 +43,47 @@ struct TopkGating {
     using C = Compute<T>;
     group.rows(tokens, [&](std::int64_t token) {
       const T* from = logits + token * experts;
-      C* probability = probabilities + token * experts;
       const C largest = group.template max<C>(experts, [=](std::int64_t i) { return to_float(from[i]); });
-      // Neither loop needs to wait for the one before: a thread has the same elements in both.
-      group.each(experts, [=](std::int64_t i) { probability[i] = exponential(to_float(from[i]) - largest); });
-      const C total = group.template sum<C>(experts, [=](std::int64_t i) { return probability[i]; });
-      group.each(experts, [=](std::int64_t i) { probability[i] /= total; });
-      group.wait();
-      C* weight = weights + token * k;
-      std::int64_t* taken = experts_taken + token * k;
-      C sum = 0;
-      for (std::int32_t choice = 0; choice < k; ++choice) {
-        const C best = group.template max<C>(experts, [=](std::int64_t i) { return probability[i]; });
-        const C none = -static_cast<C>(experts);
-        const C place = group.template max<C>(
-            experts, [=](std::int64_t i) { return probability[i] == best ? -static_cast<C>(i) : none; });
-        const std::int64_t expert = -static_cast<std::int64_t>(place) % experts;  // NaN: any valid expert
-        const C value = best >= 0 ? best : probability[expert];
-        sum += value;
-        group.wait();
-        if (group.is_first()) {
-          taken[choice] = expert;
-          weight[choice] = value;
-          probability[expert] = -1 - value;  // excluded from the next choices, until all are made
-        }
-        group.wait();
-      }
-      if (group.is_first()) {
-        for (std::int32_t choice = 0; choice < k; ++choice) {
-          probability[taken[choice]] = weight[choice];
-          weight[choice] = is_normalised ? weight[choice] / sum : weight[choice];
-        }
-      }
+      group.template with_values<C>(experts, probabilities + token * experts, [&](auto&& values) {
+        values.fill([=](std::int64_t i) { return exponential(to_float(from[i]) - largest); });
+        const C total = values.sum();
+        const C inverse = reciprocal(total);  // the largest of its terms is 1
+        values.change([=](C value) { return value * inverse; });
+        values.publish();
+        choose(group, token, total, values);
+      });
     });
+  }
+
+ private:
+  // `damage` is NaN if all probabilities are.
+  template <typename Group, typename C, typename Values>
+  void choose(const Group& group, std::int64_t token, C damage, Values& values) const {
+    C* weight = weights + token * k;
+    std::int64_t* taken = experts_taken + token * k;
+    C sum = 0;
+    for (std::int32_t choice = 0; choice < k; ++choice) {
+      const C best = values.max([](std::int64_t, C value) { return value; });
+      const C none = -static_cast<C>(experts);
+      const C place = values.max([=](std::int64_t i, C value) { return value == best ? -static_cast<C>(i) : none; });
+      const std::int64_t expert = place > none ? -static_cast<std::int64_t>(place) : 0;  // NaN: any valid expert
+      const C value = best >= 0 ? best : damage;
+      sum += value;
+      if (group.is_first()) {
+        taken[choice] = expert;
+        weight[choice] = value;
+      }
+      values.replace(expert, C(-1));  // excluded from the next choices, until all are made
+    }
+    group.wait();
+    for (std::int32_t choice = 0; choice < k; ++choice) {
+      values.restore(taken[choice], weight[choice]);
+    }
+    if (group.is_first() && is_normalised) {
+      for (std::int32_t choice = 0; choice < k; ++choice) {
+        weight[choice] /= sum;
+      }
+    }
   }
 };
 
@@ -98,37 +107,40 @@ struct TopkGatingBackward {
       const C* of_all = grad_probabilities + token * experts;
       const std::int64_t* taken = experts_taken + token * k;
       const C* of_taken = grad_weights + token * k;
-      C sum = 1;
-      C mean = 0;  // the mean of the weights' gradients, weighted by the weights
-      if (is_normalised) {
-        sum = 0;
-        for (std::int32_t choice = 0; choice < k; ++choice) {
-          if (is_within(taken[choice], experts)) {
-            sum += p[taken[choice]];
-            mean += p[taken[choice]] * of_taken[choice];
-          }
-        }
-        mean /= sum;
-      }
+      // First of all: its loads take longest, and bring what the chosen experts need.
       C along = group.template sum<C>(experts, [=](std::int64_t i) { return of_all[i] * p[i]; });
+      C sum = 0;
+      C mean = 0;  // the mean of the weights' gradients, weighted by the weights
       for (std::int32_t choice = 0; choice < k; ++choice) {
-        along += is_within(taken[choice], experts) ? (of_taken[choice] - mean) / sum * p[taken[choice]] : C(0);
+        if (is_within(taken[choice], experts)) {
+          sum += p[taken[choice]];
+          mean += p[taken[choice]] * of_taken[choice];
+        }
       }
+      // Weights that add up to 1 do not change when all probabilities grow alike.
+      along += is_normalised ? C(0) : mean;
+      mean = is_normalised ? mean / sum : C(0);
+      const C factor = is_normalised ? 1 / sum : C(1);
       T* out = grad_logits + token * experts;
       group.each(experts, [=](std::int64_t i) { store(p[i] * (of_all[i] - along), out[i]); });
       group.wait();
-      if (group.is_first()) {  // writes the few elements again that the weights' gradients reach, too
-        for (std::int32_t one = 0; one < k; ++one) {
-          const std::int64_t i = taken[one];
-          if (is_within(i, experts)) {
-            C slope = of_all[i];
-            for (std::int32_t choice = 0; choice < k; ++choice) {
-              slope += taken[choice] == i ? (of_taken[choice] - mean) / sum : C(0);
-            }
-            store(p[i] * (slope - along), out[i]);
-          }
+      // Writes the few elements again that the weights' gradients reach, too; one that was chosen twice, once.
+      group.each(k, [=, choices = k, most = experts](std::int64_t one) {
+        const std::int64_t i = taken[one];
+        if (!is_within(i, most)) {
+          return;
         }
-      }
+        C slope = of_all[i];
+        bool is_again = false;
+        for (std::int32_t choice = 0; choice < choices; ++choice) {
+          const bool is_same = taken[choice] == i;
+          is_again |= is_same && choice < one;
+          slope += is_same ? (of_taken[choice] - mean) * factor : C(0);
+        }
+        if (!is_again) {
+          store(p[i] * (slope - along), out[i]);
+        }
+      });
     });
   }
 };

@@ -14,6 +14,7 @@
 #include "elementary.h"
 #include "float8.h"
 #include "precision.h"
+#include "row.h"
 #include "tile.h"
 
 namespace anyaccel {
@@ -38,25 +39,17 @@ enum class Ranged : std::int32_t {
   kBoth,           // a NaN counts as an infinity
 };
 
-// `Q` is the type of the quantized row.
-template <typename Q, typename T, typename Group>
-inline Extremes extremes_of(const Group& group, const T* row, std::int64_t count, bool is_aligned, Ranged ranged) {
-  const auto largest = [&](auto of) {
-    return group.template max_tiles<float, T, Q>(count, is_aligned, [=](auto elements) {
-      const auto values = load(row, elements);
-      return max_over(elements, [&](int i) { return of(values[i]); });
-    });
-  };
-  const auto magnitude = [](float value) { return value < 0.0f ? -value : value; };
+template <typename Row>
+inline Extremes extremes_of(Row& row, Ranged ranged) {
   switch (ranged) {
     case Ranged::kMagnitudes:
-      return {largest(magnitude), 0.0f};
+      return {row.max([](float value) { return magnitude_of(value); }), 0.0f};
     case Ranged::kMagnitudesNan:
-      return {largest([=](float value) { return magnitude(infinite_if_nan(value)); }), 0.0f};
+      return {row.max([](float value) { return magnitude_of(infinite_if_nan(value)); }), 0.0f};
     case Ranged::kBoth:
       break;
   }
-  return {largest([](float value) { return infinite_if_nan(value); }), largest([](float value) { return -value; })};
+  return {row.max([](float value) { return infinite_if_nan(value); }), row.max([](float value) { return -value; })};
 }
 
 // How groups are split into parts, when there are fewer groups than units of a device.
@@ -98,11 +91,13 @@ struct ExtremesOfParts {
     const bool is_aligned = are_aligned(x) && keep_aligned<T>(columns);
     group.rows(groups * parts.count, [&](std::int64_t index) {
       const Part part = part_of(parts, columns, index);
-      const T* row = x + part.group * columns + part.begin;
-      const Extremes found = extremes_of<T>(group, row, part.elements, is_aligned, ranged);
-      if (group.is_first()) {
-        extremes[index] = found;
-      }
+      group.template with_row<T>(part.elements, is_aligned, AsTheyAre{}, [&](auto&& row) {
+        row.read(x + part.group * columns + part.begin);
+        const Extremes found = extremes_of(row, ranged);
+        if (group.is_first()) {
+          extremes[index] = found;
+        }
+      });
     });
   }
 };
@@ -126,9 +121,17 @@ struct ExtremesOfGroups {
   }
 };
 
+// Two adjacent elements, whose codes of 4 bits share a byte.
+template <typename T>
+struct TwoOf {
+  T elements[2];
+};
+
+// A thread's tile is 16 bytes of x, and as many elements of q as these: with 16 bytes of q, neighbours would read and
+// write x at a distance, which took twice as long on a GPU.
 template <typename T, int Bits>
 struct Quantize {
-  static constexpr int kBlocksOfAnSm = sizeof(T) == 4 && Bits == 4 ? 2 : 0;  // a tile of 32 float32 elements
+  static constexpr int kBlocksOfAnSm = Bits == 4 ? 2 : 0;
 
   const T* x;      // (groups, columns)
   std::int8_t* q;  // (groups, columns), or half as many columns for 4 bits
@@ -147,38 +150,37 @@ struct Quantize {
       const T* from = x + row * columns + part.begin;
       constexpr float kSteps = Bits == 8 ? 256.0f : 16.0f;
       const Ranged ranged = is_symmetric ? Ranged::kMagnitudesNan : Ranged::kBoth;
-      const Extremes found = parts.extremes == nullptr
-                                 ? extremes_of<std::int8_t>(group, from, part.elements, is_aligned, ranged)
-                                 : parts.extremes[row];
-      const float smallest = -found.largest_negated;
-      const float offset = is_symmetric ? 0.0f : 0.5f * found.largest + 0.5f * smallest;
-      const float range = is_symmetric ? 2.0f * found.largest : found.largest - smallest;
-      const float damage = range - range;  // 0 if every element is finite, otherwise NaN
-      const float scale = range > 0.0f ? kSteps / range : 1.0f;
-      if (group.is_first() && part.begin == 0) {
-        params[is_symmetric ? row : 2 * row] = (range > 0.0f ? range / kSteps : 1.0f) + damage;
-        if (!is_symmetric) {
-          params[2 * row + 1] = offset;
+      group.template with_row<T>(part.elements, is_aligned, AsTheyAre{}, [&](auto&& elements_of_row) {
+        elements_of_row.read(from);
+        const Extremes found = parts.extremes == nullptr ? extremes_of(elements_of_row, ranged) : parts.extremes[row];
+        const float smallest = -found.largest_negated;
+        const float offset = is_symmetric ? 0.0f : 0.5f * found.largest + 0.5f * smallest;
+        const float range = is_symmetric ? 2.0f * found.largest : found.largest - smallest;
+        const float damage = range - range;  // 0 if every element is finite, otherwise NaN
+        const float scale = range > 0.0f ? kSteps / range : 1.0f;
+        if (group.is_first() && part.begin == 0) {
+          params[is_symmetric ? row : 2 * row] = (range > 0.0f ? range / kSteps : 1.0f) + damage;
+          if (!is_symmetric) {
+            params[2 * row + 1] = offset;
+          }
         }
-      }
-      const auto code = [=](float element) {
-        const float value = (element - offset) * scale;
-        const float above = value > -0.5f * kSteps ? value : -0.5f * kSteps;
-        return nearest_integer(above < 0.5f * kSteps - 1.0f ? above : 0.5f * kSteps - 1.0f);
-      };
-      if constexpr (Bits == 8) {
-        std::int8_t* to = q + row * columns + part.begin;
-        group.template tiles<T, std::int8_t>(part.elements, is_aligned, [=](auto elements) {
-          const auto values = load(from, elements);
-          store_bytes(to, elements, [&](int i) { return code(values[i]); });
-        });
-      } else {
-        std::int8_t* to = q + (row * columns + part.begin) / 2;
-        group.template tiles<std::int8_t>(part.elements / 2, is_aligned, [=](auto bytes) {
-          const auto values = load_pairs(from, bytes);
-          store_bytes(to, bytes, [&](int i) { return (code(values.left[i]) * 16) | (code(values.right[i]) & 15); });
-        });
-      }
+        const auto code = [=](float element) {
+          const float above = larger(-0.5f * kSteps, (element - offset) * scale);
+          return nearest_integer(smaller(0.5f * kSteps - 1.0f, above));
+        };
+        if constexpr (Bits == 8) {
+          std::int8_t* to = q + row * columns + part.begin;
+          elements_of_row.each([=](auto elements, const auto& values) {
+            store_bytes(to, elements, [&](int i) { return code(values[i]); });
+          });
+        } else {
+          std::int8_t* to = q + (row * columns + part.begin) / 2;
+          group.template tiles<TwoOf<T>>(part.elements / 2, is_aligned, [=](auto bytes) {
+            const auto values = load_pairs(from, bytes);
+            store_bytes(to, bytes, [&](int i) { return (code(values.left[i]) * 16) | (code(values.right[i]) & 15); });
+          });
+        }
+      });
     });
   }
 };
@@ -203,7 +205,7 @@ struct Dequantize {
       T* to = x + row * columns;
       if constexpr (Bits == 8) {
         const std::int8_t* from = q + row * columns;
-        group.template tiles<T, std::int8_t>(columns, is_aligned, [=](auto elements) {
+        group.template tiles<T>(columns, is_aligned, [=](auto elements) {
           const auto codes = load_bytes(from, elements);
           Tile<float, decltype(elements)::kCount> values;
           for (int i = 0; i < elements.kCount; ++i) {
@@ -213,7 +215,7 @@ struct Dequantize {
         });
       } else {
         const std::int8_t* from = q + row * (columns / 2);
-        group.template tiles<std::int8_t>(columns / 2, is_aligned, [=](auto bytes) {
+        group.template tiles<TwoOf<T>>(columns / 2, is_aligned, [=](auto bytes) {
           const auto codes = load_bytes(from, bytes);
           Pairs<float, decltype(bytes)::kCount> values;
           for (int i = 0; i < bytes.kCount; ++i) {
@@ -246,18 +248,19 @@ struct QuantizeFloat8 {
       const std::int64_t row = part.group;
       const T* from = x + row * columns + part.begin;
       std::uint8_t* to = q + row * columns + part.begin;
-      const Extremes found = parts.extremes == nullptr ? extremes_of<std::uint8_t>(group, from, part.elements,
-                                                                                   is_aligned, Ranged::kMagnitudes)
-                                                       : parts.extremes[row];
-      const float largest = found.largest;
-      const float scale = largest > 0.0f ? largest / Format::kLargest : 1.0f;
-      if (group.is_first() && part.begin == 0) {
-        scales[row] = scale;
-      }
-      const float inverse = largest > 0.0f ? Format::kLargest / largest : 1.0f;
-      group.template tiles<T, std::uint8_t>(part.elements, is_aligned, [=](auto elements) {
-        const auto values = load(from, elements);
-        store_bytes(to, elements, [&](int i) { return to_float8<Format>(values[i] * inverse); });
+      group.template with_row<T>(part.elements, is_aligned, AsTheyAre{}, [&](auto&& elements_of_row) {
+        elements_of_row.read(from);
+        const Extremes found =
+            parts.extremes == nullptr ? extremes_of(elements_of_row, Ranged::kMagnitudes) : parts.extremes[row];
+        const float largest = found.largest;
+        const float scale = largest > 0.0f ? largest / Format::kLargest : 1.0f;
+        if (group.is_first() && part.begin == 0) {
+          scales[row] = scale;
+        }
+        const float inverse = largest > 0.0f ? Format::kLargest / largest : 1.0f;
+        elements_of_row.each([=](auto elements, const auto& values) {
+          store_bytes(to, elements, [&](int i) { return to_float8<Format>(values[i] * inverse); });
+        });
       });
     });
   }
@@ -278,7 +281,7 @@ struct DequantizeFloat8 {
       const std::uint8_t* from = q + row * columns;
       T* to = x + row * columns;
       const float scale = scales[row];
-      group.template tiles<T, std::uint8_t>(columns, is_aligned, [=](auto elements) {
+      group.template tiles<T>(columns, is_aligned, [=](auto elements) {
         const auto codes = load_bytes(from, elements);
         Tile<float, decltype(elements)::kCount> values;
         for (int i = 0; i < elements.kCount; ++i) {

@@ -88,12 +88,17 @@ class RowInMemory {
     return group_.template sum_tiles<C, T, Beside...>(count_, is_aligned_, replaced);
   }
 
-  // The maximum of the row; NaNs are skipped.
-  C max() const {
-    return group_.template max_tiles<C, T, Beside...>(count_, is_aligned_, [row = row_, of = of_](auto range) {
+  // The maximum of `body(value)` over the row; NaNs are skipped.
+  template <typename Body>
+  C max(const Body& body) const {
+    return group_.template max_tiles<C, T, Beside...>(count_, is_aligned_, [row = row_, of = of_, body](auto range) {
       const auto values = load(row, range);
-      return max_over(range, [&](int i) { return of(range.first + i, values[i]); });
+      return max_over(range, [&](int i) { return body(of(range.first + i, values[i])); });
     });
+  }
+
+  C max() const {
+    return max([](C value) { return value; });
   }
 
   // Calls `body(range, tile)` for the tiles that make up the row.
@@ -121,6 +126,54 @@ class RowInMemory {
   bool is_aligned_;
   Of of_;
   const T* row_ = nullptr;
+};
+
+// `count` numbers, at `place`, for several passes.
+template <typename Group, typename C>
+class ValuesInMemory {
+ public:
+  ValuesInMemory(const Group& group, std::int64_t count, C* place) : group_(group), count_(count), place_(place) {}
+
+  // Sets number i to `body(i)`; no later method needs to wait, as a thread has the same numbers in all of them.
+  template <typename Body>
+  void fill(const Body& body) const {
+    group_.each(count_, [place = place_, body](std::int64_t i) { place[i] = body(i); });
+  }
+
+  // Replaces each number by `body(number)`.
+  template <typename Body>
+  void change(const Body& body) const {
+    group_.each(count_, [place = place_, body](std::int64_t i) { place[i] = body(place[i]); });
+  }
+
+  C sum() const {
+    return group_.template sum<C>(count_, [place = place_](std::int64_t i) { return place[i]; });
+  }
+
+  // The maximum of `body(i, number)`.
+  template <typename Body>
+  C max(const Body& body) const {
+    return group_.template max<C>(count_, [place = place_, body](std::int64_t i) { return body(i, place[i]); });
+  }
+
+  // Writes the numbers to `place`, where later changes may but need not arrive.
+  void publish() const {}
+
+  // Changes a number for later passes; `restore` brings the published one back.
+  void replace(std::int64_t i, C by) const {
+    group_.wait();
+    if (group_.is_first()) {
+      place_[i] = by;
+    }
+    group_.wait();
+  }
+
+  void restore(std::int64_t i, C published) const { replace(i, published); }
+
+ private:
+  const Group& group_;
+  std::int64_t count_;
+  C* place_;
 };
 
 // `Kinds` totals for each of `count` columns, at `place`, (Kinds, count). They start at zero, in the tiles of

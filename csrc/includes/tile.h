@@ -170,7 +170,17 @@ inline Pack<T, Count> load_bytes(const T* row, TileRange<Count> range) {
   }
 }
 
-// Stores the results of `body(i)` for a tile's elements, in one access. Packing four into a word at once takes fewer
+template <int Bytes>
+inline auto word_of() {
+  if constexpr (Bytes == 4) {
+    return std::uint32_t{};
+  } else {
+    static_assert(Bytes == 2);
+    return std::uint16_t{};
+  }
+}
+
+// Stores the results of `body(i)` for a tile's elements, in one access. Packing them into words at once takes fewer
 // registers than a tile of bytes.
 template <typename T, int Count, typename Body>
 inline void store_bytes(T* row, TileRange<Count> range, const Body& body) {
@@ -178,15 +188,17 @@ inline void store_bytes(T* row, TileRange<Count> range, const Body& body) {
   if constexpr (Count == 1) {
     row[range.first] = static_cast<T>(body(0));
   } else {
-    Pack<std::uint32_t, Count / 4> words;
-    for (int first = 0; first < Count; first += 4) {
+    using Word = decltype(word_of<(Count < 4 ? Count : 4)>());
+    constexpr int kBytes = sizeof(Word);
+    Pack<Word, Count / kBytes> words;
+    for (int first = 0; first < Count; first += kBytes) {
       std::uint32_t word = 0;
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < kBytes; ++i) {
         word |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(body(first + i))) << (8 * i);
       }
-      words.values[first / 4] = word;
+      words.values[first / kBytes] = static_cast<Word>(word);
     }
-    *reinterpret_cast<Pack<std::uint32_t, Count / 4>*>(row + range.first) = words;
+    *reinterpret_cast<Pack<Word, Count / kBytes>*>(row + range.first) = words;
   }
 }
 

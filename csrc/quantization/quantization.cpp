@@ -31,6 +31,10 @@ std::int64_t columns_in(const Arguments& arguments, const Tensor& x, std::int64_
   return numel / groups;
 }
 
+// The elements of a row that a GPU's thread keeps in registers: with fewer, most instructions would be those of a row.
+template <typename T>
+constexpr std::int64_t kKeptElements = 4 * kTileOf<T>;
+
 constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max() / 2;
 
 std::vector<std::int64_t> sizes_with_last(const Tensor& tensor, std::int64_t numerator, std::int64_t denominator) {
@@ -58,7 +62,7 @@ Parts parts_with_extremes(const Tensor& from, std::int64_t groups, std::int64_t 
   auto* of_groups = reinterpret_cast<Extremes*>(written<float>(*memory));
   Extremes* of_parts = of_groups + groups;
   const ExtremesOfParts<T> kernel{read<T>(from), of_parts, groups, columns, {count, size, nullptr}, ranged};
-  launch(from, kernel, Work::of_tiles(groups * count, size, kTileOf<T>));
+  launch(from, kernel, Work::of_tiles(groups * count, size, kKeptElements<T>));
   launch(from, ExtremesOfGroups{of_parts, of_groups, groups, count}, Work::of_rows(groups, count));
   return {count, size, of_groups};
 }
@@ -76,7 +80,7 @@ std::tuple<Tensor, Tensor> quantize(Tensor x, std::int64_t groups, std::int64_t 
     const Parts parts = parts_with_extremes<T>(from, groups, columns, ranged, extremes);
     const auto run = [&](auto kernel) {
       kernel = {read<T>(from), written<std::int8_t>(q), written<float>(params), groups, columns, symmetric, parts};
-      launch(from, kernel, Work::of_tiles(groups * parts.count, parts.size, kTileBytes));
+      launch(from, kernel, Work::of_tiles(groups * parts.count, parts.size, kKeptElements<T>));
     };
     bits == 8 ? run(Quantize<T, 8>{}) : run(Quantize<T, 4>{});
   });
@@ -107,7 +111,7 @@ Tensor dequantize(Tensor q, Tensor params, std::int64_t groups, std::int64_t bit
     using T = decltype(t);
     const auto run = [&](auto kernel) {
       kernel = {read<std::int8_t>(from), read<float>(p), written<T>(x), groups, numel / groups, symmetric};
-      launch(from, kernel, Work::of_tiles(groups, numel / groups, kTileBytes));
+      launch(from, kernel, Work::of_tiles(groups, numel / groups, kTileOf<T>));
     };
     bits == 8 ? run(Dequantize<T, 8>{}) : run(Dequantize<T, 4>{});
   });
@@ -126,7 +130,7 @@ std::tuple<Tensor, Tensor> quantize_float8(Tensor x, std::int64_t groups, bool e
     const Parts parts = parts_with_extremes<T>(from, groups, columns, Ranged::kMagnitudes, extremes);
     const auto run = [&](auto kernel) {
       kernel = {read<T>(from), written<std::uint8_t>(q), written<float>(scales), groups, columns, parts};
-      launch(from, kernel, Work::of_tiles(groups * parts.count, parts.size, kTileBytes));
+      launch(from, kernel, Work::of_tiles(groups * parts.count, parts.size, kKeptElements<T>));
     };
     e5m2 ? run(QuantizeFloat8<T, E5M2>{}) : run(QuantizeFloat8<T, E4M3>{});
   });
@@ -154,7 +158,7 @@ Tensor dequantize_float8(Tensor q, Tensor scales, ScalarType dtype) {
     using T = decltype(t);
     const auto run = [&](auto kernel) {
       kernel = {read<std::uint8_t>(from), read<float>(s), written<T>(x), groups, columns};
-      launch(from, kernel, Work::of_tiles(groups, columns, kTileBytes));
+      launch(from, kernel, Work::of_tiles(groups, columns, kTileOf<T>));
     };
     e5m2 ? run(DequantizeFloat8<T, E5M2>{}) : run(DequantizeFloat8<T, E4M3>{});
   });

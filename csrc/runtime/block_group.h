@@ -38,20 +38,26 @@ struct BlockGroup {
   template <int Kinds, typename T, typename... Beside>
   class TotalsInRegisters;
 
-  std::int64_t index = blockIdx.x;
-  std::int64_t count = gridDim.x;
+  // Numbers that a thread keeps in registers: a warp keeps 128, a block of 512 2048.
+  static constexpr int kKeptValues = 4;
+
+  template <typename C>
+  class ValuesInRegisters;
+
+  std::int64_t index = first_group();
+  std::int64_t count = groups();
 
   template <typename Body>
-  void rows(std::int64_t count, const Body& body) const {
-    for (std::int64_t row = blockIdx.x; row < count; row += gridDim.x) {
+  void rows(std::int64_t rows, const Body& body) const {
+    for (std::int64_t row = index; row < rows; row += count) {
       body(row);
     }
   }
 
   template <typename... T>
   void fetch_next(std::int64_t row, std::int64_t rows, std::int64_t columns, const T*... matrices) const {
-    if (row + gridDim.x < rows) {
-      (fetch(matrices, (row + gridDim.x) * columns, columns), ...);
+    if (row + count < rows) {
+      (fetch(matrices, (row + count) * columns, columns), ...);
     }
   }
 
@@ -207,6 +213,15 @@ struct BlockGroup {
     }
   }
 
+  template <typename C, typename Body>
+  void with_values(std::int64_t count, C* place, const Body& body) const {
+    if (count <= std::int64_t{blockDim.x} * kKeptValues) {
+      body(ValuesInRegisters<C>(*this, static_cast<int>(count), place));
+    } else {
+      body(ValuesInMemory<BlockGroup, C>(*this, count, place));
+    }
+  }
+
   template <int Kinds, typename T, typename... Beside, typename Body>
   void with_totals(std::int64_t count, bool is_aligned, Compute<T>* place, const Body& body) const {
     if (is_aligned && count % kTile<T, Beside...> == 0 && count <= std::int64_t{blockDim.x} * (kKeptTotals / Kinds)) {
@@ -220,7 +235,15 @@ struct BlockGroup {
 
   bool is_first() const { return threadIdx.x == 0; }
 
-  void wait() const { __syncthreads(); }
+  void wait() const {
+#if !defined(__HIP__)
+    if (blockDim.x == kLanes) {
+      __syncwarp();
+      return;
+    }
+#endif
+    __syncthreads();
+  }
 
   void raise(std::int32_t* flag) const { atomicOr(flag, 1); }
 
@@ -229,6 +252,20 @@ struct BlockGroup {
   static constexpr int kStrip = 32;  // columns
   static constexpr int kMostWarps = 32;
   static constexpr std::uint64_t kAllLanes = ~std::uint64_t{0} >> (64 - kLanes);
+
+  // A group is a block, or, if its threads are a warp, a row of threads of a block (Shape::groups_of_a_block). There
+  // are fewer than 2^32.
+#if defined(__HIP__)
+  static std::int64_t first_group() { return blockIdx.x; }
+  static std::int64_t groups() { return gridDim.x; }
+#else
+  static std::int64_t first_group() {
+    // all lanes have the same number, which the compiler learns from the shuffle: it keeps a row's addresses once a
+    // warp
+    return blockIdx.x * blockDim.y + __shfl_sync(kAllLanes, threadIdx.y, 0);
+  }
+  static std::int64_t groups() { return gridDim.x * blockDim.y; }
+#endif
 
   // One request for each line of the cache.
   template <typename T>
@@ -307,28 +344,3 @@ struct BlockGroup {
 }  // namespace anyaccel
 
 #include "block_row.h"  // block_row.h needs the group
-
-namespace anyaccel {
-
-// The most threads of a block: kMostThreads or kMostThreadsWithTotals of launch_shape.h.
-template <typename Kernel>
-constexpr int most_threads() {
-  if constexpr (requires { Kernel::kKeepsTotals; }) {
-    return 1024;
-  } else {
-    return 512;
-  }
-}
-
-// The number of blocks of 512 threads that an SM, or AMD's compute unit, should hold, if a kernel sets it. On an SM two
-// leave a thread 64 registers, three 40; the compiler may choose 32 by itself, and spill the rest to memory.
-template <typename Kernel>
-constexpr int blocks_of_a_unit() {
-  if constexpr (requires { Kernel::kBlocksOfAnSm; }) {
-    return Kernel::kBlocksOfAnSm;
-  } else {
-    return 0;
-  }
-}
-
-}  // namespace anyaccel

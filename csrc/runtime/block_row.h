@@ -128,14 +128,19 @@ class BlockGroup<kLanes>::RowInRegisters {
     return group_.combined(total, C(0), [](C left, C right) { return left + right; });
   }
 
-  C max() {
+  template <typename Body>
+  C max(const Body& body) {
     C largest = -infinity<C>();
     each([&](auto range, const auto& tile) {
       for (int i = 0; i < range.kCount; ++i) {
-        largest = larger(largest, tile[i]);
+        largest = larger(largest, body(tile[i]));
       }
     });
     return group_.largest_of_all(largest);
+  }
+
+  C max() {
+    return max([](C value) { return value; });
   }
 
   template <typename Body>
@@ -162,6 +167,65 @@ class BlockGroup<kLanes>::RowInRegisters {
   int count_;
   Of of_;
   KeptTile<Of, T, kCount> kept_[kTiles] = {};  // otherwise the registers would be kept from row to row
+};
+
+// Numbers, every blockDim.x-th of which is a thread's.
+template <int kLanes>
+template <typename C>
+class BlockGroup<kLanes>::ValuesInRegisters {
+ public:
+  ValuesInRegisters(const BlockGroup& group, int count, C* place) : group_(group), count_(count), place_(place) {}
+
+  template <typename Body>
+  void fill(const Body& body) {
+    each([&](int i, C& value) { value = body(i); });
+  }
+
+  template <typename Body>
+  void change(const Body& body) {
+    each([&](int, C& value) { value = body(value); });
+  }
+
+  C sum() {
+    C total = 0;
+    each([&](int, C& value) { total += value; });
+    return group_.combined(total, C(0), [](C left, C right) { return left + right; });
+  }
+
+  template <typename Body>
+  C max(const Body& body) {
+    C largest = -infinity<C>();
+    each([&](int i, C& value) { largest = larger(largest, body(i, value)); });
+    return group_.largest_of_all(largest);
+  }
+
+  void publish() {
+    each([&](int i, C& value) { place_[i] = value; });
+  }
+
+  void replace(std::int64_t number, C by) {
+    each([&](int i, C& value) { value = i == number ? by : value; });
+  }
+
+  void restore(std::int64_t, C) {}  // its memory was not changed
+
+ private:
+  // In a loop of constant length, as an index known to the compiler keeps an element in a register.
+  template <typename Body>
+  void each(const Body& body) {
+#pragma unroll
+    for (int number = 0; number < kKeptValues; ++number) {
+      const int i = static_cast<int>(threadIdx.x + number * blockDim.x);
+      if (i < count_) {
+        body(i, values_[number]);
+      }
+    }
+  }
+
+  const BlockGroup& group_;
+  int count_;
+  C* place_;
+  C values_[kKeptValues] = {};
 };
 
 // Column totals; each thread has its own for its tiles of every row.

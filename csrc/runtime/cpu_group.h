@@ -201,6 +201,12 @@ struct CpuGroup {
     body(left, right);
   }
 
+  // Calls `body(values)` with `count` numbers for several passes, at `place` when they are published; see row.h.
+  template <typename C, typename Body>
+  void with_values(std::int64_t count, C* place, const Body& body) const {
+    body(ValuesInMemory<CpuGroup, C>(*this, count, place));
+  }
+
   // Calls `body(totals)` with `Kinds` totals for each of `count` columns, stored at `place` afterwards; see row.h.
   template <int Kinds, typename T, typename... Beside, typename Body>
   void with_totals(std::int64_t count, bool is_aligned, Compute<T>* place, const Body& body) const {

@@ -227,9 +227,12 @@ ANYACCEL_EXPORT const char* anyaccel_cuda_launch_grid(void* kernel, std::int32_t
 
 // The LaunchFunction of device_kernels.h: one argument, passed by value.
 ANYACCEL_EXPORT const char* anyaccel_cuda_launch(void* kernel, std::int32_t device, std::int64_t groups,
-                                                 std::int32_t threads, const void* argument, std::size_t) {
-  const std::uint32_t grid[3] = {static_cast<std::uint32_t>(groups), 1, 1};
-  const std::uint32_t block[3] = {static_cast<std::uint32_t>(threads), 1, 1};
+                                                 std::int32_t threads, std::int32_t groups_of_a_block,
+                                                 const void* argument, std::size_t) {
+  const std::int64_t blocks = (groups + groups_of_a_block - 1) / groups_of_a_block;
+  const std::uint32_t grid[3] = {static_cast<std::uint32_t>(blocks), 1, 1};
+  const std::uint32_t block[3] = {static_cast<std::uint32_t>(threads), static_cast<std::uint32_t>(groups_of_a_block),
+                                  1};
   void* arguments[1] = {const_cast<void*>(argument)};
   return anyaccel_cuda_launch_grid(kernel, device, grid, block, 0, arguments);
 }

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "block_bounds.h"
 #include "block_group.h"
 
 namespace anyaccel {

@@ -56,8 +56,8 @@ void launch_on_device(const Place& place, const std::string& kernel, const Work&
                       const void* argument, std::size_t bytes) {
   const DeviceKernel device_kernel = found(place, kernel);
   const Shape shape = shape_for({place.runtime, device_kernel.units}, work, groups);
-  const char* const error =
-      device_kernel.launch(device_kernel.kernel, place.device, shape.groups, shape.threads, argument, bytes);
+  const char* const error = device_kernel.launch(device_kernel.kernel, place.device, shape.groups, shape.threads,
+                                                 shape.groups_of_a_block, argument, bytes);
   if (error != nullptr) {
     throw std::runtime_error("launching " + kernel + " on device " + std::to_string(place.device) +
                              " failed: " + error +

@@ -12,9 +12,10 @@
 namespace anyaccel {
 
 // The entry point of a device runtime: starts `kernel` on the current stream of `device`, with one argument of `bytes`
-// bytes. Returns a message on failure, otherwise null.
+// bytes. The numbers are those of a Shape, of which a runtime may ignore all but `groups`. Returns a message on
+// failure, otherwise null.
 using LaunchFunction = const char* (*)(void* kernel, std::int32_t device, std::int64_t groups, std::int32_t threads,
-                                       const void* argument, std::size_t bytes);
+                                       std::int32_t groups_of_a_block, const void* argument, std::size_t bytes);
 
 struct Place {
   Runtime runtime;

@@ -199,7 +199,7 @@ ANYACCEL_EXPORT const char* anyaccel_hip_prepare(void* kernel, std::int32_t devi
 
 // The LaunchFunction of device_kernels.h: one argument, passed by value, on torch's current stream of a device.
 ANYACCEL_EXPORT const char* anyaccel_hip_launch(void* kernel, std::int32_t device, std::int64_t groups,
-                                                std::int32_t threads, const void* argument, std::size_t) {
+                                                std::int32_t threads, std::int32_t, const void* argument, std::size_t) {
   Stream stream = nullptr;
   if (const char* error = anyaccel::current_stream("libtorch_hip.so", device, stream)) {
     return error;

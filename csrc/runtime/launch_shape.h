@@ -54,12 +54,14 @@ struct Device {
 
 struct Shape {
   std::int64_t groups;
-  std::int32_t threads;  // threads of a group
+  std::int32_t threads;                // threads of a group
+  std::int32_t groups_of_a_block = 1;  // that NVIDIA's GPUs may run as one block, as a warp each
 };
 
 inline constexpr std::int64_t kMostGroups = 0x7fffffff;
 inline constexpr std::int32_t kUnitsOfUnknown = 128;
 inline constexpr std::int32_t kThreadsOfAChunk = 256;
+inline constexpr std::int64_t kMostGroupsOfABlock = 8;
 
 inline std::int64_t units_of(const Device& device) { return device.units > 0 ? device.units : kUnitsOfUnknown; }
 
@@ -102,6 +104,16 @@ inline Shape shape_for_elements(const Device& device, std::int64_t elements) {
   return {groups(threads), threads};
 }
 
+// An SM holds 32 blocks but 64 warps, so that groups of one warp share blocks if there are enough for every SM. SYCL's
+// devices ignore the number; the tests' emulator, which is one of them, takes what is allowed.
+inline std::int32_t groups_of_a_block(const Device& device, const Work& work, std::int32_t threads) {
+  if (threads > 32) {
+    return 1;
+  }
+  const std::int64_t wanted = device.runtime == Runtime::cuda ? work.rows / units_of(device) : kMostGroupsOfABlock;
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(wanted, 1, kMostGroupsOfABlock));
+}
+
 // The shape of a launch; with `groups` of 0, this function chooses their number.
 inline Shape shape_for(const Device& device, const Work& work, std::int64_t groups = 0) {
   if (work.chunks > 0) {
@@ -123,7 +135,11 @@ inline Shape shape_for(const Device& device, const Work& work, std::int64_t grou
     const Shape shape = shape_for_elements(device, work.columns);
     return {groups > 0 ? groups : shape.groups, shape.threads};
   }
-  return {groups > 0 ? groups : std::clamp<std::int64_t>(work.rows, 1, kMostGroups), threads_for_row(device, work)};
+  const std::int32_t threads = threads_for_row(device, work);
+  if (groups > 0) {
+    return {groups, threads};
+  }
+  return {std::clamp<std::int64_t>(work.rows, 1, kMostGroups), threads, groups_of_a_block(device, work, threads)};
 }
 
 // The number of groups that share rows when each keeps totals of every column, which are written and read once more: as

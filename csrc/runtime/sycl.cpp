@@ -152,7 +152,7 @@ ANYACCEL_EXPORT const char* anyaccel_sycl_kernel(void* program, const char* name
 
 // The LaunchFunction of device_kernels.h, for the CPU device; returns after the kernel has finished.
 ANYACCEL_EXPORT const char* anyaccel_sycl_launch(void* kernel, std::int32_t, std::int64_t groups, std::int32_t threads,
-                                                 const void* argument, std::size_t bytes) {
+                                                 std::int32_t, const void* argument, std::size_t bytes) {
   return guarded([&] {
     anyaccel::start(host_queue(), *static_cast<sycl::kernel*>(kernel), groups, threads, argument, bytes);
     host_queue().wait_and_throw();

@@ -149,6 +149,11 @@ struct SyclGroup {
     body(left, right);
   }
 
+  template <typename C, typename Body>
+  void with_values(std::int64_t count, C* place, const Body& body) const {
+    body(ValuesInMemory<SyclGroup, C>(*this, count, place));
+  }
+
   template <int Kinds, typename T, typename... Beside, typename Body>
   void with_totals(std::int64_t count, bool is_aligned, Compute<T>* place, const Body& body) const {
     body(TotalsInMemory<SyclGroup, Kinds, T, Beside...>(*this, count, is_aligned, place));

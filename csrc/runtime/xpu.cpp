@@ -102,7 +102,8 @@ ANYACCEL_EXPORT const char* anyaccel_xpu_prepare(void* kernel, std::int32_t devi
 
 // The LaunchFunction of device_kernels.h.
 ANYACCEL_EXPORT const char* anyaccel_xpu_launch(void* kernel, std::int32_t device, std::int64_t groups,
-                                                std::int32_t threads, const void* argument, std::size_t bytes) {
+                                                std::int32_t threads, std::int32_t, const void* argument,
+                                                std::size_t bytes) {
   return guarded([&] {
     const sycl::kernel& found = kernel_on(*static_cast<Kernel*>(kernel), device);
     anyaccel::start(torchs_queue(device), found, groups, threads, argument, bytes);

@@ -60,7 +60,7 @@ extern "C" const char* emulator_started() {
 
 // The LaunchFunction of csrc/runtime/device_kernels.h.
 extern "C" const char* emulator_launch(void* kernel, std::int32_t, std::int64_t groups, std::int32_t,
-                                       const void* argument, std::size_t bytes) {
+                                       std::int32_t groups_of_a_block, const void* argument, std::size_t bytes) {
   static thread_local char message[1024];
   const std::lock_guard lock(launches());
   const Kernel& chosen = *static_cast<const Kernel*>(kernel);
@@ -72,8 +72,9 @@ extern "C" const char* emulator_launch(void* kernel, std::int32_t, std::int64_t 
   const std::int64_t blocks = has_few && groups > kFewBlocks ? kFewBlocks : groups;
   ++known.launches;
   known.sizes |= size;
+  const unsigned together = size == emulator::kWarp && fixed_size == 0 ? static_cast<unsigned>(groups_of_a_block) : 1;
   const std::string problem =
-      emulator::run(chosen, {{static_cast<unsigned>(blocks), 1, 1}, {size, 1, 1}, argument, bytes, 0});
+      emulator::run(chosen, {{static_cast<unsigned>(blocks), 1, 1}, {size, together, 1}, argument, bytes, 0});
   if (problem.empty()) {
     return nullptr;
   }

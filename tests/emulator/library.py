@@ -206,6 +206,7 @@ class Emulator:
             0,
             ctypes.c_int64(blocks),
             0,
+            1,
             ctypes.byref(argument),
             ctypes.c_size_t(ctypes.sizeof(argument)),
         )

@@ -10,8 +10,8 @@ import torch
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 4e-6, torch.bfloat16: 1e-2, torch.float16: 1.5e-3}
 """Relative to the largest magnitude: a few units in the last place of the dtype."""
-SHAPES = [(1, 1), (3, 1), (5, 7), (2, 3, 131), (64, 257), (7, 1024), (1, 131_072), (0, 16), (2, 0, 5)]
-"""Rows of 1 to 131 072, odd and prime, and empty ones."""
+SHAPES = [(1, 1), (3, 1), (5, 7), (2, 3, 131), (64, 257), (7, 1024), (1, 131_072), (600, 24), (0, 16), (2, 0, 5)]
+"""Rows of 1 to 131 072, odd and prime, short ones that share a GPU's blocks, and empty ones."""
 
 
 def close(actual: torch.Tensor, expected: torch.Tensor, factor: float = 1.0) -> None:

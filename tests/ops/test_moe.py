@@ -11,7 +11,7 @@ from .compare import DTYPES, close, normal, opcheck
 from .moe_reference import expert_order, topk_gating
 
 BUILDER = "MoeBuilder"
-CASES = [(1, 1, 1), (5, 3, 2), (17, 8, 2), (131, 67, 8), (2, 300, 16), (0, 4, 2)]
+CASES = [(1, 1, 1), (5, 3, 2), (17, 8, 2), (131, 67, 8), (2, 300, 16), (600, 40, 2), (1, 3000, 2), (0, 4, 2)]
 """(tokens, experts, k)"""
 
 

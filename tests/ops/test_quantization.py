@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BUILDER = "QuantizationBuilder"
-SHAPES = [((1, 2), 1), ((4, 6), 4), ((2, 192), 2), ((3, 2, 262), 6), ((8, 1024), 16), ((1, 131_072), 1)]
+SHAPES = [
+    ((1, 2), 1),
+    ((4, 6), 4),
+    ((2, 192), 2),
+    ((3, 2, 262), 6),
+    ((8, 1024), 16),
+    ((600, 64), 600),
+    ((1, 131_072), 1),
+]
 
 
 @pytest.fixture

@@ -13,6 +13,11 @@ std::int64_t shape_of(std::int32_t runtime, std::int32_t units, std::int64_t row
   return shape.groups;
 }
 
+std::int32_t groups_of_a_block(std::int32_t runtime, std::int32_t units, std::int64_t rows, std::int64_t columns,
+                               std::int64_t groups) {
+  return shape_for({static_cast<Runtime>(runtime), units}, {rows, columns}, groups).groups_of_a_block;
+}
+
 std::int32_t threads_for_tiles(std::int32_t runtime, std::int64_t columns, std::int64_t tile) {
   return shape_for({static_cast<Runtime>(runtime), 0}, Work::of_tiles(1, columns, tile)).threads;
 }

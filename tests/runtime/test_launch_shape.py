@@ -39,6 +39,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     loaded.has_tensors.restype = ctypes.c_bool
     loaded.has_tensors.argtypes = [ctypes.c_int64, ctypes.c_int64]
     loaded.threads_for_tiles.argtypes = [ctypes.c_int32, ctypes.c_int64, ctypes.c_int64]
+    loaded.groups_of_a_block.argtypes = loaded.shape_of.argtypes
     loaded.shape_of.argtypes = [*loaded.shape_of.argtypes, ctypes.c_void_p]
     return loaded
 
@@ -48,6 +49,25 @@ def _shape(
 ) -> tuple[int, int]:
     threads = ctypes.c_int32()
     return shapes.shape_of(runtime, units, rows, columns, groups, ctypes.byref(threads)), threads.value
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "groups", "of_a_block"),
+    [
+        pytest.param(10**6, 64, 0, 8, id="many short rows"),
+        pytest.param(8 * H200, 128, 0, 8, id="enough for every unit"),
+        pytest.param(8 * H200 - 1, 128, 0, 7, id="fewer, so that none is idle"),
+        pytest.param(H200, 64, 0, 1, id="one for each unit"),
+        pytest.param(1, 64, 0, 1, id="one row"),
+        pytest.param(10**6, 129, 0, 1, id="rows of more than a warp"),
+        pytest.param(10**6, 64, 264, 1, id="the kernel counts its groups"),
+        pytest.param(ELEMENTS, 64, 0, 1, id="no rows"),
+    ],
+)
+def test_warps_with_a_row_each_share_a_block(
+    shapes: ctypes.CDLL, rows: int, columns: int, groups: int, of_a_block: int
+) -> None:
+    assert shapes.groups_of_a_block(CUDA, H200, rows, columns, groups) == of_a_block
 
 
 @pytest.mark.parametrize(

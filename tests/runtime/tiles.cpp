@@ -10,13 +10,16 @@
 
 struct Dim {
   unsigned x = 0;
+  unsigned y = 0;
 };
-static Dim threadIdx, blockIdx, blockDim, gridDim;
+static Dim threadIdx, blockIdx, blockDim{1, 1}, gridDim{1, 1};
 #define __global__
 #define __shared__ static
 #define __grid_constant__
 #define __launch_bounds__(...)
 static void __syncthreads() { std::abort(); }  // threads that run one after another cannot meet
+static void __syncwarp() { std::abort(); }
+static unsigned __shfl_sync(unsigned long long, unsigned value, int) { return value; }  // of a number that all share
 template <typename Value>
 static Value __shfl_xor_sync(unsigned long long, Value, int) {
   std::abort();

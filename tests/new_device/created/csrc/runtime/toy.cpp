@@ -16,7 +16,7 @@ std::atomic<std::int64_t> launches = 0;
 
 // The LaunchFunction of device_kernels.h.
 ANYACCEL_EXPORT const char* anyaccel_toy_launch(void* kernel, std::int32_t device, std::int64_t groups, std::int32_t,
-                                                const void* argument, std::size_t) {
+                                                std::int32_t, const void* argument, std::size_t) {
   if (device != 0) {
     return "a device that is not there";
   }

@@ -32,6 +32,7 @@ class ToyGroup : CpuGroup {
   using CpuGroup::with_row;
   using CpuGroup::with_totals;
   using CpuGroup::with_two_rows;
+  using CpuGroup::with_values;
 
   template <typename Body>
   void rows(std::int64_t rows, const Body& body) const {
