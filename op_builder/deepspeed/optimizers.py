@@ -74,7 +74,8 @@ class FusedAdamModule:
     ) -> None:  # fmt: skip
         steps = [step] * len(params)
         with in_float32(*states) as moments:
-            self._op.multi_tensor_adam_step(params, grads, *moments, steps, noop_flag=noop_flag, **options)
+            flag = _beside(noop_flag, params)
+            self._op.multi_tensor_adam_step(params, grads, *moments, steps, noop_flag=flag, **options)
 
 
 class FusedAdamOnCpuModule(FusedAdamModule):
@@ -121,7 +122,7 @@ class FusedLionModule:
         with in_float32(states) as (exp_avgs,):
             in_shapes_of(
                 self._op.lion_step, params, grads, exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
-                noop_flag=noop_flag,
+                noop_flag=_beside(noop_flag, params),
             )  # fmt: skip
 
 
@@ -322,8 +323,14 @@ class FusedLambModule:
                 eps_inside_sqrt=mode == 0, grad_scale=scale,
             )  # fmt: skip
         if param_copy.numel() > 0:
-            param_copy.copy_(param)
+            with torch.no_grad():  # deepspeed passes the model's own parameters
+                param_copy.copy_(param)
         return ratio
+
+
+def _beside(noop_flag: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the flag on the parameters' device: deepspeed makes one on the current device, for parameters on any."""
+    return noop_flag.to(params[0].device) if params else noop_flag
 
 
 def _check(function: str, lists: Sequence[Any], expected: int, mode: int = 0) -> None:

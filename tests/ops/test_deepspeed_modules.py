@@ -110,6 +110,17 @@ def test_fused_lamb(mode: int) -> None:
     assert torch.equal(copy, param.bfloat16())
 
 
+def test_fused_lamb_copies_into_a_models_own_parameter() -> None:
+    """As deepspeed's optimizer without ZeRO does, whose parameters require gradients."""
+    grad, param, exp_avg, exp_avg_sq = _tensors(4)
+    owned = torch.nn.Parameter(torch.zeros(7, 5, dtype=torch.bfloat16))
+    _load("FusedLambBuilder").lamb(
+        param, owned, exp_avg, exp_avg_sq, grad, 0.1, 0.9, 0.99, 10.0, 0.01, 1e-6, 4.0, 2, 0, 1, 0.1
+    )
+    assert owned.is_leaf
+    assert torch.equal(owned.detach(), param.bfloat16())
+
+
 def _steps() -> dict[str, Any]:
     """Return deepspeed's functions that take a step of one parameter, given a gradient, a parameter and two states."""
     adam, lion, adagrad = (_load(f"CPU{name}Builder") for name in ("Adam", "Lion", "Adagrad"))
