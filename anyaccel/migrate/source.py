@@ -28,6 +28,7 @@ from . import (
 from .answers import UNDECIDED
 from .cuda_guards import without_lines
 from .imports import TextModule
+from .indentation import is_mixed, with_indentation
 from .plan import Plan
 from .positions import written
 from .project import survey
@@ -103,6 +104,8 @@ def migrate_source(
         return _without_guards(plan, source, target, project)
     rewriter = Rewriter(plan)
     code = written(view.module, view.module.visit(rewriter))
+    if is_mixed(source):
+        code = with_indentation(source, written(view.module, view.module), code)
     sites = [_site(plan, node, rewriter) for node in plan.decisions]
     if rewriter.replacements:
         code, import_sites = _with_imports(plan, code, rewriter)
