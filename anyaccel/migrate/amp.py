@@ -29,6 +29,7 @@ _NAMED = {
     "torch.autocast": _AUTOCAST,
     "torch.amp.autocast": _AUTOCAST,
     "torch.amp.autocast_mode.autocast": _AUTOCAST,
+    "torch.GradScaler": _SCALER,
     "torch.amp.GradScaler": _SCALER,
     "torch.amp.grad_scaler.GradScaler": _SCALER,
 }
@@ -36,7 +37,7 @@ _QUESTIONS = {
     "torch.is_autocast_enabled": "asks about autocast on CUDA only; pass the device type to ask about another device",
     "torch.get_autocast_gpu_dtype": "asks for autocast's dtype on CUDA only; use torch.get_autocast_dtype(device_type)",
 }
-_SCALERS = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
+_SCALERS = ("torch.GradScaler", "torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
 _OTHER_SCALERS = ("apex", "deepspeed", "fairscale", "paddle", "mindspore", "anyaccel", "accelerate")
 _MAY_BE_ENABLED = "may get enabled=, which must be false on a CPU"
 _AMBIGUOUS = "the name comes from several imports; keep one of them"

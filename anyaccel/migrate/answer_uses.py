@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .answers import Objection
-from .dependents import is_of_library
 from .neutral import is_given_to_neutral, is_option, is_option_given
+from .other_libraries import is_foreign
 from .regions import answer_name, parameter_given
 from .source_view import dotted
 
@@ -112,7 +112,7 @@ def _library_given(plan: Plan, value: cst.CSTNode | None) -> str:
     for call in plan.view.of(cst.Call):
         called = dotted(call.func) or ""
         is_own = called.rpartition(".")[2] in plan.project.of_cudas_library
-        is_library = is_own or is_of_library(plan, call.func) or _CUDAS.search(called) is not None
+        is_library = is_own or is_foreign(plan.view, call.func) or _CUDAS.search(called) is not None
         if is_library or _may_be_library(plan, call.func):
             given = [each for each in call.args if each is value or (name and name in _names_read(plan, each))]
             is_default = isinstance(value, cst.Arg) and value in call.args and dotted(call.func) is not None

@@ -13,7 +13,12 @@ import libcst as cst
 from .device_positions import is_device_position
 from .device_text import index_in, is_device_literal
 from .listed_devices import OF_LIST, is_listed
-from .other_libraries import is_given_to_other_library, is_of_other_library, is_where_tensors_are
+from .other_libraries import (
+    is_given_to_other_library,
+    is_named_for_other_library,
+    is_of_other_library,
+    is_where_tensors_are,
+)
 from .regions import regions_of
 from .source_view import dotted, text_of
 from .targets import expression
@@ -27,6 +32,9 @@ __all__ = ["asks_availability", "decide", "decide_any", "is_plain_other"]
 RULE = "device-choice"
 BACKEND_RULE = "comm-backend"
 _OF_OTHER = "another library gets it, which has its own device names; decide which it takes"
+_OF_HEIRS = (
+    "classes of other files derive from this one and give it to a library for CUDA; decide which devices it takes"
+)
 _PARSES = re.compile(r"\.(replace|split|strip|lstrip|removeprefix|partition)\([\"']cuda")
 _OTHERS = {"cpu", "mps", "xpu"}
 _OTHER = re.compile(r"\b(mps|xpu|npu|hpu|mlu|musa|sdaa)\b|_(mps|xpu|npu|hpu|mlu|musa|sdaa)_")
@@ -103,8 +111,10 @@ def _decide_expression(plan: Plan, node: cst.IfExp) -> None:
     if new is not None and is_text and not _is_for_device(plan, node):
         return  # the name of something else, such as a folder; the rule device-name handles it
     is_made = is_where_tensors_are(plan.view) or (isinstance(chosen, cst.Call) and is_of_other_library(plan.view, node))
-    if new is not None and (is_made or is_given_to_other_library(plan.view, node)):
-        plan.report(node, RULE, _OF_OTHER)
+    stored = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.Assign)), None)
+    is_of_heirs = stored is not None and _is_for_heirs(plan, stored.targets[0].target)
+    if new is not None and (is_made or is_of_heirs or is_given_to_other_library(plan.view, node)):
+        plan.report(node, RULE, _OF_HEIRS if is_of_heirs else _OF_OTHER)
         plan.claim(*node.children)
         return
     if new is not None:
@@ -113,6 +123,12 @@ def _decide_expression(plan: Plan, node: cst.IfExp) -> None:
         function = plan.function("communication_backend_name")
         if function is not None:
             plan.rewrite(node, BACKEND_RULE, lambda _: expression(f"{function}()"), tuple(node.children))
+
+
+def _is_for_heirs(plan: Plan, target: cst.BaseExpression) -> bool:
+    """Return whether a class stores a device for those that derive from it, and give it to a library for CUDA."""
+    owner = plan.view.class_around(target) if dotted(target) == "self.device" else None
+    return isinstance(owner, cst.ClassDef) and owner.name.value in plan.project.bases_of_cudas
 
 
 def _is_for_device(plan: Plan, node: cst.IfExp) -> bool:
@@ -180,9 +196,10 @@ def _decide_statement(plan: Plan, node: cst.If) -> None:
     news = [_choice(plan, chosen, other) for other in others]
     if any(new is None for new in news):
         return
-    is_of_other = is_of_other_library(plan.view, node)
-    if is_of_other or is_listed(plan.view, target):
-        plan.report(node, RULE, _OF_OTHER if is_of_other else OF_LIST)
+    is_of_other = is_of_other_library(plan.view, node) or is_named_for_other_library(plan.view, target)
+    is_of_heirs = _is_for_heirs(plan, target)
+    if is_of_other or is_of_heirs or is_listed(plan.view, target):
+        plan.report(node, RULE, _OF_OTHER if is_of_other else _OF_HEIRS if is_of_heirs else OF_LIST)
         plan.claim(*node.children)
         return
     line = _parsed_at(plan, target)

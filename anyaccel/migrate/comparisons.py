@@ -111,7 +111,7 @@ def _decide_one(
         plan.leave(node, RULE, "compares the name of an implementation, not of a device")
     elif isinstance(around := plan.view.parent(node), cst.IfExp) and _is_of_ids(plan, around):
         plan.leave(node, RULE, "chooses DDP's device arguments, which are already None on other devices")
-    elif "cpu" in texts:
+    elif "cpu" in texts or _is_listed(plan, node):
         plan.report(node, RULE, LISTED)
     elif is_number or name is None:
         plan.report(node, RULE, _ONE_DEVICE if is_number else plan.without("device_name"))
@@ -123,6 +123,19 @@ def _decide_one(
         plan.rewrite(node, RULE, lambda updated: _with_name(node, updated, places, name))
         plan.questions.add(node)
     plan.claim(*named)
+
+
+def _is_listed(plan: Plan, node: cst.BaseExpression) -> bool:
+    """Return whether ``device == "cpu" or device == "cuda"`` lists what is allowed, like ``device in ("cpu", "cuda")``."""
+    either = plan.view.parent(node)
+    if not isinstance(either, cst.BooleanOperation) or not isinstance(either.operator, cst.Or):
+        return False
+    other = either.right if either.left is node else either.left
+    if not isinstance(node, cst.Comparison) or not isinstance(other, cst.Comparison):
+        return False
+    is_same = dotted(node.left) is not None and dotted(node.left) == dotted(other.left)
+    target = other.comparisons[0]
+    return is_same and isinstance(target.operator, cst.Equal) and text_of(target.comparator) == "cpu"
 
 
 def _is_of_ids(plan: Plan, choice: cst.IfExp) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import re
 import sys
+from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -14,6 +16,7 @@ from .data_parallel import DATA_PARALLEL, SEVERAL
 from .kernels import calls_kernel, kernels_imported, moves_to_cuda
 from .kinds import DEVICE_NAME
 from .nodes import library_of
+from .other_libraries import is_foreign
 from .other_ways import NAMES_HALF, appended, is_number
 from .questions import asked_in
 from .regions import regions_of
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from .plan import Plan
     from .regions import Regions
+    from .source_view import SourceView
 
 __all__ = [
     "ENTRIES",
@@ -33,7 +37,6 @@ __all__ = [
     "asks_for_bfloat16",
     "condition_around",
     "is_known_code",
-    "is_of_library",
     "of_what_depends",
 ]
 
@@ -50,6 +53,7 @@ _FOR_LIBRARIES = ("gpu", "GPU", "CUDA")
 _OF_GPU = re.compile(r"(?<=[^_])_(gpu|cuda)(?=_|$)|^(gpu|cuda)(?=_)")
 _OF_CPU = re.compile(r"(?<=[^_])_cpu(?=_|$)|^cpu(?=_)")
 _VERSIONS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda")
+_NVIDIAS = re.compile(r"nvidia[-_]smi")
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
 _NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
 _SAYS_OWN = re.compile(
@@ -252,12 +256,12 @@ def _answer_named(plan: Plan, region: cst.CSTNode) -> str:
 def _functions_that_stay(plan: Plan) -> set[str]:
     """Return the functions of this module that contain a report other than a CUDA check.
 
-    Names that are imported under a reported CUDA check are included.
+    Names that are imported under a reported CUDA check are included, and functions that stop without CUDA.
     """
     reported = [
         one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not asked_in(plan, one)
     ]
-    found = set()
+    found = _functions_that_stop(plan)
     for one in plan.decisions.values():
         asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
         for region in regions_of(plan.view, asked).blocks if asked is not None else ():
@@ -269,6 +273,47 @@ def _functions_that_stay(plan: Plan) -> set[str]:
             if isinstance(around, cst.FunctionDef) and around.name.value not in (*_NOT_CALLED_BY_NAME, *ENTRIES):
                 found.add(around.name.value)
                 break
+    return found
+
+
+def _functions_that_stop(plan: Plan) -> set[str]:
+    """Return the functions that raise without CUDA by a reported question, or run nvidia-smi, and those that call one.
+
+    A question that decides whether to call ``self.quantize()`` and the ``if device.type != "cuda": raise …`` in it are
+    for the same devices.
+    """
+    found = set(_functions_for_nvidia(plan.view))
+    for one in plan.decisions.values():
+        asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
+        if asked is not None and regions_of(plan.view, asked).is_entry:
+            around = (each for each in plan.view.ancestors(one.node) if isinstance(each, cst.FunctionDef))
+            found.update(each.name.value for each in islice(around, 1))
+    found.difference_update(_NOT_CALLED_BY_NAME, ENTRIES)
+    waiting = list(found)
+    while waiting:
+        news = _callers(plan.view).get(waiting.pop(), set()) - found
+        news.difference_update(_NOT_CALLED_BY_NAME, ENTRIES)
+        found |= news
+        waiting += news
+    return found
+
+
+@lru_cache(maxsize=1)  # asked for each question of a module
+def _functions_for_nvidia(view: SourceView) -> list[str]:
+    """Return the functions that run nvidia-smi."""
+    functions = view.of(cst.FunctionDef) if _NVIDIAS.search(view.source) else ()
+    return [each.name.value for each in functions if _NVIDIAS.search(view.code(each))]
+
+
+@lru_cache(maxsize=1)  # as above
+def _callers(view: SourceView) -> dict[str, set[str]]:
+    """Return the functions of a module that call a function or a method, by its name."""
+    found: dict[str, set[str]] = {}
+    for call in view.of(cst.Call):
+        called = (dotted(call.func) or "").rpartition(".")[2]
+        for around in view.ancestors(call):
+            if isinstance(around, cst.FunctionDef):
+                found.setdefault(called, set()).add(around.name.value)
     return found
 
 
@@ -291,12 +336,6 @@ def is_known_code(plan: Plan, regions: list[cst.CSTNode]) -> bool:
     for region in regions:
         if _SAYS_OWN.search(plan.view.code(region)) or _imported_function(plan, region):
             return False
-        if any(is_of_library(plan, call.func) for call in plan.view.inside(region, cst.Call)):
+        if any(is_foreign(plan.view, call.func) for call in plan.view.inside(region, cst.Call)):
             return False
     return True
-
-
-def is_of_library(plan: Plan, function: cst.BaseExpression) -> bool:
-    """Return whether a function comes from a library other than torch and the standard library, and not from this run."""
-    root = plan.view.name(function).partition(".")[0]
-    return bool(root) and root != "torch" and root not in sys.stdlib_module_names and root not in plan.project.packages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from .source_view import SourceView
 
 __all__ = [
+    "is_foreign",
     "is_given_to_other_library",
     "is_made_for_cuda",
+    "is_named_for_other_library",
     "is_of_other_library",
     "is_where_tensors_are",
     "names_other_library",
@@ -138,12 +141,38 @@ def is_made_for_cuda(full_name: str) -> bool:
 
 
 def is_given_to_other_library(view: SourceView, node: cst.CSTNode) -> bool:
-    """Return whether a device is stored under a name that a library with devices of its own gets."""
+    """Return whether a library with devices of its own gets a device: directly, or by the name that it is stored under.
+
+    So does a class of another library, by ``super().__init__(device=device)`` of a class that derives from it.
+    """
     around = view.parent(node)
     target = around.targets[0].target if isinstance(around, cst.Assign) and len(around.targets) == 1 else None
-    for use in (view.uses(target) or ()) if target is not None else ():
-        argument = view.parent(use)
-        call = view.parent(argument) if isinstance(argument, cst.Arg) else None
-        if isinstance(call, cst.Call) and names_other_library(view.name(call.func)):
-            return True
-    return False
+    return any(_is_taken(view, view.parent(each)) for each in (node, *_uses(view, target)))
+
+
+def is_named_for_other_library(view: SourceView, target: cst.CSTNode) -> bool:
+    """Return whether a library with devices of its own, or a class of another library, gets what a name holds."""
+    return any(_is_taken(view, view.parent(use)) for use in _uses(view, target))
+
+
+def _uses(view: SourceView, target: cst.CSTNode | None) -> list[cst.CSTNode]:
+    if isinstance(target, cst.Attribute):
+        name = dotted(target)
+        return [each for each in view.of(cst.Attribute) if each is not target and name and dotted(each) == name]
+    return (view.uses(target) or []) if target is not None else []
+
+
+def _is_taken(view: SourceView, argument: cst.CSTNode | None) -> bool:
+    call = view.parent(argument) if isinstance(argument, cst.Arg) else None
+    if not isinstance(call, cst.Call):
+        return False
+    if view.code(call.func) == "super().__init__":
+        owner = view.class_around(call)
+        return isinstance(owner, cst.ClassDef) and any(is_foreign(view, each.value) for each in owner.bases)
+    return names_other_library(view.name(call.func))
+
+
+def is_foreign(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a name comes from a library other than torch and the standard library, and not from this run."""
+    root = view.name(node).partition(".")[0]
+    return bool(root) and root != "torch" and root not in sys.stdlib_module_names and root not in view.project.packages

@@ -38,12 +38,14 @@ _ATTENTION = re.compile(r"attn_(backend|impl(ementation)?)\b|[\"'](sdpa|eager)[\
 _TO_HOST = re.compile(r"\.cpu\(\)|\.to\([\"']cpu[\"']\)")
 _INDEX = re.compile(r"\.(get_device|current_device)\(\)|\.index\b")
 _NO_INDEX = re.compile(r"^(return )?-1$")
-_OF_APPLE = re.compile(r"\bmps\b|_mps_")
+_OF_APPLE = re.compile(r"\b(is_)?mps\b|_mps_")
+_IS_ON_MPS = re.compile(r"^[\w.()]+\.is_mps$")
+_IS_DEVICE = re.compile(r"""^(torch\.device\()?["'](cuda|mps)(:0)?["']\)?$""")
 _AS_ACCELERATOR = (  # what CUDA and Apple's GPU call differently, and the contract by one name
     (re.compile(r"\btorch\.mps\.current_allocated_memory\b"), f"{ACCELERATOR}.memory_allocated"),
     (re.compile(r"\btorch\.mps\.driver_allocated_memory\b"), f"{ACCELERATOR}.memory_reserved"),
     (re.compile(r"\btorch\.(cuda|mps)\."), f"{ACCELERATOR}."),
-    (re.compile(r"""(["'])(cuda|mps)(:0)?\1"""), '"cpu"'),
+    (re.compile(r"""(["'])(cuda|mps)(:0)?\1|f(["'])cuda:\{[^{}\[\]]*\}\4"""), '"cpu"'),
     (re.compile(r"\.cuda\(\)"), '.to("cpu")'),
     (re.compile(r"\.cuda\("), '.to("cpu", '),
 )
@@ -136,7 +138,8 @@ def _of_apple(plan: Plan, found: Regions) -> Iterator[Objection]:
     """Yield an objection if Apple's GPU has a branch that does something else than CUDA's, which it would take."""
     apples = _apples_way(plan, found)
     test = getattr(plan.view.parent(apples[0]), "test", None) if apples else None
-    is_plain = test is None or is_plain_other(plan.view.code(test))
+    asked = plan.view.code(test) if test is not None else ""
+    is_plain = test is None or is_plain_other(asked) or _IS_ON_MPS.match(asked) is not None
     form = _for_any(plan, found.blocks) if apples and is_plain else None
     if apples and (form is None or form != _for_any(plan, apples)):
         line = plan.view.position(apples[0])[0]
@@ -163,15 +166,32 @@ def _apples_way(plan: Plan, found: Regions) -> list[cst.CSTNode]:
 
 
 def _for_any(plan: Plan, nodes: list[cst.CSTNode]) -> str | None:
-    """Return the normal form of code in which CUDA, or Apple's GPU, is replaced by the accelerator."""
+    """Return the normal form of code in which CUDA, or Apple's GPU, is replaced by the accelerator.
+
+    A name that only this code reads, such as ``mps_device = torch.device("mps")``, does nothing itself.
+    """
     texts = []
     for node in nodes:
         code = textwrap.dedent(plan.view.code(node).replace("\r\n", "\n"))
+        for name in _own_devices(plan, node):
+            code = re.sub(rf"^[ \t]*{name} = .*\n", "", code, flags=re.MULTILINE)
         texts.append(f"__value__ = ({code})" if isinstance(node, cst.BaseExpression) else code)
     text = "\n".join(texts)
     for pattern, new in _AS_ACCELERATOR:
         text = pattern.sub(new, text)
     return cpu_form(text)
+
+
+def _own_devices(plan: Plan, node: cst.CSTNode) -> list[str]:
+    """Return the names of a device that code sets, and that nothing else reads."""
+    found = []
+    for assigned in plan.view.inside(node, cst.Assign):
+        target = assigned.targets[0].target
+        uses = plan.view.uses(target) if len(assigned.targets) == 1 and isinstance(target, cst.Name) else None
+        is_device = _IS_DEVICE.match(plan.view.code(assigned.value)) is not None
+        if is_device and uses and all(plan.view.is_within(use, node) for use in uses) and isinstance(target, cst.Name):
+            found.append(target.value)
+    return found
 
 
 def _of_other_choice(plan: Plan, found: Regions, other: cst.CSTNode) -> Iterator[Objection]:

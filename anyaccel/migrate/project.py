@@ -26,6 +26,7 @@ _LISTS = re.compile(r"\bdevice(_type|\.type)? (not )?in [\[({][^\])}]*[\"']cuda[
 _SCALER = re.compile(r"^[ \t]*from torch\.amp import [^\n]*\bGradScaler\b", re.MULTILINE)
 _LIBRARIES = re.compile(r"^[ \t]*(?:import|from)[ \t]+(torch|dgl)\b", re.MULTILINE)
 _TO_CUDAS = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:faiss|cupy|GPUtil|pynvml)\b", re.MULTILINE)
+_DEVICES = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:faiss|cupy|dgl|dgllife|astra|ctranslate2)\b", re.MULTILINE)
 _TAKES_GPU = re.compile(r"^def (\w+)\((?:[^()]|\([^()]*\))*?\b\w*(?:gpu|cuda)", re.MULTILINE)
 _DDP = {"DistributedDataParallel", "DDP"}
 _COMPARED = re.compile(r"(\w*(?:gpu|device|cuda)\w*)[\"'\])]* *(?:[=!]=|<=?|>) *0\b")
@@ -34,6 +35,12 @@ _BROUGHT = re.compile(
     r"^[ \t]*from [\w.]+ import ([^(\n]*(?:cuda|gpu)[^(\n]*|\([^)]*(?:cuda|gpu)[^)]*\))", re.MULTILINE | re.IGNORECASE
 )
 _DEFINED = re.compile(r"^(?:async )?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
+_BY_TYPE = re.compile(
+    r"""^(\s*)(?:el)?if [^\n]{0,80}\b(?:device|dev)(?:\.type)? [=!]= (?:torch\.device\()?["'](?:cuda|cpu)["']"""
+)
+_OTHER_WAY = re.compile(r"(else|elif)\b")
+_CLASSES_OF_CUDA = re.compile(r"\b(_?(?:CUDA|Cuda)[A-Z]\w*)(?<!Timer)(?<!Profiler)\(")
+_BINDS = re.compile(r"\bdevice_type\s*=\s*[\w.]*\bdevice\.type\b")
 _OTHERS_FIRST = re.compile(r"^(CPU|XPU|MPS|NPU|HPU|MLU|TPU|XLA|Cpu|Xpu|Mps|Npu|Hpu|Mlu|Tpu|Xla)(?=[A-Z])")
 
 
@@ -60,6 +67,9 @@ class Project:
         scriptable: the functions whose docstrings say that TorchScript compiles them, and so what calls them.
         is_of_dgl: whether most files that import torch import dgl, too.
         of_cudas_library: the functions with a parameter about a GPU in files that import a library for CUDA, such as faiss.
+        chosen_by_device: what some file chooses by a device's type, and no other device has: a class with a twin for the
+            CPU, and the memory that onnxruntime is bound to.
+        bases_of_cudas: the classes from which others derive that give ``self.device`` to a library for CUDA.
         lists_devices: the functions and classes whose device parameter must be one of some listed types.
     """
 
@@ -79,6 +89,8 @@ class Project:
     scriptable: set[str] = field(default_factory=set)
     is_of_dgl: bool = False
     of_cudas_library: set[str] = field(default_factory=set)
+    chosen_by_device: set[str] = field(default_factory=set)
+    bases_of_cudas: set[str] = field(default_factory=set)
     lists_devices: set[str] = field(default_factory=set)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
@@ -116,6 +128,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         project.is_scripted |= _SCRIPTED.search(source) is not None
         project.of_cudas_library.update(_TAKES_GPU.findall(source) if _TO_CUDAS.search(source) else ())
         project.scriptable.update(_SCRIPTABLE.findall(source) if "scriptable" in source else ())
+        project.chosen_by_device |= _chosen_by_device(source)
         if _INTERESTING.search(source) or _TOLD.search(source):
             _survey_one(module, source, project)
     project.scalers -= {module for module, source in texts if "class GradScaler" in source}
@@ -128,14 +141,58 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
 
 
 def _add_heirs(project: Project, sources: list[str]) -> None:
-    """Add the subclasses of classes with their own method; also find ``ddps`` and ``siblings``."""
+    """Add the subclasses of classes with their own method; also find ``ddps``, ``siblings`` and ``bases_of_cudas``."""
     bases = {name: set(_NAME.findall(given)) for source in sources for name, given in _CLASS.findall(source)}
     project.ddps = {name for name, given in bases.items() if given & _DDP}
     rests = [_OTHERS_FIRST.sub("", name) for name in bases if _OTHERS_FIRST.match(name)]
     project.siblings = {rest for rest in rests if rests.count(rest) > 1}
+    waiting = [
+        base
+        for source in sources
+        if "self.device" in source and _DEVICES.search(source)
+        for _, given in _CLASS.findall(source)
+        for base in _NAME.findall(given)
+    ]
+    while waiting:
+        base = waiting.pop()
+        waiting += bases.get(base, set()) - project.bases_of_cudas
+        project.bases_of_cudas.add(base)
     for owners in (*project.own_method.values(), *project.takes_argument.values()):
         while owners and (heirs := {name for name, given in bases.items() if given & owners} - owners):
             owners.update(heirs)
+
+
+def _chosen_by_device(source: str) -> set[str]:
+    """Return the classes that an ``if`` for a type of device uses, and that have a twin for the CPU in another branch.
+
+    ``if device.type == "cuda": CUDASampler(g)`` … ``else: CPUSampler(g)``. A list of onnxruntime's providers is not meant:
+    its sessions for the CPU take arrays from every device, unless their memory is bound.
+    """
+    found = {"io_binding()"} if "io_binding" in source and _BINDS.search(source) else set()
+    lines = source.splitlines() if "cuda" in source else []
+    for place, line in enumerate(lines):
+        test = _BY_TYPE.match(line) if "if " in line else None
+        branches = _branches(lines[place + 1 :], len(test[1])) if test is not None else []
+        for branch in branches:
+            for name in _CLASSES_OF_CUDA.findall(branch):
+                twin = name.replace("CUDA", "CPU", 1).replace("Cuda", "Cpu", 1)
+                found |= {name for each in branches if f"{twin}(" in each}
+    return found
+
+
+def _branches(lines: list[str], indentation: int) -> list[str]:
+    """Return the text of each branch of an ``if`` statement, of which the lines after its first are given."""
+    found: list[list[str]] = [[]]
+    for line in lines:
+        text = line.lstrip()
+        depth = len(line) - len(text)
+        if text and depth <= indentation:
+            if depth < indentation or not _OTHER_WAY.match(text):
+                break
+            found.append([])
+        else:
+            found[-1].append(line)
+    return ["\n".join(each) for each in found]
 
 
 def _survey_one(module: str, source: str, project: Project) -> None:

@@ -26,8 +26,12 @@ _FLAG = re.compile(r"(^|[._])(cuda|gpu)$")
 _OWN_QUESTION = re.compile(r"^_?(is|has)_cuda_(\w+_)?available$")
 _OF_CHECKPOINT = "loads a checkpoint on a machine without CUDA, which is correct on every machine"
 _OF_FALLBACK = "asks for CUDA; without it, line {} chooses what the program does"
+_OF_REFUSAL = "refuses the CPU only where CUDA is there"
 _OF_STORED = "checks for an object that was stored on a CUDA device, which this machine does not have"
 _CUDA_TEXT = re.compile(r"[\"']cuda")
+_CHOSEN_HERE = re.compile(
+    r"[\"']cuda|\.cuda\(|\b(device|accelerator)_name\("
+)  # a device, or a default that is rewritten
 _TELLS = re.compile(r"^(print|.*\.(info|debug|warn|warning|warn_once|warning_once|error|log|write|format))$")
 
 
@@ -44,6 +48,10 @@ def decide_requests(plan: Plan) -> None:
             leave_questions(plan, choice.test, OF_REQUEST)
     for test in plan.view.of(cst.If):
         _decide_nested(plan, test)
+        if not _CHOSEN_HERE.search(plan.view.source) and _is_fallback(plan, test):
+            leave_questions(plan, test.test, OF_REQUEST)
+        if _refuses_cpu(plan, test):
+            leave_questions(plan, test.test, _OF_REFUSAL)
 
 
 def _asks_for_any(plan: Plan, test: cst.BaseExpression) -> bool:
@@ -185,6 +193,43 @@ def _only_falls_back(plan: Plan, test: cst.If, device: cst.BaseExpression) -> bo
             if not (is_told or is_set or isinstance(each, cst.Pass | cst.Raise)):
                 return False
     return True
+
+
+def _is_fallback(plan: Plan, test: cst.If) -> bool:
+    """Return whether an ``if`` only goes on with the CPU without CUDA, in place of a device that comes from elsewhere.
+
+    ``if not torch.cuda.is_available(): device = "cpu"``. A request for CUDA must find it: another accelerator is no answer.
+    """
+    if asks_availability(plan.view, test.test) is not False or test.orelse is not None:
+        return False
+    chosen = []
+    for line in test.body.body:
+        for each in line.body if isinstance(line, cst.SimpleStatementLine) else [line]:
+            call = each.value if isinstance(each, cst.Expr) else None
+            if isinstance(each, cst.Assign | cst.Return) and each.value is not None:
+                chosen.append(_device_of(plan, each.value))
+            elif not isinstance(call, cst.Call) or not _TELLS.match(dotted(call.func) or ""):
+                return False
+    return bool(chosen) and set(chosen) == {"cpu"}
+
+
+def _refuses_cpu(plan: Plan, test: cst.If) -> bool:
+    """Return whether an ``if`` raises where the CPU is asked for, and CUDA is there: other devices do not matter to it."""
+    both = test.test
+    if not isinstance(both, cst.BooleanOperation) or not isinstance(both.operator, cst.And) or test.orelse is not None:
+        return False
+    halves = (both.left, both.right)
+    compared = [each for each in halves if isinstance(each, cst.Comparison) and len(each.comparisons) == 1]
+    is_asked = any(asks_availability(plan.view, each) is True for each in halves)
+    is_of_cpu = any(_device_of(plan, each.comparisons[0].comparator) == "cpu" for each in compared)
+    lines = [line for line in test.body.body if isinstance(line, cst.SimpleStatementLine)]
+    stops = bool(lines) and isinstance(lines[-1].body[-1], cst.Raise)
+    return (
+        is_asked
+        and is_of_cpu
+        and stops
+        and all(isinstance(each.comparisons[0].operator, cst.Equal) for each in compared)
+    )
 
 
 def _leave_requested(plan: Plan, device: cst.BaseExpression, line: int) -> None:

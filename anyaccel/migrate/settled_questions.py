@@ -45,6 +45,7 @@ _ANSWER = re.compile(
 )
 _SAYS_CPU = re.compile(r"\bcpu\b", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warn|warning|warn_once|warning_once|error|log|write|flush|format))$")
+_LISTS_MESSAGE = re.compile(r"""^[\w.]+\.append\(\s*f?["']CUDA [\w ]""")  # of texts that are shown together
 _NAMES_CUDA = re.compile(r"cuda|nvidia|nvml", re.IGNORECASE)
 _OTHER = re.compile(r"\b(xpu|npu|hpu|mlu|musa|sdaa)\b|is_(torch_)?(xpu|npu|hpu|mlu|musa|sdaa)_available")
 _BUILDS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda_getCompiledVersion")
@@ -120,6 +121,7 @@ def _only_tells(plan: Plan, test: cst.If) -> bool:
         for each in statements:
             call = each.value if isinstance(each, cst.Expr) else None
             is_shown = isinstance(call, cst.Call) and _SHOWN.match(dotted(call.func) or "") is not None
+            is_shown |= isinstance(call, cst.Call) and _LISTS_MESSAGE.match(plan.view.code(call)) is not None
             if is_shown and plan.view.code(each).strip().endswith(".flush()"):
                 continue
             if not is_shown or not _NAMES_CUDA.search(plan.view.code(each).replace("torch.cuda", "")):

@@ -11,6 +11,7 @@ from .choices import asks_availability
 from .comparisons import LISTED
 from .device_text import is_device_literal
 from .questions import asked_in
+from .regions import regions_of
 from .site import SiteOutcome
 from .source_view import dotted, text_of
 
@@ -21,6 +22,8 @@ __all__ = ["keep_together"]
 
 _STAYS = ("depends-on-cuda", "depends-on-function", "device-comparison", "kernel-guard")
 _MOVES = re.compile(r"\.(cuda|to)\(")
+_CPU = re.compile(r"[\"']cpu[\"']")
+_DEVICE_NAME = re.compile(r"\b\w*(device|accelerator)_name\(")
 _SAME = "asks the same, and is reported; decide on both together"
 _CLASSES = ("torch.cuda.Event", "torch.cuda.Stream")
 
@@ -35,8 +38,25 @@ def keep_together(plan: Plan) -> None:
     _keep_attributes(plan)
     _keep_moves(plan)
     _keep_choices(plan)
+    _keep_other_choices(plan)
     _keep_chosen(plan)
     _keep_asserted(plan)
+    _keep_defaults(plan)
+
+
+def _keep_defaults(plan: Plan) -> None:
+    """Report the choices of a device in a program that chooses CUDA's or the CPU's own code by a device's type.
+
+    ``if device.type == "cuda": CUDASampler(g)``, with ``else: CPUSampler(g)``, takes the CPU's for the tensors of others.
+    """
+    name = min(plan.project.chosen_by_device, default="")
+    for one in list(plan.decisions.values()) if name else ():
+        asked = asked_in(plan, one) if one.outcome is SiteOutcome.REWRITTEN else None
+        is_asked = isinstance(asked, cst.Call) and asks_availability(plan.view, asked) is True
+        blocks = regions_of(plan.view, asked).blocks if is_asked and asked is not None else []
+        is_chosen = any(_sets_device(plan, block) for block in blocks)
+        if one.outcome is SiteOutcome.REWRITTEN and (one.rule == "device-choice" or is_chosen):
+            plan.reconsider(one.node, f"{name} is chosen by a device's type, and is CUDA's; decide on both together")
 
 
 def _keep_asserted(plan: Plan) -> None:
@@ -134,6 +154,38 @@ def _keep_choices(plan: Plan) -> None:
             plan.reconsider(
                 one.node, f"line {line} chooses by the same question, and is reported; decide on both together"
             )
+
+
+def _keep_other_choices(plan: Plan) -> None:
+    """Report the choices of a device or a backend in a file of which one statement that chooses a device is reported.
+
+    There, the device of another accelerator stays the CPU, and autocast and the group's backend must be for that.
+    """
+    kept = None
+    for one in plan.decisions.values():
+        asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
+        if isinstance(asked, cst.Call) and asks_availability(plan.view, asked):
+            found = regions_of(plan.view, asked)
+            is_for_cpu = found.other is not None and _CPU.search(plan.view.code(found.other)) is not None
+            if is_for_cpu and any(_sets_device(plan, block) for block in found.blocks):
+                kept = kept or asked
+    for one in list(plan.decisions.values()) if kept is not None else ():
+        is_choice = one.rule == "device-choice" or (one.rule == "comm-backend" and isinstance(one.node, cst.IfExp))
+        if is_choice and one.outcome is SiteOutcome.REWRITTEN and kept is not None:
+            line = plan.view.position(kept)[0]
+            plan.reconsider(one.node, f"line {line} chooses a device, and is reported; decide on both together")
+
+
+def _sets_device(plan: Plan, block: cst.CSTNode) -> bool:
+    """Return whether code stores or returns a device by its name."""
+    for statement in plan.view.inside(block, cst.Assign, cst.Return):
+        value = statement.value
+        made = value.args[0].value if isinstance(value, cst.Call) and value.args else value
+        found = [plan.decisions.get(each) for each in (value, made) if each is not None]
+        is_ported = value is not None and _DEVICE_NAME.search(plan.view.code(value)) is not None  # by an earlier run
+        if is_ported or any(one is not None and one.rule == "device-name" for one in found):
+            return True
+    return False
 
 
 def _keep_chosen(plan: Plan) -> None:

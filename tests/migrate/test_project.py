@@ -13,6 +13,16 @@ OTHERS = {
     "own pin_memory": "class BaseData:\n    def pin_memory(self):\n        pass\n",
     "an assertion on devices": "def build(name, device='cpu'):\n    assert device in ['cpu', 'cuda']\n",
     "a Literal of devices": "class Unit:\n    def __init__(self, device: Literal['cuda', 'cpu']):\n        pass\n",
+    "samplers of CUDA's and the CPU's": (
+        "def sampler(device, graph, is_weighted):\n    if device.type == 'cuda':\n        return ops.CUDASampler(graph)\n"
+        "    elif is_weighted:\n        return ops.WeightedSampler(graph)\n    else:\n        return ops.CPUSampler(graph)\n"
+    ),
+    "memory that onnxruntime is bound to": (
+        "def bind(session, x):\n    binding = session.io_binding()\n    binding.bind_input(name='x', device_type=x.device.type)\n"
+    ),
+    "a class for faiss": (
+        "import faiss\nclass Knn(Retriever):\n    def load(self):\n        return place(self.index, self.device)\n"
+    ),
     "TorchScript": "import torch\ndef f(x):\n    if not torch.jit.is_scripting():\n        return x\n",
 }
 CODE = {
@@ -20,6 +30,12 @@ CODE = {
     "own pin_memory": "def f(batch):\n    return batch.pin_memory()\n",
     "an assertion on devices": "from other import build\ndevice = 'cuda'\nbuild('a', device)\n",
     "a Literal of devices": "from other import Unit\nunit = Unit(device='cuda')\n",
+    "samplers of CUDA's and the CPU's": "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n",
+    "memory that onnxruntime is bound to": "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n",
+    "a class for faiss": (
+        "class Base:\n    def __init__(self, device):\n"
+        "        self.device = device or ('cuda:0' if torch.cuda.is_available() else 'cpu')\nclass Retriever(Base):\n    pass\n"
+    ),
     "TorchScript": "from torch import Tensor\ndef f(x: Tensor) -> Tensor:\n    return x.cuda()\n",
 }
 
