@@ -75,7 +75,6 @@ struct TopkGating {
       }
       values.replace(expert, C(-1));  // excluded from the next choices, until all are made
     }
-    group.wait();
     for (std::int32_t choice = 0; choice < k; ++choice) {
       values.restore(taken[choice], weight[choice]);
     }

@@ -32,6 +32,9 @@ _BITS = {
 _ACCESS = re.compile(r"\b(?:global|flat)_(load|store)_(?:lds_)?(?:d16_)?(?:hi_)?([a-z]+\d*)")
 _KEEPS_TOTALS = ("RmsNormBackward", "LayerNormBackward", "BiasedBackward", "BiasSigmoidBackward")
 _REDUCTIONS = ("ColumnSum", "CombineWeightsBackward", "ExtremesOfParts", "SquaredSums")
+_WRITE_CODES = ("Quantize", "QuantizeFloat8")
+_READ_CODES = ("Dequantize", "DequantizeFloat8")
+"""A thread moves the 2 to 8 bytes of codes of 16 bytes of elements."""
 _NOT_STREAMING = ("ExtremesOfGroups", "RootOfSums", "TopkGating", "TopkGatingBackward")
 """As in tests/sass/facts.py: kernels that keep totals need one block only, and reductions store one number per row."""
 _THREADS = 512
@@ -135,7 +138,11 @@ def missed(facts: Facts, kernel: str) -> list[str]:
     if name in _NOT_STREAMING:
         return [fact for fact in ("scratch_bytes", "spills") if getattr(facts, fact)]
     target = TARGET._replace(blocks=1) if name in _KEEPS_TOTALS else TARGET
-    without = (*_COUNTED, "store_bits") if name in _REDUCTIONS else _COUNTED
+    without = list(_COUNTED)
+    if name in (*_REDUCTIONS, *_WRITE_CODES):
+        without.append("store_bits")
+    elif name in _READ_CODES:
+        without.append("load_bits")
     return [fact for fact in worse(target, facts) if fact not in without]
 
 

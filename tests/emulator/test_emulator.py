@@ -19,7 +19,7 @@ import pytest
 from anyaccel.op_builder.table import OPS
 
 from .library import LANES, preloaded, preloaded_with_tsan
-from .mutants import mutants
+from .mutants import OF_ONE_NUMBER, mutants
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(
@@ -135,8 +135,8 @@ def test_no_source_synchronises_in_a_way_that_is_not_changed() -> None:
     """The mutants cover every barrier and shuffle in the sources."""
     places = 0
     for file in [*(ROOT / "csrc" / "includes").glob("*.h"), *(ROOT / "csrc" / "runtime").glob("*_group.h")]:
-        text = re.sub(r"//.*", "", file.read_text())
-        places += len(re.findall(r"__sync\w+|__shfl\w+|group\.wait\b|sycl::\w+_barrier|sycl::\w+_over_group", text))
+        text = re.sub(r"//.*", "", file.read_text()).replace(OF_ONE_NUMBER, "")
+        places += len(re.findall(r"__sync\w+|__shfl\w+|group_?\.wait\b|sycl::\w+_barrier|sycl::\w+_over_group", text))
     changed = {
         (mutant.file, mutant.line)
         for mutant in [*mutants("cuda"), *mutants("sycl")]
