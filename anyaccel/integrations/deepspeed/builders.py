@@ -66,8 +66,8 @@ def _names_in(package: str) -> list[str]:
 
 @functools.cache
 def _accelerator(device: str) -> Any:
-    """Return deepspeed's own accelerator for a device, or None if it has none."""
-    device = "cuda" if device == "hip" else device  # deepspeed's for both
+    """Return deepspeed's own accelerator for a device, or None if it has none; AMD's GPUs have CUDA's."""
+    device = "cuda" if device == "hip" else device  # anyaccel: ignore[device-name]
     try:
         module = importlib.import_module(f"deepspeed.accelerator.{device}_accelerator")
     except ImportError:
