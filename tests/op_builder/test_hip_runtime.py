@@ -38,11 +38,12 @@ from anyaccel.op_builder import OpLoadError
 from anyaccel.op_builder.hip.runtime import HipRuntimeBuilder
 runtime = HipRuntimeBuilder().load()
 start = ctypes.CFUNCTYPE(
-    ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t
+    ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p,
+    ctypes.c_size_t,
 )(runtime.launch)
 def launch(kernel, device, groups, threads):
     argument = ctypes.c_uint64(0xfeed)
-    error = start(kernel, device, groups, threads, ctypes.addressof(argument), 8)
+    error = start(kernel, device, groups, threads, 1, ctypes.addressof(argument), 8)
     if error:
         print(error.decode(), flush=True)
 code = runtime.load("scale", b"image")

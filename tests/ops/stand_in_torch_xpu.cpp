@@ -8,7 +8,7 @@
 
 namespace {
 
-using Launch = const char* (*)(void*, std::int32_t, std::int64_t, std::int32_t, const void*, std::size_t);
+using Launch = const char* (*)(void*, std::int32_t, std::int64_t, std::int32_t, std::int32_t, const void*, std::size_t);
 
 Launch started_by = nullptr;
 
@@ -34,8 +34,8 @@ EXPORT void start_by(Launch launch) { started_by = launch; }
 
 // Waits for the kernel, as the tensors are the CPU's.
 EXPORT const char* launch_and_wait(void* kernel, std::int32_t device, std::int64_t groups, std::int32_t threads,
-                                   const void* argument, std::size_t bytes) {
-  const char* const error = started_by(kernel, device, groups, threads, argument, bytes);
+                                   std::int32_t groups_of_a_block, const void* argument, std::size_t bytes) {
+  const char* const error = started_by(kernel, device, groups, threads, groups_of_a_block, argument, bytes);
   queue().wait_and_throw();
   return error;
 }
