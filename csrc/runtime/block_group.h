@@ -260,8 +260,7 @@ struct BlockGroup {
   static std::int64_t groups() { return gridDim.x; }
 #else
   static std::int64_t first_group() {
-    // all lanes have the same number, which the compiler learns from the shuffle: it keeps a row's addresses once a
-    // warp
+    // The same for all lanes; the shuffle tells the compiler, which then keeps a row's addresses once a warp.
     return blockIdx.x * blockDim.y + __shfl_sync(kAllLanes, threadIdx.y, 0);
   }
   static std::int64_t groups() { return gridDim.x * blockDim.y; }

@@ -12,7 +12,9 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <type_traits>
 
+#include "device_kernels.h"
 #include "opened_library.h"
 
 namespace {
@@ -236,3 +238,4 @@ ANYACCEL_EXPORT const char* anyaccel_cuda_launch(void* kernel, std::int32_t devi
   void* arguments[1] = {const_cast<void*>(argument)};
   return anyaccel_cuda_launch_grid(kernel, device, grid, block, 0, arguments);
 }
+static_assert(std::is_same_v<decltype(&anyaccel_cuda_launch), anyaccel::LaunchFunction>);

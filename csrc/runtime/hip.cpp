@@ -14,8 +14,10 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <utility>
 
+#include "device_kernels.h"
 #include "opened_library.h"
 
 namespace {
@@ -218,3 +220,4 @@ ANYACCEL_EXPORT const char* anyaccel_hip_launch(void* kernel, std::int32_t devic
                                arguments, nullptr),
                   "hipModuleLaunchKernel");
 }
+static_assert(std::is_same_v<decltype(&anyaccel_hip_launch), anyaccel::LaunchFunction>);

@@ -15,8 +15,10 @@
 #include <sycl/backend/opencl.hpp>
 #include <sycl/kernel_bundle.hpp>
 #include <sycl/properties/queue_properties.hpp>
+#include <type_traits>
 #include <vector>
 
+#include "device_kernels.h"
 #include "sycl_host.h"
 
 namespace {
@@ -158,6 +160,7 @@ ANYACCEL_EXPORT const char* anyaccel_sycl_launch(void* kernel, std::int32_t, std
     host_queue().wait_and_throw();
   });
 }
+static_assert(std::is_same_v<decltype(&anyaccel_sycl_launch), anyaccel::LaunchFunction>);
 
 ANYACCEL_EXPORT const char* anyaccel_sycl_launch_grid(void* kernel, std::uint64_t groups, std::uint64_t threads,
                                                       const anyaccel::Argument* arguments, std::int32_t count) {

@@ -13,8 +13,10 @@
 #include <stdexcept>
 #include <string>
 #include <sycl/kernel_bundle.hpp>
+#include <type_traits>
 #include <vector>
 
+#include "device_kernels.h"
 #include "sycl_host.h"
 
 namespace {
@@ -109,6 +111,7 @@ ANYACCEL_EXPORT const char* anyaccel_xpu_launch(void* kernel, std::int32_t devic
     anyaccel::start(torchs_queue(device), found, groups, threads, argument, bytes);
   });
 }
+static_assert(std::is_same_v<decltype(&anyaccel_xpu_launch), anyaccel::LaunchFunction>);
 
 ANYACCEL_EXPORT const char* anyaccel_xpu_launch_grid(void* kernel, std::int32_t device, std::uint64_t groups,
                                                      std::uint64_t threads, const anyaccel::Argument* arguments,

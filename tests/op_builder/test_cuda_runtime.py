@@ -39,6 +39,21 @@ for call in (lambda: runtime.load("scale", b"bad"), lambda: runtime.kernel("scal
         print(error)
 """
 
+OF_GROUPS = """
+import ctypes, sys
+torch_cuda = ctypes.CDLL(sys.argv[1] + "/libtorch_cuda.so")
+from anyaccel.op_builder.cuda.runtime import CudaRuntimeBuilder
+runtime = CudaRuntimeBuilder().load()
+kernel = runtime.kernel("scale", runtime.load("scale", b"image"), "one_symbol")
+launch = ctypes.CFUNCTYPE(
+    ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p,
+    ctypes.c_size_t,
+)(runtime.launch)
+argument = ctypes.c_int64(42)
+for shape in ((5, 512, 1), (8, 32, 8), (10, 32, 4), (0x7fffffff, 32, 8)):
+    assert launch(kernel, 0, *shape, ctypes.addressof(argument), 8) is None
+"""
+
 REGISTERS = """
 import sys
 from types import SimpleNamespace
@@ -90,6 +105,20 @@ def test_launches_are_on_torchs_stream_in_the_devices_context(
         "loading or starting 'scale' failed: cuLibraryGetKernel: CUDA_ERROR_NOT_FOUND, named symbol not found. "
         "Fix: use code for this GPU, and an NVIDIA driver for CUDA 12.0 or newer; "
         "this driver supports CUDA 12.4.",
+    ]
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="torch has brought its own libtorch_cuda.so")
+def test_groups_share_blocks_and_none_is_lost(
+    stand_ins: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    shown = run_python(
+        OF_GROUPS, str(stand_ins), LD_LIBRARY_PATH=str(stand_ins), STAND_IN_DRIVER="12040"
+    ).stdout.splitlines()
+    shapes = [("5", "512 1"), ("1", "32 8"), ("3", "32 4"), ("268435456", "32 8")]
+    assert [line for line in shown if line.startswith("launch")] == [
+        f"launch one_symbol grid {blocks} 1 1 block {threads} 1 shared 0 stream 7 arguments 42"
+        for blocks, threads in shapes
     ]
 
 
