@@ -490,6 +490,10 @@ class DeepSpeedAccelerator(abc.ABC):
         own = vars(self).get(member) or getattr(type(self), member)  # later members are set on an adopted object itself
         return member not in _WITHOUT_DEFAULT or getattr(own, "__func__", own) is not vars(DeepSpeedAccelerator)[member]
 
+    def is_initialized(self) -> bool:
+        """Return whether this process has used the device; a CPU is always ready. ``synchronize()`` would initialize it first."""
+        return True
+
     def get_device_properties(self, device_index: int | None = None) -> Any:
         """Return a device's properties: an object with at least ``name`` and ``total_memory``."""
         member = "get_device_properties"

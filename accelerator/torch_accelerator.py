@@ -498,6 +498,10 @@ class TorchAccelerator(DeepSpeedAccelerator):
     def is_available(self) -> bool:
         return bool(self._module.is_available())
 
+    def is_initialized(self) -> bool:
+        asked = getattr(self._module, "is_initialized", None)
+        return True if asked is None else bool(asked())
+
     def lazy_call(self, callback: Callable[[], Any]) -> Any:
         later = getattr(self._module, "_lazy_call", None)
         return callback() if later is None else later(callback)

@@ -36,6 +36,7 @@ __all__ = ["also_other_than_cpu", "fixed", "is_guarded", "only_on_accelerator", 
 
 _TIGHT = (cst.UnaryOperation, cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Attribute, cst.Await)
 _NVIDIAS = re.compile(r"nvidia[-_]smi|nvml|gputil|gpustat|nvitop", re.IGNORECASE)
+_TRUE_ON_CPU = ("is_bf16_supported", "is_initialized")
 _OF_COUNT = "counts CUDA devices in code for CUDA or for another library; decide which number other devices take"
 _HOLDS: dict[type, Callable[[int, int], bool]] = {
     cst.GreaterThan: int.__gt__, cst.GreaterThanEqual: int.__ge__, cst.LessThan: int.__lt__,
@@ -98,9 +99,9 @@ def _restated(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> tuple[c
         return None
     if plan.view.name(node) == "torch.cuda.device_count" and isinstance(asked, cst.Call):
         return _of_count(plan, asked)
-    if plan.view.name(node) == "torch.cuda.is_bf16_supported" and isinstance(asked, cst.Call):
-        function = plan.function("is_bf16_supported")
-        return asked, also_other_than_cpu(plan, asked, lambda _: expression(f"{function}()"))
+    member = (plan.view.name(node) or "").removeprefix("torch.cuda.")
+    if member in _TRUE_ON_CPU and isinstance(asked, cst.Call):
+        return asked, also_other_than_cpu(plan, asked, lambda _: expression(f"{plan.function(member)}()"))
     if isinstance(asked, cst.BooleanOperation) or asks_availability(plan.view, asked) is True:  # type: ignore[arg-type]
         return _whether_other(plan, asked, name)
     return None
@@ -317,13 +318,10 @@ def is_guarded(plan: Plan, call: cst.CSTNode) -> bool:
         if isinstance(around, cst.If | cst.IfExp) and around.body is inner:
             found = _found_cuda(plan, around.test)
         elif isinstance(around, cst.If | cst.IfExp) and around.orelse is inner:
-            test = around.test
-            is_missing = isinstance(test, cst.UnaryOperation) and asks_availability(plan.view, test) is False
-            found = [test.expression] if is_missing and isinstance(test, cst.UnaryOperation) else []
-        elif (
-            isinstance(around, cst.BooleanOperation) and around.right is inner and isinstance(around.operator, cst.And)
-        ):
-            found = _found_cuda(plan, around.left)
+            if asks_availability(plan.view, test := around.test) is False and isinstance(test, cst.UnaryOperation):
+                found = [test.expression]
+        elif isinstance(around, cst.BooleanOperation) and isinstance(around.operator, cst.And):
+            found = _found_cuda(plan, around.left) if around.right is inner else []
         if found:
             plan.must_be_exact.update(found)
             return True
@@ -335,15 +333,17 @@ def _found_cuda(plan: Plan, test: cst.BaseExpression) -> list[cst.CSTNode]:
     """Return the questions in a condition that is true only if there is CUDA: ``a and torch.cuda.is_available()``."""
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
         return [*_found_cuda(plan, test.left), *_found_cuda(plan, test.right)]
-    if asks_availability(plan.view, test) is True or (isinstance(test, cst.Attribute) and test.attr.value == "is_cuda"):
+    called = plan.view.name(test.func) if isinstance(test, cst.Call) else None
+    is_of_tensor = isinstance(test, cst.Attribute) and test.attr.value == "is_cuda"
+    if is_of_tensor or called in ("torch.cuda.is_available", "torch.cuda.is_initialized"):
         return [test]
     if not isinstance(test, cst.Comparison):
         return []
-    if test in plan.questions and isinstance(test.comparisons[0].operator, cst.Equal):
+    target = test.comparisons[0]
+    if test in plan.questions and isinstance(target.operator, cst.Equal):
         return [test]
     if not isinstance(count := test.left, cst.Call):
         return []
-    target = test.comparisons[0]
     holds = _HOLDS.get(type(target.operator))
     if plan.view.name(count.func) != "torch.cuda.device_count" or not isinstance(target.comparator, cst.Integer):
         return []

@@ -31,7 +31,7 @@ def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
         return node if is_test else None
     name = plan.view.name(node.func) if isinstance(node, cst.Call) else plan.view.name(node)
     call = node if isinstance(node, cst.Call) else plan.view.parent(node)
-    if name == "torch.cuda.is_available":
+    if name in ("torch.cuda.is_available", "torch.cuda.is_initialized"):
         return call
     return call if name == "torch.cuda.device_count" and call is not None and _asks_whether_any(plan, call) else None
 

@@ -22,6 +22,7 @@ BEYOND_DEEPSPEED = frozenset(  # members that deepspeed's class lacks
     [
         "supports",
         "device_guard",
+        "is_initialized",
         "set_stream",
         "record_stream",
         "mem_get_info",

@@ -6,6 +6,7 @@ __all__ = ["ADVICE", "CLASSES", "INDEXED", "MEMBERS", "PROMISED", "RULE_OF"]
 
 _SAME = [
     "is_available",
+    "is_initialized",
     "device_count",
     "synchronize",
     "manual_seed",
@@ -85,7 +86,6 @@ PROMISED = ("name", "total_memory", "multi_processor_count", "get", "items", "ke
 ADVICE = {
     "get_device_capability": "compute capability is specific to CUDA; check for the feature, for example is_bf16_supported()",
     "init": "the accelerator initializes itself on first use; remove the call",
-    "is_initialized": "other devices have no such state; remove the check",
     "ipc_collect": "specific to CUDA; call it only if get_accelerator().device_name() is 'cuda'",
     "set_per_process_memory_fraction": "a CPU has no such limit; check get_accelerator().supports() first",
     "nccl.version": "use get_accelerator().communication_backend_version()",

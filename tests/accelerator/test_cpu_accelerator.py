@@ -210,6 +210,7 @@ def test_the_last_members_of_the_contract_on_the_cpu() -> None:
     assert cpu.memory_summary(abbreviated=True).startswith("cpu:")
     assert cpu.get_arch_list() == [torch.backends.cpu.get_cpu_capability()]
     assert cpu.can_device_access_peer(0, 1) is True
+    assert cpu.is_initialized() is True
     assert 0 <= cpu.utilization() <= 100
     cpu.reset_accumulated_memory_stats()
 

@@ -147,6 +147,19 @@ def test_an_index_reaches_torch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cuda", "xpu"])
+def test_a_device_is_initialized_when_torch_says_so(name: str) -> None:
+    accelerator = _accelerator(name)
+    for answer in (False, True):
+        _specified(name).is_initialized.return_value = answer
+        assert accelerator.is_initialized() is answer
+
+
+def test_a_device_without_such_a_state_is_initialized() -> None:
+    assert not hasattr(torch.mps, "is_initialized")
+    assert anyaccel.TorchAccelerator("mps").is_initialized() is True
+
+
+@pytest.mark.parametrize("name", ["cuda", "xpu"])
 def test_calls_without_arguments_are_torchs_own_functions(name: str) -> None:
     real: Any = {"cuda": anyaccel.CUDA_Accelerator, "xpu": anyaccel.XPU_Accelerator}[name]()
     module = getattr(torch, name)

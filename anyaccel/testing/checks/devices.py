@@ -72,6 +72,12 @@ def _synchronize(accelerator: DeepSpeedAccelerator) -> None:
     accelerator.synchronize(device_index=0)
 
 
+def _is_initialized(accelerator: DeepSpeedAccelerator) -> None:
+    torch.ones(1, device=accelerator.current_device_name())
+    found = accelerator.is_initialized()
+    expect(found is True, f"is_initialized() after the first tensor is {found!r}")
+
+
 def _on_accelerator(accelerator: DeepSpeedAccelerator) -> None:
     here = accelerator.on_accelerator(torch.ones(1, device=accelerator.current_device_name()))
     expect(here is True, f"on_accelerator(a tensor of this device) is {here!r}")
@@ -121,6 +127,7 @@ CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     "device_count": _device_count,
     "device_guard": _device_guard,
     "synchronize": _synchronize,
+    "is_initialized": _is_initialized,
     "on_accelerator": _on_accelerator,
     "get_device_properties": _get_device_properties,
     "get_device_capability": _get_device_capability,
