@@ -67,16 +67,14 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
         return text if is_other else "cpu"
 
     def set_device(self, device_index: int | str | torch.device) -> None:
-        """Record the index. Like ``torch.cuda.set_device``, it also accepts a device; ``"cpu"`` changes nothing."""
+        """Record the index. Like ``torch.cuda.set_device``, it also takes a device; ``"cpu"`` and -1 change nothing."""
         import torch
 
         if isinstance(device_index, str | torch.device):
             index = torch.device(device_index).index  # anyaccel: ignore[device-name]
             device_index = self._current_device if index is None else index
-        if device_index < 0:
-            msg = f"set_device failed: got {device_index}; expected an index of 0 or more. Fix: pass the local rank."
-            raise ValueError(msg)
-        self._current_device = int(device_index)
+        if device_index >= 0:
+            self._current_device = int(device_index)
 
     def current_device(self) -> int:
         return self._current_device

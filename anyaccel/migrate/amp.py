@@ -13,6 +13,8 @@ from .source_view import dotted, text_of
 from .targets import expression, parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .plan import Plan
 
 __all__ = ["decide", "moving_names"]
@@ -101,17 +103,16 @@ def _call_of_autocast(plan: Plan, module: cst.CSTNode) -> cst.Call | None:
 
 def _decide_partial(plan: Plan, call: cst.Call) -> None:
     """Decide on ``partial(torch.autocast, "cuda")``, like a call with these arguments."""
-    parameters = _NAMED.get(plan.view.name(call.args[0].value)) if len(call.args) > 1 else None
-    device = call.args[1] if parameters is not None and not any(each.star for each in call.args) else None
-    if device is None or parameters is None or text_of(device.value) != "cuda" or device.keyword is not None:
+    parameters = _NAMED.get(plan.view.name(call.args[0].value), ()) if call.args and not call.args[0].keyword else ()
+    device = _device(call.args[1:]) if parameters and not any(each.star for each in call.args) else None
+    if device is None or not plan.is_open(call) or not plan.is_open(device.value) or plan.device_name() is None:
         return
-    if plan.is_open(call) and plan.is_open(device.value) and plan.device_name() is not None:
 
-        def build(updated: cst.Call) -> cst.Call:
-            rest = _renamed(plan, updated.with_changes(args=updated.args[1:]), parameters)
-            return rest.with_changes(args=[updated.args[0], *rest.args])
+    def build(updated: cst.Call) -> cst.Call:
+        rest = _renamed(plan, updated.with_changes(args=updated.args[1:]), parameters)
+        return rest.with_changes(args=[updated.args[0], *rest.args])
 
-        plan.rewrite(call, RULE, build, (device.value,))
+    plan.rewrite(call, RULE, build, (device.value,))
 
 
 def _decide_named(plan: Plan) -> None:
@@ -120,26 +121,31 @@ def _decide_named(plan: Plan) -> None:
         if plan.view.name(call.func) == "functools.partial":
             _decide_partial(plan, call)
         parameters = _NAMED.get(plan.view.name(call.func), ())
-        first = call.args[0] if call.args and parameters else None
-        if first is None or not plan.is_open(call) or plan.device_name() is None:
+        device = _device(call.args) if parameters else None
+        if device is None or not plan.is_open(call) or not plan.is_open(device.value) or plan.device_name() is None:
             continue
-        is_first = first.keyword is None or first.keyword.value in ("device_type", "device")
-        if is_first and text_of(first.value) == "cuda" and plan.is_open(first.value):
-            names = () if is_guarded(plan, call) else parameters
-            if names and any(each.star for each in call.args) and not _has_enabled(call):
-                plan.report(call, RULE, _MAY_BE_ENABLED)
-                plan.claim(first.value)
-                continue
-            plan.rewrite(call, RULE, lambda updated, names=names: _renamed(plan, updated, names), (first.value,))  # type: ignore[misc]
+        names = () if is_guarded(plan, call) else parameters
+        if names and any(each.star for each in call.args) and not _has_enabled(call):
+            plan.report(call, RULE, _MAY_BE_ENABLED)
+            plan.claim(device.value)
+            continue
+        plan.rewrite(call, RULE, lambda updated, names=names: _renamed(plan, updated, names), (device.value,))  # type: ignore[misc]
+
+
+def _device(given: Sequence[cst.Arg]) -> cst.Arg | None:
+    """Return the argument that names CUDA: the first, or one with the keyword; None if there is none."""
+    named = [each for each in given if each.keyword is not None and each.keyword.value in ("device_type", "device")]
+    first = [each for each in given[:1] if each.keyword is None and not each.star]
+    return next((each for each in (*first, *named) if text_of(each.value) == "cuda"), None)
 
 
 def _renamed(plan: Plan, call: cst.Call, parameters: tuple[str, ...]) -> cst.Call:
-    """Return a call whose first argument is the accelerator; it is not enabled on a CPU, unless no parameters are given."""
-    args = []
+    """Return a call whose device is the accelerator; it is not enabled on a CPU, unless no parameters are given."""
+    args, device = [], _device(call.args)
     for place, each in enumerate(call.args):
         is_enabled = not each.keyword and not each.star and parameters[place : place + 1] == ("enabled",)
-        args.append(each.with_changes(keyword=cst.Name("enabled"), equal=NO_SPACE) if is_enabled else each)
-    args = [args[0].with_changes(value=plan.named()), *args[1:]]
+        named = each.with_changes(keyword=cst.Name("enabled"), equal=NO_SPACE) if is_enabled else each
+        args.append(each.with_changes(value=plan.named()) if each is device else named)
     args = _enabled(plan, args) if parameters else args
     space = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
     last = len(args) - 1

@@ -150,11 +150,18 @@ def _choice(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -
         index = index_in(literal)
         if index is not None and next(iter(plan.view.inside(index, cst.Subscript)), None) is not None:
             return None  # a CPU may lack os.environ["LOCAL_RANK"]
-        name = plan.device_name(index)
+        asked = index is not None and "torch.cuda." in " ".join(
+            map(plan.view.name, plan.view.inside(index, cst.Attribute, cst.Name))
+        )
+        is_current = isinstance(index, cst.Call) and plan.view.name(index.func) == "torch.cuda.current_device"
+        function = plan.function("current_device_name")
+        if asked and not (is_current and function is not None):
+            return None  # the rules for the index and for the name rewrite both
+        name = expression(f"{function}()") if asked else plan.device_name(index)
         if name is None:
             return None
-        function = plan.view.code(chosen.func) if isinstance(chosen, cst.Call) and unwrap is not _itself else ""
-        return expression(wrap.replace("torch.device", function), name=name)
+        made = plan.view.code(chosen.func) if isinstance(chosen, cst.Call) and unwrap is not _itself else ""
+        return expression(wrap.replace("torch.device", made), name=name)
     return None
 
 

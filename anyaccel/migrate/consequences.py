@@ -10,6 +10,7 @@ import libcst as cst
 from .answer_uses import of_value
 from .answers import Objection
 from .bfloat16 import keep_other_precisions
+from .comments import keep_what_comments_say
 from .comparisons import LISTED
 from .cuda_guards import advice_on, guard_around, is_program, of_guards_named, writes_kernels
 from .data_parallel import DATA_PARALLEL
@@ -24,6 +25,7 @@ from .dependents import (
 from .device_text import is_device_literal
 from .docstrings import correct_docstrings
 from .exact import state_exactly
+from .import_time import keep_import_time
 from .neutral import is_neutral
 from .other_ways import of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
@@ -53,6 +55,8 @@ def settle(plan: Plan) -> None:
     """Report the CUDA checks that guard CUDA-only code, and leave the code that depends on them unchanged."""
     keep_scripts(plan)
     keep_probes(plan)
+    keep_import_time(plan)
+    keep_what_comments_say(plan)
     keep_other_precisions(plan)
     for _ in range(2 * len(_open_questions(plan)) + 1):  # another check may depend on the one just changed
         _keep_whole(plan)

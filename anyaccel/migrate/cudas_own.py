@@ -44,10 +44,15 @@ _ASKS_VERSION = re.compile(r"version|hasattr\(|torch_?[\w.]*(ge|gt|lt|le|\d)\b",
 _NEW_AMP = re.compile(r"\btorch\.(amp\b|autocast\(|GradScaler\()")
 _OF_VENDOR = "part of code that uses {}, which runs on CUDA only"
 _OF_FRAMEWORK = "code for {}, in a module that does not import torch"
-_FRAMEWORKS = ("paddle", "jittor", "mindspore", "oneflow", "tensorflow", "mxnet", "jax", "cupy")
+_FRAMEWORKS = ("paddle", "dragon", "jittor", "mindspore", "oneflow", "tensorflow", "mxnet", "jax", "cupy")
 _OF_SKIPPED = "part of a test that is skipped without CUDA"
 _OF_REPLACED = "part of a test that replaces functions of torch.cuda"
 _OF_CONFIGURATION = "mmengine reads this configuration without calling functions; its program can set another value"
+_OF_SHIM = "makes torch.cuda's functions work on another device"
+_SETS = re.compile(r"^\s*torch\.cuda\.(\w+) = ", re.MULTILINE)
+_OTHERS_EXTENSION = re.compile(
+    r"^\s*(import|from) (intel_extension_for_pytorch|torch_(npu|mlu|musa|directml)|habana_frameworks)\b", re.MULTILINE
+)
 _REPLACES = re.compile(r"""\bpatch(\.object)?\(\s*["']?torch\.cuda\b|\bsetattr\(\s*["']?torch\.cuda\b""")
 _SKIPS = re.compile(r"skip|requires?(_|[A-Z]|$)")
 _NEEDS_CUDA = re.compile(r"cuda|gpu|nccl", re.IGNORECASE)
@@ -97,6 +102,8 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
         found |= dict.fromkeys(_branches_of_cuda(view, test), _OF_LADDER)
     if _CONFIGURES.search(view.source) and all(_only_sets(each) for each in view.module.body):
         found[view.module] = _OF_CONFIGURATION
+    if len(set(_SETS.findall(view.source))) > (0 if _OTHERS_EXTENSION.search(view.source) else 3):
+        found[view.module] = _OF_SHIM
     if ".cuda.amp" in view.source:
         found |= dict.fromkeys(_branches_for_old_torch(view), _OF_OLD_TORCH)
     for owner, names in methods.items():

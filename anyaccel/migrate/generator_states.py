@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
 from .exact import fixed, is_guarded
+from .source_view import dotted
 from .targets import expression, parsed
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["decide_all_states", "decide_restoring_states", "keep_from_cpu"]
 
 _RESTORING = ("set_rng_state", "set_rng_state_all")
+_SAME_EACH_TIME = re.compile(r"(^|\.)(int|float|str|len|abs|hash|min|max|round|item|getenv|get(?!.*next)\w*|\w*rank)$")
 _SEEDING = ("manual_seed", "manual_seed_all")
 _OF_STATE = "does nothing without CUDA, and would change a CPU's generator; decide which devices do it"
 
@@ -59,16 +62,17 @@ def keep_from_cpu(plan: Plan, call: cst.Call, member: str) -> None:
     """Put a rewritten call that did nothing without CUDA under ``if device_name() != "cpu"``, if a CPU's generator would change.
 
     A state of CUDA's generator does not fit a CPU's. A module that also calls ``get_rng_state()``, which raises without CUDA,
-    keeps the state of the device on which it runs. A seed changes nothing where the function has just given it to torch.
+    keeps the state of the device on which it runs, unless it asks for CUDA first. A seed changes nothing where the function has
+    just given it to torch.
     """
     if member not in _RESTORING and not (member in _SEEDING and _is_other_seed(plan, call)):
         return
     line, name = _line_of(plan, call), plan.device_name()
     one = next((plan.decisions[each] for each in (line, call, call.func) if each in plan.decisions), None)
-    is_kept = member in _RESTORING and "torch.cuda.get_rng_state" in plan.view.imported.values()
+    is_kept = member in _RESTORING and _reads_state(plan)
     if is_kept or is_guarded(plan, call) or name is None or not plan.target.package or one is None or one.build is None:
         return
-    if line is None:
+    if line is None or (member in _SEEDING and _draws(plan, call)):
         plan.reconsider(one.node, _OF_STATE)
         return
     build = one.build
@@ -87,12 +91,24 @@ def keep_from_cpu(plan: Plan, call: cst.Call, member: str) -> None:
     plan.decisions[line] = replace(one, node=line, build=guarded)
 
 
+def _reads_state(plan: Plan) -> bool:
+    """Return whether the module calls ``torch.cuda.get_rng_state()`` where nothing has found CUDA."""
+    reads = [node for node, name in plan.view.imported.items() if name == "torch.cuda.get_rng_state"]
+    return any(not is_guarded(plan, each) for each in reads)
+
+
 def _is_other_seed(plan: Plan, call: cst.Call) -> bool:
     """Return whether a function seeds torch with one value, and CUDA with another."""
     owner = next((each for each in plan.view.ancestors(call) if isinstance(each, cst.FunctionDef)), plan.view.module)
     seeds = [each for each in plan.view.inside(owner, cst.Call) if plan.view.name(each.func) == "torch.manual_seed"]
     given = [[plan.view.code(argument.value) for argument in each.args] for each in (*seeds, call)]
-    return bool(seeds) and given[-1] not in given[:-1]
+    return bool(seeds) and (given[-1] not in given[:-1] or _draws(plan, call))
+
+
+def _draws(plan: Plan, call: cst.Call) -> bool:
+    """Return whether an argument calls a function that may return something else the next time."""
+    calls = [each for each in plan.view.inside(call, cst.Call) if each is not call]
+    return any(not _SAME_EACH_TIME.search(dotted(each.func) or "") for each in calls)
 
 
 def _line_of(plan: Plan, call: cst.Call) -> cst.CSTNode | None:

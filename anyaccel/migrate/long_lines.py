@@ -86,7 +86,8 @@ def too_long(path: Path, old: str, new: str) -> list[int]:
 def wrapped(path: Path, old: str, new: str) -> str:
     """Return new code in which ruff has wrapped each changed line that is too long; unchanged without ruff.
 
-    Only the statement around such a line is formatted, and only if its code stays the same.
+    Only the statement around such a line is formatted, and only if its code and its comments stay the same: ruff 0.17
+    deletes a comment beside the range at times, and formats what is next to it.
 
     Args:
         path: the file.
@@ -109,8 +110,32 @@ def wrapped(path: Path, old: str, new: str) -> str:
         done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)  # noqa: S603
         if done.returncode != 0:
             return text  # Python that ruff cannot read
-        text = done.stdout.decode()
-    return text if _is_same(new, text) else new
+        statement = _with_statement(text, done.stdout.decode(), number)
+        text = statement if _is_same(text, statement) else text
+    return text
+
+
+def _with_statement(code: str, formatted: str, number: int) -> str:
+    """Return code in which only the statement with a line is the formatted one; the code itself if they differ in more."""
+    olds, news = _statements(code), _statements(formatted)
+    around = [place for place, (first, last) in enumerate(olds) if first <= number <= last]
+    if len(olds) != len(news) or not around:
+        return code
+    first, last = olds[around[-1]]
+    begin, end = news[around[-1]]
+    lines = lines_of(code)
+    return "".join([*lines[: first - 1], *lines_of(formatted)[begin - 1 : end], *lines[last:]])
+
+
+def _statements(code: str) -> list[tuple[int, int]]:
+    """Return the first and the last line of each statement, outer ones first; of one with a block, without the block."""
+    found = []
+    for node in ast.walk(_parsed(code) or ast.Module([], [])):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            end = body[0].lineno - 1 if body and body[0].lineno > node.lineno else node.end_lineno
+            found.append((node.lineno, end or node.lineno))
+    return found
 
 
 def _indentation(code: str) -> str:
@@ -141,12 +166,22 @@ def _own_length(lengths: list[int]) -> int:
 
 
 def _is_same(one: str, other: str) -> bool:
+    trees = [_parsed(one), _parsed(other)]
+    return None not in trees and ast.dump(trees[0]) == ast.dump(trees[1]) and _comments(one) == _comments(other)  # type: ignore[arg-type]
+
+
+def _parsed(code: str) -> ast.Module | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
+            return ast.parse(code)
         except (SyntaxError, ValueError):
-            return False
+            return None
+
+
+def _comments(code: str) -> list[str]:
+    tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+    return [each.string.rstrip() for each in tokens if each.type == tokenize.COMMENT]
 
 
 @lru_cache(maxsize=1)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["decide_mention"]
 
 _MODULES = ("torch.cuda", "amp", "memory", "nvtx")
+_QUESTIONS = ("is_available", "is_initialized", "is_bf16_supported", "device_count")
+_OPERATIONS = (cst.BooleanOperation, cst.UnaryOperation, cst.Comparison, cst.ComparisonTarget)
 _RAW = ("cuda_stream", "cuda_event")
 
 
@@ -58,7 +60,12 @@ def decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
         "inspect.signature",
     )
     is_of_version = isinstance(asking, cst.Call) and plan.view.code(asking.func) == "hasattr" and name in _MODULES
-    if is_of_version:
+    is_operand = isinstance(around[0], _OPERATIONS) or getattr(around[0], "test", None) is node
+    if name in _QUESTIONS and is_operand:
+        plan.report(
+            node, rule, f"torch.cuda.{name} is not called, and a function is always true; call it, or remove it"
+        )
+    elif is_of_version:
         plan.leave(node, rule, "asks which version of torch this is; torch.cuda can be imported on every machine")
     elif is_annotation and name in ("Stream", "Event"):
         plan.needs_torch = True

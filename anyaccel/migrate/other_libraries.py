@@ -66,6 +66,7 @@ _FOR_CUDA = frozenset(
         "flashinfer",
         "sageattention",
         "xformers",
+        "natten",
         "cupy",
         "numba",
         "tensorrt",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .site import SiteOutcome
+from .source_view import dotted
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["keep_probes"]
 
+_TRUTH = ("True", "False")
 _LINES = 20  # a longer body is the program, and not a test
 _SHORT = 4  # statements
 _ANSWERS = re.compile(r"^\s*(return (True|1)|[\w.]+ = True|[\w.]+\.append\(.*)\s*$", re.MULTILINE)
@@ -38,7 +40,8 @@ def keep_probes(plan: Plan) -> None:
         if not caught or len(plan.view.code(attempt.body).splitlines()) > _LINES:
             continue
         is_probe = _ANSWERS.search(plan.view.code(attempt.body)) and all(map(_IGNORES.match, caught))
-        is_probe = is_probe or _gives_another_answer(plan.view, attempt)
+        is_probe = is_probe or _gives_another_answer(plan.view, attempt) or _switches(plan.view, attempt)
+        tried = [attempt.body, *(_device_before(plan.view, attempt) if is_probe else ())]
         of_all = _OF_LIST if ".append(" in plan.view.code(attempt.body) else _OF_PROBE
         leaves = all(map(_LEAVES.match, caught))
         for node, one in list(plan.decisions.items()):
@@ -47,7 +50,8 @@ def keep_probes(plan: Plan) -> None:
                 one.rule == "runtime-call" and "set_device" in plan.view.code(node),
             )
             asks = one.rule != "env" if is_probe else leaves and (is_pinned or is_set)
-            if asks and one.outcome is SiteOutcome.REWRITTEN and plan.view.is_within(node, attempt.body):
+            is_inside = any(plan.view.is_within(node, each) for each in tried)
+            if asks and one.outcome is SiteOutcome.REWRITTEN and is_inside:
                 plan.reconsider(node, _OF_PINNED if is_pinned and not is_probe else of_all)
 
 
@@ -59,11 +63,40 @@ def _gives_another_answer(view: SourceView, attempt: cst.Try) -> bool:
     given, other = (_given_at_end(each) for each in (attempt.body, handler.body))
     if given is None or other is None or given[0] != other[0]:
         return False
+    values = (
+        [value, *_assigned(view, block, value)] for (_, value), block in ((given, attempt.body), (other, handler.body))
+    )
     constants = (
-        [view.code(each) for each in view.inside(value, cst.SimpleString, cst.Integer, cst.Name) if _is_constant(each)]
-        for _, value in (given, other)
+        [
+            view.code(each)
+            for value in found
+            for each in view.inside(value, cst.SimpleString, cst.Integer, cst.Name)
+            if _is_constant(each)
+        ]
+        for found in values
     )
     return next(constants) != next(constants)
+
+
+def _switches(view: SourceView, attempt: cst.Try) -> bool:
+    """Return whether a ``try`` calls something with True that a handler calls with False: ``box.setChecked(True)``."""
+    given, other = (
+        {(dotted(each.func), view.code(each.args[0])) for each in view.inside(block, cst.Call) if len(each.args) == 1}
+        for block in (attempt.body, attempt.handlers[0])
+    )
+    return any((called, "False" if value == "True" else "True") in other for called, value in given if value in _TRUTH)
+
+
+def _device_before(view: SourceView, attempt: cst.Try) -> list[cst.CSTNode]:
+    """Return the statement before a ``try`` if it assigns what the ``try`` uses and a handler assigns again."""
+    block = view.parent(attempt)
+    lines = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
+    number = next((number for number, line in enumerate(lines) if line is attempt), 0)
+    line = lines[number - 1] if number else None
+    first = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+    name = dotted(first.targets[0].target) if isinstance(first, cst.Assign) else None
+    again = [dotted(each.target) for handler in attempt.handlers for each in view.inside(handler, cst.AssignTarget)]
+    return [line] if line is not None and name is not None and name in again and name in view.code(attempt.body) else []
 
 
 def _given_at_end(block: cst.BaseSuite) -> tuple[str, cst.BaseExpression] | None:
@@ -74,6 +107,12 @@ def _given_at_end(block: cst.BaseSuite) -> tuple[str, cst.BaseExpression] | None
         return "", last.value
     is_one = isinstance(last, cst.Assign) and len(last.targets) == 1
     return (cst.Module([]).code_for_node(last.targets[0].target), last.value) if is_one else None  # type: ignore[union-attr]
+
+
+def _assigned(view: SourceView, block: cst.BaseSuite, name: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return what a block assigns to a name; nothing if it is no name."""
+    found = [each for each in view.inside(block, cst.Assign) if isinstance(name, cst.Name)]
+    return [each.value for each in found if dotted(each.targets[0].target) == dotted(name)]
 
 
 def _is_constant(node: cst.SimpleString | cst.Integer | cst.Name) -> bool:

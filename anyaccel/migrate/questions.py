@@ -12,7 +12,7 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
 
-__all__ = ["asked_in", "is_compared", "is_count_needed", "is_shown"]
+__all__ = ["asked_in", "is_compared", "is_count_needed", "is_in_text_of_cuda", "is_shown"]
 
 
 def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
@@ -127,7 +127,23 @@ def is_shown(plan: Plan, value: cst.CSTNode) -> bool:
     if isinstance(owner, cst.Call) and dotted(owner.func) in ("int", "str"):
         return is_shown(plan, owner)
     is_said = isinstance(owner, cst.Call) and _SHOWN.match(dotted(owner.func) or "") is not None
-    return is_said or isinstance(around, cst.FormattedStringExpression)
+    return is_said or isinstance(around, cst.FormattedStringExpression) or is_in_text_of_cuda(plan, value)
+
+
+def is_in_text_of_cuda(plan: Plan, value: cst.CSTNode) -> bool:
+    """Return whether a value is put into a text that names CUDA: ``"%d CUDA devices" % value``, ``"cuda={}".format(value)``."""
+    around = plan.view.parent(value)
+    listed = plan.view.parent(around) if isinstance(around, cst.Element) else None
+    inner, outer = (listed, plan.view.parent(listed)) if isinstance(listed, cst.Tuple) else (value, around)
+    if isinstance(outer, cst.BinaryOperation) and isinstance(outer.operator, cst.Modulo) and outer.right is inner:
+        return "cuda" in (text_of(outer.left) or "").lower()
+    call = plan.view.parent(outer) if isinstance(outer, cst.Arg) else None
+    formatted = call.func if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else None
+    return (
+        formatted is not None
+        and formatted.attr.value == "format"
+        and "cuda" in (text_of(formatted.value) or "").lower()
+    )
 
 
 def _name_of_target(target: cst.BaseExpression) -> str:

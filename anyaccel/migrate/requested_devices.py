@@ -120,7 +120,9 @@ def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
     if is_there is None and any(is_of_availability(plan, each) for each in plan.view.values_of(choice.test)):
         is_there = True  # `cuda = not cpu and torch.cuda.is_available()`, asked by its name
     asked, other = (choice.body, choice.orelse) if is_there else (choice.orelse, choice.body)
-    if is_there is None or _device_of(plan, other) != "cpu" or not DEVICE_NAME.search((dotted(asked) or "").lower()):
+    name = (dotted(asked) or "").lower()
+    is_device = DEVICE_NAME.search(name) is not None or name.endswith("map_location")
+    if is_there is None or _device_of(plan, other) != "cpu" or not is_device:
         return False
     parameter = plan.view.parameter(asked)
     values = [each for each in plan.view.values_of(asked) if each is not choice]

@@ -26,7 +26,7 @@ _SAYS_SCRIPT = re.compile(r"#.*\b(torch\W?script|script-?able)\b", re.IGNORECASE
 
 def keep_scripts(plan: Plan) -> None:
     """Report rewrites in functions that TorchScript compiles, because it cannot call the accelerator."""
-    is_scripted = "torch.jit.script(" in plan.view.source
+    is_scripted = "torch.jit.script(" in plan.view.source or "self" in plan.project.scripted  # a base class's
     scripted = _scripted(plan)
     for one in plan.decisions.values():
         for around in plan.view.ancestors(one.node) if one.outcome is SiteOutcome.REWRITTEN else ():

@@ -57,6 +57,8 @@ _ASKS = re.compile(
 _ASKS_OF_CLASS = re.compile(r"^_?(is|has|can|supports?)_")
 _FOR_CUDA = re.compile(r"Cuda|CUDA|Triton|Flash|TensorRT|Apex|Cutlass|Nvidia|NVIDIA")
 _OF_SKIP = "a test that is skipped without CUDA, as its message says"
+_OF_ENTRY = "the entry for CUDA, in a dictionary with entries for other devices"
+_KINDS = {"xpu", "npu", "hpu", "mps", "mlu", "musa", "tpu"}
 
 
 def decide(plan: Plan) -> None:
@@ -74,8 +76,15 @@ def decide(plan: Plan) -> None:
             leave_questions(plan, choice.test, _OF_MESSAGE)
     _decide_skips(plan)
     for test in plan.view.of(cst.If):
-        if _only_tells(plan, test):
+        is_no = any(text_of(each) == "No CUDA" for each in plan.view.inside(test.body, cst.SimpleString))
+        if is_no or _only_tells(plan, test):
             leave_questions(plan, test, _OF_MESSAGE)
+    for listed in plan.view.of(cst.Dict):
+        entries = [each for each in listed.elements if isinstance(each, cst.DictElement)]
+        of_cuda = next((each for each in entries if text_of(each.key) == "cuda"), None)
+        if of_cuda is not None and any(text_of(each.key) in _KINDS for each in entries) and plan.is_open(of_cuda.key):
+            plan.leave(of_cuda.key, "device-name", _OF_ENTRY)
+            leave_names(plan, of_cuda.value, _OF_ENTRY)
     for function in plan.view.of(cst.FunctionDef):
         _decide_function(plan, function)
     for asserted in plan.view.of(cst.Assert):
@@ -141,6 +150,9 @@ def _decide_function(plan: Plan, function: cst.FunctionDef) -> None:
     is_of_class = isinstance(owner, cst.ClassDef) and _FOR_CUDA.search(owner.name.value) is not None
     if _ASKS.match(function.name.value) or (is_of_class and _ASKS_OF_CLASS.match(function.name.value)):
         leave_names(plan, function.body, _OF_FUNCTION.format(function.name.value))
+        for each in plan.view.inside(function.body, cst.Attribute):
+            if each.attr.value == "is_cuda" and plan.is_open(each) and isinstance(plan.view.parent(each), cst.Return):
+                plan.leave(each, "is-cuda", _OF_FUNCTION.format(function.name.value))
     is_skipping = any(
         decision.reason == OF_REQUEST and plan.view.is_within(node, function.body)
         for node, decision in plan.decisions.items()

@@ -42,6 +42,30 @@ def keep_together(plan: Plan) -> None:
     _keep_chosen(plan)
     _keep_asserted(plan)
     _keep_defaults(plan)
+    _keep_fallbacks(plan)
+    _keep_forked(plan)
+
+
+def _keep_fallbacks(plan: Plan) -> None:
+    """Report ``device if torch.cuda.is_available() else "cpu"`` if the parameter's default stays CUDA's name."""
+    for choice in plan.view.of(cst.IfExp):
+        one = plan.decisions.get(choice.test)
+        parameter = plan.view.parameter(choice.body) if one is not None else None
+        default = parameter.default if parameter is not None else None
+        kept = plan.decisions.get(default) if default is not None and is_device_literal(default) else None
+        if one is not None and kept is not None and kept.outcome is SiteOutcome.REPORTED:
+            line = plan.view.position(kept.node)[0]
+            _undo(plan, choice.test, f"keeps the name that line {line} gives by default; decide on both together")
+
+
+def _keep_forked(plan: Plan) -> None:
+    """Report the questions about CUDA in a function that forks CUDA's generators, which is reported: it lists their devices."""
+    for fork in [each for each in plan.decisions.values() if "fork_rng(devices=" in plan.view.code(each.node)]:
+        function = _function(plan, fork.node) if fork.outcome is SiteOutcome.REPORTED else None
+        for one in list(plan.decisions.values()) if function is not None else ():
+            if asked_in(plan, one) is not None and plan.view.is_within(one.node, function):  # type: ignore[arg-type]
+                line = plan.view.position(fork.node)[0]
+                _undo(plan, one.node, f"line {line} forks CUDA's generators, and is reported; decide on both together")
 
 
 def _keep_defaults(plan: Plan) -> None:
@@ -250,17 +274,25 @@ def _keep_classes(plan: Plan) -> None:
 
 
 def _keep_compared(plan: Plan) -> None:
-    """Report the names that are stored and compared with a reported one: ``"cuda:" + str(k) != self.last_device``."""
+    """Report the names that are stored and compared with a reported one: ``"cuda:" + str(k) != self.last_device``.
+
+    A reported comparison also keeps the texts that its function stores: ``device = "cuda"``, then ``is_cuda = device == "cuda"``.
+    """
     for one in list(plan.decisions.values()):
         around = plan.view.parent(one.node)
         comparison = plan.view.parent(around) if isinstance(around, cst.ComparisonTarget) else around
-        is_name = one.outcome is SiteOutcome.REPORTED and is_device_literal(one.node)
-        if not is_name or not isinstance(comparison, cst.Comparison):
+        is_name = is_device_literal(one.node) and isinstance(comparison, cst.Comparison)
+        is_question = isinstance(one.node, cst.Comparison) and one.rule == "device-name"
+        if one.outcome is not SiteOutcome.REPORTED or not (is_name or is_question):
             continue
-        line = plan.view.position(one.node)[0]
-        for side in _sides(comparison):
-            for value in plan.view.assigned.get(dotted(side) or "", ()):
-                _undo(plan, value, f"compared with a CUDA device's name at line {line}; change both together")
+        line, function = plan.view.position(one.node)[0], _function(plan, one.node)
+        sides = _sides(one.node if is_question else comparison)  # type: ignore[arg-type]
+        values = [value for side in sides for value in plan.view.assigned.get(dotted(side) or "", ())]
+        if is_question:
+            texts = [each for each in values if isinstance(each, cst.SimpleString)]
+            values = [each for each in texts if function is not None and _function(plan, each) is function]
+        for value in values:
+            _undo(plan, value, f"compared with a CUDA device's name at line {line}; change both together")
 
 
 def _keep_guards(plan: Plan) -> None:

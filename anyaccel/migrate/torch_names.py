@@ -82,7 +82,7 @@ _GROUPS = {
     "current-device": ["current_device"],
 }
 RULE_OF = {name: rule for rule, names in _GROUPS.items() for name in names}
-PROMISED = ("name", "total_memory", "multi_processor_count", "get", "items", "keys", "values")
+PROMISED = ("name", "total_memory", "get", "items", "keys", "values")
 ADVICE = {
     "get_device_capability": "compute capability is specific to CUDA; check for the feature, for example is_bf16_supported()",
     "init": "the accelerator initializes itself on first use; remove the call",

@@ -128,3 +128,21 @@ def test_only_the_statement_changes_whatever_the_indentation(tmp_path: Path, set
     new = migrated(path)
     kept = [line for line in path.read_text().splitlines() if "cuda" not in line]
     assert [line for line in new.splitlines() if line in kept] == kept
+
+
+def test_a_comment_beside_stays_as_it_is(tmp_path: Path) -> None:
+    beside = "        self.cuda = device # what the user has chosen, which this class stores and then looks at\n"
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
+    file = tmp_path / "x.py"
+    file.write_text(
+        "import torch\n"
+        "class Model:\n"
+        "    def __init__(self, device, save_memory):\n"
+        + beside
+        + "        self.device = 'cpu' if save_memory else (self.chosen if torch.cuda.is_available() else 'cpu')\n"
+        + "        self.saves = save_memory # as it was\n"
+    )
+    new = migrated(file)
+    assert beside in new
+    assert new.endswith("        self.saves = save_memory # as it was\n")
+    assert max(map(len, new.replace(beside, "").splitlines())) <= 100

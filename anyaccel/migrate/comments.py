@@ -1,0 +1,48 @@
+"""Reports questions whose comment says that CUDA alone can do what they guard: ``# half precision is only supported on CUDA``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .questions import asked_in
+from .site import SiteOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .plan import Plan
+
+__all__ = ["keep_what_comments_say"]
+
+_CUDA_ALONE = re.compile(r"\bonly\b[^.;]{0,40}\bcuda\b|\bcuda[- ](only|specific)\b|\bnon-?cuda\b", re.IGNORECASE)
+
+
+def keep_what_comments_say(plan: Plan) -> None:
+    """Report the rewritten questions under a comment that says that only CUDA can."""
+    if not _CUDA_ALONE.search(plan.view.source):
+        return
+    lines = plan.view.source.splitlines()
+    for one in list(plan.decisions.values()):
+        asked = asked_in(plan, one) if one.outcome is SiteOutcome.REWRITTEN else None
+        if asked is not None and any(_CUDA_ALONE.search(each) for each in _comments(plan, asked, lines)):
+            plan.reconsider(
+                one.node, "a comment says that only CUDA can; decide whether other devices take this branch"
+            )
+
+
+def _comments(plan: Plan, node: cst.CSTNode, lines: list[str]) -> Iterator[str]:
+    """Yield the comments above a statement, and above the block that it begins; also the one at its end."""
+    inner = node
+    for around in (node, *plan.view.ancestors(node)):
+        if isinstance(around, cst.SimpleStatementLine | cst.BaseCompoundStatement):
+            number = plan.view.position(around)[0] - 1
+            yield lines[number].partition("#")[2]
+            while number and lines[number - 1].lstrip().startswith("#"):
+                number -= 1
+                yield lines[number]
+        elif (isinstance(around, cst.IndentedBlock) and around.body[0] is not inner) or isinstance(around, cst.Module):
+            return
+        inner = around

@@ -1,0 +1,55 @@
+"""Reports devices that the rewritten code would choose at import, before the program says which devices it may see.
+
+``def init(backend="nccl"): os.environ["CUDA_VISIBLE_DEVICES"] = …`` reads its default when the module is imported. The text
+"nccl" touches no device; the accelerator's backend does, and the variable comes too late for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .site import SiteOutcome
+from .source_view import text_of
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["keep_import_time"]
+
+_FUNCTIONS = (cst.FunctionDef, cst.Lambda)
+
+
+def keep_import_time(plan: Plan) -> None:
+    """Report the rewritten texts that are read at import, if this module sets ``CUDA_VISIBLE_DEVICES`` after that."""
+    found = [each for each in plan.view.of(cst.SimpleString) if _is_set(plan, each)]
+    in_functions = [plan.view.position(each)[0] for each in found if not _is_read_at_import(plan, each)]
+    at_import = [plan.view.position(each)[0] for each in found if _is_read_at_import(plan, each)]
+    for node, one in list(plan.decisions.items()) if found else ():
+        is_text = isinstance(node, cst.SimpleString) or text_of(node) is not None
+        if one.outcome is SiteOutcome.REWRITTEN and is_text and _is_read_at_import(plan, node):
+            later = [*in_functions, *(line for line in at_import if line > plan.view.position(node)[0])]
+            if later:
+                reason = f"is read at import, before line {later[0]} sets CUDA_VISIBLE_DEVICES; choose it later"
+                plan.reconsider(node, reason)
+
+
+def _is_set(plan: Plan, name: cst.SimpleString) -> bool:
+    """Return whether the environment's variable is set here: ``os.environ["CUDA_VISIBLE_DEVICES"] = …``."""
+    if text_of(name) != "CUDA_VISIBLE_DEVICES":
+        return False
+    around = list(plan.view.ancestors(name))[:5]
+    return any(isinstance(each, cst.AssignTarget) for each in around)
+
+
+def _is_read_at_import(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether an expression is a default, or is in no function."""
+    inner = node
+    for around in plan.view.ancestors(node):
+        if isinstance(around, _FUNCTIONS):
+            return isinstance(inner, cst.Parameters) and not any(
+                isinstance(each, _FUNCTIONS) for each in plan.view.ancestors(around)
+            )
+        inner = around
+    return True
