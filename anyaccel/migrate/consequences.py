@@ -132,6 +132,20 @@ def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
     return found
 
 
+def _next_that_stays(plan: Plan, asked: cst.CSTNode) -> int:
+    """Return the line after a guard if that has a reported site of CUDA's own; 0 if it has none."""
+    inner = asked
+    for around in plan.view.ancestors(asked):
+        if isinstance(around, cst.IndentedBlock | cst.Module):
+            place = next(number for number, each in enumerate(around.body) if each is inner)
+            after = around.body[place + 1 : place + 2]
+            own = [one for each in after for one in decided_in(plan, each) if one.outcome is SiteOutcome.REPORTED]
+            is_call = any(one.rule == "runtime-call" and asked_in(plan, one) is None for one in own)
+            return plan.view.position(after[0])[0] if is_call else 0
+        inner = around
+    return 0
+
+
 def _object(plan: Plan, question: SiteDecision) -> bool:
     """Change the rewrite of a CUDA check, or undo it, if there is an objection to it; return whether it was."""
     asked = asked_in(plan, question)
@@ -146,6 +160,9 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
         plan.cuda_guards[question.node] = guard
     is_for_kernels = guard is not None and writes_kernels(plan.view)
     is_entry = found.is_entry and question.rule == "runtime-call" and not _is_merged(question) and not is_for_kernels
+    if is_entry and (line := _next_that_stays(plan, asked)):
+        plan.cuda_guards.pop(question.node, None)
+        return plan.reconsider(question.node, f"stops the program before line {line}, which only CUDA can; keep both")
     if is_entry and _is_at_entry(plan, question.node):
         return False  # the program checks at startup whether it can run; after the rewrite it can
     if guard is not None and _is_merged(question) and plan.decided.answer_to("cuda-guard") == "":

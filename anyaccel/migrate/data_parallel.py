@@ -13,10 +13,13 @@ from .source_view import dotted
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["DATA_PARALLEL", "SEVERAL", "leave_data_parallel"]
+__all__ = ["DATA_PARALLEL", "SEVERAL", "WRAPPED", "leave_data_parallel"]
 
 SEVERAL = re.compile(r"device_count\(\)\s*(>\s*[1-9]|>=\s*[2-9])")
 DATA_PARALLEL = re.compile(r"(?<!Distributed)\bDataParallel\(")
+WRAPPED = re.compile(
+    r"\bDataListLoader\b|\b(\w*model|net|network)\.module\b"
+)  # what only a model under DataParallel has
 _STORED = re.compile(r"^[\w.]+\s*(>\s*1|>=\s*2|!=\s*1)$")
 _REASON = "asks for several CUDA devices before DataParallel, which works on no others"
 _TELLS = re.compile(r"(^|\.)(print|info|debug|warning|warn|log|write)$")

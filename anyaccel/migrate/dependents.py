@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .answers import Objection
-from .data_parallel import DATA_PARALLEL, SEVERAL
+from .data_parallel import DATA_PARALLEL, SEVERAL, WRAPPED
 from .kernels import calls_kernel, kernels_imported, moves_to_cuda
 from .kinds import DEVICE_NAME
 from .nodes import library_of
@@ -130,6 +130,10 @@ def _names_of_cuda(
     if several and DATA_PARALLEL.search(plan.view.code(region)):
         yield Objection(
             "depends-on-function", "DataParallel depends on it, which works on several CUDA devices only; keep it"
+        )
+    if wrapped := WRAPPED.search(plan.view.code(region)):
+        yield Objection(
+            "depends-on-function", f"{wrapped[0]} depends on it, as for DataParallel, which works on CUDA only; keep it"
         )
     if nccl := _NCCL.search(_names_in(plan, region)):
         yield Objection(

@@ -26,7 +26,7 @@ _LINES = 20  # a longer body is the program, and not a test
 _SHORT = 4  # statements
 _ANSWERS = re.compile(r"^\s*(return (True|1)|[\w.]+ = True|[\w.]+\.append\(.*)\s*$", re.MULTILINE)
 _IGNORES = re.compile(r"^(pass|continue|return( (False|None|0|-1))?|[\w.]+ = (False|None))$")
-_CATCHES = re.compile(r"\b(Exception|BaseException|RuntimeError|AssertionError)\b")
+_CATCHES = re.compile(r"\b(Exception|BaseException|RuntimeError|AssertionError|DGLError|\w*(Cuda|CUDA)\w*Error)\b")
 _LEAVES = re.compile(r"^(return|raise|continue|break)\b|^[\w.]+ = (False|None)$")
 _OF_LIST = "tries which CUDA devices exist; a CPU accepts every number, so use get_accelerator().device_count()"
 _OF_PROBE = "tries whether CUDA works, which a CPU always does in its place; decide what other devices answer"

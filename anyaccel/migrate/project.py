@@ -20,6 +20,7 @@ _INTERESTING = re.compile(r"def (?:cuda|pin_memory|is_cuda)\(|\((?:\w+\.)*\w*Mod
 _METHODS = ("cuda", "pin_memory", "is_cuda")
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
 _SCRIPTED = re.compile(r"\bjit\.(is_scripting\(|_overload\b|script_if_tracing\b)")
+_REFUSES = re.compile(r"""raise \w+\(\s*f?"[^"\n]*\bdevice\b[^"\n]*'cpu'[^"\n]*'cuda'(?![^"\n]*'(?:xpu|npu|mps)')""")
 _GIVEN_TO_SCRIPT = re.compile(r"\bjit\.script\(\s*(?:[a-z]\w*\.)*(\w+)\s*[,)]")
 _SCRIPTABLE = re.compile(r'^def (\w+)\([^)]*\)[^:]*:\s+r?"""(?:(?!""").)*\bscriptable\b', re.MULTILINE | re.DOTALL)
 _LISTS = re.compile(r"\bdevice(_type|\.type)? (not )?in [\[({][^\])}]*[\"']cuda[\"']|Literal\[[^\]]*[\"']cuda[\"']")
@@ -70,6 +71,7 @@ class Project:
         chosen_by_device: what some file chooses by a device's type, and no other device has: a class with a twin for the
             CPU, and the memory that onnxruntime is bound to.
         bases_of_cudas: the classes from which others derive that give ``self.device`` to a library for CUDA.
+        refuses_others: whether some file raises an error that names the CPU and CUDA as the devices that are allowed.
         lists_devices: the functions and classes whose device parameter must be one of some listed types.
     """
 
@@ -91,6 +93,7 @@ class Project:
     of_cudas_library: set[str] = field(default_factory=set)
     chosen_by_device: set[str] = field(default_factory=set)
     bases_of_cudas: set[str] = field(default_factory=set)
+    refuses_others: bool = False
     lists_devices: set[str] = field(default_factory=set)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
@@ -125,6 +128,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         if _SCALER.search(source):
             project.scalers.add(module)
         project.scripted.update(_GIVEN_TO_SCRIPT.findall(source))
+        project.refuses_others |= _REFUSES.search(source) is not None
         project.is_scripted |= _SCRIPTED.search(source) is not None
         project.of_cudas_library.update(_TAKES_GPU.findall(source) if _TO_CUDAS.search(source) else ())
         project.scriptable.update(_SCRIPTABLE.findall(source) if "scriptable" in source else ())

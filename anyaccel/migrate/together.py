@@ -10,6 +10,7 @@ import libcst as cst
 from .choices import asks_availability
 from .comparisons import LISTED
 from .device_text import is_device_literal
+from .listed_devices import OF_LIST
 from .questions import asked_in
 from .regions import regions_of
 from .site import SiteOutcome
@@ -44,6 +45,29 @@ def keep_together(plan: Plan) -> None:
     _keep_defaults(plan)
     _keep_fallbacks(plan)
     _keep_forked(plan)
+    _keep_settings(plan)
+
+
+def _keep_settings(plan: Plan) -> None:
+    """Report the devices that are the program's settings, if it refuses all but the CPU and CUDA: ``"device": "cuda:0"``."""
+    for one in list(plan.decisions.values()) if plan.project.refuses_others else ():
+        is_device = one.outcome is SiteOutcome.REWRITTEN and one.rule in ("device-name", "device-choice")
+        if is_device and _is_setting(plan, one.node):
+            plan.reconsider(one.node, OF_LIST)
+
+
+def _is_setting(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a value is the default of an option ``--device``, or what a dictionary has under that name."""
+    around = plan.view.parent(node)
+    if isinstance(around, cst.DictElement):
+        return text_of(around.key) == "device"
+    if isinstance(around, cst.Assign):
+        target = around.targets[0].target
+        inside = target.slice[0].slice if isinstance(target, cst.Subscript) else None
+        return isinstance(inside, cst.Index) and text_of(inside.value) == "device"
+    call = plan.view.parent(around) if isinstance(around, cst.Arg) else None
+    names = [text_of(each.value) for each in call.args if not each.keyword] if isinstance(call, cst.Call) else []
+    return "--device" in names
 
 
 def _keep_fallbacks(plan: Plan) -> None:

@@ -23,6 +23,11 @@ OTHERS = {
     "a class for faiss": (
         "import faiss\nclass Knn(Retriever):\n    def load(self):\n        return place(self.index, self.device)\n"
     ),
+    "an error that names the devices": (
+        "def check(device):\n    if not device.startswith('c'):\n"
+        "        raise ValueError(\n            f\"device must be 'cpu', 'cuda', or 'cuda:1', got {device!r}\")\n"
+    ),
+    "a base class for TorchScript": "class Arch(nn.Module):\n    def made(self):\n        return torch.jit.script(self)\n",
     "TorchScript": "import torch\ndef f(x):\n    if not torch.jit.is_scripting():\n        return x\n",
 }
 CODE = {
@@ -35,6 +40,13 @@ CODE = {
     "a class for faiss": (
         "class Base:\n    def __init__(self, device):\n"
         "        self.device = device or ('cuda:0' if torch.cuda.is_available() else 'cpu')\nclass Retriever(Base):\n    pass\n"
+    ),
+    "an error that names the devices": (
+        "parser.add_argument('-d', '--device', default='cuda' if torch.cuda.is_available() else 'cpu')\n"
+    ),
+    "a base class for TorchScript": (
+        "class Core(nn.Module):\n    def forward(self, x):\n        with torch.cuda.amp.autocast(enabled=False):\n"
+        "            return self.layer(x)\n"
     ),
     "TorchScript": "from torch import Tensor\ndef f(x: Tensor) -> Tensor:\n    return x.cuda()\n",
 }
