@@ -9,6 +9,7 @@ import libcst as cst
 
 from .questions import asked_in
 from .site import SiteOutcome
+from .source_view import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ def keep_what_comments_say(plan: Plan) -> None:
     """Report the rewritten questions under a comment that says that only CUDA can."""
     if not _CUDA_ALONE.search(plan.view.source):
         return
-    lines = plan.view.source.splitlines()
+    lines = lines_of(plan.view.source)
     for one in list(plan.decisions.values()):
         asked = asked_in(plan, one) if one.outcome is SiteOutcome.REWRITTEN else None
         if asked is not None and any(_CUDA_ALONE.search(each) for each in _comments(plan, asked, lines)):

@@ -17,9 +17,8 @@ __all__ = ["DATA_PARALLEL", "SEVERAL", "WRAPPED", "leave_data_parallel"]
 
 SEVERAL = re.compile(r"device_count\(\)\s*(>\s*[1-9]|>=\s*[2-9])")
 DATA_PARALLEL = re.compile(r"(?<!Distributed)\bDataParallel\(")
-WRAPPED = re.compile(
-    r"\bDataListLoader\b|\b(\w*model|net|network)\.module\b"
-)  # what only a model under DataParallel has
+WRAPPED = re.compile(r"\bDataListLoader\b|\b(\w*model|net|network)\.module\b")
+"""What only a model under ``DataParallel`` has or takes."""
 _STORED = re.compile(r"^[\w.]+\s*(>\s*1|>=\s*2|!=\s*1)$")
 _REASON = "asks for several CUDA devices before DataParallel, which works on no others"
 _TELLS = re.compile(r"(^|\.)(print|info|debug|warning|warn|log|write)$")
