@@ -205,7 +205,7 @@ def _keep_choices(plan: Plan) -> None:
 
 
 def _keep_other_choices(plan: Plan) -> None:
-    """Report the choices of a device or a backend in a file of which one statement that chooses a device is reported.
+    """Report the choices of a device or a backend in a file of which one that chooses a device is reported, and its moves.
 
     There, the device of another accelerator stays the CPU, and autocast and the group's backend must be for that.
     """
@@ -215,11 +215,15 @@ def _keep_other_choices(plan: Plan) -> None:
         if isinstance(asked, cst.Call) and asks_availability(plan.view, asked):
             found = regions_of(plan.view, asked)
             is_for_cpu = found.other is not None and _CPU.search(plan.view.code(found.other)) is not None
-            if is_for_cpu and any(_sets_device(plan, block) for block in found.blocks):
+            is_chosen = any(_sets_device(plan, block) or is_device_literal(block) for block in found.blocks)
+            if is_for_cpu and is_chosen:
                 kept = kept or asked
     for one in list(plan.decisions.values()) if kept is not None else ():
+        asked = asked_in(plan, one)
+        choice = plan.view.parent(asked) if isinstance(asked, cst.Call) else None
+        is_move = isinstance(choice, cst.IfExp) and _MOVES.search(plan.view.code(choice.body)) is not None
         is_choice = one.rule == "device-choice" or (one.rule == "comm-backend" and isinstance(one.node, cst.IfExp))
-        if is_choice and one.outcome is SiteOutcome.REWRITTEN and kept is not None:
+        if (is_choice or is_move) and one.outcome is SiteOutcome.REWRITTEN and kept is not None:
             line = plan.view.position(kept)[0]
             plan.reconsider(one.node, f"line {line} chooses a device, and is reported; decide on both together")
 
