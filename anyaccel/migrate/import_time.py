@@ -27,8 +27,7 @@ def keep_import_time(plan: Plan) -> None:
     in_functions = [plan.view.position(each)[0] for each in found if not _is_read_at_import(plan, each)]
     at_import = [plan.view.position(each)[0] for each in found if _is_read_at_import(plan, each)]
     for node, one in list(plan.decisions.items()) if found else ():
-        is_text = isinstance(node, cst.SimpleString) or text_of(node) is not None
-        if one.outcome is SiteOutcome.REWRITTEN and is_text and _is_read_at_import(plan, node):
+        if one.outcome is SiteOutcome.REWRITTEN and text_of(node) is not None and _is_read_at_import(plan, node):
             later = [*in_functions, *(line for line in at_import if line > plan.view.position(node)[0])]
             if later:
                 reason = f"is read at import, before line {later[0]} sets CUDA_VISIBLE_DEVICES; choose it later"

@@ -133,9 +133,15 @@ def _statements(code: str) -> list[tuple[int, int]]:
     for node in ast.walk(_parsed(code) or ast.Module([], [])):
         if isinstance(node, ast.stmt):
             body = getattr(node, "body", None)
-            end = body[0].lineno - 1 if body and body[0].lineno > node.lineno else node.end_lineno
-            found.append((node.lineno, end or node.lineno))
+            end = _first_line(body[0]) - 1 if body and body[0].lineno > node.lineno else node.end_lineno
+            found.append((_first_line(node), end or node.lineno))
     return found
+
+
+def _first_line(node: ast.stmt) -> int:
+    """Return the first line of a statement, with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 def _indentation(code: str) -> str:

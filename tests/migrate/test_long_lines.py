@@ -146,3 +146,17 @@ def test_a_comment_beside_stays_as_it_is(tmp_path: Path) -> None:
     assert beside in new
     assert new.endswith("        self.saves = save_memory # as it was\n")
     assert max(map(len, new.replace(beside, "").splitlines())) <= 100
+
+
+def test_a_decorator_is_wrapped(tmp_path: Path) -> None:
+    file = tmp_path / "x.py"
+    file.write_text(
+        "import torch\n\n\nclass Model:\n    size = 3\n\n"
+        "    @torch.autocast('cuda', dtype=torch.float16, cache_enabled=False)\n"
+        "    def forward(self, x): # as it was\n"
+        "        return x\n"
+    )
+    new = migrated(file)
+    assert "device_name()" in new
+    assert max(map(len, new.splitlines())) <= 100
+    assert "# as it was\n        return x\n" in new
