@@ -140,7 +140,10 @@ def data_parallel(groups: dict[str, Any]) -> Row:
 
 
 def timed(row: Row, rounds: int) -> dict[str, float]:
-    """Return each call's median time in seconds; all ranks start every round together, in the same random order."""
+    """Return the median time of each call in seconds, which is that of the slowest rank.
+
+    All ranks start every round together, in the same random order.
+    """
     shuffle = random.Random(row.name).shuffle
     order = list(row.calls.items())
     times: dict[str, list[float]] = {name: [] for name in row.calls}
@@ -154,7 +157,9 @@ def timed(row: Row, rounds: int) -> dict[str, float]:
             started = time.perf_counter()
             for _ in range(repeats):
                 call()
-            times[name].append((time.perf_counter() - started) / repeats / (EXCHANGES if is_exchange else 1))
+            slowest = torch.tensor(time.perf_counter() - started, dtype=torch.float64)
+            dist.all_reduce(slowest, dist.ReduceOp.MAX)  # the root of a broadcast is done before the others have it
+            times[name].append(slowest.item() / repeats / (EXCHANGES if is_exchange else 1))
     return {name: statistics.median(found) for name, found in times.items()}
 
 

@@ -133,10 +133,12 @@ class SpanningBackend : public c10d::Backend {
   at::Tensor agree(const Request& request, const at::Tensor& rider = {}, Heads* heads = nullptr);
   // The same, also for the sizes that each rank sends to and expects from every other.
   void agree_on_sizes(const Request& request, const Tensors& sends, const Tensors& receives, Heads& heads);
-  // Ends the heads of ranks that differ. `item_bytes` has the size of each rank's elements, 0 if it has begun nothing.
-  void settle(const at::Tensor& riders, const std::vector<int64_t>& item_bytes, Heads& heads);
   // Whether what each rank sends and receives travels with what it says to agree.
   bool do_sizes_ride() const;
+  Heads::Lengths exchanged_by(const at::Tensor& rider, int64_t item_bytes) const;
+  // The bytes of a broadcast that its root sends to the first rank of each other host before the ranks agree.
+  int64_t broadcast_head(int64_t count, int64_t item_bytes) const;
+  bool starts_broadcast(int64_t root, int from, int to) const;
   Heads no_heads();
   void between_hosts(const std::function<WorkPtr(c10d::Backend&)>& call);
 

@@ -9,6 +9,7 @@
 #include "queued_work.h"
 #include "spanning_backend.h"
 #include "spanning_checks.h"
+#include "spanning_queue.h"
 #include "sparse_parts.h"
 #include "tensor_blocks.h"
 
@@ -166,12 +167,36 @@ WorkPtr SpanningBackend::broadcast(Tensors& tensors, const c10d::BroadcastOption
     check_rank("broadcast", options.rootRank, size_);
     check_dense(tensor);
     if (options.rootRank != rank_) check_writable(tensor);
-    return enqueue(
-        turn, {OpType::BROADCAST, "shm:broadcast", options.asyncOp, tensors, tensors}, [this, tensor, options] {
-          agree({Collective::kBroadcast, tensor.scalar_type(), tensor.numel(), Reduction::kNone, options.rootRank});
-          broadcast_in_place(tensor, options.rootRank);
-        });
+    return enqueue(turn, {OpType::BROADCAST, "shm:broadcast", options.asyncOp, tensors, tensors},
+                   [this, tensor, options] { broadcast_in_place(tensor, options.rootRank); });
   });
+}
+
+// On the root's host from the root, then between the leaders, then from the leader of every other host.
+void SpanningBackend::broadcast_in_place(const at::Tensor& tensor, int64_t root) {
+  const at::Tensor contiguous = plain(tensor);
+  Tensors bytes{as_bytes(contiguous)};
+  const int64_t sent = broadcast_head(tensor.numel(), tensor.element_size());
+  Blocks sends(size_), receives(size_);
+  for (int rank = 0; rank < size_; ++rank) {
+    const Block head{static_cast<unsigned char*>(contiguous.data_ptr()), sent};
+    if (starts_broadcast(root, rank_, rank)) sends[rank] = head;
+    if (starts_broadcast(root, rank, rank_)) receives[rank] = head;
+  }
+  Heads heads = no_heads();
+  heads.begin(sends, receives);
+  agree({Collective::kBroadcast, tensor.scalar_type(), tensor.numel(), Reduction::kNone, root}, {}, &heads);
+  if (tensor.numel() == 0) return;
+  auto local = inline_options<c10d::BroadcastOptions>();
+  if (is_here(root)) local.rootRank = local_rank_of(root);
+  if (is_here(root)) finish(local_->broadcast(bytes, local));
+  Tensors rest{bytes[0].slice(0, sent)};
+  c10d::BroadcastOptions between;
+  between.rootRank = host_of(root);
+  if (rest[0].numel() > 0) between_hosts([&](c10d::Backend& leaders) { return leaders.broadcast(rest, between); });
+  heads.finish(receives);
+  if (!is_here(root)) finish(local_->broadcast(bytes, local));
+  if (root != rank_ && !contiguous.is_same(tensor)) tensor.copy_(contiguous);
 }
 
 WorkPtr SpanningBackend::barrier(const c10d::BarrierOptions& options) {
@@ -188,8 +213,15 @@ void SpanningBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool
   require_usable();
   auto work =
       c10::make_intrusive<QueuedWork>(group_, rank_, OpType::BARRIER, "shm:monitored_barrier", Tensors(), Tensors());
+  queue_->add_beside(work);
   std::thread([self = c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, options, wait_all_ranks] {
-    work->run([&] { self->run_in_step([&] { self->everyone_->monitoredBarrier(options, wait_all_ranks); }); });
+    work->run([&] {
+      self->run_in_step([&] {
+        self->require_usable();  // an abort before the work was added has not ended it
+        self->everyone_->monitoredBarrier(options, wait_all_ranks);
+      });
+    });
+    self->queue_->remove_beside(work);
   }).detach();
   work->wait(kNoTimeout);
 }

@@ -78,10 +78,20 @@ struct SpanningBackend::Queue {
     }
   }
 
+  // An operation that runs on a thread of its own, beside the queue.
+  void add_beside(const c10::intrusive_ptr<QueuedWork>& work) {
+    const std::lock_guard lock(mutex);
+    beside.push_back(work);
+  }
+  void remove_beside(const c10::intrusive_ptr<QueuedWork>& work) {
+    const std::lock_guard lock(mutex);
+    std::erase(beside, work);
+  }
+
   // Returns those that have not ended.
   std::vector<c10::intrusive_ptr<QueuedWork>> works() {
     const std::lock_guard lock(mutex);
-    std::vector<c10::intrusive_ptr<QueuedWork>> all;
+    std::vector<c10::intrusive_ptr<QueuedWork>> all = beside;
     if (running) all.push_back(running);
     for (const Job& job : jobs) {
       if (job.work) all.push_back(job.work);
@@ -92,6 +102,7 @@ struct SpanningBackend::Queue {
   std::mutex mutex;
   std::condition_variable changed;
   c10::intrusive_ptr<QueuedWork> running;
+  std::vector<c10::intrusive_ptr<QueuedWork>> beside;
   std::deque<Job> jobs;
   bool is_ending = false;
   bool is_running = false;

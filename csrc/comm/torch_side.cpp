@@ -8,6 +8,7 @@
 #include "shm_backend_exchange.cpp"
 #include "shm_module.cpp"
 #include "shm_work.cpp"
+#include "spanning_agreement.cpp"
 #include "spanning_any_source.cpp"
 #include "spanning_backend.cpp"
 #include "spanning_collectives.cpp"

@@ -253,6 +253,7 @@ waits = {{
     "receive": lambda group: dist.irecv(torch.ones(3), last, group=group).wait,
     "from any": lambda group: lambda: dist.recv(torch.ones(3), group=group),
     "send": lambda group: dist.isend(torch.ones(3), last, group=group).wait,
+    "monitored barrier": lambda group: lambda: anyaccel.distributed.monitored_barrier(group),
 }}
 for name, begin in waits.items():
     group = dist.new_group(backend="shm")
@@ -269,7 +270,15 @@ os._exit(0)
 """,
         len(hosts),
     )
-    assert scripts.outputs(0)[0].split("\n")[:-1] == ["collective", "queued", "future", "receive", "from any", "send"]
+    assert scripts.outputs(0)[0].split("\n")[:-1] == [
+        "collective",
+        "queued",
+        "future",
+        "receive",
+        "from any",
+        "send",
+        "monitored barrier",
+    ]
 
 
 def test_a_new_timeout_holds_for_messages_of_another_host(scripts: Scripts) -> None:

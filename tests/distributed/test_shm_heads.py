@@ -80,6 +80,8 @@ other = {
     "several operations": lambda: dist.all_gather_coalesced([[torch.ones(2)] * world], [torch.ones(2)]),
     "gather": lambda: dist.gather(torch.ones(8, dtype=torch.int64), [out] * world if rank == 0 else None, 0),
     "scatter": lambda: dist.scatter(out, [torch.ones(8, dtype=torch.int64)] * world if rank == 2 else None, 2),
+    "broadcast": lambda: dist.broadcast(out.clone(), 0),
+    "broadcast from another rank": lambda: dist.broadcast(out.clone(), 2),
     "another dtype": lambda: dist.all_to_all([torch.ones(16, dtype=torch.int32)] * world, [torch.ones(16).int()] * world),
     "a refusal": lambda: dist.all_reduce(torch.ones(1).expand(3)),
 }
@@ -100,6 +102,81 @@ for first in other.values():  # everyone does something else
         if rank != 2: next(rounds)
         out.fill_(-1)
         check(8)
+say("right")
+""",
+        3,
+    )
+    assert scripts.outputs() == ["right\n"] * 3
+
+
+# Broadcasts of `count` elements, whose values tell the round and the root.
+BROADCASTS = """
+import itertools
+rounds = itertools.count(1)
+HEAD = (1 << 20) // 8 // (len(set(os.environ["HOSTS"])) - 1)  # of int64: what the root sends ahead
+
+def broadcast(root, count, mine=None, dtype=torch.int64):
+    turn = next(rounds)
+    values = torch.arange(count if mine is None else mine) + turn * 100_000_000 + root * 10_000_000
+    x = values.clone() if rank == root else torch.full_like(values, -1, dtype=dtype)
+    before = x.clone()
+    said = error_of(lambda: dist.broadcast(x, root))
+    assert x.equal(values if said == "no error" else before), (turn, said, x)
+    assert said == "no error" or "the group can continue" in said, said
+    return said
+"""
+
+
+@pytest.mark.parametrize("hosts", ["aab", "abb", "abc"])
+def test_broadcasts_are_right_whatever_their_length(scripts: Scripts, hosts: str) -> None:
+    scripts.start(
+        f"os.environ['HOSTS'] = {hosts!r}\nos.environ['ANYACCEL_SHM_HOST'] = {hosts!r}[rank]\nstart(30)\n{BROADCASTS}"
+        """
+for root in range(world):
+    for count in (0, 1, HEAD - 1, HEAD, HEAD + 1, 2 * HEAD + 5):
+        assert broadcast(root, count) == "no error"
+    turned = torch.arange(6 * HEAD).view(2, -1).t()[: 2 * HEAD]  # not contiguous
+    x = turned if rank == root else torch.zeros(2, 2 * HEAD, dtype=torch.int64).t()
+    dist.broadcast(x, root)
+    assert x.equal(turned)
+    works = [dist.broadcast(torch.full((count,), root), root, async_op=True) for count in (1, 2 * HEAD, 3)]
+    assert [work.result()[0].eq(root).all().item() for work in works if work.wait()] == [True] * 3
+say("right")
+""",
+        3,
+    )
+    assert scripts.outputs() == ["right\n"] * 3
+
+
+@pytest.mark.parametrize("hosts", ["aab", "abb", "abc"])
+def test_broadcasts_of_ranks_that_disagree_do_not_meet_later_ones(scripts: Scripts, hosts: str) -> None:
+    """After each disagreement, every length that was in it is sent from every root, with other values."""
+    scripts.start(
+        f"os.environ['HOSTS'] = {hosts!r}\nos.environ['ANYACCEL_SHM_HOST'] = {hosts!r}[rank]\nstart(30)\n{BROADCASTS}"
+        """
+def check(*counts):
+    for root, count in itertools.product(range(world), counts):
+        assert broadcast(root, count) == "no error"
+
+for count, other in ((3, 4), (0, 5), (5, 0), (HEAD, HEAD + 1), (10, 2 * HEAD), (2 * HEAD, HEAD - 1)):
+    for root, faulty in itertools.product(range(world), repeat=2):
+        said = broadcast(root, count, other if rank == faulty else None)
+        assert "failed: got" in said, said
+        check(*(one for one in (3, count, other) if one))
+for roots in itertools.product(range(world), repeat=world):
+    said = broadcast(roots[rank], 8)
+    assert (said == "no error") == (len(set(roots)) == 1), (roots, said)
+    check(8)
+for root, faulty in itertools.permutations(range(world), 2):
+    assert "failed: got" in broadcast(root, 8, dtype=torch.int32 if rank == faulty else torch.int64)
+    check(4, 8)
+    if rank == faulty:
+        next(rounds)
+        said = error_of(lambda: dist.all_to_all([torch.ones(8).long()] * world, [torch.ones(8).long()] * world))
+    else:
+        said = broadcast(root, 8)
+    assert "failed: got" in said, said
+    check(8)
 say("right")
 """,
         3,
