@@ -120,7 +120,7 @@ def _decide_named(plan: Plan) -> None:
     for call in plan.view.of(cst.Call):
         if plan.view.name(call.func) == "functools.partial":
             _decide_partial(plan, call)
-        parameters = _NAMED.get(plan.view.name(call.func), ())
+        parameters = _NAMED.get(plan.view.name(call.func), ()) or _passed_on(plan, call)
         device = _device(call.args) if parameters else None
         if device is None or not plan.is_open(call) or not plan.is_open(device.value) or plan.device_name() is None:
             continue
@@ -130,6 +130,13 @@ def _decide_named(plan: Plan) -> None:
             plan.claim(device.value)
             continue
         plan.rewrite(call, RULE, lambda updated, names=names: _renamed(plan, updated, names), (device.value,))  # type: ignore[misc]
+
+
+def _passed_on(plan: Plan, call: cst.Call) -> tuple[str, ...]:
+    """Return the parameters of autocast or a scaler that a module of the project imports from torch; empty for others."""
+    module, _, name = plan.view.name(call.func).rpartition(".")
+    is_passed_on = module.rpartition(".")[2] in plan.project.passes_on.get(name, ())
+    return (_SCALER if name == "GradScaler" else _AUTOCAST) if is_passed_on else ()
 
 
 def _device(given: Sequence[cst.Arg]) -> cst.Arg | None:
@@ -171,8 +178,7 @@ def _decide_scalers(plan: Plan) -> None:
             plan.report(call, RULE, _AMBIGUOUS)
             continue
         root = name.partition(".")[0]
-        is_passed_on = name.removesuffix(".GradScaler").rpartition(".")[2] in plan.project.scalers
-        if (name in _SCALERS or is_passed_on) and plan.device_name() is not None:
+        if (name in _SCALERS or _passed_on(plan, call)) and plan.device_name() is not None:
             plan.rewrite(call, RULE, lambda updated: _call(plan, updated, "GradScaler", updated.func))
         elif root not in ("torch", *_OTHER_SCALERS):
             plan.report(call, RULE, "may be torch.amp's class, whose device is CUDA by default; pass the device")

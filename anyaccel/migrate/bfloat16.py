@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["keep_other_precisions"]
 
 _BFLOAT16 = re.compile(r"bfloat16|bf16")
+_FLOAT32 = re.compile(r"float32|fp32|torch\.float\b|[\"']32")
 _OF_PRECISION = "chooses bfloat16 where a CPU used another precision than float16; decide what other devices use"
 
 
@@ -61,6 +62,10 @@ def _asks_for_cuda(plan: Plan, test: cst.BaseExpression) -> bool:
 
 def _names_half(plan: Plan, asked: cst.CSTNode) -> bool:
     """Return whether float16 is named in the statement of a question, where its answer is read, or before it."""
+    other = regions_of(plan.view, asked).other
+    chosen = plan.view.code(other) if other is not None else ""
+    if _FLOAT32.search(chosen) and not NAMES_HALF.search(_BFLOAT16.sub("", chosen)):
+        return False
     statement = _statement(plan, asked)
     nodes = [statement]
     for each in plan.view.inside(statement, cst.Assign):

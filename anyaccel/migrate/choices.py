@@ -36,6 +36,9 @@ _OF_HEIRS = (
     "classes of other files derive from this one and give it to a library for CUDA; decide which devices it takes"
 )
 _PARSES = re.compile(r"\.(replace|split|strip|lstrip|removeprefix|partition)\([\"']cuda")
+_OF_ANY = re.compile(
+    r"(^|[._])(int|max|min|len|abs|str|get|getenv|getattr|\w*rank|current_device|device_count|randint|randrange)$"
+)
 _OTHERS = {"cpu", "mps", "xpu"}
 _OTHER = re.compile(r"\b(mps|xpu|npu|hpu|mlu|musa|sdaa)\b|_(mps|xpu|npu|hpu|mlu|musa|sdaa)_")
 _ASKED_OF_OTHER = re.compile(
@@ -76,7 +79,9 @@ def decide_any(plan: Plan) -> None:
         is_known = all(is_one or _ASKS_OTHER.match(code) for is_one, code in zip(is_cuda, asked, strict=True))
         if function is None or not any(is_cuda) or not is_known or not plan.is_open(node):
             continue
-        if not any(_OTHER.search(plan.view.code(each)) for each in regions_of(plan.view, node).all):
+        found = regions_of(plan.view, node)
+        others = [found.other] if found.other is not None else []  # where another accelerator is asked for
+        if not any(_OTHER.search(plan.view.code(each)) for each in (*found.all, *others)):
             plan.rewrite(node, "runtime-call", lambda _: expression(f"{function}()"), tuple(node.children))
 
 
@@ -148,8 +153,8 @@ def _choice(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -
         if literal is None or not is_device_literal(literal) or not _is_other(plan.view, other, unwrap):
             continue
         index = index_in(literal)
-        if index is not None and next(iter(plan.view.inside(index, cst.Subscript)), None) is not None:
-            return None  # a CPU may lack os.environ["LOCAL_RANK"]
+        if index is not None and _needs_cuda(plan.view, index):
+            return None  # a CPU does not ask for the index either
         asked = index is not None and "torch.cuda." in " ".join(
             map(plan.view.name, plan.view.inside(index, cst.Attribute, cst.Name))
         )
@@ -163,6 +168,13 @@ def _choice(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -
         made = plan.view.code(chosen.func) if isinstance(chosen, cst.Call) and unwrap is not _itself else ""
         return expression(wrap.replace("torch.device", made), name=name)
     return None
+
+
+def _needs_cuda(view: SourceView, index: cst.BaseExpression) -> bool:
+    """Return whether an index may not exist on a CPU: ``os.environ["LOCAL_RANK"]``, or what ``gpu_with_most_memory()`` asks."""
+    calls = [dotted(each.func) or "" for each in view.inside(index, cst.Call)]
+    is_asked = any(not _OF_ANY.search(each.lower()) for each in calls)
+    return is_asked or next(iter(view.inside(index, cst.Subscript)), None) is not None
 
 
 def _is_current(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -> bool:

@@ -13,6 +13,7 @@ import libcst as cst
 
 from .device_ids import is_none_elsewhere
 from .kinds import DEVICE_NAME, Kind, kind_of
+from .listed_devices import is_validation
 from .source_view import dotted, text_of
 from .targets import parsed
 
@@ -111,6 +112,8 @@ def _decide_one(
         plan.leave(node, RULE, "compares the name of an implementation, not of a device")
     elif isinstance(around := plan.view.parent(node), cst.IfExp) and _is_of_ids(plan, around):
         plan.leave(node, RULE, "chooses DDP's device arguments, which are already None on other devices")
+    elif "cpu" in texts and name is not None and is_validation(plan.view, node):
+        plan.rewrite(node, RULE, lambda updated: _with_one_more(updated, name))
     elif "cpu" in texts or _is_listed(plan, node):
         plan.report(node, RULE, LISTED)
     elif is_number or name is None:
@@ -192,6 +195,18 @@ def _with_name(
     ]
     left = _named(updated.left, name) if original.left in named else updated.left
     return updated.with_changes(left=left, comparisons=targets)
+
+
+def _with_one_more(updated: Any, name: cst.BaseExpression) -> cst.Comparison:
+    """Return a comparison with a list of allowed devices to which the accelerator's name is added.
+
+    Proof: on CUDA the name is in the list already, and so it is on a CPU. Other accelerators were refused.
+    """
+    target = updated.comparisons[0]
+    *others, last = target.comparator.elements
+    more = last.with_changes(value=name.deep_clone())
+    listed = target.comparator.with_changes(elements=[*others, last.with_changes(comma=others[-1].comma), more])
+    return updated.with_changes(comparisons=[target.with_changes(comparator=listed)])  # type: ignore[no-any-return]
 
 
 def _named(side: Any, name: cst.BaseExpression) -> Any:

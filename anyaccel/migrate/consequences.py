@@ -37,6 +37,7 @@ from .scripts import keep_scripts
 from .site import SiteOutcome
 from .together import keep_together
 from .values_of_cuda import decided_in, rewritten_in
+from .whole_functions import agree_on_counts, keep_functions_whole
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -65,6 +66,8 @@ def settle(plan: Plan) -> None:
             break
     _keep_whole(plan)
     keep_together(plan)
+    keep_functions_whole(plan)
+    agree_on_counts(plan)
     correct_docstrings(plan)
 
 

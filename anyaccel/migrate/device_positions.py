@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .kinds import DEVICE_NAME
-from .listed_devices import OF_LIST, is_listed
+from .listed_devices import OF_LIST, is_listed, is_refused
 from .other_libraries import is_of_other_library, names_other_library
 from .source_view import dotted, text_of
 from .words import OF_WORD, is_word
@@ -58,6 +58,10 @@ _ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
 _OF_OTHER = "a device of another library, which has its own device names"
+_AMP = re.compile(r"(^|\.)(autocast|GradScaler)$")
+_OF_AMP = "only enables mixed precision, which did nothing on a CPU; pass enabled= as well"
+_OF_DICTIONARY = "part of a dictionary; use get_accelerator().device_name() if its reader takes any device"
+_ONE_OF_SEVERAL = "one of several accelerators that the program names; decide whether one question can replace them"
 _LISTED = "goes to a function that lists the devices it takes; add the new ones there first"
 _OF_CUDA = re.compile(r"cuda|gpu")
 _UNKNOWN = "may be a device's name; use get_accelerator().device_name() if it is"
@@ -106,11 +110,7 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
         return _YES
     if isinstance(around, cst.DictElement):
         is_option = inner is around.value and _is_of_option(view, around)
-        return (
-            _YES
-            if is_option
-            else Position("part of a dictionary; use get_accelerator().device_name() if its reader takes any device")
-        )
+        return _YES if is_option else Position(_OF_DICTIONARY)
     return Position(_UNKNOWN)
 
 
@@ -131,8 +131,15 @@ def _as_default(view: SourceView, parameter: cst.Param) -> Position:
         return Position(_UNKNOWN)
     if parameter.annotation is not None and _is_of_choices(view, parameter.annotation):
         return Position("the parameter's type lists the devices; add the new ones there first")
-    if any(isinstance(view.parent(use), cst.Index) for use in view.uses(parameter.name) or []):
+    uses = view.uses(parameter.name) or []
+    if any(isinstance(view.parent(use), cst.Index) for use in uses):
         return Position("the parameter is used as a key; add an entry for other devices first")
+    given = [each for each in map(view.parent, uses) if isinstance(each, cst.Arg)]
+    if is_refused(view, parameter) or any(_as_argument(view, each).reason == _LISTED for each in given):
+        return Position(OF_LIST)
+    calls = [each for each in map(view.parent, given) if isinstance(each, cst.Call)]
+    if uses and len(calls) == len(uses) and all(_AMP.search(dotted(each.func) or "") for each in calls):
+        return Position(_OF_AMP)
     return _YES
 
 
@@ -276,7 +283,7 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
     owner = next((each for each in view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
     if isinstance(node, cst.AnnAssign) and _is_of_choices(view, node.annotation):
         return Position("the annotation lists the devices; add the new ones there first")
-    if isinstance(node.value, cst.IfExp) and is_listed(view, targets[0]):
+    if (isinstance(node.value, cst.IfExp) or isinstance(owner, cst.ClassDef)) and is_listed(view, targets[0]):
         return Position(OF_LIST)
     if isinstance(owner, cst.ClassDef) and _is_setting(view, dotted(targets[0])):
         return _YES
@@ -294,9 +301,7 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
         )
     others = {text_of(value) for value in view.values_of(targets[0])} if isinstance(targets[0], cst.Name) else set()
     if others & _ACCELERATORS:
-        return Position(
-            "one of several accelerators that the program names; decide whether one question can replace them"
-        )
+        return Position(_ONE_OF_SEVERAL)
     if name in seen:
         return _YES  # assigned to itself, possibly through other names
     uses = view.uses(targets[0])

@@ -1,4 +1,4 @@
-"""Docstrings that name a default that is rewritten: ``device: where to compute (default: "cuda")`` names the new one."""
+"""Docstrings that name what is rewritten: ``device: where to compute (default: "cuda")``, ``"cuda" if available, else "cpu"``."""
 
 from __future__ import annotations
 
@@ -21,10 +21,49 @@ RULE = "device-name"
 _MEMBERS = {"cuda": "device_name", "nccl": "communication_backend_name"}
 _WORD = re.compile(r"^(cuda(:\d+)?|nccl)$")
 _HEAD = r"^(?P<indent>[ \t]*)(?::param\b[^:\n]*\s)?[*`]*{name}[*`]*\s*(?:[(:=,]|--?\s)"
-_DEFAULT = r"""(default(?:s|ed)?(?: value)?(?: to| is|:|=)?:? *`*)(torch\.device\()?(["']?){word}\3(?(2)\))(?![\w:])"""
+_DEFAULT = (
+    r"((?:by )?default(?:s|ed)?(?: value)?(?: to| is| ?:| ?=|,)?:? *`*)"
+    r"""(torch\.device\()?(["']?){word}\3(?(2)\))(?![\w:])"""
+)
+_IF_AVAILABLE = re.compile(r"[\"'`]*\bcuda\b[\"'`]*(?= (?:if|when) (?:it is |it's )?available)", re.IGNORECASE)
+_RETURNS = re.compile(
+    r"\A\W*[^\n]*|^[ \t]*:?(?:returns?|yields)\b.*?(?=\n[ \t]*\n|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL
+)
+_NAMED = re.compile(r"(?P<quote>[\"'`]{1,2})cuda(?P=quote)")
+_IN_LIST = re.compile(r"\bCUDA\b(?=(?:,| or| ?/)[^()\n]*\b(?:CPU|MPS)\b)|(?:(?<=\bCPU, )|(?<=\bCPU or ))CUDA\b")
 
 
 def correct_docstrings(plan: Plan) -> None:
+    """Rewrite the docstrings of functions, classes and fields that name a rewritten default, choice or result."""
+    _correct_defaults(plan)
+    for node, decision in list(plan.decisions.items()):
+        is_device = decision.rule in ("device-choice", "device-name") and not isinstance(node, cst.Comparison)
+        if decision.outcome is not SiteOutcome.REWRITTEN or not is_device:
+            continue
+        function = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
+        docstring = _docstring(function) if function is not None else None
+        if docstring is None or not plan.is_open(docstring):
+            continue
+        new = _IF_AVAILABLE.sub("the accelerator", docstring.value)
+        if _is_returned(plan, node):
+            new = _RETURNS.sub(lambda found: _with_accelerator(found[0]), new)
+        if new != docstring.value:
+            plan.rewrite(docstring, RULE, lambda updated, new=new: updated.with_changes(value=new))  # type: ignore[misc]
+
+
+def _is_returned(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a device, or ``torch.device`` of it, is what a function returns."""
+    around = plan.view.parent(node)
+    if isinstance(around, cst.Arg):
+        around = plan.view.parent(plan.view.parent(around) or around)
+    return isinstance(around, cst.Return)
+
+
+def _with_accelerator(text: str) -> str:
+    return _IN_LIST.sub("the accelerator", _NAMED.sub("the accelerator's name", text))
+
+
+def _correct_defaults(plan: Plan) -> None:
     """Rewrite the defaults of parameters and fields in the docstrings of their function and class."""
     told: dict[cst.SimpleString, list[tuple[str, str]]] = defaultdict(list)
     for node, decision in plan.decisions.items():

@@ -62,8 +62,8 @@ def keep_from_cpu(plan: Plan, call: cst.Call, member: str) -> None:
     """Put a rewritten call that did nothing without CUDA under ``if device_name() != "cpu"``, if a CPU's generator would change.
 
     A state of CUDA's generator does not fit a CPU's. A module that also calls ``get_rng_state()``, which raises without CUDA,
-    keeps the state of the device on which it runs, unless it asks for CUDA first. A seed changes nothing where the function has
-    just given it to torch.
+    keeps the state of the device on which it runs, unless it asks for CUDA first. A seed changes nothing where the function
+    also gives it to torch.
     """
     if member not in _RESTORING and not (member in _SEEDING and _is_other_seed(plan, call)):
         return
@@ -98,11 +98,11 @@ def _reads_state(plan: Plan) -> bool:
 
 
 def _is_other_seed(plan: Plan, call: cst.Call) -> bool:
-    """Return whether a function seeds torch with one value, and CUDA with another."""
+    """Return whether a function seeds CUDA with another value than torch, or CUDA alone."""
     owner = next((each for each in plan.view.ancestors(call) if isinstance(each, cst.FunctionDef)), plan.view.module)
     seeds = [each for each in plan.view.inside(owner, cst.Call) if plan.view.name(each.func) == "torch.manual_seed"]
     given = [[plan.view.code(argument.value) for argument in each.args] for each in (*seeds, call)]
-    return bool(seeds) and (given[-1] not in given[:-1] or _draws(plan, call))
+    return given[-1] not in given[:-1] or _draws(plan, call)
 
 
 def _draws(plan: Plan, call: cst.Call) -> bool:

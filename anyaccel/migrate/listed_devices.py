@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .other_libraries import is_of_other_library
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["OF_LIST", "is_listed"]
+__all__ = ["OF_LIST", "is_listed", "is_refused", "is_validation"]
 
 OF_LIST = "compared with the types of devices that are allowed; add the new ones there first"
 _ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
@@ -22,13 +23,51 @@ def is_listed(view: SourceView, target: cst.BaseExpression) -> bool:
     return (dotted(target) or "").rpartition(".")[2] in _names_listed(view)
 
 
-def _names_listed(view: SourceView) -> set[str]:
-    found = set()
-    for each in view.of(cst.Comparison):
-        target = each.comparisons[0]
-        listed = target.comparator if isinstance(target.operator, cst.In | cst.NotIn) else None
+def is_validation(view: SourceView, node: cst.BaseExpression) -> bool:
+    """Return whether a comparison only refuses names that are not in a list: ``assert device in [...]``, ``if not in: raise``.
+
+    A tensor's device is refused before code that runs nowhere else, and so is the device of another library.
+    """
+    if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+        return False
+    if (dotted(node.left) or ".type").endswith(".type") or is_of_other_library(view, node):
+        return False
+    operator, listed = node.comparisons[0].operator, node.comparisons[0].comparator
+    is_inline = isinstance(listed, cst.List | cst.Tuple | cst.Set) and all(text_of(e.value) for e in listed.elements)
+    around = view.parent(node)
+    if isinstance(around, cst.Assert):
+        return is_inline and isinstance(operator, cst.In) and around.test is node
+    if not isinstance(around, cst.If) or around.test is not node or not isinstance(operator, cst.NotIn):
+        return False
+    return is_inline and around.orelse is None and isinstance(_last_of(around.body), cst.Raise)
+
+
+def _last_of(block: cst.BaseSuite) -> cst.CSTNode | None:
+    last = block.body[-1] if block.body else None
+    return last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
+
+
+def is_refused(view: SourceView, parameter: cst.Param) -> bool:
+    """Return whether a function compares its parameter with a list of allowed devices that does not become longer."""
+    owner = next((each for each in view.ancestors(parameter) if isinstance(each, cst.FunctionDef)), None)
+    found = view.inside(owner, cst.Comparison) if owner is not None else ()
+    return any(
+        _compared_with_list(view, each) == parameter.name.value and not is_validation(view, each) for each in found
+    )
+
+
+def _compared_with_list(view: SourceView, node: cst.Comparison) -> str:
+    """Return the last name on the left of a comparison with a list of the CPU and CUDA, written there or by name; else empty."""
+    target = node.comparisons[0]
+    if not isinstance(target.operator, cst.In | cst.NotIn):
+        return ""
+    for listed in (target.comparator, *view.values_of(target.comparator)):
         if isinstance(listed, cst.List | cst.Tuple | cst.Set):
             names = {text_of(element.value) for element in listed.elements}
             if {"cpu", "cuda"} <= names and not names & _ACCELERATORS:
-                found.add((dotted(each.left) or "").removesuffix(".type").rpartition(".")[2])
-    return found
+                return (dotted(node.left) or "").removesuffix(".type").rpartition(".")[2]
+    return ""
+
+
+def _names_listed(view: SourceView) -> set[str]:
+    return {_compared_with_list(view, each) for each in view.of(cst.Comparison) if not is_validation(view, each)}

@@ -73,7 +73,8 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
     if found.other is None:
         return
     if "torch_xla" in plan.view.code(found.other):
-        yield Objection("depends-on-cuda", "the other branch checks for a TPU; check for it first")
+        reason = "the other branch checks for a TPU; check for it first"
+        yield Objection("depends-on-cuda", reason, is_of_cpu=True)  # a host of TPUs has no other accelerator
     for name in plan.view.inside(found.other, cst.Name):
         is_attribute = isinstance(around := plan.view.parent(name), cst.Attribute) and around.attr is name
         if (

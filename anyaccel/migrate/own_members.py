@@ -42,7 +42,7 @@ def own_member(plan: Plan, receiver: cst.BaseExpression, method: str, *, has_arg
     is_any |= method == "pin_memory" and dotted(receiver) == "batch"  # a loader's, of whatever class
     made = {dotted(each.func) for each in plan.view.values_of(receiver) if isinstance(each, cst.Call)}
     owners = {one for one in defined if is_any or one in made or _may_be(receiver, one)}
-    if not owners or _is_torchs(plan, receiver):
+    if not owners or _is_torchs(plan, receiver, method):
         return ""
     names = ", ".join(sorted(owners))
     if method == "is_cuda":
@@ -90,15 +90,15 @@ def origin_of(node: cst.BaseExpression) -> cst.BaseExpression:
             return node
 
 
-def _is_torchs(plan: Plan, node: cst.BaseExpression, depth: int = 0) -> bool:
-    """Return whether an expression is certainly a tensor or a module, from torch or a module class of the project."""
+def _is_torchs(plan: Plan, node: cst.BaseExpression, method: str, depth: int = 0) -> bool:
+    """Return whether an expression is certainly a tensor or a module, from torch or a module class without such a method."""
     if isinstance(node, cst.Call):
         name = plan.view.name(node.func)
         called = (dotted(node.func) or "").rpartition(".")[2]
         if name.startswith("torch.") and not name.startswith("torch.utils.data"):
             return True
-        if called in plan.project.modules - plan.project.own_method["cuda"] - plan.project.takes_argument["cuda"]:
+        if called in plan.project.modules - plan.project.own_method[method] - plan.project.takes_argument[method]:
             return True
-        return isinstance(node.func, cst.Attribute) and _is_torchs(plan, node.func.value, depth)
+        return isinstance(node.func, cst.Attribute) and _is_torchs(plan, node.func.value, method, depth)
     values = plan.view.assigned.get(dotted(node) or "", [])
-    return bool(values) and depth < 3 and all(_is_torchs(plan, value, depth + 1) for value in values)
+    return bool(values) and depth < 3 and all(_is_torchs(plan, value, method, depth + 1) for value in values)

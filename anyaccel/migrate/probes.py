@@ -28,6 +28,7 @@ _ANSWERS = re.compile(r"^\s*(return (True|1)|[\w.]+ = True|[\w.]+\.append\(.*)\s
 _IGNORES = re.compile(r"^(pass|continue|return( (False|None|0|-1))?|[\w.]+ = (False|None))$")
 _CATCHES = re.compile(r"\b(Exception|BaseException|RuntimeError|AssertionError|DGLError|\w*(Cuda|CUDA)\w*Error)\b")
 _LEAVES = re.compile(r"^(return|raise|continue|break)\b|^[\w.]+ = (False|None)$")
+_ASKS = re.compile(r"\b(set_device|get_device_(properties|name))\b")
 _OF_LIST = "tries which CUDA devices exist; a CPU accepts every number, so use get_accelerator().device_count()"
 _OF_PROBE = "tries whether CUDA works, which a CPU always does in its place; decide what other devices answer"
 _OF_PINNED = "tries whether memory can be pinned, which never fails on a CPU in its place; decide what a CPU does"
@@ -37,22 +38,30 @@ def keep_probes(plan: Plan) -> None:
     """Report the rewritten sites in every ``try`` whose failure is an answer."""
     for attempt in plan.view.of(cst.Try):
         caught = _last_lines_of_handlers(plan.view, attempt)
-        if not caught or len(plan.view.code(attempt.body).splitlines()) > _LINES:
+        is_long = len(plan.view.code(attempt.body).splitlines()) > _LINES
+        if not caught or (is_long and not _ASKS.search(plan.view.code(attempt.body))):
             continue
-        is_probe = _ANSWERS.search(plan.view.code(attempt.body)) and all(map(_IGNORES.match, caught))
-        is_probe = is_probe or _gives_another_answer(plan.view, attempt) or _switches(plan.view, attempt)
+        is_probe = not is_long and _is_probe(plan.view, attempt, caught)
         tried = [attempt.body, *(_device_before(plan.view, attempt) if is_probe else ())]
         of_all = _OF_LIST if ".append(" in plan.view.code(attempt.body) else _OF_PROBE
         leaves = all(map(_LEAVES.match, caught))
         for node, one in list(plan.decisions.items()):
             is_pinned, is_set = (
                 one.rule == "pinning",
-                one.rule == "runtime-call" and "set_device" in plan.view.code(node),
+                one.rule == "runtime-call" and _ASKS.search(plan.view.code(node)) is not None,
             )
-            asks = one.rule != "env" if is_probe else leaves and (is_pinned or is_set)
+            asks = one.rule != "env" if is_probe else leaves and ((is_pinned and not is_long) or is_set)
             is_inside = any(plan.view.is_within(node, each) for each in tried)
             if asks and one.outcome is SiteOutcome.REWRITTEN and is_inside:
                 plan.reconsider(node, _OF_PINNED if is_pinned and not is_probe else of_all)
+
+
+def _is_probe(view: SourceView, attempt: cst.Try, caught: list[str]) -> bool:
+    """Return whether the failure of a ``try`` is an answer, or what ends a loop: the largest batch that CUDA has memory for."""
+    is_answer = _ANSWERS.search(view.code(attempt.body)) is not None and all(map(_IGNORES.match, caught))
+    is_loop = any(dotted(each.test) == "True" for each in view.inside(attempt.body, cst.While))
+    is_endless = is_loop and all(map(_IGNORES.match, caught)) and len(attempt.body.body) == 1
+    return is_answer or is_endless or _gives_another_answer(view, attempt) or _switches(view, attempt)
 
 
 def _gives_another_answer(view: SourceView, attempt: cst.Try) -> bool:
@@ -60,6 +69,8 @@ def _gives_another_answer(view: SourceView, attempt: cst.Try) -> bool:
     handler = attempt.handlers[0] if len(attempt.handlers) == 1 else None
     if handler is None or len(attempt.body.body) > _SHORT or not _last_lines_of_handlers(view, attempt):
         return False
+    if _goes_without(view, attempt, handler):
+        return True
     given, other = (_given_at_end(each) for each in (attempt.body, handler.body))
     if given is None or other is None or given[0] != other[0]:
         return False
@@ -76,6 +87,13 @@ def _gives_another_answer(view: SourceView, attempt: cst.Try) -> bool:
         for found in values
     )
     return next(constants) != next(constants)
+
+
+def _goes_without(view: SourceView, attempt: cst.Try, handler: cst.ExceptHandler) -> bool:
+    """Return whether a handler sets the size of a group to 1 that the ``try`` could not join: ``world_size, rank = 1, 0``."""
+    joins = any((dotted(each.func) or "").endswith("init_process_group") for each in view.inside(attempt, cst.Call))
+    values = [each.value for each in view.inside(handler.body, cst.Assign)]
+    return joins and any(isinstance(each, cst.Integer) for value in values for each in view.inside(value, cst.Integer))
 
 
 def _switches(view: SourceView, attempt: cst.Try) -> bool:

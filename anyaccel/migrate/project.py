@@ -7,7 +7,7 @@ import re
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,6 +17,7 @@ __all__ = ["Project", "survey"]
 _CLASS = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _NAME = re.compile(r"\w+")
 _INTERESTING = re.compile(r"def (?:cuda|pin_memory|is_cuda)\(|\((?:\w+\.)*\w*Module\)\s*:")
+_AMP = {"autocast", "GradScaler"}
 _METHODS = ("cuda", "pin_memory", "is_cuda")
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
 _SCRIPTED = re.compile(r"\bjit\.(is_scripting\(|_overload\b|script_if_tracing\b)")
@@ -24,7 +25,13 @@ _REFUSES = re.compile(r"""raise \w+\(\s*f?"[^"\n]*\bdevice\b[^"\n]*'cpu'[^"\n]*'
 _GIVEN_TO_SCRIPT = re.compile(r"\bjit\.script\(\s*(?:[a-z]\w*\.)*(\w+)\s*[,)]")
 _SCRIPTABLE = re.compile(r'^def (\w+)\([^)]*\)[^:]*:\s+r?"""(?:(?!""").)*\bscriptable\b', re.MULTILINE | re.DOTALL)
 _LISTS = re.compile(r"\bdevice(_type|\.type)? (not )?in [\[({][^\])}]*[\"']cuda[\"']|Literal\[[^\]]*[\"']cuda[\"']")
-_SCALER = re.compile(r"^[ \t]*from torch\.amp import [^\n]*\bGradScaler\b", re.MULTILINE)
+_SETTING = re.compile(
+    r"""--(\w*device\w*)\b"""
+    r"""|(?:["'](\w*device\w*)["']\]?|^[ \t]*(\w*device\w*) ?:[^=\n]+=|(?<!self)\.(\w*device\w*) ?=)"""
+    r""" ?:? ?=? ?["'](?:cuda|auto|cpu)""",
+    re.MULTILINE,
+)
+_OF_AMP = re.compile(r"^[ \t]*from torch(?:\.amp)? import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _LIBRARIES = re.compile(r"^[ \t]*(?:import|from)[ \t]+(torch|dgl)\b", re.MULTILINE)
 _TO_CUDAS = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:faiss|cupy|GPUtil|pynvml)\b", re.MULTILINE)
 _DEVICES = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:faiss|cupy|dgl|dgllife|astra|ctranslate2)\b", re.MULTILINE)
@@ -64,7 +71,7 @@ class Project:
         packages: the names by which the run's own packages and modules are imported.
         is_scripted: whether some file is written for TorchScript, which also compiles what it calls in other files.
         scripted: the names that some file gives to ``torch.jit.script``.
-        scalers: the modules that pass torch.amp's ``GradScaler`` on, as what they import it for.
+        passes_on: the modules that import torch.amp's ``GradScaler`` or ``autocast``, by name; others may get it from them.
         scriptable: the functions whose docstrings say that TorchScript compiles them, and so what calls them.
         is_of_dgl: whether most files that import torch import dgl, too.
         of_cudas_library: the functions with a parameter about a GPU in files that import a library for CUDA, such as faiss.
@@ -72,6 +79,7 @@ class Project:
             CPU, and the memory that onnxruntime is bound to.
         bases_of_cudas: the classes from which others derive that give ``self.device`` to a library for CUDA.
         refuses_others: whether some file raises an error that names the CPU and CUDA as the devices that are allowed.
+        settings: the options, parameters and settings for a device that some file defines, by name.
         lists_devices: the functions and classes whose device parameter must be one of some listed types.
     """
 
@@ -87,13 +95,14 @@ class Project:
     packages: set[str] = field(default_factory=set)
     is_scripted: bool = False
     scripted: set[str] = field(default_factory=set)
-    scalers: set[str] = field(default_factory=set)
+    passes_on: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in _AMP})
     scriptable: set[str] = field(default_factory=set)
     is_of_dgl: bool = False
     of_cudas_library: set[str] = field(default_factory=set)
     chosen_by_device: set[str] = field(default_factory=set)
     bases_of_cudas: set[str] = field(default_factory=set)
     refuses_others: bool = False
+    settings: set[str] = field(default_factory=set)
     lists_devices: set[str] = field(default_factory=set)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
@@ -125,8 +134,11 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         project.attributes.update(set(_ATTRIBUTE.findall(source)))
         project.brought.update(name for names in _BROUGHT.findall(source) for name in _NAME.findall(names))
         project.compared_with_0.update(_COMPARED.findall(source))
-        if _SCALER.search(source):
-            project.scalers.add(module)
+        if "device" in source:
+            project.settings.update(name for found in _SETTING.findall(source) for name in found)
+        for names in _OF_AMP.findall(source) if "torch" in source else ():
+            for name in set(_NAME.findall(names)) & _AMP:
+                project.passes_on[name].add(module)
         project.scripted.update(_GIVEN_TO_SCRIPT.findall(source))
         project.refuses_others |= _REFUSES.search(source) is not None
         project.is_scripted |= _SCRIPTED.search(source) is not None
@@ -135,7 +147,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         project.chosen_by_device |= _chosen_by_device(source)
         if _INTERESTING.search(source) or _TOLD.search(source):
             _survey_one(module, source, project)
-    project.scalers -= {module for module, source in texts if "class GradScaler" in source}
+    project.passes_on["GradScaler"] -= {module for module, source in texts if "class GradScaler" in source}
     for module, source in texts:
         for name in _DEFINED.findall(source):
             if name in project.parameters:
@@ -232,7 +244,21 @@ def _add_listing(project: Project, name: str, function: ast.FunctionDef, lines: 
     given = function.args
     takes = any(each.arg == "device" for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
     if takes and _LISTS.search("\n".join(lines[function.lineno - 1 : function.end_lineno])):
-        project.lists_devices.add(name)
+        tests = {id(each.test) for each in ast.walk(function) if _is_validation(each)}
+        compared = [each for each in ast.walk(function) if isinstance(each, ast.Compare) and id(each) not in tests]
+        if any(_LISTS.search(ast.unparse(each)) for each in (*compared, given)):
+            project.lists_devices.add(name)
+
+
+def _is_validation(node: ast.AST) -> TypeGuard[ast.If | ast.Assert]:
+    """Return whether a statement refuses what is not in a list, which the tool makes longer: see listed_devices.py."""
+    if not isinstance(node, ast.If | ast.Assert) or not isinstance(node.test, ast.Compare):
+        return False
+    if isinstance(node, ast.If):
+        refuses = isinstance(node.test.ops[0], ast.NotIn) and isinstance(node.body[-1], ast.Raise) and not node.orelse
+    else:
+        refuses = isinstance(node.test.ops[0], ast.In)
+    return refuses and not ast.unparse(node.test.left).endswith(".type")
 
 
 def _add_parameters(project: Project, module: str, name: str, given: ast.arguments, skipped: int) -> None:

@@ -113,14 +113,15 @@ def _decide_nested(plan: Plan, test: cst.If) -> None:
 def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
     """Return whether ``device if torch.cuda.is_available() else "cpu"`` keeps a device that a caller has asked for.
 
-    A caller who asks for CUDA gets the CPU on a machine without it. Any other accelerator would make that an error, so
-    the question stays, unless the caller's device is this program's own default for CUDA, which is rewritten.
+    A caller who asks for CUDA gets the CPU on a machine without it, and so does a configuration that names CUDA. Any other
+    accelerator would make that an error, so the question stays, unless the device is this program's own default for CUDA,
+    which is rewritten, or one of its options.
     """
     is_there = asks_availability(plan.view, choice.test)
     if is_there is None and any(is_of_availability(plan, each) for each in plan.view.values_of(choice.test)):
         is_there = True  # `cuda = not cpu and torch.cuda.is_available()`, asked by its name
     asked, other = (choice.body, choice.orelse) if is_there else (choice.orelse, choice.body)
-    name = (dotted(asked) or "").lower()
+    name = _last_name(asked)
     is_device = DEVICE_NAME.search(name) is not None or name.endswith("map_location")
     if is_there is None or _device_of(plan, other) != "cpu" or not is_device:
         return False
@@ -128,7 +129,15 @@ def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
     values = [each for each in plan.view.values_of(asked) if each is not choice]
     if parameter is not None and parameter.default is not None:
         values.append(parameter.default)
-    return not any(is_device_literal(each) for each in values) and (parameter is not None or not values)
+    is_elsewhere = not values and (isinstance(asked, cst.Name) or name not in plan.project.settings)
+    return not any(is_device_literal(each) for each in values) and (parameter is not None or is_elsewhere)
+
+
+def _last_name(node: cst.BaseExpression) -> str:
+    """Return ``device`` for ``args.device`` and for ``config["device"]``."""
+    inside = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+    key = text_of(inside.value) if isinstance(inside, cst.Index) else None
+    return (key or (dotted(node) or "").rpartition(".")[2]).lower()
 
 
 def _device_of(plan: Plan, node: cst.BaseExpression) -> str | None:

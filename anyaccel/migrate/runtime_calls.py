@@ -100,7 +100,10 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name == "mem_get_info" and plan.function("mem_get_info") is None and len(call.args) < 2:
         _decide_memory(plan, call, rule)
     elif name in ("get_device_properties", "memory_stats") and _reads_cudas_own(plan, call):
-        reason = "reads a property that only CUDA has; other devices have name and total_memory"
+        what = "a property that only CUDA has; other devices have name and total_memory"
+        if name == "memory_stats":
+            what = "a figure that only CUDA has; get_accelerator() has memory_allocated(), memory_reserved() and their maxima"
+        reason = f"reads {what}"
         plan.report(call, rule, reason, is_own=True)
         plan.claim(*call.args)
     elif name == "get_device_capability" and _imports_flash_attn(plan) and not is_guarded(plan, call):

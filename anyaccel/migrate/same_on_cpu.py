@@ -38,7 +38,8 @@ def of_cpu(plan: Plan, found: Regions, *, is_start: bool) -> Objection | None:
         return None
     yes = _form(plan, ways[0])
     no = _form(plan, ways[1]) if yes is not None else None
-    if yes is not None and (yes == no or (not no and _DEVICE_ONLY.match(yes))):
+    is_same = yes is not None and (yes == no or (not no and _DEVICE_ONLY.match(yes)))
+    if is_same and not any(_is_compared_text(plan, each) for each in ways[0]):
         return None
     line = plan.view.position(ways[0][0] if ways[0] else ways[1][0])[0]
     return Objection(
@@ -46,6 +47,13 @@ def of_cpu(plan: Plan, found: Regions, *, is_start: bool) -> Objection | None:
         f"a CPU would run other code than before (line {line}); decide which branch other devices take",
         is_of_cpu=not found.stops or _is_requested(plan, found.asked),
     )
+
+
+def _is_compared_text(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether code sets a ``torch.device`` that the module compares with the text ``"cpu"``, which it does not equal."""
+    made = [each for each in plan.view.inside(node, cst.Assign) if "device(" in plan.view.code(each.value)]
+    names = [re.escape(name) for each in made if (name := dotted(each.targets[0].target))]
+    return any(re.search(rf"(?<![\w.]){name} *[=!]= *[\"']cpu[\"']", plan.view.source) for name in names)
 
 
 def _is_requested(plan: Plan, asked: cst.CSTNode) -> bool:

@@ -148,12 +148,13 @@ def _argument_reason(plan: Plan, call: cst.Call, given: list[cst.Arg]) -> str:
     return ""
 
 
-def _may_be_none(plan: Plan, node: cst.BaseExpression) -> bool:
+def _may_be_none(plan: Plan, node: cst.BaseExpression, depth: int = 0) -> bool:
+    """Return whether a name was given None, also by way of another name: ``self.device = device`` of ``device=None``."""
     parameter = plan.view.parameter(node)
     values = plan.view.values_of(node)
     if parameter is not None and parameter.default is not None:
         values = [*values, parameter.default]
-    return any(_is_none(value) for value in values)
+    return any(_is_none(value) or (depth < 3 and _may_be_none(plan, value, depth + 1)) for value in values)
 
 
 def _is_none(node: cst.BaseExpression) -> bool:

@@ -15,6 +15,7 @@ from .questions import asked_in
 from .regions import regions_of
 from .site import SiteOutcome
 from .source_view import dotted, text_of
+from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -41,7 +42,6 @@ def keep_together(plan: Plan) -> None:
     _keep_choices(plan)
     _keep_other_choices(plan)
     _keep_chosen(plan)
-    _keep_asserted(plan)
     _keep_defaults(plan)
     _keep_fallbacks(plan)
     _keep_forked(plan)
@@ -85,7 +85,7 @@ def _keep_fallbacks(plan: Plan) -> None:
 def _keep_forked(plan: Plan) -> None:
     """Report the questions about CUDA in a function that forks CUDA's generators, which is reported: it lists their devices."""
     for fork in [each for each in plan.decisions.values() if "fork_rng(devices=" in plan.view.code(each.node)]:
-        function = _function(plan, fork.node) if fork.outcome is SiteOutcome.REPORTED else None
+        function = function_around(plan, fork.node) if fork.outcome is SiteOutcome.REPORTED else None
         for one in list(plan.decisions.values()) if function is not None else ():
             if asked_in(plan, one) is not None and plan.view.is_within(one.node, function):  # type: ignore[arg-type]
                 line = plan.view.position(fork.node)[0]
@@ -105,21 +105,6 @@ def _keep_defaults(plan: Plan) -> None:
         is_chosen = any(_sets_device(plan, block) for block in blocks)
         if one.outcome is SiteOutcome.REWRITTEN and (one.rule == "device-choice" or is_chosen):
             plan.reconsider(one.node, f"{name} is chosen by a device's type, and is CUDA's; decide on both together")
-
-
-def _keep_asserted(plan: Plan) -> None:
-    """Report the names of devices in a test that asserts such a name and is reported: ``assert x.device == "cuda"``."""
-    kept: dict[cst.CSTNode | None, cst.CSTNode] = {}
-    for one in plan.decisions.values():
-        stays = one.rule == "device-name" and one.outcome is SiteOutcome.REPORTED
-        if stays and any(isinstance(each, cst.Assert) for each in plan.view.ancestors(one.node)):
-            kept.setdefault(_function(plan, one.node), one.node)
-    for one in list(plan.decisions.values()) if kept else ():
-        function = _function(plan, one.node)
-        is_test = isinstance(function, cst.FunctionDef) and function.name.value.startswith("test")
-        if is_test and function in kept and one.rule == "device-name" and one.outcome is SiteOutcome.REWRITTEN:
-            line = plan.view.position(kept[function])[0]
-            plan.reconsider(one.node, f"line {line} asserts a device's name, and is reported; decide on both together")
 
 
 def _keep_stored_questions(plan: Plan) -> None:
@@ -147,11 +132,11 @@ def _keep_same_questions(plan: Plan) -> None:
     rewritten = [one for one in plan.decisions.values() if one.node in plan.exact]
     kept: dict[cst.CSTNode, cst.CSTNode] = {}
     for one in plan.decisions.values():
-        function = _function(plan, one.node) if _is_kept_question(plan, one) else None
+        function = function_around(plan, one.node) if _is_kept_question(plan, one) else None
         if function is not None:
             kept.setdefault(function, one.node)
     for one in rewritten if kept else ():
-        function = _function(plan, one.node)
+        function = function_around(plan, one.node)
         if one.outcome is SiteOutcome.REWRITTEN and function in kept:
             line = plan.view.position(kept[function])[0]
             plan.reconsider(one.node, f"line {line} of this function is reported, too; decide on both together")
@@ -173,9 +158,9 @@ def _keep_moves(plan: Plan) -> None:
             if one.outcome is SiteOutcome.REWRITTEN:
                 moving += [one] if moves else []
             elif not one.reason.endswith(_SAME) and (moves or ".cpu()" in plan.view.code(test.body)):
-                kept.setdefault(None if moves else _function(plan, test), asked)
+                kept.setdefault(None if moves else function_around(plan, test), asked)
     for one in moving:
-        other = kept.get(None) or kept.get(_function(plan, one.node))
+        other = kept.get(None) or kept.get(function_around(plan, one.node))
         if other is not None:
             line = plan.view.position(other)[0]
             plan.reconsider(one.node, f"line {line} {_SAME}")
@@ -194,9 +179,9 @@ def _keep_choices(plan: Plan) -> None:
             plan.view.parent(asked) if isinstance(asked, cst.Call) and asks_availability(plan.view, asked) else None
         )
         if isinstance(choice, cst.IfExp) and choice.test is asked and text_of(choice.orelse) == "cpu":
-            kept.setdefault(_function(plan, choice), choice)
+            kept.setdefault(function_around(plan, choice), choice)
     for one in list(plan.decisions.values()) if kept else ():
-        other = kept.get(_function(plan, one.node))
+        other = kept.get(function_around(plan, one.node))
         if other is not None and one.rule == "device-choice" and one.outcome is SiteOutcome.REWRITTEN:
             line = plan.view.position(other)[0]
             plan.reconsider(
@@ -247,12 +232,12 @@ def _keep_chosen(plan: Plan) -> None:
         if one.rule == "device-name" and one.outcome is SiteOutcome.REPORTED and isinstance(one.node, cst.Comparison):
             target = one.node.comparisons[0]
             if isinstance(target.operator, cst.In | cst.NotIn):
-                listed[_function(plan, one.node), dotted(one.node.left)] = plan.view.position(one.node)[0]
+                listed[function_around(plan, one.node), dotted(one.node.left)] = plan.view.position(one.node)[0]
     for one in list(plan.decisions.values()) if listed else ():
         if one.rule == "device-choice" and one.outcome is SiteOutcome.REWRITTEN:
             around = plan.view.parent(one.node)
             name = dotted(around.targets[0].target) if isinstance(around, cst.Assign) else None
-            line = listed.get((_function(plan, one.node), name)) if name else None
+            line = listed.get((function_around(plan, one.node), name)) if name else None
             if line is not None:
                 plan.reconsider(one.node, f"line {line} lists the devices that {name} may be; decide on both together")
 
@@ -271,10 +256,6 @@ def _keep_attributes(plan: Plan) -> None:
             if kept is not None and plan.decisions[one.node].outcome is SiteOutcome.REWRITTEN:
                 line = plan.view.position(kept.node)[0]
                 plan.reconsider(one.node, f"line {line} asks for the same {name}; decide on both together")
-
-
-def _function(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:
-    return next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
 
 
 def _is_kept_question(plan: Plan, one: SiteDecision) -> bool:
@@ -313,12 +294,14 @@ def _keep_compared(plan: Plan) -> None:
         is_question = isinstance(one.node, cst.Comparison) and one.rule == "device-name"
         if one.outcome is not SiteOutcome.REPORTED or not (is_name or is_question):
             continue
-        line, function = plan.view.position(one.node)[0], _function(plan, one.node)
+        line, function = plan.view.position(one.node)[0], function_around(plan, one.node)
         sides = _sides(one.node if is_question else comparison)  # type: ignore[arg-type]
         values = [value for side in sides for value in plan.view.assigned.get(dotted(side) or "", ())]
         if is_question:
             texts = [each for each in values if isinstance(each, cst.SimpleString)]
-            values = [each for each in texts if function is not None and _function(plan, each) is function]
+            values = [each for each in texts if function is not None and function_around(plan, each) is function]
+            given = [plan.view.parameter(side) for side in sides]
+            values += [each.default for each in given if each is not None and each.default is not None]
         for value in values:
             _undo(plan, value, f"compared with a CUDA device's name at line {line}; change both together")
 

@@ -1,8 +1,8 @@
 // A group whose ranks are on several hosts: shared memory inside each, and another backend (gloo) between them.
 //
-// all_reduce, reduce and broadcast go through the first ranks of the hosts. What each rank sends to each other rank
-// goes directly there: through memory inside a host, as messages between hosts. In all_gather of equal parts, each rank
-// sends to the ranks with its number on the other hosts.
+// all_reduce, reduce and broadcast go through the first ranks of the hosts; the head of a broadcast comes from its
+// root. What each rank sends to each other rank goes directly there: through memory inside a host, as messages between
+// hosts. In all_gather of equal parts, each rank sends to the ranks with its number on the other hosts.
 
 #pragma once
 

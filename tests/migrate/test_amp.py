@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from anyaccel import CPU_Accelerator, use_accelerator
+from anyaccel.migrate.project import survey
 from anyaccel.migrate.source import migrate_source
 
 _AUTOCAST = ("torch.autocast", "torch.amp.autocast")
@@ -42,3 +43,25 @@ def test_a_cpu_gets_one_that_does_nothing(name: str, given: str, form: str) -> N
     made = found["made"]
     is_enabled = made.is_enabled() if isinstance(made, torch.amp.GradScaler) else made._enabled
     assert is_enabled is False, migrated.new
+
+
+@pytest.mark.parametrize("name", ["autocast", "GradScaler"])
+@pytest.mark.parametrize(
+    "import_", ["from torch.amp import {}", "from torch.amp import (\n    {},\n)", "from torch import {}"]
+)
+@pytest.mark.parametrize("given", ["'cuda', enabled=flag", "enabled=flag, {device}='cuda'"])
+def test_a_cpu_gets_the_same_by_way_of_a_module_of_the_project(name: str, import_: str, given: str) -> None:
+    project = survey([("compat", import_.format(name))])
+    given = given.format(device="device" if name == "GradScaler" else "device_type")
+    new = migrate_source(f"from mine.compat import {name}\nmade = {name}({given})\n", "anyaccel", project=project).new
+    assert 'enabled=flag and get_accelerator().device_name() != "cpu"' in new
+
+
+@pytest.mark.parametrize("call", ["torch.autocast(device)", "torch.amp.GradScaler(device=device, enabled=flag)"])
+def test_the_default_of_a_device_that_only_enables_it_stays(call: str) -> None:
+    source = f"import torch\n\ndef made(flag, device='cuda'):\n    return {call}\n"
+    migrated = migrate_source(source, "anyaccel")
+    assert migrated.new == source
+    assert [site.reason for site in migrated.sites if "mixed precision" in site.reason]
+    moved = source.replace("return", "flag.to(device)\n    return")  # which fails without CUDA
+    assert "device=get_accelerator().device_name()" in migrate_source(moved, "anyaccel").new

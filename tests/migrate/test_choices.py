@@ -15,6 +15,7 @@ _INDICES = (
     "current_device()",
     "rank % torch.cuda.device_count()",
     "max(rank, 0)",
+    "most_free()",
 )
 _NAMES = ('f"cuda:{{{index}}}"', '"cuda:%d" % ({index})', '"cuda:" + str({index})', '"cuda:{{}}".format({index})')
 _FORMS = (
@@ -34,7 +35,8 @@ _FORMS = (
 def test_a_cpu_gets_its_own_name(form: str, name: str, index: str) -> None:
     choice = form.format(name=name.format(index=index))
     source = (
-        f"import torch\nfrom torch.cuda import current_device\nrank = 0\n{choice}\nmoved = torch.ones(1).to(device)\n"
+        f"import torch\nfrom torch.cuda import current_device\nrank = 0\n"
+        f"def most_free(): raise OSError('nvidia-smi')\n{choice}\nmoved = torch.ones(1).to(device)\n"
     )
     migrated = migrate_source(source, "anyaccel")
     assert not [site for site in migrated.sites if "torch.cuda" in site.replacement], migrated.new

@@ -11,7 +11,7 @@ from anyaccel.migrate.source import migrate_source
 OTHERS = {
     "own is_cuda": "class Data:\n    @property\n    def is_cuda(self):\n        return False\n",
     "own pin_memory": "class BaseData:\n    def pin_memory(self):\n        pass\n",
-    "an assertion on devices": "def build(name, device='cpu'):\n    assert device in ['cpu', 'cuda']\n",
+    "a list of devices": "def build(name, device='cpu'):\n    return device in ['cpu', 'cuda']\n",
     "a Literal of devices": "class Unit:\n    def __init__(self, device: Literal['cuda', 'cpu']):\n        pass\n",
     "samplers of CUDA's and the CPU's": (
         "def sampler(device, graph, is_weighted):\n    if device.type == 'cuda':\n        return ops.CUDASampler(graph)\n"
@@ -33,7 +33,7 @@ OTHERS = {
 CODE = {
     "own is_cuda": "def f(data):\n    return data.x if data.is_cuda else None\n",
     "own pin_memory": "def f(batch):\n    return batch.pin_memory()\n",
-    "an assertion on devices": "from other import build\ndevice = 'cuda'\nbuild('a', device)\n",
+    "a list of devices": "from other import build\ndevice = 'cuda'\nbuild('a', device)\n",
     "a Literal of devices": "from other import Unit\nunit = Unit(device='cuda')\n",
     "samplers of CUDA's and the CPU's": "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n",
     "memory that onnxruntime is bound to": "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n",
