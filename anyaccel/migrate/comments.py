@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["keep_what_comments_say"]
 
-_CUDA_ALONE = re.compile(r"\bonly\b[^.;]{0,40}\bcuda\b|\bcuda[- ](only|specific)\b|\bnon-?cuda\b", re.IGNORECASE)
+_CUDA_ALONE = re.compile(
+    r"\bonly\b[^.;]{0,40}\b(cuda|nvidia)\b|\b(cuda|nvidia)[- ](only|specific)\b|\bnon-?(cuda|nvidia)\b", re.IGNORECASE
+)
 
 
 def keep_what_comments_say(plan: Plan) -> None:

@@ -10,6 +10,7 @@ import libcst as cst
 from .answer_uses import of_value
 from .answers import Objection
 from .bfloat16 import keep_other_precisions
+from .build_scripts import keep_build_scripts
 from .comments import keep_what_comments_say
 from .comparisons import LISTED
 from .cuda_guards import advice_on, guard_around, is_program, of_guards_named, writes_kernels
@@ -68,6 +69,7 @@ def settle(plan: Plan) -> None:
     keep_together(plan)
     keep_functions_whole(plan)
     agree_on_counts(plan)
+    keep_build_scripts(plan)
     correct_docstrings(plan)
 
 

@@ -18,7 +18,7 @@ from .kinds import DEVICE_NAME
 from .nodes import library_of
 from .other_libraries import is_foreign
 from .other_ways import NAMES_HALF, appended, is_number
-from .questions import asked_in
+from .questions import OF_MESSAGE, asked_in
 from .regions import regions_of
 from .site import SiteOutcome
 from .source_view import dotted, text_of
@@ -60,7 +60,7 @@ _SAYS_OWN = re.compile(
     r"flash[-_]?attn|flash[-_]?attention|triton|xformers|bitsandbytes|\bbnb|\bapex\b|tensorrt|\bcupy|nvidia|nvml|cudnn|onnx|vllm|8bit",
     re.IGNORECASE,
 )
-MESSAGES = ("the number of CUDA devices, in a message", "shown in a message about CUDA")
+MESSAGES = ("the number of CUDA devices, in a message", OF_MESSAGE)
 MAINS = ("main", "main_worker")
 ENTRIES = (*MAINS, "train", "run", "worker", "setup")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .own_members import is_named_after, own_member
+from .questions import OF_MESSAGE, is_in_text_of_cuda
 from .source_view import dotted
 from .targets import expression
 
@@ -36,6 +37,8 @@ def decide(plan: Plan) -> None:
         is_option = _OPTIONS.search((dotted(node.value) or "").rpartition(".")[2].lower()) is not None
         if dotted(node.value) == "self" and plan.view.class_around(node) in setters:
             plan.leave(node, "is-cuda", "an attribute that this class sets itself")
+        elif is_in_text_of_cuda(plan, node):
+            plan.leave(node, "is-cuda", OF_MESSAGE)
         elif is_named_after(plan, node.value, "is_cuda"):
             plan.leave(node, "is-cuda", "an attribute of a class of the program's, by its name")
         elif is_own or is_option or (isinstance(around, cst.Call) and around.func is node):

@@ -12,7 +12,7 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
 
-__all__ = ["asked_in", "is_compared", "is_count_needed", "is_in_text_of_cuda", "is_shown"]
+__all__ = ["OF_MESSAGE", "asked_in", "is_compared", "is_count_needed", "is_in_text_of_cuda", "is_shown"]
 
 
 def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
@@ -65,7 +65,8 @@ _OF_PROCESSES = re.compile(
 )
 _IS_NONE = re.compile(r"(==|<=) *0$|< *1$")
 _IS_SEVERAL = re.compile(r"> *1$|>= *2$")
-_SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|warn|error|log|write|format))$")
+OF_MESSAGE = "shown in a message about CUDA"
+_SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|warn|error|log|write|format)|.*(Error|Exception))$")
 
 
 def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
@@ -126,8 +127,14 @@ def is_shown(plan: Plan, value: cst.CSTNode) -> bool:
     owner = plan.view.parent(around) if isinstance(around, cst.Arg) else None
     if isinstance(owner, cst.Call) and dotted(owner.func) in ("int", "str"):
         return is_shown(plan, owner)
+    if isinstance(around, cst.BinaryOperation) and isinstance(around.operator, cst.Add):
+        return _names_cuda(plan, around) or is_shown(plan, around)  # "CUDA devices: " + str(count)
     is_said = isinstance(owner, cst.Call) and _SHOWN.match(dotted(owner.func) or "") is not None
     return is_said or isinstance(around, cst.FormattedStringExpression) or is_in_text_of_cuda(plan, value)
+
+
+def _names_cuda(plan: Plan, joined: cst.BinaryOperation) -> bool:
+    return any("cuda" in (text_of(each) or "").lower() for each in plan.view.inside(joined, cst.SimpleString))
 
 
 def is_in_text_of_cuda(plan: Plan, value: cst.CSTNode) -> bool:

@@ -43,7 +43,7 @@ RULES: dict[str, Rule] = {
         "`'cuda' if 'cuda' in device else 'cpu'` becomes `torch.device(device).type`. A setting called `device` stays a text, "
         "also in a class, in a dictionary, and in a program that reads its globals back. Reported: one device of several by its "
         "number, devices that are told apart, options whose choices lack the CPU, and names that are also used for something "
-        "else. Left: what "
+        "else. A list of allowed devices that only refuses others also gets the accelerator's name. Left: what "
         "runs only under a reported comparison, the keys of `map_location`, and the names of implementations (`impl='cuda'`).",
     ),
     "device-choice": Rule(
@@ -148,7 +148,8 @@ RULES: dict[str, Rule] = {
         "torch.cuda.default_generators[0]",
         "get_accelerator().default_generator(0)",
         "Without CUDA, `set_rng_state(state)` did nothing: in a module that reads no state by `get_rng_state()`, it stays behind "
-        '`if get_accelerator().device_name() != "cpu":`, as a state from CUDA fits no other generator.',
+        '`if get_accelerator().device_name() != "cpu":`, as a state from CUDA fits no other generator. So does a '
+        "seed that torch itself does not get there.",
     ),
     "memory": Rule(
         "memory statistics",

@@ -16,7 +16,7 @@ from .generator_states import decide_all_states, decide_restoring_states, keep_f
 from .kinds import Kind, kind_of
 from .mentions import decide_mention
 from .nodes import library_of
-from .questions import is_compared, is_count_needed, is_in_text_of_cuda, is_shown
+from .questions import OF_MESSAGE, is_compared, is_count_needed, is_in_text_of_cuda, is_shown
 from .source_view import text_of
 from .targets import expression, parsed
 from .torch_names import ADVICE, INDEXED, MEMBERS, PROMISED, RULE_OF
@@ -75,7 +75,7 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name == "device_count" and is_shown(plan, call) and not is_guarded(plan, call):
         plan.leave(call.func, rule, "the number of CUDA devices, in a message")
     elif name == "is_available" and is_in_text_of_cuda(plan, call):
-        plan.leave(call.func, rule, "shown in a message about CUDA")
+        plan.leave(call.func, rule, OF_MESSAGE)
     elif name == "device_count" and not is_count_needed(plan, call) and plan.function(name) is not None:
         rewrite_count(plan, call)
     elif name in _FIGURES and is_compared(plan, call):

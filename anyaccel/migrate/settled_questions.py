@@ -19,6 +19,7 @@ from .choices import asks_availability
 from .data_parallel import leave_data_parallel
 from .device_text import is_device_literal
 from .meant_for_cuda import leave_meant_for_cuda
+from .questions import OF_MESSAGE
 from .requested_devices import OF_REQUEST, decide_requests, leave_names, leave_questions
 from .source_view import dotted, text_of
 
@@ -32,7 +33,6 @@ _SAYS_CUDA = re.compile(r"cuda|\bgpus?\b|\bcpu\b|nvidia|nccl", re.IGNORECASE)
 _ASKED_FOR = re.compile(r"\bcuda\b.*\b(requested|specified|selected)\b", re.IGNORECASE)
 _REASONS = re.compile(r"(^|[._])(reasons?|skips)\.append$")
 _RECORDED = re.compile(r"^cuda_(is_)?available_(str|text|msg)$")
-_OF_MESSAGE = "shown in a message about CUDA"
 _OF_PARAMETER = "a parameter of a test that is skipped without CUDA"
 _OF_NUMBERED = "compares a test's parameter with a numbered CUDA device; decide which devices to test"
 _NUMBERED = re.compile(r"[\"']cuda:[1-9]")
@@ -73,12 +73,12 @@ def decide(plan: Plan) -> None:
             leave_questions(plan, both, _OF_BUILD)
     for choice in plan.view.of(cst.IfExp):
         if all(_ANSWER.match(text_of(each) or "") for each in (choice.body, choice.orelse)):
-            leave_questions(plan, choice.test, _OF_MESSAGE)
+            leave_questions(plan, choice.test, OF_MESSAGE)
     _decide_skips(plan)
     for test in plan.view.of(cst.If):
         is_no = any(text_of(each) == "No CUDA" for each in plan.view.inside(test.body, cst.SimpleString))
         if is_no or _only_tells(plan, test):
-            leave_questions(plan, test, _OF_MESSAGE)
+            leave_questions(plan, test, OF_MESSAGE)
     for listed in plan.view.of(cst.Dict):
         entries = [each for each in listed.elements if isinstance(each, cst.DictElement)]
         of_cuda = next((each for each in entries if text_of(each.key) == "cuda"), None)
@@ -94,11 +94,11 @@ def decide(plan: Plan) -> None:
             leave_questions(plan, asserted.test, OF_REQUEST)
     for call in plan.view.of(cst.Call):
         if asks_availability(plan.view, call) and (_says_cuda(plan, call) or _is_only_said(plan, call)):
-            leave_questions(plan, call, _OF_MESSAGE)
+            leave_questions(plan, call, OF_MESSAGE)
     for text in plan.view.of(cst.FormattedString):
         shown = "".join(part.value for part in text.parts if isinstance(part, cst.FormattedStringText))
         if "torch.cuda." in shown:
-            leave_questions(plan, text, _OF_MESSAGE)
+            leave_questions(plan, text, OF_MESSAGE)
 
 
 def _decide_list(plan: Plan, either: cst.BooleanOperation) -> None:

@@ -16,40 +16,65 @@ if TYPE_CHECKING:
 
 __all__ = ["agree_on_counts", "function_around", "keep_functions_whole"]
 
+_DEFAULT_TYPE = re.compile(r"\bset_default_tensor_type\(")
 _COUNT = re.compile(r"\bdevice_count\b")
 _OF_DEVICE = re.compile(r"^torch\.cuda\.(get_device_capability|get_device_name|get_device_properties|mem_get_info)$")
 
 
 def keep_functions_whole(plan: Plan) -> None:
-    """Report counts of devices beside a device's name or query that stays CUDA's, and autocast beside such a scaler.
+    """Report in each function what must agree with something that stays CUDA's there.
 
     ``for i in range(torch.cuda.device_count()): names.append(f"cuda:{i}")`` asks for as many names as there are devices.
     """
     _keep_asserted(plan)
-    named: dict[cst.CSTNode, cst.CSTNode] = {}
-    queried: dict[cst.CSTNode, cst.CSTNode] = {}
-    scaled: dict[cst.CSTNode, cst.CSTNode] = {}
-    for one in plan.decisions.values():
-        function = function_around(plan, one.node) if one.outcome is SiteOutcome.REPORTED else None
-        if function is None:
-            continue
-        if one.rule == "device-name" and is_device_literal(one.node) and index_in(one.node) is not None:
-            named.setdefault(function, one.node)
-        elif _OF_DEVICE.match(_called(plan, one.node)):
-            queried.setdefault(function, one.node)
-        elif one.rule == "amp" and _called(plan, one.node).endswith(".GradScaler"):
-            scaled.setdefault(function, one.node)
-    for one in list(plan.decisions.values()) if named or queried or scaled else ():
-        function = function_around(plan, one.node) if one.outcome is SiteOutcome.REWRITTEN else None
-        if function is None:
-            continue
-        is_count = one.rule == "runtime-call" and _COUNT.search(plan.view.code(one.node)) is not None
-        if function in named and is_count:
-            _keep(plan, one, named[function], "names a CUDA device")
-        elif function in queried and is_count:
-            _keep(plan, one, queried[function], "asks each CUDA device")
-        elif function in scaled and one.rule == "amp" and _called(plan, one.node).endswith(".autocast"):
-            _keep(plan, one, scaled[function], "scales gradients on CUDA")
+    for what, stays, depends in _PAIRS:
+        kept: dict[cst.CSTNode | None, cst.CSTNode] = {}
+        for one in plan.decisions.values():
+            if one.outcome is SiteOutcome.REPORTED and stays(plan, one):
+                kept.setdefault(function_around(plan, one.node), one.node)
+        for one in list(plan.decisions.values()) if kept.keys() - {None} else ():
+            function = function_around(plan, one.node)
+            if one.outcome is SiteOutcome.REWRITTEN and function in kept.keys() - {None} and depends(plan, one):
+                line = plan.view.position(kept[function])[0]
+                plan.reconsider(one.node, f"line {line} {what}, and is reported; decide on both together")
+
+
+def _is_numbered(plan: Plan, one: SiteDecision) -> bool:
+    return one.rule == "device-name" and is_device_literal(one.node) and index_in(one.node) is not None
+
+
+def _is_query(plan: Plan, one: SiteDecision) -> bool:
+    return _OF_DEVICE.match(_called(plan, one.node)) is not None
+
+
+def _is_count(plan: Plan, one: SiteDecision) -> bool:
+    return one.rule == "runtime-call" and _COUNT.search(plan.view.code(one.node)) is not None
+
+
+def _is_scaler(plan: Plan, one: SiteDecision) -> bool:
+    return one.rule == "amp" and _called(plan, one.node).endswith(".GradScaler")
+
+
+def _is_autocast(plan: Plan, one: SiteDecision) -> bool:
+    return one.rule == "amp" and _called(plan, one.node).endswith(".autocast")
+
+
+def _sets_default_type(plan: Plan, one: SiteDecision) -> bool:
+    kinds = cst.If | cst.SimpleStatementLine
+    around = next((each for each in plan.view.ancestors(one.node) if isinstance(each, kinds)), None)
+    return around is not None and _DEFAULT_TYPE.search(plan.view.code(around)) is not None
+
+
+def _is_choice(plan: Plan, one: SiteDecision) -> bool:
+    return one.rule == "device-choice"
+
+
+_PAIRS = (
+    ("names a CUDA device", _is_numbered, _is_count),
+    ("asks each CUDA device", _is_query, _is_count),
+    ("scales gradients on CUDA", _is_scaler, _is_autocast),
+    ("sets the default type of tensors", _sets_default_type, _is_choice),
+)
 
 
 def _keep_asserted(plan: Plan) -> None:
@@ -82,11 +107,6 @@ def agree_on_counts(plan: Plan) -> None:
 
 def _called(plan: Plan, node: cst.CSTNode) -> str:
     return plan.view.name(node.func if isinstance(node, cst.Call) else node)
-
-
-def _keep(plan: Plan, one: SiteDecision, other: cst.CSTNode, what: str) -> None:
-    line = plan.view.position(other)[0]
-    plan.reconsider(one.node, f"line {line} {what}, and is reported; decide on both together")
 
 
 def function_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:

@@ -52,31 +52,52 @@ void SpanningBackend::reduce_in_place(const at::Tensor& tensor, const c10d::Redu
   if (is_result && !flat.is_same(tensor)) tensor.copy_(flat);
 }
 
-// Inside each host, between their first ranks, and back.
+// Inside each host, between their first ranks, and back. The parts of a large tensor follow each other: one is added up
+// in the hosts while two others are between them, and one is on its way back.
 void SpanningBackend::reduce_hierarchically(const at::Tensor& flat, const c10d::ReduceOp& op, int64_t root) {
-  Tensors tensors{flat};
+  constexpr int64_t kPartBytes = 4 << 20, kMostParts = 16;
+  const int64_t count = std::clamp(static_cast<int64_t>(flat.nbytes()) / kPartBytes, int64_t{1}, kMostParts);
+  const Tensors parts = flat.view(-1).chunk(count);
   const bool averages = op.op_ == c10d::ReduceOp::AVG;
   const bool sums = averages || op.op_ == c10d::ReduceOp::PREMUL_SUM;
   const c10d::ReduceOp sum(c10d::ReduceOp::SUM);
   c10d::ReduceOptions local;
-  local.asyncOp = false;
+  local.asyncOp = parts.size() > 1;
   local.reduceOp = averages ? sum : op;
-  finish(local_->reduce(tensors, local));
-  if (root >= 0) {
+  c10d::BroadcastOptions back;
+  back.asyncOp = local.asyncOp;
+  const auto cross = [&](Tensors& part) {
+    if (root < 0) {
+      c10d::AllreduceOptions between;
+      between.reduceOp = sums ? sum : op;
+      return leaders_->allreduce(part, between);
+    }
     c10d::ReduceOptions between;
     between.reduceOp = sums ? sum : op;
     between.rootRank = host_of(root);
-    between_hosts([&](c10d::Backend& leaders) { return leaders.reduce(tensors, between); });
-  } else {
-    c10d::AllreduceOptions between;
-    between.reduceOp = sums ? sum : op;
-    between_hosts([&](c10d::Backend& leaders) { return leaders.allreduce(tensors, between); });
+    return leaders_->reduce(part, between);
+  };
+  std::vector<WorkPtr> reduced, crossing, returned;
+  const auto come_back = [&](std::size_t number) {
+    Tensors part{parts[number]};
+    if (leads()) finish(crossing[number]);
+    if (averages && leads()) part[0].div_(size_);
+    if (root < 0 || is_here(root)) returned.push_back(local_->broadcast(part, back));
+  };
+  for (std::size_t turn = 0; turn < parts.size() + 2; ++turn) {  // every rank of a host does this in the same order
+    if (turn < parts.size()) {
+      Tensors part{parts[turn]};
+      reduced.push_back(local_->reduce(part, local));
+    }
+    if (leads() && turn > 0 && turn <= parts.size()) {
+      Tensors part{parts[turn - 1]};
+      finish(reduced[turn - 1]);
+      crossing.push_back(cross(part));
+    }
+    if (turn > 1) come_back(turn - 2);
   }
-  if (averages && leads()) flat.div_(size_);
-  if (root >= 0 && !is_here(root)) return;
-  c10d::BroadcastOptions back;
-  back.asyncOp = false;
-  finish(local_->broadcast(tensors, back));
+  for (const WorkPtr& work : reduced) finish(work);
+  for (const WorkPtr& work : returned) finish(work);
 }
 
 // For what gloo cannot add up: every rank has all values, and does what ranks on one host do.

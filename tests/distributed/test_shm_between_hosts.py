@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from . import test_shm_collectives as collectives
 from . import test_shm_frameworks as frameworks
@@ -35,6 +36,33 @@ def test_every_dtype_is_moved_bit_by_bit(ranks_on: Callable[[str], Ranks], dtype
 @pytest.mark.parametrize("size", [0, 1, 4097, 200_003])
 def test_every_collective(ranks_on: Callable[[str], Ranks], hosts: str, size: int) -> None:
     ranks_on(hosts).run(collectives.all_collectives, size)
+
+
+def reductions_in_parts() -> None:
+    """Of 8 MiB and more, which go between the hosts in parts, beside a message and other operations in flight."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for count in ((2 << 20) - 1, 2 << 20, (3 << 20) + 7):
+        base = torch.arange(count, dtype=torch.float32) % 1000
+        of_ranks = [base * (one + 1) for one in range(world)]
+        for op, expected in (
+            (dist.ReduceOp.SUM, sum(of_ranks)),
+            (dist.ReduceOp.MAX, of_ranks[-1]),
+            (dist.ReduceOp.AVG, sum(of_ranks) / world),
+        ):
+            x, small = of_ranks[rank].clone(), torch.full((3,), float(rank))
+            works = [dist.all_reduce(x, op, async_op=True), dist.all_reduce(small, async_op=True)]
+            [work.wait() for work in works]
+            assert x.equal(expected), (count, op)
+            assert small.eq(sum(range(world))).all()
+            for root in range(world):
+                y = of_ranks[rank].clone()
+                dist.reduce(y, root, op)
+                assert y.equal(expected if rank == root else of_ranks[rank]), (count, op, root)
+
+
+@pytest.mark.parametrize("hosts", ["aabb", "abba", "abc"])
+def test_large_reductions_go_between_hosts_in_parts(ranks_on: Callable[[str], Ranks], hosts: str) -> None:
+    ranks_on(hosts).run(reductions_in_parts)
 
 
 @pytest.mark.filterwarnings("ignore")
