@@ -8,6 +8,7 @@ import libcst as cst
 
 from .call_arguments import NO_SPACE
 from .exact import also_other_than_cpu, is_guarded
+from .regions import regions_of
 from .runtime_calls import references
 from .source_view import dotted, text_of
 from .targets import expression, parsed
@@ -213,15 +214,9 @@ def _with_name(plan: Plan, call: cst.Call) -> cst.BaseExpression:
 
 def _is_under_autocast(plan: Plan, node: cst.CSTNode) -> bool:
     """Return whether code runs only if ``torch.is_autocast_enabled()`` is true."""
-    inner = node
-    for around in plan.view.ancestors(node):
-        if isinstance(around, cst.FunctionDef):
-            return False
-        test = around.test if isinstance(around, cst.If | cst.IfExp) and around.body is inner else None
-        if isinstance(test, cst.Call) and plan.view.name(test.func) == "torch.is_autocast_enabled" and not test.args:
-            return True
-        inner = around
-    return False
+    asked = [each for each in plan.view.of(cst.Call) if plan.view.name(each.func) == "torch.is_autocast_enabled"]
+    regions = [region for each in asked if not each.args for region in regions_of(plan.view, each).all]
+    return any(plan.view.is_within(node, each) for each in regions)
 
 
 def moving_names(plan: Plan) -> set[str]:

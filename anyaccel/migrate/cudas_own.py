@@ -53,7 +53,7 @@ _SETS = re.compile(r"^\s*torch\.cuda\.(\w+) = ", re.MULTILINE)
 _OTHERS_EXTENSION = re.compile(
     r"^\s*(import|from) (intel_extension_for_pytorch|torch_(npu|mlu|musa|directml)|habana_frameworks)\b", re.MULTILINE
 )
-_REPLACES = re.compile(r"""\bpatch(\.object)?\(\s*["']?torch\.cuda\b|\bsetattr\(\s*["']?torch\.cuda\b""")
+_REPLACES = re.compile(r"""\bpatch(\.object)?\(\s*["']?(?:[\w.]+\.)?torch\.cuda\b|\bsetattr\(\s*["']?torch\.cuda\b""")
 _SKIPS = re.compile(r"skip|requires?(_|[A-Z]|$)")
 _NEEDS_CUDA = re.compile(r"cuda|gpu|nccl", re.IGNORECASE)
 _CONFIGURES = re.compile(r"\bmmengine\b|\bread_base\(|^(_base_|default_hooks|env_cfg|dist_params)\b", re.MULTILINE)

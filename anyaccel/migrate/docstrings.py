@@ -60,7 +60,7 @@ def _is_returned(plan: Plan, node: cst.CSTNode) -> bool:
 
 
 def _with_accelerator(text: str) -> str:
-    return _IN_LIST.sub("the accelerator", _NAMED.sub("the accelerator's name", text))
+    return _IN_LIST.sub("the accelerator", _NAMED.sub("the name of the accelerator", text))
 
 
 def _correct_defaults(plan: Plan) -> None:

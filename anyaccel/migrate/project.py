@@ -147,7 +147,8 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         project.chosen_by_device |= _chosen_by_device(source)
         if _INTERESTING.search(source) or _TOLD.search(source):
             _survey_one(module, source, project)
-    project.passes_on["GradScaler"] -= {module for module, source in texts if "class GradScaler" in source}
+    for name, modules in project.passes_on.items():
+        modules -= {module for module, source in texts if f"class {name}" in source or f"def {name}(" in source}
     for module, source in texts:
         for name in _DEFINED.findall(source):
             if name in project.parameters:

@@ -52,7 +52,7 @@ _BUILDS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda_getCompile
 _ASKS = re.compile(
     r"^_?((is|has|num|count|get_num)_(\w+_)?(cuda|rocm|nvidia)|(check_)?(cuda|rocm)_\w*(available|availability|count)$"
     r"|(is|has|supports?)_\w*(flash|triton|apex|bnb|bitsandbytes|tensorrt|cutlass)"
-    r"|(is|has)_(?!accelerator|device|gpu)\w+_available$|(assert|require|ensure)_cuda)"
+    r"|(is|has)_(?!accelerator|device|gpu)\w+_available$|(assert|requires?|ensure|needs?|skip\w*)_(\w+_)?cuda)"
 )
 _ASKS_OF_CLASS = re.compile(r"^_?(is|has|can|supports?)_")
 _FOR_CUDA = re.compile(r"Cuda|CUDA|Triton|Flash|TensorRT|Apex|Cutlass|Nvidia|NVIDIA")

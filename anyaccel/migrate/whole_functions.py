@@ -9,13 +9,16 @@ import libcst as cst
 
 from .device_text import index_in, is_device_literal
 from .exact import state_exactly
+from .questions import is_count_needed
 from .site import SiteOutcome
+from .source_view import dotted
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
 
 __all__ = ["agree_on_counts", "function_around", "keep_functions_whole"]
 
+_OF_DATA = "a device's name that a test stores and moves nothing to; decide which devices the test is about"
 _DEFAULT_TYPE = re.compile(r"\bset_default_tensor_type\(")
 _COUNT = re.compile(r"\bdevice_count\b")
 _OF_DEVICE = re.compile(r"^torch\.cuda\.(get_device_capability|get_device_name|get_device_properties|mem_get_info)$")
@@ -27,6 +30,7 @@ def keep_functions_whole(plan: Plan) -> None:
     ``for i in range(torch.cuda.device_count()): names.append(f"cuda:{i}")`` asks for as many names as there are devices.
     """
     _keep_asserted(plan)
+    _keep_data_of_tests(plan)
     for what, stays, depends in _PAIRS:
         kept: dict[cst.CSTNode | None, cst.CSTNode] = {}
         for one in plan.decisions.values():
@@ -69,11 +73,20 @@ def _is_choice(plan: Plan, one: SiteDecision) -> bool:
     return one.rule == "device-choice"
 
 
+def _is_autocasts_dtype(plan: Plan, one: SiteDecision) -> bool:
+    return _called(plan, one.node) == "torch.get_autocast_gpu_dtype"
+
+
+def _asks_autocast(plan: Plan, one: SiteDecision) -> bool:
+    return _called(plan, one.node) == "torch.is_autocast_enabled"
+
+
 _PAIRS = (
     ("names a CUDA device", _is_numbered, _is_count),
     ("asks each CUDA device", _is_query, _is_count),
     ("scales gradients on CUDA", _is_scaler, _is_autocast),
     ("sets the default type of tensors", _sets_default_type, _is_choice),
+    ("asks for autocast's dtype on CUDA", _is_autocasts_dtype, _asks_autocast),
 )
 
 
@@ -86,14 +99,33 @@ def _keep_asserted(plan: Plan) -> None:
             kept.setdefault(function_around(plan, one.node), one.node)
     for one in list(plan.decisions.values()) if kept else ():
         function = function_around(plan, one.node)
-        is_test = isinstance(function, cst.FunctionDef) and function.name.value.startswith("test")
-        if is_test and function in kept and one.rule == "device-name" and one.outcome is SiteOutcome.REWRITTEN:
+        if (
+            _is_test(plan, one.node)
+            and function in kept
+            and one.rule == "device-name"
+            and one.outcome is SiteOutcome.REWRITTEN
+        ):
             line = plan.view.position(kept[function])[0]
             plan.reconsider(one.node, f"line {line} asserts a device's name, and is reported; decide on both together")
 
 
+def _keep_data_of_tests(plan: Plan) -> None:
+    """Report the numbered devices that a test stores in an object: ``trainer.device = torch.device("cuda:3")`` moves nothing."""
+    for one in list(plan.decisions.values()):
+        statement = next((each for each in plan.view.ancestors(one.node) if isinstance(each, cst.Assign)), None)
+        target = statement.targets[0].target if statement is not None else None
+        is_stored = isinstance(target, cst.Attribute) and dotted(target.value) != "self"
+        if is_stored and one.outcome is SiteOutcome.REWRITTEN and _is_numbered(plan, one) and _is_test(plan, one.node):
+            plan.reconsider(one.node, _OF_DATA)
+
+
+def _is_test(plan: Plan, node: cst.CSTNode) -> bool:
+    function = function_around(plan, node)
+    return isinstance(function, cst.FunctionDef) and function.name.value.startswith("test")
+
+
 def agree_on_counts(plan: Plan) -> None:
-    """Let a CPU answer with 0 wherever a function counts devices, if it does so in one place.
+    """Let a CPU find 0 devices in a guard of a function in which another number of devices is 0 there.
 
     ``if torch.cuda.device_count() == 0: raise`` guards ``range(torch.cuda.device_count())`` below.
     """
@@ -101,7 +133,8 @@ def agree_on_counts(plan: Plan) -> None:
     for one in list(plan.decisions.values()) if exact else ():
         is_count = one.outcome is SiteOutcome.REWRITTEN and plan.view.name(one.node) == "torch.cuda.device_count"
         asked = plan.view.parent(one.node) if is_count and function_around(plan, one.node) in exact - {None} else None
-        if isinstance(asked, cst.Call):
+        is_guard = isinstance(asked, cst.Call) and isinstance(plan.view.parent(asked), cst.Comparison)
+        if is_guard and asked is not None and not is_count_needed(plan, asked):
             state_exactly(plan, one, asked)
 
 
