@@ -15,7 +15,9 @@ namespace {
 constexpr milliseconds kInterrupt{100};  // between checks for signals; a check may wait long for Python's lock
 constexpr int kSpins = 2000;             // some tens of microseconds
 constexpr int kSpinsBeforeHandingOver = 200;
-constexpr int kSpinsOversubscribed = 4;  // each yields, as the awaited rank may need the core
+constexpr int kSpinsOversubscribed = 4;               // each yields, as the awaited rank may need the core
+constexpr std::chrono::microseconds kLateYield{500};  // a thread that computes has had the core
+constexpr int kWaitsWithoutYield = 64;  // after that: who sleeps gets the core back sooner than who yields
 
 int available_cores() {
   cpu_set_t cores;
@@ -182,12 +184,24 @@ bool Group::spin_briefly(const Operation& operation) {
   return spin(operation, std::min(spins_, kSpinsBeforeHandingOver));
 }
 
+bool Group::yields() {
+  if (waits_without_yield_ > 0) {
+    --waits_without_yield_;
+    return false;
+  }
+  const Clock::time_point before = Clock::now();
+  sched_yield();
+  if (Clock::now() - before < kLateYield) return true;
+  waits_without_yield_ = kWaitsWithoutYield;
+  return false;
+}
+
 bool Group::spin(const Operation& operation, int turns) {
   for (int turn = 0; turn < turns; ++turn) {
     if (progress()) turn = 0;
     if (operation.is_finished.load(std::memory_order_acquire)) return true;
     if (spins_ == kSpinsOversubscribed) {
-      sched_yield();
+      if (!yields()) return false;
     } else {
       relax();
     }

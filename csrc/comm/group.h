@@ -146,6 +146,8 @@ class Group : public std::enable_shared_from_this<Group> {
   std::vector<int> gone_ranks() const;
   std::string names_of_ranks(const std::vector<int>& ranks) const;
   bool spin(const Operation& operation, int turns);
+  // Lets others have the core. Returns false if a thread that computes has kept it: then it is better to sleep.
+  bool yields();
 
   const std::shared_ptr<Segment> segment_;
   const int rank_;
@@ -166,6 +168,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::atomic<int> drivers_ = 0;
   std::atomic<Clock::time_point> next_supervision_{Clock::time_point{}};
   const int spins_;
+  std::atomic<int> waits_without_yield_ = 0;
 };
 
 using GroupPtr = std::shared_ptr<Group>;
