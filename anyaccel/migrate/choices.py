@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .cpu_form import ASKED_ANYWHERE
 from .device_positions import is_device_position
 from .device_text import index_in, is_device_literal
 from .listed_devices import OF_LIST, is_listed
@@ -36,9 +37,6 @@ _OF_HEIRS = (
     "classes of other files derive from this one and give it to a library for CUDA; decide which devices it takes"
 )
 _PARSES = re.compile(r"\.(replace|split|strip|lstrip|removeprefix|partition)\([\"']cuda")
-_OF_ANY = re.compile(
-    r"(^|[._])(int|max|min|len|abs|str|get|getenv|getattr|\w*rank|current_device|device_count|randint|randrange)$"
-)
 _OTHERS = {"cpu", "mps", "xpu"}
 _OTHER = re.compile(r"\b(mps|xpu|npu|hpu|mlu|musa|sdaa)\b|_(mps|xpu|npu|hpu|mlu|musa|sdaa)_")
 _ASKED_OF_OTHER = re.compile(
@@ -173,7 +171,7 @@ def _choice(plan: Plan, chosen: cst.BaseExpression, other: cst.BaseExpression) -
 def _needs_cuda(view: SourceView, index: cst.BaseExpression) -> bool:
     """Return whether an index may not exist on a CPU: ``os.environ["LOCAL_RANK"]``, or what ``gpu_with_most_memory()`` asks."""
     calls = [dotted(each.func) or "" for each in view.inside(index, cst.Call)]
-    is_asked = any(not _OF_ANY.search(each.lower()) for each in calls)
+    is_asked = any(not ASKED_ANYWHERE.search(each.lower()) for each in calls)
     return is_asked or next(iter(view.inside(index, cst.Subscript)), None) is not None
 
 

@@ -37,7 +37,10 @@ def keep_what_comments_say(plan: Plan) -> None:
 
 
 def _comments(plan: Plan, node: cst.CSTNode, lines: list[str]) -> Iterator[str]:
-    """Yield the comments above a statement, and above the block that it begins; also the one at its end."""
+    """Yield the comments above a statement and above the block that it begins, at its end, and at the end of its first line."""
+    test = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.If | cst.BaseStatement)), None)
+    if isinstance(test, cst.If) and plan.view.is_within(node, test.test) and test.body.body:
+        yield lines[plan.view.position(test.body.body[0])[0] - 1].partition("#")[2]
     inner = node
     for around in (node, *plan.view.ancestors(node)):
         if isinstance(around, cst.SimpleStatementLine | cst.BaseCompoundStatement):

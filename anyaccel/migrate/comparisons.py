@@ -28,6 +28,7 @@ _CUDA_TEXT = re.compile(r"^cuda(:\d*)?$")
 _OF_SOMETHING_ELSE = re.compile(r"^(impl|implementation|backend|kernel|mode|provider|engine|lang|language)$")
 _ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _OF_OTHER_MACHINES = {"mtia", "tpu"}
+_IDS = ("device_ids", "output_device")
 _STRINGS_OWN = ("lower", "strip", "split", "casefold")
 _REASON = "compares with CUDA; decide whether the code that depends on it is for CUDA or for any accelerator"
 LISTED = "lists the types of devices that are allowed; add the types that also work"
@@ -145,7 +146,7 @@ def _is_of_ids(plan: Plan, choice: cst.IfExp) -> bool:
     argument = plan.view.parent(choice)
     while isinstance(argument, cst.IfExp):
         argument = plan.view.parent(argument)
-    is_ids = isinstance(argument, cst.Arg) and argument.keyword is not None and argument.keyword.value == "device_ids"
+    is_ids = isinstance(argument, cst.Arg) and argument.keyword is not None and argument.keyword.value in _IDS
     return is_ids and is_none_elsewhere(choice)
 
 

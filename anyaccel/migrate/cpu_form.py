@@ -11,10 +11,15 @@ import ast
 import re
 import sys
 
-__all__ = ["ACCELERATOR", "cpu_form"]
+__all__ = ["ACCELERATOR", "ASKED_ANYWHERE", "cpu_form"]
 
 ACCELERATOR = "__accelerator__"
 """The name that stands for the accelerator in the code that is compared."""
+
+ASKED_ANYWHERE = re.compile(
+    r"(^|[._])(int|max|min|len|abs|str|get|getenv|getattr|\w*rank|current_device|device_count|randint|randrange)$"
+)
+"""The functions, in small letters, that give an index on every machine; others may ask CUDA's tools for it."""
 
 _CPU = "__cpu__"
 _FIGURE = "__figure__"  # of the process's memory; 0 only on a machine without CUDA
@@ -256,8 +261,10 @@ def _is_of_memory(node: ast.AST) -> bool:
 
 
 def _may_fail(argument: ast.expr) -> bool:
-    """Return whether an argument is looked up, and may be missing on a CPU: ``gpu_ids[0]``, ``environ["LOCAL_RANK"]``."""
-    return any(isinstance(each, ast.Subscript) for each in ast.walk(argument))
+    """Return whether an argument may not exist on a CPU: ``environ["LOCAL_RANK"]``, or what ``most_free_gpu()`` looks for."""
+    calls = [ast.unparse(each.func).lower() for each in ast.walk(argument) if isinstance(each, ast.Call)]
+    is_asked = any(not ASKED_ANYWHERE.search(each) for each in calls)
+    return is_asked or any(isinstance(each, ast.Subscript) for each in ast.walk(argument))
 
 
 def _context_of(item: ast.withitem) -> str | None:

@@ -58,6 +58,7 @@ _ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
 _OF_OTHER = "a device of another library, which has its own device names"
+_LOCATION = re.compile(r"(^|[._])map_loc(ation)?$")
 _AMP = re.compile(r"(^|\.)(autocast|GradScaler)$")
 _OF_AMP = "only enables mixed precision, which did nothing on a CPU; pass enabled= as well"
 _OF_DICTIONARY = "part of a dictionary; use get_accelerator().device_name() if its reader takes any device"
@@ -162,10 +163,9 @@ def is_location(view: SourceView, table: cst.CSTNode | None) -> bool:
         return owner.keyword is not None and owner.keyword.value == "map_location"
     if not isinstance(owner, cst.Assign) or len(owner.targets) != 1:
         return False
-    uses = view.uses(owner.targets[0].target)
-    return dotted(owner.targets[0].target) == "map_location" or (
-        bool(uses) and all(is_location(view, use) for use in uses or ())
-    )
+    uses = view.uses(owner.targets[0].target) or []
+    is_goal = bool(uses) and all(is_location(view, use) for use in uses)
+    return is_goal or _LOCATION.search(dotted(owner.targets[0].target) or "") is not None
 
 
 def _is_setting(view: SourceView, key: str | None) -> bool:

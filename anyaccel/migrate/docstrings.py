@@ -26,6 +26,7 @@ _DEFAULT = (
     r"""(torch\.device\()?(["']?){word}\3(?(2)\))(?![\w:])"""
 )
 _IF_AVAILABLE = re.compile(r"[\"'`]*\bcuda\b[\"'`]*(?= (?:if|when) (?:it is |it's )?available)", re.IGNORECASE)
+_VALUE = re.compile(r"[\"'`]cuda[\"'`]+:")
 _RETURNS = re.compile(
     r"\A\W*[^\n]*|^[ \t]*:?(?:returns?|yields)\b.*?(?=\n[ \t]*\n|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL
 )
@@ -44,11 +45,23 @@ def correct_docstrings(plan: Plan) -> None:
         docstring = _docstring(function) if function is not None else None
         if docstring is None or not plan.is_open(docstring):
             continue
-        new = _IF_AVAILABLE.sub("the accelerator", docstring.value)
+        start = len(docstring.prefix) + len(docstring.quote)
+        old = docstring.value[start : -len(docstring.quote)]
+        text = _IF_AVAILABLE.sub(_accelerator, old)
         if _is_returned(plan, node):
-            new = _RETURNS.sub(lambda found: _with_accelerator(found[0]), new)
-        if new != docstring.value:
+            text = _RETURNS.sub(lambda found: _with_accelerator(found[0]), text)
+        new = docstring.value[:start] + text + docstring.quote
+        if text != old:
             plan.rewrite(docstring, RULE, lambda updated, new=new: updated.with_changes(value=new))  # type: ignore[misc]
+
+
+def _accelerator(found: re.Match[str]) -> str:
+    """Return what stands for CUDA, unless the line is about the value: ``"cuda": CUDA if available, else the CPU``."""
+    line = found.string[: found.start()].rpartition("\n")[2]
+    if _VALUE.search(line):
+        return found[0]
+    is_start = not line.strip() or line.rstrip().endswith((".", ":"))
+    return "The accelerator" if is_start and "C" in found[0] else "the accelerator"
 
 
 def _is_returned(plan: Plan, node: cst.CSTNode) -> bool:

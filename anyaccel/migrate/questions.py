@@ -12,7 +12,15 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
 
-__all__ = ["OF_MESSAGE", "asked_in", "is_compared", "is_count_needed", "is_in_text_of_cuda", "is_shown"]
+__all__ = [
+    "OF_MESSAGE",
+    "asked_in",
+    "asks_whether_any",
+    "is_compared",
+    "is_count_needed",
+    "is_in_text_of_cuda",
+    "is_shown",
+]
 
 
 def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
@@ -33,10 +41,10 @@ def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
     call = node if isinstance(node, cst.Call) else plan.view.parent(node)
     if name in ("torch.cuda.is_available", "torch.cuda.is_initialized"):
         return call
-    return call if name == "torch.cuda.device_count" and call is not None and _asks_whether_any(plan, call) else None
+    return call if name == "torch.cuda.device_count" and call is not None and asks_whether_any(plan, call) else None
 
 
-def _asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
+def asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     """Return whether a device count only distinguishes zero from one or more; ``> 1`` asks something else.
 
     A stored count qualifies too if its name contains cuda, or if some file compares that name with 0.
@@ -75,7 +83,7 @@ def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
     ``rank % torch.cuda.device_count()`` divides by it, ``mp.spawn`` starts that many processes, and an assertion
     compares with it. Elsewhere a CPU works with 0, which the contract's count would change.
     """
-    if _asks_whether_any(plan, call):
+    if asks_whether_any(plan, call):
         return True
     around = plan.view.parent(call)
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
@@ -127,8 +135,9 @@ def is_shown(plan: Plan, value: cst.CSTNode) -> bool:
     owner = plan.view.parent(around) if isinstance(around, cst.Arg) else None
     if isinstance(owner, cst.Call) and dotted(owner.func) in ("int", "str"):
         return is_shown(plan, owner)
-    if isinstance(around, cst.BinaryOperation) and isinstance(around.operator, cst.Add):
-        return _names_cuda(plan, around) or is_shown(plan, around)  # "CUDA devices: " + str(count)
+    joined = around if isinstance(around, cst.BinaryOperation) and isinstance(around.operator, cst.Add) else None
+    if joined is not None and next(iter(plan.view.inside(joined, cst.SimpleString)), None) is not None:
+        return _names_cuda(plan, joined) or is_shown(plan, joined)  # "CUDA devices: " + str(count)
     is_said = isinstance(owner, cst.Call) and _SHOWN.match(dotted(owner.func) or "") is not None
     return is_said or isinstance(around, cst.FormattedStringExpression) or is_in_text_of_cuda(plan, value)
 

@@ -9,7 +9,7 @@ import libcst as cst
 
 from .device_text import index_in, is_device_literal
 from .exact import state_exactly
-from .questions import is_count_needed
+from .questions import asks_whether_any
 from .site import SiteOutcome
 from .source_view import dotted
 
@@ -40,7 +40,21 @@ def keep_functions_whole(plan: Plan) -> None:
             function = function_around(plan, one.node)
             if one.outcome is SiteOutcome.REWRITTEN and function in kept.keys() - {None} and depends(plan, one):
                 line = plan.view.position(kept[function])[0]
-                plan.reconsider(one.node, f"line {line} {what}, and is reported; decide on both together")
+                for each in (one, *_beside(plan, one)):
+                    plan.reconsider(each.node, f"line {line} {what}, and is reported; decide on both together")
+
+
+def _beside(plan: Plan, one: SiteDecision) -> list[SiteDecision]:
+    """Return the other rewritten questions of the same condition or choice, of which no half is to be ported."""
+    inner, outer = one.node, plan.view.parent(one.node)
+    while isinstance(outer, cst.BaseExpression | cst.ComparisonTarget | cst.Arg):
+        inner, outer = outer, plan.view.parent(outer)
+    return [
+        each
+        for each in plan.decisions.values()
+        if each is not one and each.outcome is SiteOutcome.REWRITTEN and each.rule == "runtime-call"
+        if isinstance(inner, cst.BooleanOperation | cst.IfExp) and plan.view.is_within(each.node, inner)
+    ]
 
 
 def _is_numbered(plan: Plan, one: SiteDecision) -> bool:
@@ -81,11 +95,20 @@ def _asks_autocast(plan: Plan, one: SiteDecision) -> bool:
     return _called(plan, one.node) == "torch.is_autocast_enabled"
 
 
+def _is_compared_figure(plan: Plan, one: SiteDecision) -> bool:
+    return one.rule == "memory" and "compares" in one.reason
+
+
+def _is_figure(plan: Plan, one: SiteDecision) -> bool:
+    return one.rule == "memory" or _called(plan, one.node) == "torch.cuda.get_device_properties"
+
+
 _PAIRS = (
     ("names a CUDA device", _is_numbered, _is_count),
     ("asks each CUDA device", _is_query, _is_count),
     ("scales gradients on CUDA", _is_scaler, _is_autocast),
     ("sets the default type of tensors", _sets_default_type, _is_choice),
+    ("compares CUDA's memory", _is_compared_figure, _is_figure),
     ("asks for autocast's dtype on CUDA", _is_autocasts_dtype, _asks_autocast),
 )
 
@@ -133,8 +156,9 @@ def agree_on_counts(plan: Plan) -> None:
     for one in list(plan.decisions.values()) if exact else ():
         is_count = one.outcome is SiteOutcome.REWRITTEN and plan.view.name(one.node) == "torch.cuda.device_count"
         asked = plan.view.parent(one.node) if is_count and function_around(plan, one.node) in exact - {None} else None
-        is_guard = isinstance(asked, cst.Call) and isinstance(plan.view.parent(asked), cst.Comparison)
-        if is_guard and asked is not None and not is_count_needed(plan, asked):
+        around = plan.view.parent(asked) if isinstance(asked, cst.Call) else None
+        is_guard = isinstance(around, cst.Comparison) and isinstance(around.comparisons[0].comparator, cst.Integer)
+        if is_guard and asked is not None and asks_whether_any(plan, asked):
             state_exactly(plan, one, asked)
 
 

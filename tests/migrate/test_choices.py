@@ -29,18 +29,21 @@ _FORMS = (
 )
 
 
+def _ask_nvidia() -> int:
+    raise OSError("nvidia-smi")
+
+
 @pytest.mark.parametrize("index", _INDICES)
 @pytest.mark.parametrize("name", _NAMES)
 @pytest.mark.parametrize("form", _FORMS)
 def test_a_cpu_gets_its_own_name(form: str, name: str, index: str) -> None:
     choice = form.format(name=name.format(index=index))
     source = (
-        f"import torch\nfrom torch.cuda import current_device\nrank = 0\n"
-        f"def most_free(): raise OSError('nvidia-smi')\n{choice}\nmoved = torch.ones(1).to(device)\n"
+        f"import torch\nfrom torch.cuda import current_device\nrank = 0\n{choice}\nmoved = torch.ones(1).to(device)\n"
     )
     migrated = migrate_source(source, "anyaccel")
     assert not [site for site in migrated.sites if "torch.cuda" in site.replacement], migrated.new
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"most_free": _ask_nvidia}
     with use_accelerator(CPU_Accelerator()):
         exec(migrated.new, found)  # noqa: S102, the code under test
     assert str(found["device"]) == "cpu", migrated.new
