@@ -73,7 +73,7 @@ def _is_returned(plan: Plan, node: cst.CSTNode) -> bool:
 
 
 def _with_accelerator(text: str) -> str:
-    return _IN_LIST.sub("the accelerator", _NAMED.sub("the name of the accelerator", text))
+    return _IN_LIST.sub("accelerator", _NAMED.sub("the name of the accelerator", text))
 
 
 def _correct_defaults(plan: Plan) -> None:

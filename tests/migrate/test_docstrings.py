@@ -15,7 +15,7 @@ _TEXTS = {
     "`cuda`": "the name of the accelerator",
     "`cuda` or `cpu`": "the name of the accelerator or `cpu`",
     "One of `cpu`, `cuda`": "One of `cpu`, the name of the accelerator",
-    "(CUDA or CPU)": "(the accelerator or CPU)",
+    "(CUDA or CPU)": "(accelerator or CPU)",
     "needs CUDA": "needs CUDA",
     "cuda": "cuda",
 }
