@@ -35,6 +35,7 @@ _FOR_CUDA = re.compile(
 _CPUS_OWN = re.compile(r"(^|_)cpu_?(?!count|s?$)[a-z]|^_?(CPU|Cpu)[A-Z_]|[a-z](CPU|Cpu)([A-Z_]|$)|_cpu$")
 _NO_LOCATION = re.compile(r"\bmap_location\s*=\s*None\b")
 _ATTENTION = re.compile(r"attn_(backend|impl(ementation)?)\b|[\"'](sdpa|eager)[\"']")
+_CUDAS_KERNELS = re.compile(r"flash_?att|triton|xformers|apex|(^|_)(bnb|fa[23]|trt)(_|$)|cuda_?kernel", re.IGNORECASE)
 _TO_HOST = re.compile(r"\.cpu\(\)|\.to\([\"']cpu[\"']\)")
 _INDEX = re.compile(r"\.(get_device|current_device)\(\)|\.index\b")
 _NO_INDEX = re.compile(r"^(return )?-1$")
@@ -87,6 +88,7 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
                 f"the other branch uses {name.value} on a CPU; decide which branch a CPU takes",
                 is_of_cpu=True,
             )
+    yield from _of_switch(plan, found.other)
     yield from _of_other_choice(plan, found, found.other)
     if _ATTENTION.search(plan.view.code(found.other)):
         yield Objection(
@@ -193,6 +195,15 @@ def _own_devices(plan: Plan, node: cst.CSTNode) -> list[str]:
         if is_device and uses and all(plan.view.is_within(use, node) for use in uses) and isinstance(target, cst.Name):
             found.append(target.value)
     return found
+
+
+def _of_switch(plan: Plan, other: cst.CSTNode) -> Iterator[Objection]:
+    """Yield an objection if kernels of CUDA's are switched off without CUDA: ``if device != "cuda": use_flash_attn = False``."""
+    for each in plan.view.inside(other, cst.Assign):
+        name = dotted(each.targets[0].target) or ""
+        if _CUDAS_KERNELS.search(name) and dotted(each.value) in ("False", "None"):
+            reason = f"{name} is switched off without CUDA; decide which other devices have it"
+            yield Objection("depends-on-function", reason)
 
 
 def _of_other_choice(plan: Plan, found: Regions, other: cst.CSTNode) -> Iterator[Objection]:
