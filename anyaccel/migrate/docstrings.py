@@ -11,6 +11,7 @@ import libcst as cst
 
 from .site import SiteOutcome
 from .source_view import dotted, text_of
+from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -41,7 +42,7 @@ def correct_docstrings(plan: Plan) -> None:
         is_device = decision.rule in ("device-choice", "device-name") and not isinstance(node, cst.Comparison)
         if decision.outcome is not SiteOutcome.REWRITTEN or not is_device:
             continue
-        function = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
+        function = function_around(plan, node)
         docstring = _docstring(function) if function is not None else None
         if docstring is None or not plan.is_open(docstring):
             continue

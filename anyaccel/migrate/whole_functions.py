@@ -32,13 +32,14 @@ def keep_functions_whole(plan: Plan) -> None:
     _keep_asserted(plan)
     _keep_data_of_tests(plan)
     for what, stays, depends in _PAIRS:
-        kept: dict[cst.CSTNode | None, cst.CSTNode] = {}
+        kept: dict[cst.CSTNode, cst.CSTNode] = {}
         for one in plan.decisions.values():
-            if one.outcome is SiteOutcome.REPORTED and stays(plan, one):
-                kept.setdefault(function_around(plan, one.node), one.node)
-        for one in list(plan.decisions.values()) if kept.keys() - {None} else ():
-            function = function_around(plan, one.node)
-            if one.outcome is SiteOutcome.REWRITTEN and function in kept.keys() - {None} and depends(plan, one):
+            function = function_around(plan, one.node) if one.outcome is SiteOutcome.REPORTED else None
+            if function is not None and stays(plan, one):
+                kept.setdefault(function, one.node)
+        for one in list(plan.decisions.values()) if kept else ():
+            function = function_around(plan, one.node) if one.outcome is SiteOutcome.REWRITTEN else None
+            if function in kept and depends(plan, one):
                 line = plan.view.position(kept[function])[0]
                 for each in (one, *_beside(plan, one)):
                     plan.reconsider(each.node, f"line {line} {what}, and is reported; decide on both together")
@@ -122,12 +123,8 @@ def _keep_asserted(plan: Plan) -> None:
             kept.setdefault(function_around(plan, one.node), one.node)
     for one in list(plan.decisions.values()) if kept else ():
         function = function_around(plan, one.node)
-        if (
-            _is_test(plan, one.node)
-            and function in kept
-            and one.rule == "device-name"
-            and one.outcome is SiteOutcome.REWRITTEN
-        ):
+        is_name = one.rule == "device-name" and one.outcome is SiteOutcome.REWRITTEN
+        if is_name and function in kept and _is_test(plan, one.node):
             line = plan.view.position(kept[function])[0]
             plan.reconsider(one.node, f"line {line} asserts a device's name, and is reported; decide on both together")
 
