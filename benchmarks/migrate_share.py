@@ -76,7 +76,7 @@ def outcomes(folder: Path) -> Counter[SiteOutcome]:
     """Return how many places of a package have each outcome."""
     results = migrate_files(discover([folder]), "anyaccel")
     own = [each for each in results if not {"test", "tests"} & set(each.path.relative_to(folder).parts)]
-    sites = [site for each in own for site in each.sites if site.rule != "imports"]
+    sites = [site for each in own for site in each.sites if site.rule not in ("imports", "message")]
     return Counter(site.outcome for site in sites if not site.code.lstrip("rRuU").startswith(('"""', "'''")))
 
 

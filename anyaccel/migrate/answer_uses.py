@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .regions import Regions
 
-__all__ = ["of_value"]
+__all__ = ["OF_KERNELS", "of_value"]
 
 _ELSEWHERE = Objection(
     "answer-goes-elsewhere",
     "its answer is used where the tool cannot follow it; decide what other devices answer there",
     is_of_cpu=True,
 )
-_OF_GUARD = Objection(
+OF_KERNELS = Objection(
     "kernel-guard",
     "guards code that may work on CUDA only; use get_accelerator().on_accelerator(t) if every device can run it",
 )
@@ -50,7 +50,7 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
         return None
     tested = [each.asked for each in named]
     if isinstance(value, cst.Lambda) and _is_only_asserted(plan, value):
-        return _OF_GUARD
+        return OF_KERNELS
     if isinstance(value, cst.Return) and _is_of_gpus(plan, value):
         return _OF_GPUS
     if isinstance(value, cst.Element) and _is_unpacked(plan, value):

@@ -9,6 +9,7 @@ import libcst as cst
 
 from .device_ids import RULE as IDS_RULE
 from .exact import is_guarded
+from .questions import OF_WORD
 from .regions import regions_of, regions_of_name
 from .source_view import dotted, text_of
 from .targets import expression
@@ -49,7 +50,7 @@ def _decide_backend(plan: Plan, node: cst.CSTNode, value: str) -> None:
         return
     if value != "nccl":
         if value != "NCCL" and "cuda:nccl" not in value:
-            plan.leave(node, RULE, "a text that only contains the word")
+            plan.leave(node, RULE, OF_WORD)
         else:
             plan.report(
                 node, RULE, "names NCCL; use get_accelerator().communication_backend_name() if it is a group's backend"

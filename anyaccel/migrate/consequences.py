@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .answer_uses import of_value
+from .answer_uses import OF_KERNELS, of_value
 from .answers import Objection
 from .bfloat16 import keep_other_precisions
 from .build_scripts import keep_build_scripts
@@ -26,7 +26,9 @@ from .dependents import (
 from .device_text import is_device_literal
 from .docstrings import correct_docstrings
 from .exact import state_exactly
+from .guards import asks_for_kernels
 from .import_time import keep_import_time
+from .messages import correct_messages
 from .neutral import is_neutral
 from .other_ways import of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
@@ -48,6 +50,7 @@ __all__ = ["settle"]
 
 
 _OF_SEVERAL = "stops without one of several accelerators, which it asks for by name"
+_OF_TENSOR = ("is-cuda", "typed-tensor", "device-name")
 _OF_CONDITION = Objection(
     "changes-cpu", "stops under a further condition; decide what other devices do", is_of_cpu=True
 )
@@ -71,6 +74,7 @@ def settle(plan: Plan) -> None:
     agree_on_counts(plan)
     keep_build_scripts(plan)
     correct_docstrings(plan)
+    correct_messages(plan)
 
 
 def _open_questions(plan: Plan) -> list[SiteDecision]:
@@ -177,6 +181,8 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     if any(not each.is_of_cpu for each in of_code):
         plan.cuda_guards.pop(question.node, None)
     of_use = _of_test(plan, question, found) if found.is_test else of_value(plan, found, named)
+    if question.rule in _OF_TENSOR and asks_for_kernels(plan, asked, found.other):
+        of_use = OF_KERNELS
     is_free = not of_code and of_use is None and is_program(plan.view)
     if guard is not None and (not is_free or _is_merged(question) or is_for_kernels):
         is_of_cpu = (
@@ -243,11 +249,8 @@ def _is_merged(question: SiteDecision) -> bool:
 
 
 def _of_test(plan: Plan, question: SiteDecision, found: Regions) -> Objection | None:
-    if question.rule in ("is-cuda", "typed-tensor", "device-name") and found.is_entry:
-        return Objection(
-            "kernel-guard",
-            "guards code that may work on CUDA only; use get_accelerator().on_accelerator(t) if every device can run it",
-        )
+    if question.rule in _OF_TENSOR and found.is_entry:
+        return OF_KERNELS
     regions = found.blocks or found.operands
     if not regions and _only_moves(plan, question.node):
         return None

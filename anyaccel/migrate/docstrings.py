@@ -16,7 +16,7 @@ from .whole_functions import function_around
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["correct_docstrings"]
+__all__ = ["correct_docstrings", "docstring_of", "if_available"]
 
 RULE = "device-name"
 _MEMBERS = {"cuda": "device_name", "nccl": "communication_backend_name"}
@@ -43,17 +43,22 @@ def correct_docstrings(plan: Plan) -> None:
         if decision.outcome is not SiteOutcome.REWRITTEN or not is_device:
             continue
         function = function_around(plan, node)
-        docstring = _docstring(function) if function is not None else None
+        docstring = docstring_of(function) if function is not None else None
         if docstring is None or not plan.is_open(docstring):
             continue
         start = len(docstring.prefix) + len(docstring.quote)
         old = docstring.value[start : -len(docstring.quote)]
-        text = _IF_AVAILABLE.sub(_accelerator, old)
+        text = if_available(old)
         if _is_returned(plan, node):
             text = _RETURNS.sub(lambda found: _with_accelerator(found[0]), text)
         new = docstring.value[:start] + text + docstring.quote
         if text != old:
             plan.rewrite(docstring, RULE, lambda updated, new=new: updated.with_changes(value=new))  # type: ignore[misc]
+
+
+def if_available(text: str) -> str:
+    """Return a text with "the accelerator if available" for "CUDA if available"."""
+    return _IF_AVAILABLE.sub(_accelerator, text)
 
 
 def _accelerator(found: re.Match[str]) -> str:
@@ -84,7 +89,7 @@ def _correct_defaults(plan: Plan) -> None:
         word = (text_of(node) or "") if isinstance(node, cst.SimpleString) else ""
         if decision.outcome is SiteOutcome.REWRITTEN and _WORD.match(word):
             name, owners = _owners(plan, node)
-            for docstring in filter(None, map(_docstring, owners)):
+            for docstring in filter(None, map(docstring_of, owners)):
                 told[docstring].append((name, word))
     for docstring, defaults in told.items():
         new = docstring.value
@@ -111,7 +116,8 @@ def _owners(plan: Plan, default: cst.CSTNode) -> tuple[str, list[cst.CSTNode]]:
     return "", []
 
 
-def _docstring(owner: cst.CSTNode) -> cst.SimpleString | None:
+def docstring_of(owner: cst.CSTNode) -> cst.SimpleString | None:
+    """Return the docstring of a function or class; None without one."""
     body = owner.body.body if isinstance(owner, cst.FunctionDef | cst.ClassDef) else ()
     first = body[0].body[0] if body and isinstance(body[0], cst.SimpleStatementLine) else None
     value = first.value if isinstance(first, cst.Expr) else None

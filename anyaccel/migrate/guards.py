@@ -13,14 +13,24 @@ import libcst as cst
 
 from .own_members import is_named_after, own_member
 from .questions import OF_MESSAGE, is_in_text_of_cuda
-from .source_view import dotted
+from .source_view import dotted, text_of
 from .targets import expression
 
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["decide"]
+__all__ = ["asks_for_kernels", "decide"]
 
+_KERNELS = re.compile(
+    r"^(flash|flash_?attn\w*|flash_?attention_\d|fa[234]|tilelang|triton|cudnn|cutlass|cute\w*|flashinfer|flash_?mla\w*|xformers|apex"
+    r"|liger\w*|quack|deep_?gemm|thunderkittens|tensorrt\w*|nvfuser|transformer_engine)$",
+    re.IGNORECASE,
+)
+_VERSION = re.compile(r"\btorch\.version\.(hip|cuda)\b")
+_MISSING = re.compile(
+    r"\b(must|requires?|needs?|expect(s|ed)?|only|should)\b.*\bcuda\b|\bcuda\b.*\b(required|only|needed|expected)\b",
+    re.IGNORECASE,
+)
 _OPTIONS = re.compile(r"^(args|opts?|options|config|cfg|conf|hparams|params|flags|self|packed.*|.*_packed)$")
 
 
@@ -53,3 +63,29 @@ def decide(plan: Plan) -> None:
             plan.report(node, "is-cuda", reason)
         else:
             plan.rewrite(node, "is-cuda", lambda updated: expression(f"{function}({{t}})", t=updated.value))
+
+
+def asks_for_kernels(plan: Plan, asked: cst.CSTNode, other: cst.CSTNode | None) -> bool:
+    """Return whether a question about a tensor is one of several before the kernels of a library, or is about the vendor.
+
+    ``impl == "tilelang" and q.is_cuda``, ``torch.version.hip is not None or not x.is_cuda``, and a list of what is missing:
+    ``if not q.is_cuda: reasons.append("q must be CUDA")``.
+
+    Args:
+        plan: the module's plan.
+        asked: the question.
+        other: what runs if the answer is no, if it does not end the program.
+    """
+    whole = asked
+    for around in plan.view.ancestors(asked):
+        if not isinstance(around, cst.BooleanOperation | cst.UnaryOperation):
+            break
+        whole = around
+    names = [text_of(each) or "" for each in plan.view.inside(whole, cst.SimpleString)]
+    if any(_KERNELS.match(name) for name in names) or _VERSION.search(plan.view.code(whole)):
+        return True
+    lines = list(other.body) if isinstance(other, cst.IndentedBlock) else []
+    told = lines[0].body[0] if len(lines) == 1 and isinstance(lines[0], cst.SimpleStatementLine) else None
+    call = told.value if isinstance(told, cst.Expr) else None
+    is_kept = isinstance(call, cst.Call) and re.search(r"\.(append|add)$", dotted(call.func) or "") is not None
+    return is_kept and told is not None and _MISSING.search(plan.view.code(told)) is not None

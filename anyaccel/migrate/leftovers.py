@@ -10,6 +10,7 @@ import libcst as cst
 from .activities import decide_activity
 from .choices import asks_availability
 from .device_text import spells_cuda
+from .questions import OF_WORD
 from .source_view import dotted, text_of
 from .targets import expression, parsed
 
@@ -104,7 +105,7 @@ def _decide_unfinished(plan: Plan, node: cst.BaseExpression) -> None:
         if re.search(r"\bCUDA:[\d{]", plan.view.code(node)):
             plan.report(node, RULE, "shows the name of a CUDA device; show get_accelerator().device_name(i)")
         elif re.search("cuda|nccl", text, re.IGNORECASE):
-            plan.leave(node, RULE, "a text that only contains the word")
+            plan.leave(node, RULE, OF_WORD)
 
 
 def _is_of_parsing(plan: Plan, node: cst.CSTNode) -> bool:
@@ -135,7 +136,7 @@ def _decide_text(plan: Plan, node: cst.SimpleString, value: str) -> None:
     elif value == "CUDA_VISIBLE_DEVICES":
         plan.leave(node, RULE, "CUDA's own variable; get_accelerator().visible_devices_envs() has this device's")
     else:
-        plan.leave(node, RULE, "a text that only contains the word")
+        plan.leave(node, RULE, OF_WORD)
 
 
 def decide_pinned_factories(plan: Plan) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OF_MESSAGE",
+    "OF_WORD",
     "asked_in",
     "asks_whether_any",
     "is_compared",
@@ -50,8 +51,11 @@ def asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     A stored count qualifies too if its name contains cuda, or if some file compares that name with 0.
     """
     around = plan.view.parent(call)
-    if isinstance(around, cst.Assign) and len(around.targets) == 1:
-        name = _name_of_target(around.targets[0].target)
+    target = around.targets[0].target if isinstance(around, cst.Assign) and len(around.targets) == 1 else None
+    if isinstance(around, cst.AnnAssign):
+        target = around.target
+    if target is not None:
+        name = _name_of_target(target)
         return "cuda" in name.lower() or name in plan.project.compared_with_0
     if isinstance(around, cst.Comparison):
         return not re.search(r"(>\s*[1-9]|>=\s*[2-9])$", plan.view.code(around).strip())
@@ -74,6 +78,7 @@ _OF_PROCESSES = re.compile(
 _IS_NONE = re.compile(r"(==|<=) *0$|< *1$")
 _IS_SEVERAL = re.compile(r"> *1$|>= *2$")
 OF_MESSAGE = "shown in a message about CUDA"
+OF_WORD = "a text that only contains the word"
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|warn|error|log|write|format)|.*(Error|Exception))$")
 
 
@@ -147,8 +152,12 @@ def _names_cuda(plan: Plan, joined: cst.BinaryOperation) -> bool:
 
 
 def is_in_text_of_cuda(plan: Plan, value: cst.CSTNode) -> bool:
-    """Return whether a value is put into a text that names CUDA: ``"%d CUDA devices" % value``, ``"cuda={}".format(value)``."""
+    """Return whether a value is put into a text that names CUDA: ``"%d CUDA devices" % value``, ``f"cuda={value}"``."""
     around = plan.view.parent(value)
+    if isinstance(around, cst.FormattedStringExpression):
+        text = plan.view.parent(around)
+        shown = [part.value for part in plan.view.inside(text, cst.FormattedStringText)] if text is not None else []
+        return "cuda" in " ".join(shown).lower() or around.equal is not None  # f"{x.is_cuda=}" says it, too
     listed = plan.view.parent(around) if isinstance(around, cst.Element) else None
     inner, outer = (listed, plan.view.parent(listed)) if isinstance(listed, cst.Tuple) else (value, around)
     if isinstance(outer, cst.BinaryOperation) and isinstance(outer.operator, cst.Modulo) and outer.right is inner:

@@ -238,11 +238,11 @@ def parameter_given(view: SourceView, argument: cst.CSTNode | None) -> cst.Param
 
 
 def answer_name(view: SourceView, value: cst.CSTNode | None) -> str:
-    """Return the name that an answer is stored under: a variable, an attribute, or ``.option`` of a command line."""
+    """Return the name that an answer is stored under: a variable, an attribute, or ``.name`` of a class or a command line."""
     if isinstance(value, cst.Assign) and len(value.targets) == 1:
-        return dotted(value.targets[0].target) or ""
+        return _of_class(view, value) + (dotted(value.targets[0].target) or "")
     if isinstance(value, cst.AnnAssign | cst.NamedExpr):
-        return dotted(value.target) or ""
+        return _of_class(view, value) + (dotted(value.target) or "")
     call = view.parent(value) if isinstance(value, cst.Arg) else None
     is_default = isinstance(value, cst.Arg) and value.keyword is not None and value.keyword.value == "default"
     if is_default and isinstance(call, cst.Call) and (dotted(call.func) or "").endswith("add_argument"):
@@ -250,6 +250,12 @@ def answer_name(view: SourceView, value: cst.CSTNode | None) -> str:
         longest = max(options, key=len, default="").lstrip("-").replace("-", "_")
         return f".{longest}" if longest else ""
     return ""
+
+
+def _of_class(view: SourceView, statement: cst.CSTNode) -> str:
+    """Return the dot before the name of a class's own attribute, such as a dataclass's field."""
+    block = view.parent(view.parent(statement) or statement)
+    return "." if block is not None and isinstance(view.parent(block), cst.ClassDef) else ""
 
 
 def _parts(node: cst.BaseExpression) -> list[cst.BaseExpression]:

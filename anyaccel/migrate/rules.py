@@ -172,6 +172,15 @@ RULES: dict[str, Rule] = {
         "`torch.profiler.supported_activities()`. Left as well: kernels of CUDA's beside code for other devices, and what only "
         "CUDA has, where a condition asks for CUDA; what `is_cuda_available()` returns; messages about CUDA.",
     ),
+    "message": Rule(
+        "what messages and docstrings call the device",
+        'print("CUDA memory:", torch.cuda.memory_summary())',
+        'print("Accelerator memory:", get_accelerator().memory_summary())',
+        "In messages that hold a rewritten place, stand before a rewritten call about the memory, or are shown only if a "
+        "rewritten question is true; and in docstrings of functions and classes in which everything is rewritten. Only "
+        "phrases such as `CUDA memory`, `CUDA devices` and `using CUDA`. Errors, comments, and what is said where there is "
+        "no CUDA stay.",
+    ),
     "imports": Rule(
         "imports of torch.cuda",
         "from torch.cuda import Event",

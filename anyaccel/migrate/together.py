@@ -15,6 +15,7 @@ from .questions import asked_in
 from .regions import regions_of
 from .site import SiteOutcome
 from .source_view import dotted, text_of
+from .values_of_cuda import decided_in
 from .whole_functions import function_around
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def keep_together(plan: Plan) -> None:
     """Report the rewritten sites whose counterpart is reported."""
     _keep_classes(plan)
     _keep_compared(plan)
+    _keep_constants(plan)
     _keep_guards(plan)
     _keep_same_questions(plan)
     _keep_stored_questions(plan)
@@ -304,6 +306,22 @@ def _keep_compared(plan: Plan) -> None:
             values += [each.default for each in given if each is not None and each.default is not None]
         for value in values:
             _undo(plan, value, f"compared with a CUDA device's name at line {line}; change both together")
+
+
+def _keep_constants(plan: Plan) -> None:
+    """Report ``KIND = "cuda"`` if what depends on ``x.device.type == KIND`` is reported: a CPU's tensor is of that kind, too."""
+    for one in list(plan.decisions.values()):
+        around = plan.view.parent(one.node) if is_device_literal(one.node) else None
+        if one.outcome is not SiteOutcome.REWRITTEN or not isinstance(around, cst.Assign):
+            continue
+        for use in plan.view.uses(around.targets[0].target) or ():
+            target = plan.view.parent(use)
+            asked = plan.view.parent(target) if isinstance(target, cst.ComparisonTarget) else target
+            found = regions_of(plan.view, asked).all if isinstance(asked, cst.Comparison) else []
+            inside = [each for region in found for each in decided_in(plan, region)]
+            stays = next((each for each in inside if each.outcome is SiteOutcome.REPORTED), None)
+            if stays is not None:
+                _undo(plan, one.node, f"is compared before line {plan.view.position(stays.node)[0]}, which is reported")
 
 
 def _keep_guards(plan: Plan) -> None:

@@ -1,0 +1,202 @@
+"""Messages and docstrings about rewritten code: ``print("Emptying CUDA cache")`` before ``get_accelerator().empty_cache()``.
+
+Only phrases that are false on another device are changed, and only where everything they are about is rewritten. What is
+said where there is no CUDA stays: after the rewrite, only a CPU reaches it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .docstrings import docstring_of, if_available
+from .questions import OF_WORD, asked_in
+from .regions import following, regions_of
+from .site import SiteOutcome
+from .source_view import dotted
+from .values_of_cuda import decided_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .plan import Build, Plan, SiteDecision
+
+__all__ = ["correct_messages"]
+
+_RULE = "message"
+_SHOWN = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write|echo|add_row)$")
+_OPTIONS = re.compile(r"(^|\.)(add_argument|[oO]ption|Argument|[fF]ield)$")
+_CUDA = r"(?<![\w./:\"'`=-])(?P<article>\b[Aa] )?(?P<cuda>CUDA|Cuda|cuda)"
+_END = r"(?=[ ]?(?:\Z|[.,!;)]|:\s|for\b|if\b|in\b))"  # not "using cuda:0"
+_NOUN = re.compile(rf"{_CUDA} (?:device|GPU|card)(?P<plural>s|\(s\))?(?![\w-])")
+_OWN = re.compile(rf"{_CUDA}(?= (?:memory|cache)\b)")
+_USED = re.compile(
+    rf"(?P<verb>\b(?:us(?:e|ed|es|ing)|activat(?:e|ed|ing)|enabl(?:e|ed|ing)|running on|moved? to|moving \w+ to) )"
+    rf"{_CUDA}{_END}",
+    re.IGNORECASE,
+)
+_FOUND = re.compile(rf"{_CUDA}(?= (?:is )?(?:available|detected|found)\b)")
+_IF_NOT = re.compile(r"\bif CUDA (?:is not|isn't) available")
+_IF = re.compile(r"\bif CUDA (?:is )?available")
+_NUMBERED = re.compile(rf"{_CUDA} #?\Z")
+_MEMORY = re.compile(r"cache|memory|mem_get_info")
+_NAMED = re.compile(rf"{_MEMORY.pattern}|set_device")
+_OF_CUDA = re.compile(
+    r"torch\.cuda|cuda_|cudnn|nvidia|nvcc|apex|rocm|\bhip\b|\bxpu\b|\bmps\b"
+    r"|cuda[ -](version|toolkit|driver|runtime|kernel|graph|extension|compute|capab|stream|alloc)",
+    re.IGNORECASE,
+)
+
+
+def correct_messages(plan: Plan) -> None:
+    """Rewrite the phrases of messages and docstrings that name CUDA, where all that they are about is rewritten."""
+    told = {
+        call
+        for decision in list(plan.decisions.values())
+        if decision.outcome is SiteOutcome.REWRITTEN
+        for call in _told_about(plan, decision.node, asked_in(plan, decision))
+    }
+    for call in plan.view.of(cst.Call):
+        if call in told or _is_before(plan, call):
+            _correct(plan, call, in_branch=call in told)
+        if _OPTIONS.search(dotted(call.func) or ""):
+            _correct_help(plan, call)
+    for owner in plan.view.of(cst.FunctionDef, cst.ClassDef):
+        _correct_docstring(plan, owner)
+
+
+def _told_about(plan: Plan, node: cst.CSTNode, asked: cst.CSTNode | None) -> Iterator[cst.Call]:
+    """Yield the messages that hold a rewritten place, or that are shown only if a rewritten question is true."""
+    if asked is not None:
+        for block in regions_of(plan.view, asked).blocks:
+            yield from (each for each in plan.view.inside(block, cst.Call) if _is_message(each))
+        return
+    for around in plan.view.ancestors(node):
+        if isinstance(around, cst.BaseSmallStatement | cst.BaseStatement):
+            return
+        if isinstance(around, cst.Call) and _is_message(around):
+            yield around
+
+
+def _is_message(call: cst.Call) -> bool:
+    return _SHOWN.search(dotted(call.func) or "") is not None
+
+
+def _is_before(plan: Plan, call: cst.Call) -> bool:
+    """Return whether a message stands directly before a rewritten call that it names, such as ``empty_cache()``."""
+    line = plan.view.parent(plan.view.parent(call) or call)
+    if not _is_message(call) or not isinstance(line, cst.SimpleStatementLine):
+        return False
+    after = following(plan.view, line)[:1]
+    ones = [one for each in after if isinstance(each, cst.SimpleStatementLine) for one in _decided(plan, each)]
+    return bool(ones) and _is_rewritten(ones) and all(_NAMED.search(plan.view.code(one.node)) for one in ones)
+
+
+def _correct(plan: Plan, call: cst.Call, *, in_branch: bool) -> None:
+    if not _is_rewritten(_decided(plan, call)):
+        return
+    for text in plan.view.inside(call, cst.SimpleString):
+        _reword(plan, text, lambda words: _without_cuda(words, in_branch=in_branch))
+    for formatted in plan.view.inside(call, cst.FormattedString):
+        new: dict[int, cst.BaseFormattedStringContent] = {}
+        for place, part in enumerate(formatted.parts):
+            after = formatted.parts[place + 1] if place + 1 < len(formatted.parts) else None
+            is_number = isinstance(after, cst.FormattedStringExpression) and isinstance(after.expression, cst.Name)
+            if isinstance(part, cst.FormattedStringText):
+                words = _without_cuda(part.value, in_branch=in_branch, is_first=place == 0, is_number=is_number)
+                if words != part.value:
+                    new[place] = part.with_changes(value=words)
+        if new:
+            _rewrite(plan, formatted, _with_parts(new))
+
+
+def _with_parts(new: dict[int, cst.BaseFormattedStringContent]) -> Build:
+    return lambda updated: updated.with_changes(parts=[new.get(n, each) for n, each in enumerate(updated.parts)])
+
+
+def _correct_help(plan: Plan, option: cst.Call) -> None:
+    """Rewrite "CUDA if available" in the help of an option whose default is rewritten."""
+    given = {each.keyword.value: each.value for each in option.args if each.keyword is not None}
+    told, default = given.get("help", given.get("description")), given.get("default")
+    ones = _decided(plan, default) if default is not None else []
+    if told is None or not ones or not _is_rewritten(ones):
+        return
+    for text in plan.view.inside(told, cst.SimpleString):
+        _reword(plan, text, if_available)
+
+
+def _decided(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:
+    """Return the decisions on code in a region, without the texts that only contain the word CUDA."""
+    return [one for one in decided_in(plan, region) if one.reason != OF_WORD]
+
+
+def _is_rewritten(ones: list[SiteDecision]) -> bool:
+    return all(one.outcome is SiteOutcome.REWRITTEN for one in ones)
+
+
+def _reword(plan: Plan, text: cst.SimpleString, change: Callable[[str], str]) -> None:
+    """Change the words of a string, between its quotes."""
+    start = len(text.prefix) + len(text.quote)
+    value = text.value[:start] + change(text.value[start : -len(text.quote)]) + text.quote
+    if value != text.value:
+        _rewrite(plan, text, lambda updated: updated.with_changes(value=value))
+
+
+def _rewrite(plan: Plan, text: cst.CSTNode, build: Build) -> None:
+    """Rewrite a text, unless another rule has decided that it is more than a text that contains the word CUDA."""
+    one = plan.decisions.get(text)
+    if one is not None and one.reason == OF_WORD:
+        del plan.decisions[text]
+    plan.rewrite(text, _RULE, build)
+
+
+def _without_cuda(text: str, *, in_branch: bool, is_first: bool = True, is_number: bool = False) -> str:
+    """Return a message in which the phrases that name CUDA name the accelerator.
+
+    Args:
+        text: the text, or a part of it.
+        in_branch: whether it is shown only if there is an accelerator.
+        is_first: whether it begins the message.
+        is_number: whether a variable follows it.
+    """
+    if _OF_CUDA.search(text):
+        return text
+
+    def named(found: re.Match[str]) -> str:
+        is_start = is_first and not found["article"] and not found.string[: found.start()].strip(" \\n[(=-*>#")
+        noun = _noun(found)
+        return noun.capitalize() if is_start and found["cuda"][0] == "C" else noun
+
+    for phrase in (_NOUN, _OWN, *((_FOUND,) if in_branch else ()), *((_NUMBERED,) if is_number else ())):
+        text = phrase.sub(named, text)
+    return _USED.sub(lambda found: f"{found['verb']}the accelerator", text) if in_branch else text
+
+
+def _noun(found: re.Match[str]) -> str:
+    """Return the word for CUDA, or for its device, with the article that it had."""
+    article = {"A ": "An ", "a ": "an "}.get(found["article"] or "", "")
+    return f"{article}accelerator{found.groupdict().get('plural') or ''}{' ' if found[0].endswith(' ') else ''}"
+
+
+def _correct_docstring(plan: Plan, owner: cst.FunctionDef | cst.ClassDef) -> None:
+    """Rewrite what a docstring says of the memory, or of a machine without CUDA, if the code asks for the accelerator."""
+    docstring = docstring_of(owner)
+    ones = _decided(plan, owner.body) if docstring is not None and "CUDA" in docstring.value else []
+    if docstring is None or not ones or not _is_rewritten(ones):
+        return
+    is_asked = any(asked_in(plan, one) is not None for one in ones)
+    is_memory = any(_MEMORY.search(plan.view.code(one.node)) for one in ones)
+
+    def corrected(text: str) -> str:
+        if is_asked:
+            text = "".join(_of_question(line) for line in text.splitlines(keepends=True))
+        return _OWN.sub(_noun, text) if is_memory else text
+
+    _reword(plan, docstring, corrected)
+
+
+def _of_question(line: str) -> str:
+    new = _IF.sub("if an accelerator is available", _IF_NOT.sub("if no accelerator is available", line))
+    return line if new == line else _NOUN.sub(_noun, new)

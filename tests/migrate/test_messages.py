@@ -1,0 +1,117 @@
+"""Messages and docstrings name the accelerator where what they are about is rewritten, and stay as they are elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from anyaccel.migrate.source import migrate_source
+
+_IN_BRANCH = {
+    "CUDA memory": "Accelerator memory",
+    "Emptying CUDA cache...": "Emptying accelerator cache...",
+    "activate cuda": "activate the accelerator",
+    "Using CUDA": "Using the accelerator",
+    "Using CUDA for training": "Using the accelerator for training",
+    "Using CUDA!": "Using the accelerator!",
+    "moving model to cuda...": "moving model to the accelerator...",
+    "CUDA is available": "Accelerator is available",
+    "-> CUDA device:": "-> Accelerator:",
+    "Found a CUDA device": "Found an accelerator",
+    "Found two CUDA devices": "Found two accelerators",
+    "CUDA GPU(s)": "Accelerator(s)",
+    # not about the device, or true of CUDA alone
+    "Using CUDA graphs": "Using CUDA graphs",
+    "Using CUDA 12": "Using CUDA 12",
+    "using cuda:0": "using cuda:0",
+    "using `cuda`": "using `cuda`",
+    "CUDA version": "CUDA version",
+    "set CUDA_VISIBLE_DEVICES to use a CUDA device": "set CUDA_VISIBLE_DEVICES to use a CUDA device",
+    "torch.cuda memory": "torch.cuda memory",
+    "--cuda device": "--cuda device",
+    "no_cuda cache": "no_cuda cache",
+    "barracuda memory": "barracuda memory",
+    "CUDA devices-per-node": "CUDA devices-per-node",
+    "CUDA, MPS or a CPU: CUDA memory": "CUDA, MPS or a CPU: CUDA memory",
+}
+
+
+@pytest.mark.parametrize("call", ["print({})", "self.logger.info({})", "warnings.warn({}, stacklevel=2)"])
+@pytest.mark.parametrize("text", ['"{}"', "'''{}'''", 'f"{}"', 'r"{}" + name', '"{}. %d" % n'])
+@pytest.mark.parametrize(("old", "expected"), _IN_BRANCH.items())
+def test_in_a_branch_of_a_rewritten_question(old: str, expected: str, text: str, call: str) -> None:
+    source = "import torch\nif torch.cuda.is_available():\n    {}\n    x = x.cuda()\n"
+    new = migrate_source(source.format(call.format(text.replace("{}", old))), "anyaccel").new
+    assert call.format(text.replace("{}", expected)) in new.splitlines()[3]
+
+
+_ALONE = {
+    # a message with a rewritten place
+    'print(f"CUDA memory: {torch.cuda.memory_allocated()}")': "Accelerator memory: {get_",
+    'print("CUDA memory:", torch.cuda.memory_allocated())': '"Accelerator memory:", get_',
+    'log.info("peak CUDA memory %d", torch.cuda.max_memory_allocated())': '"peak accelerator memory %d", get_',
+    'print(f"Cuda {i}: {torch.cuda.get_device_properties(i)}")': "Accelerator {i}: {get_",
+    # before a rewritten call about the memory
+    'print("Clearing CUDA cache")\ntorch.cuda.empty_cache()': "Clearing accelerator cache",
+    'print(f"Setting CUDA device {rank}")\ntorch.cuda.set_device(rank)': "Setting accelerator {rank}",
+    # the help of an option
+    'p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="CUDA if available")': (
+        'help="The accelerator if available"'
+    ),
+    'p.add_argument("--device", default="cpu", help="CUDA if available")': 'help="CUDA if available"',
+    # what is not rewritten as a whole
+    'print(f"CUDA {torch.version.cuda}, CUDA memory {torch.cuda.memory_allocated()}")': "CUDA memory {get_",
+    'print(f"CUDA memory {torch.cuda.memory_allocated()} {torch.cuda.get_device_capability()}")': "CUDA memory {get_",
+    'print("CUDA memory")\ntorch.cuda.synchronize()': "CUDA memory",
+    'print("CUDA memory")\nx = 1\ntorch.cuda.empty_cache()': "CUDA memory",
+    'if not torch.cuda.is_available():\n    print("No CUDA device found")\nx = x.cuda()': "No CUDA device found",
+    'if torch.cuda.is_available():\n    raise ValueError("a CUDA device")\nx = x.cuda()': "a CUDA device",
+    'if torch.cuda.is_available():\n    x.find("CUDA memory")\n    x = x.cuda()': "CUDA memory",
+    'print("CUDA memory")': "CUDA memory",
+}
+
+
+@pytest.mark.parametrize(("code", "expected"), _ALONE.items())
+def test_messages_elsewhere(code: str, expected: str) -> None:
+    new = migrate_source(f"import torch\n\n{code}\n", "anyaccel").new
+    assert expected in new
+    compile(new, "new", "exec")
+
+
+_DOCSTRINGS = {
+    ("Log the CUDA memory.", "torch.cuda.memory_allocated()"): "Log the accelerator memory.",
+    ("Log a CUDA memory summary.", "torch.cuda.memory_summary()"): "Log an accelerator memory summary.",
+    ("Empty the CUDA cache.", "torch.cuda.empty_cache()"): "Empty the accelerator cache.",
+    ("Log the CUDA memory.", "torch.cuda.synchronize()"): "Log the CUDA memory.",
+    ("Log the CUDA memory.", "torch.cuda.memory_snapshot()"): "Log the CUDA memory.",
+    ("Does nothing if CUDA is not available.", "x = x.cuda() if torch.cuda.is_available() else x"): (
+        "Does nothing if no accelerator is available."
+    ),
+    ("Moves if CUDA is available.", "x = x.cuda() if torch.cuda.is_available() else x"): (
+        "Moves if an accelerator is available."
+    ),
+    ("Moves to a CUDA device if CUDA available.", "x = x.cuda() if torch.cuda.is_available() else x"): (
+        "Moves to an accelerator if an accelerator is available."
+    ),
+    ("Moves if CUDA is available.", "x = x.cuda()"): "Moves if CUDA is available.",
+}
+
+
+@pytest.mark.parametrize(("old", "expected"), _DOCSTRINGS.items())
+def test_docstrings(old: tuple[str, str], expected: str) -> None:
+    text, code = old
+    new = migrate_source(f'import torch\n\ndef show(x):\n    """{text}"""\n    {code}\n    return x\n', "anyaccel").new
+    assert f'"""{expected}"""' in new
+
+
+def test_an_ignored_message_stays() -> None:
+    source = (
+        "import torch\nif torch.cuda.is_available():\n"
+        '    print("Using CUDA")  # anyaccel: ignore[message]\n    x = x.cuda()\n'
+    )
+    assert '"Using CUDA"' in migrate_source(source, "anyaccel").new
+
+
+@pytest.mark.parametrize("text", ["is_cuda={x.is_cuda}", "{x.is_cuda=}", "on CUDA: {x.is_cuda}"])
+def test_an_answer_that_is_called_cuda_in_an_f_string_stays(text: str) -> None:
+    new = migrate_source(f'import torch\nx = torch.zeros(1).cuda()\nprint(f"{text}")\n', "anyaccel").new
+    assert "x.is_cuda" in new
