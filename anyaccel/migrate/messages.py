@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["correct_messages"]
 
 _RULE = "message"
-_SHOWN = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write|echo|add_row)$")
+_SHOWN = re.compile(
+    r"(^|\.)(print|info|debug|warning|warn|error|echo)$"
+)  # log() and write() may take the name of a figure
 _OPTIONS = re.compile(r"(^|\.)(add_argument|[oO]ption|Argument|[fF]ield)$")
 _CUDA = r"(?<![\w./:\"'`=-])(?P<article>\b[Aa] )?(?P<cuda>CUDA|Cuda|cuda)"
 _END = r"(?=[ ]?(?:\Z|[.,!;)]|:\s|for\b|if\b|in\b))"  # not "using cuda:0"
@@ -97,19 +99,39 @@ def _is_before(plan: Plan, call: cst.Call) -> bool:
 def _correct(plan: Plan, call: cst.Call, *, in_branch: bool) -> None:
     if not _is_rewritten(_decided(plan, call)):
         return
-    for text in plan.view.inside(call, cst.SimpleString):
-        _reword(plan, text, lambda words: _without_cuda(words, in_branch=in_branch))
-    for formatted in plan.view.inside(call, cst.FormattedString):
-        new: dict[int, cst.BaseFormattedStringContent] = {}
-        for place, part in enumerate(formatted.parts):
-            after = formatted.parts[place + 1] if place + 1 < len(formatted.parts) else None
-            is_number = isinstance(after, cst.FormattedStringExpression) and isinstance(after.expression, cst.Name)
-            if isinstance(part, cst.FormattedStringText):
-                words = _without_cuda(part.value, in_branch=in_branch, is_first=place == 0, is_number=is_number)
-                if words != part.value:
-                    new[place] = part.with_changes(value=words)
-        if new:
-            _rewrite(plan, formatted, _with_parts(new))
+    for text in [each for arg in call.args for each in _texts(arg.value)]:
+        if isinstance(text, cst.SimpleString):
+            _reword(plan, text, lambda words: _without_cuda(words, in_branch=in_branch))
+        else:
+            _correct_formatted(plan, text, in_branch=in_branch)
+
+
+def _texts(shown: cst.BaseExpression) -> Iterator[cst.SimpleString | cst.FormattedString]:
+    """Yield the texts of which a message consists; not keys, and not what is given to other functions."""
+    if isinstance(shown, cst.SimpleString | cst.FormattedString):
+        yield shown
+    elif isinstance(shown, cst.ConcatenatedString):
+        yield from (each for side in (shown.left, shown.right) for each in _texts(side))
+    elif isinstance(shown, cst.BinaryOperation) and isinstance(shown.operator, cst.Add | cst.Modulo):
+        yield from _texts(shown.left)
+        yield from _texts(shown.right) if isinstance(shown.operator, cst.Add) else ()
+    elif isinstance(shown, cst.IfExp):
+        yield from (each for side in (shown.body, shown.orelse) for each in _texts(side))
+    elif isinstance(shown, cst.Call) and isinstance(shown.func, cst.Attribute) and shown.func.attr.value == "format":
+        yield from _texts(shown.func.value)
+
+
+def _correct_formatted(plan: Plan, formatted: cst.FormattedString, *, in_branch: bool) -> None:
+    new: dict[int, cst.BaseFormattedStringContent] = {}
+    for place, part in enumerate(formatted.parts):
+        after = formatted.parts[place + 1] if place + 1 < len(formatted.parts) else None
+        is_number = isinstance(after, cst.FormattedStringExpression) and isinstance(after.expression, cst.Name)
+        if isinstance(part, cst.FormattedStringText):
+            words = _without_cuda(part.value, in_branch=in_branch, is_first=place == 0, is_number=is_number)
+            if words != part.value:
+                new[place] = part.with_changes(value=words)
+    if new:
+        _rewrite(plan, formatted, _with_parts(new))
 
 
 def _with_parts(new: dict[int, cst.BaseFormattedStringContent]) -> Build:
@@ -123,8 +145,9 @@ def _correct_help(plan: Plan, option: cst.Call) -> None:
     ones = _decided(plan, default) if default is not None else []
     if told is None or not ones or not _is_rewritten(ones):
         return
-    for text in plan.view.inside(told, cst.SimpleString):
-        _reword(plan, text, if_available)
+    for text in _texts(told):
+        if isinstance(text, cst.SimpleString):
+            _reword(plan, text, if_available)
 
 
 def _decided(plan: Plan, region: cst.CSTNode) -> list[SiteDecision]:

@@ -58,6 +58,11 @@ _ALONE = {
         'help="The accelerator if available"'
     ),
     'p.add_argument("--device", default="cpu", help="CUDA if available")': 'help="CUDA if available"',
+    # the parts of a text
+    'print("all: " + "a CUDA device" + str(torch.cuda.memory_allocated()))': '"an accelerator"',
+    'print("a CUDA device " "has %d" % torch.cuda.memory_allocated())': '"an accelerator " "has',
+    'print("CUDA memory: {}".format(torch.cuda.memory_allocated()))': '"Accelerator memory: {}"',
+    'print("CUDA memory" if torch.cuda.memory_allocated() else "no CUDA memory")': '"Accelerator memory" if',
     # what is not rewritten as a whole
     'print(f"CUDA {torch.version.cuda}, CUDA memory {torch.cuda.memory_allocated()}")': "CUDA memory {get_",
     'print(f"CUDA memory {torch.cuda.memory_allocated()} {torch.cuda.get_device_capability()}")': "CUDA memory {get_",
@@ -67,6 +72,15 @@ _ALONE = {
     'if torch.cuda.is_available():\n    raise ValueError("a CUDA device")\nx = x.cuda()': "a CUDA device",
     'if torch.cuda.is_available():\n    x.find("CUDA memory")\n    x = x.cuda()': "CUDA memory",
     'print("CUDA memory")': "CUDA memory",
+    # keys, the names of figures, and what another function gets
+    'print(stats["CUDA memory"], torch.cuda.memory_allocated())': 'stats["CUDA memory"]',
+    'print({"CUDA memory": torch.cuda.memory_allocated()})': '{"CUDA memory":',
+    "print(f\"{stats['CUDA memory']} {torch.cuda.memory_allocated()}\")": "stats['CUDA memory']",
+    'print(named("CUDA memory", torch.cuda.memory_allocated()))': 'named("CUDA memory"',
+    'print("%s %d" % ("CUDA memory", torch.cuda.memory_allocated()))': '("CUDA memory"',
+    'self.log("CUDA memory", torch.cuda.memory_allocated())': '"CUDA memory"',
+    'wandb.log({"CUDA memory": torch.cuda.memory_allocated()})': '{"CUDA memory":',
+    'table.write("CUDA memory", torch.cuda.memory_allocated())': '"CUDA memory"',
 }
 
 
