@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["correct_messages"]
 
 _RULE = "message"
-_SHOWN = re.compile(
-    r"(^|\.)(print|info|debug|warning|warn|error|echo)$"
-)  # log() and write() may take the name of a figure
+_SHOWN = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|echo)$")  # log() may take the name of a figure
 _OPTIONS = re.compile(r"(^|\.)(add_argument|[oO]ption|Argument|[fF]ield)$")
 _CUDA = r"(?<![\w./:\"'`=-])(?P<article>\b[Aa] )?(?P<cuda>CUDA|Cuda|cuda)"
 _END = r"(?=[ ]?(?:\Z|[.,!;)]|:\s|for\b|if\b|in\b))"  # not "using cuda:0"
@@ -42,7 +40,7 @@ _USED = re.compile(
 _FOUND = re.compile(rf"{_CUDA}(?= (?:is )?(?:available|detected|found)\b)")
 _IF_NOT = re.compile(r"\bif CUDA (?:is not|isn't) available")
 _IF = re.compile(r"\bif CUDA (?:is )?available")
-_NUMBERED = re.compile(rf"{_CUDA} #?\Z")
+_NUMBERED = re.compile(rf"{_CUDA}(?= #?\Z)")
 _MEMORY = re.compile(r"cache|memory|mem_get_info")
 _NAMED = re.compile(rf"{_MEMORY.pattern}|set_device")
 _OF_CUDA = re.compile(
@@ -54,27 +52,26 @@ _OF_CUDA = re.compile(
 
 def correct_messages(plan: Plan) -> None:
     """Rewrite the phrases of messages and docstrings that name CUDA, where all that they are about is rewritten."""
-    told = {
-        call
-        for decision in list(plan.decisions.values())
-        if decision.outcome is SiteOutcome.REWRITTEN
-        for call in _told_about(plan, decision.node, asked_in(plan, decision))
-    }
+    rewritten = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN]
+    of_branches = {call for one in rewritten for call in _in_branches(plan, asked_in(plan, one))}
+    of_places = {call for one in rewritten for call in _around(plan, one.node)}
     for call in plan.view.of(cst.Call):
-        if call in told or _is_before(plan, call):
-            _correct(plan, call, in_branch=call in told)
+        if call in of_branches or call in of_places or _is_before(plan, call):
+            _correct(plan, call, in_branch=call in of_branches)
         if _OPTIONS.search(dotted(call.func) or ""):
             _correct_help(plan, call)
     for owner in plan.view.of(cst.FunctionDef, cst.ClassDef):
         _correct_docstring(plan, owner)
 
 
-def _told_about(plan: Plan, node: cst.CSTNode, asked: cst.CSTNode | None) -> Iterator[cst.Call]:
-    """Yield the messages that hold a rewritten place, or that are shown only if a rewritten question is true."""
-    if asked is not None:
-        for block in regions_of(plan.view, asked).blocks:
-            yield from (each for each in plan.view.inside(block, cst.Call) if _is_message(each))
-        return
+def _in_branches(plan: Plan, asked: cst.CSTNode | None) -> Iterator[cst.Call]:
+    """Yield the messages that are shown only if a question is true."""
+    for block in regions_of(plan.view, asked).blocks if asked is not None else ():
+        yield from (each for each in plan.view.inside(block, cst.Call) if _is_message(each))
+
+
+def _around(plan: Plan, node: cst.CSTNode) -> Iterator[cst.Call]:
+    """Yield the messages that show a place's value."""
     for around in plan.view.ancestors(node):
         if isinstance(around, cst.BaseSmallStatement | cst.BaseStatement):
             return
@@ -131,11 +128,11 @@ def _correct_formatted(plan: Plan, formatted: cst.FormattedString, *, in_branch:
             if words != part.value:
                 new[place] = part.with_changes(value=words)
     if new:
-        _rewrite(plan, formatted, _with_parts(new))
-
-
-def _with_parts(new: dict[int, cst.BaseFormattedStringContent]) -> Build:
-    return lambda updated: updated.with_changes(parts=[new.get(n, each) for n, each in enumerate(updated.parts)])
+        _rewrite(
+            plan,
+            formatted,
+            lambda updated: updated.with_changes(parts=[new.get(n, each) for n, each in enumerate(updated.parts)]),
+        )
 
 
 def _correct_help(plan: Plan, option: cst.Call) -> None:
@@ -200,7 +197,7 @@ def _without_cuda(text: str, *, in_branch: bool, is_first: bool = True, is_numbe
 def _noun(found: re.Match[str]) -> str:
     """Return the word for CUDA, or for its device, with the article that it had."""
     article = {"A ": "An ", "a ": "an "}.get(found["article"] or "", "")
-    return f"{article}accelerator{found.groupdict().get('plural') or ''}{' ' if found[0].endswith(' ') else ''}"
+    return f"{article}accelerator{found.groupdict().get('plural') or ''}"
 
 
 def _correct_docstring(plan: Plan, owner: cst.FunctionDef | cst.ClassDef) -> None:

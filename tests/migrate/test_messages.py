@@ -50,6 +50,9 @@ _ALONE = {
     'print("CUDA memory:", torch.cuda.memory_allocated())': '"Accelerator memory:", get_',
     'log.info("peak CUDA memory %d", torch.cuda.max_memory_allocated())': '"peak accelerator memory %d", get_',
     'print(f"Cuda {i}: {torch.cuda.get_device_properties(i)}")': "Accelerator {i}: {get_",
+    'print(f"CUDA is available: {flag}, {torch.cuda.memory_allocated()}")': "CUDA is available: {flag}, {get_",
+    'print("Using CUDA", torch.cuda.memory_allocated())': '"Using CUDA", get_',
+    'print(f"Cuda #{i}: {torch.cuda.get_device_properties(i)}")': "Accelerator #{i}: {get_",
     # before a rewritten call about the memory
     'print("Clearing CUDA cache")\ntorch.cuda.empty_cache()': "Clearing accelerator cache",
     'print(f"Setting CUDA device {rank}")\ntorch.cuda.set_device(rank)': "Setting accelerator {rank}",
