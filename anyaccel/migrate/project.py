@@ -37,7 +37,11 @@ _TO_CUDAS = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:faiss|cupy|GPUtil|pynvml
 _DEVICES = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:faiss|cupy|dgl|dgllife|astra|ctranslate2)\b", re.MULTILINE)
 _TAKES_GPU = re.compile(r"^def (\w+)\((?:[^()]|\([^()]*\))*?\b\w*(?:gpu|cuda)", re.MULTILINE)
 _DDP = {"DistributedDataParallel", "DDP"}
-_COMPARED = re.compile(r"(\w*(?:gpu|device|cuda)\w*)[\"'\])]* *(?:[=!]=|<=?|>) *0\b")
+_COMPARED = re.compile(r"(\w*(?:gpu|device|cuda)\w*)[\"'\])]* *(?:(?:[=!]=|<=?|>) *0|(?:<|>=) *1)\b")
+_TESTED = re.compile(
+    r"\b(?:if|elif|while|and|or|not) +(?:\w+\.)*(\w*(?:gpu|device|cuda)\w*)(?= *(?::|\)|and\b|or\b|else\b|$))",
+    re.MULTILINE,
+)
 _ATTRIBUTE = re.compile(r"(?<!torch)\.(\w*(?:cuda|gpu)\w*)\b(?! *[.(])", re.IGNORECASE)
 _BROUGHT = re.compile(
     r"^[ \t]*from [\w.]+ import ([^(\n]*(?:cuda|gpu)[^(\n]*|\([^)]*(?:cuda|gpu)[^)]*\))", re.MULTILINE | re.IGNORECASE
@@ -67,7 +71,7 @@ class Project:
         ddps: the classes that derive from DistributedDataParallel.
         attributes: how many files read or set an attribute that is named after CUDA or a GPU, by name.
         brought: the names of that kind that some file imports from another.
-        compared_with_0: the names of device counts that some file compares with 0.
+        compared_with_0: the names of device counts that some file compares with 0, or asks to be less than 1.
         packages: the names by which the run's own packages and modules are imported.
         is_scripted: whether some file is written for TorchScript, which also compiles what it calls in other files.
         scripted: the names that some file gives to ``torch.jit.script``.
@@ -133,7 +137,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
     for module, source in texts:
         project.attributes.update(set(_ATTRIBUTE.findall(source)))
         project.brought.update(name for names in _BROUGHT.findall(source) for name in _NAME.findall(names))
-        project.compared_with_0.update(_COMPARED.findall(source))
+        project.compared_with_0.update(_COMPARED.findall(source), _TESTED.findall(source))
         if "device" in source:
             project.settings.update(name for found in _SETTING.findall(source) for name in found)
         for names in _OF_AMP.findall(source) if "torch" in source else ():

@@ -89,8 +89,10 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
             pass  # all([q.is_cuda, k.is_cuda])
         elif isinstance(around, cst.Comparison | cst.ComparisonTarget) or _is_of_bool(view, around):
             is_yes = is_yes != _is_negated(around)
+        elif isinstance(around, cst.NamedExpr):
+            found.value = around  # stored, and used here as well
         else:
-            found.value = around
+            found.value = found.value or around
             return found
         inner = around
     return found
@@ -194,7 +196,11 @@ def regions_of_name(view: SourceView, value: cst.CSTNode | None) -> list[Regions
 
     If the name is passed to a function in this file, the parameter is followed too, one level deep.
     """
-    target = value.targets[0].target if isinstance(value, cst.Assign) and len(value.targets) == 1 else None
+    target: cst.CSTNode | None = None
+    if isinstance(value, cst.Assign) and len(value.targets) == 1:
+        target = value.targets[0].target
+    if isinstance(value, cst.AnnAssign | cst.NamedExpr):
+        target = value.target
     reads = view.uses(target) if target is not None else None
     given = [value] if isinstance(value, cst.Arg) else [view.parent(read) for read in reads or ()]
     parameters = [parameter for each in given if (parameter := parameter_given(view, each)) is not None]
