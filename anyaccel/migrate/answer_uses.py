@@ -11,8 +11,8 @@ import libcst as cst
 from .answers import Objection
 from .neutral import is_given_to_neutral, is_option, is_option_given
 from .other_libraries import is_foreign
-from .regions import answer_name, parameter_given
 from .source_view import dotted
+from .stored_answers import answer_name, parameter_given
 
 if TYPE_CHECKING:
     from .plan import Plan

@@ -10,8 +10,9 @@ import libcst as cst
 from .device_ids import RULE as IDS_RULE
 from .exact import is_guarded
 from .questions import OF_WORD
-from .regions import regions_of, regions_of_name
+from .regions import regions_of
 from .source_view import dotted, text_of
+from .stored_answers import regions_of_name
 from .targets import expression
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _decide_comparison(plan: Plan, node: cst.CSTNode, comparison: cst.Comparison
     well. ``device_ids`` of ``barrier`` is an option of NCCL only: a comparison that guards it is correct as it is.
     """
     found = regions_of(plan.view, comparison)
-    for region in (each for one in (found, *regions_of_name(plan.view, found.value)) for each in one.all):
+    for region in (each for one in (found, *regions_of_name(plan.view, found)) for each in one.all):
         for call in plan.view.inside(region, cst.Call):
             given = [each for each in call.args if each.keyword and each.keyword.value == "device_ids"]
             if given and (dotted(call.func) or "").endswith("barrier"):

@@ -34,10 +34,11 @@ from .other_ways import of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
 from .probes import keep_probes
 from .questions import asked_in
-from .regions import regions_of, regions_of_name
+from .regions import regions_of
 from .same_on_cpu import of_cpu
 from .scripts import keep_scripts
 from .site import SiteOutcome
+from .stored_answers import regions_of_name
 from .together import keep_together
 from .values_of_cuda import decided_in, rewritten_in
 from .whole_functions import agree_on_counts, keep_functions_whole
@@ -160,7 +161,7 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     asked = asked_in(plan, question)
     assert asked is not None  # noqa: S101  # settle() passes only CUDA checks
     found = regions_of(plan.view, asked)
-    named = regions_of_name(plan.view, found.value)
+    named = regions_of_name(plan.view, found)
     guard = guard_around(plan.view, asked) if found.is_entry and question.rule == "runtime-call" else None
     if guard is not None and stops_for_precision(plan, guard):
         reason = "stops the program without CUDA because of its precision; decide which precision other devices use"

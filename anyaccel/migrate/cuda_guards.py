@@ -20,7 +20,7 @@ __all__ = ["advice_on", "guard_around", "is_program", "of_guards_named", "withou
 _LANGUAGES = ("cupy", "cutlass", "deep_gemm", "numba", "pycuda", "tilelang", "triton")
 _CUDNNS = re.compile(r"[\"']aten::cudnn_\w+[\"']")
 _ENTRY = re.compile(r"^if .*__main__", re.MULTILINE)
-_ANY = re.compile(r"device_count\(\)\s*(> 0|>= 1|!= 0)$")
+_ANY = re.compile(r"(device_count\(\)\s*(> 0|>= 1|!= 0)|(==|is) (False|True))$")
 
 
 def guard_around(view: SourceView, asked: cst.CSTNode) -> cst.CSTNode | None:

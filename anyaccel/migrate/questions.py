@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .regions import regions_of
 from .source_view import dotted, text_of
+from .stored_answers import regions_of_name
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
+    from .source_view import SourceView
 
 __all__ = [
     "OF_MESSAGE",
@@ -48,8 +52,12 @@ def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
 def asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     """Return whether a device count only distinguishes zero from one or more; ``> 1`` asks something else.
 
-    A stored count qualifies too if its name contains cuda, or if some file compares that name with 0.
+    A stored count qualifies too if its name contains cuda, if some file compares that name with 0, or if a test reads it.
     """
+    return _says_whether_any(plan, call) or _is_tested(plan.view, call)
+
+
+def _says_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     around = plan.view.parent(call)
     target = around.targets[0].target if isinstance(around, cst.Assign) and len(around.targets) == 1 else None
     if isinstance(around, cst.AnnAssign):
@@ -72,6 +80,23 @@ def asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     return isinstance(around, cst.BooleanOperation | cst.UnaryOperation)
 
 
+_OTHER_WAYS = (cst.Comparison, cst.ComparisonTarget, cst.BinaryOperation, cst.BooleanOperation)
+
+
+def _is_tested(view: SourceView, count: cst.CSTNode) -> bool:
+    """Return whether a test reads a stored count and distinguishes zero from more."""
+    known = _tested_counts(view)
+    if count not in known:
+        named = [] if isinstance(view.parent(count), _OTHER_WAYS) else regions_of_name(view, regions_of(view, count))
+        known[count] = any(each.is_test and not isinstance(view.parent(each.asked), cst.Arg) for each in named)
+    return known[count]
+
+
+@lru_cache(maxsize=1)  # asked many times for each count of a module
+def _tested_counts(_: SourceView) -> dict[cst.CSTNode, bool]:
+    return {}
+
+
 _OF_PROCESSES = re.compile(
     r"(^|_)(world_size|n_?procs?|nproc_per_node|num_proc(esse)?s|ngpus_per_node)$", re.IGNORECASE
 )
@@ -88,7 +113,7 @@ def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
     ``rank % torch.cuda.device_count()`` divides by it, ``mp.spawn`` starts that many processes, and an assertion
     compares with it. Elsewhere a CPU works with 0, which the contract's count would change.
     """
-    if asks_whether_any(plan, call):
+    if _says_whether_any(plan, call):
         return True
     around = plan.view.parent(call)
     if isinstance(around, cst.Assign) and len(around.targets) == 1:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .source_view import dotted, text_of
+from .source_view import dotted
 
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["Regions", "answer_name", "following", "leaves", "parameter_given", "regions_of", "regions_of_name"]
+__all__ = ["Regions", "following", "leaves", "regions_of"]
 
 _LEAVES = (cst.Raise, cst.Return, cst.Continue, cst.Break)
 _EXITS = re.compile(r"\b(exit|_exit|skip|skipTest|abort|error)\s*\(")
@@ -34,6 +34,7 @@ class Regions:
         is_entry: whether the program ends if the question is false: ``if not …: raise`` and ``assert …``.
         stops: whether a branch for a false question ends the program.
         value: the node that receives the answer, if it is used as a value.
+        is_negated: whether what ``value`` receives is true if the question is false.
         other: the branch or the value for a false question, unless that ends the program.
     """
 
@@ -44,6 +45,7 @@ class Regions:
     is_entry: bool = False
     stops: bool = False
     value: cst.CSTNode | None = None
+    is_negated: bool = False
     other: cst.CSTNode | None = None
 
     @property
@@ -51,10 +53,10 @@ class Regions:
         return [*self.operands, *self.blocks]
 
 
-def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
-    """Return the code that depends on an expression that is a question."""
+def regions_of(view: SourceView, asked: cst.CSTNode, *, is_negated: bool = False) -> Regions:
+    """Return the code that depends on an expression that is a question, or its stored answer, which may be negated."""
     found = Regions(asked)
-    inner, is_yes = asked, not _is_negated(asked)
+    inner, is_yes = asked, is_negated == _is_negated(asked)
     for around in view.ancestors(asked):
         if isinstance(around, cst.UnaryOperation) and isinstance(around.operator, cst.Not):
             is_yes = not is_yes
@@ -74,7 +76,7 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
             return _tested(found, [around.body])
         elif isinstance(around, cst.CompFor) and around.iter is inner:
             found.operands += _elements(view.parent(around))
-            found.value = around
+            found.value, found.is_negated = around, not is_yes
             return found
         elif isinstance(around, cst.Assert) and around.test is inner:
             found.is_entry = not _is_caught(view, around)
@@ -90,9 +92,10 @@ def regions_of(view: SourceView, asked: cst.CSTNode) -> Regions:
         elif isinstance(around, cst.Comparison | cst.ComparisonTarget) or _is_of_bool(view, around):
             is_yes = is_yes != _is_negated(around)
         elif isinstance(around, cst.NamedExpr):
-            found.value = around  # stored, and used here as well
+            found.value, found.is_negated = around, not is_yes  # stored, and used here as well
         else:
-            found.value = found.value or around
+            if found.value is None:
+                found.value, found.is_negated = around, not is_yes
             return found
         inner = around
     return found
@@ -105,6 +108,8 @@ def _is_negated(asked: cst.CSTNode) -> bool:
     target = asked.comparisons[0]
     if isinstance(target.comparator, cst.Integer):
         return _NONE.match(f"{type(target.operator).__name__} {target.comparator.value}") is not None
+    if isinstance(target.comparator, cst.Name) and target.comparator.value in _TRUTH:
+        return isinstance(target.operator, cst.NotEqual | cst.IsNot) == (target.comparator.value == "True")
     return isinstance(target.operator, cst.NotEqual | cst.NotIn)
 
 
@@ -189,82 +194,3 @@ def following(view: SourceView, statement: cst.CSTNode) -> list[cst.CSTNode]:
     block = view.parent(statement)
     body: list[cst.CSTNode] = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
     return body[body.index(statement) + 1 :] if statement in body else []
-
-
-def regions_of_name(view: SourceView, value: cst.CSTNode | None) -> list[Regions]:
-    """Return the code that depends on the name of an answer: ``use_cuda = …``, an option's default, or a parameter.
-
-    If the name is passed to a function in this file, the parameter is followed too, one level deep.
-    """
-    target: cst.CSTNode | None = None
-    if isinstance(value, cst.Assign) and len(value.targets) == 1:
-        target = value.targets[0].target
-    if isinstance(value, cst.AnnAssign | cst.NamedExpr):
-        target = value.target
-    reads = view.uses(target) if target is not None else None
-    given = [value] if isinstance(value, cst.Arg) else [view.parent(read) for read in reads or ()]
-    parameters = [parameter for each in given if (parameter := parameter_given(view, each)) is not None]
-    inner = [read for parameter in parameters for read in view.uses(parameter.name) or ()]
-    name = answer_name(view, value)
-    found = []
-    for test in view.of(cst.If, cst.IfExp, cst.While):
-        for part in _parts(test.test):
-            named = part.left if isinstance(part, cst.Comparison) and _is_with_number(part) else part
-            text = dotted(named) or ""
-            is_read = any(named is read for read in reads) if reads is not None else bool(name) and text == name
-            is_read = is_read or any(named is read for read in inner)
-            if is_read or (name.startswith(".") and text.endswith(name)):
-                found.append(regions_of(view, part))
-    return found
-
-
-def _is_with_number(node: cst.Comparison) -> bool:
-    """Return whether a comparison distinguishes zero from more: ``count > 0``, ``count == 0``, ``count >= 1``."""
-    if len(node.comparisons) != 1:
-        return False
-    target = node.comparisons[0]
-    number = target.comparator.value if isinstance(target.comparator, cst.Integer) else ""
-    return number == "0" or (number == "1" and isinstance(target.operator, cst.GreaterThanEqual | cst.LessThan))
-
-
-def parameter_given(view: SourceView, argument: cst.CSTNode | None) -> cst.Param | None:
-    """Return the parameter of this file's function that receives an argument; None if there is none or several."""
-    call = view.parent(argument) if isinstance(argument, cst.Arg) else None
-    if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name):
-        return None
-    name = call.func.value
-    owners = [each for each in view.of(cst.FunctionDef, cst.ClassDef) if each.name.value == name]
-    if len(owners) != 1 or not isinstance(owners[0], cst.FunctionDef) or any(each.star for each in call.args):
-        return None
-    params = [*owners[0].params.posonly_params, *owners[0].params.params, *owners[0].params.kwonly_params]
-    if argument.keyword is not None:
-        return next((each for each in params if each.name.value == argument.keyword.value), None)
-    place = call.args.index(argument)
-    return params[place] if place < len(params) else None
-
-
-def answer_name(view: SourceView, value: cst.CSTNode | None) -> str:
-    """Return the name that an answer is stored under: a variable, an attribute, or ``.name`` of a class or a command line."""
-    if isinstance(value, cst.Assign) and len(value.targets) == 1:
-        return _of_class(view, value) + (dotted(value.targets[0].target) or "")
-    if isinstance(value, cst.AnnAssign | cst.NamedExpr):
-        return _of_class(view, value) + (dotted(value.target) or "")
-    call = view.parent(value) if isinstance(value, cst.Arg) else None
-    is_default = isinstance(value, cst.Arg) and value.keyword is not None and value.keyword.value == "default"
-    if is_default and isinstance(call, cst.Call) and (dotted(call.func) or "").endswith("add_argument"):
-        options = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
-        longest = max(options, key=len, default="").lstrip("-").replace("-", "_")
-        return f".{longest}" if longest else ""
-    return ""
-
-
-def _of_class(view: SourceView, statement: cst.CSTNode) -> str:
-    """Return the dot before the name of a class's own attribute, such as a dataclass's field."""
-    block = view.parent(view.parent(statement) or statement)
-    return "." if block is not None and isinstance(view.parent(block), cst.ClassDef) else ""
-
-
-def _parts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    if isinstance(node, cst.BooleanOperation):
-        return [*_parts(node.left), *_parts(node.right)]
-    return _parts(node.expression) if isinstance(node, cst.UnaryOperation) else [node]

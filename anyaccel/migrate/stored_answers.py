@@ -1,0 +1,179 @@
+"""Follows an answer that is stored, passed on or returned to the code in the same file that depends on it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from .regions import regions_of
+from .source_view import dotted, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .regions import Regions
+    from .source_view import SourceView
+
+__all__ = ["answer_name", "parameter_given", "regions_of_name"]
+
+_TRUTH = ("True", "False")
+_OF_TENSORS = ("is_cuda", "device", "type")
+
+
+def regions_of_name(view: SourceView, found: Regions) -> list[Regions]:
+    """Return the code that depends on an answer through a name: a variable, an option, a parameter, a function.
+
+    What such code stores, passes on or returns in its turn is followed, too.
+    """
+    named: list[Regions] = []
+    waiting, seen = [found], set()
+    while waiting:
+        one = waiting.pop()
+        if one.value is None or one.value in seen:
+            continue
+        seen.add(one.value)
+        for read in _reads(view, one.value):
+            asked = _asked_by(view, read)
+            if asked is not None:
+                region = regions_of(view, asked, is_negated=one.is_negated)
+                named += [region] if region.is_test or region.operands else []
+                waiting.append(region)
+    return named
+
+
+def _asked_by(view: SourceView, read: cst.CSTNode) -> cst.CSTNode | None:
+    """Return what asks with a name: itself, or its comparison with zero or with a truth value.
+
+    None is for other comparisons, and for ``i in range(count)``.
+    """
+    around = view.parent(read)
+    call = view.parent(around) if isinstance(around, cst.Arg) else None
+    if (
+        isinstance(call, cst.Call)
+        and dotted(call.func) == "range"
+        and isinstance(view.parent(call), cst.ComparisonTarget)
+    ):
+        return None
+    if not isinstance(around, cst.Comparison | cst.ComparisonTarget):
+        return read
+    return around if isinstance(around, cst.Comparison) and _is_plain(around) else None
+
+
+def _is_plain(node: cst.Comparison) -> bool:
+    """Return whether a comparison distinguishes zero from more, or no from yes: ``n > 0``, ``n >= 1``, ``ok is True``."""
+    if len(node.comparisons) != 1:
+        return False
+    operator, right = node.comparisons[0].operator, node.comparisons[0].comparator
+    if isinstance(right, cst.Name):
+        return right.value in _TRUTH
+    number = right.value if isinstance(right, cst.Integer) else ""
+    return number == "0" or (number == "1" and isinstance(operator, cst.GreaterThanEqual | cst.LessThan))
+
+
+def _reads(view: SourceView, value: cst.CSTNode) -> Sequence[cst.CSTNode]:
+    """Return the expressions of this file that read an answer from where ``value`` puts it."""
+    if isinstance(value, cst.Param):
+        return view.uses(value.name) or ()
+    parameter = parameter_given(view, value)
+    if parameter is not None:
+        return view.uses(parameter.name) or ()
+    if isinstance(value, cst.Return):
+        return _results(view, value)
+    target = _target(value)
+    if isinstance(target, cst.Name) and not _is_field(view, target):
+        reads = view.uses(target)
+        return reads if reads is not None else _named(view).get(target.value, ())
+    name = _key_of(value, target) or answer_name(view, value).rpartition(".")[2]
+    if not name:
+        return ()
+    found = [each for each in _named(view).get(name, ()) if not isinstance(each, cst.Name) or _is_field(view, each)]
+    if name in _OF_TENSORS and isinstance(target, cst.Attribute):
+        return [each for each in found if dotted(each) == dotted(target)]
+    return found
+
+
+def _results(view: SourceView, value: cst.Return) -> Sequence[cst.CSTNode]:
+    """Return the calls of the function that returns an answer, and the reads of a property."""
+    function = next((each for each in view.ancestors(value) if isinstance(each, cst.FunctionDef | cst.Lambda)), None)
+    if not isinstance(function, cst.FunctionDef):
+        return ()
+    name = function.name.value
+    if any((dotted(each.decorator) or "").endswith("property") for each in function.decorators):
+        return [each for each in _named(view).get(name, ()) if isinstance(each, cst.Attribute)]
+    return [each for each in view.calls_of(name) if not view.is_within(each, function)]
+
+
+def _target(value: cst.CSTNode) -> cst.CSTNode | None:
+    if isinstance(value, cst.Assign) and len(value.targets) == 1:
+        return value.targets[0].target
+    return value.target if isinstance(value, cst.AnnAssign | cst.NamedExpr) else None
+
+
+def _key_of(value: cst.CSTNode, target: cst.CSTNode | None) -> str:
+    """Return the key under which a dictionary keeps an answer, or the keyword of a call that takes it; else ''."""
+    if isinstance(value, cst.DictElement):
+        return text_of(value.key) or ""
+    if isinstance(target, cst.Subscript):
+        return _key(target)
+    is_keyword = isinstance(value, cst.Arg) and value.keyword is not None and value.keyword.value != "default"
+    return value.keyword.value if is_keyword and isinstance(value, cst.Arg) and value.keyword is not None else ""
+
+
+def _key(node: cst.Subscript) -> str:
+    inside = node.slice[0].slice if len(node.slice) == 1 else None
+    return (text_of(inside.value) or "") if isinstance(inside, cst.Index) else ""
+
+
+@lru_cache(maxsize=1)  # asked for each question of a module
+def _named(view: SourceView) -> dict[str, list[cst.CSTNode]]:
+    """Return the names, attributes and subscripts that a module reads, by the last name or the key."""
+    found: dict[str, list[cst.CSTNode]] = {}
+    for node in view.of(cst.Name, cst.Attribute, cst.Subscript):
+        around = view.parent(node)
+        is_part = isinstance(around, cst.Attribute) and around.attr is node
+        is_target = isinstance(around, cst.AssignTarget) or getattr(around, "target", None) is node
+        if is_part or is_target or view.name(node):
+            continue
+        name = _key(node) if isinstance(node, cst.Subscript) else (dotted(node) or "").rpartition(".")[2]
+        found.setdefault(name, []).append(node)
+    return found
+
+
+def parameter_given(view: SourceView, argument: cst.CSTNode | None) -> cst.Param | None:
+    """Return the parameter of this file's function that receives an argument; None if there is none or several."""
+    call = view.parent(argument) if isinstance(argument, cst.Arg) else None
+    if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name):
+        return None
+    name = call.func.value
+    owners = [each for each in view.of(cst.FunctionDef, cst.ClassDef) if each.name.value == name]
+    if len(owners) != 1 or not isinstance(owners[0], cst.FunctionDef) or any(each.star for each in call.args):
+        return None
+    params = [*owners[0].params.posonly_params, *owners[0].params.params, *owners[0].params.kwonly_params]
+    if argument.keyword is not None:
+        return next((each for each in params if each.name.value == argument.keyword.value), None)
+    place = call.args.index(argument)
+    return params[place] if place < len(params) else None
+
+
+def answer_name(view: SourceView, value: cst.CSTNode | None) -> str:
+    """Return the name that an answer is stored under: a variable, an attribute, or ``.name`` of a class or a command line."""
+    target = _target(value) if value is not None else None
+    if target is not None:
+        return ("." if _is_field(view, target) else "") + (dotted(target) or "")
+    call = view.parent(value) if isinstance(value, cst.Arg) else None
+    is_default = isinstance(value, cst.Arg) and value.keyword is not None and value.keyword.value == "default"
+    if is_default and isinstance(call, cst.Call) and (dotted(call.func) or "").endswith("add_argument"):
+        options = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
+        longest = max(options, key=len, default="").lstrip("-").replace("-", "_")
+        return f".{longest}" if longest else ""
+    return ""
+
+
+def _is_field(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a name is a class's own attribute, such as a dataclass's field, where the class's body names it."""
+    owner = next(
+        (each for each in view.ancestors(node) if isinstance(each, cst.ClassDef | cst.FunctionDef | cst.Lambda)), None
+    )
+    return isinstance(owner, cst.ClassDef)
