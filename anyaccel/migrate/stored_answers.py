@@ -142,19 +142,51 @@ def _named(view: SourceView) -> dict[str, list[cst.CSTNode]]:
 
 
 def parameter_given(view: SourceView, argument: cst.CSTNode | None) -> cst.Param | None:
-    """Return the parameter of this file's function that receives an argument; None if there is none or several."""
+    """Return the parameter that receives an argument: of a function, a method or a class of this file.
+
+    None if there is no such function, or several of that name.
+    """
     call = view.parent(argument) if isinstance(argument, cst.Arg) else None
-    if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name):
+    if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call) or any(each.star for each in call.args):
         return None
-    name = call.func.value
-    owners = [each for each in view.of(cst.FunctionDef, cst.ClassDef) if each.name.value == name]
-    if len(owners) != 1 or not isinstance(owners[0], cst.FunctionDef) or any(each.star for each in call.args):
+    function = _called(view, call)
+    if function is None:
         return None
-    params = [*owners[0].params.posonly_params, *owners[0].params.params, *owners[0].params.kwonly_params]
+    params = [*function.params.posonly_params, *function.params.params]
+    if isinstance(_block_owner(view, function), cst.ClassDef) and not _is_static(function):
+        params = params[1:]
     if argument.keyword is not None:
-        return next((each for each in params if each.name.value == argument.keyword.value), None)
+        every = [*params, *function.params.kwonly_params]
+        return next((each for each in every if each.name.value == argument.keyword.value), None)
     place = call.args.index(argument)
     return params[place] if place < len(params) else None
+
+
+def _called(view: SourceView, call: cst.Call) -> cst.FunctionDef | None:
+    """Return the only function of this file that a call may run; of a class, its ``__init__``."""
+    func = call.func
+    if view.name(func) or not isinstance(func, cst.Name | cst.Attribute):
+        return None
+    is_method = isinstance(func, cst.Attribute)
+    name = func.attr.value if isinstance(func, cst.Attribute) else func.value
+    owners = [
+        each
+        for each in view.of(cst.FunctionDef, cst.ClassDef)
+        if each.name.value == name and is_method == isinstance(_block_owner(view, each), cst.ClassDef)
+    ]
+    if len(owners) != 1:
+        return None
+    own = owners[0].body.body if isinstance(owners[0], cst.ClassDef) else owners
+    name = "__init__" if isinstance(owners[0], cst.ClassDef) else name
+    return next((each for each in own if isinstance(each, cst.FunctionDef) and each.name.value == name), None)
+
+
+def _block_owner(view: SourceView, node: cst.CSTNode) -> cst.CSTNode | None:
+    return view.parent(view.parent(node) or node)
+
+
+def _is_static(function: cst.FunctionDef) -> bool:
+    return any(dotted(each.decorator) == "staticmethod" for each in function.decorators)
 
 
 def answer_name(view: SourceView, value: cst.CSTNode | None) -> str:

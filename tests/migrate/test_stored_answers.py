@@ -54,6 +54,19 @@ _STORED = {
     "passed on": (
         "def g(x, flag{kind}):\n    if flag{more}:\n        {code}\n    return x\ndef f(x):\n    return g(x, {question})\n"
     ),
+    "passed on to a method": (
+        "class C:\n    def g(self, x, flag{kind}):\n        if flag{more}:\n            {code}\n        return x\n"
+        "    def f(self, x):\n        return self.g(x, {question})\n"
+    ),
+    "passed on to a static method": (
+        "class C:\n    @staticmethod\n    def g(x, flag{kind}):\n        if flag{more}:\n            {code}\n        return x\n"
+        "    def f(self, x):\n        return self.g(x, {question})\n"
+    ),
+    "passed on to a class": (
+        "class C:\n    def __init__(self, x, flag{kind}):\n        self.flag = flag\n"
+        "    def f(self, x):\n        if self.flag{more}:\n            {code}\n        return x\n"
+        "def f(x):\n    return C(x, {question})\n"
+    ),
     "stored twice": (
         "def f(x):\n    first{kind} = {question}\n    flag = first\n    if flag{more}:\n        {code}\n    return x\n"
     ),
