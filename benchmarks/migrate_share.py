@@ -23,7 +23,8 @@ from urllib.parse import urljoin
 from harness import show
 from rich.progress import track
 
-from anyaccel.migrate.files import discover, migrate_files
+from anyaccel.migrate.discovery import discover
+from anyaccel.migrate.files import migrate_files
 from anyaccel.migrate.site import SiteOutcome
 
 PROGRAMS = """

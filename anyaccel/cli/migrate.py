@@ -83,10 +83,9 @@ def results_of(
     paths: Sequence[Path], target: str, exclude: Sequence[str], settings: Settings, among: Sequence[Path] | None = None
 ) -> list[FileResult]:
     """Work out what becomes of every file that some paths mean, with a progress bar where there are many."""
-    from ..migrate.files import (  # LibCST takes a while to import, which other commands need not wait for
-        discover,
-        migrate_files,
-    )
+    # LibCST takes a while to import, which other commands need not wait for
+    from ..migrate.discovery import discover
+    from ..migrate.files import migrate_files
     from ..migrate.targets import target_named
 
     target_named(target)
@@ -124,7 +123,8 @@ def _wrapped(results: list[FileResult]) -> list[FileResult]:
 
 def _apply(changed: list[FileResult], force: bool) -> list[MigrateError]:
     """Write what changed, and return why some of it could not be; one such file stops no other."""
-    from ..migrate.files import dirty_files, write
+    from ..migrate.discovery import dirty_files
+    from ..migrate.files import write
 
     dirty = [] if force else dirty_files(result.path for result in changed)
     if dirty:

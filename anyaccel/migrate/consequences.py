@@ -30,6 +30,7 @@ from .guards import asks_for_kernels
 from .import_time import keep_import_time
 from .messages import correct_messages
 from .neutral import is_neutral
+from .other_files import of_other_file
 from .other_ways import of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
 from .probes import keep_probes
@@ -198,7 +199,8 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
         of_answer = next((why for each in (found, *named) if (why := of_cpu(plan, each, is_start=is_start))), None)
     if found.is_entry and question.rule == "runtime-call" and condition_around(plan, asked) is not None:
         of_answer = _OF_CONDITION  # `if wanted and not torch.cuda.is_available(): raise` is to raise on a CPU, too
-    objections = [*of_code, *(each for each in (of_use, of_names, of_answer) if each is not None)]
+    others = (of_use, of_names, of_answer, of_other_file(plan, found))
+    objections = [*of_code, *(each for each in others if each is not None)]
     return _answered(plan, question, asked, [*found.all, *(each for one in named for each in one.all)], objections)
 
 

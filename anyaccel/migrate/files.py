@@ -1,4 +1,4 @@
-"""Finds files, migrates many of them in parallel, and writes them so that nothing is lost."""
+"""Migrates many files in parallel, and writes them so that nothing is lost."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import gc
 import io
 import multiprocessing
 import os
+import re
 import shutil
-import subprocess
 import tempfile
 import tokenize
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,23 +22,24 @@ from typing import TYPE_CHECKING
 from .answers import UNDECIDED
 from .long_lines import wrapped
 from .notebooks import migrate_notebook
+from .other_files import NOTHING_SHARED
 from .project import survey
 from .site import MigrateError, SourceError
 from .source import migrate_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .answers import Decided
+    from .other_files import Shared
     from .project import Project
     from .self_check import Passed
     from .site import Site
     from .source import Migration
 
-__all__ = ["FileResult", "dirty_files", "discover", "migrate_files", "with_wrapped_lines", "write"]
+__all__ = ["FileResult", "migrate_files", "with_wrapped_lines", "write"]
 
-_SUFFIXES = (".py", ".ipynb")
-_SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv", "build", "dist", ".ipynb_checkpoints"}
+_WORD = re.compile(r"\w+")
 _SMALL = 4  # files; for so few, starting processes takes longer than the work
 
 
@@ -54,6 +54,7 @@ class FileResult:
         sites: its places that are tied to CUDA.
         errors: why the file, or cells of it, could not be read; a file that could not be read is unchanged.
         passed_over: the tokens that spell CUDA but belong to no site.
+        shared: what the other files need to know of this one.
     """
 
     path: Path
@@ -62,74 +63,7 @@ class FileResult:
     sites: tuple[Site, ...] = ()
     errors: tuple[SourceError, ...] = ()
     passed_over: tuple[Passed, ...] = ()
-
-
-def discover(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
-    """Return the Python files and notebooks in some paths, without excluded files.
-
-    In folders, symbolic links and files that git ignores are skipped.
-
-    Args:
-        paths: files and folders.
-        exclude: patterns of paths to skip, such as ``"third_party/*"``, which match the given or the absolute path.
-
-    Raises:
-        MigrateError: when a path does not exist, or is not a folder, a ``.py`` file or an ``.ipynb`` file.
-    """
-    found: dict[Path, None] = {}
-    for path in paths:
-        if path.is_dir():
-            found.update(dict.fromkeys(_in_folder(path)))
-        elif path.is_file() and path.suffix in _SUFFIXES:
-            found[path] = None
-        else:
-            what = "it is neither a folder nor a .py or .ipynb file" if path.exists() else "it does not exist"
-            msg = f"reading {path} failed: {what}. Fix: pass the folder of your sources, such as src/."
-            raise MigrateError(msg)
-    return [
-        path
-        for path in found
-        if not any(fnmatch(str(path), pattern) or fnmatch(str(path.resolve()), pattern) for pattern in exclude)
-    ]
-
-
-def _in_folder(folder: Path) -> Iterator[Path]:
-    listed = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if listed is not None:
-        names = sorted(name for name in listed.split("\0") if name.endswith(_SUFFIXES))
-        yield from (path for name in names if (path := folder / name).is_file() and not path.is_symlink())
-        return
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
-        for name in sorted(names):
-            path = Path(root) / name
-            if name.endswith(_SUFFIXES) and not path.is_symlink():
-                yield path
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    """Return the output of a git command; None if git is missing or fails, as it does outside of a repository."""
-    git = shutil.which("git")
-    if git is None:
-        return None
-    command = [git, "-C", str(folder), *arguments]
-    done = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", errors="surrogateescape")  # noqa: S603
-    return done.stdout if done.returncode == 0 else None
-
-
-def dirty_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that git could not restore: the modified and untracked ones in git repositories."""
-    dirty: list[Path] = []
-    by_folder: dict[Path, list[Path]] = {}
-    for path in paths:
-        by_folder.setdefault(path.resolve().parent, []).append(path)
-    for folder, files in by_folder.items():
-        said = _git(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--", ".")
-        top = _git(folder, "rev-parse", "--show-toplevel")
-        if said and top:
-            changed = {Path(top.rstrip("\n"), entry[3:]) for entry in said.split("\0") if entry}
-            dirty += [path for path in files if path.resolve() in {each.resolve() for each in changed}]
-    return dirty
+    shared: Shared = NOTHING_SHARED
 
 
 def migrate_files(
@@ -163,7 +97,31 @@ def migrate_files(
         if path not in results:
             results[path] = work(path, answer) if len(paths) <= _SMALL else _apart(work, path, answer)
             advance()
-    return [results[path] for path in paths]
+    first = [results[path] for path in paths]
+    every = [*first, *(work(path, decided(path)) for path in _readers(first, known))]
+    again = partial(_migrate_file, target=target)
+    return [_agreed(again, project, result, answer, every) for result, answer in zip(first, answers, strict=True)]
+
+
+def _readers(results: Sequence[FileResult], known: Sequence[Path]) -> list[Path]:
+    """Return the files of the run without a result that may read an answer of those that have one."""
+    names = {name.removeprefix("not ") for result in results for name in result.shared.offers}
+    others = set(known) - {result.path for result in results} if names else set()
+    return [path for path in known if path in others and names & set(_WORD.findall(_text_or_none(path) or ""))]
+
+
+def _agreed(
+    work: Callable[..., FileResult], project: Project, result: FileResult, decided: Decided, every: Sequence[FileResult]
+) -> FileResult:
+    """Return a result, for which a file is migrated again if another one tests its answers before code for CUDA only."""
+    places = {
+        name: f"{other.path.name}:{line}"
+        for other in every
+        if other.path != result.path
+        for name, line in other.shared.keeps.items()
+        if name in result.shared.offers
+    }
+    return work(result.path, decided, project=replace(project, kept_elsewhere=places)) if places else result
 
 
 def _in_processes(
@@ -285,7 +243,7 @@ def _migrate_file(path: Path, decided: Decided, target: str, project: Project) -
         problem = f"{type(error).__name__}: {error}"
         msg = f"rewriting {path} failed: got {problem}; expected none. Fix: report this as a bug, with the file."
         return FileResult(path, errors=(SourceError(msg),))
-    return FileResult(path, done.old, done.new, done.sites, done.unread, done.passed_over)
+    return FileResult(path, done.old, done.new, done.sites, done.unread, done.passed_over, done.shared)
 
 
 def _require_valid(done: Migration) -> None:

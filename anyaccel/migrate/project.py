@@ -84,6 +84,8 @@ class Project:
         bases_of_cudas: the classes from which others derive that give ``self.device`` to a library for CUDA.
         refuses_others: whether some file raises an error that names the CPU and CUDA as the devices that are allowed.
         settings: the options, parameters and settings for a device that some file defines, by name.
+        kept_elsewhere: the names of answers that another file tests before code that stays CUDA's, each with that place; known
+            only after a first run over all files.
         lists_devices: the functions and classes whose device parameter must be one of some listed types.
     """
 
@@ -108,6 +110,7 @@ class Project:
     refuses_others: bool = False
     settings: set[str] = field(default_factory=set)
     lists_devices: set[str] = field(default_factory=set)
+    kept_elsewhere: dict[str, str] = field(default_factory=dict)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
         """Return the name of a function's positional parameter; empty if its definitions differ or none is known.

@@ -29,6 +29,7 @@ from .answers import UNDECIDED
 from .cuda_guards import without_lines
 from .imports import TextModule
 from .indentation import is_mixed, with_indentation
+from .other_files import NOTHING_SHARED, shared_by
 from .plan import Plan
 from .positions import written
 from .project import survey
@@ -40,6 +41,7 @@ from .targets import TARGETS, helpers_called, target_named
 
 if TYPE_CHECKING:
     from .answers import Decided
+    from .other_files import Shared
     from .project import Project
     from .self_check import Passed
     from .site import SourceError
@@ -64,6 +66,7 @@ class Migration:
         sites: every place that is tied to CUDA, in order.
         unread: the cells of a notebook that are not Python.
         passed_over: tokens that spell CUDA and are in no site: the tool does not understand them.
+        shared: what other files need to know of this one.
     """
 
     old: str
@@ -71,6 +74,7 @@ class Migration:
     sites: tuple[Site, ...] = ()
     unread: tuple[SourceError, ...] = ()
     passed_over: tuple[Passed, ...] = ()
+    shared: Shared = NOTHING_SHARED
 
 
 def migrate_source(
@@ -114,7 +118,7 @@ def migrate_source(
         sites += [_import_site(plan, node, is_changed=False) for node in _imports_of_cuda(plan)]
     new = code if rewriter.replacements else source
     in_order = tuple(sorted(sites, key=lambda site: (site.line, site.column)))
-    return Migration(source, new, in_order, passed_over=passed_over(source, in_order))
+    return Migration(source, new, in_order, passed_over=passed_over(source, in_order), shared=shared_by(plan))
 
 
 def _without_guards(plan: Plan, source: str, target: str, project: Project | None) -> Migration:
@@ -129,7 +133,7 @@ def _without_guards(plan: Plan, source: str, target: str, project: Project | Non
         sites.append(Site(plan.decisions[asked].rule, SiteOutcome.REWRITTEN, line, column, code))
     in_order = tuple(sorted(sites, key=lambda site: (site.line, site.column)))
     passed = tuple(replace(each, line=numbers[each.line - 1]) for each in rest.passed_over)
-    return Migration(source, rest.new, in_order, passed_over=passed)
+    return Migration(source, rest.new, in_order, passed_over=passed, shared=rest.shared)
 
 
 def _decide(plan: Plan) -> None:

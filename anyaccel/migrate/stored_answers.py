@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .regions import Regions
     from .source_view import SourceView
 
-__all__ = ["answer_name", "parameter_given", "regions_of_name"]
+__all__ = ["answer_name", "asked_by", "followed", "key_of", "names_for_others", "parameter_given", "regions_of_name"]
 
 _TRUTH = ("True", "False")
 _OF_TENSORS = ("is_cuda", "device", "type")
@@ -27,7 +27,12 @@ def regions_of_name(view: SourceView, found: Regions) -> list[Regions]:
 
     What such code stores, passes on or returns in its turn is followed, too.
     """
-    named: list[Regions] = []
+    return [each for each in followed(view, found) if each.is_test or each.operands]
+
+
+def followed(view: SourceView, found: Regions) -> list[Regions]:
+    """Return what every read of an answer's name is part of, and every read of a name that such code stores."""
+    reached: list[Regions] = []
     waiting, seen = [found], set()
     while waiting:
         one = waiting.pop()
@@ -35,15 +40,35 @@ def regions_of_name(view: SourceView, found: Regions) -> list[Regions]:
             continue
         seen.add(one.value)
         for read in _reads(view, one.value):
-            asked = _asked_by(view, read)
+            asked = asked_by(view, read)
             if asked is not None:
-                region = regions_of(view, asked, is_negated=one.is_negated)
-                named += [region] if region.is_test or region.operands else []
-                waiting.append(region)
-    return named
+                waiting.append(regions_of(view, asked, is_negated=one.is_negated))
+                reached.append(waiting[-1])
+    return reached
 
 
-def _asked_by(view: SourceView, read: cst.CSTNode) -> cst.CSTNode | None:
+def names_for_others(view: SourceView, found: Regions) -> set[str]:
+    """Return the names by which other files may read an answer, with "not " before the name of a negated one."""
+    names = set()
+    for one in (found, *followed(view, found)):
+        name = _name_for_others(view, one.value) if one.value is not None else ""
+        if name:
+            names.add(f"not {name}" if one.is_negated else name)
+    return names
+
+
+def _name_for_others(view: SourceView, value: cst.CSTNode) -> str:
+    functions = [each for each in view.ancestors(value) if isinstance(each, cst.FunctionDef | cst.Lambda)]
+    if isinstance(value, cst.Return):
+        function = functions[0] if len(functions) == 1 else None
+        return function.name.value if isinstance(function, cst.FunctionDef) else ""
+    target = _target(value)
+    if isinstance(target, cst.Name) and functions:
+        return ""
+    return _key_of(value, target) or answer_name(view, value).rpartition(".")[2]
+
+
+def asked_by(view: SourceView, read: cst.CSTNode) -> cst.CSTNode | None:
     """Return what asks with a name: itself, or its comparison with zero or with a truth value.
 
     None is for other comparisons, and for ``i in range(count)``.
@@ -116,12 +141,13 @@ def _key_of(value: cst.CSTNode, target: cst.CSTNode | None) -> str:
     if isinstance(value, cst.DictElement):
         return text_of(value.key) or ""
     if isinstance(target, cst.Subscript):
-        return _key(target)
+        return key_of(target)
     is_keyword = isinstance(value, cst.Arg) and value.keyword is not None and value.keyword.value != "default"
     return value.keyword.value if is_keyword and isinstance(value, cst.Arg) and value.keyword is not None else ""
 
 
-def _key(node: cst.Subscript) -> str:
+def key_of(node: cst.Subscript) -> str:
+    """Return the key of a subscript if it is a text; else ''."""
     inside = node.slice[0].slice if len(node.slice) == 1 else None
     return (text_of(inside.value) or "") if isinstance(inside, cst.Index) else ""
 
@@ -136,7 +162,7 @@ def _named(view: SourceView) -> dict[str, list[cst.CSTNode]]:
         is_target = isinstance(around, cst.AssignTarget) or getattr(around, "target", None) is node
         if is_part or is_target or view.name(node):
             continue
-        name = _key(node) if isinstance(node, cst.Subscript) else (dotted(node) or "").rpartition(".")[2]
+        name = key_of(node) if isinstance(node, cst.Subscript) else (dotted(node) or "").rpartition(".")[2]
         found.setdefault(name, []).append(node)
     return found
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from anyaccel.migrate import files
-from anyaccel.migrate.files import dirty_files, discover, migrate_files, write
-from anyaccel.migrate.settings import settings_of
+from anyaccel.migrate.discovery import discover
+from anyaccel.migrate.files import migrate_files, write
 from anyaccel.migrate.site import MigrateError
 
 BEFORE = "import torch\nx = torch.ones(1).cuda()\n"
@@ -20,70 +19,6 @@ AFTER = "import torch\nfrom anyaccel import get_accelerator\nx = torch.ones(1).t
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def git(*arguments: str) -> None:
-    identity = ["-c", "user.name=n", "-c", "user.email=e@e"]
-    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
-
-
-def test_a_folder_means_its_python_files_and_notebooks(tmp_path: Path) -> None:
-    for name in (
-        "a.py",
-        "b.txt",
-        "c.ipynb",
-        "sub/d.py",
-        "__pycache__/e.py",
-        ".hidden/f.py",
-        "venv/g.py",
-        "with space/h.py",
-    ):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("")
-    (tmp_path / "link.py").symlink_to(tmp_path / "a.py")
-    found = discover([Path()], exclude=["sub/*"])
-    assert [str(path) for path in found] == ["a.py", "c.ipynb", "with space/h.py"]
-
-
-def test_what_git_ignores_is_left(tmp_path: Path) -> None:
-    git("init", "-q")
-    (tmp_path / ".gitignore").write_text("copies/\n")
-    for name in ("a.py", "copies/a.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("")
-    assert [str(path) for path in discover([Path()])] == ["a.py"]
-
-
-def test_what_the_project_excludes_is_left(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text('[tool.anyaccel]\nexclude = ["kernels/*"]\n')
-    for name in ("a.py", "kernels/b.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("")
-    assert [str(path) for path in discover([Path()], settings_of(Path.cwd()).exclude)] == ["a.py"]
-
-
-@pytest.mark.parametrize("name", ["missing", "other.txt"])
-def test_a_path_that_is_nothing_is_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / "other.txt").write_text("")
-    with pytest.raises(MigrateError, match=f"reading {name} failed"):
-        discover([Path(name)])
-
-
-def test_files_that_git_would_not_bring_back(tmp_path: Path) -> None:
-    git("init", "-q")
-    paths = [Path(name) for name in ("clean.py", "changed.py", "new one.py")]
-    for path in paths[:2]:
-        path.write_text("")
-    git("add", ".")
-    git("commit", "-qm", "x")
-    paths[1].write_text("1")
-    paths[2].write_text("2")
-    assert dirty_files(paths) == paths[1:]
-
-
-def test_without_a_repository_nothing_is_dirty(tmp_path: Path) -> None:
-    Path("a.py").write_text("")
-    assert dirty_files([Path("a.py")]) == []
 
 
 def test_one_bad_file_stops_no_other(tmp_path: Path) -> None:
@@ -232,3 +167,53 @@ def test_the_current_folder_may_be_a_package(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     results = migrate_files(discover([Path()]), "anyaccel")
     assert [result.path.name for result in results if result.new != result.old] == ["a.py"]
+
+
+_READERS = {
+    "constant": ("FLAG = QUESTION\n", "from a import FLAG\ndef f(x):\n    if FLAG:\n        CODE\n    return x\n"),
+    "constant of a module": ("FLAG = QUESTION\n", "import a\ndef f(x):\n    return CODE if a.FLAG else x\n"),
+    "negated": ("FLAG = not QUESTION\n", "from a import FLAG\ndef f(x):\n    if FLAG:\n        return x\n    CODE\n"),
+    "function": (
+        "def flag():\n    return QUESTION\n",
+        "from a import flag\ndef f(x):\n    if flag() and x.ndim > 1:\n        CODE\n    return x\n",
+    ),
+    "attribute": (
+        "class A:\n    def __init__(self):\n        self.flag = QUESTION\n",
+        "def f(x, a):\n    assert a.flag\n    CODE\n",
+    ),
+    "keyword": ("run(flag=QUESTION)\n", "def run(flag):\n    if flag:\n        CODE\n"),
+    "key": ("settings = {'flag': QUESTION}\n", "def run(settings):\n    if settings['flag']:\n        CODE\n"),
+    "option": (
+        "parser.add_argument('--flag', default=QUESTION)\n",
+        "def run(args):\n    if not args.flag:\n        raise ValueError\n    CODE\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("others", [0, 6])  # with more files, processes share the work
+@pytest.mark.parametrize("kind", _READERS)
+def test_an_answer_stays_if_another_file_tests_it_before_code_for_cuda(tmp_path: Path, kind: str, others: int) -> None:
+    question = "torch.cuda.is_available()"
+    code = "torch.cuda.get_device_capability()"
+    for name, text in zip("ab", _READERS[kind], strict=True):
+        (tmp_path / f"{name}.py").write_text(
+            f"import torch\n{text.replace('QUESTION', question).replace('CODE', code)}"
+        )
+    for number in range(others):
+        (tmp_path / f"c{number}.py").write_text("import torch\n")
+    results = migrate_files(discover([tmp_path]), "anyaccel")
+    assert question in results[0].new
+    only_one = migrate_files([tmp_path / "a.py"], "anyaccel", among=discover([tmp_path]))
+    assert only_one[0].sites == results[0].sites
+
+
+@pytest.mark.parametrize("kind", _READERS)
+def test_an_answer_is_rewritten_with_the_file_that_tests_it(tmp_path: Path, kind: str) -> None:
+    question = "torch.cuda.is_available()"
+    for name, text in zip("ab", _READERS[kind], strict=True):
+        (tmp_path / f"{name}.py").write_text(
+            f"import torch\n{text.replace('QUESTION', question).replace('CODE', 'x.cuda()')}"
+        )
+    results = migrate_files(discover([tmp_path]), "anyaccel")
+    assert question not in results[0].new
+    assert ".cuda()" not in results[1].new

@@ -1,0 +1,88 @@
+"""Finds the Python files and notebooks of a project, and those that git could not restore."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .site import MigrateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["dirty_files", "discover"]
+
+_SUFFIXES = (".py", ".ipynb")
+_SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv", "build", "dist", ".ipynb_checkpoints"}
+
+
+def discover(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
+    """Return the Python files and notebooks in some paths, without excluded files.
+
+    In folders, symbolic links and files that git ignores are skipped.
+
+    Args:
+        paths: files and folders.
+        exclude: patterns of paths to skip, such as ``"third_party/*"``, which match the given or the absolute path.
+
+    Raises:
+        MigrateError: when a path does not exist, or is not a folder, a ``.py`` file or an ``.ipynb`` file.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            found.update(dict.fromkeys(_in_folder(path)))
+        elif path.is_file() and path.suffix in _SUFFIXES:
+            found[path] = None
+        else:
+            what = "it is neither a folder nor a .py or .ipynb file" if path.exists() else "it does not exist"
+            msg = f"reading {path} failed: {what}. Fix: pass the folder of your sources, such as src/."
+            raise MigrateError(msg)
+    return [
+        path
+        for path in found
+        if not any(fnmatch(str(path), pattern) or fnmatch(str(path.resolve()), pattern) for pattern in exclude)
+    ]
+
+
+def _in_folder(folder: Path) -> Iterator[Path]:
+    listed = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if listed is not None:
+        names = sorted(name for name in listed.split("\0") if name.endswith(_SUFFIXES))
+        yield from (path for name in names if (path := folder / name).is_file() and not path.is_symlink())
+        return
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
+        for name in sorted(names):
+            path = Path(root) / name
+            if name.endswith(_SUFFIXES) and not path.is_symlink():
+                yield path
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Return the output of a git command; None if git is missing or fails, as it does outside of a repository."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    command = [git, "-C", str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", errors="surrogateescape")  # noqa: S603
+    return done.stdout if done.returncode == 0 else None
+
+
+def dirty_files(paths: Iterable[Path]) -> list[Path]:
+    """Return the files that git could not restore: the modified and untracked ones in git repositories."""
+    dirty: list[Path] = []
+    by_folder: dict[Path, list[Path]] = {}
+    for path in paths:
+        by_folder.setdefault(path.resolve().parent, []).append(path)
+    for folder, files in by_folder.items():
+        said = _git(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--", ".")
+        top = _git(folder, "rev-parse", "--show-toplevel")
+        if said and top:
+            changed = {Path(top.rstrip("\n"), entry[3:]) for entry in said.split("\0") if entry}
+            dirty += [path for path in files if path.resolve() in {each.resolve() for each in changed}]
+    return dirty

@@ -1,0 +1,81 @@
+"""Which files of a project are migrated, and which of them git could not restore."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from anyaccel.migrate.discovery import dirty_files, discover
+from anyaccel.migrate.settings import settings_of
+from anyaccel.migrate.site import MigrateError
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def git(*arguments: str) -> None:
+    identity = ["-c", "user.name=n", "-c", "user.email=e@e"]
+    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+
+
+def test_a_folder_means_its_python_files_and_notebooks(tmp_path: Path) -> None:
+    for name in (
+        "a.py",
+        "b.txt",
+        "c.ipynb",
+        "sub/d.py",
+        "__pycache__/e.py",
+        ".hidden/f.py",
+        "venv/g.py",
+        "with space/h.py",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "link.py").symlink_to(tmp_path / "a.py")
+    found = discover([Path()], exclude=["sub/*"])
+    assert [str(path) for path in found] == ["a.py", "c.ipynb", "with space/h.py"]
+
+
+def test_what_git_ignores_is_left(tmp_path: Path) -> None:
+    git("init", "-q")
+    (tmp_path / ".gitignore").write_text("copies/\n")
+    for name in ("a.py", "copies/a.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert [str(path) for path in discover([Path()])] == ["a.py"]
+
+
+def test_what_the_project_excludes_is_left(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.anyaccel]\nexclude = ["kernels/*"]\n')
+    for name in ("a.py", "kernels/b.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert [str(path) for path in discover([Path()], settings_of(Path.cwd()).exclude)] == ["a.py"]
+
+
+@pytest.mark.parametrize("name", ["missing", "other.txt"])
+def test_a_path_that_is_nothing_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "other.txt").write_text("")
+    with pytest.raises(MigrateError, match=f"reading {name} failed"):
+        discover([Path(name)])
+
+
+def test_files_that_git_would_not_bring_back(tmp_path: Path) -> None:
+    git("init", "-q")
+    paths = [Path(name) for name in ("clean.py", "changed.py", "new one.py")]
+    for path in paths[:2]:
+        path.write_text("")
+    git("add", ".")
+    git("commit", "-qm", "x")
+    paths[1].write_text("1")
+    paths[2].write_text("2")
+    assert dirty_files(paths) == paths[1:]
+
+
+def test_without_a_repository_nothing_is_dirty(tmp_path: Path) -> None:
+    Path("a.py").write_text("")
+    assert dirty_files([Path("a.py")]) == []
