@@ -35,6 +35,7 @@ _OF_GPUS = Objection(
 )
 _OF_GRAPHS = Objection("depends-on-cuda", "decides whether to use CUDA's graphs; decide which other devices do")
 _GRAPHS = re.compile(r"cuda_?graph", re.IGNORECASE)
+_OF_GPU = re.compile(r"gpu|(use|supports?)_cuda_(?!(is_)?(available|enabled|devices?)$)")
 _NAMES_CUDA = re.compile(r"cuda|gpu", re.IGNORECASE)
 _CUDAS = re.compile(r"(^|\.)_?(CUDA|Cuda[A-Z])\w*$")
 _OF_TUPLE = Objection(
@@ -67,9 +68,12 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
 
 
 def _is_of_gpus(plan: Plan, value: cst.CSTNode) -> bool:
-    """Return whether an answer is what ``is_gpu_available()`` returns, to callers that may name "gpu" to a library."""
+    """Return whether an answer is what ``is_gpu_available()`` or ``can_use_cuda_iobinding()`` returns.
+
+    Their callers may name "gpu" to a library, or use what is CUDA's.
+    """
     function = next((each for each in plan.view.ancestors(value) if isinstance(each, cst.FunctionDef)), None)
-    return function is not None and "gpu" in function.name.value.lower()
+    return function is not None and _OF_GPU.search(function.name.value.lower()) is not None
 
 
 def _is_unpacked(plan: Plan, value: cst.Element) -> bool:

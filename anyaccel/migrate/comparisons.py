@@ -113,7 +113,7 @@ def _decide_one(
         plan.leave(node, RULE, "compares the name of an implementation, not of a device")
     elif isinstance(around := plan.view.parent(node), cst.IfExp) and _is_of_ids(plan, around):
         plan.leave(node, RULE, "chooses DDP's device arguments, which are already None on other devices")
-    elif "cpu" in texts and name is not None and is_validation(plan.view, node):
+    elif "cpu" in texts and name is not None and is_validation(plan.view, node) and not _has_other_mps(plan, node):
         plan.rewrite(node, RULE, lambda updated: _with_one_more(updated, name))
     elif "cpu" in texts or _is_listed(plan, node):
         plan.report(node, RULE, LISTED)
@@ -140,6 +140,14 @@ def _is_listed(plan: Plan, node: cst.BaseExpression) -> bool:
     is_same = dotted(node.left) is not None and dotted(node.left) == dotted(other.left)
     target = other.comparisons[0]
     return is_same and isinstance(target.operator, cst.Equal) and text_of(target.comparator) == "cpu"
+
+
+def _has_other_mps(plan: Plan, node: cst.BaseExpression) -> bool:
+    """Return whether a list of devices names Apple's, and its function does elsewhere: a last ``else:`` may be for them."""
+    around = (each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.Module))
+    named = [each for each in plan.view.inside(next(around), cst.SimpleString) if text_of(each) == "mps"]
+    inside = [each for each in named if plan.view.is_within(each, node)]
+    return bool(inside) and len(named) > len(inside)
 
 
 def _is_of_ids(plan: Plan, choice: cst.IfExp) -> bool:

@@ -26,7 +26,7 @@ from .dependents import (
 from .device_text import is_device_literal
 from .docstrings import correct_docstrings
 from .exact import state_exactly
-from .guards import asks_for_kernels
+from .guards import asks_for_kernels, keep_guarded_devices, keep_names_of_cuda
 from .import_time import keep_import_time
 from .messages import correct_messages
 from .neutral import is_neutral
@@ -34,7 +34,7 @@ from .other_files import of_other_file
 from .other_ways import of_kept_answer, of_other_way, stops_for_precision
 from .own_branches import leave_own_branch
 from .probes import keep_probes
-from .questions import asked_in
+from .questions import asked_in, is_count_tested
 from .regions import regions_of
 from .same_on_cpu import of_cpu
 from .scripts import keep_scripts
@@ -72,6 +72,8 @@ def settle(plan: Plan) -> None:
             break
     _keep_whole(plan)
     keep_together(plan)
+    keep_guarded_devices(plan)
+    keep_names_of_cuda(plan)
     keep_functions_whole(plan)
     agree_on_counts(plan)
     keep_build_scripts(plan)
@@ -144,17 +146,28 @@ def _other_tests(plan: Plan, decision: SiteDecision) -> list[cst.CSTNode]:
 
 
 def _next_that_stays(plan: Plan, asked: cst.CSTNode) -> int:
-    """Return the line after a guard if that has a reported site of CUDA's own; 0 if it has none."""
+    """Return the line of a reported site of CUDA's own that runs after a guard, in the same block; 0 if there is none."""
     inner = asked
     for around in plan.view.ancestors(asked):
         if isinstance(around, cst.IndentedBlock | cst.Module):
             place = next(number for number, each in enumerate(around.body) if each is inner)
-            after = around.body[place + 1 : place + 2]
-            own = [one for each in after for one in decided_in(plan, each) if one.outcome is SiteOutcome.REPORTED]
-            is_call = any(one.rule == "runtime-call" and asked_in(plan, one) is None for one in own)
-            return plan.view.position(after[0])[0] if is_call else 0
+            for each in around.body[place + 1 :]:
+                if isinstance(each, cst.FunctionDef | cst.ClassDef):
+                    continue
+                for one in decided_in(plan, each):
+                    is_own = one.outcome is SiteOutcome.REPORTED and one.rule == "runtime-call"
+                    if is_own and asked_in(plan, one) is None and not _is_asked_for(plan, one.node, each):
+                        return plan.view.position(one.node)[0]
+            return 0
         inner = around
     return 0
+
+
+def _is_asked_for(plan: Plan, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+    """Return whether a site runs only under a condition, or is in a function that may not be called."""
+    conditions = (cst.If, cst.IfExp, cst.Try, cst.FunctionDef, cst.Lambda)
+    inside = (each for each in plan.view.ancestors(node) if plan.view.is_within(each, statement))
+    return any(isinstance(each, conditions) for each in inside)
 
 
 def _object(plan: Plan, question: SiteDecision) -> bool:
@@ -182,6 +195,10 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     of_code = [*of_kept_answer(plan, found), *of_what_depends(plan, [found, *named], asked), *of_other_way(plan, found)]
     if any(not each.is_of_cpu for each in of_code):
         plan.cuda_guards.pop(question.node, None)
+    if is_count_tested(plan, asked):
+        after = of_what_depends(plan, [each for each in named if not each.is_entry], asked)
+        objections = [each for each in (*after, of_other_file(plan, found)) if each is not None and not each.is_of_cpu]
+        return bool(objections) and _answered(plan, question, asked, [], objections)
     of_use = _of_test(plan, question, found) if found.is_test else of_value(plan, found, named)
     if question.rule in _OF_TENSOR and asks_for_kernels(plan, asked, found.other):
         of_use = OF_KERNELS

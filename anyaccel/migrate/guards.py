@@ -13,13 +13,17 @@ import libcst as cst
 
 from .own_members import is_named_after, own_member
 from .questions import OF_MESSAGE, is_in_text_of_cuda
+from .regions import regions_of
+from .site import SiteOutcome
 from .source_view import dotted, text_of
 from .targets import expression
+from .values_of_cuda import rewritten_in
+from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["asks_for_kernels", "decide"]
+__all__ = ["asks_for_kernels", "decide", "keep_guarded_devices", "keep_names_of_cuda"]
 
 _KERNELS = re.compile(
     r"^(flash|flash_?attn\w*|flash_?attention_\d|fa[234]|tilelang|triton|cudnn|cutlass|cute\w*|flashinfer|flash_?mla\w*|xformers|apex"
@@ -31,6 +35,7 @@ _MISSING = re.compile(
     r"\b(must|requires?|needs?|expect(s|ed)?|only|should)\b.*\bcuda\b|\bcuda\b.*\b(required|only|needed|expected)\b",
     re.IGNORECASE,
 )
+_CONSTANT = re.compile(r"^_?([A-Z]+_)*CUDA(_[A-Z]+)*$")
 _OPTIONS = re.compile(r"^(args|opts?|options|config|cfg|conf|hparams|params|flags|self|packed.*|.*_packed)$")
 
 
@@ -63,6 +68,45 @@ def decide(plan: Plan) -> None:
             plan.report(node, "is-cuda", reason)
         else:
             plan.rewrite(node, "is-cuda", lambda updated: expression(f"{function}({{t}})", t=updated.value))
+
+
+def keep_guarded_devices(plan: Plan) -> None:
+    """Report the devices that a function makes before a reported guard refuses all but CUDA's.
+
+    ``device = torch.device("cuda", i)`` … ``if device.type != "cuda": raise ValueError`` would refuse the accelerator's.
+    """
+    for one in list(plan.decisions.values()):
+        compared = one.node if one.outcome is SiteOutcome.REPORTED and isinstance(one.node, cst.Comparison) else None
+        if compared is None or one.rule != "device-name" or not regions_of(plan.view, compared).is_entry:
+            continue
+        left = compared.left
+        device = left.value if isinstance(left, cst.Attribute) and left.attr.value == "type" else left
+        function = function_around(plan, compared)
+        values = plan.view.values_of(device)
+        for other in [each for value in values for each in rewritten_in(plan, [value])]:
+            if other.rule in ("device-name", "device-choice") and function_around(plan, other.node) is function:
+                line = plan.view.position(compared)[0]
+                plan.reconsider(other.node, f"line {line} refuses other devices than CUDA; decide on both together")
+
+
+def keep_names_of_cuda(plan: Plan) -> None:
+    """Report ``_CUDA = "cuda"``, a constant that is named after its value, and a default that names a module of torch's.
+
+    ``getattr(torch, device_type).is_available()`` is true on a CPU: ``torch.cpu`` is always there.
+    """
+    for one in list(plan.decisions.values()):
+        around = (
+            plan.view.parent(one.node) if one.outcome is SiteOutcome.REWRITTEN and one.rule == "device-name" else None
+        )
+        target = around.targets[0].target if isinstance(around, cst.Assign) else getattr(around, "target", None)
+        if isinstance(target, cst.Name) and _CONSTANT.search(target.value):
+            plan.reconsider(one.node, f"{target.value} is named after CUDA; rename it with its value, or keep both")
+        reads = plan.view.uses(around.name) if isinstance(around, cst.Param) and around.default is one.node else None
+        for read in reads or ():
+            call = plan.view.parent(plan.view.parent(read) or read)
+            if isinstance(call, cst.Call) and plan.view.code(call).startswith("getattr(torch,"):
+                line = plan.view.position(call)[0]
+                plan.reconsider(one.node, f"line {line} takes the module of torch of this name; a CPU has one, too")
 
 
 def asks_for_kernels(plan: Plan, asked: cst.CSTNode, other: cst.CSTNode | None) -> bool:

@@ -1,7 +1,7 @@
 """Messages and docstrings about rewritten code: ``print("Emptying CUDA cache")`` before ``get_accelerator().empty_cache()``.
 
-Only phrases that are false on another device are changed, and only where everything they are about is rewritten. What is
-said where there is no CUDA stays: after the rewrite, only a CPU reaches it.
+Only phrases that are false on another device are changed, and only where everything they are about is rewritten. So are errors
+and messages for a machine without CUDA, which say that CUDA is missing or required: another accelerator would do as well.
 """
 
 from __future__ import annotations
@@ -38,6 +38,14 @@ _USED = re.compile(
     re.IGNORECASE,
 )
 _FOUND = re.compile(rf"{_CUDA}(?= (?:is )?(?:available|detected|found)\b)")
+_LACKED = re.compile(
+    rf"{_CUDA}(?: (?:device|GPU|card)s?)?(?P<rest> (?:is |was )?(?:not |un)(?:available|detected|found|enabled))\b"
+)
+_REQUIRED = re.compile(rf"{_CUDA}(?: (?:device|GPU|card))?(?= (?:is|was) (?:required|requested|needed))")
+_STOP = r"(?=[ ]?(?:\Z|[.,!;:)]|for\b|to\b|but\b|and\b))"  # not "requires CUDA 12"
+_REQUIRES = re.compile(
+    rf"(?P<verb>\b(?:requires?|needs?|expects?|without)) {_CUDA}(?: (?:device|GPU|card))?{_STOP}", re.IGNORECASE
+)
 _IF_NOT = re.compile(r"\bif CUDA (?:is not|isn't) available")
 _IF = re.compile(r"\bif CUDA (?:is )?available")
 _NUMBERED = re.compile(rf"{_CUDA}(?= #?\Z)")
@@ -54,6 +62,8 @@ def correct_messages(plan: Plan) -> None:
     """Rewrite the phrases of messages and docstrings that name CUDA, where all that they are about is rewritten."""
     rewritten = [one for one in plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN]
     of_branches = {call for one in rewritten for call in _in_branches(plan, asked_in(plan, one))}
+    for one in rewritten:
+        _correct_missing(plan, asked_in(plan, one))
     of_places = {call for one in rewritten for call in _around(plan, one.node)}
     for call in plan.view.of(cst.Call):
         if call in of_branches or call in of_places or _is_before(plan, call):
@@ -68,6 +78,52 @@ def _in_branches(plan: Plan, asked: cst.CSTNode | None) -> Iterator[cst.Call]:
     """Yield the messages that are shown only if a question is true."""
     for block in regions_of(plan.view, asked).blocks if asked is not None else ():
         yield from (each for each in plan.view.inside(block, cst.Call) if _is_message(each))
+
+
+def _correct_missing(plan: Plan, asked: cst.CSTNode | None) -> None:
+    """Rewrite what is said, or raised, only if there is no accelerator: "CUDA is required", "CUDA is not available"."""
+    for text in _told_without(plan, asked) if asked is not None and not plan.project.expects_errors else ():
+        if text in plan.decisions and plan.decisions[text].reason != OF_WORD:
+            continue
+        if isinstance(text, cst.SimpleString):
+            _reword(plan, text, _without_missing)
+        elif not _decided(plan, text):
+            _reword_parts(plan, text, lambda place, words: _without_missing(words, is_first=place == 0))
+
+
+def _told_without(plan: Plan, asked: cst.CSTNode) -> Iterator[cst.SimpleString | cst.FormattedString]:
+    """Yield the texts that an assertion, an error or a message shows if a question is false."""
+    around = next(
+        (each for each in plan.view.ancestors(asked) if isinstance(each, cst.Assert | cst.BaseStatement)), None
+    )
+    if isinstance(around, cst.Assert) and around.msg is not None:
+        yield from _texts(around.msg)
+    if not isinstance(around, cst.If) or not plan.view.is_within(asked, around.test):
+        return
+    ran = regions_of(plan.view, asked).blocks
+    other = around.orelse.body if isinstance(around.orelse, cst.Else) else None
+    for block in (around.body, other):
+        if block is not None and block not in ran and ran:
+            for call in plan.view.inside(block, cst.Call):
+                if _is_message(call) or isinstance(plan.view.parent(call), cst.Raise):
+                    yield from (each for argument in call.args for each in _texts(argument.value))
+
+
+def _without_missing(text: str, *, is_first: bool = True) -> str:
+    """Return a text that says of an accelerator what it said of CUDA: that it is missing, or required."""
+    if _OF_CUDA.search(text):
+        return text
+
+    def told(found: re.Match[str], noun: str) -> str:
+        is_start = is_first and not text[: found.start()].strip()
+        return noun.capitalize() if is_start and found["cuda"][0] == "C" else noun
+
+    text = _LACKED.sub(
+        lambda found: told(found, f"no accelerator{found['rest'].replace('not ', '').replace('un', '')}"), text
+    )
+    text = _REQUIRED.sub(lambda found: told(found, "an accelerator"), text)
+    text = _REQUIRES.sub(lambda found: f"{found['verb']} an accelerator", text)
+    return _NOUN.sub(lambda found: told(found, _noun(found)), text)
 
 
 def _around(plan: Plan, node: cst.CSTNode) -> Iterator[cst.Call]:
@@ -119,14 +175,21 @@ def _texts(shown: cst.BaseExpression) -> Iterator[cst.SimpleString | cst.Formatt
 
 
 def _correct_formatted(plan: Plan, formatted: cst.FormattedString, *, in_branch: bool) -> None:
-    new: dict[int, cst.BaseFormattedStringContent] = {}
-    for place, part in enumerate(formatted.parts):
+    def reworded(place: int, words: str) -> str:
         after = formatted.parts[place + 1] if place + 1 < len(formatted.parts) else None
         is_number = isinstance(after, cst.FormattedStringExpression) and isinstance(after.expression, cst.Name)
-        if isinstance(part, cst.FormattedStringText):
-            words = _without_cuda(part.value, in_branch=in_branch, is_first=place == 0, is_number=is_number)
-            if words != part.value:
-                new[place] = part.with_changes(value=words)
+        return _without_cuda(words, in_branch=in_branch, is_first=place == 0, is_number=is_number)
+
+    _reword_parts(plan, formatted, reworded)
+
+
+def _reword_parts(plan: Plan, formatted: cst.FormattedString, change: Callable[[int, str], str]) -> None:
+    """Change the words of an f-string, between its expressions."""
+    new = {
+        place: part.with_changes(value=change(place, part.value))
+        for place, part in enumerate(formatted.parts)
+        if isinstance(part, cst.FormattedStringText) and change(place, part.value) != part.value
+    }
     if new:
         _rewrite(
             plan,

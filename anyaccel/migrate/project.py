@@ -50,6 +50,7 @@ _DEFINED = re.compile(r"^(?:async )?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
 _BY_TYPE = re.compile(
     r"""^(\s*)(?:el)?if [^\n]{0,80}\b(?:device|dev)(?:\.type)? [=!]= (?:torch\.device\()?["'](?:cuda|cpu)["']"""
 )
+_EXPECTED = re.compile(r"""(?:match=|assertRaisesRegex\([^,]+,)\s*[rf]*["'][^"'\n]*\bcuda\b""", re.IGNORECASE)
 _OTHER_WAY = re.compile(r"(else|elif)\b")
 _CLASSES_OF_CUDA = re.compile(r"\b(_?(?:CUDA|Cuda)[A-Z]\w*)(?<!Timer)(?<!Profiler)\(")
 _BINDS = re.compile(r"\bdevice_type\s*=\s*[\w.]*\bdevice\.type\b")
@@ -86,6 +87,7 @@ class Project:
         settings: the options, parameters and settings for a device that some file defines, by name.
         kept_elsewhere: the names of answers that another file tests before code that stays CUDA's, each with that place; known
             only after a first run over all files.
+        expects_errors: whether some test expects an error by a text that names CUDA.
         lists_devices: the functions and classes whose device parameter must be one of some listed types.
     """
 
@@ -110,6 +112,7 @@ class Project:
     refuses_others: bool = False
     settings: set[str] = field(default_factory=set)
     lists_devices: set[str] = field(default_factory=set)
+    expects_errors: bool = False
     kept_elsewhere: dict[str, str] = field(default_factory=dict)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
@@ -148,6 +151,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
                 project.passes_on[name].add(module)
         project.scripted.update(_GIVEN_TO_SCRIPT.findall(source))
         project.refuses_others |= _REFUSES.search(source) is not None
+        project.expects_errors |= _EXPECTED.search(source) is not None
         project.is_scripted |= _SCRIPTED.search(source) is not None
         project.of_cudas_library.update(_TAKES_GPU.findall(source) if _TO_CUDAS.search(source) else ())
         project.scriptable.update(_SCRIPTABLE.findall(source) if "scriptable" in source else ())

@@ -23,6 +23,7 @@ __all__ = [
     "asks_whether_any",
     "is_compared",
     "is_count_needed",
+    "is_count_tested",
     "is_in_text_of_cuda",
     "is_shown",
 ]
@@ -57,6 +58,12 @@ def asks_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     return _says_whether_any(plan, call) or _is_tested(plan.view, call)
 
 
+def is_count_tested(plan: Plan, asked: cst.CSTNode) -> bool:
+    """Return whether a question is a count that only tests elsewhere make one: it is still a number, and 0 on a CPU."""
+    is_count = isinstance(asked, cst.Call) and plan.view.name(asked.func) == "torch.cuda.device_count"
+    return is_count and not _says_whether_any(plan, asked)
+
+
 def _says_whether_any(plan: Plan, call: cst.CSTNode) -> bool:
     around = plan.view.parent(call)
     target = around.targets[0].target if isinstance(around, cst.Assign) and len(around.targets) == 1 else None
@@ -88,8 +95,18 @@ def _is_tested(view: SourceView, count: cst.CSTNode) -> bool:
     known = _tested_counts(view)
     if count not in known:
         named = [] if isinstance(view.parent(count), _OTHER_WAYS) else regions_of_name(view, regions_of(view, count))
-        known[count] = any(each.is_test and not isinstance(view.parent(each.asked), cst.Arg) for each in named)
+        tests = [each.asked for each in named if each.is_test and not isinstance(view.parent(each.asked), cst.Arg)]
+        known[count] = any(_comes_after(view, test, count) for test in tests)
     return known[count]
+
+
+def _comes_after(view: SourceView, test: cst.CSTNode, count: cst.CSTNode) -> bool:
+    """Return whether a test may read a count: ``if n < 1: n = torch.cuda.device_count()`` does not."""
+    functions = [
+        next((each for each in view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.Lambda)), None)
+        for node in (test, count)
+    ]
+    return functions[0] is not functions[1] or view.position(test) > view.position(count)
 
 
 @lru_cache(maxsize=1)  # asked many times for each count of a module

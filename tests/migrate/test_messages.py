@@ -71,7 +71,6 @@ _ALONE = {
     'print(f"CUDA memory {torch.cuda.memory_allocated()} {torch.cuda.get_device_capability()}")': "CUDA memory {get_",
     'print("CUDA memory")\ntorch.cuda.synchronize()': "CUDA memory",
     'print("CUDA memory")\nx = 1\ntorch.cuda.empty_cache()': "CUDA memory",
-    'if not torch.cuda.is_available():\n    print("No CUDA device found")\nx = x.cuda()': "No CUDA device found",
     'if torch.cuda.is_available():\n    raise ValueError("a CUDA device")\nx = x.cuda()': "a CUDA device",
     'if torch.cuda.is_available():\n    x.find("CUDA memory")\n    x = x.cuda()': "CUDA memory",
     'print("CUDA memory")': "CUDA memory",
@@ -111,6 +110,55 @@ _DOCSTRINGS = {
     ),
     ("Moves if CUDA is available.", "x = x.cuda()"): "Moves if CUDA is available.",
 }
+
+
+_WITHOUT = {
+    "CUDA is not available": "No accelerator is available",
+    "CUDA not available, using the CPU": "No accelerator available, using the CPU",
+    "sorry: CUDA is unavailable": "sorry: no accelerator is available",
+    "No CUDA device found": "No accelerator found",
+    "No CUDA GPUs are available": "No accelerators are available",
+    "CUDA is required but not available.": "An accelerator is required but not available.",
+    "CUDA device is required!": "An accelerator is required!",
+    "this requires CUDA": "this requires an accelerator",
+    "needs CUDA to run": "needs an accelerator to run",
+    "cannot run without a CUDA device": "cannot run without an accelerator",
+    "requires CUDA 12": "requires CUDA 12",
+    "torch.cuda.is_available() is False: CUDA is not available": "torch.cuda.is_available() is False: CUDA is not available",
+    "build it with the CUDA toolkit": "build it with the CUDA toolkit",
+    "nothing": "nothing",
+}
+_STOPS = [
+    'assert torch.cuda.is_available(), "{}"\nx = x.cuda()',
+    'assert torch.cuda.is_available(), f"{}: {{x}}"\nx = x.cuda()',
+    'if not torch.cuda.is_available():\n    raise RuntimeError("{}")\nx = x.cuda()',
+    'if not torch.cuda.is_available():\n    raise RuntimeError("a" + "{}")\nx = x.cuda()',
+    'if torch.cuda.is_available():\n    x = x.cuda()\nelse:\n    warnings.warn("{}")',
+    'if torch.cuda.is_available() == False:\n    print("{}")\n    exit(1)\nx = x.cuda()',
+]
+
+
+@pytest.mark.parametrize("code", _STOPS)
+@pytest.mark.parametrize(("old", "expected"), _WITHOUT.items())
+def test_what_is_said_without_an_accelerator(old: str, expected: str, code: str) -> None:
+    source = f"import torch\n\n{code.format(old)}\n"
+    new = migrate_source(source, "anyaccel").new
+    is_kept = "torch.cuda.is_available()" in new.replace(old, "")
+    assert not is_kept or "warn" in code  # a message that something needs CUDA keeps its question
+    assert (old if is_kept else expected) in new
+    assert migrate_source(new, "anyaccel").new == new
+
+
+@pytest.mark.parametrize("code", _STOPS)
+def test_an_error_that_a_test_expects_stays(code: str) -> None:
+    expected = 'def test(f):\n    with pytest.raises(RuntimeError, match="CUDA is not available"):\n        f()\n'
+    source = f"import torch\n\n{code.format('CUDA is not available')}\n{expected}"
+    assert migrate_source(source, "anyaccel").new.count("CUDA is not available") == 2
+
+
+def test_an_error_stays_with_its_question() -> None:
+    code = 'if not torch.cuda.is_available():\n    raise RuntimeError("needs CUDA")\nx = torch.cuda.get_device_capability()\n'
+    assert migrate_source(f"import torch\n{code}", "anyaccel").new == f"import torch\n{code}"
 
 
 @pytest.mark.parametrize(("old", "expected"), _DOCSTRINGS.items())
