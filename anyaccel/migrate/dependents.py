@@ -73,6 +73,10 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
     tainted = _functions_that_stay(plan)
     condition = condition_around(plan, asked)
     half = condition is not None and NAMES_HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
+    if condition is not None and (own := _OWN.search(plan.view.code(condition))) and not any(one.all for one in found):
+        yield Objection(
+            "depends-on-function", f"{own[0]} is asked for, too, and is made for CUDA; decide on both together"
+        )
     for one in found:
         for region in one.all if one.other is not None else ():
             yield from _pairs(plan, region, one.other)

@@ -16,12 +16,14 @@ from .questions import OF_WORD, asked_in
 from .regions import following, regions_of
 from .site import SiteOutcome
 from .source_view import dotted
+from .stored_answers import regions_of_name
 from .values_of_cuda import decided_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .plan import Build, Plan, SiteDecision
+    from .regions import Regions
 
 __all__ = ["correct_messages"]
 
@@ -76,13 +78,22 @@ def correct_messages(plan: Plan) -> None:
 
 def _in_branches(plan: Plan, asked: cst.CSTNode | None) -> Iterator[cst.Call]:
     """Yield the messages that are shown only if a question is true."""
-    for block in regions_of(plan.view, asked).blocks if asked is not None else ():
-        yield from (each for each in plan.view.inside(block, cst.Call) if _is_message(each))
+    for region in _regions(plan, asked) if asked is not None else ():
+        for block in region.blocks:
+            yield from (each for each in plan.view.inside(block, cst.Call) if _is_message(each))
+
+
+def _regions(plan: Plan, asked: cst.CSTNode) -> list[Regions]:
+    """Return what depends on a question, and on its stored answer."""
+    found = regions_of(plan.view, asked)
+    return [found, *regions_of_name(plan.view, found)]
 
 
 def _correct_missing(plan: Plan, asked: cst.CSTNode | None) -> None:
     """Rewrite what is said, or raised, only if there is no accelerator: "CUDA is required", "CUDA is not available"."""
-    for text in _told_without(plan, asked) if asked is not None and not plan.project.expects_errors else ():
+    if asked is None or plan.project.expects_errors:
+        return
+    for text in dict.fromkeys(each for region in _regions(plan, asked) for each in _told_without(plan, region)):
         if text in plan.decisions and plan.decisions[text].reason != OF_WORD:
             continue
         if isinstance(text, cst.SimpleString):
@@ -91,8 +102,9 @@ def _correct_missing(plan: Plan, asked: cst.CSTNode | None) -> None:
             _reword_parts(plan, text, lambda place, words: _without_missing(words, is_first=place == 0))
 
 
-def _told_without(plan: Plan, asked: cst.CSTNode) -> Iterator[cst.SimpleString | cst.FormattedString]:
+def _told_without(plan: Plan, region: Regions) -> Iterator[cst.SimpleString | cst.FormattedString]:
     """Yield the texts that an assertion, an error or a message shows if a question is false."""
+    asked = region.asked
     around = next(
         (each for each in plan.view.ancestors(asked) if isinstance(each, cst.Assert | cst.BaseStatement)), None
     )
@@ -100,7 +112,7 @@ def _told_without(plan: Plan, asked: cst.CSTNode) -> Iterator[cst.SimpleString |
         yield from _texts(around.msg)
     if not isinstance(around, cst.If) or not plan.view.is_within(asked, around.test):
         return
-    ran = regions_of(plan.view, asked).blocks
+    ran = region.blocks
     other = around.orelse.body if isinstance(around.orelse, cst.Else) else None
     for block in (around.body, other):
         if block is not None and block not in ran and ran:

@@ -178,8 +178,9 @@ RULES: dict[str, Rule] = {
         'print("Accelerator memory:", get_accelerator().memory_summary())',
         "In messages that hold a rewritten place, stand before a rewritten call about the memory, or are shown only if a "
         "rewritten question is true; and in docstrings of functions and classes in which everything is rewritten. Only "
-        "phrases such as `CUDA memory`, `CUDA devices` and `using CUDA`. Errors, comments, keys, names of figures, and what is "
-        "said where there is no CUDA stay.",
+        "phrases such as `CUDA memory`, `CUDA devices` and `using CUDA`; and in errors and messages for a machine without an "
+        "accelerator, unless a test expects the text, what says that CUDA is missing or required. Comments, keys, and names of "
+        "figures stay.",
     ),
     "imports": Rule(
         "imports of torch.cuda",

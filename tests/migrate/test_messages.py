@@ -149,6 +149,18 @@ def test_what_is_said_without_an_accelerator(old: str, expected: str, code: str)
     assert migrate_source(new, "anyaccel").new == new
 
 
+@pytest.mark.parametrize("place", ["{}", "class C:\n    def f(self, x):\n        {}"])
+def test_what_is_said_by_a_stored_answer(place: str) -> None:
+    code = (
+        "has_cuda = torch.cuda.is_available()\n"
+        "if has_cuda:\n    print('CUDA is available')\n    x = x.cuda()\nelse:\n    print('CUDA is not available')\n"
+    )
+    source = place.format(code.replace("\n", "\n        " if "class" in place else "\n").rstrip())
+    new = migrate_source(f"import torch\n{source}\n", "anyaccel").new
+    assert "'Accelerator is available'" in new
+    assert "'No accelerator is available'" in new
+
+
 @pytest.mark.parametrize("code", _STOPS)
 def test_an_error_that_a_test_expects_stays(code: str) -> None:
     expected = 'def test(f):\n    with pytest.raises(RuntimeError, match="CUDA is not available"):\n        f()\n'
