@@ -51,6 +51,7 @@ _OTHER = re.compile(r"\b(xpu|npu|hpu|mlu|musa|sdaa)\b|is_(torch_)?(xpu|npu|hpu|m
 _BUILDS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda_getCompiledVersion")
 _ASKS = re.compile(
     r"^_?((is|has|num|count|get_num)_(\w+_)?(cuda|rocm|nvidia)|(check_)?(cuda|rocm)_\w*(available|availability|count)$"
+    r"|(check|detect|probe|try)_(cuda|rocm|nvidia)$"
     r"|(is|has|supports?)_\w*(flash|triton|apex|bnb|bitsandbytes|tensorrt|cutlass)"
     r"|(is|has)_(?!accelerator|device|gpu)\w+_available$|(assert|requires?|ensure|needs?|skip\w*)_(\w+_)?cuda)"
 )
