@@ -13,7 +13,7 @@ from .questions import asked_in
 from .regions import regions_of
 from .site import SiteOutcome
 from .source_view import dotted
-from .stored_answers import asked_by, key_of, names_for_others
+from .stored_answers import OF_TENSORS, asked_by, key_of, names_for_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .source_view import SourceView
 
 __all__ = ["NOTHING_SHARED", "Shared", "of_other_file", "shared_by"]
-
-_OF_TENSORS = ("is_cuda", "device", "type")
 
 
 @dataclass(frozen=True)
@@ -89,5 +87,5 @@ def _tested(view: SourceView) -> Iterator[tuple[str, cst.CSTNode]]:
                 continue
             called = node.func if isinstance(node, cst.Call) else node
             name = key_of(node) if isinstance(node, cst.Subscript) else (dotted(called) or "").rpartition(".")[2]
-            if name and name not in _OF_TENSORS and not view.name(called).startswith("torch."):
+            if name and name not in OF_TENSORS and not view.name(called).startswith("torch."):
                 yield name, node

@@ -13,13 +13,13 @@ from .source_view import dotted
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["Regions", "following", "leaves", "regions_of"]
+__all__ = ["TRUTH", "Regions", "following", "leaves", "regions_of"]
 
 _LEAVES = (cst.Raise, cst.Return, cst.Continue, cst.Break)
 _EXITS = re.compile(r"\b(exit|_exit|skip|skipTest|abort|error)\s*\(")
 _NONE = re.compile(r"(Equal|LessThanEqual) 0$|LessThan 1$")
 _CAUGHT = re.compile(r"Exception|Error")
-_TRUTH = ("True", "False")
+TRUTH = ("True", "False")
 
 
 @dataclass
@@ -108,7 +108,7 @@ def _is_negated(asked: cst.CSTNode) -> bool:
     target = asked.comparisons[0]
     if isinstance(target.comparator, cst.Integer):
         return _NONE.match(f"{type(target.operator).__name__} {target.comparator.value}") is not None
-    if isinstance(target.comparator, cst.Name) and target.comparator.value in _TRUTH:
+    if isinstance(target.comparator, cst.Name) and target.comparator.value in TRUTH:
         return isinstance(target.operator, cst.NotEqual | cst.IsNot) == (target.comparator.value == "True")
     return isinstance(target.operator, cst.NotEqual | cst.NotIn)
 
@@ -126,7 +126,7 @@ def _tested(found: Regions, blocks: list[cst.CSTNode]) -> Regions:
 
 
 def _is_truth(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Name) and node.value in _TRUTH
+    return isinstance(node, cst.Name) and node.value in TRUTH
 
 
 def _is_of_bool(view: SourceView, node: cst.CSTNode | None) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .regions import regions_of
+from .regions import TRUTH, regions_of
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from .regions import Regions
     from .source_view import SourceView
 
-__all__ = ["answer_name", "asked_by", "followed", "key_of", "names_for_others", "parameter_given", "regions_of_name"]
+__all__ = ["OF_TENSORS", "answer_name", "asked_by", "key_of", "names_for_others", "parameter_given", "regions_of_name"]
 
-_TRUTH = ("True", "False")
-_OF_TENSORS = ("is_cuda", "device", "type")
+OF_TENSORS = ("is_cuda", "device", "type")
 
 
 def regions_of_name(view: SourceView, found: Regions) -> list[Regions]:
@@ -27,10 +26,10 @@ def regions_of_name(view: SourceView, found: Regions) -> list[Regions]:
 
     What such code stores, passes on or returns in its turn is followed, too.
     """
-    return [each for each in followed(view, found) if each.is_test or each.operands]
+    return [each for each in _followed(view, found) if each.is_test or each.operands]
 
 
-def followed(view: SourceView, found: Regions) -> list[Regions]:
+def _followed(view: SourceView, found: Regions) -> list[Regions]:
     """Return what every read of an answer's name is part of, and every read of a name that such code stores."""
     reached: list[Regions] = []
     waiting, seen = [found], set()
@@ -50,7 +49,7 @@ def followed(view: SourceView, found: Regions) -> list[Regions]:
 def names_for_others(view: SourceView, found: Regions) -> set[str]:
     """Return the names by which other files may read an answer, with "not " before the name of a negated one."""
     names = set()
-    for one in (found, *followed(view, found)):
+    for one in (found, *_followed(view, found)):
         name = _name_for_others(view, one.value) if one.value is not None else ""
         if name:
             names.add(f"not {name}" if one.is_negated else name)
@@ -92,7 +91,7 @@ def _is_plain(node: cst.Comparison) -> bool:
         return False
     operator, right = node.comparisons[0].operator, node.comparisons[0].comparator
     if isinstance(right, cst.Name):
-        return right.value in _TRUTH
+        return right.value in TRUTH
     number = right.value if isinstance(right, cst.Integer) else ""
     return number == "0" or (number == "1" and isinstance(operator, cst.GreaterThanEqual | cst.LessThan))
 
@@ -114,7 +113,7 @@ def _reads(view: SourceView, value: cst.CSTNode) -> Sequence[cst.CSTNode]:
     if not name:
         return ()
     found = [each for each in _named(view).get(name, ()) if not isinstance(each, cst.Name) or _is_field(view, each)]
-    if name in _OF_TENSORS and isinstance(target, cst.Attribute):
+    if name in OF_TENSORS and isinstance(target, cst.Attribute):
         return [each for each in found if dotted(each) == dotted(target)]
     return found
 

@@ -113,7 +113,7 @@ def test_it_stays_if_what_depends_on_it_stays(place: str, question: str, more: s
 
 
 @pytest.mark.parametrize("kind", ["", ": int"])
-@pytest.mark.parametrize("place", [each for each in _STORED if each in _FOLLOWED])
+@pytest.mark.parametrize("place", _FOLLOWED)
 def test_it_is_rewritten_with_what_depends_on_it(place: str, kind: str) -> None:
     question = "torch.cuda.is_available()"
     source = _STORED[place].format(kind=kind, question=question, more="", code="x = x.cuda()")
