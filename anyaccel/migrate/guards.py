@@ -76,16 +76,17 @@ def keep_guarded_devices(plan: Plan) -> None:
     ``device = torch.device("cuda", i)`` … ``if device.type != "cuda": raise ValueError`` would refuse the accelerator's.
     """
     for one in list(plan.decisions.values()):
-        compared = one.node if one.outcome is SiteOutcome.REPORTED and isinstance(one.node, cst.Comparison) else None
-        if compared is None or one.rule != "device-name" or not regions_of(plan.view, compared).is_entry:
+        if one.outcome is not SiteOutcome.REPORTED or one.rule != "device-name":
             continue
-        left = compared.left
-        device = left.value if isinstance(left, cst.Attribute) and left.attr.value == "type" else left
-        function = function_around(plan, compared)
-        values = plan.view.values_of(device)
-        for other in [each for value in values for each in rewritten_in(plan, [value])]:
+        compared = one.node
+        found = regions_of(plan.view, compared)
+        if not isinstance(compared, cst.Comparison | cst.Call) or not (found.is_entry or found.stops):
+            continue
+        line, function = plan.view.position(compared)[0], function_around(plan, compared)
+        names = plan.view.inside(compared, cst.Name, cst.Attribute)
+        values: list[cst.CSTNode] = [value for name in names for value in plan.view.values_of(name)]
+        for other in rewritten_in(plan, values):
             if other.rule in ("device-name", "device-choice") and function_around(plan, other.node) is function:
-                line = plan.view.position(compared)[0]
                 plan.reconsider(other.node, f"line {line} refuses other devices than CUDA; decide on both together")
 
 
