@@ -1,9 +1,11 @@
-"""``torch.mps`` with the function names of other devices: its memory functions have different names."""
+"""``torch.mps`` with the function names of other devices: its memory functions have different names, and it has one device."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+from .mps_streams import stream_members
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -27,6 +29,7 @@ class MpsModule:
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
+        vars(self).update(stream_members(module))
 
     def __getattr__(self, name: str) -> Any:
         if name == "_module":  # while the object is being copied
@@ -38,6 +41,19 @@ class MpsModule:
         """Return the index of the one device."""
         return 0
 
+    def set_device(self, device: Any) -> None:
+        """Do nothing for the one device.
+
+        Raises:
+            ValueError: when another one is named.
+        """
+        if f"{device}" not in ("0", "mps", "mps:0"):
+            msg = (
+                f"choosing the device failed: got {device}; expected 0, 'mps' or 'mps:0', as there is one device. "
+                f"Fix: pass one of these, or call no set_device()."
+            )
+            raise ValueError(msg)
+
     def memory_allocated(self, device: Any = None) -> int:
         """Return the bytes occupied by tensors."""
         return int(self._module.current_allocated_memory())
@@ -45,6 +61,17 @@ class MpsModule:
     def memory_reserved(self, device: Any = None) -> int:
         """Return the bytes that Metal has allocated to this process."""
         return int(self._module.driver_allocated_memory())
+
+    def max_memory_allocated(self, device: Any = None) -> int:
+        """Return the bytes that Metal has allocated to this process, at least what tensors have occupied since a release."""
+        return self.memory_reserved()
+
+    def max_memory_reserved(self, device: Any = None) -> int:
+        """Return the bytes that Metal has allocated to this process: Metal keeps no peak."""
+        return self.memory_reserved()
+
+    def reset_peak_memory_stats(self, device: Any = None) -> None:
+        """Do nothing: Metal keeps no peak."""
 
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
         """Return the free and the total memory, in bytes, relative to Metal's recommended limit."""

@@ -293,6 +293,23 @@ def test_apples_gpu_is_asked_by_its_own_names(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(NotImplementedError, match=r"torch.mps.memory_stats"):
         mps.memory_stats()
     assert copy.copy(mps).memory_allocated() == 3
+    mps.reset_peak_memory_stats()
+    mps.reset_max_memory_allocated(0)
+    assert (mps.max_memory_allocated(), mps.max_memory_reserved(0), mps.max_memory_cached()) == (5, 5, 5)
+
+
+def test_apples_one_device_can_be_chosen_and_no_other() -> None:
+    mps = anyaccel.TorchAccelerator("mps")
+    for device in (0, "0", "mps", "mps:0", torch.device("mps"), torch.device("mps", 0)):
+        mps.set_device(device)
+        with mps.device_guard(device):
+            assert mps.current_device() == 0
+    for device in (1, -1, "cuda", "mps:1", torch.device("cpu")):
+        with pytest.raises(ValueError, match=f"got {device}; expected 0, 'mps' or 'mps:0'"):
+            mps.set_device(device)
+    for none in (None, -1):
+        with mps.device_guard(none):
+            pass
 
 
 @pytest.mark.parametrize(
@@ -316,18 +333,53 @@ def test_apples_functions_get_no_device_which_they_do_not_take(
     assert sum(function.call_count for function in functions.values()) == 1
 
 
-@pytest.mark.parametrize("has_streams", [True, False])
-def test_apples_gpu_has_streams_where_torch_has_them(monkeypatch: pytest.MonkeyPatch, has_streams: bool) -> None:
-    for name in ("Stream", "stream", "set_stream", "current_stream", "default_stream"):
-        monkeypatch.delattr(torch.mps, name, raising=False)
-        if has_streams:
-            monkeypatch.setattr(torch.mps, name, lambda name=name: name, raising=False)
-    monkeypatch.delattr(torch.accelerator, "current_stream")
+_OF_STREAMS = ("Stream", "stream", "set_stream", "current_stream", "default_stream")
+
+
+def test_apples_gpu_has_torchs_streams_where_torch_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _OF_STREAMS:
+        monkeypatch.setattr(torch.mps, name, lambda name=name: name, raising=False)
     mps = anyaccel.TorchAccelerator("mps")
-    assert mps.supports("Stream") is mps.supports("current_stream") is mps.supports("default_stream") is has_streams
-    if has_streams:
-        assert (mps.current_stream(), mps.current_stream(0)) == ("current_stream",) * 2
-        assert (mps.default_stream(), mps.default_stream(0)) == ("default_stream",) * 2
+    assert all(map(mps.supports, ("Stream", "current_stream", "default_stream")))
+    assert (mps.Stream(), mps.current_stream(), mps.current_stream(0)) == ("Stream", *("current_stream",) * 2)
+    assert (mps.default_stream(), mps.default_stream(0)) == ("default_stream",) * 2
+
+
+def test_apples_one_queue_is_every_stream_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _OF_STREAMS:
+        monkeypatch.delattr(torch.mps, name, raising=False)
+    real = mock.create_autospec(torch.mps.event.Event)  # with the real signatures
+    real.return_value.query.return_value = True
+    real.return_value.elapsed_time.return_value = 1.5
+    monkeypatch.setattr(torch.mps.event, "Event", real)
+    waits = mock.create_autospec(torch.mps.synchronize)
+    monkeypatch.setattr(torch.mps, "synchronize", waits)
+    mps = anyaccel.TorchAccelerator("mps")
+    assert all(map(mps.supports, ("Stream", "Event", "stream", "set_stream", "current_stream", "default_stream")))
+    first, side = mps.current_stream(0), mps.Stream(device="mps", priority=-1)
+    assert first is mps.default_stream()
+    with mps.stream(side), mps.stream(None):
+        assert mps.current_stream() is side
+    with side as entered:
+        assert mps.current_stream() is entered is side
+    assert mps.current_stream() is first
+    start, end = mps.Event(enable_timing=True, blocking=True), mps.Event(True)
+    start.record(side)
+    end.record()
+    side.wait_event(start)
+    side.wait_stream(first)
+    first.record_event().synchronize()
+    assert (side.query(), end.query(), start.elapsed_time(end)) == (True, True, 1.5)
+    side.synchronize()
+    waits.assert_called_once_with()
+    assert [call.args for call in real.call_args_list] == [(True,), (True,), (False,), (False,)]
+    assert real.return_value.wait.call_count == 1
+    mps.record_stream(torch.ones(1), side)
+    with pytest.raises(ValueError, match="got interprocess=True; expected False"):
+        mps.Event(interprocess=True)
+    mps.set_stream(side)
+    assert mps.current_stream() is side
+    mps.set_stream(first)
 
 
 def test_what_a_device_lacks_of_the_later_members_has_a_body_or_refuses() -> None:
