@@ -167,24 +167,26 @@ BROKEN_PLUG_INS = {
 }
 
 
-@pytest.mark.parametrize("defect", BROKEN_PLUG_INS)
-def test_a_broken_plug_in_is_skipped_with_a_warning(
-    defect: str, tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+def test_broken_plug_ins_are_skipped_with_a_warning_each(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    metadata = tmp_path / "site" / "broken_device-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-device\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[anyaccel.accelerators]\nbroken = broken_device:Accelerator\n")
-    (tmp_path / "site" / "broken_device.py").write_text(BROKEN_PLUG_INS[defect] + "\n")
+    for number, code in enumerate(BROKEN_PLUG_INS.values()):
+        metadata = tmp_path / "site" / f"broken_device{number}-1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: broken-device{number}\nVersion: 1.0\n")
+        plug_in = f"broken{number} = broken_device{number}:Accelerator"
+        (metadata / "entry_points.txt").write_text(f"[anyaccel.accelerators]\n{plug_in}\n")
+        (tmp_path / "site" / f"broken_device{number}.py").write_text(code + "\n")
     code = "import anyaccel; print(anyaccel.get_accelerator().device_name())"
     environment = {"PYTHONPATH": str(tmp_path / "site"), "PYTHONWARNINGS": "error"}
     finished = run_python(code, **environment)
     assert finished.stdout == run_python(code).stdout  # the CPU, if the machine has no other device
-    assert (
-        finished.stderr.count("the accelerator plug-in 'broken' (broken_device:Accelerator) failed and is skipped") == 1
-    )
-    asked_for = run_python(code, check=False, **environment, DS_ACCELERATOR="broken")
-    assert "expected an available one of: broken (" in asked_for.stderr
+    for number, defect in enumerate(BROKEN_PLUG_INS):
+        said = f"the accelerator plug-in 'broken{number}' (broken_device{number}:Accelerator) failed and is skipped"
+        assert finished.stderr.count(said) == 1, defect
+    asked_for = run_python(code, check=False, **environment, DS_ACCELERATOR="broken2")
+    for number in range(len(BROKEN_PLUG_INS)):
+        assert f"broken{number} (" in asked_for.stderr.partition("expected an available one of: ")[2]
     assert run_python(code, **environment, DS_ACCELERATOR="cpu").stderr == ""
 
 
