@@ -1,4 +1,4 @@
-"""Reports questions whose comment says that CUDA alone can do what they guard: ``# half precision is only supported on CUDA``."""
+"""Reports questions whose comment or docstring says that only CUDA can do what they guard: ``# only supported on CUDA``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .docstrings import docstring_of
+from .lines import lines_of
 from .questions import asked_in
 from .site import SiteOutcome
-from .source_view import lines_of
+from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["keep_what_comments_say"]
 
 _CUDA_ALONE = re.compile(
-    r"\bonly\b[^.;]{0,40}\b(cuda|nvidia)\b|\b(cuda|nvidia)[- ](only|specific)\b|\bnon-?(cuda|nvidia)\b", re.IGNORECASE
+    r"\bonly\b[^.;]{0,40}\b(cuda|nvidia)\b|\b(cuda|nvidia)[- ](only|specific)\b|\bnon-?(cuda|nvidia)\b"
+    r"|\b(cuda|nvidia) (devices?|tensors?|gpus?|inputs?) only\b",
+    re.IGNORECASE,
 )
+_SHORT = 3  # statements; the docstring of such a function is about its question
 
 
 def keep_what_comments_say(plan: Plan) -> None:
@@ -30,10 +35,19 @@ def keep_what_comments_say(plan: Plan) -> None:
     lines = lines_of(plan.view.source)
     for one in list(plan.decisions.values()):
         asked = asked_in(plan, one) if one.outcome is SiteOutcome.REWRITTEN else None
-        if asked is not None and any(_CUDA_ALONE.search(each) for each in _comments(plan, asked, lines)):
+        texts = (*_comments(plan, asked, lines), _docstring(plan, asked)) if asked is not None else ()
+        if any(_CUDA_ALONE.search(each) for each in texts):
             plan.reconsider(
                 one.node, "a comment says that only CUDA can; decide whether other devices take this branch"
             )
+
+
+def _docstring(plan: Plan, node: cst.CSTNode) -> str:
+    """Return the docstring of the function around a question, if the function does little else."""
+    function = function_around(plan, node)
+    docstring = docstring_of(function) if isinstance(function, cst.FunctionDef) else None
+    is_short = isinstance(function, cst.FunctionDef) and len(function.body.body) <= _SHORT + 1
+    return " ".join(docstring.value.split()) if docstring is not None and is_short else ""
 
 
 def _comments(plan: Plan, node: cst.CSTNode, lines: list[str]) -> Iterator[str]:

@@ -16,8 +16,6 @@ from .comparisons import LISTED
 from .cuda_guards import advice_on, guard_around, is_program, of_guards_named, writes_kernels
 from .data_parallel import DATA_PARALLEL
 from .dependents import (
-    ENTRIES,
-    MAINS,
     asks_for_bfloat16,
     condition_around,
     is_known_code,
@@ -26,6 +24,7 @@ from .dependents import (
 from .device_text import is_device_literal
 from .docstrings import correct_docstrings
 from .exact import state_exactly
+from .functions_that_stay import ENTRIES, MAINS
 from .guards import asks_for_kernels, keep_guarded_devices, keep_names_of_cuda
 from .import_time import keep_import_time
 from .messages import correct_messages
@@ -167,7 +166,11 @@ def _is_asked_for(plan: Plan, node: cst.CSTNode, statement: cst.CSTNode) -> bool
     """Return whether a site runs only under a condition, or is in a function that may not be called."""
     conditions = (cst.If, cst.IfExp, cst.Try, cst.FunctionDef, cst.Lambda)
     inside = (each for each in plan.view.ancestors(node) if plan.view.is_within(each, statement))
-    return any(isinstance(each, conditions) for each in inside)
+    return any(isinstance(each, conditions) and not _is_in_test(plan, node, each) for each in inside)
+
+
+def _is_in_test(plan: Plan, node: cst.CSTNode, around: cst.CSTNode) -> bool:
+    return isinstance(around, cst.If | cst.IfExp) and plan.view.is_within(node, around.test)
 
 
 def _object(plan: Plan, question: SiteDecision) -> bool:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .answers import Objection
+from .lines import lines_of
 from .nodes import library_of
-from .source_view import dotted, lines_of
+from .source_view import dotted
 
 if TYPE_CHECKING:
     from .regions import Regions

@@ -10,6 +10,7 @@ import libcst as cst
 from .device_positions import is_device_position
 from .kinds import Kind, kind_by_name
 from .source_view import dotted
+from .stored_answers import parameter_given
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -100,6 +101,8 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
             or (name == "torch.device" and owner.args[0] is not around)
         ):
             return "current_device"
+        if _takes_index(view, around):
+            return "current_device"
         return "current_device_name" if is_device_position(view, call).is_device else None
     if isinstance(around, cst.Return):  # the callers are unknown unless the function has the same name
         owner = next((each for each in view.ancestors(call) if isinstance(each, cst.FunctionDef)), None)
@@ -107,6 +110,17 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
         return _wanted_by_name(plan, around, call)
     return "current_device_name" if is_device_position(view, call).is_device else None
+
+
+def _takes_index(view: SourceView, argument: cst.Arg) -> bool:
+    """Return whether a function of this file gets an argument that it asks to be an integer, or that cannot be a text."""
+    parameter = parameter_given(view, argument)
+    function = view.parent(view.parent(parameter) or argument) if parameter is not None else None
+    if parameter is None or function is None:
+        return False
+    told = view.code(parameter.annotation.annotation) if parameter.annotation is not None else ""
+    is_typed = re.search(r"\bint\b", told) is not None and re.search(r"\bstr\b", told) is None
+    return is_typed or re.search(rf"isinstance\({parameter.name.value}, int\)", view.code(function)) is not None
 
 
 def _is_given_to_cuda(view: SourceView, use: cst.CSTNode) -> bool:
@@ -128,8 +142,12 @@ def _wanted_by_name(plan: Plan, assign: cst.Assign, call: cst.Call) -> str | Non
     target = assign.targets[0].target
     uses = plan.view.uses(target) or []
     named = [use for use in uses if not _is_given_to_cuda(plan.view, use)]
-    if uses and not named:
-        return "current_device"
+    elements = [plan.view.parent(use) for use in named]
+    are_kept = all(
+        isinstance(each, cst.DictElement) and not _is_spread(plan.view, plan.view.parent(each)) for each in elements
+    )
+    if uses and are_kept:
+        return "current_device"  # for torch.cuda, or in a dictionary whose reader may expect the index
     if uses and all(is_device_position(plan.view, use).is_device for use in named):
         is_known = all(not _is_given_by_place(plan.view, use) for use in named)
         return "current_device_name" if is_known else None

@@ -5,21 +5,19 @@ from __future__ import annotations
 import builtins
 import re
 import sys
-from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from .answers import Objection
 from .data_parallel import DATA_PARALLEL, SEVERAL, WRAPPED
+from .functions_that_stay import functions_that_stay
 from .kernels import calls_kernel, kernels_imported, moves_to_cuda
 from .kinds import DEVICE_NAME
 from .nodes import library_of
 from .other_libraries import is_foreign
-from .other_ways import NAMES_HALF, appended, is_number
-from .questions import OF_MESSAGE, asked_in
-from .regions import regions_of
+from .other_ways import NAMES_HALF, appended, functions_called, is_number
+from .questions import OF_MESSAGE
 from .site import SiteOutcome
 from .source_view import dotted, text_of
 from .values_of_cuda import decided_in, values_of_cuda
@@ -29,11 +27,8 @@ if TYPE_CHECKING:
 
     from .plan import Plan
     from .regions import Regions
-    from .source_view import SourceView
 
 __all__ = [
-    "ENTRIES",
-    "MAINS",
     "asks_for_bfloat16",
     "condition_around",
     "is_known_code",
@@ -49,20 +44,17 @@ _OWN = re.compile(
     r"\w*(flash_?(att|\d)|(?<!allow_)tf32|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b|\b\w*supports?_cuda\b|[\"']flash[\"']|\b\w+_fa[23]\b|\b(is_shared|share_memory_?)\b",
     re.IGNORECASE,
 )
+_OF_MODULE = re.compile(r"^(?!torch\.|self\.)\w+\.(?:\w+\.)*(gpu|cuda)\.\w+$")  # lib.gpu.forward()
 _FOR_LIBRARIES = ("gpu", "GPU", "CUDA")
 _OF_GPU = re.compile(r"(?<=[^_])_(gpu|cuda)(?=_|$)|^(gpu|cuda)(?=_)")
 _OF_CPU = re.compile(r"(?<=[^_])_cpu(?=_|$)|^cpu(?=_)")
 _VERSIONS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda")
-_NVIDIAS = re.compile(r"nvidia[-_]smi")
 _NCCL = re.compile(r"\S*nccl\S*", re.IGNORECASE)
-_NOT_CALLED_BY_NAME = ("__init__", "forward", "cuda", "pin_memory")  # calls of the last two are sites of their own
 _SAYS_OWN = re.compile(
     r"flash[-_]?attn|flash[-_]?attention|triton|xformers|bitsandbytes|\bbnb|\bapex\b|tensorrt|\bcupy|nvidia|nvml|cudnn|onnx|vllm|8bit",
     re.IGNORECASE,
 )
 MESSAGES = ("the number of CUDA devices, in a message", OF_MESSAGE)
-MAINS = ("main", "main_worker")
-ENTRIES = (*MAINS, "train", "run", "worker", "setup")
 
 
 def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Iterator[Objection]:
@@ -70,7 +62,7 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
 
     Functions of this module that the code calls are searched too.
     """
-    tainted = _functions_that_stay(plan)
+    tainted = functions_that_stay(plan, plan.changes)
     condition = condition_around(plan, asked)
     half = condition is not None and NAMES_HALF.search(plan.view.code(condition).replace("bfloat16", "")) is not None
     if condition is not None and (own := _OWN.search(plan.view.code(condition))) and not any(one.all for one in found):
@@ -131,7 +123,9 @@ def _names_of_cuda(
             f"{plan.view.code(version)} depends on it, which other devices do not have; decide what they show",
         )
     several = SEVERAL.search(plan.view.code(condition if condition is not None else asked))
-    if several and DATA_PARALLEL.search(plan.view.code(region)):
+    if several and any(
+        DATA_PARALLEL.search(plan.view.code(each)) for each in (region, *functions_called(plan, region))
+    ):
         yield Objection(
             "depends-on-function", "DataParallel depends on it, which works on several CUDA devices only; keep it"
         )
@@ -193,7 +187,7 @@ def _call_of_cudas_own(plan: Plan, region: cst.CSTNode) -> str:
         else:
             name = dotted(node.func) or ""
             is_own = name.removesuffix(".apply") in plan.functions_of_kernels or calls_kernel(plan.view, node)
-            name = name if is_own else ""
+            name = name if is_own or _OF_MODULE.search(name) else ""
         if name:
             return name.strip(".")
     return ""
@@ -259,70 +253,6 @@ def _answer_named(plan: Plan, region: cst.CSTNode) -> str:
         if isinstance(value, cst.Call) and (name := _imported_function(plan, value)):
             return name
     return ""
-
-
-def _functions_that_stay(plan: Plan) -> set[str]:
-    """Return the functions of this module that contain a report other than a CUDA check.
-
-    Names that are imported under a reported CUDA check are included, and functions that stop without CUDA.
-    """
-    reported = [
-        one for one in plan.decisions.values() if one.outcome is SiteOutcome.REPORTED and not asked_in(plan, one)
-    ]
-    found = _functions_that_stop(plan)
-    for one in plan.decisions.values():
-        asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
-        for region in regions_of(plan.view, asked).blocks if asked is not None else ():
-            for statement in plan.view.inside(region, cst.Import, cst.ImportFrom):
-                aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
-                found |= {str(each.evaluated_alias or each.evaluated_name) for each in aliases}
-    for one in reported:
-        for around in plan.view.ancestors(one.node):
-            if isinstance(around, cst.FunctionDef) and around.name.value not in (*_NOT_CALLED_BY_NAME, *ENTRIES):
-                found.add(around.name.value)
-                break
-    return found
-
-
-def _functions_that_stop(plan: Plan) -> set[str]:
-    """Return the functions that raise without CUDA by a reported question, or run nvidia-smi, and those that call one.
-
-    A question that decides whether to call ``self.quantize()`` and the ``if device.type != "cuda": raise …`` in it are
-    for the same devices.
-    """
-    found = set(_functions_for_nvidia(plan.view))
-    for one in plan.decisions.values():
-        asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
-        if asked is not None and regions_of(plan.view, asked).is_entry:
-            around = (each for each in plan.view.ancestors(one.node) if isinstance(each, cst.FunctionDef))
-            found.update(each.name.value for each in islice(around, 1))
-    found.difference_update(_NOT_CALLED_BY_NAME, ENTRIES)
-    waiting = list(found)
-    while waiting:
-        news = _callers(plan.view).get(waiting.pop(), set()) - found
-        news.difference_update(_NOT_CALLED_BY_NAME, ENTRIES)
-        found |= news
-        waiting += news
-    return found
-
-
-@lru_cache(maxsize=1)  # asked for each question of a module
-def _functions_for_nvidia(view: SourceView) -> list[str]:
-    """Return the functions that run nvidia-smi."""
-    functions = view.of(cst.FunctionDef) if _NVIDIAS.search(view.source) else ()
-    return [each.name.value for each in functions if _NVIDIAS.search(view.code(each))]
-
-
-@lru_cache(maxsize=1)  # as above
-def _callers(view: SourceView) -> dict[str, set[str]]:
-    """Return the functions of a module that call a function or a method, by its name."""
-    found: dict[str, set[str]] = {}
-    for call in view.of(cst.Call):
-        called = (dotted(call.func) or "").rpartition(".")[2]
-        for around in view.ancestors(call):
-            if isinstance(around, cst.FunctionDef):
-                found.setdefault(called, set()).add(around.name.value)
-    return found
 
 
 def condition_around(plan: Plan, node: cst.CSTNode) -> cst.CSTNode | None:

@@ -29,6 +29,7 @@ _DEFAULT = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)cuda\b(?!:)", re.IG
 _OTHER_KEYWORDS = re.compile(
     r"^(impl|implementation|kernel|mode|provider|engine|dest|metavar|help|name|lang|language)$"
 )
+_KERNELS = re.compile(r"(^|_)(triton|cutlass|cute|nvrtc|cudnn|cublas\w*|cupy|tensorrt|xformers|flash_?attn)(_|$)")
 _OTHER_OPTIONS = re.compile(r"[-_](sort|provider|engine)$")
 
 
@@ -76,6 +77,8 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         )
     elif _names_something_else(plan, node) or _is_of_other_option(plan, node):
         plan.leave(node, RULE, "names an implementation or an option, not a device")
+    elif _is_of_kernels(plan, node):
+        plan.leave(node, RULE, "what kernels for CUDA are for, which are described beside it")
     elif where.is_device:
         _rewrite(plan, node)
     else:
@@ -83,6 +86,16 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         build = (lambda updated: plan.named(index_in(updated))) if can_port else None
         plan.report(node, RULE, where.reason, "device-text", build)
     plan.claim(*own_text(node))
+
+
+def _is_of_kernels(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a device is one of several facts of kernels for CUDA: ``Backend(name="triton", device="cuda")``."""
+    argument = plan.view.parent(node)
+    call = plan.view.parent(argument) if isinstance(argument, cst.Arg) and argument.keyword is not None else None
+    if not isinstance(call, cst.Call) or plan.view.name(call.func).startswith("torch."):
+        return False
+    texts = (text_of(each) or "" for arg in call.args for each in plan.view.inside(arg.value, cst.SimpleString))
+    return any(_KERNELS.search(each) for each in texts)
 
 
 def _is_saved_place(plan: Plan, node: cst.CSTNode) -> bool:

@@ -15,7 +15,6 @@ CUDA or to another library.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -61,8 +60,7 @@ def state_exactly(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> boo
     if found is None:
         return False
     node, build = found
-    del plan.decisions[question.node]
-    plan.decisions[node] = replace(question, node=node, build=build)
+    plan.move(question, node, build)
     plan.exact[node] = asked
     return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import io
@@ -28,7 +29,7 @@ from .site import MigrateError, SourceError
 from .source import migrate_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from .answers import Decided
     from .other_files import Shared
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from .self_check import Passed
     from .site import Site
     from .source import Migration
+
+    _Asked = tuple[Decided, dict[str, str]]
+    """What is asked of a process: the user's answers, and the names of answers that another file tests, with the places."""
+    _Work = Callable[[Path, _Asked], "FileResult"]
 
 __all__ = ["FileResult", "migrate_files", "with_wrapped_lines", "write"]
 
@@ -87,58 +92,67 @@ def migrate_files(
     project = survey((_module_name(path), text) for path in modules if (text := _text_or_none(path)) is not None)
     project.packages = _imported_as(modules)
     work = partial(_migrate_file, target=target, project=project)
-    answers = [decided(path) for path in paths]
+    with _pool(None, work) if len(paths) > _SMALL else contextlib.nullcontext() as pool:
+        results = _results(pool, work, {path: (decided(path), {}) for path in paths}, advance)
+        readers = _readers(results.values(), known)
+        every = [*results.values(), *_results(pool, work, {path: (decided(path), {}) for path in readers}).values()]
+        kept = _kept_elsewhere(results.values(), every)
+        results |= _results(pool, work, {path: (decided(path), kept[path]) for path in paths if path in kept})
+    return [results[path] for path in paths]
+
+
+def _results(
+    pool: ProcessPoolExecutor | None,
+    work: _Work,
+    asked: Mapping[Path, _Asked],
+    advance: Callable[[], None] = lambda: None,
+) -> dict[Path, FileResult]:
+    """Return the results of some files, in the order of the files; the processes of the pool do the work if there is one."""
     results: dict[Path, FileResult] = {}
-    if len(paths) > _SMALL:
-        for path, result in _in_processes(work, paths, answers):
-            results[path] = result
-            advance()
-    for path, answer in zip(paths, answers, strict=True):
+    for path, result in _in_processes(pool, asked) if pool is not None else ():
+        results[path] = result
+        advance()
+    for path, what in asked.items():
         if path not in results:
-            results[path] = work(path, answer) if len(paths) <= _SMALL else _apart(work, path, answer)
+            results[path] = _apart(work, path, what) if pool is not None else work(path, what)
             advance()
-    first = [results[path] for path in paths]
-    every = [*first, *(work(path, decided(path)) for path in _readers(first, known))]
-    again = partial(_migrate_file, target=target)
-    return [_agreed(again, project, result, answer, every) for result, answer in zip(first, answers, strict=True)]
+    return {path: results[path] for path in asked}
 
 
-def _readers(results: Sequence[FileResult], known: Sequence[Path]) -> list[Path]:
+def _readers(results: Collection[FileResult], known: Sequence[Path]) -> list[Path]:
     """Return the files of the run without a result that may read an answer of those that have one."""
     names = {name.removeprefix("not ") for result in results for name in result.shared.offers}
     others = set(known) - {result.path for result in results} if names else set()
     return [path for path in known if path in others and names & set(_WORD.findall(_text_or_none(path) or ""))]
 
 
-def _agreed(
-    work: Callable[..., FileResult], project: Project, result: FileResult, decided: Decided, every: Sequence[FileResult]
-) -> FileResult:
-    """Return a result, for which a file is migrated again if another one tests its answers before code for CUDA only."""
-    places = {
-        name: f"{other.path.name}:{line}"
-        for other in every
-        if other.path != result.path
-        for name, line in other.shared.keeps.items()
-        if name in result.shared.offers
-    }
-    return work(result.path, decided, project=replace(project, kept_elsewhere=places)) if places else result
+def _kept_elsewhere(results: Collection[FileResult], every: Sequence[FileResult]) -> dict[Path, dict[str, str]]:
+    """Return for each file the names of its answers that another one tests before code for CUDA only, and where."""
+    places: dict[str, dict[Path, int]] = {}
+    for other in every:
+        for name, line in other.shared.keeps.items():
+            places.setdefault(name, {})[other.path] = line
+    found: dict[Path, dict[str, str]] = {}
+    for result in results:
+        for name in result.shared.offers & places.keys():
+            others = (f"{path.name}:{line}" for path, line in places[name].items() if path != result.path)
+            if (place := next(others, "")) != "":
+                found.setdefault(result.path, {})[name] = place
+    return found
 
 
-def _in_processes(
-    work: Callable[[Path, Decided], FileResult], paths: Sequence[Path], answers: Sequence[Decided]
-) -> Iterator[tuple[Path, FileResult]]:
+def _in_processes(pool: ProcessPoolExecutor, asked: Mapping[Path, _Asked]) -> Iterator[tuple[Path, FileResult]]:
     """Yield the results as they come, those of the largest files first; without the rest if one crashes its process."""
-    by_size = sorted(zip(paths, answers, strict=True), key=lambda each: -_size(each[0]))
+    by_size = sorted(asked.items(), key=lambda each: -_size(each[0]))
     try:
-        with _pool(None, work) as pool:
-            begun = {pool.submit(_do, path, answer): path for path, answer in by_size}
-            for done in as_completed(begun):
-                yield begun[done], done.result()
+        begun = {pool.submit(_do, path, what): path for path, what in by_size}
+        for done in as_completed(begun):
+            yield begun[done], done.result()
     except BrokenProcessPool:
         pass  # the caller runs each remaining file in a process of its own
 
 
-_given: list[Callable[[Path, Decided], FileResult]] = []
+_given: list[_Work] = []
 """What a process of the pool does with each file, with what it needs to know: sent once, not with every file."""
 
 
@@ -149,27 +163,27 @@ def _size(path: Path) -> int:
         return 0  # the work reports it
 
 
-def _begin(*work: Callable[[Path, Decided], FileResult]) -> None:
+def _begin(*work: _Work) -> None:
     """Prepare a process of the pool. A tree of a million objects has few cycles: looking for them took a sixth of the time."""
     _given.extend(work)
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
 
 
-def _do(path: Path, decided: Decided) -> FileResult:
-    return _given[0](path, decided)
+def _do(path: Path, asked: _Asked) -> FileResult:
+    return _given[0](path, asked)
 
 
-def _pool(workers: int | None = None, *given: Callable[[Path, Decided], FileResult]) -> ProcessPoolExecutor:
+def _pool(workers: int | None = None, *given: _Work) -> ProcessPoolExecutor:
     """Return a pool of spawned processes: a fork would copy the locks that threads of this process hold."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(workers, context, initializer=_begin, initargs=given)
 
 
-def _apart(work: Callable[[Path, Decided], FileResult], path: Path, decided: Decided) -> FileResult:
+def _apart(work: _Work, path: Path, asked: _Asked) -> FileResult:
     with _pool(1) as pool:
         try:
-            return pool.submit(work, path, decided).result()
+            return pool.submit(work, path, asked).result()
         except BrokenProcessPool:
             return FileResult(
                 path,
@@ -230,7 +244,9 @@ def _read(path: Path) -> tuple[str, str]:
         raise SourceError(msg) from error
 
 
-def _migrate_file(path: Path, decided: Decided, target: str, project: Project) -> FileResult:
+def _migrate_file(path: Path, asked: _Asked, target: str, project: Project) -> FileResult:
+    decided, kept = asked
+    project = replace(project, kept_elsewhere=kept) if kept else project
     try:
         text, _ = _read(path)
         migrate = migrate_notebook if path.suffix == ".ipynb" else migrate_source

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import libcst as cst
@@ -87,8 +86,7 @@ def keep_from_cpu(plan: Plan, call: cst.Call, member: str) -> None:
             test, cst.IndentedBlock([inner.with_changes(leading_lines=())]), leading_lines=updated.leading_lines
         )
 
-    del plan.decisions[one.node]
-    plan.decisions[line] = replace(one, node=line, build=guarded)
+    plan.move(one, line, guarded)
 
 
 def _reads_state(plan: Plan) -> bool:

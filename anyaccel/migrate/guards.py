@@ -52,6 +52,8 @@ def decide(plan: Plan) -> None:
         is_option = _OPTIONS.search((dotted(node.value) or "").rpartition(".")[2].lower()) is not None
         if dotted(node.value) == "self" and plan.view.class_around(node) in setters:
             plan.leave(node, "is-cuda", "an attribute that this class sets itself")
+        elif dotted(node.value) == "cls":
+            plan.leave(node, "is-cuda", "an attribute of a class, which is no tensor")
         elif is_in_text_of_cuda(plan, node):
             plan.leave(node, "is-cuda", OF_MESSAGE)
         elif is_named_after(plan, node.value, "is_cuda"):

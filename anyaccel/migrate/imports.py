@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from .lines import lines_of
 from .site import SourceError
-from .source_view import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

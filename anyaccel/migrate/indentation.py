@@ -7,7 +7,7 @@ import re
 import warnings
 from difflib import SequenceMatcher
 
-from .source_view import lines_of
+from .lines import lines_of
 
 __all__ = ["is_mixed", "with_indentation"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from .source_view import lines_of
+from .lines import lines_of
 
 if sys.version_info >= (3, 11):
     import tomllib

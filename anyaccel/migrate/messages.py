@@ -48,9 +48,13 @@ _STOP = r"(?=[ ]?(?:\Z|[.,!;:)]|for\b|to\b|but\b|and\b))"  # not "requires CUDA 
 _REQUIRES = re.compile(
     rf"(?P<verb>\b(?:requires?|needs?|expects?|without)) {_CUDA}(?: (?:device|GPU|card))?{_STOP}", re.IGNORECASE
 )
+_ENSURED = re.compile(
+    rf"(?P<verb>\b(?:make sure|ensure)(?: that)?) {_CUDA}(?= is (?:available|installed))", re.IGNORECASE
+)
 _IF_NOT = re.compile(r"\bif CUDA (?:is not|isn't) available")
 _IF = re.compile(r"\bif CUDA (?:is )?available")
 _NUMBERED = re.compile(rf"{_CUDA}(?= #?\Z)")
+_LEFT = re.compile(r"(?<![\w./:\"'`=-])(?:CUDA|Cuda)(?![\w:-])")
 _MEMORY = re.compile(r"cache|memory|mem_get_info")
 _NAMED = re.compile(rf"{_MEMORY.pattern}|set_device")
 _OF_CUDA = re.compile(
@@ -130,12 +134,21 @@ def _without_missing(text: str, *, is_first: bool = True) -> str:
         is_start = is_first and not text[: found.start()].strip()
         return noun.capitalize() if is_start and found["cuda"][0] == "C" else noun
 
-    text = _LACKED.sub(
-        lambda found: told(found, f"no accelerator{found['rest'].replace('not ', '').replace('un', '')}"), text
+    old, text = (
+        text,
+        _LACKED.sub(
+            lambda found: told(found, f"no accelerator{found['rest'].replace('not ', '').replace('un', '')}"), text
+        ),
     )
     text = _REQUIRED.sub(lambda found: told(found, "an accelerator"), text)
+    text = _ENSURED.sub(lambda found: f"{found['verb']} an accelerator", text)
     text = _REQUIRES.sub(lambda found: f"{found['verb']} an accelerator", text)
-    return _NOUN.sub(lambda found: told(found, _noun(found)), text)
+    return _whole(old, _NOUN.sub(lambda found: told(found, _noun(found)), text))
+
+
+def _whole(old: str, new: str) -> str:
+    """Return a new text, or the old one if the new one would speak of both CUDA and an accelerator."""
+    return old if _LEFT.search(new) else new
 
 
 def _around(plan: Plan, node: cst.CSTNode) -> Iterator[cst.Call]:
@@ -243,7 +256,7 @@ def _rewrite(plan: Plan, text: cst.CSTNode, build: Build) -> None:
     """Rewrite a text, unless another rule has decided that it is more than a text that contains the word CUDA."""
     one = plan.decisions.get(text)
     if one is not None and one.reason == OF_WORD:
-        del plan.decisions[text]
+        plan.forget(text)
     plan.rewrite(text, _RULE, build)
 
 
@@ -264,9 +277,10 @@ def _without_cuda(text: str, *, in_branch: bool, is_first: bool = True, is_numbe
         noun = _noun(found)
         return noun.capitalize() if is_start and found["cuda"][0] == "C" else noun
 
+    old = text
     for phrase in (_NOUN, _OWN, *((_FOUND,) if in_branch else ()), *((_NUMBERED,) if is_number else ())):
         text = phrase.sub(named, text)
-    return _USED.sub(lambda found: f"{found['verb']}the accelerator", text) if in_branch else text
+    return _whole(old, _USED.sub(lambda found: f"{found['verb']}the accelerator", text) if in_branch else text)
 
 
 def _noun(found: re.Match[str]) -> str:

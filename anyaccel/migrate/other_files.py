@@ -63,6 +63,8 @@ def shared_by(plan: Plan) -> Shared:
     keeps: dict[str, int] = {}
     stays = any(one.outcome is not SiteOutcome.REWRITTEN for one in plan.decisions.values())
     for name, read in _tested(plan.view) if stays else ():
+        if name not in plan.project.answers:
+            continue
         asked = asked_by(plan.view, read)
         if asked is None or read in plan.decisions:
             continue
@@ -74,7 +76,7 @@ def shared_by(plan: Plan) -> Shared:
 
 
 def _is_before_cudas_own(plan: Plan, found: Regions) -> bool:
-    return any(not each.is_of_cpu for each in of_what_depends(plan, [found], found.asked))
+    return bool(found.all) and any(not each.is_of_cpu for each in of_what_depends(plan, [found], found.asked))
 
 
 def _tested(view: SourceView) -> Iterator[tuple[str, cst.CSTNode]]:

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .regions import Regions
 
-__all__ = ["NAMES_HALF", "appended", "is_number", "of_kept_answer", "of_other_way", "stops_for_precision"]
+__all__ = [
+    "NAMES_HALF",
+    "appended",
+    "functions_called",
+    "is_number",
+    "of_kept_answer",
+    "of_other_way",
+    "stops_for_precision",
+]
 
 NAMES_HALF = re.compile(r"fp16|float16|\bhalf\b")
 _SHOWN = re.compile(r"^(print|warn|.*\.(info|debug|warn|warning|log|write|format|append))$")
@@ -104,12 +112,20 @@ def of_other_way(plan: Plan, found: Regions) -> Iterator[Objection]:
 
 def _of_checkpoint(plan: Plan, found: Regions) -> Iterator[Objection]:
     """Yield an objection if a checkpoint is loaded by ``map_location`` without CUDA only: other devices need it, too."""
-    is_for_cpu = any(_names_location(plan, each) for each in _others(plan, found))
+    others = _others(plan, found)
+    called = [function for each in others for function in functions_called(plan, each)]
+    is_for_cpu = any(_names_location(plan, each) for each in (*others, *called))
     given = [each for each in found.blocks if not _NO_LOCATION.search(plan.view.code(each))]
     if is_for_cpu and not any(_names_location(plan, each) for each in given):
         yield Objection(
             "depends-on-cuda", "without CUDA a checkpoint is loaded by map_location; decide how other devices load it"
         )
+
+
+def functions_called(plan: Plan, region: cst.CSTNode) -> list[cst.FunctionDef]:
+    """Return the functions of this module that a region calls, by their names."""
+    names = {(dotted(each.func) or "").rpartition(".")[2] for each in plan.view.inside(region, cst.Call)}
+    return [each for each in plan.view.of(cst.FunctionDef) if each.name.value in names]
 
 
 def _names_location(plan: Plan, region: cst.CSTNode) -> bool:

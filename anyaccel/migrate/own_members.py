@@ -17,6 +17,8 @@ __all__ = ["is_named_after", "origin_of", "own_member"]
 _SAME_AGAIN = re.compile(r"^(eval|train|float|half|to|cpu|clone|detach|contiguous|copy)$")
 _WORDS = re.compile(r"[a-z]+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_MODEL_CLASS = re.compile(r"(Net|Network|Model|Module)$")
+_MODELS = ("model", "module", "net", "network")
 _ANYTHING = {
     "obj",
     "object",
@@ -42,12 +44,21 @@ def own_member(plan: Plan, receiver: cst.BaseExpression, method: str, *, has_arg
     is_any |= method == "pin_memory" and dotted(receiver) == "batch"  # a loader's, of whatever class
     made = {dotted(each.func) for each in plan.view.values_of(receiver) if isinstance(each, cst.Call)}
     owners = {one for one in defined if is_any or one in made or _may_be(receiver, one)}
+    if method == "cuda" and _is_given_model(plan, receiver):
+        owners |= {one for one in defined if one in plan.project.modules or _MODEL_CLASS.search(one)}
     if not owners or _is_torchs(plan, receiver, method):
         return ""
     names = ", ".join(sorted(owners))
     if method == "is_cuda":
         return f"{names} defines its own is_cuda; use get_accelerator().on_accelerator(t) if this is a tensor"
     return f"{names} defines its own {method}(), which this may call; call to() if this is a tensor"
+
+
+def _is_given_model(plan: Plan, receiver: cst.BaseExpression) -> bool:
+    """Return whether a model is a parameter, or an attribute that keeps one: it may be of any class of models of the project."""
+    values = [receiver, *plan.view.values_of(receiver)]
+    is_model = (dotted(receiver) or "").rpartition(".")[2] in _MODELS
+    return is_model and any(plan.view.parameter(each) is not None for each in values)
 
 
 def is_named_after(plan: Plan, receiver: cst.BaseExpression, method: str) -> bool:

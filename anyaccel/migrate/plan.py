@@ -67,6 +67,7 @@ class Plan:
 
     Attributes:
         decisions: by node.
+        changes: how often the decisions have changed, for what is computed from them and kept.
         questions: the comparisons with a CUDA device that are rewritten for now.
         exact: by its node, the question of a rewrite that a CPU answers with no (:mod:`.exact`).
         must_be_exact: the questions that have to be rewritten in that way.
@@ -76,6 +77,7 @@ class Plan:
     def __init__(self, view: SourceView, target: Target, decided: Decided) -> None:
         self.view, self.target, self.decided, self.project = view, target, decided, view.project
         self.decisions: dict[cst.CSTNode, SiteDecision] = {}
+        self.changes = 0
         self.needs_torch = False
         self.questions: set[cst.CSTNode] = set()
         self.exact: dict[cst.CSTNode, cst.CSTNode] = {}
@@ -172,7 +174,21 @@ class Plan:
             reason = next(stays, "")
             if reason:
                 decision = replace(decision, outcome=SiteOutcome.LEFT, reason=reason, build=None)
+        self._change(decision)
+
+    def _change(self, decision: SiteDecision) -> None:
         self.decisions[decision.node] = decision
+        self.changes += 1
+
+    def move(self, one: SiteDecision, node: cst.CSTNode, build: Build) -> None:
+        """Make a decision one on another node, with another way to build the new code."""
+        self.forget(one.node)
+        self._change(replace(one, node=node, build=build))
+
+    def forget(self, node: cst.CSTNode) -> None:
+        """Delete the decision on a node."""
+        del self.decisions[node]
+        self.changes += 1
 
     def is_rewritten(self, node: cst.CSTNode) -> bool:
         """Return whether a dotted name, or the call of it, is rewritten."""
@@ -188,12 +204,12 @@ class Plan:
         asked = question or one.question or one.rule
         answer = self.decided.answer_to(asked)
         if answer == "port" and question:
-            self.decisions[node] = replace(one, question=question)
+            self._change(replace(one, question=question))
             return False
         if answer == "keep" and outcome is SiteOutcome.REPORTED:
             outcome, reason = SiteOutcome.LEFT, _KEPT.format(asked)
         build = one.build if question and outcome is SiteOutcome.REPORTED else None
-        self.decisions[node] = replace(one, outcome=outcome, reason=reason, build=build, question=asked)
+        self._change(replace(one, outcome=outcome, reason=reason, build=build, question=asked))
         return True
 
     # Building new code

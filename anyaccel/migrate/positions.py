@@ -1,15 +1,17 @@
-"""Faster versions of LibCST's positions and code generation, without unused objects."""
+"""Faster versions of LibCST's positions and code generation, without unused objects and with one walk for all nodes."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+import libcst as cst
 from libcst._nodes.internal import CodegenState
 
 if TYPE_CHECKING:
-    import libcst as cst
+    from collections.abc import Mapping
 
-__all__ = ["positions_in", "written"]
+__all__ = ["Layout", "written"]
 
 
 def written(module: cst.Module, node: cst.CSTNode) -> str:
@@ -37,26 +39,65 @@ class _Writer(CodegenState):
         return _NOTHING
 
 
-def positions_in(module: cst.Module) -> dict[cst.CSTNode, tuple[int, int, int]]:
-    """Return the first line and column of every node, and its last line; lines count from 1, columns from 0.
+class Layout(CodegenState):
+    """Where each node of a module starts and ends, and its code; found by generating the module's code once.
 
-    The values equal those of LibCST's ``PositionProvider``, which creates five objects for each node.
+    The positions equal those of LibCST's ``PositionProvider``, which creates five objects for each node.
+
+    Args:
+        module: the module.
+
+    Attributes:
+        found: the first line and column of every node, and its last line; lines count from 1, columns from 0.
     """
-    state = _Positions(module.default_indent, module.default_newline)
-    module._codegen(state)  # LibCST's provider does the same
-    return state.found
 
-
-class _Positions(CodegenState):
-    """Code generation state that records where each node starts and ends."""
-
-    def __init__(self, indent: str, newline: str) -> None:
-        super().__init__(default_indent=indent, default_newline=newline)
+    def __init__(self, module: cst.Module) -> None:
+        super().__init__(default_indent=module.default_indent, default_newline=module.default_newline)
         self.found: dict[cst.CSTNode, tuple[int, int, int]] = {}
         self.line, self.column = 1, 0
-        self._began: list[tuple[int, int]] = []
+        self._began: list[tuple[int, int, int]] = []
+        self._tokens_of: dict[cst.CSTNode, tuple[int, int, int]] = {}  # the first, the end, and the indentation's depth
+        self._indented: list[int] = []  # the tokens that start the indentation of a line
+        self._elifs: set[cst.CSTNode] = set()
+        self._is_cut = False
+        module._codegen(self)  # LibCST's provider does the same
+
+    def code(self, node: cst.CSTNode) -> str | None:
+        """Return the code of a node on its own, as :func:`written` does, without its block's indentation.
+
+        None is for a node that is not in the module, and for an ``elif``, which is an ``if`` on its own.
+        """
+        if node not in self._tokens_of or node in self._elifs:
+            return None
+        first, end, depth = self._tokens_of[node]
+        kept: list[str] = []
+        lines = bisect_left(self._indented, first), bisect_left(self._indented, end)
+        for start in self._indented[slice(*lines)] if depth else ():
+            kept += self.tokens[first:start]
+            first = start + depth
+        return "".join([*kept, *self.tokens[first:end]])
+
+    def spliced(self, new: Mapping[cst.CSTNode, tuple[cst.CSTNode, list[str]]]) -> str:
+        """Return the module's code with some of its nodes replaced.
+
+        Args:
+            new: by old node, the new one, and the indentation of each block around it. No old node is in another.
+        """
+        texts: list[str] = []
+        place = 0
+        for old in sorted(new, key=lambda each: self._tokens_of[each]):
+            first, end, _ = self._tokens_of[old]
+            state = _Writer(self.default_indent, self.default_newline)
+            state.indent_tokens = new[old][1]
+            new[old][0]._codegen(state)
+            texts += self.tokens[place:first] + state.tokens
+            place = end
+        texts += self.tokens[place:]
+        return "".join(texts[:-1] if self._is_cut else texts)
 
     def add_indent_tokens(self) -> None:
+        if self.indent_tokens:
+            self._indented.append(len(self.tokens))
         for token in self.indent_tokens:
             self.add_token(token)
 
@@ -69,12 +110,18 @@ class _Positions(CodegenState):
         self.line += len(lines) - 1
         self.column = len(lines[-1])
 
-    def before_codegen(self, _: cst.CSTNode) -> None:
-        self._began.append((self.line, self.column))
+    def before_codegen(self, node: cst.CSTNode) -> None:
+        self._began.append((self.line, self.column, len(self.tokens)))
+        if type(node) is cst.If and type(node.orelse) is cst.If:
+            self._elifs.add(node.orelse)
 
     def after_codegen(self, node: cst.CSTNode) -> None:
-        line, column = self._began.pop()
+        line, column, first = self._began.pop()
         self.found.setdefault(node, (line, column, self.line))
+        self._tokens_of[node] = (first, len(self.tokens) - self._is_cut, len(self.indent_tokens))
+
+    def pop_trailing_newline(self) -> None:
+        self._is_cut = True  # from the module only: its last line on its own ends with the newline
 
     def record_syntactic_position(
         self, node: cst.CSTNode, *, start_node: cst.CSTNode | None = None, end_node: cst.CSTNode | None = None
@@ -87,9 +134,7 @@ class _Syntactic:
 
     __slots__ = ("_end", "_node", "_place", "_start", "_state")
 
-    def __init__(
-        self, state: _Positions, node: cst.CSTNode, start: cst.CSTNode | None, end: cst.CSTNode | None
-    ) -> None:
+    def __init__(self, state: Layout, node: cst.CSTNode, start: cst.CSTNode | None, end: cst.CSTNode | None) -> None:
         self._state, self._node, self._start, self._end = state, node, start, end
 
     def __enter__(self) -> None:

@@ -16,7 +16,7 @@ __all__ = ["Project", "survey"]
 
 _CLASS = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _NAME = re.compile(r"\w+")
-_INTERESTING = re.compile(r"def (?:cuda|pin_memory|is_cuda)\(|\((?:\w+\.)*\w*Module\)\s*:")
+_INTERESTING = re.compile(r"def (?:cuda|pin_memory|is_cuda)\(|\bis_cuda ?(?::|=(?!=))|\((?:\w+\.)*\w*Module\)\s*:")
 _AMP = {"autocast", "GradScaler"}
 _METHODS = ("cuda", "pin_memory", "is_cuda")
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")
@@ -51,6 +51,10 @@ _BY_TYPE = re.compile(
     r"""^(\s*)(?:el)?if [^\n]{0,80}\b(?:device|dev)(?:\.type)? [=!]= (?:torch\.device\()?["'](?:cuda|cpu)["']"""
 )
 _EXPECTED = re.compile(r"""(?:match=|assertRaisesRegex\([^,]+,)\s*[rf]*["'][^"'\n]*\bcuda\b""", re.IGNORECASE)
+_ASKED = re.compile(r"torch\.cuda\.(is_|device_count)|\.is_cuda\b|[\"']cuda")
+_FUNCTION = re.compile(r"def (\w+)")
+_KEPT = re.compile(r"""[\"'](?:--)?([\w-]+)[\"']\s*[:,]""")  # a key, or an option
+_STORED = re.compile(r"(\w+)[\"']?\]?\s*(?::[^=\n]+)?=[^=]")
 _OTHER_WAY = re.compile(r"(else|elif)\b")
 _CLASSES_OF_CUDA = re.compile(r"\b(_?(?:CUDA|Cuda)[A-Z]\w*)(?<!Timer)(?<!Profiler)\(")
 _BINDS = re.compile(r"\bdevice_type\s*=\s*[\w.]*\bdevice\.type\b")
@@ -85,6 +89,7 @@ class Project:
         bases_of_cudas: the classes from which others derive that give ``self.device`` to a library for CUDA.
         refuses_others: whether some file raises an error that names the CPU and CUDA as the devices that are allowed.
         settings: the options, parameters and settings for a device that some file defines, by name.
+        answers: the names under which some file may store or return the answer to a question about CUDA.
         kept_elsewhere: the names of answers that another file tests before code that stays CUDA's, each with that place; known
             only after a first run over all files.
         expects_errors: whether some test expects an error by a text that names CUDA.
@@ -113,6 +118,7 @@ class Project:
     settings: set[str] = field(default_factory=set)
     lists_devices: set[str] = field(default_factory=set)
     expects_errors: bool = False
+    answers: set[str] = field(default_factory=set)
     kept_elsewhere: dict[str, str] = field(default_factory=dict)
 
     def parameter(self, function: str, full_name: str, place: int) -> str:
@@ -151,7 +157,9 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
                 project.passes_on[name].add(module)
         project.scripted.update(_GIVEN_TO_SCRIPT.findall(source))
         project.refuses_others |= _REFUSES.search(source) is not None
-        project.expects_errors |= _EXPECTED.search(source) is not None
+        project.answers |= _answers_in(source) if "cuda" in source else set()
+        if "match=" in source or "assertRaisesRegex" in source:
+            project.expects_errors |= _EXPECTED.search(source) is not None
         project.is_scripted |= _SCRIPTED.search(source) is not None
         project.of_cudas_library.update(_TAKES_GPU.findall(source) if _TO_CUDAS.search(source) else ())
         project.scriptable.update(_SCRIPTABLE.findall(source) if "scriptable" in source else ())
@@ -188,6 +196,30 @@ def _add_heirs(project: Project, sources: list[str]) -> None:
     for owners in (*project.own_method.values(), *project.takes_argument.values()):
         while owners and (heirs := {name for name, given in bases.items() if given & owners} - owners):
             owners.update(heirs)
+
+
+def _answers_in(source: str) -> set[str]:
+    """Return the names under which lines that ask about CUDA store the answer, their other names, and the functions around."""
+    lines = _lines_with(_ASKED, source)
+    stored = {name for line, _ in lines for name in _STORED.findall(line)}
+    if stored:
+        other = rf"(?:=|return)\s*(?:not\s+)?(?:\w+\.)*(?:{'|'.join(sorted(stored))})\s*$"
+        lines += _lines_with(re.compile(other, re.MULTILINE), source)
+    named = (
+        name.replace("-", "_") for line, _ in lines for pattern in (_STORED, _KEPT) for name in pattern.findall(line)
+    )
+    return {*named, *(function for _, function in lines)}
+
+
+def _lines_with(pattern: re.Pattern[str], source: str) -> list[tuple[str, str]]:
+    """Return the lines in which a pattern is found, each with the name of the function before it."""
+    found = []
+    for match in pattern.finditer(source):
+        end = source.find("\n", match.start())
+        line = source[source.rfind("\n", 0, match.start()) + 1 : end if end != -1 else len(source)]
+        function = _FUNCTION.match(source, max(source.rfind("def ", 0, match.start()), 0))
+        found.append((line, function[1] if function else ""))
+    return found
 
 
 def _chosen_by_device(source: str) -> set[str]:
@@ -235,10 +267,16 @@ def _survey_one(module: str, source: str, project: Project) -> None:
         if isinstance(each, ast.FunctionDef):
             _add_parameters(project, module, each.name, each.args, 0)
             _add_listing(project, each.name, each, lines)
-    for node in ast.walk(tree):
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        for inner in ("body", "orelse", "finalbody", "handlers", "cases"):  # no class is in an expression
+            waiting += getattr(node, inner, ())
         if isinstance(node, ast.ClassDef):
             if any(ast.unparse(base).endswith("Module") for base in node.bases):
                 project.modules.add(node.name)
+            if any(_sets_is_cuda(each) for each in node.body):
+                project.own_method["is_cuda"].add(node.name)
             for member in node.body:
                 if isinstance(member, ast.FunctionDef) and member.name == "__init__":
                     _add_parameters(project, module, node.name, member.args, 1)
@@ -249,6 +287,14 @@ def _survey_one(module: str, source: str, project: Project) -> None:
                 needed = len(member.args.args) - len(member.args.defaults) - 1  # without self
                 if needed <= 1:
                     (project.takes_argument if needed == 1 else project.own_method)[member.name].add(node.name)
+
+
+def _sets_is_cuda(member: ast.stmt) -> bool:
+    """Return whether a class has a field ``is_cuda``, or a method that sets ``self.is_cuda``."""
+    inside = ast.walk(member) if isinstance(member, ast.FunctionDef) else (member,)
+    lines = (each for each in inside if isinstance(each, ast.Assign | ast.AnnAssign))
+    targets = (target for line in lines for target in (line.targets if isinstance(line, ast.Assign) else [line.target]))
+    return any("is_cuda" in (getattr(each, "id", ""), getattr(each, "attr", "")) for each in targets)
 
 
 def _add_listing(project: Project, name: str, function: ast.FunctionDef, lines: list[str]) -> None:

@@ -30,6 +30,32 @@ class Rewriter(cst.CSTTransformer):
         self.replacements: dict[cst.CSTNode, str] = {}
         self._on_the_way = {around for node in plan.decisions for around in (node, *plan.view.ancestors(node))}
 
+    def new_source(self) -> str:
+        """Return the module's code after all rewrites; only the expressions and statements around sites are generated again."""
+        view = self._plan.view
+        rewritten = [one.node for one in self._plan.decisions.values() if one.outcome is SiteOutcome.REWRITTEN]
+        places = sorted(map(self._place_of, dict.fromkeys(rewritten)), key=view.place)
+        outermost: list[cst.CSTNode] = []
+        for node in places:
+            if not (outermost and view.is_within(node, outermost[-1])):
+                outermost.append(node)
+        indented = (cst.IndentedBlock, cst.Match)
+        new: dict[cst.CSTNode, tuple[cst.CSTNode, list[str]]] = {}
+        for node in outermost:
+            blocks = [each for each in view.ancestors(node) if isinstance(each, indented)]
+            indents = [view.module.default_indent if each.indent is None else each.indent for each in reversed(blocks)]
+            made: Any = node.visit(self)
+            new[node] = (made, indents)
+        return view.layout.spliced(new)
+
+    def _place_of(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Return the innermost expression or statement with a site whose code does not depend on what is around it."""
+        for each in (node, *self._plan.view.ancestors(node)):
+            is_elif = isinstance(each, cst.If) and isinstance(self._plan.view.parent(each), cst.If)
+            if isinstance(each, cst.BaseExpression | cst.BaseStatement) and not is_elif:
+                return each
+        return self._plan.view.module
+
     def on_visit(self, node: cst.CSTNode) -> bool:
         return node in self._on_the_way
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -20,6 +19,7 @@ from .questions import OF_MESSAGE, is_compared, is_count_needed, is_in_text_of_c
 from .source_view import text_of
 from .targets import expression, parsed
 from .torch_names import ADVICE, INDEXED, MEMBERS, PROMISED, RULE_OF
+from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -47,6 +47,8 @@ def references(plan: Plan) -> list[tuple[cst.CSTNode, str]]:
 
 def decide(plan: Plan) -> None:
     """Decide on every reference to ``torch.cuda`` that no other rule has decided on or claimed."""
+    targets = [each.target for each in plan.view.of(cst.AssignTarget) if plan.view.name(each.target)]
+    replaced = {(plan.view.name(each), function_around(plan, each)) for each in targets}
     for node, full_name in references(plan):
         if not plan.is_open(node):
             continue
@@ -58,7 +60,9 @@ def decide(plan: Plan) -> None:
             plan.report(node, rule, "the name comes from several imports; keep one of them")
             continue
         around = plan.view.parent(node)
-        if isinstance(around, cst.Call) and around.func is node:
+        if (full_name, function_around(plan, node)) in replaced:
+            plan.report(node, rule, f"{full_name} is replaced here; decide what is replaced on other devices")
+        elif isinstance(around, cst.Call) and around.func is node:
             _decide_call(plan, around, name, rule)
             keep_from_cpu(plan, around, name)
         elif isinstance(around, cst.Subscript) and name == "default_generators":
@@ -93,6 +97,8 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
         decide_restoring_states(plan, call, rule)
     elif name in ("current_stream", "default_stream", "Stream") and _is_raw_handle(plan, call):
         plan.report(call.func, rule, "a raw CUDA handle, for code that works on CUDA only", is_own=True)
+    elif name == "Event" and any(each.keyword and each.keyword.value == "interprocess" for each in call.args):
+        plan.report(call.func, rule, "an event that processes share, which only CUDA has", is_own=True)
     elif name == "get_rng_state_all" and not call.args:
         decide_all_states(plan, call, rule)
     elif name == "get_device_properties" and _is_of_total(plan, call):
@@ -166,8 +172,7 @@ def _decide_figure(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
     _decide_same(plan, call, member, rule)
     one = plan.decisions.get(call) or plan.decisions.get(call.func)
     if one is not None and one.build is not None:
-        del plan.decisions[one.node]
-        plan.decisions[call] = replace(one, node=call, build=only_on_accelerator(plan, call, one.called))
+        plan.move(one, call, only_on_accelerator(plan, call, one.called))
 
 
 def _decide_indexed(plan: Plan, call: cst.Call, member: str, place: int, rule: str) -> None:

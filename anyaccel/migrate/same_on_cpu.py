@@ -14,12 +14,13 @@ import libcst as cst
 
 from .answers import Objection
 from .cpu_form import ACCELERATOR, cpu_form
+from .positions import written
 from .regions import following, leaves
-from .site import SiteOutcome
 from .source_view import dotted
+from .values_of_cuda import rewritten_in
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .plan import Plan, SiteDecision
     from .regions import Regions
 
 __all__ = ["of_cpu"]
@@ -94,8 +95,10 @@ def _form(plan: Plan, nodes: list[cst.CSTNode]) -> str | None:
     """Return the normal form of some statements, of a block or of an expression after the decisions so far."""
     texts = []
     for node in nodes:
-        new: Any = (node.body if isinstance(node, cst.Else) else node).visit(_Rewritten(plan))
-        code = textwrap.dedent(plan.view.module.code_for_node(new).replace("\r\n", "\n"))  # \r would count as text
+        old = node.body if isinstance(node, cst.Else) else node
+        ones = rewritten_in(plan, [old])
+        new: Any = old.visit(_Rewritten(plan, ones)) if ones else old
+        code = textwrap.dedent(written(plan.view.module, new).replace("\r\n", "\n"))  # \r would count as text
         texts.append(f"__value__ = ({code})" if isinstance(new, cst.BaseExpression) else code)
     text = "\n".join(texts)
     for name in {plan.accelerator, "get_accelerator()"} - {""}:
@@ -106,13 +109,15 @@ def _form(plan: Plan, nodes: list[cst.CSTNode]) -> str | None:
 class _Rewritten(cst.CSTTransformer):
     """Applies the decisions so far to a part of the tree."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, ones: list[SiteDecision]) -> None:
         super().__init__()
-        self._plan = plan
+        self._decisions = {one.node: one for one in ones}
+        self._on_the_way = {around for one in ones for around in (one.node, *plan.view.ancestors(one.node))}
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return node in self._on_the_way
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
         updated_node = super().on_leave(original_node, updated_node)
-        decision = self._plan.decisions.get(original_node)
-        if decision is None or decision.outcome is not SiteOutcome.REWRITTEN or decision.build is None:
-            return updated_node
-        return decision.build(updated_node)
+        decision = self._decisions.get(original_node)
+        return updated_node if decision is None or decision.build is None else decision.build(updated_node)

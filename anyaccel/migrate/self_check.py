@@ -8,7 +8,7 @@ import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .source_view import lines_of
+from .lines import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -107,7 +107,7 @@ def migrate_source(
     if decided.drops_cuda_guards and plan.cuda_guards:
         return _without_guards(plan, source, target, project)
     rewriter = Rewriter(plan)
-    code = written(view.module, view.module.visit(rewriter))
+    code = rewriter.new_source()
     if is_mixed(source):
         code = with_indentation(source, written(view.module, view.module), code)
     sites = [_site(plan, node, rewriter) for node in plan.decisions]

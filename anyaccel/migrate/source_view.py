@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
+from .lines import ignored_lines
 from .nodes import dotted, is_whitespace, parts, text_of, unpacked
 from .parsing import parse
-from .positions import positions_in, written
+from .positions import Layout, written
 from .scope_visitor import scopes_of
 
 if TYPE_CHECKING:
@@ -21,20 +22,11 @@ if TYPE_CHECKING:
     from .project import Project
     from .scopes import Binding
 
-__all__ = ["SourceView", "dotted", "lines_of", "text_of"]
+__all__ = ["SourceView", "dotted", "text_of"]
 
-_IGNORE = re.compile(r"#\s*anyaccel:\s*ignore(?P<file>-file)?(?:\[(?P<rules>[\w\s,-]*)\])?")
 _SUBMODULES = re.compile(r"^torch\.cuda\.(random|memory|streams|graphs)\.(?=\w+$)")
 _OF_TENSORS = ("shape", "size", "dtype", "ndim", "numel", "requires_grad", "grad_fn")
 _AMP_MODULES = re.compile(r"^torch\.cuda\.amp\.(autocast_mode|grad_scaler)\.")
-
-
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
-
-
-def lines_of(source: str) -> list[str]:
-    """Return the lines of a source with their line endings, as Python counts them: a form feed does not end a line."""
-    return _LINE.findall(source)
 
 
 class SourceView:
@@ -62,8 +54,8 @@ class SourceView:
         self.ambiguous: set[cst.CSTNode] = set()
         self.import_references: dict[cst.CSTNode, dict[str, list[cst.CSTNode]]] = {}
         self._resolve_imports()
-        self.imported = dict(sorted(self.imported.items(), key=lambda item: self._place(item[0])))
-        self.ignored = _ignored_lines(source)
+        self.imported = dict(sorted(self.imported.items(), key=lambda item: self.place(item[0])))
+        self.ignored = ignored_lines(source)
 
     def _collect(self, module: cst.Module) -> None:
         """Record every node's parent and the nodes of each type, except whitespace, which is never a site."""
@@ -85,23 +77,23 @@ class SourceView:
             self._ends[around] = max(self._ends[around], self._ends[place])
         self._places_of: dict[tuple[type[Any], ...], list[int]] = {}
 
-    def _place(self, node: cst.CSTNode) -> int:
+    def place(self, node: cst.CSTNode) -> int:
         """Return a sort key for the order in the source; the order of LibCST's sets differs between runs."""
         return self._places[node]
 
     @cached_property
-    def _positions(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
-        """The position of every node; computed only if it is needed."""
-        return positions_in(self.module)
+    def layout(self) -> Layout:
+        """The position and the code of every node; computed only if it is needed."""
+        return Layout(self.module)
 
     def position(self, node: cst.CSTNode) -> tuple[int, int]:
         """Return the line and the column of a node, both from 1."""
-        line, column, _ = self._positions[node]
+        line, column, _ = self.layout.found[node]
         return line, column + 1
 
     def end_line(self, node: cst.CSTNode) -> int:
         """Return the last line of a node."""
-        return self._positions[node][2]
+        return self.layout.found[node][2]
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """Return the parent of a node; None for the module."""
@@ -118,7 +110,8 @@ class SourceView:
         """Return the code of a node."""
         found = self._codes.get(node)
         if found is None:
-            found = self._codes[node] = written(self.module, node)
+            known = self.layout.code(node)
+            found = self._codes[node] = written(self.module, node) if known is None else known
         return found
 
     def of(self, *kinds: type[Any]) -> Iterator[Any]:
@@ -158,6 +151,9 @@ class SourceView:
                 self._resolve(binding, node)
         for node in self._scopes.unbound("torch"):  # from an earlier notebook cell or a star import
             self._record(node, "torch")
+        for each in self.of(cst.Param):  # a function that is given the module
+            for node in (self.uses(each.name) or ()) if each.name.value == "torch" else ():
+                self._record(node, "torch")
 
     def _resolve(self, assignment: Binding, node: cst.CSTNode) -> None:
         statement = assignment.node
@@ -307,7 +303,7 @@ class SourceView:
     def uses(self, target: cst.CSTNode) -> list[cst.CSTNode] | None:
         """Return the nodes that read the name that a target binds; None if they cannot be determined."""
         uses = self._scopes.uses(target) if isinstance(target, cst.Name) else None
-        return None if uses is None else sorted(uses, key=self._place)
+        return None if uses is None else sorted(uses, key=self.place)
 
     def is_ignored(self, node: cst.CSTNode, rule: str) -> bool:
         """Return whether an ignore comment applies to a node: on its lines, at its statement's end, or for the file."""
@@ -335,16 +331,3 @@ class SourceView:
 def _canonical(name: str) -> str:
     """Return the canonical name of a member of a ``torch.cuda`` submodule."""
     return _AMP_MODULES.sub("torch.cuda.amp.", _SUBMODULES.sub("torch.cuda.", name))
-
-
-def _ignored_lines(source: str) -> dict[int, set[str]]:
-    """Return the rules to leave by line; line 0 is for the whole file, and an empty set means every rule."""
-    found: dict[int, set[str]] = {}
-    if "anyaccel:" not in source:
-        return found
-    for number, line in enumerate(lines_of(source), 1):
-        match = _IGNORE.search(line)
-        if match:
-            rules = {rule.strip() for rule in (match["rules"] or "").split(",") if rule.strip()}
-            found[0 if match["file"] else number] = rules
-    return found

@@ -113,6 +113,9 @@ def _decide_cuda(plan: Plan, call: cst.Call) -> None:
     if call.args and plan.view.name(call.func.value):
         plan.report(call, RULE, _OF_FUNCTION)
         return
+    if _is_of_module(plan, call.func.value):
+        plan.leave(call, RULE, "a function of another library's module")
+        return
     args = list(call.args)
     given = [arg for arg in args if arg.keyword is None or arg.keyword.value == "device"]
     of_receiver, reason = (
@@ -128,6 +131,13 @@ def _decide_cuda(plan: Plan, call: cst.Call) -> None:
         plan.report(call, RULE, of_receiver or reason)
         return
     plan.rewrite(call, RULE, lambda updated: _to_device(plan, call, updated), literals)
+
+
+def _is_of_module(plan: Plan, receiver: cst.BaseExpression) -> bool:
+    """Return whether a name is in another library's module, as in ``import tvm; tvm.target.cuda()``."""
+    name = plan.view.name(receiver)
+    is_module = name == dotted(receiver)  # of `from x import model`, the name would be longer
+    return is_module and name.partition(".")[0] not in ("", "torch", *plan.project.packages)
 
 
 def _argument_reason(plan: Plan, call: cst.Call, given: list[cst.Arg]) -> str:

@@ -62,6 +62,10 @@ def _is_numbered(plan: Plan, one: SiteDecision) -> bool:
     return one.rule == "device-name" and is_device_literal(one.node) and index_in(one.node) is not None
 
 
+def _is_compared_name(plan: Plan, one: SiteDecision) -> bool:
+    return _is_numbered(plan, one) and "compared" in one.reason
+
+
 def _is_query(plan: Plan, one: SiteDecision) -> bool:
     return _OF_DEVICE.match(_called(plan, one.node)) is not None
 
@@ -106,6 +110,7 @@ def _is_figure(plan: Plan, one: SiteDecision) -> bool:
 
 _PAIRS = (
     ("names a CUDA device", _is_numbered, _is_count),
+    ("names a CUDA device", _is_compared_name, _is_numbered),
     ("asks each CUDA device", _is_query, _is_count),
     ("scales gradients on CUDA", _is_scaler, _is_autocast),
     ("sets the default type of tensors", _sets_default_type, _is_choice),
