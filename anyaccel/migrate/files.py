@@ -8,6 +8,7 @@ import gc
 import io
 import multiprocessing
 import os
+import pickle
 import re
 import shutil
 import tempfile
@@ -16,7 +17,7 @@ import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,10 +90,10 @@ def migrate_files(
     """
     known = paths if among is None else among
     modules = [path for path in known if path.suffix == ".py"]
-    project = survey((_module_name(path), text) for path in modules if (text := _text_or_none(path)) is not None)
-    project.packages = _imported_as(modules)
-    work = partial(_migrate_file, target=target, project=project)
-    with _pool(None, work) if len(paths) > _SMALL else contextlib.nullcontext() as pool:
+    with _starting() if len(paths) > _SMALL else contextlib.nullcontext() as pool:
+        project = survey((_module_name(path), text) for path in modules if (text := _text_or_none(path)) is not None)
+        project.packages = _imported_as(modules)
+        work = partial(_migrate_file, target=target, project=project)
         results = _results(pool, work, {path: (decided(path), {}) for path in paths}, advance)
         readers = _readers(results.values(), known)
         every = [*results.values(), *_results(pool, work, {path: (decided(path), {}) for path in readers}).values()]
@@ -109,7 +110,7 @@ def _results(
 ) -> dict[Path, FileResult]:
     """Return the results of some files, in the order of the files; the processes of the pool do the work if there is one."""
     results: dict[Path, FileResult] = {}
-    for path, result in _in_processes(pool, asked) if pool is not None else ():
+    for path, result in _in_processes(pool, work, asked) if pool is not None else ():
         results[path] = result
         advance()
     for path, what in asked.items():
@@ -141,19 +142,28 @@ def _kept_elsewhere(results: Collection[FileResult], every: Sequence[FileResult]
     return found
 
 
-def _in_processes(pool: ProcessPoolExecutor, asked: Mapping[Path, _Asked]) -> Iterator[tuple[Path, FileResult]]:
-    """Yield the results as they come, those of the largest files first; without the rest if one crashes its process."""
+def _in_processes(
+    pool: ProcessPoolExecutor, work: _Work, asked: Mapping[Path, _Asked]
+) -> Iterator[tuple[Path, FileResult]]:
+    """Yield the results as they come, those of the largest files first; without the rest if one crashes its process.
+
+    What all files need to know is in a file, which each process reads once: it would take too long with each of them.
+    """
     by_size = sorted(asked.items(), key=lambda each: -_size(each[0]))
-    try:
-        begun = {pool.submit(_do, path, what): path for path, what in by_size}
-        for done in as_completed(begun):
-            yield begun[done], done.result()
-    except BrokenProcessPool:
-        pass  # the caller runs each remaining file in a process of its own
-
-
-_given: list[_Work] = []
-"""What a process of the pool does with each file, with what it needs to know: sent once, not with every file."""
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="anyaccel-"))
+            pickle.dump(work, file)
+            file.flush()
+        except OSError:  # no space, or no folder that may be written to
+            yield from ((path, work(path, what)) for path, what in by_size)
+            return
+        try:
+            begun = {pool.submit(_do, file.name, path, what): path for path, what in by_size}
+            for done in as_completed(begun):
+                yield begun[done], done.result()
+        except BrokenProcessPool:
+            pass  # the caller runs each remaining file in a process of its own
 
 
 def _size(path: Path) -> int:
@@ -163,21 +173,33 @@ def _size(path: Path) -> int:
         return 0  # the work reports it
 
 
-def _begin(*work: _Work) -> None:
+def _begin() -> None:
     """Prepare a process of the pool. A tree of a million objects has few cycles: looking for them took a sixth of the time."""
-    _given.extend(work)
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
 
 
-def _do(path: Path, asked: _Asked) -> FileResult:
-    return _given[0](path, asked)
+def _do(file: str, path: Path, asked: _Asked) -> FileResult:
+    return _work_in(file)(path, asked)
 
 
-def _pool(workers: int | None = None, *given: _Work) -> ProcessPoolExecutor:
+@lru_cache(maxsize=1)
+def _work_in(file: str) -> _Work:
+    work: _Work = pickle.loads(Path(file).read_bytes())  # noqa: S301  # this program's own
+    return work
+
+
+def _starting() -> ProcessPoolExecutor:
+    """Return a pool whose processes start while this one surveys the project."""
+    pool = _pool()
+    for _ in range(os.cpu_count() or 1):
+        pool.submit(_begin)
+    return pool
+
+
+def _pool(workers: int | None = None) -> ProcessPoolExecutor:
     """Return a pool of spawned processes: a fork would copy the locks that threads of this process hold."""
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, context, initializer=_begin, initargs=given)
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_begin)
 
 
 def _apart(work: _Work, path: Path, asked: _Asked) -> FileResult:

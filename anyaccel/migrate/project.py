@@ -55,6 +55,7 @@ _ASKED = re.compile(r"torch\.cuda\.(is_|device_count)|\.is_cuda\b|[\"']cuda")
 _FUNCTION = re.compile(r"def (\w+)")
 _KEPT = re.compile(r"""[\"'](?:--)?([\w-]+)[\"']\s*[:,]""")  # a key, or an option
 _STORED = re.compile(r"(\w+)[\"']?\]?\s*(?::[^=\n]+)?=[^=]")
+_STORED_AGAIN = re.compile(r"(?:=|return)\s*(?:not\s+)?[\w.]+\s*$")
 _OTHER_WAY = re.compile(r"(else|elif)\b")
 _CLASSES_OF_CUDA = re.compile(r"\b(_?(?:CUDA|Cuda)[A-Z]\w*)(?<!Timer)(?<!Profiler)\(")
 _BINDS = re.compile(r"\bdevice_type\s*=\s*[\w.]*\bdevice\.type\b")
@@ -200,26 +201,28 @@ def _add_heirs(project: Project, sources: list[str]) -> None:
 
 def _answers_in(source: str) -> set[str]:
     """Return the names under which lines that ask about CUDA store the answer, their other names, and the functions around."""
-    lines = _lines_with(_ASKED, source)
-    stored = {name for line, _ in lines for name in _STORED.findall(line)}
-    if stored:
-        other = rf"(?:=|return)\s*(?:not\s+)?(?:\w+\.)*(?:{'|'.join(sorted(stored))})\s*$"
-        lines += _lines_with(re.compile(other, re.MULTILINE), source)
+    asked = [_line_at(source, match.start()) for match in _ASKED.finditer(source)]
+    stored = {name for line, _ in asked for name in _STORED.findall(line)}
+    again: list[tuple[str, str]] = []
+    place = 0
+    for line in source.split("\n") if stored else ():
+        last = line.rstrip().rpartition(" ")[2].rpartition("=")[2].rpartition(".")[2]
+        if last in stored and _STORED_AGAIN.search(line):
+            again.append(_line_at(source, place))
+        place += len(line) + 1
+    lines = [*asked, *again]
     named = (
         name.replace("-", "_") for line, _ in lines for pattern in (_STORED, _KEPT) for name in pattern.findall(line)
     )
     return {*named, *(function for _, function in lines)}
 
 
-def _lines_with(pattern: re.Pattern[str], source: str) -> list[tuple[str, str]]:
-    """Return the lines in which a pattern is found, each with the name of the function before it."""
-    found = []
-    for match in pattern.finditer(source):
-        end = source.find("\n", match.start())
-        line = source[source.rfind("\n", 0, match.start()) + 1 : end if end != -1 else len(source)]
-        function = _FUNCTION.match(source, max(source.rfind("def ", 0, match.start()), 0))
-        found.append((line, function[1] if function else ""))
-    return found
+def _line_at(source: str, place: int) -> tuple[str, str]:
+    """Return the line at a place, and the name of the function before it."""
+    end = source.find("\n", place)
+    line = source[source.rfind("\n", 0, place) + 1 : end if end != -1 else len(source)]
+    function = _FUNCTION.match(source, max(source.rfind("def ", 0, place), 0))
+    return line, function[1] if function else ""
 
 
 def _chosen_by_device(source: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -34,6 +35,38 @@ def test_one_bad_file_stops_no_other(tmp_path: Path) -> None:
     assert len(advanced) == len(paths)
     assert [bool(result.errors) for result in results] == [True, True] + [False] * 6
     assert {result.new for result in results[2:]} == {AFTER}
+
+
+def test_without_space_for_what_the_processes_share_every_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [Path(f"file{number}.py") for number in range(6)]
+    for path in paths:
+        path.write_text(BEFORE)
+
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.tempfile, "NamedTemporaryFile", full)
+    assert [result.new for result in migrate_files(paths, "anyaccel")] == [AFTER] * 6
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_a_process_that_ends_loses_only_its_own_file(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """A process of its own is tried for each file that has no result."""
+    paths = [Path(f"file{number}.py") for number in range(6)]
+    for path in paths:
+        path.write_text(BEFORE)
+    for path in paths[:count]:
+        path.with_suffix(".end").touch()
+    monkeypatch.setattr(files, "_migrate_file", _ends)
+    results = migrate_files(paths, "anyaccel")
+    assert [bool(result.errors) for result in results] == [True] * count + [False] * (6 - count)
+    assert all("the process that read it ended" in str(result.errors[0]) for result in results[:count])
+
+
+def _ends(path: Path, asked: object, target: str, project: object) -> files.FileResult:
+    if path.with_suffix(".end").exists():
+        os._exit(1)
+    return files.FileResult(path)
 
 
 def test_a_class_of_another_file_is_known(tmp_path: Path) -> None:
