@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from .device_ids import is_none_elsewhere
+from .device_text import is_device_literal, own_text
 from .kinds import DEVICE_NAME, Kind, kind_of
 from .listed_devices import is_validation
+from .other_libraries import is_for_cpu_and_cuda
+from .regions import regions_of
 from .source_view import dotted, text_of
 from .targets import parsed
 
@@ -111,6 +114,10 @@ def _decide_one(
         plan.leave(node, RULE, "checks for one of several accelerators by name, which is correct on every machine")
     elif any(_OF_SOMETHING_ELSE.match((dotted(each) or "").rpartition(".")[2].lower()) for each in others):
         plan.leave(node, RULE, "compares the name of an implementation, not of a device")
+    elif not is_of_device and is_for_cpu_and_cuda(plan.view):
+        _leave_with_branch(plan, node, "for a library that has the CPU and CUDA only, by these names")
+    elif _is_of_own_to(plan, node):
+        plan.leave(node, RULE, "part of a class's own to(), which takes nothing but CUDA")
     elif isinstance(around := plan.view.parent(node), cst.IfExp) and _is_of_ids(plan, around):
         plan.leave(node, RULE, "chooses DDP's device arguments, which are already None on other devices")
     elif "cpu" in texts and name is not None and is_validation(plan.view, node) and not _has_other_mps(plan, node):
@@ -127,6 +134,24 @@ def _decide_one(
         plan.rewrite(node, RULE, lambda updated: _with_name(node, updated, places, name))
         plan.questions.add(node)
     plan.claim(*named)
+
+
+def _leave_with_branch(plan: Plan, node: cst.BaseExpression, reason: str) -> None:
+    """Leave a comparison, and the names of CUDA's devices in its branch: the code stays as it is, right on every machine."""
+    plan.leave(node, RULE, reason)
+    for block in regions_of(plan.view, node).blocks:
+        for each in plan.view.inside(block, cst.SimpleString, cst.FormattedString):
+            if is_device_literal(each):
+                plan.leave(each, RULE, reason)
+                plan.claim(*own_text(each))
+
+
+def _is_of_own_to(plan: Plan, node: cst.BaseExpression) -> bool:
+    """Return whether a comparison is all that ``def to(self, device): assert device == "cuda"`` asserts."""
+    around = plan.view.parent(node)
+    function = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
+    is_own = isinstance(function, cst.FunctionDef) and function.name.value == "to"
+    return isinstance(around, cst.Assert) and is_own and plan.view.class_around(node) is not None
 
 
 def _is_listed(plan: Plan, node: cst.BaseExpression) -> bool:

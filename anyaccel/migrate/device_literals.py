@@ -77,6 +77,8 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         )
     elif _names_something_else(plan, node) or _is_of_other_option(plan, node):
         plan.leave(node, RULE, "names an implementation or an option, not a device")
+    elif _is_of_torchs_module(plan, node):
+        plan.leave(node, RULE, "the name of a module of torch, which is there on every machine")
     elif _is_of_kernels(plan, node):
         plan.leave(node, RULE, "what kernels for CUDA are for, which are described beside it")
     elif where.is_device:
@@ -86,6 +88,18 @@ def _decide_literal(plan: Plan, node: cst.BaseExpression) -> None:
         build = (lambda updated: plan.named(index_in(updated))) if can_port else None
         plan.report(node, RULE, where.reason, "device-text", build)
     plan.claim(*own_text(node))
+
+
+def _is_of_torchs_module(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether ``name = "cuda" if … else name`` is only for ``getattr(torch, name)``, and shown in messages."""
+    choice = plan.view.parent(node)
+    assigned = plan.view.parent(choice) if isinstance(choice, cst.IfExp) else None
+    uses = plan.view.uses(assigned.targets[0].target) if isinstance(assigned, cst.Assign) else None
+    read = [each for each in uses or () if not plan.view.is_within(each, choice or node)]
+    calls = [plan.view.parent(plan.view.parent(each) or each) for each in read]
+    shown = [isinstance(plan.view.parent(each), cst.FormattedStringExpression) for each in read]
+    gets = [isinstance(each, cst.Call) and plan.view.code(each).startswith("getattr(torch,") for each in calls]
+    return any(gets) and all(one or other for one, other in zip(gets, shown, strict=True))
 
 
 def _is_of_kernels(plan: Plan, node: cst.CSTNode) -> bool:

@@ -8,7 +8,9 @@ import libcst as cst
 
 from .source_view import text_of
 
-__all__ = ["index_in", "is_device_literal", "own_text", "spells_cuda"]
+__all__ = ["NAMES_NCCL", "index_in", "is_device_literal", "own_text", "spells_cuda"]
+
+NAMES_NCCL = re.compile(r"nccl|NCCL|Nccl")  # not AsyncClient
 
 _PLAIN = re.compile(r"^cuda(?::(\d+))?$")
 _PERCENT = re.compile(r"^cuda:%[dsi]$")

@@ -9,7 +9,7 @@ import libcst as cst
 
 from .activities import decide_activity
 from .choices import asks_availability
-from .device_text import spells_cuda
+from .device_text import NAMES_NCCL, spells_cuda
 from .questions import OF_WORD
 from .source_view import dotted, text_of
 from .targets import expression, parsed
@@ -83,7 +83,7 @@ def _decide_attribute(plan: Plan, node: cst.Attribute) -> None:
     name, around = node.attr.value, plan.view.parent(node)
     if any(isinstance(each, cst.Import | cst.ImportFrom) for each in plan.view.ancestors(node)):
         return  # handled by the rule imports
-    if "nccl" in name.lower():
+    if NAMES_NCCL.search(name):
         plan.leave(node, "comm-backend", "NCCL's own, by its name")
     elif name == "cuda" and not (isinstance(around, cst.Call) and around.func is node):
         is_method = isinstance(around, cst.Arg) and around.keyword is None and plan.view.name(node).startswith("torch.")

@@ -47,6 +47,13 @@ def _is_tested(plan: Plan, node: cst.CSTNode) -> bool:
     return isinstance(left, cst.Call) and dotted(left.func) == "type"
 
 
+def _is_module_by_default(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a function returns ``getattr(torch, device_name)``, and this module if there is none of that name."""
+    function = next((each for each in plan.view.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
+    is_handled = any(isinstance(each, cst.ExceptHandler) for each in plan.view.ancestors(node))
+    return function is not None and is_handled and "return getattr(torch, " in plan.view.code(function)
+
+
 def decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
     """Decide on a reference that is not called: an annotation, a function that is passed on, or anything else."""
     around = list(plan.view.ancestors(node))
@@ -67,6 +74,10 @@ def decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
         )
     elif is_of_version:
         plan.leave(node, rule, "asks which version of torch this is; torch.cuda can be imported on every machine")
+    elif name == "torch.cuda" and isinstance(around[0], cst.Return) and _is_module_by_default(plan, node):
+        plan.leave(
+            node, rule, "the module that is taken where torch has none for the device, which is there on every machine"
+        )
     elif is_annotation and name in ("Stream", "Event"):
         plan.needs_torch = True
         plan.rewrite(node, rule, lambda _: parsed(f"torch.{name}"))

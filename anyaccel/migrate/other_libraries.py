@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .source_view import SourceView
 
 __all__ = [
+    "is_for_cpu_and_cuda",
     "is_foreign",
     "is_given_to_other_library",
     "is_made_for_cuda",
@@ -134,6 +135,11 @@ def is_where_tensors_are(view: SourceView) -> bool:
     Their graphs, tables and models have no kernels for other devices, and are where the tensors are.
     """
     return view.project.is_of_dgl or any(library in _WHERE_TENSORS_ARE for _, library in _imports(view))
+
+
+def is_for_cpu_and_cuda(view: SourceView) -> bool:
+    """Return whether a module imports a library whose models run on a CPU or on CUDA, and take these names."""
+    return any(library in ("ctranslate2", "faster_whisper") for _, library in _imports(view))
 
 
 def is_made_for_cuda(full_name: str) -> bool:

@@ -8,6 +8,7 @@ import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .device_text import NAMES_NCCL
 from .lines import lines_of
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _tokens(source: str) -> Iterator[Passed]:
         if token.type == tokenize.NAME:
             if is_import and (number < 2 or found[number - 2].string != "torch"):
                 continue  # another module with that name
-            if is_after_dot and (token.string == "cuda" or "nccl" in token.string.lower()):
+            if is_after_dot and (token.string == "cuda" or NAMES_NCCL.search(token.string)):
                 yield Passed(line, column + 1, f".{token.string}")
         elif token.type in (tokenize.STRING, _MIDDLE):
             is_alone = (before is None or before.type in _BREAKS) and (after is None or after.type == tokenize.NEWLINE)
