@@ -110,7 +110,7 @@ def _results(
 ) -> dict[Path, FileResult]:
     """Return the results of some files, in the order of the files; the processes of the pool do the work if there is one."""
     results: dict[Path, FileResult] = {}
-    for path, result in _in_processes(pool, work, asked) if pool is not None else ():
+    for path, result in _in_processes(pool, work, asked) if pool is not None and asked else ():
         results[path] = result
         advance()
     for path, what in asked.items():

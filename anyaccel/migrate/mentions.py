@@ -8,7 +8,7 @@ import libcst as cst
 
 from .source_view import dotted
 from .targets import parsed
-from .torch_names import ADVICE, CLASSES, MEMBERS
+from .torch_names import ADVICE, CLASSES, MEMBERS, QUESTIONS
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["decide_mention"]
 
 _MODULES = ("torch.cuda", "amp", "memory", "nvtx")
-_QUESTIONS = ("is_available", "is_initialized", "is_bf16_supported", "device_count")
 _OPERATIONS = (cst.BooleanOperation, cst.UnaryOperation, cst.Comparison, cst.ComparisonTarget)
 _RAW = ("cuda_stream", "cuda_event")
 
@@ -68,7 +67,7 @@ def decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
     )
     is_of_version = isinstance(asking, cst.Call) and plan.view.code(asking.func) == "hasattr" and name in _MODULES
     is_operand = isinstance(around[0], _OPERATIONS) or getattr(around[0], "test", None) is node
-    if name in _QUESTIONS and is_operand:
+    if name in QUESTIONS and is_operand:
         plan.report(
             node, rule, f"torch.cuda.{name} is not called, and a function is always true; call it, or remove it"
         )

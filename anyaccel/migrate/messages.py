@@ -17,6 +17,7 @@ from .regions import following, regions_of
 from .site import SiteOutcome
 from .source_view import dotted
 from .stored_answers import regions_of_name
+from .torch_names import MEMBERS, QUESTIONS
 from .values_of_cuda import decided_in
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ _IF_NOT = re.compile(r"\bif CUDA (?:is not|isn't) available")
 _IF = re.compile(r"\bif CUDA (?:is )?available")
 _NUMBERED = re.compile(rf"{_CUDA}(?= #?\Z)")
 _LEFT = re.compile(r"(?<![\w./:\"'`=-])(?:CUDA|Cuda)(?![\w:-])")
+_CALLED = re.compile(r"torch\.cuda\.(\w+)")
 _MEMORY = re.compile(r"cache|memory|mem_get_info")
 _NAMED = re.compile(rf"{_MEMORY.pattern}|set_device")
 _OF_CUDA = re.compile(
@@ -292,18 +294,26 @@ def _noun(found: re.Match[str]) -> str:
 def _correct_docstring(plan: Plan, owner: cst.FunctionDef | cst.ClassDef) -> None:
     """Rewrite what a docstring says of the memory, or of a machine without CUDA, if the code asks for the accelerator."""
     docstring = docstring_of(owner)
-    ones = _decided(plan, owner.body) if docstring is not None and "CUDA" in docstring.value else []
+    ones = _decided(plan, owner.body) if docstring is not None and "cuda" in docstring.value.lower() else []
     if docstring is None or not ones or not _is_rewritten(ones):
         return
+    called = {plan.view.name(one.node.func if isinstance(one.node, cst.Call) else one.node) for one in ones}
     is_asked = any(asked_in(plan, one) is not None for one in ones)
     is_memory = any(_MEMORY.search(plan.view.code(one.node)) for one in ones)
 
     def corrected(text: str) -> str:
+        text = _CALLED.sub(lambda found: _in_contract(plan, found[1]) if found[0] in called else found[0], text)
         if is_asked:
             text = "".join(_of_question(line) for line in text.splitlines(keepends=True))
         return _OWN.sub(_noun, text) if is_memory else text
 
     _reword(plan, docstring, corrected)
+
+
+def _in_contract(plan: Plan, member: str) -> str:
+    """Return what a call of ``torch.cuda`` became, if that is not a question, whose new form depends on its place."""
+    function = plan.function(MEMBERS[member]) if member in MEMBERS and member not in QUESTIONS else None
+    return function or f"torch.cuda.{member}"
 
 
 def _of_question(line: str) -> str:

@@ -16,7 +16,10 @@ __all__ = ["Project", "survey"]
 
 _CLASS = re.compile(r"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _NAME = re.compile(r"\w+")
-_INTERESTING = re.compile(r"def (?:cuda|pin_memory|is_cuda)\(|\bis_cuda ?(?::|=(?!=))|\((?:\w+\.)*\w*Module\)\s*:")
+_INTERESTING = re.compile(
+    r"def (?:cuda|pin_memory|is_cuda)\(|^[ \t]+(?:self\.)?is_cuda ?(?::|=(?!=))|\((?:\w+\.)*\w*Module\)\s*:",
+    re.MULTILINE,
+)
 _AMP = {"autocast", "GradScaler"}
 _METHODS = ("cuda", "pin_memory", "is_cuda")
 _TOLD = re.compile(r"def \w+\((?:[^()]|\([^()]*\))*?\b\w*(?:device|backend)\b")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ADVICE", "CLASSES", "INDEXED", "MEMBERS", "PROMISED", "RULE_OF"]
+__all__ = ["ADVICE", "CLASSES", "INDEXED", "MEMBERS", "PROMISED", "QUESTIONS", "RULE_OF"]
 
 _SAME = [
     "is_available",
@@ -52,6 +52,7 @@ MEMBERS = {
 }
 INDEXED = {"set_device": ("set_device", 0), "device": ("device_guard", 0), "get_rng_state": ("get_rng_state", 0)}
 INDEXED["set_rng_state"] = ("set_rng_state", 1)
+QUESTIONS = ("is_available", "is_initialized", "is_bf16_supported", "device_count")
 CLASSES = ("Stream", "Event", "CUDAGraph", "graph", "device")
 _GROUPS = {
     "streams": [
