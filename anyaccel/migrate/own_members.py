@@ -42,7 +42,8 @@ def own_member(plan: Plan, receiver: cst.BaseExpression, method: str, *, has_arg
     is_of_lambda = plan.view.parameter(receiver) is not None and _is_in_lambda(plan, receiver)
     is_any = method != "cuda" and is_of_lambda  # a function that is applied to whatever there is
     is_any |= method == "pin_memory" and dotted(receiver) == "batch"  # a loader's, of whatever class
-    made = {dotted(each.func) for each in plan.view.values_of(receiver) if isinstance(each, cst.Call)}
+    calls = (receiver, *plan.view.values_of(receiver))
+    made = {(dotted(each.func) or "").rpartition(".")[2] for each in calls if isinstance(each, cst.Call)}
     owners = {one for one in defined if is_any or one in made or _may_be(receiver, one)}
     if method == "cuda" and _is_given_model(plan, receiver):
         owners |= {one for one in defined if one in plan.project.modules or _MODEL_CLASS.search(one)}
