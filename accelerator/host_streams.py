@@ -6,7 +6,16 @@ import threading
 import time
 from typing import Any
 
-__all__ = ["Event", "HostStreams", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream"]
+__all__ = [
+    "CurrentStream",
+    "Event",
+    "HostStreams",
+    "Stream",
+    "StreamContext",
+    "current_stream",
+    "default_stream",
+    "set_stream",
+]
 
 
 class Stream:
@@ -92,13 +101,19 @@ class Event:
 _DEFAULT = Stream()
 
 
-class _Current(threading.local):
-    def __init__(self) -> None:
-        self.stream = _DEFAULT
-        self.outer: list[Stream] = []
+class CurrentStream(threading.local):
+    """The stream that is current in each thread, and those around it.
+
+    Args:
+        default: the stream that is current unless another was set.
+    """
+
+    def __init__(self, default: Any) -> None:
+        self.stream = default
+        self.outer: list[Any] = []
 
 
-_current = _Current()
+_current = CurrentStream(_DEFAULT)
 _is_ever_chosen = False  # all threads use the default until one sets a stream: a thread-local doubles a call's cost
 
 

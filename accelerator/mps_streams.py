@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from typing import TYPE_CHECKING, Any
+
+from .host_streams import CurrentStream
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -101,15 +102,7 @@ class MpsStream:
 
 
 _DEFAULT = MpsStream()
-
-
-class _CurrentQueue(threading.local):
-    def __init__(self) -> None:
-        self.stream = _DEFAULT
-        self.outer: list[MpsStream] = []
-
-
-_current = _CurrentQueue()
+_current = CurrentStream(_DEFAULT)
 
 
 def _entered(stream: MpsStream | None) -> AbstractContextManager[Any]:

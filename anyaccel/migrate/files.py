@@ -193,7 +193,7 @@ def _starting() -> ProcessPoolExecutor:
     """Return a pool whose processes start while this one surveys the project."""
     pool = _pool()
     for _ in range(os.cpu_count() or 1):
-        pool.submit(_begin)
+        pool.submit(int)  # each first task starts a process
     return pool
 
 

@@ -136,11 +136,9 @@ def _without_missing(text: str, *, is_first: bool = True) -> str:
         is_start = is_first and not text[: found.start()].strip()
         return noun.capitalize() if is_start and found["cuda"][0] == "C" else noun
 
-    old, text = (
-        text,
-        _LACKED.sub(
-            lambda found: told(found, f"no accelerator{found['rest'].replace('not ', '').replace('un', '')}"), text
-        ),
+    old = text
+    text = _LACKED.sub(
+        lambda found: told(found, f"no accelerator{found['rest'].replace('not ', '').replace('un', '')}"), text
     )
     text = _REQUIRED.sub(lambda found: told(found, "an accelerator"), text)
     text = _ENSURED.sub(lambda found: f"{found['verb']} an accelerator", text)

@@ -59,6 +59,7 @@ _NOT_TORCHS = frozenset(
     }
 )
 _WHERE_TENSORS_ARE = ("dgl", "fbgemm_gpu", "nvalchemiops", "ctranslate2")
+_CPU_AND_CUDA = ("ctranslate2", "faster_whisper")
 _FOR_CUDA = frozenset(
     {
         "apex",
@@ -139,7 +140,7 @@ def is_where_tensors_are(view: SourceView) -> bool:
 
 def is_for_cpu_and_cuda(view: SourceView) -> bool:
     """Return whether a module imports a library whose models run on a CPU or on CUDA, and take these names."""
-    return any(library in ("ctranslate2", "faster_whisper") for _, library in _imports(view))
+    return any(library in _CPU_AND_CUDA for _, library in _imports(view))
 
 
 def is_made_for_cuda(full_name: str) -> bool:
