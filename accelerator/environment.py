@@ -1,7 +1,7 @@
 """The environment variables that this package reads, each named here and nowhere else.
 
 ===============================  ====================================================================
-ANYACCEL_CPU_BACKEND             the CPU's communication backend, such as ``shm``; ``gloo`` otherwise
+ANYACCEL_CPU_BACKEND             the CPU's communication backend, such as ``shm``; else ``gloo``, or ``ccl`` with Intel's bindings
 DS_ACCELERATOR                   the accelerator to use, by name; overrides detection
 DS_ALLOW_DEPRECATED_FP16         ``1``: fp16 counts as supported on compute capability 6.x
 LOCAL_RANK                       set by torchrun and deepspeed: this process's index on the host

@@ -54,6 +54,16 @@ class MpsModule:
             )
             raise ValueError(msg)
 
+    def is_bf16_supported(self) -> bool:
+        """Return whether this is macOS 14 or newer, which Metal's bfloat16 needs."""
+        import torch
+
+        return bool(torch.backends.mps.is_macos_or_newer(14, 0))
+
+    def is_fp64_supported(self) -> bool:
+        """Return False: Metal has no float64."""
+        return False
+
     def memory_allocated(self, device: Any = None) -> int:
         """Return the bytes occupied by tensors."""
         return int(self._module.current_allocated_memory())

@@ -59,7 +59,7 @@ class MpsEvent:
 
 
 class MpsStream:
-    """The queue. Work on two streams runs in the order in which it was given to them, which no program can tell from waiting.
+    """The queue. Work on two streams runs in the order in which it was given to them, as if each waited for the other.
 
     Args:
         device: ignored; there is one device.

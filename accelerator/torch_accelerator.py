@@ -492,6 +492,10 @@ class TorchAccelerator(DeepSpeedAccelerator):
         asked = getattr(self._module, "is_bf16_supported", None)
         return True if asked is None else bool(asked())
 
+    def is_fp64_supported(self) -> bool:
+        asked = getattr(self._module, "is_fp64_supported", None)
+        return super().is_fp64_supported() if asked is None else bool(asked())
+
     # Miscellaneous
 
     @calls("is_available", bind=True)

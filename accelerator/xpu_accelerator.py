@@ -41,6 +41,11 @@ class XPU_Accelerator(TorchAccelerator):
     def is_triton_supported(self) -> bool:
         return self.is_available() and importlib.util.find_spec("triton") is not None
 
+    @calls("get_device_properties")
+    def is_fp64_supported(self) -> bool:
+        """Return what the current device says: some of Intel's GPUs have no float64."""
+        return bool(self.get_device_properties().has_fp64)
+
     # Ranges go to ITT (VTune) if torch was built with it, else to torch.profiler.
 
     def range_push(self, msg: str, domain: str | None = None, category: str | None = None) -> Any:

@@ -84,7 +84,7 @@ def wheel_targets() -> list[str]:
 
 
 def all_targets() -> list[str]:
-    """Return every target that can be built here: this machine itself, SYCL's CPU device, and the targets of a wheel."""
+    """Return this machine itself, SYCL's CPU device, and the targets of a wheel, as far as compilers for them are installed."""
     sycl = [OPENCL_CPU] if probe_dpcpp().tool is not None else []
     return [NATIVE, *sycl, *wheel_targets()]
 

@@ -69,7 +69,8 @@ def command(
 ) -> None:
     """Build ops into the cache ahead of time, also for GPUs and CPUs that this machine does not have.
 
-    Without a target, builds the named ops for this machine; with --all, everything that this machine can target.
+    Without a target, builds the named ops for this machine; with --all, for this machine, the CPU levels, SYCL on the CPU
+    and NVIDIA GPUs.
     With --hub, builds the named ops, or all that have functions, for the targets of a wheel unless --target names others.
     """
     _require_one_of(ops or [], everything, output, hub)

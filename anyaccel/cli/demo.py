@@ -42,7 +42,7 @@ def command(
 ) -> None:
     """Train a small character-level transformer under torchrun, with a kernel that is built on demand.
 
-    Exits with 1 if the final loss is not below that of a unigram model of the same text.
+    Exits with 1 if the final loss is not below that of a unigram model of the same text. Needs ``pip install 'anyaccel[demo]'``.
     """
     accelerator = get_accelerator()
     processes = ranks if accelerator.device_name() == "cpu" else min(ranks, accelerator.device_count())

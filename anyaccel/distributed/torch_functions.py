@@ -30,6 +30,7 @@ def monitored_barrier(
 
     Raises:
         torch.distributed.DistBackendError: naming ranks that did not come in time.
+        ValueError: when there is no process group.
     """
     chosen: Any = dist.group.WORLD if group is None else group
     if chosen is None:

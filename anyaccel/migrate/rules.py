@@ -119,7 +119,7 @@ RULES: dict[str, Rule] = {
         "streams, events and the device guard",
         "with torch.cuda.stream(s): pass",
         "with get_accelerator().stream(s): pass",
-        "`torch.cuda.device(i)` becomes `device_guard(i)`; with a device in place of an index it is reported. Annotations "
+        "`torch.cuda.device(i)` becomes `device_guard(i)`, which takes an index or a device. Annotations "
         "become `torch.Stream` and `torch.Event`; `isinstance(x, torch.cuda.Event)` tests for the accelerator's class; "
         "`x.record_stream(s)` becomes `get_accelerator().record_stream(x, s)`.",
     ),
@@ -155,7 +155,8 @@ RULES: dict[str, Rule] = {
         "memory statistics",
         "torch.cuda.reset_peak_memory_stats()",
         "get_accelerator().reset_peak_memory_stats()",
-        "Snapshots and histories are CUDA's own, and reported. A figure that no question is before stays 0 on a CPU.",
+        "Snapshots and histories are CUDA's own, and reported. A figure that is read without a test for CUDA before it stays 0 "
+        "on a CPU.",
     ),
     "op-builder": Rule(
         "deepspeed's builders of ops",

@@ -1,7 +1,7 @@
 """The kernels as functions, each with the best implementation for this machine.
 
-They take and return tensors on a CPU, an NVIDIA GPU or an Intel GPU, and compile into one graph with ``torch.compile``. All but
-the quantizers and ``route`` carry gradients. This module collects them; each family has a file of its own.
+They take and return tensors on a CPU, or an NVIDIA, AMD or Intel GPU, and compile into one graph with ``torch.compile``. All but
+the quantizers, ``route`` and ``clip_grad_norm_`` carry gradients. This module collects them; each family has a file of its own.
 """
 
 from __future__ import annotations

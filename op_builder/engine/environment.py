@@ -12,11 +12,11 @@ CPATH, CPLUS_INCLUDE_PATH   further header directories of compilers; they affect
 DS_BUILD_OPS, …             which ops ``anyaccel build --all`` builds: all, or one with ``DS_BUILD_<OP>``; 0 for none
 DS_BUILD_AUTOGRAD           0: do not compile the op ``autograd`` beside an op that is compiled at its first load
 COMPILER_PATH               where compilers look for their programs first; it affects a build
-LIBRARY_PATH, …             further sources of flags of compilers and linkers; they affect a build (``_COMPILER_VARIABLES``)
+LIBRARY_PATH, …             what else compilers and linkers read; they affect a build
 HOME, XDG_CACHE_HOME        where the user's cache directory is; if they are not absolute, a temporary directory is used
 OCL_ICD_FILENAMES           the OpenCL drivers; if unset, set to pip's CPU driver before SYCL is loaded
 PATH                        where compilers are looked for
-SYCL_CACHE_PERSISTENT       whether DPC++ keeps a cache of its own; from it, nothing can be compiled to SPIR-V again
+SYCL_CACHE_PERSISTENT       whether DPC++ uses a cache of its own; what comes from it cannot be compiled to SPIR-V
 TORCH_CUDA_ARCH_LIST        the GPU architectures for nvcc, as torch reads it (``8.0;9.0+PTX``)
 ZIG_GLOBAL_CACHE_DIR        where ziglang keeps what it builds for itself; inside the cache otherwise
 ==========================  ============================================================================
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "COMPILER_VARIABLES",
     "LIFELINE_FOR_COMMANDS",
     "PYTHON_FOR_COMMANDS",
     "announce_sycl",
@@ -58,12 +59,13 @@ __all__ = [
     "zig_cache",
 ]
 
-_COMPILER_VARIABLES = (
+COMPILER_VARIABLES = (
     "CCC_ADD_ARGS", "CCC_OVERRIDE_OPTIONS", "CCACHE_COMPILER", "CCACHE_PATH", "CCACHE_PREFIX", "COMPILER_PATH", "CPATH",
     "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LDEMULATION", "LD_RUN_PATH", "LIBRARY_PATH",
     "NIX_CFLAGS_COMPILE", "NIX_LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "SCCACHE_C_CUSTOM_CACHE_BUSTER",
     "SDKROOT", "SOURCE_DATE_EPOCH", "ZIG_LIB_DIR",
 )  # fmt: skip
+"""What compilers and linkers read. They get these, and a binary is built again when one changes."""
 
 _NEUTRAL = {
     "COLUMNS", "HOME", "LINES", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "USER", "ZIG_GLOBAL_CACHE_DIR"
@@ -234,7 +236,7 @@ def compiler_variables(further: Iterable[str] = ()) -> dict[str, str]:
     Args:
         further: further variables that a compiler reads, such as those of a wrapper script.
     """
-    names = dict.fromkeys((*_COMPILER_VARIABLES, *further))
+    names = dict.fromkeys((*COMPILER_VARIABLES, *further))
     return {name: value for name in names if (value := os.environ.get(name)) is not None and name not in _NEUTRAL}
 
 

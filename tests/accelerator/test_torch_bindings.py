@@ -298,6 +298,22 @@ def test_apples_gpu_is_asked_by_its_own_names(monkeypatch: pytest.MonkeyPatch) -
     assert (mps.max_memory_allocated(), mps.max_memory_reserved(0), mps.max_memory_cached()) == (5, 5, 5)
 
 
+@pytest.mark.parametrize("macos", [13, 14, 26])
+def test_what_apples_gpu_computes_in(macos: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda major, minor: (macos, 0) >= (major, minor))
+    mps = anyaccel.TorchAccelerator("mps")
+    assert (mps.is_fp64_supported(), mps.is_bf16_supported()) == (False, macos >= 14)
+    assert mps.supported_dtypes() == [torch.float32, torch.float16, *([torch.bfloat16] if macos >= 14 else [])]
+
+
+@pytest.mark.parametrize("has_fp64", [True, False])
+def test_an_intel_gpu_is_asked_for_float64(has_fp64: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = types.SimpleNamespace(has_fp64=has_fp64)
+    monkeypatch.setattr(torch.xpu, "get_device_properties", mock.create_autospec(torch.xpu.get_device_properties))
+    torch.xpu.get_device_properties.return_value = found
+    assert anyaccel.XPU_Accelerator().is_fp64_supported() is has_fp64
+
+
 def test_apples_one_device_can_be_chosen_and_no_other() -> None:
     mps = anyaccel.TorchAccelerator("mps")
     for device in (0, "0", "mps", "mps:0", torch.device("mps"), torch.device("mps", 0)):

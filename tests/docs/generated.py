@@ -40,8 +40,9 @@ def variables() -> str:
     """Return the tables in the docstrings of the files that read the environment, as one table."""
     lines = ["", "| variable | meaning | read for |", "|---|---|---|"]
     for module, purpose in ENVIRONMENTS:
-        for names, meaning in _ROW.findall(str(module.__doc__)):
-            shown = ", ".join(f"`{name}`" if name != "…" else name for name in names.split(", "))
+        for row, meaning in _ROW.findall(str(module.__doc__)):
+            names = op_environment.COMPILER_VARIABLES if row == "LIBRARY_PATH, …" else row.split(", ")
+            shown = ", ".join(f"`{name}`" if name != "…" else name for name in names)
             lines.append(f"| {shown} | {meaning.replace('``', '`')} | {purpose} |")
     return "\n".join([*(line for line in lines if "====" not in line), "", ""])
 

@@ -26,6 +26,10 @@ SLOW = ROOT / "examples" / "custom_op" / "README.md"
 """It compiles the same code as tests/examples/test_custom_op.py, which takes a minute."""
 
 
+LAUNCHED = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+"""As a launcher would start the only rank, for pages with a program of several ranks."""
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -37,7 +41,8 @@ SLOW = ROOT / "examples" / "custom_op" / "README.md"
 def test_examples_run(page: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     code = "\n".join(BLOCK.findall(page.read_text()))
     importable = {"PYTHONPATH": str(page.parent)} if page.is_relative_to(ROOT / "examples") else {}
-    assert run_python(code, DS_ACCELERATOR="cpu", **importable).returncode == 0
+    launched = LAUNCHED if "init_process_group(" in code else {}
+    assert run_python(code, DS_ACCELERATOR="cpu", **importable, **launched).returncode == 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from anyaccel.op_builder.engine import environment as op_environment
+
 from . import generated, served
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +50,7 @@ def test_every_variable_that_is_read_is_in_the_table() -> None:
         read = re.findall(r'(?:environ\.(?:get|setdefault)|_natural_number)\("(\w+)"', source)
         assert read
         assert not [name for name in read if name not in table]
+    assert not [name for name in op_environment.COMPILER_VARIABLES if f"`{name}`" not in table]
 
 
 def test_troubleshooting_has_the_words_of_the_errors() -> None:
