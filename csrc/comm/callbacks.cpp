@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "clock.h"
+#include "exit_gate.h"
 #include "process_wide.h"
 
 namespace anyaccel::comm {
@@ -49,6 +50,16 @@ void Callbacks::add(const void* group, const RunningPtr& issuer, std::function<v
 bool Callbacks::is_idle(const void* group, const RunningPtr& issuer) {
   const std::lock_guard lock(mutex_);
   return !lanes_.contains({group, depth_of(issuer)});
+}
+
+void Callbacks::finish(milliseconds patience) {
+  const auto until = end_of(patience);
+  std::unique_lock lock(mutex_);
+  while (!lanes_.empty() && Clock::now() < until) {
+    lock.unlock();
+    std::this_thread::sleep_for(milliseconds(1));
+    lock.lock();
+  }
 }
 
 // While callbacks wait, one thread is idle: it takes those that may run, and looks for callbacks that are stuck.
@@ -100,8 +111,11 @@ void Callbacks::run_next(Lanes::iterator lane, std::unique_lock<std::mutex>& loc
   if (anyone_waits()) require_spare_thread();
   lock.unlock();
   running_on_this_thread = own;
-  callback();
-  callback = nullptr;  // outside the lock, as this may release the last reference to a group
+  {
+    const ExitGate::Inside inside;
+    callback();
+    callback = nullptr;  // outside the lock, as this may release the last reference to a group
+  }
   running_on_this_thread = nullptr;
   lock.lock();
   ++spare_;

@@ -46,6 +46,9 @@ class Callbacks {
   // Returns whether all callbacks of a lane have run.
   bool is_idle(const void* group, const RunningPtr& issuer);
 
+  // Waits until all callbacks have run. Gives up after some time.
+  void finish(std::chrono::milliseconds patience);
+
  private:
   struct Lane {
     std::deque<std::function<void()>> waiting;

@@ -10,6 +10,7 @@
 #include "collectives.cpp"
 #include "descriptor_passing.cpp"
 #include "elements.cpp"
+#include "exit_gate.cpp"
 #include "group.cpp"
 #include "handshake.cpp"
 #include "mailbox.cpp"

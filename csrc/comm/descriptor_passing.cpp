@@ -10,12 +10,12 @@
 #include <cstddef>
 #include <cstring>
 
+#include "clock.h"
 #include "errors.h"
 
 namespace anyaccel::comm {
 namespace {
 
-constexpr timeval kPatience{5, 0};  // for a peer that has connected but sends nothing
 constexpr std::size_t kSecretBytes = 32;
 
 struct Greeting {
@@ -66,6 +66,23 @@ struct Message {
   msghdr header = {};
 };
 
+bool is_temporary(int error) { return error == EINTR || error == EAGAIN || error == EWOULDBLOCK; }
+
+bool hand_over(int connection, const Descriptor& handed) {
+  Message message;
+  cmsghdr* control = CMSG_FIRSTHDR(&message.header);
+  control->cmsg_level = SOL_SOCKET;
+  control->cmsg_type = SCM_RIGHTS;
+  control->cmsg_len = CMSG_LEN(sizeof(int));
+  const int file = handed.get();
+  std::memcpy(CMSG_DATA(control), &file, sizeof(file));
+  ssize_t sent = -1;
+  do {
+    sent = sendmsg(connection, &message.header, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent > 0;
+}
+
 }  // namespace
 
 Listener::Listener(const std::string& name) : socket_(make_socket()) {
@@ -77,23 +94,35 @@ Listener::Listener(const std::string& name) : socket_(make_socket()) {
   }
 }
 
-int Listener::serve(const Descriptor& handed, const std::string& secret, std::chrono::milliseconds patience) const {
-  pollfd waiting{socket_.get(), POLLIN, 0};
-  if (poll(&waiting, 1, static_cast<int>(patience.count())) <= 0) return -1;
-  const Descriptor connection(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (connection.get() < 0 || !is_this_user(connection.get())) return -1;
-  setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
+void Listener::accept_one() {
+  Descriptor connection(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (connection.get() >= 0 && is_this_user(connection.get())) silent_.push_back(std::move(connection));
+}
+
+int Listener::serve(const Descriptor& handed, const std::string& secret, std::chrono::milliseconds patience) {
+  for (const auto until = end_of(patience);;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
+    std::vector<pollfd> waiting{{socket_.get(), POLLIN, 0}};
+    for (const Descriptor& one : silent_) waiting.push_back({one.get(), POLLIN, 0});
+    const int ready = left.count() < 0 ? 0 : poll(waiting.data(), waiting.size(), static_cast<int>(left.count()));
+    if (ready == 0 || (ready < 0 && errno != EINTR)) return -1;
+    for (std::size_t i = 1; ready > 0 && i < waiting.size(); ++i) {
+      if (waiting[i].revents == 0) continue;
+      const int rank = greeted(waiting[i].fd, handed, secret);
+      if (rank >= 0) return rank;
+    }
+    if (ready > 0 && waiting[0].revents != 0) accept_one();
+  }
+}
+
+// Returns the rank that a connection reports, and closes the connection unless its greeting has yet to come.
+int Listener::greeted(int descriptor, const Descriptor& handed, const std::string& secret) {
   Greeting greeting = {};
-  const ssize_t received = recv(connection.get(), &greeting, sizeof(greeting), 0);
-  if (received != sizeof(greeting) || !knows(secret, greeting)) return -1;
-  Message message;
-  cmsghdr* control = CMSG_FIRSTHDR(&message.header);
-  control->cmsg_level = SOL_SOCKET;
-  control->cmsg_type = SCM_RIGHTS;
-  control->cmsg_len = CMSG_LEN(sizeof(int));
-  const int file = handed.get();
-  std::memcpy(CMSG_DATA(control), &file, sizeof(file));
-  return sendmsg(connection.get(), &message.header, MSG_NOSIGNAL) > 0 ? greeting.rank : -1;
+  const ssize_t received = recv(descriptor, &greeting, sizeof(greeting), MSG_DONTWAIT);
+  if (received < 0 && is_temporary(errno)) return -1;
+  const bool is_served = received == sizeof(greeting) && knows(secret, greeting) && hand_over(descriptor, handed);
+  std::erase_if(silent_, [descriptor](const Descriptor& one) { return one.get() == descriptor; });
+  return is_served ? greeting.rank : -1;
 }
 
 Connection::Connection(const std::string& name) : socket_(make_socket()) {
@@ -113,10 +142,17 @@ Descriptor Connection::receive(const std::string& secret, int rank, std::chrono:
   pollfd waiting{socket_.get(), POLLIN, 0};
   if (is_greeted && poll(&waiting, 1, static_cast<int>(patience.count())) <= 0) return Descriptor();
   Message message;
-  if (!is_greeted || recvmsg(socket_.get(), &message.header, MSG_CMSG_CLOEXEC) <= 0) {
+  const ssize_t received = is_greeted ? recvmsg(socket_.get(), &message.header, MSG_CMSG_CLOEXEC) : 0;
+  if (received < 0 && is_temporary(errno)) return Descriptor();
+  if (received <= 0) {
     throw CommError(
         "shm init_process_group failed: the first rank of this host sent no shared memory: it ended, or runs as "
         "another user. Fix: run every rank as one user, and look for the error in that rank's log.");
+  }
+  if ((message.header.msg_flags & MSG_CTRUNC) != 0) {
+    throw CommError(
+        "shm init_process_group failed: this process can open no more files, and got no shared memory. Fix: raise "
+        "its limit of open files (ulimit -n).");
   }
   const cmsghdr* control = CMSG_FIRSTHDR(&message.header);
   int file = -1;

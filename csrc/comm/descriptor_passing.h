@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "segment.h"
 
@@ -13,12 +14,16 @@ class Listener {
  public:
   explicit Listener(const std::string& name);
 
-  // Serves one connection, if there is one in time: sends the descriptor to a process of this user that knows the
-  // secret. Returns the rank that it reports, or -1 if nobody connected or the connection was rejected.
-  int serve(const Descriptor& handed, const std::string& secret, std::chrono::milliseconds patience) const;
+  // Takes connections, and greetings from them, for some time. Sends the descriptor to a process of this user that
+  // knows the secret, and returns the rank that it reports; -1 if there was none in time.
+  int serve(const Descriptor& handed, const std::string& secret, std::chrono::milliseconds patience);
 
  private:
+  void accept_one();
+  int greeted(int descriptor, const Descriptor& handed, const std::string& secret);
+
   Descriptor socket_;
+  std::vector<Descriptor> silent_;  // connections that have not greeted yet
 };
 
 // A connection to a Listener, to receive its descriptor.

@@ -48,9 +48,11 @@ const char* refusal(Dtype dtype, Reduction reduction) {
     case Reduction::kOr:
     case Reduction::kXor:
       return is_integral(dtype) ? nullptr : "bitwise reductions are for integers and bool";
-    case Reduction::kAverage:
     case Reduction::kScaledSum:
-      return dtype == Dtype::kBool ? "a bool has no average and no scaled sum; expected SUM, MAX or MIN" : nullptr;
+      if (is_integral(dtype)) return "a factor is a floating-point number; expected a floating-point or complex type";
+      return nullptr;
+    case Reduction::kAverage:
+      return dtype == Dtype::kBool ? "a bool has no average; expected SUM, MAX or MIN" : nullptr;
     case Reduction::kNone:
       return "there is no such reduction";
     default:

@@ -41,8 +41,10 @@ std::string Operation::title() const {
   return std::string(name) + (is_transfer ? "" : " #" + std::to_string(sequence));
 }
 
-void Operation::start_clock() {
-  if (deadline == Clock::time_point::max()) deadline = end_of(timeout);
+void Group::start_clock(Operation& operation) {
+  if (operation.deadline != Clock::time_point::max()) return;
+  operation.deadline = end_of(operation.timeout);
+  operation.rounds_before = round_;
 }
 
 Group::Group(std::shared_ptr<Segment> segment, int rank, int global_rank)
@@ -94,7 +96,7 @@ void Group::submit(const OperationPtr& operation) {
 
 // Advances one operation as far as it goes; true when it has ended.
 bool Group::advance(const OperationPtr& operation, Finished& finished, bool& moved) {
-  if (!operation->is_transfer) operation->start_clock();
+  if (!operation->is_transfer) start_clock(*operation);
   while (!operation->task.is_done()) {
     if (!operation->task.advance(operation->suspension)) return false;
     moved = true;
@@ -240,6 +242,17 @@ bool Group::drive(const Operation& operation, Clock::time_point until, const std
     }
   }
   return true;
+}
+
+void Group::finish_collectives(const std::function<void()>& interrupt) {
+  OperationPtr last;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto is_wanted = [](const OperationPtr& one) { return !one->is_refusal; };
+    const auto found = std::find_if(collectives_.rbegin(), collectives_.rend(), is_wanted);
+    if (found != collectives_.rend()) last = *found;
+  }
+  if (last) drive(*last, Clock::time_point::max(), interrupt);
 }
 
 bool Group::has_pending() {

@@ -34,7 +34,6 @@ struct OperationFacts {
   std::uint64_t sequence = 0;
   int peer = -1;  // of a transfer; -1 for a collective, and for a receive from any rank
   bool is_transfer = false;
-  bool is_eager = false;    // a transfer that is probably waited for immediately
   bool is_refusal = false;  // tells the other ranks that this one refused a collective; waits for them without limit
   milliseconds timeout{0};
   const int* source = nullptr;  // of a receive: the rank that sent the message, or -1 before it arrives
@@ -47,10 +46,10 @@ struct Operation : OperationFacts {
   Task task;
   Suspension suspension;
   Clock::time_point deadline = Clock::time_point::max();
+  std::uint64_t rounds_before = 0;  // of a collective: the rounds that its ranks had posted when it began
   std::atomic<bool> is_finished = false;
 
   std::string title() const;
-  void start_clock();  // when its turn comes; later calls have no effect
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
@@ -77,6 +76,9 @@ class Group : public std::enable_shared_from_this<Group> {
   // Drives the group for some microseconds. A message whose receiver already waits is delivered in that time, before
   // another thread could take over.
   bool spin_briefly(const Operation& operation);
+
+  // Drives the group until the collectives that were issued have ended, each by its own timeout.
+  void finish_collectives(const std::function<void()>& interrupt);
 
   // Advances all operations that can advance. Returns true if any did. If another thread is doing so, this returns at
   // once unless `waits` is set: before a thread sleeps it must check itself, because the other may have checked too
@@ -123,7 +125,7 @@ class Group : public std::enable_shared_from_this<Group> {
   void ring(int rank) { segment_->state(rank).bell.ring(); }
 
   // Returns why an operation timed out.
-  std::string lateness_of(const Operation& operation) const;
+  std::string lateness_of(const Operation& operation);
 
   // Returns the ranks that have not reached this rank's latest round.
   std::vector<int> late_ranks() const;
@@ -136,11 +138,13 @@ class Group : public std::enable_shared_from_this<Group> {
 
   bool advance(const OperationPtr& operation, Finished& finished, bool& moved);
   bool advance_all(Finished& finished);
+  void start_clock(Operation& operation);  // when its turn comes; later calls have no effect
   void advance_transfers(Finished& finished, bool& moved);
   void fail_unless_agreed(const Operation& operation);
   void end_all(const std::string& text, Finished& finished);
   void end_hopeless_transfers(const std::vector<int>& gone, Finished& finished);
   void settle(Finished& finished);
+  std::string lateness_text(const Operation& operation) const;
   std::string problem_of(const Operation& operation, const std::vector<int>& gone) const;
   std::vector<int> awaited_by(const Operation& operation) const;
   std::vector<int> gone_ranks() const;

@@ -93,8 +93,8 @@ struct Deadline {
   }
 };
 
-void hand_out(const Descriptor& memory, const Listener& listener, const std::string& secret,
-              const std::vector<int>& members, const Deadline& deadline) {
+void hand_out(const Descriptor& memory, Listener& listener, const std::string& secret, const std::vector<int>& members,
+              const Deadline& deadline) {
   std::set<int> missing(members.begin() + 1, members.end());
   while (!missing.empty()) {
     missing.erase(listener.serve(memory, secret, kPollingStep));

@@ -55,17 +55,20 @@ class MessageWork : public c10d::Work {
   ~MessageWork() override { open_->remove(message_); }
 
   bool wait(std::chrono::milliseconds timeout) override {
+    const std::lock_guard one_at_a_time(waiting_);  // gloo tells of an arrival only once
+    if (isCompleted()) {
+      if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
+      return true;
+    }
     try {
       const bool has_come = message_->wait(timeout == kNoTimeout ? timeout_ : timeout);
       if (!has_come) throw_aborted();
     } catch (...) {
-      if (!isCompleted()) finish(std::current_exception());
+      finish(std::current_exception());
       throw;
     }
-    std::call_once(copied_, [this] {
-      if (!arrived_.is_same(output_)) output_.copy_(arrived_);
-      finish(nullptr);
-    });
+    if (!arrived_.is_same(output_)) output_.copy_(arrived_);
+    finish(nullptr);
     return true;
   }
   void synchronize() override { wait(kNoTimeout); }
@@ -84,7 +87,7 @@ class MessageWork : public c10d::Work {
   const WorkPtr message_;
   const milliseconds timeout_;
   const at::Tensor arrived_, output_;
-  std::once_flag copied_;
+  std::mutex waiting_;
 };
 
 }  // namespace anyaccel::comm

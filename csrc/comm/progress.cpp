@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "exit_gate.h"
 #include "process_wide.h"
 
 namespace anyaccel::comm {
@@ -90,6 +91,7 @@ void Progress::Driver::start() {
 
 // A group that was used since the last sweep keeps its memory.
 void Progress::Driver::sweep_all() {
+  const ExitGate::Inside inside;
   std::vector<std::weak_ptr<Group>> all;
   {
     const std::lock_guard lock(mutex_);
@@ -109,9 +111,12 @@ void Progress::Driver::run() {
   pthread_setname_np(pthread_self(), "anyaccel-shm");
   int idle_turns = 0;
   for (;;) {
-    std::vector<GroupPtr> idle;
-    idle_turns = advance(idle) ? 0 : idle_turns + 1;
-    idle.clear();  // outside the lock, as this may release the last reference to a group
+    {
+      const ExitGate::Inside inside;
+      std::vector<GroupPtr> idle;
+      idle_turns = advance(idle) ? 0 : idle_turns + 1;
+      idle.clear();  // outside the lock, as this may release the last reference to a group
+    }
     if (idle_turns <= kDriverSpins) continue;
     sleep();
     sweep_all();
@@ -143,13 +148,15 @@ void Progress::Driver::sleep() {
   std::vector<Announced> bells{{&bell_, bell_.announce()}};
   bool moved = false;
   {
+    const ExitGate::Inside inside;
     std::vector<GroupPtr> idle;
     moved = advance(idle);
-  }
-  for (const GroupPtr& group : driven_) {
-    if (group->is_driven_in_foreground()) continue;
-    bells.push_back({&group->bell(), group->bell().announce()});
-    moved |= group->progress(true);
+    idle.clear();
+    for (const GroupPtr& group : driven_) {
+      if (group->is_driven_in_foreground()) continue;
+      bells.push_back({&group->bell(), group->bell().announce()});
+      moved |= group->progress(true);
+    }
   }
   if (!moved) {
     std::vector<Waiter> waiters;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "exit_gate.h"
 #include "shm_backend.h"
 
 namespace anyaccel::comm {
@@ -15,6 +16,7 @@ class QueuedWork : public c10d::Work {
   QueuedWork(GroupPtr group, int rank, OpType type, const char* title, const Tensors& inputs, Tensors outputs)
       : Work(rank, type, title, inputs), group_(std::move(group)), future_(*group_, std::move(outputs)) {}
 
+  // Called on a thread of the backend.
   void run(const std::function<void()>& operation) {
     std::exception_ptr error;
     try {
@@ -23,7 +25,17 @@ class QueuedWork : public c10d::Work {
     } catch (...) {
       error = std::current_exception();
     }
+    const ExitGate::Inside inside;
     complete(error);
+  }
+
+  // Ends an operation that has not been run.
+  void drop(const std::string& text) {
+    try {
+      throw_backend_error(text);
+    } catch (...) {
+      complete(std::current_exception());
+    }
   }
 
   bool wait(std::chrono::milliseconds timeout) override {

@@ -109,8 +109,6 @@ template <typename S>
 S scaled(S value, double scale) {
   if constexpr (kIsComplex<S>) {
     return value * static_cast<typename S::value_type>(scale);
-  } else if constexpr (std::is_integral_v<S>) {
-    return static_cast<S>(static_cast<double>(value) * scale);
   } else {
     return value * static_cast<S>(scale);
   }

@@ -25,30 +25,18 @@ WorkPtr ShmBackend::launch(Turn* turn, Launch what, Staging staging,
   facts.source = what.type == OpType::RECV || what.type == OpType::RECVANYSOURCE ? work->source() : nullptr;
   facts.peer = what.peer;
   facts.is_transfer = what.is_transfer;
-  facts.is_eager = what.is_transfer && !is_coalescing_;
   facts.timeout = what.timeout == c10d::kUnsetTimeout ? options_->timeout : what.timeout;
   if (turn != nullptr) turn->is_taken = true;
-  ShmWork::start(work, facts, make_task(*group_, work->source()), what.is_async || is_coalescing_);
-  if (is_coalescing_) coalesced_.push_back(work);
+  ShmWork::start(work, facts, make_task(*group_, work->source()), what.is_async);
   return work;
 }
 
-void ShmBackend::startCoalescing() {
-  is_coalescing_ = true;
-  coalesced_.clear();
-}
-
-WorkPtr ShmBackend::endCoalescing() {
-  is_coalescing_ = false;
-  return c10::make_intrusive<CoalescedWork>(rank_, std::exchange(coalesced_, {}));
-}
-
-Announcement ShmBackend::announcement(Collective collective, const at::Tensor& like, int64_t root) {
-  if (root != -1) check_rank(name_of(collective), root, size_);
+Announcement ShmBackend::announcement(Collective collective, const at::Tensor& like, std::optional<int64_t> root) {
+  if (root) check_rank(name_of(collective), *root, size_);
   return {collective,
           dtype_of(like),
           Reduction::kNone,
-          static_cast<int>(root),
+          static_cast<int>(root.value_or(-1)),
           0,
           like.numel(),
           1,
@@ -56,7 +44,7 @@ Announcement ShmBackend::announcement(Collective collective, const at::Tensor& l
 }
 
 Announcement ShmBackend::reduction(Collective collective, const at::Tensor& like, const c10d::ReduceOp& op,
-                                   int64_t root) {
+                                   std::optional<int64_t> root) {
   check_reduction(name_of(collective), like, op);
   Announcement what = announcement(collective, like, root);
   what.reduction = reduction_of(op);

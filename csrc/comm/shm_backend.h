@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
@@ -39,7 +40,6 @@ class ShmBackend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override {
     return c10::make_intrusive<Options>(*options_);
   }
-  bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override {
     check_timeout(timeout);
     options_->timeout = timeout;
@@ -52,8 +52,6 @@ class ShmBackend : public c10d::Backend {
   // Makes the backend of a group of some of these ranks. Returns null on ranks that are not in it.
   c10::intrusive_ptr<c10d::Backend> split_off(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                               const std::vector<int>& ranks, std::chrono::milliseconds timeout);
-  void startCoalescing() override;
-  WorkPtr endCoalescing() override;
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
@@ -88,6 +86,8 @@ class ShmBackend : public c10d::Backend {
   c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
+  // Ends what has not ended, and leaves the group.
+  void leave();
 
  private:
   // The properties of an operation besides its task.
@@ -123,16 +123,15 @@ class ShmBackend : public c10d::Backend {
   WorkPtr launch(Turn* turn, Launch launch, Staging staging, const std::function<Task(Group&, int* source)>& make_task);
   WorkPtr receive(at::Tensor& tensor, int from, int tag, OpType type);
 
-  Announcement announcement(Collective collective, const at::Tensor& like, int64_t root = -1);
-  Announcement reduction(Collective collective, const at::Tensor& like, const c10d::ReduceOp& op, int64_t root = -1);
+  Announcement announcement(Collective collective, const at::Tensor& like, std::optional<int64_t> root = {});
+  Announcement reduction(Collective collective, const at::Tensor& like, const c10d::ReduceOp& op,
+                         std::optional<int64_t> root = {});
   Part gather_all(Announcement what, const at::Tensor& input, const Tensors& outputs, Staging& staging);
   Part reduce_blocks(Announcement what, const Tensors& inputs, const at::Tensor& output, Staging& staging);
 
   const GroupPtr group_;
   const c10::intrusive_ptr<Options> options_;
   std::atomic<uint64_t> sequence_ = 0;
-  bool is_coalescing_ = false;
-  std::vector<WorkPtr> coalesced_;
 };
 
 }  // namespace anyaccel::comm

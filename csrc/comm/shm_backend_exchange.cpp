@@ -163,6 +163,17 @@ void ShmBackend::abort() {
   if (!group_->is_forked()) group_->fail("shm failed: the process group was aborted by " + group_->name_of_rank(rank_));
 }
 
-void ShmBackend::shutdown() { group_->leave("shm failed: the process group was shut down"); }
+// What was issued is done first, as in gloo.
+void ShmBackend::shutdown() {
+  try {
+    if (!group_->is_forked()) group_->finish_collectives(interrupt);
+  } catch (...) {
+    leave();
+    throw;
+  }
+  leave();
+}
+
+void ShmBackend::leave() { group_->leave("shm failed: the process group was shut down"); }
 
 }  // namespace anyaccel::comm

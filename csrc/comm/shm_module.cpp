@@ -10,6 +10,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "exit_gate.h"
 #include "handshake.h"
 #include "spanning_backend.h"
 #include "spanning_checks.h"
@@ -24,6 +25,14 @@ void raise_pending_signal() {
   if (gettid() != getpid() || !Py_IsInitialized()) return;  // Python handles signals on its main thread only
   const py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+// Lets callbacks that are due run, and then no thread of ours touch Python's objects any more.
+void before_python_ends() {
+  constexpr milliseconds kPatience{2000};
+  const py::gil_scoped_release released;
+  Callbacks::instance().finish(kPatience);
+  ExitGate::instance().close(kPatience);
 }
 
 // A store that polls for keys, so that Ctrl-C is handled between polls.
@@ -169,6 +178,7 @@ c10::intrusive_ptr<Backend> ShmBackend::split_off(const c10::intrusive_ptr<c10d:
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::module_::import("torch.distributed");  // registers the types of the arguments
   interrupt = raise_pending_signal;
+  py::module_::import("atexit").attr("register")(py::cpp_function(&before_python_ends));
   module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
              py::arg("global_ranks"), py::arg("host"), py::arg("make_gloo"));
   module.def("hosts", &hosts_of_backend, py::arg("backend"));

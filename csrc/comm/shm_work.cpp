@@ -112,7 +112,7 @@ void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFact
   try {
     work->group_->submit(work->operation_);
     if (is_async) {
-      if (facts.is_eager && work->group_->spin_briefly(operation)) return;
+      if (facts.is_transfer && work->group_->spin_briefly(operation)) return;
       if (!operation.is_finished) Progress::instance().attend(work->group_);
     } else if (!operation.is_finished) {
       work->group_->drive(operation, Clock::time_point::max(), interrupt);
@@ -168,56 +168,6 @@ void ShmWork::finish_with(std::exception_ptr error) {
   staging_.release();
   finish(error);
   future_.settle(error);
-}
-
-CoalescedWork::CoalescedWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts)
-    : Work(rank, c10d::OpType::COALESCED), parts_(std::move(parts)) {}
-
-bool CoalescedWork::isCompleted() {
-  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isCompleted(); });
-}
-
-bool CoalescedWork::isSuccess() const {
-  return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isSuccess(); });
-}
-
-std::exception_ptr CoalescedWork::exception() const {
-  for (const auto& part : parts_) {
-    if (std::exception_ptr error = part->exception()) return error;
-  }
-  return nullptr;
-}
-
-bool CoalescedWork::wait(std::chrono::milliseconds timeout) {
-  const auto until = end_of(timeout);
-  for (const auto& part : parts_) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
-    part->wait(timeout == kNoTimeout ? kNoTimeout : std::max(left, std::chrono::milliseconds(1)));
-  }
-  return true;
-}
-
-std::vector<at::Tensor> CoalescedWork::result() {
-  std::vector<at::Tensor> all;
-  for (const auto& part : parts_) {
-    for (at::Tensor& tensor : part->result()) all.push_back(std::move(tensor));
-  }
-  return all;
-}
-
-c10::intrusive_ptr<c10::ivalue::Future> CoalescedWork::getFuture() {
-  c10::List<c10::intrusive_ptr<c10::ivalue::Future>> futures(c10::FutureType::create(c10::AnyType::get()));
-  for (const auto& part : parts_) futures.push_back(part->getFuture());
-  auto all = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  const auto tensors = result();
-  c10::collectAll(futures)->addCallback([all, tensors](c10::ivalue::Future& done) {
-    if (done.hasError()) {
-      all->setError(done.exception_ptr());
-    } else {
-      all->markCompleted(c10::IValue(tensors));
-    }
-  });
-  return all;
 }
 
 }  // namespace anyaccel::comm

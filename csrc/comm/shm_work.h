@@ -87,21 +87,4 @@ class ShmWork : public c10d::Work {
   int source_ = -1;
 };
 
-// Several operations that torch handles as one.
-class CoalescedWork : public c10d::Work {
- public:
-  CoalescedWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts);
-
-  bool isCompleted() override;
-  bool isSuccess() const override;
-  std::exception_ptr exception() const override;
-  bool wait(std::chrono::milliseconds timeout) override;
-  void synchronize() override { wait(kNoTimeout); }
-  std::vector<at::Tensor> result() override;
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-
- private:
-  const std::vector<c10::intrusive_ptr<c10d::Work>> parts_;
-};
-
 }  // namespace anyaccel::comm

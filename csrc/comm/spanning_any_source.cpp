@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "exit_gate.h"
 #include "progress.h"
 #include "spanning_checks.h"
 #include "wire.h"
@@ -284,6 +285,7 @@ void AnySource::serve() {
       }
       Note note{};
       std::memcpy(&note, bytes[0].const_data_ptr(), sizeof(note));
+      const ExitGate::Inside inside;
       hear(listening->sourceRank(), note);
     }
   } catch (const std::exception& error) {

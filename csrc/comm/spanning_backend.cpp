@@ -33,23 +33,13 @@ SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group
 }
 
 SpanningBackend::~SpanningBackend() {
-  if (!group_->is_forked()) shutdown();
+  if (!group_->is_forked()) leave();
 }
 
 void SpanningBackend::setTimeout(std::chrono::milliseconds timeout) {
   local_->setTimeout(timeout);
   if (leads()) leaders_->setTimeout(timeout);
   everyone_->setTimeout(timeout);
-}
-
-void SpanningBackend::startCoalescing() {
-  is_coalescing_ = true;
-  coalesced_.clear();
-}
-
-WorkPtr SpanningBackend::endCoalescing() {
-  is_coalescing_ = false;
-  return c10::make_intrusive<CoalescedWork>(rank_, std::exchange(coalesced_, {}));
 }
 
 void SpanningBackend::require_usable() const {
@@ -60,11 +50,6 @@ void SpanningBackend::require_usable() const {
   }
 }
 
-WorkPtr SpanningBackend::collected(WorkPtr work) {
-  if (is_coalescing_) coalesced_.push_back(work);
-  return work;
-}
-
 WorkPtr SpanningBackend::enqueue(Turn& turn, Queued what, std::function<void()> run) {
   require_usable();
   auto work = c10::make_intrusive<QueuedWork>(group_, rank_, what.type, what.title, what.inputs, what.outputs);
@@ -73,8 +58,8 @@ WorkPtr SpanningBackend::enqueue(Turn& turn, Queued what, std::function<void()> 
   const bool is_queued =
       Queue::push(queue_, {c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, std::move(run), 0});
   TORCH_CHECK(is_queued, "shm failed: the process group was shut down. Fix: call init_process_group again.");
-  if (!what.is_async && !is_coalescing_) work->wait(kNoTimeout);
-  return collected(work);
+  if (!what.is_async) work->wait(kNoTimeout);
+  return work;
 }
 
 // Takes this rank's part in a collective that it refuses.
@@ -90,7 +75,10 @@ void SpanningBackend::refuse(const std::string& reason) {
 
 void SpanningBackend::wait_for_queued_operations() {
   std::unique_lock lock(queue_->mutex);
-  while (!queue_->changed.wait_for(lock, kSupervision, [this] { return queue_->unfinished == 0; })) {
+  const auto is_over = [this] {
+    return queue_->unfinished == 0 || group_->has_failed() || ExitGate::instance().is_closed();
+  };
+  while (!queue_->changed.wait_for(lock, kSupervision, is_over)) {
     lock.unlock();
     if (interrupt) interrupt();
     lock.lock();
@@ -125,10 +113,21 @@ void SpanningBackend::abort() {
   for (const c10::intrusive_ptr<QueuedWork>& one : queue_->works()) one->abort();
 }
 
-// Does not wait for the thread, which may be waiting for another host until the timeout.
+// What was issued is done first, as in gloo.
 void SpanningBackend::shutdown() {
+  try {
+    if (!group_->is_forked()) wait_for_queued_operations();
+  } catch (...) {
+    leave();
+    throw;
+  }
+  leave();
+}
+
+// Does not wait for the thread, which may be waiting for another host until the timeout.
+void SpanningBackend::leave() {
   any_source_->shut_down();
-  local_->shutdown();
+  local_->leave();
   if (leads()) leaders_->shutdown();
   everyone_->shutdown();
   std::deque<Queue::Job> dropped;
@@ -141,10 +140,7 @@ void SpanningBackend::shutdown() {
   }
   queue_->changed.notify_all();
   for (const Queue::Job& job : dropped) {
-    if (!job.work) continue;
-    job.work->run([] {
-      throw_backend_error("shm failed: the process group was shut down. Fix: call init_process_group again.");
-    });
+    if (job.work) job.work->drop("shm failed: the process group was shut down. Fix: call init_process_group again.");
   }
 }
 

@@ -36,10 +36,7 @@ class SpanningBackend : public c10d::Backend {
 
   const std::string getBackendName() const override { return "shm"; }
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return local_->getBackendOptions(); }
-  bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override;
-  void startCoalescing() override;
-  WorkPtr endCoalescing() override;
   bool supportsSplitting() const override { return true; }
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<c10d::Backend::Options>& options) override {
@@ -82,6 +79,7 @@ class SpanningBackend : public c10d::Backend {
   void shutdown() override;
 
  private:
+  void leave();
   struct Queue;
 
   // Whether a collective was queued.
@@ -123,7 +121,6 @@ class SpanningBackend : public c10d::Backend {
   WorkPtr enqueue(Turn& turn, Queued what, std::function<void()> run);
   void refuse(const std::string& reason);
   void wait_for_queued_operations();
-  WorkPtr collected(WorkPtr work);
   void require_usable() const;
   void check_peer(const char* operation, int peer, int tag) const;
   WorkPtr receive_between(const at::Tensor& output, const std::function<WorkPtr(Tensors&)>& receive);
@@ -180,8 +177,6 @@ class SpanningBackend : public c10d::Backend {
   std::optional<Notices> notices_;  // of the first ranks of the hosts
   std::atomic<uint64_t> sequence_ = 0;
   int64_t number_ = 0;  // of the operation that runs
-  bool is_coalescing_ = false;
-  std::vector<WorkPtr> coalesced_;
 
   // Outlives the backend while its thread waits for another host.
   const std::shared_ptr<Queue> queue_;

@@ -60,13 +60,24 @@ void SpanningBackend::reduce_hierarchically(const at::Tensor& flat, const c10d::
   const Tensors parts = flat.view(-1).chunk(count);
   const bool averages = op.op_ == c10d::ReduceOp::AVG;
   const bool sums = averages || op.op_ == c10d::ReduceOp::PREMUL_SUM;
+  const bool divides_first = averages && flat.scalar_type() == at::kHalf;  // a sum may be too large for float16
+  const bool is_extreme = op.op_ == c10d::ReduceOp::MIN || op.op_ == c10d::ReduceOp::MAX;
+  const bool gathers = is_extreme && flat.is_floating_point();  // gloo's MIN and MAX may lose a NaN
+  Tensors rows(parts.size());
   const c10d::ReduceOp sum(c10d::ReduceOp::SUM);
   c10d::ReduceOptions local;
   local.asyncOp = parts.size() > 1;
-  local.reduceOp = averages ? sum : op;
+  local.reduceOp = averages && !divides_first ? sum : op;
   c10d::BroadcastOptions back;
   back.asyncOp = local.asyncOp;
-  const auto cross = [&](Tensors& part) {
+  const auto cross = [&](std::size_t number) {
+    Tensors part{parts[number]};
+    if (divides_first) part[0].mul_(static_cast<double>(hosts_.ranks[hosts_.own].size()) / size_);
+    if (gathers) {
+      rows[number] = at::empty({static_cast<int64_t>(hosts_.ranks.size()), part[0].numel()}, flat.options());
+      std::vector<Tensors> of_hosts{rows[number].unbind(0)};
+      return leaders_->allgather(of_hosts, part);
+    }
     if (root < 0) {
       c10d::AllreduceOptions between;
       between.reduceOp = sums ? sum : op;
@@ -81,7 +92,8 @@ void SpanningBackend::reduce_hierarchically(const at::Tensor& flat, const c10d::
   const auto come_back = [&](std::size_t number) {
     Tensors part{parts[number]};
     if (leads()) finish(crossing[number]);
-    if (averages && leads()) part[0].div_(size_);
+    if (gathers && leads()) reduce_rows(rows[number], part[0], op, {});
+    if (averages && !divides_first && leads()) part[0].div_(size_);
     if (root < 0 || is_here(root)) returned.push_back(local_->broadcast(part, back));
   };
   for (std::size_t turn = 0; turn < parts.size() + 2; ++turn) {  // every rank of a host does this in the same order
@@ -90,9 +102,8 @@ void SpanningBackend::reduce_hierarchically(const at::Tensor& flat, const c10d::
       reduced.push_back(local_->reduce(part, local));
     }
     if (leads() && turn > 0 && turn <= parts.size()) {
-      Tensors part{parts[turn - 1]};
       finish(reduced[turn - 1]);
-      crossing.push_back(cross(part));
+      crossing.push_back(cross(turn - 1));
     }
     if (turn > 1) come_back(turn - 2);
   }
@@ -235,14 +246,17 @@ void SpanningBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool
   auto work =
       c10::make_intrusive<QueuedWork>(group_, rank_, OpType::BARRIER, "shm:monitored_barrier", Tensors(), Tensors());
   queue_->add_beside(work);
-  std::thread([self = c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, options, wait_all_ranks] {
+  std::thread([self = c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, options,
+               wait_all_ranks]() mutable {
     work->run([&] {
       self->run_in_step([&] {
         self->require_usable();  // an abort before the work was added has not ended it
         self->everyone_->monitoredBarrier(options, wait_all_ranks);
       });
     });
+    const ExitGate::Inside inside;
     self->queue_->remove_beside(work);
+    self.reset();
   }).detach();
   work->wait(kNoTimeout);
 }

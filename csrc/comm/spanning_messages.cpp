@@ -26,27 +26,27 @@ void SpanningBackend::check_peer(const char* operation, int peer, int tag) const
 WorkPtr SpanningBackend::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = only("send", tensors);
   check_peer("send", to, tag);
-  if (is_here(to)) return collected(local_->send(tensors, local_rank_of(to), tag));
+  if (is_here(to)) return local_->send(tensors, local_rank_of(to), tag);
   check_dense(tensor);
   Tensors sent{is_plain(tensor) ? tensor : plain(tensor)};  // gloo sends every dtype as bytes
   WorkPtr message = everyone_->send(sent, to, tag);
   any_source_->count_sent(to, tag);
-  return collected(c10::make_intrusive<MessageWork>(OpType::SEND, group_, messages_, std::move(message),
-                                                    getBackendOptions()->timeout, tensor, tensor));
+  return c10::make_intrusive<MessageWork>(OpType::SEND, group_, messages_, std::move(message),
+                                          getBackendOptions()->timeout, tensor, tensor);
 }
 
 WorkPtr SpanningBackend::receive_between(const at::Tensor& output, const std::function<WorkPtr(Tensors&)>& receive) {
   check_output(output);
   const at::Tensor arrived = is_plain(output) ? output : at::empty(output.sizes(), output.options());
   Tensors into{arrived};
-  return collected(c10::make_intrusive<MessageWork>(OpType::RECV, group_, messages_, receive(into),
-                                                    getBackendOptions()->timeout, arrived, output));
+  return c10::make_intrusive<MessageWork>(OpType::RECV, group_, messages_, receive(into), getBackendOptions()->timeout,
+                                          arrived, output);
 }
 
 WorkPtr SpanningBackend::recv(Tensors& tensors, int from, int tag) {
   const at::Tensor& tensor = only("recv", tensors);
   check_peer("recv", from, tag);
-  if (is_here(from)) return collected(local_->recv(tensors, local_rank_of(from), tag));
+  if (is_here(from)) return local_->recv(tensors, local_rank_of(from), tag);
   return receive_between(tensor, [&](Tensors& into) {
     any_source_->count_received(from, tag);
     return everyone_->recv(into, from, tag);
@@ -59,7 +59,7 @@ WorkPtr SpanningBackend::recvAnysource(Tensors& tensors, int tag) {
   require_usable();
   if (hosts_.ranks[hosts_.own].size() > 1) {
     check_output(tensor);
-    return collected(any_source_->receive(tensor, tag, getBackendOptions()->timeout));
+    return any_source_->receive(tensor, tag, getBackendOptions()->timeout);
   }
   return receive_between(tensor, [&](Tensors& into) { return everyone_->recvAnysource(into, tag); });
 }

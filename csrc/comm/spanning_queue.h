@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -41,32 +42,41 @@ struct SpanningBackend::Queue {
   }
 
   static void serve(const std::shared_ptr<Queue>& queue) {
-    for (;;) {
-      Job next;
-      {
-        std::unique_lock lock(queue->mutex);
-        queue->changed.wait(lock, [&queue] { return queue->is_ending || !queue->jobs.empty(); });
-        if (queue->jobs.empty()) return;
-        next = std::move(queue->jobs.front());
-        queue->jobs.pop_front();
-        queue->running = next.work;
-      }
+    while (std::optional<Job> next = queue->take()) {
       const auto run = [&next] {
-        next.owner->number_ = next.number;
-        next.owner->run_in_step(next.run);
+        next->owner->number_ = next->number;
+        next->owner->run_in_step(next->run);
       };
-      if (!next.work) {
+      if (next->work) {
+        next->work->run(run);
+      } else {
         tell(run);
-        continue;
       }
-      next.work->run(run);
-      {
-        const std::lock_guard lock(queue->mutex);
-        --queue->unfinished;
-        queue->running = nullptr;
-      }
-      queue->changed.notify_all();
+      const ExitGate::Inside inside;
+      queue->end(*next);
+      next.reset();  // its tensors, and perhaps the group
     }
+  }
+
+  // Waits for a job. Returns none when the group was shut down.
+  std::optional<Job> take() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return is_ending || !jobs.empty(); });
+    if (jobs.empty()) return std::nullopt;
+    Job next = std::move(jobs.front());
+    jobs.pop_front();
+    running = next.work;
+    return next;
+  }
+
+  void end(const Job& job) {
+    if (!job.work) return;
+    {
+      const std::lock_guard lock(mutex);
+      --unfinished;
+      running = nullptr;
+    }
+    changed.notify_all();
   }
 
   // An error has ended the group, which is what the next operation says.

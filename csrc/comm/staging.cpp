@@ -29,6 +29,13 @@ void check_dense(const at::Tensor& tensor) {
       tensor.device().is_cpu() && tensor.layout() == at::kStrided && !tensor.is_quantized(), "shm failed: got a ",
       tensor.layout(), " tensor of ", tensor.scalar_type(), " on ", tensor.device(),
       "; expected dense ones on cpu. Fix: name a backend for each device: init_process_group(\"cpu:shm,cuda:nccl\").");
+  if (tensor.numel() == 0) return;
+  int64_t last = tensor.storage_offset();
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) last += (tensor.size(dim) - 1) * tensor.stride(dim);
+  const auto needed = static_cast<std::size_t>(last + 1) * tensor.element_size();
+  TORCH_CHECK(tensor.storage().nbytes() >= needed, "shm failed: got a tensor of sizes ", tensor.sizes(),
+              " whose storage has ", tensor.storage().nbytes(), " bytes; expected at least ", needed,
+              ". Fix: give the storage its memory back, with untyped_storage().resize_(), before the call.");
 }
 
 void check_writable(const at::Tensor& tensor) {

@@ -18,7 +18,7 @@ inline bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
-// Throws unless a tensor is dense and on the CPU.
+// Throws unless a tensor is dense, on the CPU, and inside its storage, which may have been freed.
 void check_dense(const at::Tensor& tensor);
 // Throws if elements of an output may share memory.
 void check_writable(const at::Tensor& tensor);

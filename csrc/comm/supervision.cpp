@@ -27,9 +27,9 @@ void Group::supervise() {
       if (first != collectives_.end()) {
         Operation& front = *collectives_.front();
         if (front.is_refusal) front.timeout = (*first)->timeout;
-        front.start_clock();
+        start_clock(front);
         problem = problem_of(**first, gone);
-        if (problem.empty() && now >= front.deadline) problem = lateness_of(**first);
+        if (problem.empty() && now >= front.deadline) problem = lateness_text(**first);
       }
       end_hopeless_transfers(gone, finished);
       if (!problem.empty()) fail(problem);
@@ -58,8 +58,8 @@ std::string Group::problem_of(const Operation& operation, const std::vector<int>
   const std::vector<int> awaited = awaited_by(operation);
   std::vector<int> gone;
   std::set_intersection(awaited.begin(), awaited.end(), all_gone.begin(), all_gone.end(), std::back_inserter(gone));
-  const bool from_any = operation.is_transfer && operation.peer < 0;
-  if (!gone.empty() && (!from_any || gone.size() == awaited.size())) {
+  // a collective ends when one is gone; a receive from any rank when all are
+  if (!gone.empty() && (!operation.is_transfer || gone.size() == awaited.size())) {
     const bool left = segment_->state(gone[0]).has_left.load(std::memory_order_acquire) != 0;
     return "shm " + operation.title() + " failed: got " + names_of_ranks(gone) +
            (left ? " leaving the group (destroy_process_group, or its end)" : " dead") + " while " +
@@ -69,9 +69,24 @@ std::string Group::problem_of(const Operation& operation, const std::vector<int>
   return "";
 }
 
-std::string Group::lateness_of(const Operation& operation) const {
-  return "shm " + operation.title() + " failed: Timed out waiting " + std::to_string(operation.timeout.count()) +
-         "ms: got nothing from " + names_of_ranks(awaited_by(operation)) + " at " + name_of_rank(rank_) +
+std::string Group::lateness_of(const Operation& operation) {
+  const std::lock_guard lock(mutex_);
+  return lateness_text(operation);
+}
+
+std::string Group::lateness_text(const Operation& operation) const {
+  const std::string lateness =
+      "shm " + operation.title() + " failed: Timed out waiting " + std::to_string(operation.timeout.count()) + "ms: ";
+  std::vector<int> awaited = awaited_by(operation);
+  std::erase_if(awaited, [&](int rank) {
+    const std::uint64_t posted = segment_->state(rank).posted.load(std::memory_order_acquire);
+    return !operation.is_transfer && posted > operation.rounds_before;
+  });
+  if (awaited.empty()) {
+    return lateness + "every rank takes part, and it is not finished at " + name_of_rank(rank_) +
+           "; expected it to take less than its timeout. Fix: raise the timeout.";
+  }
+  return lateness + "got nothing from " + names_of_ranks(awaited) + " at " + name_of_rank(rank_) +
          "; expected every rank to call it. Fix: see what they do instead, or raise the timeout.";
 }
 
@@ -79,6 +94,7 @@ std::string Group::lateness_of(const Operation& operation) const {
 std::vector<int> Group::awaited_by(const Operation& operation) const {
   if (!operation.is_transfer) return late_ranks();
   if (operation.peer >= 0) return {operation.peer};
+  if (operation.source != nullptr && *operation.source >= 0) return {*operation.source};  // its message is arriving
   std::vector<int> others;
   for (int rank = 0; rank < world(); ++rank) {
     if (rank != rank_) others.push_back(rank);

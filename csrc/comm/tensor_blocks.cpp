@@ -1,7 +1,7 @@
 #include "tensor_blocks.h"
 
+#include <algorithm>
 #include <limits>
-#include <numeric>
 
 namespace anyaccel::comm {
 
@@ -63,15 +63,18 @@ Blocks split_rows(const char* operation, Block block, const at::Tensor& tensor, 
                 "the tensor.");
     counts.assign(world, length / world);
   }
-  const int64_t sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  TORCH_CHECK(static_cast<int>(counts.size()) == world && sum == length, "shm ", operation, " failed: got split sizes ",
-              counts, " of a tensor of ", length, " rows; expected ", world,
+  for (const int64_t count : counts) {
+    TORCH_CHECK(count >= 0, "shm ", operation, " failed: got split sizes ", counts,
+                "; expected none below 0. Fix: pass 0 for a rank that exchanges nothing.");
+  }
+  int64_t left = length;  // a sum might be too large for its type
+  const bool fits = std::all_of(counts.begin(), counts.end(), [&left](int64_t count) { return (left -= count) >= 0; });
+  TORCH_CHECK(static_cast<int>(counts.size()) == world && fits && left == 0, "shm ", operation,
+              " failed: got split sizes ", counts, " of a tensor of ", length, " rows; expected ", world,
               " sizes that add up to it. Fix: pass one size per rank; together they must cover the first dimension.");
   const int64_t row = length > 0 ? tensor.numel() / length : 0;
   Blocks blocks;
   for (const int64_t count : counts) {
-    TORCH_CHECK(count >= 0, "shm ", operation, " failed: got split sizes ", counts,
-                "; expected none below 0. Fix: pass 0 for a rank that exchanges nothing.");
     blocks.push_back({block.data, count * row});
     block.data += count * row * tensor.element_size();
   }

@@ -89,3 +89,43 @@ def test_hybrid_sharding(ranks_on: Callable[[str], Ranks]) -> None:
 
 def test_a_random_soak_equals_gloo(ranks_on: Callable[[str], Ranks]) -> None:
     assert sum(ranks_on(HOSTS).run(soak, 300, 2)[0].values()) == 300
+
+
+def extremes_with_nan(kind: torch.dtype) -> None:
+    """On any rank, in the first, a middle and the last place; the other numbers are as before."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for count in (5, 1000, 3 << 20):
+        for where in range(world):
+            for op in (dist.ReduceOp.MIN, dist.ReduceOp.MAX):
+                x = torch.arange(count).remainder(97).sub(rank).to(kind)
+                expected = torch.arange(count).remainder(97).sub(world - 1 if op == dist.ReduceOp.MIN else 0).to(kind)
+                places = [0, count // 2, count - 1]
+                expected[places] = float("nan")
+                if rank == where:
+                    x[places] = float("nan")
+                y = x.clone()
+                dist.all_reduce(x, op)
+                assert x.equal(expected) or x.allclose(expected, 0, 0, equal_nan=True), (count, where, op)
+                dist.reduce(y, world - 1, op)
+                assert rank != world - 1 or y.allclose(expected, 0, 0, equal_nan=True), (count, where, op)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("hosts", ["aa", "aab", "abb"])
+def test_the_smallest_and_largest_of_a_nan_is_a_nan(
+    ranks_on: Callable[[str], Ranks], hosts: str, kind: torch.dtype
+) -> None:
+    ranks_on(hosts).run(extremes_with_nan, kind)
+
+
+def averages_of_large_halves() -> None:
+    for count in (5, 1000, 5_000_000):
+        for largest in (40_000.0, 65_504.0):
+            x = torch.full((count,), largest, dtype=torch.float16)
+            dist.all_reduce(x, dist.ReduceOp.AVG)
+            assert x.sub(largest).abs().max() <= 32 * dist.get_world_size(), (count, x[0])
+
+
+@pytest.mark.parametrize("hosts", ["aaa", "aab", "abc"])
+def test_an_average_is_finite_where_the_sum_is_not(ranks_on: Callable[[str], Ranks], hosts: str) -> None:
+    ranks_on(hosts).run(averages_of_large_halves)

@@ -268,3 +268,33 @@ def test_ranks_in_two_network_namespaces(tmp_path: Path) -> None:
     if any(text in finished.stderr for text in missing):
         pytest.skip(f"no network namespaces here: {finished.stderr}")
     assert finished.stdout.count("right") == 3, finished.stderr  # lines of three processes on one pipe may mix
+
+
+SLOW_TO_GREET = """
+from anyaccel.distributed import shm
+class Slow(dist.Store):
+    # Rank 1 connects, and sleeps before it says who it is.
+    def __init__(self): super().__init__(); self.inner, self.has_slept = dist.FileStore(store, world), False
+    def set(self, key, value): return self.inner.set(key, value)
+    def get(self, key): return self.inner.get(key)
+    def add(self, key, number): return self.inner.add(key, number)
+    def check(self, keys):
+        if rank == 1 and "shm/met/0" in keys[0] and not self.has_slept:
+            self.has_slept = True
+            time.sleep({seconds})
+        return self.inner.check(keys)
+    def wait(self, *arguments): return self.inner.wait(*arguments)
+if rank == 0 and {signals}:
+    import signal
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+say(error_of(lambda: shm.create(Slow(), rank, world, timedelta(seconds=40), [0, 1, 2])))
+"""
+
+
+@pytest.mark.parametrize(("seconds", "signals"), [(6, False), (1, True)])
+def test_a_rank_may_be_slow_to_greet_and_signals_may_come_meanwhile(
+    scripts: Scripts, seconds: int, signals: bool
+) -> None:
+    scripts.start(SLOW_TO_GREET.format(seconds=seconds, signals=signals), 3)
+    assert scripts.outputs() == ["no error\n"] * 3

@@ -143,3 +143,103 @@ else:
     text = "\n".join(end)
     assert ("got rank 0" if hosts == "aa" else "Connection") in text  # in gloo's words, closed or reset
     assert "imed out" not in text
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"])
+def test_after_a_refusal_in_a_batch_the_group_goes_on(scripts: Scripts, hosts: str) -> None:
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start()
+        peer, got = 1 - rank, torch.zeros(4)
+        def batch(*outputs):
+            sends = [dist.P2POp(dist.isend, torch.full((4,), 1.0 + rank), peer) for _ in outputs]
+            [work.wait() for work in dist.batch_isend_irecv([dist.P2POp(dist.irecv, one, peer) for one in outputs] + sends)]
+        say(error_of(lambda: batch(torch.zeros(1).expand(4)))[:40])
+        x, y = torch.ones(3), torch.full((3,), float(rank))
+        dist.all_reduce(x)
+        dist.broadcast(y, 1)
+        batch(got)
+        say(x.tolist(), y.tolist(), got.tolist())
+        """,
+        2,
+    )
+    for rank, output in enumerate(scripts.outputs()):
+        said = [2.0 - rank] * 4
+        assert output == f"shm failed: got an output of sizes [4] a\n[2.0, 2.0, 2.0] [1.0, 1.0, 1.0] {said}\n"
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"])
+def test_threads_may_send_and_receive_in_batches_and_one_by_one(scripts: Scripts, hosts: str) -> None:
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start()
+        peer, wrong = 1 - rank, []
+        def batches(tag):
+            for i in range(300):
+                a, b = torch.full((8,), float(i)), torch.zeros(8)
+                both = [dist.P2POp(dist.isend, a, peer, tag=tag), dist.P2POp(dist.irecv, b, peer, tag=tag)]
+                [work.wait() for work in dist.batch_isend_irecv(both)]
+                if not b.eq(i).all(): wrong.append((tag, i, b))
+        def singles(tag):
+            for i in range(300):
+                a, b = torch.full((8,), float(i)), torch.zeros(8)
+                work = dist.isend(a, peer, tag=tag)
+                dist.recv(b, peer, tag=tag)
+                work.wait()
+                if not b.eq(i).all(): wrong.append((tag, i, b))
+        threads = [threading.Thread(target=one, args=(tag,)) for tag, one in enumerate((batches, singles, batches), 1)]
+        [one.start() for one in threads]
+        [one.join(60) for one in threads]
+        say(wrong, any(one.is_alive() for one in threads))
+        os._exit(0)
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["[] False\n"] * 2
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"])
+def test_several_threads_may_wait_for_one_message_and_again(scripts: Scripts, hosts: str) -> None:
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start()
+        x = torch.full((3,), float(rank))
+        work = dist.isend(x, 1) if rank == 0 else dist.irecv(x, 0)
+        done = []
+        threads = [threading.Thread(target=lambda: done.append(work.wait())) for _ in range(3)]
+        [one.start() for one in threads]
+        [one.join(20) for one in threads]
+        began = time.monotonic()
+        work.wait()
+        work.wait(timedelta(seconds=20))
+        say(done, time.monotonic() - began < 10, x.tolist())
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["[True, True, True] True [0.0, 0.0, 0.0]\n"] * 2
+
+
+def test_a_sender_that_dies_in_the_middle_of_a_message_to_any_is_named_at_once(scripts: Scripts) -> None:
+    scripts.start(
+        """
+        start(60)
+        dist.barrier()
+        if rank == 1:
+            work = dist.isend(torch.ones(100_000_000), 0)
+            time.sleep(0.02)
+            os.kill(os.getpid(), 9)
+        got = torch.zeros(100_000_000)
+        if rank == 0:
+            began = time.monotonic()
+            text = error_of(lambda: dist.recv(got))
+            say("rank 1" in text and "dead" in text and "rank 2" not in text.split("while")[0], time.monotonic() - began < 20)
+        elif rank == 2:
+            time.sleep(3)
+        os._exit(0)
+        """,
+        3,
+    )
+    assert scripts.outputs(0) == ["True True\n"]

@@ -1,4 +1,4 @@
-"""Data from the store or from shared memory is not trusted: invalid data is rejected with a message that names it."""
+"""Nothing is trusted: not data from the store, not arguments. What is invalid is rejected with a message that names it."""
 
 from __future__ import annotations
 
@@ -44,3 +44,89 @@ def test_what_the_store_holds_is_checked(scripts: Scripts, name: str) -> None:
     (output,) = scripts.outputs()
     assert f"shm/{key}" in output
     assert f"that are not {expected}" in output
+
+
+REFUSED = {
+    "broadcast": "lambda to: dist.broadcast(x, group_src=to)",
+    "scatter": "lambda to: dist.scatter(x, None, group_src=to)",
+    "reduce": "lambda to: dist.reduce(x, group_dst=to)",
+    "gather": "lambda to: dist.gather(x, None, group_dst=to)",
+    "recv": "lambda to: dist.recv(x, group_src=to)",
+    "send": "lambda to: dist.send(x, group_dst=to)",
+}
+"""Operations with one special rank, which torch passes on as it is. ``-1`` is also what torch writes for no rank."""
+
+
+@pytest.mark.parametrize("hosts", ["aaa", "aab"])
+def test_a_rank_that_does_not_exist_is_named_and_nothing_is_written(scripts: Scripts, hosts: str) -> None:
+    operations = ", ".join(f"{name!r}: {code}" for name, code in REFUSED.items())
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start()
+        x = torch.full((3,), float(rank))
+        for name, call in {{{operations}}}.items():
+            for to in (-1, -2, world, 2**31 - 1):
+                text = error_of(lambda: call(to))
+                if f"{{name}} failed: got rank {{to}}; expected one of 0 to 2" not in text: say(name, to, text)
+        y = torch.ones(2)
+        dist.all_reduce(y)
+        say(x.unique().tolist() == [rank], y.tolist())
+        """,
+        3,
+    )
+    assert scripts.outputs() == ["True [3.0, 3.0]\n"] * 3
+
+
+@pytest.mark.parametrize("hosts", ["aaaa", "aabb"])
+def test_split_sizes_are_added_up_without_overflow(scripts: Scripts, hosts: str) -> None:
+    """Each of these lists adds up to 4 in 64 bits."""
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start()
+        big, even = 2**62, [1, 1, 1, 1]
+        for sizes in ([big, big, big, big + 4], [2**63 - 1, 2**63 - 1, 3, 3], [2**63 - 1, -(2**63) + 5, 0, 0], [5, -1, 0, 0]):
+            for outputs, inputs in ((even, sizes), (sizes, even)):
+                x, y = torch.zeros(4, dtype=torch.uint8), torch.ones(4, dtype=torch.uint8)
+                text = error_of(lambda: dist.all_to_all_single(x, y, outputs, inputs))
+                if "all_to_all failed: got split sizes" not in text: say(sizes, text)
+        y = torch.ones(2)
+        dist.all_reduce(y)
+        say(y.tolist())
+        """,
+        4,
+    )
+    assert scripts.outputs() == ["[4.0, 4.0]\n"] * 4
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"])
+def test_a_tensor_without_its_memory_is_refused(scripts: Scripts, hosts: str) -> None:
+    """A storage that was freed, as FSDP does, or that is smaller than its tensor."""
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start()
+        def cut(bytes, view=lambda one: one):
+            whole = torch.ones(40, 25)
+            part = view(whole)
+            whole.untyped_storage().resize_(bytes)
+            return part
+        right = torch.ones(1000)
+        for x in (cut(0), cut(3999), cut(3999, lambda one: one[39:]), cut(3996, lambda one: one.t()[24:, 39:])):
+            for call in (
+                lambda: dist.all_reduce(x), lambda: dist.broadcast(x, 0), lambda: dist.send(x, 1 - rank),
+                lambda: dist.recv(x, 1 - rank), lambda: dist.all_gather([x, x], x), lambda: dist.all_to_all([x, x], [x, x]),
+            ):
+                text = error_of(call)
+                if "whose storage has" not in text: say(tuple(x.shape), text)
+        empty = torch.ones(0)
+        empty.untyped_storage().resize_(0)
+        dist.all_reduce(empty)
+        dist.all_reduce(cut(400, lambda one: one[:4]))
+        dist.all_reduce(right)
+        say(right.unique().tolist())
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["[2.0]\n"] * 2

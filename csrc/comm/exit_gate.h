@@ -1,0 +1,42 @@
+// Keeps threads from touching Python's objects while Python ends.
+//
+// Our threads release tensors and run callbacks, for which they take Python's lock. Once Python ends, taking it ends
+// the thread, which ends the process if that happens inside a destructor.
+
+#pragma once
+
+#include <atomic>
+
+#include "clock.h"
+
+namespace anyaccel::comm {
+
+class ExitGate {
+ public:
+  static ExitGate& instance();
+
+  // In the lifetime of this object, a thread may touch Python's objects. Once the gate is closed, it never returns, so
+  // it must hold no lock.
+  class Inside {
+   public:
+    Inside() : gate_(instance()) { gate_.enter(); }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+    ~Inside() { --gate_.inside_; }
+
+   private:
+    ExitGate& gate_;
+  };
+
+  // Waits until no thread is inside, and lets none in any more. Gives up waiting after some time.
+  void close(milliseconds patience);
+  bool is_closed() const { return is_closed_; }
+
+ private:
+  void enter();
+
+  std::atomic<int> inside_ = 0;
+  std::atomic<bool> is_closed_ = false;
+};
+
+}  // namespace anyaccel::comm
