@@ -1,9 +1,10 @@
 """Finds code that is specific to CUDA and stays as it is.
 
 This is: a class that implements CUDA for a device layer, alone or next to classes for other devices; the parameters and
-body of a method called ``cuda()``; code that uses TensorRT; CUDA's branch in a program that names other accelerators;
-a branch for a version of torch without ``torch.amp``; a test that is skipped without CUDA, or that replaces functions of
-torch.cuda; and a configuration file of mmengine, which reads such files without calling the functions that they import.
+body of a method called ``cuda()``; code that uses TensorRT; a module that compiles CUDA sources when it is imported;
+CUDA's branch in a program that names other accelerators; a branch for a version of torch without ``torch.amp``; a test
+that is skipped without CUDA, or that replaces functions of torch.cuda; and a configuration file of mmengine, which
+reads such files without calling the functions that they import.
 """
 
 from __future__ import annotations
@@ -37,12 +38,17 @@ _LIBRARY_OF_OTHERS = re.compile(
 _MORE_THAN_MPS = re.compile(
     r"\bmps\.is_available\(\)\s+and\s+(?!torch\.backends\.mps\.is_built)|\b\w+\s+and\s+(has_mps|mps_(is_)?available)\b"
 )
+_OF_APPLES = "the other branch is for Apple's GPUs, as its comment says"
+_COMMENT_ON_APPLES = re.compile(r"#[^\n]*\b(MPS|mps|Apple|Metal)\b")
 _HARMLESS = re.compile(r"\btorch\.cuda\.(empty_cache|(manual_)?seed(_all)?|ipc_collect)\(")
 _CUDA = re.compile(r"cuda", re.IGNORECASE)
 _OF_OLD_TORCH = "for versions of torch without torch.amp; the code for newer ones is rewritten"
 _ASKS_VERSION = re.compile(r"version|hasattr\(|torch_?[\w.]*(ge|gt|lt|le|\d)\b", re.IGNORECASE)
 _NEW_AMP = re.compile(r"\btorch\.(amp\b|autocast\(|GradScaler\()")
 _OF_VENDOR = "part of code that uses {}, which runs on CUDA only"
+_OF_KERNELS = "in a module that compiles CUDA sources when it is imported"
+_COMPILES = ("torch.utils.cpp_extension.load", "torch.utils.cpp_extension.load_inline")
+_CUDA_SOURCES = re.compile(r"\.cu[\"']|\bcuda_sources\s*=")
 _OF_FRAMEWORK = "code for {}, in a module that does not import torch"
 _FRAMEWORKS = ("paddle", "dragon", "jittor", "mindspore", "oneflow", "tensorflow", "mxnet", "jax", "cupy")
 _OF_SKIPPED = "part of a test that is skipped without CUDA"
@@ -79,14 +85,9 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
             block = _block_of(view, node)
             if block is not None:
                 found[block] = _OF_VENDOR.format(name.partition(".")[0])
-    is_of_torch = any(full.partition(".")[0] == "torch" for full in view.imported.values())
-    for statement in view.of(cst.Import, cst.ImportFrom):
-        library = library_of(statement)
-        if library in _FRAMEWORKS and not is_of_torch:
-            found[view.module] = _OF_FRAMEWORK.format(library)
-        block = _block_of(view, statement) if library in _VENDORS else None
-        if block is not None:
-            found[block] = _OF_VENDOR.format(library)
+        elif name in _COMPILES and _compiles_at_import(view, node):
+            found[view.module] = _OF_KERNELS
+    found |= _by_imports(view)
     for owner in view.of(cst.ClassDef):
         if owner.name.value[:4] in ("CUDA", "Cuda") and owner.name.value[4:] in view.project.siblings:
             found[owner] = _OF_SIBLING.format(owner.name.value)
@@ -100,6 +101,8 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
             found[tested.body] = _OF_REPLACED
     for test in view.of(cst.If):
         found |= dict.fromkeys(_branches_of_cuda(view, test), _OF_LADDER)
+        if _is_beside_apples(view, test):
+            found |= dict.fromkeys((test.test, test.body), _OF_APPLES)
     if _CONFIGURES.search(view.source) and all(_only_sets(each) for each in view.module.body):
         found[view.module] = _OF_CONFIGURATION
     if len(set(_SETS.findall(view.source))) > (0 if _OTHERS_EXTENSION.search(view.source) else 3):
@@ -109,6 +112,20 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
     for owner, names in methods.items():
         if len(names) > 1 and isinstance(owner, cst.ClassDef):
             found[owner] = _OF_CLASS.format(owner.name.value)
+    return found
+
+
+def _by_imports(view: SourceView) -> dict[cst.CSTNode, str]:
+    """Return what another framework, or a library that supports only CUDA, is imported for."""
+    found: dict[cst.CSTNode, str] = {}
+    is_of_torch = any(full.partition(".")[0] == "torch" for full in view.imported.values())
+    for statement in view.of(cst.Import, cst.ImportFrom):
+        library = library_of(statement)
+        if library in _FRAMEWORKS and not is_of_torch:
+            found[view.module] = _OF_FRAMEWORK.format(library)
+        block = _block_needing(view, statement) if library in _VENDORS else None
+        if block is not None:
+            found[block] = _OF_VENDOR.format(library)
     return found
 
 
@@ -138,6 +155,15 @@ def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:
     if not of_cuda and isinstance(last, cst.Else) and not _CUDA.search(_HARMLESS.sub("", view.code(last))):
         return [last.body]
     return [part for each in of_cuda for part in (each.test, each.body)]
+
+
+def _is_beside_apples(view: SourceView, test: cst.If) -> bool:
+    """Return whether a question for CUDA has an ``else`` that no code, but a comment, reserves for Apple's GPUs."""
+    last = test.orelse
+    if not isinstance(last, cst.Else) or "cuda" not in view.code(test.test):
+        return False
+    code = view.code(last)
+    return _COMMENT_ON_APPLES.search(code) is not None and "cuda" not in code.lower()
 
 
 def _is_more_than_mps(test: cst.If, asked: str) -> bool:
@@ -201,6 +227,23 @@ def _following(view: SourceView, test: cst.CSTNode) -> list[cst.CSTNode]:
 def _class_of(view: SourceView, function: cst.FunctionDef) -> cst.CSTNode | None:
     owner = view.parent(view.parent(function) or function)
     return owner if isinstance(owner, cst.ClassDef) else None
+
+
+def _compiles_at_import(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a call compiles CUDA sources whenever its module is imported: without CUDA's compiler that fails."""
+    around = list(view.ancestors(node))
+    call = next((each for each in around if isinstance(each, cst.Call)), None)
+    is_optional = any(isinstance(each, cst.FunctionDef | cst.Lambda | cst.If | cst.Try) for each in around)
+    return call is not None and not is_optional and _CUDA_SOURCES.search(view.code(call)) is not None
+
+
+def _block_needing(view: SourceView, statement: cst.CSTNode) -> cst.CSTNode | None:
+    """Return what cannot run without an import: a branch, a function, or the module, unless it goes on without it."""
+    block = _block_of(view, statement)
+    tries = [each for each in view.ancestors(statement) if isinstance(each, cst.Try)]
+    handlers = [handler for each in tries for handler in each.handlers]
+    is_needed = all(any(True for _ in view.inside(handler, cst.Raise)) for handler in handlers)
+    return block or (view.module if is_needed else None)
 
 
 def _block_of(view: SourceView, node: cst.CSTNode) -> cst.CSTNode | None:

@@ -45,17 +45,15 @@ def test_learns_writes_its_results_and_resumes(tmp_path: Path) -> None:
     assert resumed["validation"][-1][1] < metrics["validation"][-1][1] + 0.1
 
 
-def test_exits_with_one_when_it_has_not_learned(tmp_path: Path) -> None:
-    finished = _demo(tmp_path, "--steps", "1", "--ranks", "1")
-    assert finished.returncode == 1
-    assert "not below the unigram model's" in finished.stdout
-
-
-def test_takes_any_text_and_refuses_a_checkpoint_of_another(tmp_path: Path) -> None:
+def test_takes_any_text_exits_with_one_when_it_has_not_learned_and_refuses_a_checkpoint_of_another(
+    tmp_path: Path,
+) -> None:
     text = tmp_path / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog\n" * 1000)
     first = _demo(tmp_path, "--steps", "1", "--ranks", "1", "--text", "text.txt")
     assert "validation loss" in first.stdout, first.stderr
+    assert first.returncode == 1
+    assert "not below the unigram model's" in first.stdout
     text.write_text("quite another text, 日本語\n" * 1000)
     finished = _demo(tmp_path, "--steps", "1", "--ranks", "1", "--text", "text.txt")
     assert finished.returncode == 1

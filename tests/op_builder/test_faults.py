@@ -36,6 +36,24 @@ assert param.item() == 0.5
 """
 
 
+BUILD = """
+import logging, sys
+logging.basicConfig(level=logging.INFO)
+from anyaccel.op_builder import CPUOpBuilder
+class Builder(CPUOpBuilder):
+    NAME, STABLE_ABI, SOURCES = "answer", True, ({source!r},)
+assert Builder().build().binary.is_file()
+"""
+"""Builds a one-line op: the process needs no torch, and a compiler that sleeps makes all others meet it at work."""
+
+
+def _slow_build(tmp_path: Path, seconds: int) -> tuple[str, str]:
+    """Return a program that builds an op, and its compiler, which takes some seconds."""
+    source = tmp_path / "answer.cpp"
+    source.write_text('extern "C" int answer() { return 42; }')
+    return BUILD.format(source=str(source)), str(_compiler(tmp_path / "bin", f"sleep {seconds}"))
+
+
 def _start(cache_dir: Path, code: str = LOAD, **env: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "ANYACCEL_CACHE_DIR": str(cache_dir), "DS_ACCELERATOR": "cpu", **env}
     return subprocess.Popen(
@@ -62,7 +80,8 @@ def _compiler(folder: Path, on_compile: str, version: str = "") -> Path:
 
 
 def test_eight_processes_build_a_cold_op_once(tmp_path: Path) -> None:
-    logs = _finish([_start(tmp_path / "cache") for _ in range(8)])
+    code, compiler = _slow_build(tmp_path, 3)
+    logs = _finish([_start(tmp_path / "cache", code, CXX=compiler) for _ in range(8)])
     assert sum(log.count(BUILDING) for log in logs) == 1, logs
 
 
@@ -111,7 +130,8 @@ Builder().build()
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4))])
 def test_a_builder_killed_at_a_random_moment_stops_nobody(tmp_path: Path, seed: int) -> None:
     delay_seconds = random.Random(seed).uniform(0, 2.5)  # noqa: S311
-    victim = _start(tmp_path / "cache")
+    code, compiler = _slow_build(tmp_path, 2)
+    victim = _start(tmp_path / "cache", code, CXX=compiler)
     assert victim.stderr is not None
     while BUILDING not in victim.stderr.readline():
         assert victim.poll() is None
@@ -122,7 +142,7 @@ def test_a_builder_killed_at_a_random_moment_stops_nobody(tmp_path: Path, seed: 
         os.killpg(victim.pid, signal.SIGKILL)
     victim.wait()
     victim.stderr.close()
-    (log,) = _finish([_start(tmp_path / "cache")])
+    (log,) = _finish([_start(tmp_path / "cache", code, CXX=compiler)])
     assert "waiting for" not in log
     assert not list((tmp_path / "cache").glob("staging-*"))
 
@@ -155,8 +175,9 @@ def test_a_read_only_home(tmp_path: Path) -> None:
 
 def test_a_cache_of_one_megabyte_is_too_small_for_the_build(tmp_path: Path) -> None:
     place = tmp_path / "small"
-    fill = f"open({str(place / 'fill')!r}, 'wb').write(bytes(900_000))\n"
-    done = _with_mount("size=1m,mode=0700", place, fill + LOAD, ANYACCEL_CACHE_DIR=str(place), TMPDIR=str(tmp_path))
+    fill = f"open({str(place / 'fill')!r}, 'wb').write(bytes(1_030_000))\n"
+    code, _ = _slow_build(tmp_path, 0)
+    done = _with_mount("size=1m,mode=0700", place, fill + code, ANYACCEL_CACHE_DIR=str(place), TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "No space left on device" in done.stderr
     assert done.stderr.count("Fix: set ANYACCEL_CACHE_DIR.") == 1

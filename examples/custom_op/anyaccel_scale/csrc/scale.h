@@ -1,8 +1,8 @@
 #pragma once
 
-#include <torch/types.h>
+#include <ATen/core/Tensor.h>
 
 #ifdef WITH_CUDA
 // Like scale(), for tensors on a CUDA device.
-torch::Tensor scale_cuda(const torch::Tensor& input, double factor);
+at::Tensor scale_cuda(const at::Tensor& input, double factor);
 #endif

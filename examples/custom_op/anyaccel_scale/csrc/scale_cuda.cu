@@ -1,3 +1,4 @@
+#include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -16,11 +17,11 @@ __global__ void scale_kernel(const float* from, float* to, float factor, int64_t
 
 }  // namespace
 
-torch::Tensor scale_cuda(const torch::Tensor& input, double factor) {
-  TORCH_CHECK(input.scalar_type() == torch::kFloat && input.is_contiguous(), "scale failed: got ", input.toString(),
+at::Tensor scale_cuda(const at::Tensor& input, double factor) {
+  TORCH_CHECK(input.scalar_type() == at::kFloat && input.is_contiguous(), "scale failed: got ", input.toString(),
               "; expected a contiguous float32 tensor. Fix: pass input.float().contiguous().");
   const c10::cuda::CUDAGuard guard(input.device());
-  auto output = torch::empty_like(input);
+  auto output = at::empty_like(input);
   const int64_t count = input.numel();
   if (count > 0) {
     constexpr int kThreads = 256;
