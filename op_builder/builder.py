@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from . import loading, torch_libraries
 from .engine import environment
 from .engine.cache import open_cache
+from .engine.directory import is_trusted_like
 from .engine.errors import OpError, OpLoadError, ToolchainError
 from .engine.fingerprint import cpu_flags
 from .engine.native import NativeRecipe
@@ -141,13 +142,22 @@ class OpBuilder:
         places = [os.path.join(folder, path) for folder in (root, above, os.path.dirname(above), os.curdir)]
         is_there = os.path.isfile if what == "source" else os.path.isdir
         for place in places:
-            if is_there(place):
-                return Path(os.path.abspath(place))  # keep links: they are resolved where that matters
+            if is_there(place) and (place == places[0] or is_trusted_like(place, root)):
+                return self._without_newline(Path(os.path.abspath(place)))  # keep links: resolved where that matters
         tried = ", ".join(dict.fromkeys(map(os.path.abspath, places)))
         method = "sources()" if what == "source" else "include_paths()"
         msg = (
             f"finding a {what} of the op '{self.name}' failed: got {path!r}; expected one of {tried}. "
             f"Fix: return an absolute path from {method}."
+        )
+        raise OpError(msg)
+
+    def _without_newline(self, path: Path) -> Path:
+        if "\n" not in str(path):
+            return path
+        msg = (
+            f"building the op '{self.name}' failed: got the path {str(path)!r}, with a newline; expected one that a compiler can "
+            f"list. Fix: rename that folder or file."
         )
         raise OpError(msg)
 
@@ -473,7 +483,7 @@ class OpBuilder:
         Raises:
             OpError: when ``args`` is not a list of texts, such as a single string, whose letters would be arguments.
         """
-        is_list = not isinstance(args, str) and hasattr(args, "__iter__")
+        is_list = not isinstance(args, str | set | frozenset) and hasattr(args, "__iter__")  # a set has no order
         given = [arg for arg in args if arg] if is_list else []
         wrong = next((arg for arg in given if not isinstance(arg, (str, os.PathLike))), None) if is_list else args
         if not is_list or wrong is not None:
@@ -482,7 +492,7 @@ class OpBuilder:
                 f"Fix: return a list, such as {[wrong] if isinstance(wrong, str) else ['-O2']}."
             )
             raise OpError(msg)
-        return given
+        return [os.fspath(arg) for arg in given]
 
     def command_exists(self, cmd: str | Sequence[str]) -> bool:
         """Return whether one of the commands is in ``PATH``.

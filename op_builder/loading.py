@@ -290,7 +290,8 @@ def load_python_module(name: str, binary: Path) -> Any:
 def importable(name: str, trace: Trace) -> Any:
     """Return an installed prebuilt module, or None; the trace records why not."""
     try:
-        if "." not in name or importlib.util.find_spec(name) is None:
+        spec = importlib.util.find_spec(name) if "." in name else None
+        if spec is None or spec.origin is None:  # a folder without __init__.py has no origin: it may hold sources
             trace.reject("prebuilt", f"no module {name} is installed")
             return None
         module = importlib.import_module(name)

@@ -77,8 +77,7 @@ def command(
     if hub is not None:
         _for_the_hub(hub, ops or [], target or wheel_targets(), rocm or [])
         return
-    if output is None:
-        _wanted_cache()  # if there is none, fail before building anything
+    _require_place(output)
     console = Console()
     builders = _every_selected_op() if everything else named_builders(ops or [])
     wanted = target or ((wheel_targets() if output else all_targets()) if everything else [NATIVE])
@@ -98,6 +97,18 @@ def command(
 
 def _every_selected_op() -> list[OpBuilder]:
     return buildable(switched_on(every_builder(), environment.build_switches()))
+
+
+def _require_place(output: Path | None) -> None:
+    """Fail before anything is built, if there is no place for it."""
+    if output is None:
+        _wanted_cache()
+        return
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"creating the folder {output} failed: {error.strerror}. Fix: pass another one to --output."
+        raise OpError(msg) from error
 
 
 def _require_one_of(ops: list[str], everything: bool, output: Path | None, hub: Path | None) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import threading
 import weakref
@@ -38,6 +39,7 @@ _LAUNCHERS: dict[tuple[str, str], type[Launcher]] = {
     ("sycl", "xpu"): XpuLauncher,
     ("sycl", "cpu"): HostSyclLauncher,
 }
+_MOST_BLOCKS = 2**31 - 1  # of a dimension, as in CUDA
 _SUFFIXES = {"cuda": ".cu", "ptx": ".ptx", "sycl": ".sycl"}
 
 
@@ -97,11 +99,11 @@ class DeviceKernel:
             choices = ", ".join(["tensor", *_SCALARS])
             fix = "write one of these for each parameter, such as ['tensor', 'int32']"
             raise _refusal(name, f"args {unknown}", f"some of {choices}", fix)
-        folders = tuple(Path(folder).absolute() for folder in include_dirs)
+        folders = tuple(Path(folder).absolute() for folder in _texts(name, "include_dirs", include_dirs))
         if isinstance(source, Path):
             folders = (source.absolute().parent, *folders)
             source = _with_its_name(source, language)
-        self.source = KernelSource(source, name, _SUFFIXES[language], tuple(options), folders)
+        self.source = KernelSource(source, name, _SUFFIXES[language], tuple(_texts(name, "options", options)), folders)
         self.name = name
         self.args = tuple(args)
         self.language = language
@@ -140,6 +142,8 @@ class DeviceKernel:
         passed = self._passed(values)
         device = self._device(values)
         sizes = _three(self.name, "grid", grid), _three(self.name, "block", block)
+        if not isinstance(shared_bytes, int) or not 0 <= shared_bytes <= _MOST_BLOCKS:
+            raise _refusal(self.name, f"shared_bytes {shared_bytes}", "an integer of 0 or more", "pass shared_bytes=0")
         if self.language == "sycl" and (sizes[0][1:] + sizes[1][1:] != (1, 1, 1, 1) or shared_bytes):
             got = f"grid {grid}, block {block} and {shared_bytes} shared bytes"
             fix = "pass one number each, and declare local memory in the source: docs/device-kernels.md"
@@ -210,13 +214,16 @@ class DeviceKernel:
                     f"Fix: pass torch.tensor(...), or change args[{index}] to the type of a number."
                 )
                 raise TypeError(msg)
-            if not value.is_contiguous():
-                raise _refusal(
-                    self.name, f"a strided tensor for args[{index}]", "a contiguous one", "pass tensor.contiguous()"
-                )
+            reason = _unplain(value)
+            if reason:
+                raise _refusal(self.name, f"{reason[0]} for args[{index}]", *reason[1:])
             return ctypes.c_void_p(value.data_ptr())
         try:
             converted = _SCALARS[arg](value)
+        except OverflowError as error:
+            raise _refusal(
+                self.name, f"{value} for args[{index}]", f"a number that {arg} holds", "pass a smaller number"
+            ) from error
         except TypeError as error:
             msg = (
                 f"launching '{self.name}' failed: got {type(value).__name__} for args[{index}]; expected a number for {arg}. "
@@ -262,15 +269,38 @@ def _with_its_name(file: Path, language: str) -> str:
     return f'#line 1 "{quoted}"\n{text}'
 
 
+def _unplain(tensor: torch.Tensor) -> tuple[str, str, str] | None:
+    """Return why a kernel cannot take the address of a tensor, what is expected and the fix; None if it can."""
+    if tensor.layout is not torch.strided:
+        return f"a tensor of layout {tensor.layout}", "a dense one", "pass tensor.to_dense()"
+    if not tensor.is_contiguous():
+        return "a strided tensor", "a contiguous one", "pass tensor.contiguous()"
+    if tensor.is_conj() or tensor.is_neg():
+        return "a tensor whose memory has other numbers", "plain ones", "pass tensor.resolve_conj().resolve_neg()"
+    needed = (tensor.storage_offset() + tensor.numel()) * tensor.element_size()
+    if tensor.numel() and not tensor.is_meta and tensor.untyped_storage().nbytes() < needed:
+        return "a tensor whose storage was freed", f"{needed} bytes", "resize the storage before the launch"
+    return None
+
+
 def _three(name: str, what: str, sizes: int | tuple[int, ...]) -> tuple[int, int, int]:
-    given = (sizes,) if isinstance(sizes, int) else tuple(sizes)
     least = 0 if what == "grid" else 1
-    if not 1 <= len(given) <= 3 or any(not isinstance(size, int) or size < least for size in given):
-        raise _refusal(
-            name, f"{what} {sizes}", f"1 to 3 integers of {least} or more", f"pass {what}={least or 1}, or a tuple"
-        )
+    try:
+        given = [operator.index(size) for size in (sizes if isinstance(sizes, tuple | list) else (sizes,))]
+    except TypeError:
+        given = []
+    if not 1 <= len(given) <= 3 or not all(least <= size <= _MOST_BLOCKS for size in given):
+        expected = f"1 to 3 integers from {least} to {_MOST_BLOCKS}"
+        raise _refusal(name, f"{what} {sizes}", expected, f"pass {what}={least or 1}, or a tuple")
     x, y, z = (*given, 1, 1)[:3]
     return x, y, z
+
+
+def _texts(name: str, what: str, given: Sequence[str | Path]) -> list[str]:
+    """Return options or folders as texts; relative folders in options are of the current directory."""
+    if isinstance(given, str | bytes | Path) or not all(isinstance(one, str | Path) for one in given):
+        raise _refusal(name, f"{what}={given!r}", "a list of texts", f"pass {what}=[...]")
+    return [f"-I{Path(text[2:]).absolute()}" if text[:2] == "-I" and text[2:] else text for text in map(str, given)]
 
 
 def _refusal(name: str, got: str, expected: str, fix: str) -> ValueError:

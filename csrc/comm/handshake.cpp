@@ -24,7 +24,7 @@ namespace anyaccel::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kPollingStep{100};
-constexpr std::size_t kLongestHost = 1024;
+constexpr std::size_t kLongestHost = 1024, kLongestReason = 1024;
 constexpr char kSocketPrefix[] = "anyaccel-";
 constexpr char kNoMemory[] = "none";
 constexpr std::size_t kRandomText = 32;
@@ -93,19 +93,23 @@ struct Deadline {
   }
 };
 
-void hand_out(const Descriptor& memory, Listener& listener, const std::string& secret, const std::vector<int>& members,
-              const Deadline& deadline) {
+void hand_out(KeyValues& store, const Descriptor& memory, Listener& listener, const std::string& secret,
+              const std::vector<int>& members, const Deadline& deadline) {
   std::set<int> missing(members.begin() + 1, members.end());
   while (!missing.empty()) {
     missing.erase(listener.serve(memory, secret, kPollingStep));
-    if (!missing.empty()) deadline.check(std::to_string(*missing.begin()));
+    if (missing.empty()) return;
+    require_success(store, members);
+    deadline.check(std::to_string(*missing.begin()));
   }
 }
 
-Descriptor fetch(Connection& connection, const std::string& secret, int rank, int leader, const Deadline& deadline) {
+Descriptor fetch(KeyValues& store, Connection& connection, const std::string& secret, int rank, int leader,
+                 const Deadline& deadline) {
   for (;;) {
     Descriptor memory = connection.receive(secret, rank, kPollingStep);
     if (memory.get() >= 0) return memory;
+    require_success(store, {leader});
     deadline.check(std::to_string(leader));
   }
 }
@@ -141,6 +145,16 @@ std::string host_identity() {
   struct stat network = {};
   const bool known = stat("/proc/self/ns/net", &network) == 0;
   return boot + "/" + (known ? std::to_string(network.st_ino) : "?") + "/" + std::to_string(geteuid());
+}
+
+void require_success(KeyValues& store, const std::vector<int>& ranks) {
+  for (const int rank : ranks) {
+    const std::string name = key("failed", rank);
+    if (!store.has(name)) continue;
+    throw CommError("shm init_process_group failed: rank " + std::to_string(rank) +
+                    " of this host cannot share memory. Fix: correct what that rank said: " +
+                    store.get(name).substr(0, kLongestReason));
+  }
 }
 
 Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds timeout,
@@ -181,13 +195,18 @@ Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds t
     meeting.segment = Segment::alone();
     return meeting;
   }
-  if (listener) {
-    if (own->size() != members.size()) memory = Segment::create(world);  // some could not connect
-    hand_out(memory, *listener, secret, *own, deadline);
-  } else {
-    memory = fetch(*connection, secret, self.rank, leader, deadline);
+  try {
+    if (listener) {
+      if (own->size() != members.size()) memory = Segment::create(world);  // some could not connect
+      hand_out(store, memory, *listener, secret, *own, deadline);
+    } else {
+      memory = fetch(store, *connection, secret, self.rank, leader, deadline);
+    }
+    meeting.segment = std::make_unique<Segment>(std::move(memory), world);
+  } catch (const CommError& error) {
+    store.set(key("failed", self.rank), error.what());
+    throw;
   }
-  meeting.segment = std::make_unique<Segment>(std::move(memory), world);
   return meeting;
 }
 

@@ -21,6 +21,7 @@ struct KeyValues {
   virtual ~KeyValues() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
   virtual std::string get(const std::string& key) = 0;  // waits for the key, and throws at the store's timeout
+  virtual bool has(const std::string& key) = 0;
 };
 
 struct Newcomer {
@@ -40,6 +41,9 @@ struct Meeting {
   std::unique_ptr<Segment> segment;     // the memory of this rank's host
   std::string problem;                  // why this rank could not create memory for its host; empty if it could
 };
+
+// Throws if one of these ranks has told that it cannot share the memory of its host.
+void require_success(KeyValues& store, const std::vector<int>& ranks);
 
 Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds timeout,
              const std::function<void()>& interrupt);

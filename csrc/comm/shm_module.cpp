@@ -67,6 +67,8 @@ class TorchStore final : public KeyValues {
     return {value.begin(), value.end()};
   }
 
+  bool has(const std::string& name) override { return store_->check({key_of(name)}); }
+
  private:
   std::string key_of(const std::string& name) const { return name + "/" + std::to_string(generation_); }
 
@@ -117,7 +119,13 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
         own_index = static_cast<int>(found - ranks.begin());
       }
       group = std::make_shared<Group>(std::move(meeting.segment), own_index, global_rank);
-      group->wait_for_all(timeout, raise_pending_signal);
+      Clock::time_point next_look{};
+      group->wait_for_all(timeout, [&] {
+        raise_pending_signal();
+        if (Clock::now() < next_look) return;
+        next_look = Clock::now() + kSupervision;
+        require_success(*values, hosts.ranks[hosts.own]);
+      });
     } catch (const CommError& error) {
       throw_backend_error(error.what());
     }

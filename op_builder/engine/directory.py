@@ -11,6 +11,7 @@ import contextlib
 import errno
 import hashlib
 import logging
+import math
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["NO_LOCKS", "Directory", "digest_of_regular", "read_regular", "remove", "try_to_remove"]
+__all__ = [
+    "NO_LOCKS", "Directory", "digest_of_regular", "is_trusted_like", "read_regular", "remove", "try_to_remove",
+]  # fmt: skip
 
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 """The errors of a file system that has no locks."""
@@ -188,18 +191,20 @@ def read_regular(name: str | os.PathLike[str], directory: int | None = None, *, 
 
 
 def digest_of_regular(name: str | os.PathLike[str], directory: int | None = None, *, follow_link: bool = False) -> str:
-    """Return the hexadecimal SHA-256 of a regular file; like :func:`read_regular`, but reads it in small parts."""
+    """Return the hexadecimal SHA-256 of a regular file of any size; like :func:`read_regular`, but reads it in small parts."""
     digest = hashlib.sha256()
-    for part in _parts_of(name, directory, follow_link):
+    for part in _parts_of(name, directory, follow_link, math.inf):
         digest.update(part)
     return digest.hexdigest()
 
 
-def _parts_of(name: str | os.PathLike[str], directory: int | None, follow_link: bool) -> Iterator[bytes]:
+def _parts_of(
+    name: str | os.PathLike[str], directory: int | None, follow_link: bool, most_bytes: float = _MOST_BYTES
+) -> Iterator[bytes]:
     descriptor = os.open(name, _OPEN_FILE & ~os.O_NOFOLLOW if follow_link else _OPEN_FILE, dir_fd=directory)
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
             raise OSError(22, "not a regular file of at most 1 GiB", os.fspath(name))
         while part := os.read(descriptor, _PART_BYTES):
             yield part
@@ -267,12 +272,26 @@ def _check_chain(path: str, is_shared: bool) -> None:
         if status.st_uid in owners and not is_open:
             continue
         whose = f"user {user}" if is_last else f"user {user} or root"
-        fix = f"chmod {'700' if is_last else 'go-w'} '{place}', or {_FIX}" if status.st_uid in owners else _FIX
+        is_private = status.st_uid in owners and not status.st_mode & stat.S_ISVTX  # others need one like /tmp as it is
+        fix = f"chmod {'700' if is_last else 'go-w'} '{place}', or {_FIX}" if is_private else _FIX
         msg = (
             f"opening the cache failed: got {'' if is_last else 'the parent '}{place}, owned by user {status.st_uid} with "
             f"mode {stat.S_IMODE(status.st_mode):o}; expected a directory of {whose} that nobody else may write to. Fix: {fix}."
         )
         raise CacheError(msg)
+
+
+def is_trusted_like(place: str, known: str) -> bool:
+    """Return whether those who can change a known folder, or root, but nobody else, can have put something in a place."""
+    of_known = os.stat(known)
+    for path in (place, os.path.dirname(os.path.abspath(place))):
+        status = os.stat(path)
+        if status.st_uid not in (os.getuid(), 0, of_known.st_uid):
+            return False
+        is_open = _is_open_to_others(status) and not status.st_mode & stat.S_ISVTX
+        if is_open and not _is_open_to_own_group(path, status) and not _is_open_to_others(of_known):
+            return False
+    return True
 
 
 def _is_open_to_others(status: os.stat_result) -> bool:

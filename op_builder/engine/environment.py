@@ -49,6 +49,7 @@ __all__ = [
     "cuda_arch_list",
     "cuda_home",
     "cxx",
+    "environment_of_tools",
     "header_folders",
     "home_problem",
     "inherited_environment",
@@ -217,6 +218,13 @@ def inherited_environment() -> dict[str, str]:
     return {**os.environ, "PATH": search_path()}
 
 
+def environment_of_tools() -> dict[str, str]:
+    """Return this process's environment, for compilers and other tools that translate what they print: in English."""
+    given = inherited_environment()
+    given.pop("LANGUAGE", None)
+    return {**given, "LC_ALL": "C.UTF-8"}
+
+
 def compiler_environment(cache: Path, temporary: Path | None = None) -> dict[str, str]:
     """Return the environment for compilers: this process's, with their own files in writable directories.
 
@@ -224,7 +232,7 @@ def compiler_environment(cache: Path, temporary: Path | None = None) -> dict[str
         cache: the directory that holds ziglang's own builds, unless the user sets another.
         temporary: the directory for temporary files, which a killed compiler leaves behind.
     """
-    given = inherited_environment()
+    given = environment_of_tools()
     if temporary is not None:
         given["TMPDIR"] = str(temporary)
     return {"ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"), **given}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -19,6 +20,7 @@ __all__ = ["Failure"]
 
 _SHOWN_ERRORS = 5
 _NAMES_AN_ERROR = re.compile(r"\berror\b|\bfatal\b|undefined (reference|symbol)|cannot find|not found", re.IGNORECASE)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _SUMMARY = re.compile(r"collect2: |make(\[\d+\])?: |clang(\+\+)?: error: linker command failed")
 
 
@@ -46,7 +48,8 @@ class Failure:
             folder: the folder of the build.
             log: the log file.
         """
-        no_room = lack_of_room(self.said)
+        is_cut = self.ended.get("signal") == signal.SIGXFSZ  # by ulimit -f
+        no_room = OSError(errno.EFBIG, os.strerror(errno.EFBIG)) if is_cut else lack_of_room(self.said)
         if no_room is not None:
             return OSError(no_room.errno, no_room.strerror, str(folder))
         command = shlex.join(self.command)
@@ -77,7 +80,7 @@ class Failure:
 
     def _errors(self) -> list[str]:
         """Return the first lines that name an error, including the engine's own."""
-        said = [line.strip() for line in self.said.splitlines()]
+        said = [line.strip() for line in _COLOURS.sub("", self.said).splitlines()]
         said = [line for line in said if not _SUMMARY.match(line)] or said
         errors = [line for line in said if _NAMES_AN_ERROR.search(line)] or said[-_SHOWN_ERRORS:]
         if "signal" in self.ended:

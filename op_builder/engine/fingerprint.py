@@ -42,6 +42,8 @@ def fingerprint(
         FileNotFoundError: when a source does not exist.
     """
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    names = [os.path.basename(source) for source in sources]  # a file may be a source, or only included by one
+    digest.update(os.fsencode("\0".join([str(len(names)), *names])))
     resolved = {os.path.realpath(source) for source in sources} if known_macros else ()
     for file in scan(sources, include_dirs, further):
         is_placed = file.depends_on_place

@@ -67,12 +67,15 @@ def changed_since(paths: Iterable[str], began_ns: int) -> str:
 
 
 def has_changed_since(place: str, began_ns: int) -> bool:
-    """Return whether a file, or a link itself, was changed after a time; a missing file counts as changed."""
+    """Return whether a file, or a link itself, was changed after a time; a missing file counts as changed.
+
+    Each change sets the inode's time. The file's own time can be set to any, also to one in the future.
+    """
     try:
         status = os.lstat(place)
     except OSError:
         return True
-    return max(status.st_mtime_ns, status.st_ctime_ns) >= began_ns
+    return status.st_ctime_ns >= began_ns
 
 
 def _was_moved_since(folder: str, began_ns: int) -> bool:

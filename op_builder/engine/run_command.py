@@ -18,6 +18,7 @@ import time
 _GRACE_SECONDS = 0.5
 _CHUNK_BYTES = 1 << 15  # a message must fit into the socket's buffer
 _DRAINED_CHUNKS = 4  # the rest of a pipe after the command ended; background children may print without end
+_LONGEST_WAIT_MS = 1 << 30  # poll() takes 32 bits; the loop looks again
 _WATCHED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores these, and child processes inherit that
 
@@ -89,7 +90,8 @@ class _Runner:
             elif self._received:
                 reason = {"stopped": signal.Signals(self._received[0]).name}
             else:
-                ready = {file for file, _ in self._events.poll(None if remaining is None else remaining * 1000 + 1)}
+                wait_ms = None if remaining is None else min(remaining * 1000 + 1, _LONGEST_WAIT_MS)
+                ready = {file for file, _ in self._events.poll(wait_ms)}
                 if self._wake in ready:
                     os.read(self._wake, 512)
                 if output in ready and not self._forward(output):

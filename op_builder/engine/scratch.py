@@ -17,6 +17,7 @@ __all__ = ["TEMPORARY_FIX", "in_scratch_folder", "lack_of_room"]
 
 TEMPORARY_FIX = "free some space there, or set TMPDIR to a writable directory with free space"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the last by ulimit -f
+_CUT = "File size limit exceeded"  # GCC's word for a program that SIGXFSZ ended
 _UNUSABLE = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR)
 
 T = TypeVar("T")
@@ -27,11 +28,15 @@ def lack_of_room(said: str) -> OSError | None:
 
     A source may contain these words in an ``#error``, which says nothing about the disk.
     """
+    ends = [
+        line.rstrip(" \t\r.'\"\u2018\u2019") for line in said.splitlines() if "#error" not in line
+    ]  # `as` quotes the reason
     for number in _FULL:
         text = os.strerror(number)
-        if any(line.rstrip().endswith(text) and "#error" not in line for line in said.splitlines()):
+        if any(line.endswith(text) for line in ends):
             return OSError(number, text)
-    return None
+    is_cut = any(line.endswith(_CUT) for line in ends)
+    return OSError(errno.EFBIG, os.strerror(errno.EFBIG)) if is_cut else None
 
 
 def in_scratch_folder(preferred: Path | None, doing: str, work: Callable[[Path], T]) -> T:

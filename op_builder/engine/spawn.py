@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .environment import LIFELINE_FOR_COMMANDS, inherited_environment
+from .environment import LIFELINE_FOR_COMMANDS, environment_of_tools
 from .interpreter import find_python
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def run(
     python = find_python()
     with started(
         lambda lifeline: [python, "-I", "-S", str(RUNNER), lifeline, "--", *words],
-        inherited_environment() if env is None else env,
+        environment_of_tools() if env is None else env,
         lambda message: ended.update(message.head),
         cwd=cwd,
         stdin=subprocess.DEVNULL,

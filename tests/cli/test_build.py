@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from anyaccel.cli import app
 from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.cache import Cache
 from anyaccel.op_builder.engine.entry import read_entry
@@ -78,3 +80,10 @@ def test_a_cache_that_keeps_nothing_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file in its place")
     shown = _build(tmp_path, "cpu_adam", check=False)
     assert "error: building ahead of time failed: the cache at" in shown
+
+
+def test_a_file_in_place_of_the_folder_is_an_error_before_anything_is_built(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(app, ["build", "rms_norm", "--target", "x86-64", "--output", str(tmp_path / "file")])
+    assert "creating the folder" in str(result.exception)
+    assert "Fix: pass another one to --output" in str(result.exception)

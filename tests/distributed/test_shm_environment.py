@@ -298,3 +298,26 @@ def test_a_rank_may_be_slow_to_greet_and_signals_may_come_meanwhile(
 ) -> None:
     scripts.start(SLOW_TO_GREET.format(seconds=seconds, signals=signals), 3)
     assert scripts.outputs() == ["no error\n"] * 3
+
+
+OUT_OF_MEMORY = """
+import resource
+from anyaccel.distributed import shm
+shm._module()
+if rank == {who}:
+    size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 20),) * 2)
+began = time.monotonic()
+say(error_of(lambda: shm.create(dist.FileStore(store, world), rank, world, timedelta(seconds=50), [0, 1, 2])))
+say(time.monotonic() - began < 25)
+"""
+
+
+@pytest.mark.parametrize("who", [0, 2])
+def test_a_rank_that_cannot_map_the_memory_says_why_to_the_others(scripts: Scripts, who: int) -> None:
+    """They do not wait for it until their timeout."""
+    scripts.start(OUT_OF_MEMORY.format(who=who), 3)
+    for rank, output in enumerate(scripts.outputs()):
+        assert "Cannot allocate memory" in output
+        assert rank == who or f"rank {who} of this host cannot share memory" in output
+        assert output.endswith("True\n")

@@ -153,7 +153,7 @@ def test_cuda_source_and_ptx_run(language: str) -> None:
         ((torch.ones(1), 1.0, 2**70), 1, ValueError, r"for args\[2\]; expected a number that int64 holds"),
         ((torch.ones(1), "one", 1), 1, TypeError, r"got str for args\[1\]; expected a number for float32"),
         ((torch.ones(1, device="meta"), 1.0, 1), 1, ValueError, "got tensors on meta; expected xpu and cpu tensors for sycl"),
-        ((torch.ones(1), 1.0, 1), -1, ValueError, "got grid -1; expected 1 to 3 integers of 0 or more"),
+        ((torch.ones(1), 1.0, 1), -1, ValueError, "got grid -1; expected 1 to 3 integers from 0 to 2147483647"),
         ((torch.ones(1), 1.0, 1), (1, 1, 1, 1), ValueError, "expected 1 to 3 integers"),
         ((torch.ones(1), 1.0, 1), (1, 2), ValueError, "expected one dimension and no shared bytes for SYCL"),
     ],
@@ -204,3 +204,70 @@ def test_tensors_on_two_devices_are_refused() -> None:
     kernel = DeviceKernel(SYCL, "scale", ("tensor", "tensor"), language="sycl")
     with pytest.raises(ValueError, match="got cpu, meta; expected tensors on one device"):
         kernel(torch.ones(1), torch.ones(1, device="meta"), grid=1, block=1)
+
+
+ADDS = """
+#ifndef STEP
+#define STEP 1
+#endif
+extern "C" __global__ void add(float* x) { x[threadIdx.x] += STEP; }
+"""
+NEGATIVE = torch.tensor([1 + 2j]).conj().imag
+FREED, SHRUNK = torch.ones(4), torch.ones(4)
+SHRUNK_PART = SHRUNK[2:]
+FREED.untyped_storage().resize_(0)
+SHRUNK.untyped_storage().resize_(8)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (NEGATIVE, "whose memory has other numbers"),
+        (torch.ones(2, dtype=torch.complex64).conj(), "whose memory has other numbers"),
+        (torch.ones(2).to_sparse(), "of layout torch.sparse_coo.*Fix: pass tensor.to_dense"),
+        (FREED, "whose storage was freed"),
+        (SHRUNK, "whose storage was freed"),
+        (SHRUNK_PART, "whose storage was freed"),
+    ],
+    ids=["negative", "conjugate", "sparse", "freed", "shrunk", "shrunk part"],
+)
+def test_a_tensor_whose_memory_is_not_its_numbers_is_refused(value: torch.Tensor, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        DeviceKernel(ADDS, "add", args=("tensor",))(value, grid=1, block=1)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"grid": 2.0}, {"grid": None}, {"grid": "1"}, {"grid": 2**64 + 1}, {"grid": (1, 2**31)}, {"grid": -1}, {"grid": ()},
+        {"block": 0}, {"block": 2**40}, {"block": (1, 1, 1, 1)}, {"shared_bytes": None}, {"shared_bytes": -1},
+        {"shared_bytes": 2**32},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_sizes_that_no_device_has_are_refused(sizes: dict[str, Any]) -> None:
+    x = torch.zeros(1)
+    with pytest.raises(ValueError, match=f"launching 'add' failed: got {next(iter(sizes))} .*Fix: pass"):
+        DeviceKernel(ADDS, "add", args=("tensor",))(x, **{"grid": 1, "block": 1, **sizes})
+    assert x.item() == 0
+
+
+def test_options_and_folders_are_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong: Any
+    for wrong in ("-DSTEP=5", b"-DSTEP=5", [5]):
+        with pytest.raises(ValueError, match=r"got options=.*expected a list of texts. Fix: pass options="):
+            DeviceKernel(ADDS, "add", args=("tensor",), options=wrong)
+    for wrong in ("inc", tmp_path, [None]):
+        with pytest.raises(ValueError, match=r"got include_dirs=.*expected a list of texts"):
+            DeviceKernel(ADDS, "add", args=("tensor",), include_dirs=wrong)
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "step.h").write_text("#define STEP 7\n")
+    monkeypatch.chdir(tmp_path)
+    x = torch.zeros(2)
+    DeviceKernel('#include "step.h"\n' + ADDS, "add", args=("tensor",), options=["-Iinc"])(x, grid=1, block=2)
+    assert x.tolist() == [7, 7]
+
+
+def test_a_number_that_no_float_holds_is_refused() -> None:
+    with pytest.raises(ValueError, match="a number that float64 holds"):
+        DeviceKernel(ADDS, "add", args=("tensor", "float64"))(torch.zeros(1), 10**400, grid=1, block=1)

@@ -44,6 +44,7 @@ class FolderStore final : public comm::KeyValues {
     text << std::ifstream(file(key)).rdbuf();
     return text.str();
   }
+  bool has(const std::string& key) override { return std::filesystem::exists(file(key)); }
 
  private:
   std::filesystem::path file(std::string key) const {
