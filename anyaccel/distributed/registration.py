@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
 from typing import Any
 
 __all__ = ["BACKEND_NAME", "register"]
@@ -18,6 +20,9 @@ def register() -> None:
 
     if dist.is_available() and BACKEND_NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(BACKEND_NAME, _create, extended_api=True, devices=["cpu"])
+        atexit.register(
+            _end
+        )  # the last of the hooks to run, as torch's import is among the first things that a program does
 
 
 def _create(options: Any, _backend_options: Any = None) -> Any:
@@ -27,3 +32,10 @@ def _create(options: Any, _backend_options: Any = None) -> Any:
     torch_functions.extend(BACKEND_NAME)
     ranks = list(options.global_ranks_in_group)
     return shm.create(options.store, options.group_rank, options.group_size, options.timeout, ranks)
+
+
+def _end() -> None:
+    """Stop the backend's threads, if there are any, before Python ends."""
+    used = sys.modules.get(f"{__package__}.shm")
+    if used is not None:
+        used.before_python_ends()

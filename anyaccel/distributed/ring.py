@@ -48,12 +48,13 @@ def ring_all_reduce(
         The tensor.
 
     Raises:
-        ValueError: when the tensor is not contiguous, its dtype is not floating, or chunk_bytes is not positive.
+        ValueError: when the tensor is not contiguous, its dtype is not floating or has 8 bits, or chunk_bytes is not positive.
         RingError: when a neighbour has died or did not answer in time; the tensor is then undefined.
 
     Source: Patarasuk & Yuan, Bandwidth optimal all-reduce algorithms, 2009; tests/distributed/test_ring.py
     """
-    if not tensor.is_contiguous() or not tensor.is_floating_point() or chunk_bytes <= 0:
+    can_add = tensor.is_floating_point() and tensor.element_size() > 1 and not tensor.is_meta  # float8 has no sum
+    if not can_add or not tensor.is_contiguous() or chunk_bytes <= 0:
         msg = (
             f"ring_all_reduce failed: got a tensor of {tensor.dtype} with strides {tensor.stride()} and "
             f"chunk_bytes={chunk_bytes}; expected a contiguous floating-point tensor and a "

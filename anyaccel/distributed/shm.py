@@ -15,7 +15,7 @@ from .environment import pretended_host
 if TYPE_CHECKING:
     from datetime import timedelta
 
-__all__ = ["create", "create_or_gloo", "hosts"]
+__all__ = ["before_python_ends", "create", "create_or_gloo", "hosts"]
 
 _logger = logging.getLogger(__name__)
 
@@ -26,6 +26,12 @@ def _module() -> Any:
     builder = builder_class("ShmCommBuilder", "cpu")
     assert builder is not None  # noqa: S101  # the table has it
     return builder().load()
+
+
+def before_python_ends() -> None:
+    """Let callbacks that are due run, up to some seconds; then no thread of the backend touches Python's objects any more."""
+    if _module.cache_info().currsize:
+        _module().before_python_ends()
 
 
 def create(store: Any, rank: int, ranks: int, timeout: timedelta, global_ranks: list[int]) -> Any:

@@ -55,7 +55,7 @@ class MessageWork : public c10d::Work {
   ~MessageWork() override { open_->remove(message_); }
 
   bool wait(std::chrono::milliseconds timeout) override {
-    const std::lock_guard one_at_a_time(waiting_);  // gloo tells of an arrival only once
+    const std::unique_lock one_at_a_time = lock_until(timeout == kNoTimeout ? timeout_ : timeout);
     if (isCompleted()) {
       if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
       return true;
@@ -77,6 +77,19 @@ class MessageWork : public c10d::Work {
   Tensors result() override { return {output_}; }
 
  private:
+  // Waits for the thread that waits for gloo, which tells of an arrival only once.
+  std::unique_lock<std::timed_mutex> lock_until(milliseconds timeout) {
+    const auto until = end_of(timeout);
+    std::unique_lock lock(waiting_, std::defer_lock);
+    while (!lock.try_lock_until(std::min(until, Clock::now() + kSupervision))) {
+      if (interrupt) interrupt();
+      if (Clock::now() < until) continue;
+      throw_backend_error("shm failed: wait timed out after " + std::to_string(timeout.count()) +
+                          " ms, while another thread waits; the operation continues. Fix: call wait() again, with a "
+                          "longer timeout.");
+    }
+    return lock;
+  }
   [[noreturn]] void throw_aborted() const {
     if (const std::exception_ptr failure = failure_of(*group_)) std::rethrow_exception(failure);
     throw_backend_error("shm failed: a message was aborted by " + group_->name_of_rank(group_->rank()));
@@ -87,7 +100,7 @@ class MessageWork : public c10d::Work {
   const WorkPtr message_;
   const milliseconds timeout_;
   const at::Tensor arrived_, output_;
-  std::mutex waiting_;
+  std::timed_mutex waiting_;
 };
 
 }  // namespace anyaccel::comm

@@ -44,6 +44,10 @@ class QueuedWork : public c10d::Work {
     while (!cv_.wait_for(lock, kSupervision, [this] { return completed_; })) {
       lock.unlock();
       if (interrupt) interrupt();
+      if (ExitGate::instance().is_closed()) {
+        throw_backend_error(
+            "shm failed: Python is ending, and operations between hosts have stopped. Fix: call them before.");
+      }
       if (timeout != kNoTimeout && Clock::now() >= until) {
         throw_backend_error("shm failed: wait timed out after " + std::to_string(timeout.count()) +
                             " ms; the operation continues. Fix: call wait() again, with a longer timeout.");

@@ -186,9 +186,9 @@ c10::intrusive_ptr<Backend> ShmBackend::split_off(const c10::intrusive_ptr<c10d:
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   py::module_::import("torch.distributed");  // registers the types of the arguments
   interrupt = raise_pending_signal;
-  py::module_::import("atexit").attr("register")(py::cpp_function(&before_python_ends));
   module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
              py::arg("global_ranks"), py::arg("host"), py::arg("make_gloo"));
+  module.def("before_python_ends", &before_python_ends);
   module.def("hosts", &hosts_of_backend, py::arg("backend"));
 }
 

@@ -105,6 +105,7 @@ void SpanningBackend::between_hosts(const std::function<WorkPtr(c10d::Backend&)>
 }
 
 void SpanningBackend::abort() {
+  if (group_->is_forked()) return;
   any_source_->shut_down();
   local_->abort();
   if (leads()) leaders_->abort();
@@ -115,8 +116,9 @@ void SpanningBackend::abort() {
 
 // What was issued is done first, as in gloo.
 void SpanningBackend::shutdown() {
+  if (group_->is_forked()) return;
   try {
-    if (!group_->is_forked()) wait_for_queued_operations();
+    wait_for_queued_operations();
   } catch (...) {
     leave();
     throw;
@@ -128,6 +130,7 @@ void SpanningBackend::shutdown() {
 void SpanningBackend::leave() {
   any_source_->shut_down();
   local_->leave();
+  messages_->abort();
   if (leads()) leaders_->shutdown();
   everyone_->shutdown();
   std::deque<Queue::Job> dropped;

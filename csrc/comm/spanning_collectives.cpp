@@ -43,8 +43,12 @@ void reduce_rows(const at::Tensor& rows, const at::Tensor& output, const c10d::R
 void SpanningBackend::reduce_in_place(const at::Tensor& tensor, const c10d::ReduceOp& op, int64_t root) {
   at::Tensor flat = plain(tensor);
   const bool is_result = root < 0 || root == rank_;
-  if (!is_result && flat.is_same(tensor)) flat = tensor.clone();  // only the root's is written
-  if (is_reduced_by_gloo(tensor, op)) {
+  if (!is_result && flat.is_same(tensor)) flat = tensor.clone();             // only the root's is written
+  if (op.op_ == c10d::ReduceOp::AVG && tensor.scalar_type() == at::kHalf) {  // a sum may be too large for float16
+    const at::Tensor wide = flat.to(at::kFloat);
+    reduce_hierarchically(wide, op, root);
+    flat.copy_(wide);
+  } else if (is_reduced_by_gloo(tensor, op)) {
     reduce_hierarchically(flat, op, root);
   } else {
     reduce_by_gathering(flat, op);
@@ -60,19 +64,17 @@ void SpanningBackend::reduce_hierarchically(const at::Tensor& flat, const c10d::
   const Tensors parts = flat.view(-1).chunk(count);
   const bool averages = op.op_ == c10d::ReduceOp::AVG;
   const bool sums = averages || op.op_ == c10d::ReduceOp::PREMUL_SUM;
-  const bool divides_first = averages && flat.scalar_type() == at::kHalf;  // a sum may be too large for float16
   const bool is_extreme = op.op_ == c10d::ReduceOp::MIN || op.op_ == c10d::ReduceOp::MAX;
   const bool gathers = is_extreme && flat.is_floating_point();  // gloo's MIN and MAX may lose a NaN
   Tensors rows(parts.size());
   const c10d::ReduceOp sum(c10d::ReduceOp::SUM);
   c10d::ReduceOptions local;
   local.asyncOp = parts.size() > 1;
-  local.reduceOp = averages && !divides_first ? sum : op;
+  local.reduceOp = averages ? sum : op;
   c10d::BroadcastOptions back;
   back.asyncOp = local.asyncOp;
   const auto cross = [&](std::size_t number) {
     Tensors part{parts[number]};
-    if (divides_first) part[0].mul_(static_cast<double>(hosts_.ranks[hosts_.own].size()) / size_);
     if (gathers) {
       rows[number] = at::empty({static_cast<int64_t>(hosts_.ranks.size()), part[0].numel()}, flat.options());
       std::vector<Tensors> of_hosts{rows[number].unbind(0)};
@@ -93,7 +95,7 @@ void SpanningBackend::reduce_hierarchically(const at::Tensor& flat, const c10d::
     Tensors part{parts[number]};
     if (leads()) finish(crossing[number]);
     if (gathers && leads()) reduce_rows(rows[number], part[0], op, {});
-    if (averages && !divides_first && leads()) part[0].div_(size_);
+    if (averages && leads()) part[0].div_(size_);
     if (root < 0 || is_here(root)) returned.push_back(local_->broadcast(part, back));
   };
   for (std::size_t turn = 0; turn < parts.size() + 2; ++turn) {  // every rank of a host does this in the same order

@@ -54,7 +54,12 @@ def shapes_and_refusals() -> None:
     matrix = torch.ones(5, 7, requires_grad=True)
     ring_all_reduce(matrix)
     assert matrix.eq(world).all()
-    for wrong in (torch.ones(4, 4).t()[1:], torch.ones(3, dtype=torch.int32)):
+    for wrong in (
+        torch.ones(4, 4).t()[1:],
+        torch.ones(3, dtype=torch.int32),
+        torch.ones(4).to(torch.float8_e5m2),
+        torch.ones(3, device="meta"),
+    ):
         with pytest.raises(ValueError, match="ring_all_reduce failed: got a tensor of"):
             ring_all_reduce(wrong)
     members = list(range(1, world))

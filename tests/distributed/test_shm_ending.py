@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
     from .ranks import Scripts
 
+HOOKED = """
+import atexit
+def clean_up():
+    dist.barrier()
+    future = dist.all_reduce(torch.ones(50_000), async_op=True).get_future().then(lambda f: f.value()[0])
+    assert future.wait()[0] == world
+    dist.destroy_process_group()
+atexit.register(clean_up)
+"""
 LAST_LINES = {
     "callbacks that were waited for": """
         futures = [dist.all_reduce(torch.ones(50_000), async_op=True).get_future().then(lambda f: 1) for _ in range(20)]
@@ -48,6 +57,7 @@ LAST_LINES = {
         future = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(wait)
         dist.barrier()
     """,
+    "a hook that was registered before the group": "",
     "a group that is destroyed by a hook": """
         import atexit
         atexit.register(dist.destroy_process_group)
@@ -60,6 +70,7 @@ LAST_LINES = {
 _ON_TWO_HOSTS = (
     "callbacks that nobody waits for, and destroy",
     "an operation that cannot end",
+    "a hook that was registered before the group",
     "a group that is destroyed by a hook",
 )
 
@@ -73,10 +84,9 @@ _ON_TWO_HOSTS = (
 )
 def test_a_process_exits_with_zero(tmp_path: Path, name: str, hosts: str) -> None:
     """In processes that end as programs do; those of the other tests end without Python's own end."""
-    script = (
-        f"{PROLOGUE}\nrank, world, store = int(sys.argv[1]), 2, sys.argv[2]\nstart()\ndist.all_reduce(torch.ones(3))\n"
-    )
-    script += textwrap.dedent(LAST_LINES[name])
+    hooked = HOOKED if "before the group" in name else ""
+    script = f"{PROLOGUE}\nrank, world, store = int(sys.argv[1]), 2, sys.argv[2]\n{hooked}\nstart()\n"
+    script += f"dist.all_reduce(torch.ones(3))\n{textwrap.dedent(LAST_LINES[name])}"
     ranks = [
         subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", script, str(rank), str(tmp_path / "store")],

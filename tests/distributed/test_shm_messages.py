@@ -243,3 +243,46 @@ def test_a_sender_that_dies_in_the_middle_of_a_message_to_any_is_named_at_once(s
         3,
     )
     assert scripts.outputs(0) == ["True True\n"]
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"])
+def test_a_wait_ends_at_its_own_timeout_while_another_thread_waits(scripts: Scripts, hosts: str) -> None:
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start()
+        x = torch.full((3,), float(rank))
+        if rank == 0:
+            time.sleep(4)
+            dist.send(x, 1)
+        else:
+            work, done = dist.irecv(x, 0), []
+            thread = threading.Thread(target=lambda: done.append(work.wait()))
+            thread.start()
+            time.sleep(0.5)
+            began = time.monotonic()
+            text = error_of(lambda: work.wait(timedelta(seconds=1)))
+            say("the operation continues" in text, time.monotonic() - began < 3)
+            thread.join(20)
+            say(done, x.tolist())
+        """,
+        2,
+    )
+    assert scripts.outputs(1) == ["True True\n[True] [0.0, 0.0, 0.0]\n"]
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"])
+def test_a_message_of_a_group_that_was_destroyed_says_so(scripts: Scripts, hosts: str) -> None:
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start()
+        work = dist.irecv(torch.ones(3), 1 - rank)
+        dist.barrier()
+        dist.destroy_process_group()
+        began = time.monotonic()
+        say("shut down" in error_of(work.wait), time.monotonic() - began < 10)
+        """,
+        2,
+    )
+    assert scripts.outputs() == ["True True\n"] * 2
