@@ -20,9 +20,8 @@ def register() -> None:
 
     if dist.is_available() and BACKEND_NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(BACKEND_NAME, _create, extended_api=True, devices=["cpu"])
-        atexit.register(
-            _end
-        )  # the last of the hooks to run, as torch's import is among the first things that a program does
+        # After the hooks of programs, which they register later: torch's import is among the first things that they do.
+        atexit.register(_end)
 
 
 def _create(options: Any, _backend_options: Any = None) -> Any:

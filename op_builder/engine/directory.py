@@ -283,13 +283,16 @@ def _check_chain(path: str, is_shared: bool) -> None:
 
 def is_trusted_like(place: str, known: str) -> bool:
     """Return whether those who can change a known folder, or root, but nobody else, can have put something in a place."""
-    of_known = os.stat(known)
+    try:
+        of_known = os.stat(known)
+        is_known_open = _is_open_to_others(of_known)
+        owners = {os.getuid(), 0, of_known.st_uid}
+    except OSError:  # it is of a program that was moved away, or comes from a terminal
+        is_known_open, owners = False, {os.getuid(), 0}
     for path in (place, os.path.dirname(os.path.abspath(place))):
         status = os.stat(path)
-        if status.st_uid not in (os.getuid(), 0, of_known.st_uid):
-            return False
         is_open = _is_open_to_others(status) and not status.st_mode & stat.S_ISVTX
-        if is_open and not _is_open_to_own_group(path, status) and not _is_open_to_others(of_known):
+        if status.st_uid not in owners or (is_open and not is_known_open and not _is_open_to_own_group(path, status)):
             return False
     return True
 

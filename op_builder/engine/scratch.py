@@ -28,9 +28,8 @@ def lack_of_room(said: str) -> OSError | None:
 
     A source may contain these words in an ``#error``, which says nothing about the disk.
     """
-    ends = [
-        line.rstrip(" \t\r.'\"\u2018\u2019") for line in said.splitlines() if "#error" not in line
-    ]  # `as` quotes the reason
+    lines = [line for line in said.splitlines() if "#error" not in line]
+    ends = [line.rstrip(" \t\r.'\"\u2018\u2019") for line in lines]  # `as` quotes the reason
     for number in _FULL:
         text = os.strerror(number)
         if any(line.endswith(text) for line in ends):

@@ -135,6 +135,8 @@ def test_what_others_can_have_put_there_is_not_trusted(tmp_path: Path) -> None:
     assert is_trusted_like(str(sticky / "include"), str(known))
     assert not is_trusted_like(str(open_to_all / "include"), str(known))
     assert is_trusted_like(str(open_to_all / "include"), str(open_to_all))  # who is no more open than what is known
+    assert is_trusted_like(str(sticky / "include"), str(tmp_path / "gone"))
+    assert not is_trusted_like(str(open_to_all / "include"), str(tmp_path / "gone"))
     if os.getuid() == 0:
         os.chown(sticky / "include", 65534, 65534)
         assert not is_trusted_like(str(sticky / "include"), str(known))
