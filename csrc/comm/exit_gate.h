@@ -15,8 +15,8 @@ class ExitGate {
  public:
   static ExitGate& instance();
 
-  // In the lifetime of this object, a thread may touch Python's objects. Once the gate is closed, it never returns, so
-  // it must hold no lock.
+  // In the lifetime of this object, a thread may touch Python's objects. Once the gate is closed, the constructor never
+  // returns, so the thread must hold no lock.
   class Inside {
    public:
     Inside() : gate_(instance()) { gate_.enter(); }

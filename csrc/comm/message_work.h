@@ -37,6 +37,20 @@ class OpenMessages {
   bool is_aborted_ = false;
 };
 
+// Waits for another thread that waits for the same message: gloo tells of an arrival only once.
+inline std::unique_lock<std::timed_mutex> lock_in_time(std::timed_mutex& mutex, milliseconds timeout) {
+  const auto until = end_of(timeout);
+  std::unique_lock lock(mutex, std::defer_lock);
+  while (!lock.try_lock_until(std::min(until, Clock::now() + kSupervision))) {
+    if (interrupt) interrupt();
+    if (Clock::now() < until) continue;
+    throw_backend_error("shm failed: wait timed out after " + std::to_string(timeout.count()) +
+                        " ms, while another thread waits; the operation continues. Fix: call wait() again, with a "
+                        "longer timeout.");
+  }
+  return lock;
+}
+
 // What arrives in memory of its own is copied to where it belongs when someone has waited for it.
 class MessageWork : public c10d::Work {
  public:
@@ -55,7 +69,7 @@ class MessageWork : public c10d::Work {
   ~MessageWork() override { open_->remove(message_); }
 
   bool wait(std::chrono::milliseconds timeout) override {
-    const std::unique_lock one_at_a_time = lock_until(timeout == kNoTimeout ? timeout_ : timeout);
+    const std::unique_lock one_at_a_time = lock_in_time(waiting_, timeout == kNoTimeout ? timeout_ : timeout);
     if (isCompleted()) {
       if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
       return true;
@@ -77,19 +91,6 @@ class MessageWork : public c10d::Work {
   Tensors result() override { return {output_}; }
 
  private:
-  // Waits for the thread that waits for gloo, which tells of an arrival only once.
-  std::unique_lock<std::timed_mutex> lock_until(milliseconds timeout) {
-    const auto until = end_of(timeout);
-    std::unique_lock lock(waiting_, std::defer_lock);
-    while (!lock.try_lock_until(std::min(until, Clock::now() + kSupervision))) {
-      if (interrupt) interrupt();
-      if (Clock::now() < until) continue;
-      throw_backend_error("shm failed: wait timed out after " + std::to_string(timeout.count()) +
-                          " ms, while another thread waits; the operation continues. Fix: call wait() again, with a "
-                          "longer timeout.");
-    }
-    return lock;
-  }
   [[noreturn]] void throw_aborted() const {
     if (const std::exception_ptr failure = failure_of(*group_)) std::rethrow_exception(failure);
     throw_backend_error("shm failed: a message was aborted by " + group_->name_of_rank(group_->rank()));

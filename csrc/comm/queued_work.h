@@ -30,13 +30,7 @@ class QueuedWork : public c10d::Work {
   }
 
   // Ends an operation that has not been run.
-  void drop(const std::string& text) {
-    try {
-      throw_backend_error(text);
-    } catch (...) {
-      complete(std::current_exception());
-    }
-  }
+  void drop(const std::string& text) { complete(as_backend_error(std::make_exception_ptr(CommError(text)))); }
 
   bool wait(std::chrono::milliseconds timeout) override {
     const auto until = end_of(timeout);

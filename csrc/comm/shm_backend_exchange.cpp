@@ -163,7 +163,7 @@ void ShmBackend::abort() {
   if (!group_->is_forked()) group_->fail("shm failed: the process group was aborted by " + group_->name_of_rank(rank_));
 }
 
-// What was issued is done first, as in gloo.
+// What was issued is done first.
 void ShmBackend::shutdown() {
   try {
     if (!group_->is_forked()) group_->finish_collectives(interrupt);

@@ -88,7 +88,7 @@ class AnySourceWork : public c10d::Work {
     return true;
   }
   void finish_receiving(std::chrono::milliseconds timeout) {
-    const std::lock_guard one_at_a_time(waiting_);
+    const std::unique_lock one_at_a_time = lock_in_time(waiting_, timeout);
     if (isCompleted()) return;
     try {
       remote_->wait(timeout);
@@ -102,13 +102,7 @@ class AnySourceWork : public c10d::Work {
     if (!arrived_.is_same(output_)) output_.copy_(arrived_);
     finish(nullptr);
   }
-  void fail(const std::string& text) {
-    try {
-      throw_backend_error(text);
-    } catch (...) {
-      finish(std::current_exception());
-    }
-  }
+  void fail(const std::string& text) { finish(as_backend_error(std::make_exception_ptr(CommError(text)))); }
   void receive_from(int rank, WorkPtr remote) {
     {
       const std::lock_guard lock(mutex_);
@@ -128,7 +122,7 @@ class AnySourceWork : public c10d::Work {
   int local_source_ = -1;
   std::atomic<int> source_ = -1;
   WorkPtr remote_;
-  std::mutex waiting_;
+  std::timed_mutex waiting_;
 };
 
 WorkPtr AnySource::receive(const at::Tensor& output, int tag, milliseconds timeout) {

@@ -33,7 +33,14 @@ SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group
 }
 
 SpanningBackend::~SpanningBackend() {
-  if (!group_->is_forked()) leave();
+  if (!group_->is_forked()) {
+    leave();
+    return;
+  }
+  // gloo's destructors join threads that a forked child lacks: there, they never run
+  c10::intrusive_ptr<c10d::Backend>(leaders_).release();
+  c10::intrusive_ptr<c10d::Backend>(everyone_).release();
+  if (notices_) new std::optional<Notices>(std::move(notices_));
 }
 
 void SpanningBackend::setTimeout(std::chrono::milliseconds timeout) {
@@ -114,7 +121,7 @@ void SpanningBackend::abort() {
   for (const c10::intrusive_ptr<QueuedWork>& one : queue_->works()) one->abort();
 }
 
-// What was issued is done first, as in gloo.
+// What was issued is done first.
 void SpanningBackend::shutdown() {
   if (group_->is_forked()) return;
   try {

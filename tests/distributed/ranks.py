@@ -73,12 +73,21 @@ class Scripts:
         self._folder = folder
         self._processes: list[Any] = []
 
-    def start(self, script: str, world: int, **env: str) -> None:
-        """Start the ranks; the script finds its ``rank``, ``world`` and ``store`` as variables."""
+    def start(self, script: str, world: int, hosts: str = "", **env: str) -> None:
+        """Start the ranks; the script finds its ``rank``, ``world`` and ``store`` as variables.
+
+        Args:
+            script: the program of each rank.
+            world: how many ranks there are.
+            hosts: a letter for each rank, of its pretended host; empty for one host.
+            env: more environment variables.
+        """
         text = PROLOGUE + textwrap.dedent(script)
         for rank in range(world):
             names = {"rank": rank, "world": world, "store": f"{self._folder}/store"}
-            process = _context().Process(target=_run_script, args=(text, names, str(self._folder), env))
+            process = _context().Process(
+                target=_run_script, args=(text, names, str(self._folder), env | _on_host(hosts[rank : rank + 1]))
+            )
             process.start()
             self._processes.append(process)
 
@@ -122,6 +131,10 @@ class Scripts:
     def _text(self, rank: int, kind: str) -> str:
         file = self._folder / f"{kind}{rank}"
         return file.read_text() if file.exists() else ""
+
+
+def _on_host(name: str) -> dict[str, str]:
+    return {"ANYACCEL_SHM_HOST": name} if name else {}
 
 
 def _run_script(text: str, names: dict[str, Any], folder: str, env: dict[str, str]) -> None:

@@ -57,6 +57,18 @@ LAST_LINES = {
         future = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(wait)
         dist.barrier()
     """,
+    "children that were forked": """
+        import signal
+        pending = dist.irecv(torch.ones(3), 1 - rank)
+        for end in (dist.destroy_process_group, dist.distributed_c10d._abort_process_group, sys.exit):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                end()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0, end
+        dist.barrier()
+    """,
     "a hook that was registered before the group": "",
     "a group that is destroyed by a hook": """
         import atexit
@@ -68,6 +80,7 @@ LAST_LINES = {
 
 
 _ON_TWO_HOSTS = (
+    "children that were forked",
     "callbacks that nobody waits for, and destroy",
     "an operation that cannot end",
     "a hook that was registered before the group",
@@ -102,8 +115,7 @@ def test_a_process_exits_with_zero(tmp_path: Path, name: str, hosts: str) -> Non
 @pytest.mark.parametrize("hosts", ["aa", "aab", "abc"])
 def test_what_was_issued_is_done_before_a_group_is_destroyed(scripts: Scripts, hosts: str) -> None:
     scripts.start(
-        f"""
-        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        """
         start()
         tensors = [torch.ones(100_000) for _ in range(50)]
         works = [dist.all_reduce(one, async_op=True) for one in tensors]
@@ -112,6 +124,7 @@ def test_what_was_issued_is_done_before_a_group_is_destroyed(scripts: Scripts, h
         say([one.unique().tolist() for one in tensors] == [[world]] * 50, all(work.wait() for work in works))
         """,
         len(hosts),
+        hosts,
     )
     assert scripts.outputs() == ["True True\n"] * len(hosts)
 

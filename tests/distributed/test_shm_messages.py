@@ -148,8 +148,7 @@ else:
 @pytest.mark.parametrize("hosts", ["aa", "ab"])
 def test_after_a_refusal_in_a_batch_the_group_goes_on(scripts: Scripts, hosts: str) -> None:
     scripts.start(
-        f"""
-        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        """
         start()
         peer, got = 1 - rank, torch.zeros(4)
         def batch(*outputs):
@@ -163,6 +162,7 @@ def test_after_a_refusal_in_a_batch_the_group_goes_on(scripts: Scripts, hosts: s
         say(x.tolist(), y.tolist(), got.tolist())
         """,
         2,
+        hosts,
     )
     for rank, output in enumerate(scripts.outputs()):
         said = [2.0 - rank] * 4
@@ -172,8 +172,7 @@ def test_after_a_refusal_in_a_batch_the_group_goes_on(scripts: Scripts, hosts: s
 @pytest.mark.parametrize("hosts", ["aa", "ab"])
 def test_threads_may_send_and_receive_in_batches_and_one_by_one(scripts: Scripts, hosts: str) -> None:
     scripts.start(
-        f"""
-        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        """
         start()
         peer, wrong = 1 - rank, []
         def batches(tag):
@@ -196,6 +195,7 @@ def test_threads_may_send_and_receive_in_batches_and_one_by_one(scripts: Scripts
         os._exit(0)
         """,
         2,
+        hosts,
     )
     assert scripts.outputs() == ["[] False\n"] * 2
 
@@ -203,8 +203,7 @@ def test_threads_may_send_and_receive_in_batches_and_one_by_one(scripts: Scripts
 @pytest.mark.parametrize("hosts", ["aa", "ab"])
 def test_several_threads_may_wait_for_one_message_and_again(scripts: Scripts, hosts: str) -> None:
     scripts.start(
-        f"""
-        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        """
         start()
         x = torch.full((3,), float(rank))
         work = dist.isend(x, 1) if rank == 0 else dist.irecv(x, 0)
@@ -218,6 +217,7 @@ def test_several_threads_may_wait_for_one_message_and_again(scripts: Scripts, ho
         say(done, time.monotonic() - began < 10, x.tolist())
         """,
         2,
+        hosts,
     )
     assert scripts.outputs() == ["[True, True, True] True [0.0, 0.0, 0.0]\n"] * 2
 
@@ -245,37 +245,39 @@ def test_a_sender_that_dies_in_the_middle_of_a_message_to_any_is_named_at_once(s
     assert scripts.outputs(0) == ["True True\n"]
 
 
-@pytest.mark.parametrize("hosts", ["aa", "ab"])
-def test_a_wait_ends_at_its_own_timeout_while_another_thread_waits(scripts: Scripts, hosts: str) -> None:
+@pytest.mark.parametrize(("hosts", "source"), [("aa", 1), ("ab", 1), ("aa", None), ("aab", None)])
+def test_a_wait_ends_at_its_own_timeout_while_another_thread_waits(
+    scripts: Scripts, hosts: str, source: int | None
+) -> None:
     scripts.start(
         f"""
-        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
         start()
         x = torch.full((3,), float(rank))
-        if rank == 0:
+        if rank == world - 1:
             time.sleep(4)
-            dist.send(x, 1)
-        else:
-            work, done = dist.irecv(x, 0), []
+            dist.send(x, 0)
+        elif rank == 0:
+            work, done = dist.irecv(x, {source}), []
             thread = threading.Thread(target=lambda: done.append(work.wait()))
             thread.start()
             time.sleep(0.5)
             began = time.monotonic()
             text = error_of(lambda: work.wait(timedelta(seconds=1)))
-            say("the operation continues" in text, time.monotonic() - began < 3)
+            say("operation continues" in text, time.monotonic() - began < 3)
             thread.join(20)
             say(done, x.tolist())
+        dist.barrier()
         """,
-        2,
+        len(hosts),
+        hosts,
     )
-    assert scripts.outputs(1) == ["True True\n[True] [0.0, 0.0, 0.0]\n"]
+    assert scripts.outputs(0) == [f"True True\n[True] {[len(hosts) - 1.0] * 3}\n"]
 
 
 @pytest.mark.parametrize("hosts", ["aa", "ab"])
 def test_a_message_of_a_group_that_was_destroyed_says_so(scripts: Scripts, hosts: str) -> None:
     scripts.start(
-        f"""
-        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        """
         start()
         work = dist.irecv(torch.ones(3), 1 - rank)
         dist.barrier()
@@ -284,5 +286,6 @@ def test_a_message_of_a_group_that_was_destroyed_says_so(scripts: Scripts, hosts
         say("shut down" in error_of(work.wait), time.monotonic() - began < 10)
         """,
         2,
+        hosts,
     )
     assert scripts.outputs() == ["True True\n"] * 2

@@ -62,7 +62,6 @@ def test_a_rank_that_does_not_exist_is_named_and_nothing_is_written(scripts: Scr
     operations = ", ".join(f"{name!r}: {code}" for name, code in REFUSED.items())
     scripts.start(
         f"""
-        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
         start()
         x = torch.full((3,), float(rank))
         for name, call in {{{operations}}}.items():
@@ -74,6 +73,7 @@ def test_a_rank_that_does_not_exist_is_named_and_nothing_is_written(scripts: Scr
         say(x.unique().tolist() == [rank], y.tolist())
         """,
         3,
+        hosts,
     )
     assert scripts.outputs() == ["True [3.0, 3.0]\n"] * 3
 
@@ -82,8 +82,7 @@ def test_a_rank_that_does_not_exist_is_named_and_nothing_is_written(scripts: Scr
 def test_split_sizes_are_added_up_without_overflow(scripts: Scripts, hosts: str) -> None:
     """Each of these lists adds up to 4 in 64 bits."""
     scripts.start(
-        f"""
-        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        """
         start()
         big, even = 2**62, [1, 1, 1, 1]
         for sizes in ([big, big, big, big + 4], [2**63 - 1, 2**63 - 1, 3, 3], [2**63 - 1, -(2**63) + 5, 0, 0], [5, -1, 0, 0]):
@@ -96,6 +95,7 @@ def test_split_sizes_are_added_up_without_overflow(scripts: Scripts, hosts: str)
         say(y.tolist())
         """,
         4,
+        hosts,
     )
     assert scripts.outputs() == ["[4.0, 4.0]\n"] * 4
 
@@ -104,8 +104,7 @@ def test_split_sizes_are_added_up_without_overflow(scripts: Scripts, hosts: str)
 def test_a_tensor_without_its_memory_is_refused(scripts: Scripts, hosts: str) -> None:
     """A storage that was freed, as FSDP does, or that is smaller than its tensor."""
     scripts.start(
-        f"""
-        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        """
         start()
         def cut(bytes, view=lambda one: one):
             whole = torch.ones(40, 25)
@@ -128,5 +127,6 @@ def test_a_tensor_without_its_memory_is_refused(scripts: Scripts, hosts: str) ->
         say(right.unique().tolist())
         """,
         2,
+        hosts,
     )
     assert scripts.outputs() == ["[2.0]\n"] * 2
