@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from ..migrate.site import MigrateError
+from ..migrate.site import MigrateError, SiteOutcome
 from .migrate_report import show_diff, show_report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ..migrate.files import FileResult
     from ..migrate.settings import Settings
@@ -49,34 +49,38 @@ def command(
     ] = None,
 ) -> None:
     """Port code from torch.cuda to any accelerator."""
-    from ..migrate.settings import settings_of
-
     console = Console(soft_wrap=True, highlight=False)
-    settings = settings_of(Path.cwd())
-    answers = replace(
-        settings.answers,
-        assumes_any_accelerator=settings.answers.assumes_any_accelerator or assume is not None,
-        drops_cuda_guards=drop_cuda_guards,
-    )
-    settings = replace(settings, answers=answers)
+    settings = _settings(assumes_any_accelerator=assume is not None, drops_cuda_guards=drop_cuda_guards)
     results = results_of(paths, target, exclude or [], settings)
     if interactive:
-        results, settings = _asked(console, results, target, settings)
+        _require_saved(results if apply else (), force=force)  # before any answer is kept
+        results, settings = _asked(Console(stderr=pr, soft_wrap=True, highlight=False), results, target, settings)
     results = _wrapped(results)
-    changed = [result for result in results if result.new != result.old]
-    unwritten = _apply(changed, force) if apply else []
+    unsaved = _require_saved(results if apply else (), force=force)
+    results, unwritten = _written(results) if apply else (results, [])
     if pr:
         from ..migrate.summary import summary
 
-        typer.echo(summary(results, settings, target, is_written=apply), nl=False)
+        typer.echo(summary(results, settings, target, is_written=apply, unsaved=unsaved), nl=False)
     else:
-        for result in () if apply else changed:
+        for result in () if apply else results:
             show_diff(console, result.old, result.new, str(result.path))
-        show_report(console, results, settings, len(changed) - len(unwritten), is_written=apply)
+        show_report(console, results, settings, is_written=apply)
     failed = any(result.errors for result in results)
     for refusal in unwritten:
         typer.secho(str(refusal), fg="red", err=pr)
     raise typer.Exit(1 if failed or unwritten else 0)
+
+
+def _settings(*, assumes_any_accelerator: bool, drops_cuda_guards: bool) -> Settings:
+    from ..migrate.settings import settings_of
+
+    settings = settings_of(Path.cwd())
+    assumes_any_accelerator |= settings.answers.assumes_any_accelerator
+    given = replace(
+        settings.answers, assumes_any_accelerator=assumes_any_accelerator, drops_cuda_guards=drops_cuda_guards
+    )
+    return replace(settings, answers=given)
 
 
 def results_of(
@@ -121,23 +125,33 @@ def _wrapped(results: list[FileResult]) -> list[FileResult]:
     return with_wrapped_lines(results)
 
 
-def _apply(changed: list[FileResult], force: bool) -> list[MigrateError]:
-    """Write what changed, and return why some of it could not be; one such file stops no other."""
+def _require_saved(results: Iterable[FileResult], *, force: bool) -> list[Path]:
+    """Return the files to change that git could not restore; raise an error for them unless it is forced."""
     from ..migrate.discovery import dirty_files
-    from ..migrate.files import write
 
-    dirty = [] if force else dirty_files(result.path for result in changed)
-    if dirty:
+    dirty = dirty_files(result.path for result in results if result.new != result.old)
+    if dirty and not force:
         shown = ", ".join(str(path) for path in dirty[:3]) + (f" and {len(dirty) - 3} more" if len(dirty) > 3 else "")
         msg = (
             f"writing failed: got files that git could not restore ({shown}); expected them to be committed. "
             f"Fix: commit or stash, or --force. Nothing has been written."
         )
         raise MigrateError(msg)
-    unwritten = []
-    for result in changed:
+    return dirty
+
+
+def _written(results: list[FileResult]) -> tuple[list[FileResult], list[MigrateError]]:
+    """Write what changed; return the results, unchanged where that failed, and the errors: one such file stops no other."""
+    from ..migrate.files import write
+
+    done, errors = [], []
+    for result in results:
         try:
-            write(result)
+            if result.new != result.old:
+                write(result)
+            done.append(result)
         except MigrateError as error:
-            unwritten.append(error)
-    return unwritten
+            errors.append(error)
+            left = tuple(site for site in result.sites if site.outcome is not SiteOutcome.REWRITTEN)
+            done.append(replace(result, new=result.old, sites=left))
+    return done, errors

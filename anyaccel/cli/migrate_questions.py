@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from glob import escape
 from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
 
 from ..migrate.answers import TITLES, Answer
+from ..migrate.lines import lines_of
 from ..migrate.rules import RULES
 from ..migrate.settings import keep_answers
 from ..migrate.site import SiteOutcome
@@ -47,6 +49,7 @@ def ask(
         What becomes of the files, and the settings, with the answers.
     """
     later: set[tuple[Path, str]] = set()
+    is_current = True
     while True:
         open_ones = [
             (result, site)
@@ -54,8 +57,11 @@ def ask(
             for site in result.sites
             if site.outcome is SiteOutcome.REPORTED and (result.path, site.question) not in later
         ]
-        if not open_ones:
+        if not open_ones and is_current:
             return results, settings
+        if not open_ones:  # what an answer changes in one file can settle a question in another
+            results, is_current = again([one.path for one in results], settings), True
+            continue
         site = open_ones[0][1]
         alike = [one for one in open_ones if one[1].question == site.question]
         answer = _ask_one(console, alike, settings, again)
@@ -63,9 +69,10 @@ def ask(
             later |= {(one.path, site.question) for one, _ in alike}
             continue
         settings = keep_answers(settings, [answer])
-        console.print(f"Kept in {settings.file}.")
-        new = {one.path: one for one in again(list({one.path: None for one, _ in alike}), settings)}
-        results = [new.get(one.path, one) for one in results]
+        console.print(Text(f"Kept in {settings.file}."))
+        linked = [one for one in open_ones if one[1].question == "depends-on-cuda"]  # maybe on code in another file
+        new = {one.path: one for one in again(list({one.path: None for one, _ in (*alike, *linked)}), settings)}
+        results, is_current = [new.get(one.path, one) for one in results], False
         later |= {
             (one.path, site.question)
             for one in new.values()
@@ -100,17 +107,24 @@ def _ask_one(
         console.print(f"  {letter}  {meaning}", markup=False)
     chosen = ""
     while chosen not in choices:
-        chosen = typer.prompt(f"{'/'.join(choices)}", prompt_suffix="? ").strip().lower()[:1]
+        chosen = _prompted(f"{'/'.join(choices)}", is_error=console.stderr)
     if chosen == "s":
         return None
-    return Answer(site.question, "keep" if chosen == "n" else "port", (path,) if chosen == "f" else ())
+    return Answer(site.question, "keep" if chosen == "n" else "port", (escape(path),) if chosen == "f" else ())
+
+
+def _prompted(text: str, *, is_error: bool) -> str:
+    try:
+        return str(typer.prompt(text, prompt_suffix="? ", err=is_error)).strip().lower()
+    except RuntimeError as error:  # the standard input is closed
+        raise typer.Abort from error
 
 
 def _show_code(console: Console, result: FileResult, site: Site) -> None:
     if site.cell is not None:
         console.print(Text(f"cell {site.cell}: {site.code}"))
         return
-    lines = result.old.splitlines()
+    lines = [line.rstrip("\r\n") for line in lines_of(result.old)]
     last = site.line + site.code.count("\n")
     for number in range(max(1, site.line - _CONTEXT), min(len(lines), last + _CONTEXT) + 1):
         is_site = site.line <= number <= last
@@ -130,7 +144,7 @@ def _show_port(
     _show_code(console, result, site)
     path = settings.relative(result.path)
     for answer in ("port", "keep"):
-        given = (*settings.answers.given, Answer(site.question, answer, (path,)))
+        given = (*settings.answers.given, Answer(site.question, answer, (escape(path),)))
         (then,) = again([result.path], replace(settings, answers=replace(settings.answers, given=given)))
         console.print(Text(f"{answer}:{' the lines stay' if then.new == result.new else ''}", style="bold"))
         show_diff(console, result.new, then.new, path, context=1)

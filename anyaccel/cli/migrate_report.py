@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from ..migrate.lines import lines_of
+from ..migrate.moved_lines import moved
 from ..migrate.site import SiteOutcome
 
 if TYPE_CHECKING:
@@ -25,22 +27,21 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 def show_diff(console: Console, old: str, new: str, path: str, context: int = 3) -> None:
     """Show what differs between two texts of a file."""
-    olds, news = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    olds, news = lines_of(old), lines_of(new)
     for line in difflib.unified_diff(olds, news, path, path, n=context):
         console.print(Text(line.rstrip("\r\n"), style=_COLOURS.get(line[:1], "")))
 
 
-def show_report(
-    console: Console, results: list[FileResult], settings: Settings, files: int, *, is_written: bool
-) -> None:
+def show_report(console: Console, results: list[FileResult], settings: Settings, *, is_written: bool) -> None:
     """Show the reported places, the verdict on each program, and how many sites there are of which kind."""
     from ..migrate.verdict import verdicts
 
-    _show_reported(console, results)
+    _show_reported(console, [moved(each) for each in results] if is_written else results)
     _show_table(console, results)
     for result in results:
         for error in result.errors:
-            console.print(Text(f"{result.path}:{error.line}: {error}", style="red"))
+            where = f"{result.path}:{error.line}" if error.cell is None else str(result.path)
+            console.print(Text(f"{where}: {error}", style="red"))
     _show_passed_over(console, results)
     _show_long_lines(console, results)
     found = verdicts(results)
@@ -57,7 +58,7 @@ def show_report(
             1 for one in results for site in one.sites if site.question and site.outcome is SiteOutcome.REWRITTEN
         )
         console.print(f"Assumed: questions about CUDA mean any accelerator ({answered} sites were ported by answers).")
-    console.print(_summary(results, files, is_written=is_written))
+    console.print(_summary(results, is_written=is_written))
 
 
 def _show_reported(console: Console, results: list[FileResult]) -> None:
@@ -105,7 +106,8 @@ def _show_long_lines(console: Console, results: list[FileResult]) -> None:
             console.print(f"{number} changed {lines} longer than the project's others: {fix}, to wrap them.")
 
 
-def _summary(results: list[FileResult], files: int, *, is_written: bool) -> str:
+def _summary(results: list[FileResult], *, is_written: bool) -> str:
+    files = sum(result.new != result.old for result in results)
     total = Counter(site.outcome for result in results for site in result.sites)
     rewritten, reported, left = (total[each] for each in SiteOutcome)
     found = f"{rewritten} rewritten in {files} file{'s' * (files != 1)}, {reported} reported, {left} left"

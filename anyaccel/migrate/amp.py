@@ -228,6 +228,7 @@ def moving_names(plan: Plan) -> set[str]:
         name
         for statement, names in _imports(plan).items()
         if not plan.view.is_ignored(statement, RULE)
+        and plan.project.handed_on.isdisjoint(_brought(statement))
         and not plan.view.is_ignored(statement, "imports")
         and all(plan.is_rewritten(node) for nodes in names.values() for node in nodes)
         for name in _brought(statement)

@@ -21,6 +21,10 @@ __all__ = ["advice_on", "guard_around", "is_program", "of_guards_named", "withou
 _LANGUAGES = ("cupy", "cutlass", "deep_gemm", "numba", "pycuda", "tilelang", "triton")
 _CUDNNS = re.compile(r"[\"']aten::cudnn_\w+[\"']")
 _ENTRY = re.compile(r"^if .*__main__", re.MULTILINE)
+_SAYS = re.compile(
+    r"""[rfbu]*["']|(?:[\w.]*\.)?(?:print|echo|secho|rule|debug|info|warn|warning|error|exception|critical|fatal|log|write|flush"""
+    r"|print_help|fail|skip|exit|_exit|quit|abort|Exit)\("
+)
 _ANY = re.compile(r"(device_count\(\)\s*(> 0|>= 1|!= 0)|(==|is) (False|True))$")
 
 
@@ -40,12 +44,27 @@ def guard_around(view: SourceView, asked: cst.CSTNode) -> cst.CSTNode | None:
             return line if is_alone else None
         if isinstance(around, cst.If) and around.test is inner:
             is_elif = isinstance(view.parent(around), cst.If)
-            return None if around.orelse is not None or is_elif else around
+            return None if around.orelse is not None or is_elif or not _only_stops(view, around) else around
         is_any = isinstance(around, cst.Comparison) and _ANY.search(view.code(around)) is not None
         if not is_not and not is_any:
             return None  # ``device_count() == 8`` requires more than CUDA
         inner = around
     return None
+
+
+def _only_stops(view: SourceView, guard: cst.If) -> bool:
+    """Return whether a block only says what is missing before it stops, and does not do the work in another way."""
+    return all(_is_of_stop(view, each) for each in guard.body.body)
+
+
+def _is_of_stop(view: SourceView, node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.If):
+        other = node.orelse.body.body if isinstance(node.orelse, cst.Else) else filter(None, [node.orelse])
+        return all(_is_of_stop(view, each) for each in (*node.body.body, *other))
+    if isinstance(node, cst.SimpleStatementLine):
+        return all(_is_of_stop(view, each) for each in node.body)
+    is_said = isinstance(node, cst.Expr) and _SAYS.match(view.code(node)) is not None
+    return is_said or isinstance(node, cst.Raise | cst.Return | cst.Pass | cst.Continue | cst.Break)
 
 
 def is_program(view: SourceView) -> bool:

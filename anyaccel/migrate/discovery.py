@@ -42,10 +42,12 @@ def discover(paths: Sequence[Path], exclude: Sequence[str] = ()) -> list[Path]:
             what = "it is neither a folder nor a .py or .ipynb file" if path.exists() else "it does not exist"
             msg = f"reading {path} failed: {what}. Fix: pass the folder of your sources, such as src/."
             raise MigrateError(msg)
+    same = {path.resolve(): path for path in reversed(found)}  # one file may have several names
     return [
         path
         for path in found
-        if not any(fnmatch(str(path), pattern) or fnmatch(str(path.resolve()), pattern) for pattern in exclude)
+        if same[path.resolve()] is path
+        and not any(fnmatch(str(path), pattern) or fnmatch(str(path.resolve()), pattern) for pattern in exclude)
     ]
 
 
@@ -59,7 +61,7 @@ def _in_folder(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
         for name in sorted(names):
             path = Path(root) / name
-            if name.endswith(_SUFFIXES) and not path.is_symlink():
+            if name.endswith(_SUFFIXES) and path.is_file() and not path.is_symlink():
                 yield path
 
 
@@ -74,15 +76,29 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def dirty_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that git could not restore: the modified and untracked ones in git repositories."""
+    """Return the files in git repositories that git could not restore: what is not committed, ignored, or cannot be told.
+
+    Files outside of a repository are not in it: there is no git that could restore them.
+    """
     dirty: list[Path] = []
     by_folder: dict[Path, list[Path]] = {}
     for path in paths:
         by_folder.setdefault(path.resolve().parent, []).append(path)
     for folder, files in by_folder.items():
-        said = _git(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--", ".")
-        top = _git(folder, "rev-parse", "--show-toplevel")
-        if said and top:
-            changed = {Path(top.rstrip("\n"), entry[3:]) for entry in said.split("\0") if entry}
-            dirty += [path for path in files if path.resolve() in {each.resolve() for each in changed}]
+        is_inside = any((each / ".git").exists() for each in (folder, *folder.parents))
+        if is_inside or _git(folder, "rev-parse", "--git-dir") is not None:
+            committed = _committed(folder)
+            dirty += [path for path in files if path.resolve().name not in committed]
     return dirty
+
+
+def _committed(folder: Path) -> set[str]:
+    """Return the names of the files in a folder that are as they are in git's last commit; none if git cannot tell."""
+    tracked = _git(folder, "ls-files", "-v", "-z", "--", ".")
+    said = _git(folder, "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames", "--", ".")
+    prefix = _git(folder, "rev-parse", "--show-prefix")
+    if tracked is None or said is None or prefix is None:
+        return set()
+    changed = {entry[3:].removeprefix(prefix.rstrip("\n")) for entry in said.split("\0")}
+    # "H" is an ordinary file; git does not look whether the others have changed, such as "h", which is assumed to be unchanged
+    return {entry[2:] for entry in tracked.split("\0") if entry.startswith("H ")} - changed

@@ -26,7 +26,9 @@ _DEFAULT = (
     r"((?:by )?default(?:s|ed)?(?: value)?(?: to| is| ?:| ?=|,)?:? *`*)"
     r"""(torch\.device\()?(["']?){word}\3(?(2)\))(?![\w:])"""
 )
-_IF_AVAILABLE = re.compile(r"[\"'`]*\bcuda\b[\"'`]*(?= (?:if|when) (?:it is |it's )?available)", re.IGNORECASE)
+_IF_AVAILABLE = re.compile(
+    r"[\"'`]*\bcuda\b[\"'`]*(?=\s+(?:is used )?(?:if|when)\s+(?:it is |it's )?available)", re.IGNORECASE
+)
 _VALUE = re.compile(r"[\"'`]cuda[\"'`]+:")
 _RETURNS = re.compile(
     r"\A\W*[^\n]*|^[ \t]*:?(?:returns?|yields)\b.*?(?=\n[ \t]*\n|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL
@@ -43,17 +45,24 @@ def correct_docstrings(plan: Plan) -> None:
         if decision.outcome is not SiteOutcome.REWRITTEN or not is_device:
             continue
         function = function_around(plan, node)
-        docstring = docstring_of(function) if function is not None else None
-        if docstring is None or not plan.is_open(docstring):
-            continue
-        start = len(docstring.prefix) + len(docstring.quote)
-        old = docstring.value[start : -len(docstring.quote)]
-        text = if_available(old)
-        if _is_returned(plan, node):
-            text = _RETURNS.sub(lambda found: _with_accelerator(found[0]), text)
-        new = docstring.value[:start] + text + docstring.quote
-        if text != old:
-            plan.rewrite(docstring, RULE, lambda updated, new=new: updated.with_changes(value=new))  # type: ignore[misc]
+        is_init = isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
+        for owner in (function, plan.view.class_around(node) if is_init else None):
+            _correct_choice(plan, owner, is_returned=_is_returned(plan, node))
+
+
+def _correct_choice(plan: Plan, owner: cst.CSTNode | None, *, is_returned: bool) -> None:
+    """Rewrite the docstring of a function, or of the class that it initializes, which chooses a device."""
+    docstring = docstring_of(owner) if owner is not None else None
+    if docstring is None or not plan.is_open(docstring):
+        return
+    start = len(docstring.prefix) + len(docstring.quote)
+    old = docstring.value[start : -len(docstring.quote)]
+    text = if_available(old)
+    if is_returned:
+        text = _RETURNS.sub(lambda found: _with_accelerator(found[0]), text)
+    new = docstring.value[:start] + text + docstring.quote
+    if text != old:
+        plan.rewrite(docstring, RULE, lambda updated: updated.with_changes(value=new))
 
 
 def if_available(text: str) -> str:

@@ -313,6 +313,8 @@ def write(result: FileResult) -> None:
             staged = file.name
             file.write(result.new.encode(encoding))
         shutil.copymode(path, staged)
+        with contextlib.suppress(PermissionError):  # only root may give files to another user
+            os.chown(staged, path.stat().st_uid, path.stat().st_gid)
         os.replace(staged, path)
     except (OSError, SourceError, UnicodeEncodeError) as error:
         if staged is not None:

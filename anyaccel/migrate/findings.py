@@ -52,7 +52,7 @@ def findings_of(results: Iterable[FileResult]) -> list[Finding]:
     found = []
     for result in results:
         for error in result.errors:
-            found.append(Finding(str(result.path), error.line, 1, _UNREADABLE, str(error)))
+            found.append(Finding(str(result.path), error.line, 1, _UNREADABLE, str(error), error.cell))
         for each in result.passed_over:
             message = f"{each.text}: no rule understands this; report it with the line"
             found.append(Finding(str(result.path), each.line, each.column, _PASSED_OVER, message, each.cell))
@@ -94,10 +94,19 @@ def _as_json(findings: list[Finding]) -> str:
 
 def _as_github(findings: list[Finding]) -> str:
     return "\n".join(
-        f"::error file={_escaped(one.path, is_property=True)},line={one.line},col={one.column},title=anyaccel {one.rule}"
-        f"::{_escaped(one.message)}"
+        f"::error file={_escaped(one.path, is_property=True)}{_github_place(one)},title=anyaccel {one.rule}"
+        f"::{_escaped(_with_cell(one))}"
         for one in findings
     )
+
+
+def _github_place(one: Finding) -> str:
+    """Return where a finding is; nothing for a notebook, whose lines are those of its JSON."""
+    return f",line={one.line},col={one.column}" if one.cell is None else ""
+
+
+def _with_cell(one: Finding) -> str:
+    return one.message if one.cell is None else f"cell {one.cell}, line {one.line}: {one.message}"
 
 
 def _escaped(text: str, *, is_property: bool = False) -> str:
@@ -130,14 +139,13 @@ def _as_sarif(findings: list[Finding]) -> str:
 
 
 def _sarif_result(one: Finding) -> dict[str, Any]:
-    place = {
-        "artifactLocation": {"uri": _uri(one.path)},
-        "region": {"startLine": one.line, "startColumn": one.column},
-    }
+    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(one.path)}}
+    if one.cell is None:  # the lines of a notebook are those of its JSON
+        place["region"] = {"startLine": one.line, "startColumn": one.column}
     return {
         "ruleId": one.rule,
         "level": "error",
-        "message": {"text": one.message if one.cell is None else f"cell {one.cell}: {one.message}"},
+        "message": {"text": _with_cell(one)},
         "locations": [{"physicalLocation": place}],
     }
 

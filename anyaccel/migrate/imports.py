@@ -69,7 +69,7 @@ class TextModule:
             and (edit := self._edit_of(node, dropped, set(moving))) is not None
         ]
         lines = lines_of(self.code)
-        for edit in sorted(edits, key=lambda edit: edit.node.lineno, reverse=True):
+        for edit in sorted(edits, key=lambda edit: (edit.node.lineno, edit.node.col_offset), reverse=True):
             self._carry_out(edit, lines)
         return "".join(lines), {self._source(edit.node) for edit in edits}
 
@@ -81,8 +81,8 @@ class TextModule:
                 used.add(node.id)
             elif isinstance(node, ast.Attribute):
                 used.add(ast.unparse(node))
-            elif isinstance(node, ast.Assign) and any(ast.unparse(target) == "__all__" for target in node.targets):
-                used |= {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+            elif isinstance(node, ast.stmt) and _is_of_all(node):
+                used |= {str(each.value) for each in ast.walk(node) if isinstance(each, ast.Constant)}
         return used
 
     def _edit_of(self, node: ast.Import | ast.ImportFrom, dropped: set[str], moving: set[str]) -> _Edit | None:
@@ -246,8 +246,14 @@ class TextModule:
             lambda node: not any(new in "".join(lines[node.lineno - 1 : node.end_lineno]) for new in needing),
             self._tree.body,
         )
+        first = list(takewhile(_is_first, self._tree.body))
         imports = [node for node in before if isinstance(node, ast.Import | ast.ImportFrom)]
-        place = (imports[-1].end_lineno or imports[-1].lineno) if imports else 0
+        after = [*first, *imports][-1] if first or imports else None
+        place = (after.end_lineno or after.lineno) if after is not None else self._after_header(lines)
+        if not self._has_import_of_torch():
+            missing = [_with_import(text) for text in missing]
+        if lines[place - 1 : place] and not lines[place - 1].endswith(("\n", "\r")):
+            lines[place - 1] += self._newline
         written = "".join(f"\n{text}" for text in missing).replace("\n", self._newline)
         rest = self._newline if place < len(lines) and lines[place].strip() else ""
         lines[place:place] = [written + rest * 2]
@@ -309,6 +315,17 @@ def _sort_key(node: ast.stmt) -> tuple[bool, str] | None:
     if isinstance(node, ast.ImportFrom):
         return None if node.level else (True, (node.module or "").lower())
     return (False, node.names[0].name.lower()) if isinstance(node, ast.Import) else None
+
+
+def _with_import(function: str) -> str:
+    """Return a function that imports torch itself, below its docstring."""
+    return function.replace('"""\n    ', '"""\n    import torch\n\n    ', 1)
+
+
+def _is_of_all(node: ast.stmt) -> bool:
+    """Return whether a statement sets or changes ``__all__``: ``__all__ = […]``, ``__all__ += […]``, ``__all__.append(…)``."""
+    is_simple = isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr)
+    return is_simple and any(isinstance(each, ast.Name) and each.id == "__all__" for each in ast.walk(node))
 
 
 def _is_of_torch(node: ast.Import | ast.ImportFrom) -> bool:

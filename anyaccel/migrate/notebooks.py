@@ -11,19 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 from .answers import UNDECIDED
 from .notebook_text import with_sources
+from .self_check import Passed
 from .site import SourceError
 from .source import Migration, migrate_source
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .answers import Decided
     from .project import Project
 
 __all__ = ["migrate_notebook"]
 
 _MARK = "# anyaccel-cell "
-_MASK = "pass  # anyaccel-magic "
-_MAGIC = re.compile(r"^\s*(?:[%!?]|[\w.,\s]+=\s*[%!])|\?\s*$")
+_MASK = "get_ipython()  # anyaccel-magic "  # what IPython calls for a magic: nothing is known of it
+_MAGIC = re.compile(r"^\s*(?:[%!?]|[\w.,\s]+=\s*[%!]|%{0,2}[\w.*]+\?{1,2}\s*$)")
 _PYTHON_CELL_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun")
+_HEAD = re.compile(r"\s*%%(\w+)")
+_LANGUAGES = re.compile(
+    r"bash|cmd|cython|file|html|javascript|js|latex|markdown|perl|pypy|python2|ruby|script|sh|sql|svg|system|writefile",
+    re.IGNORECASE,
+)
+_TIMED = re.compile(r"^\s*(?:[\w.,\s]+=\s*)?%(?:time|timeit|prun|lprun|memit|mprun)\b")
+_SUSPECT = re.compile(r"\.cuda\b|[\"']cuda|nccl")
 
 
 @dataclass
@@ -62,13 +72,16 @@ def migrate_notebook(
         if cell.get("cell_type") == "code" and _is_python(notebook)
     }
     cells, unread = _readable(sources)
-    module = "".join(f"{_MARK}{cell.number}\n{cell.text}\n" for cell in cells)
+    mark = _MARK
+    while any(mark in cell.text for cell in cells):
+        mark = mark.replace("cell", "cell-of")
+    module = "\n" + "".join(f"{mark}{cell.number}\n{cell.text}\n" for cell in cells)  # no comments of a file's head
     done = migrate_source(module, target, project, decided)
-    sites = tuple(_in_cell(site, module) for site in done.sites)
-    passed = tuple(_in_cell(each, module) for each in done.passed_over)
+    sites = tuple(_in_cell(site, module, mark) for site in done.sites)
+    passed = (*(_in_cell(each, module, mark) for each in done.passed_over), *_in_magics(sources, cells))
     if done.new == done.old:
         return Migration(text, text, sites, tuple(unread), passed)
-    changed = {number: source for number, source in _split(done.new, cells).items() if source != sources[number]}
+    changed = {number: new for number, new in _split(done.new, cells, mark).items() if new != sources[number]}
     return Migration(text, with_sources(text, changed), sites, tuple(unread), passed)
 
 
@@ -91,11 +104,13 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _is_python(notebook: dict[str, Any]) -> bool:
-    metadata = notebook.get("metadata", {})
-    language = (
-        metadata.get("language_info", {}).get("name") or metadata.get("kernelspec", {}).get("language") or "python"
-    )
-    return bool(str(language).lower().startswith("python"))
+    metadata = notebook.get("metadata")
+    for group, key in (("language_info", "name"), ("kernelspec", "language")):
+        said = metadata.get(group) if isinstance(metadata, dict) else None
+        language = said.get(key) if isinstance(said, dict) else None
+        if language:
+            return str(language).lower().startswith("python")
+    return True
 
 
 def _readable(sources: dict[int, str]) -> tuple[list[_Cell], list[SourceError]]:
@@ -110,7 +125,7 @@ def _readable(sources: dict[int, str]) -> tuple[list[_Cell], list[SourceError]]:
             cells.append(cell)
         else:
             msg = f"reading cell {number} failed: it is not Python 3. Fix: correct it, or begin it with a magic such as %%bash."
-            unread.append(SourceError(msg, number))
+            unread.append(SourceError(msg, cell=number))
     return cells, unread
 
 
@@ -139,13 +154,28 @@ def _masked(number: int, source: str) -> _Cell:
     return _Cell(number, "\n".join(lines), magics)
 
 
-def _split(module: str, cells: list[_Cell]) -> dict[int, str]:
-    """Return the new source of each cell, with its magics restored."""
-    parts = re.split(rf"^{_MARK}(\d+)\n", module, flags=re.MULTILINE)
+def _in_magics(sources: dict[int, str], cells: list[_Cell]) -> Iterator[Passed]:
+    """Yield what spells CUDA in the Python code after a magic, and in cells with a magic that is not known."""
+    of_python = {cell.number for cell in cells}
+    for number, source in sources.items():
+        is_unknown = number not in of_python and (head := _HEAD.match(source)) and _LANGUAGES.fullmatch(head[1]) is None
+        for line, text in enumerate(source.split("\n"), 1):
+            found = _SUSPECT.search(text) if is_unknown or _TIMED.match(text) else None
+            if found is not None:
+                yield Passed(line, found.start() + 1, found[0], number)
+
+
+def _split(module: str, cells: list[_Cell], mark: str) -> dict[int, str]:
+    """Return the new source of each cell, with its magics; what is added at the top goes to the first cell that changed."""
+    parts = re.split(rf"^{mark}(\d+)\n", module, flags=re.MULTILINE)
     found = {int(number): text.removesuffix("\n") for number, text in zip(parts[1::2], parts[2::2], strict=True)}
-    first = cells[0].number
-    found[first] = parts[0] + found[first]
+    first = next((cell for cell in cells if found[cell.number] != cell.text), cells[0])
     for cell in cells:
+        head, text = (f"{parts[0].strip()}\n\n" if cell is first and parts[0].strip() else ""), found[cell.number]
+        if cell.magics and _HEAD.match(cell.magics[0]) and head:  # a cell's magic is its first line
+            magic, newline, text = text.partition("\n")
+            head = magic + newline + head
+        found[cell.number] = head + text
         for number, magic in enumerate(cell.magics):
             found[cell.number] = re.sub(
                 rf"^[ \t]*{re.escape(_MASK)}{number}$",
@@ -156,7 +186,7 @@ def _split(module: str, cells: list[_Cell]) -> dict[int, str]:
     return found
 
 
-def _in_cell(site: Any, module: str) -> Any:
+def _in_cell(site: Any, module: str, mark: str) -> Any:
     before = module.split("\n")[: site.line]
-    mark = max(place for place, line in enumerate(before) if line.startswith(_MARK))
-    return replace(site, line=site.line - mark - 1, cell=int(before[mark].removeprefix(_MARK)))
+    place = max(place for place, line in enumerate(before) if line.startswith(mark))
+    return replace(site, line=site.line - place - 1, cell=int(before[place].removeprefix(mark)))

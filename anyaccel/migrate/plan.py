@@ -26,6 +26,7 @@ Build = Callable[[Any], cst.CSTNode]
 """Builds the new node from the old node, whose children have already been rewritten."""
 
 _KEPT = "kept by the project's answer to {}"
+_OF_PATTERN = "a pattern of a match statement takes no call; compare in its guard"
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class Plan:
         self.cuda_guards: dict[cst.CSTNode, cst.CSTNode] = {}
         self._staying = regions_that_stay(view)
         self._claimed: set[cst.CSTNode] = set()
+        self._patterns = [each.pattern for each in view.of(cst.MatchCase)]
         self.accelerator, self.import_line = self._how_to_reach()
 
     def _how_to_reach(self) -> tuple[str, str]:
@@ -166,7 +168,9 @@ class Plan:
     def _decide(self, decision: SiteDecision) -> None:
         if not self.is_open(decision.node):
             return
-        if self.view.is_ignored(decision.node, decision.rule):
+        if self._is_in_pattern(decision.node):
+            decision = replace(decision, outcome=SiteOutcome.REPORTED, reason=_OF_PATTERN, build=None)
+        elif self.view.is_ignored(decision.node, decision.rule):
             decision = replace(decision, outcome=SiteOutcome.LEFT, reason="a comment says to ignore it", build=None)
         elif self._staying:
             around = (decision.node, *self.view.ancestors(decision.node))
@@ -175,6 +179,12 @@ class Plan:
             if reason:
                 decision = replace(decision, outcome=SiteOutcome.LEFT, reason=reason, build=None)
         self._change(decision)
+
+    def _is_in_pattern(self, node: cst.CSTNode) -> bool:
+        """Return whether a node is in a pattern of a ``match`` statement, which takes no calls."""
+        if not self._patterns:
+            return False
+        return any(self.view.is_within(node, each) for each in self._patterns)
 
     def _change(self, decision: SiteDecision) -> None:
         self.decisions[decision.node] = decision

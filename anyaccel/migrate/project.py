@@ -9,6 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeGuard
 
+from .handed_on import names_handed_on
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -85,6 +87,7 @@ class Project:
         is_scripted: whether some file is written for TorchScript, which also compiles what it calls in other files.
         scripted: the names that some file gives to ``torch.jit.script``.
         passes_on: the modules that import torch.amp's ``GradScaler`` or ``autocast``, by name; others may get it from them.
+        handed_on: the names that some file imports from ``torch.cuda``, and others from that file.
         scriptable: the functions whose docstrings say that TorchScript compiles them, and so what calls them.
         is_of_dgl: whether most files that import torch import dgl, too.
         of_cudas_library: the functions with a parameter about a GPU in files that import a library for CUDA, such as faiss.
@@ -113,6 +116,7 @@ class Project:
     is_scripted: bool = False
     scripted: set[str] = field(default_factory=set)
     passes_on: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in _AMP})
+    handed_on: set[str] = field(default_factory=set)
     scriptable: set[str] = field(default_factory=set)
     is_of_dgl: bool = False
     of_cudas_library: set[str] = field(default_factory=set)
@@ -170,6 +174,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         project.chosen_by_device |= _chosen_by_device(source)
         if _INTERESTING.search(source) or _TOLD.search(source):
             _survey_one(module, source, project)
+    project.handed_on = names_handed_on(texts)
     for name, modules in project.passes_on.items():
         modules -= {module for module, source in texts if f"class {name}" in source or f"def {name}(" in source}
     for module, source in texts:

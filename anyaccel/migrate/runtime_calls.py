@@ -49,6 +49,8 @@ def decide(plan: Plan) -> None:
     """Decide on every reference to ``torch.cuda`` that no other rule has decided on or claimed."""
     targets = [each.target for each in plan.view.of(cst.AssignTarget) if plan.view.name(each.target)]
     replaced = {(plan.view.name(each), function_around(plan, each)) for each in targets}
+    for node in plan.view.rebound:
+        plan.report(node, "runtime-call", "the name is torch.cuda's or another one; use two names")
     for node, full_name in references(plan):
         if not plan.is_open(node):
             continue

@@ -62,14 +62,14 @@ def _stored(of_kind: Callable[..., Iterable[Any]]) -> set[cst.CSTNode]:
     """Return the names that are assigned, rather than read."""
     waiting = [target.target for node in of_kind(cst.Assign) for target in node.targets]
     waiting += [node.target for node in of_kind(cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.CompFor, cst.For)]
-    waiting += [node.name for node in of_kind(cst.AsName)]
+    waiting += [node.name for node in of_kind(cst.AsName, cst.MatchAs, cst.MatchStar)]
+    waiting += [node.rest for node in of_kind(cst.MatchMapping)]
     found: set[cst.CSTNode] = set()
     while waiting:
         node = waiting.pop()
         if isinstance(node, cst.Name):
             found.add(node)
-        elif isinstance(node, cst.Tuple | cst.List):
-            waiting += [each.value for each in node.elements]
+        waiting += [each.value for each in node.elements] if isinstance(node, cst.Tuple | cst.List) else []
     return found
 
 

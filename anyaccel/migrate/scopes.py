@@ -184,13 +184,23 @@ class Scopes:
             if access.scope is not owner or after < access.index:
                 yield access.node
 
-    def imports(self) -> Iterator[tuple[Binding, Iterator[cst.CSTNode]]]:
-        """Yield each name that an import binds, with the reads of it."""
+    def imports(self) -> Iterator[tuple[Binding, Scope]]:
+        """Yield each name that an import binds, with the scope that it is bound in."""
         for scope in self.every:
-            for name, bindings in scope.bindings.items():
-                for each in bindings:
-                    if each.is_import:
-                        yield each, self.reads(scope, name, each.index)
+            for bindings in scope.bindings.values():
+                yield from ((each, scope) for each in bindings if each.is_import)
+
+    def reads_of_import(self, binding: Binding, owner: Scope) -> Iterator[cst.CSTNode]:
+        """Yield the reads that may mean an import, where Python is stricter than LibCST.
+
+        A name that a function assigns is its own before the assignment, too.
+        """
+        for access in self._reads.get((owner, binding.name), ()):
+            if access.scope is owner:
+                if binding.index < access.index:
+                    yield access.node
+            elif access.scope.is_class or access.scope.owner(access.name) is owner:
+                yield access.node
 
     def uses(self, target: cst.Name) -> list[cst.CSTNode] | None:
         """Return the reads of the name that a target binds; None for a target that is not in the tree."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
 from dataclasses import dataclass, field, replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,10 @@ class Settings:
 
     def relative(self, path: Path) -> str:
         """Return a file's path relative to the project's folder, with forward slashes, for the patterns of answers."""
-        return Path(os.path.relpath(path.absolute(), self.file.parent)).as_posix()
+        relative = Path(os.path.relpath(path.absolute(), self.file.parent))
+        if relative.parts[:1] == ("..",):  # by a symbolic link
+            relative = Path(os.path.relpath(path.resolve(), self.file.parent.resolve()))
+        return relative.as_posix()
 
 
 def settings_of(start: Path) -> Settings:
@@ -59,7 +64,8 @@ def settings_of(start: Path) -> Settings:
 
 def _read(file: Path) -> Settings:
     try:
-        table: Any = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("anyaccel", {})
+        tools: Any = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {})
+        table: Any = tools.get("anyaccel", {}) if isinstance(tools, dict) else None
     except (OSError, ValueError) as error:
         msg = f"reading {file} failed: got {error}; expected TOML. Fix: correct that line of the file."
         raise MigrateError(msg) from error
@@ -71,7 +77,7 @@ def _read(file: Path) -> Settings:
             f'exclude = ["pattern", …], a table migrate, and nothing else. Fix: rename or remove the other keys.'
         )
         raise MigrateError(msg)
-    exclude = tuple(str(file.parent / pattern) for pattern in patterns)
+    exclude = tuple(str(Path(escape(str(file.parent))) / pattern) for pattern in patterns)
     return Settings(file, exclude, _answers(file, table.get("migrate", {})))
 
 
@@ -117,6 +123,8 @@ def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
     file = Path(os.path.realpath(settings.file))  # a symbolic link stays a link
     staged = file.with_name(f".{file.name}.new")
     try:
+        if file.exists() and not file.stat().st_mode & 0o222:
+            raise PermissionError(errno.EACCES, "the file is read-only")
         document: Any = tomlkit.parse(file.read_bytes().decode() if file.exists() else "")
         table = document
         for name in ("tool", "anyaccel", "migrate"):
@@ -124,7 +132,7 @@ def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
                 is_inline = isinstance(table, tomlkit.items.InlineTable)
                 table[name] = tomlkit.inline_table() if is_inline else tomlkit.table(is_super_table=name != "migrate")
             table = table[name]
-        table["answers"] = _as_array(tomlkit, [*kept, *new])
+        _put(tomlkit, table, new)
         text = tomlkit.dumps(document)
         _answers(file, tomllib.loads(text)["tool"]["anyaccel"]["migrate"])
         staged.write_bytes(text.encode())
@@ -141,12 +149,28 @@ def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
     return replace(settings, answers=replace(settings.answers, given=(*kept, *new)))
 
 
-def _as_array(tomlkit: Any, answers: list[Answer]) -> Any:
-    array = tomlkit.array()
-    for each in answers:
-        table = tomlkit.inline_table()
-        table.update({"question": each.question, "answer": each.answer})
+def _put(tomlkit: Any, table: Any, new: list[Answer]) -> None:
+    """Put answers into a table, without the old ones that they replace; the others keep their comments."""
+    answers = table.get("answers")
+    is_of_tables = isinstance(answers, tomlkit.items.AoT)
+    if answers is None:
+        answers = tomlkit.array()
+    places = {(each.question, each.files) for each in new}
+    for number in reversed(range(len(answers))):
+        old = answers[number]
+        if (str(old["question"]), tuple(map(str, old.get("files", ())))) in places:
+            del answers[number]
+    for each in new:
+        entry = tomlkit.table() if is_of_tables else tomlkit.inline_table()
+        entry.update({"question": each.question, "answer": each.answer})
         if each.files:
-            table["files"] = list(each.files)
-        array.append(table)
-    return array.multiline(multiline=True)
+            entry["files"] = list(each.files)
+        if is_of_tables:
+            answers.append(entry)
+        else:
+            answers.add_line(entry)
+    if not is_of_tables:
+        text = answers.as_string()
+        if not text.rstrip("]").endswith("\n"):
+            answers.add_line(indent="")
+    table["answers"] = answers

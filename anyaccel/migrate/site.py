@@ -19,9 +19,9 @@ class MigrateError(AnyaccelError):
 class SourceError(AnyaccelError):
     """A file that cannot be read as Python or as a notebook; the other files are still processed."""
 
-    def __init__(self, message: str, line: int = 1) -> None:
+    def __init__(self, message: str, line: int = 1, cell: int | None = None) -> None:
         super().__init__(message)
-        self.line = line
+        self.line, self.cell = line, cell
 
 
 class SiteOutcome(str, enum.Enum):

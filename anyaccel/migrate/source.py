@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Migration", "migrate_source"]
 
 _TYPICAL = re.compile(
-    r"cuda|nccl|op_builder|is_autocast_enabled\(\)|autocast_gpu_dtype|fork_rng|pin_memory|device_ids|record_stream|(\.to\(|device\s*=\s*|torch\.device\()[\w.\[\]]*(rank|gpu|\d|id)"
+    r"cuda|nccl|op_builder|is_autocast_enabled\(\)|autocast_gpu_dtype|fork_rng|gradscaler|pin_memory|device_ids|record_stream|(\.to\(|device\s*=\s*|torch\.device\()[\w.\[\]]*(rank|gpu|\d|id)"
 )
 
 
@@ -168,7 +168,7 @@ def _with_imports(plan: Plan, code: str, rewriter: Rewriter) -> tuple[str, list[
     statements = [node for node in found if not plan.view.is_ignored(node, rules[node])]
     if statements:
         used = {name for node in statements for name, uses in plan.view.import_references.get(node, {}).items() if uses}
-        code, changed = TextModule(code).cleaned(used, amp.moving_names(plan))
+        code, changed = TextModule(code).cleaned(used - plan.project.handed_on, amp.moving_names(plan))
         are_changed = {node: plan.view.code(node).strip() in changed for node in statements}
         sites = [
             _import_site(plan, node, rules[node], is_changed=is_changed)
@@ -214,4 +214,10 @@ def _import_site(plan: Plan, node: cst.CSTNode, rule: str = "imports", *, is_cha
     line, column = plan.view.position(node)
     outcome = SiteOutcome.REWRITTEN if is_changed else SiteOutcome.LEFT
     reason = "" if is_changed else "still used; torch.cuda can be imported on every machine"
+    given = {name for name in plan.view.import_references.get(node, {}) if name in plan.project.handed_on}
+    if given and not is_changed and not plan.view.is_ignored(node, rule):
+        outcome, reason = (
+            SiteOutcome.REPORTED,
+            f"other files import {', '.join(sorted(given))} from here; port them, too",
+        )
     return Site(rule, outcome, line, column, plan.view.code(node), "", reason)

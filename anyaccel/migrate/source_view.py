@@ -14,6 +14,7 @@ from .lines import ignored_lines
 from .nodes import dotted, is_whitespace, parts, text_of, unpacked
 from .parsing import parse
 from .positions import Layout, written
+from .rebound import has_two_meanings
 from .scope_visitor import scopes_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class SourceView:
         self._scopes = scopes_of(module, self.of)
         self.imported: dict[cst.CSTNode, str] = {}
         self.ambiguous: set[cst.CSTNode] = set()
+        self.rebound: list[cst.CSTNode] = []  # names from torch.cuda that also mean something else
         self.import_references: dict[cst.CSTNode, dict[str, list[cst.CSTNode]]] = {}
         self._resolve_imports()
         self.imported = dict(sorted(self.imported.items(), key=lambda item: self.place(item[0])))
@@ -146,11 +148,21 @@ class SourceView:
 
     def _resolve_imports(self) -> None:
         """Find every dotted name that starts with an imported name, and its full name."""
-        for binding, reads in self._scopes.imports():
-            for node in reads:
-                self._resolve(binding, node)
+        for binding, scope in self._scopes.imports():
+            has_two = has_two_meanings(self.ancestors, binding, scope.bindings[binding.name])
+            for node in self._scopes.reads_of_import(binding, scope):
+                if has_two:
+                    self.rebound.append(node)
+                else:
+                    self._resolve(binding, node)
         for node in self._scopes.unbound("torch"):  # from an earlier notebook cell or a star import
             self._record(node, "torch")
+        targets = [
+            each.target for node in self.of(cst.Assign) if isinstance(node.value, cst.Call) for each in node.targets
+        ]
+        for target in targets:  # torch = lazily_imported()
+            for node in (self.uses(target) or ()) if dotted(target) == "torch" else ():
+                self._record(node, "torch")
         for each in self.of(cst.Param):  # a function that is given the module
             for node in (self.uses(each.name) or ()) if each.name.value == "torch" else ():
                 self._record(node, "torch")

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from .. import __version__
+from .moved_lines import moved
 from .rules import RULES
 from .site import SiteOutcome
 from .verdict import verdicts
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from .files import FileResult
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["summary"]
 
 
-def summary(results: list[FileResult], settings: Settings, target: str, *, is_written: bool) -> str:
+def summary(
+    results: list[FileResult], settings: Settings, target: str, *, is_written: bool, unsaved: Collection[Path] = ()
+) -> str:
     """Return what changed by rule, what is left to decide, how it was checked, and how to undo it.
 
     Args:
@@ -29,6 +33,7 @@ def summary(results: list[FileResult], settings: Settings, target: str, *, is_wr
         settings: the project's settings; links are relative to its folder.
         target: what the new code calls.
         is_written: whether the files have been written.
+        unsaved: the files that were written although git cannot restore them.
     """
     changed = [one for one in results if one.new != one.old]
     parts = [
@@ -39,7 +44,7 @@ def summary(results: list[FileResult], settings: Settings, target: str, *, is_wr
         _decisions(results, settings),
         _programs(results),
         _checks(results),
-        _undoing(changed, settings, is_written=is_written),
+        _undoing(changed, settings, unsaved, is_written=is_written),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -57,7 +62,7 @@ def _changes(results: list[FileResult], settings: Settings) -> str:
 
 def _decisions(results: list[FileResult], settings: Settings) -> str:
     lines = []
-    for one in results:
+    for one in map(moved, results):
         for error in one.errors:
             lines.append(f"- [ ] {_link(settings, one.path, error.line)}: {_text(str(error))}")
         for site in one.sites:
@@ -67,29 +72,22 @@ def _decisions(results: list[FileResult], settings: Settings) -> str:
 
 
 def _place(settings: Settings, one: FileResult, site: Site) -> str:
-    """Return a link to a site in the new text, where added imports may have moved the lines."""
+    """Return a link to a site, which is where it is in the new text."""
     if site.cell is not None:
         return f"{_link(settings, one.path, None)}, cell {site.cell}, line {site.line}"
-    return _link(settings, one.path, _line_after(one, site.line))
-
-
-def _line_after(one: FileResult, line: int) -> int:
-    """Return the number in the new text of a line of the old text."""
-    from difflib import SequenceMatcher
-
-    olds, news = one.old.splitlines(), one.new.splitlines()
-    if olds == news:
-        return line
-    for _, start, end, new_start, new_end in SequenceMatcher(None, olds, news, autojunk=False).get_opcodes():
-        if start < line <= end:
-            return min(new_start + line - start, max(new_end, 1))
-    return line
+    return _link(settings, one.path, site.line)
 
 
 def _link(settings: Settings, path: Path, line: int | None) -> str:
     name = settings.relative(path)
     where = "" if line is None else f"#L{line}"
-    return f"[{_text(name)}{f':{line}' if line else ''}]({quote(name)}{where})"
+    url = quote(name, errors="surrogateescape")
+    return f"[{_text(_printable(name))}{f':{line}' if line else ''}]({url}{where})"
+
+
+def _printable(name: str) -> str:
+    """Return a name without the bytes of other encodings than UTF-8, which no stream of text takes."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _programs(results: list[FileResult]) -> str:
@@ -113,19 +111,25 @@ def _checks(results: list[FileResult]) -> str:
     )
 
 
-def _undoing(changed: list[FileResult], settings: Settings, *, is_written: bool) -> str:
+def _undoing(changed: list[FileResult], settings: Settings, unsaved: Collection[Path], *, is_written: bool) -> str:
     if not changed:
         return ""
     if not is_written:
         return "## How to undo it\n\nNothing is written yet; `anyaccel migrate --write` does it."
-    names = " ".join(_quoted(settings.relative(one.path)) for one in changed)
-    return f"## How to undo it\n\nBefore the commit, in the project's folder:\n\n```sh\ngit checkout -- {names}\n```"
+    saved = " ".join(_quoted(settings.relative(one.path)) for one in changed if one.path not in unsaved)
+    parts = ["## How to undo it"]
+    if saved:
+        parts.append(f"Before the commit, in the project's folder:\n\n```sh\ngit checkout -- {saved}\n```")
+    others = [_link(settings, one.path, None) for one in changed if one.path in unsaved]
+    if others:
+        parts.append(f"By hand, as git does not have what was there before: {', '.join(others)}.")
+    return "\n\n".join(parts)
 
 
 def _quoted(name: str) -> str:
     from shlex import quote as quoted
 
-    return quoted(name)
+    return quoted(_printable(name))
 
 
 def _code(site: Site) -> str:

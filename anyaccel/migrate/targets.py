@@ -70,7 +70,7 @@ _TORCH = {
         for member, (name, default) in _RAISES_ON_CPU.items()
     },
     "is_available": "torch.accelerator.is_available",
-    "device_count": "torch.accelerator.device_count",
+    "device_count": "{accelerator}accelerator_count",
     "Stream": "torch.Stream",
     "Event": "torch.Event",
     "device_name": "{accelerator}accelerator_name",
@@ -91,6 +91,11 @@ def {name}():
     """Return the backend of torch.distributed for this machine's accelerator, or for the CPU."""
     device = torch.accelerator.current_accelerator(check_available=True)
     return torch.distributed.get_default_backend_for_device(device or "cpu")
+''',
+    "accelerator_count": '''
+def {name}():
+    """Return the number of this machine's accelerators, or 1 for the CPU alone: a rank can be divided by it."""
+    return max(torch.accelerator.device_count(), 1)
 ''',
     "if_accelerator": '''
 def {name}(function, otherwise=0):
@@ -136,7 +141,7 @@ def helpers_called(target: Target, accelerator: str, news: list[str]) -> dict[st
     return {
         name: text.format(name=name)
         for name, text in named.items()
-        if any(re.search(rf"\b{name}\(", new) for new in news)
+        if any(re.search(rf"\b{name}\b", new) for new in news)
     }
 
 

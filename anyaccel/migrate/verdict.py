@@ -15,6 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .lines import lines_of
 from .site import SiteOutcome
 
 if TYPE_CHECKING:
@@ -86,6 +87,12 @@ class _File:
     imports: dict[str, tuple[str, str]]
     is_guarded: bool = False
     has_loop: bool = False
+    lines: list[str] = field(default_factory=list)
+
+    def column(self, node: ast.AST) -> int:
+        """Return the column of a node in characters, from 1; :mod:`ast` counts bytes of UTF-8, from 0."""
+        line = self.lines[node.lineno - 1] if hasattr(node, "lineno") else ""
+        return len(line.encode()[: getattr(node, "col_offset", -1)].decode(errors="replace")) + 1
 
     def methods(self, owner: str, attributes: set[str]) -> Iterator[str]:
         """Yield the methods of a class that are mentioned, or that Python or torch calls implicitly."""
@@ -159,7 +166,7 @@ def _read(result: FileResult) -> _File | None:
             tree = ast.parse(result.old)
     except (SyntaxError, ValueError):
         return None
-    file = _File(result.path, {}, {}, {})
+    file = _File(result.path, {}, {}, {}, lines=lines_of(result.old))
     _fill(file, tree, "", "")
     stopping = {(site.line, site.column): (site, is_certain) for site, is_certain in _stopping(result.sites)}
     _place(file, tree, "", stopping)
@@ -204,6 +211,10 @@ def _fill(file: _File, node: ast.AST, name: str, owner: str) -> None:
 def _fill_member(file: _File, member: ast.stmt, owner: str) -> None:
     if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
         _fill(file, member, f"{owner}.{member.name}", owner)
+    elif isinstance(member, ast.ClassDef):
+        file.bases[member.name] = {ast.unparse(base).rpartition(".")[2] for base in member.bases}
+        for each in member.body:
+            _fill_member(file, each, member.name)
     else:
         _fill(file, member, "", "")  # runs when the module is imported
 
@@ -224,27 +235,45 @@ def _mention(file: _File, scope: _Scope, node: ast.AST) -> None:
 _Stopping = dict[tuple[int, int], tuple["Site", bool]]  # by line and column, from 1
 
 
-def _place(file: _File, node: ast.AST, name: str, stopping: _Stopping, owner: str = "") -> None:
-    """Add each site that stops a program to its scope, except sites that only CUDA reaches."""
+def _place(file: _File, node: ast.AST, name: str, stopping: _Stopping, owner: str = "", around: str = "") -> None:
+    """Add each site that stops a program to its scope, except sites that only CUDA reaches.
+
+    Args:
+        file: where to add them.
+        node: what to search.
+        name: the scope that the node is, or is in.
+        stopping: the sites; those that are added are removed.
+        owner: the class around the node.
+        around: the scope around the function that the node is.
+    """
     for child in ast.iter_child_nodes(node):
         inner, of_class = name, owner
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             inner = f"{owner}.{child.name}" if isinstance(node, ast.ClassDef) else child.name
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_in_body(node, child):
+            inner = around  # defaults and decorators are evaluated where the function is defined
         elif isinstance(child, ast.ClassDef):
             of_class = child.name
-        place = (getattr(child, "lineno", 0), getattr(child, "col_offset", -1) + 1)
+        place = (getattr(child, "lineno", 0), file.column(child))
         is_about_cuda = isinstance(child, ast.If | ast.IfExp) and "cuda" in ast.unparse(child.test)
         is_about_cuda |= isinstance(child, ast.BoolOp) and _finds_cuda(child)
         is_about_cuda |= isinstance(child, ast.keyword) and child.arg in _OF_DDP  # None on a CPU after a rewrite
         is_own = isinstance(node, ast.ClassDef) and isinstance(child, ast.FunctionDef) and child.name == "cuda"
         if not is_about_cuda and not is_own:
-            _place(file, child, inner, stopping, of_class)  # what starts where a node starts may be within it
+            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            _place(
+                file, child, inner, stopping, of_class, name if is_function else around
+            )  # what starts where a node starts may be within it
         elif isinstance(child, ast.If):
             guard = next((each for each in stopping if _is_guard(child, each, stopping[each][0])), None)
             if guard is not None:
                 file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(guard))
         if isinstance(child, ast.expr) and place in stopping and not is_about_cuda:
             file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(place))
+
+
+def _is_in_body(function: ast.FunctionDef | ast.AsyncFunctionDef, child: ast.AST) -> bool:
+    return isinstance(child, ast.stmt) and child in function.body
 
 
 def _finds_cuda(both: ast.BoolOp) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from anyaccel.cli import app
+from anyaccel.migrate.site import MigrateError
 
 KERNEL = "import torch\n\n\ndef run(x):\n    if x.device.type == 'cuda':\n        kernel(x)\n    return x.cuda()\n"
 OTHER = KERNEL.replace("run", "go")
@@ -143,3 +145,65 @@ def test_the_summary_of_what_is_not_written_says_so() -> None:
 def test_the_summary_escapes_what_markdown_would_read() -> None:
     Path("_a*b_.py").write_text(KERNEL.replace("kernel(x)", "kernel(x)  # `a`"))
     assert "- [ ] [\\_a\\*b\\_.py:6](_a%2Ab_.py#L6)" in run("migrate", "--pr", "_a*b_.py")[1]
+
+
+def test_an_answer_for_a_file_with_brackets_in_its_name_is_for_that_file() -> None:
+    Path("a.py").rename("a[1].py")
+    said = run("migrate", "-i", "--write", "--force", "a[1].py", answers="f\n")[1]
+    assert said.count("s  decide later") == 1
+    assert COMPARES in Path("a[1].py").read_text()
+
+
+def test_what_an_answer_settles_in_another_file_is_written() -> None:
+    has = "import torch\nHAS = torch.cuda.is_available()\ndef f(x):\n    if HAS:\n        x = x.cuda()\n    return x\n"
+    Path("a.py").write_text(has)
+    use = "import torch\nfrom a import HAS\ndef g(x):\n    if HAS:\n        h(x, 'cuda')\n        x = x.cuda()\n    return x\n"
+    Path("b.py").write_text(use)
+    run("migrate", "-i", "--write", "--force", "b.py", "a.py", answers="a\ns\ns\n")
+    written = Path("a.py").read_text(), Path("b.py").read_text()
+    run("migrate", "--write", "--force", "b.py", "a.py")
+    assert (Path("a.py").read_text(), Path("b.py").read_text()) == written
+
+
+def test_only_a_letter_is_an_answer() -> None:
+    said = run("migrate", "-i", "a.py", answers="abort\nnever\ns\n")[1]
+    assert said.count("s  decide later") == 1
+    assert not Path("pyproject.toml").exists()
+
+
+def test_what_is_not_saved_is_said_before_any_question() -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    with pytest.raises(MigrateError, match="git could not restore"):
+        run("migrate", "-i", "--write", "a.py", answers="n\n")
+    assert not Path("pyproject.toml").exists()
+
+
+def test_questions_are_not_in_the_summary() -> None:
+    result = CliRunner().invoke(app, ["migrate", "-i", "--pr", "."], input="s\n")
+    assert "# Port from torch.cuda" in result.stdout
+    assert "decide later" not in result.stdout
+    assert "decide later" in result.stderr
+
+
+def test_the_summary_does_not_undo_what_git_lacks() -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    subprocess.run(["git", "add", "a.py"], check=True)
+    subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e@e", "commit", "-qm", "x"], check=True)
+    said = run("migrate", "--write", "--force", "--pr", ".")[1]
+    assert "git checkout -- a.py\n" in said
+    assert "By hand, as git does not have what was there before: [sub/b c.py](sub/b%20c.py)." in said
+
+
+def test_the_summary_is_of_what_was_written() -> None:
+    Path("a.py").chmod(0o444)
+    code, said = run("migrate", "--write", "--pr", ".")
+    assert code == 1
+    assert "1 of 2 files changed" in said
+    assert "git checkout -- 'sub/b c.py'\n" in said
+
+
+def test_a_name_that_is_not_utf_8_is_in_the_summary() -> None:
+    Path("a.py").rename(os.fsdecode(b"a\xff.py"))
+    code, said = run("migrate", "--pr", ".")
+    assert code == 0
+    assert "[a\ufffd.py:6](a%FF.py#L6)" in said

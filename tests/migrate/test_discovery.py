@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -74,6 +75,59 @@ def test_files_that_git_would_not_bring_back(tmp_path: Path) -> None:
     paths[1].write_text("1")
     paths[2].write_text("2")
     assert dirty_files(paths) == paths[1:]
+
+
+@pytest.mark.parametrize(
+    "how", ["another's repository", "a broken GIT_DIR", "ignored", "assumed to be unchanged", "no git"]
+)
+def test_where_git_cannot_tell_a_file_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    git("init", "-q")
+    Path("a.py").write_text("")
+    Path(".gitignore").write_text("a.py\n" if how == "ignored" else "")
+    git("add", ".")
+    git("commit", "-qm", "x")
+    assert (dirty_files([Path("a.py")]) == []) == (how != "ignored")
+    if how == "another's repository":
+        monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own, for its tests
+    elif how == "a broken GIT_DIR":
+        monkeypatch.setenv("GIT_DIR", str(tmp_path / "missing"))
+    elif how == "assumed to be unchanged":
+        git("update-index", "--assume-unchanged", "a.py")
+    elif how == "no git":
+        monkeypatch.setenv("PATH", str(tmp_path))
+    Path("a.py").write_text("1")
+    assert dirty_files([Path("a.py")]) == [Path("a.py")]
+
+
+def test_a_file_in_a_folder_of_a_repository_is_found(tmp_path: Path) -> None:
+    git("init", "-q")
+    for name in ("sub/a b.py", "sub/\u00e9.py", "sub/changed.py"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("")
+    git("add", ".")
+    git("commit", "-qm", "x")
+    Path("sub/changed.py").write_text("1")
+    assert dirty_files(sorted(Path("sub").iterdir())) == [Path("sub/changed.py")]
+
+
+def test_a_file_by_several_names_is_one(tmp_path: Path) -> None:
+    Path("sub").mkdir()
+    Path("a.py").write_text("")
+    Path("link.py").symlink_to("a.py")
+    assert discover([Path("a.py"), Path("sub/../a.py"), Path("link.py")]) == [Path("a.py")]
+
+
+def test_only_files_are_found(tmp_path: Path) -> None:
+    os.mkfifo("pipe.py")
+    assert discover([Path()]) == []
+
+
+def test_an_excluded_folder_may_be_below_one_with_brackets(tmp_path: Path) -> None:
+    project = tmp_path / "project[1]"
+    (project / "third_party").mkdir(parents=True)
+    (project / "pyproject.toml").write_text('[tool.anyaccel]\nexclude = ["third_party/*"]\n')
+    (project / "third_party" / "a.py").write_text("")
+    assert discover([project], settings_of(project).exclude) == []
 
 
 def test_without_a_repository_nothing_is_dirty(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_sites_name_their_cell_and_its_line() -> None:
 
 def test_a_broken_cell_stops_no_other() -> None:
     done = migrate_notebook(notebook("import torch", "x = (", "y = torch.ones(1).cuda()"))
-    assert [error.line for error in done.unread] == [3]
+    assert [error.cell for error in done.unread] == [3]
     assert sources(done.new)[1:] == ["x = (", "y = torch.ones(1).to(get_accelerator().device_name())"]
 
 
@@ -109,3 +109,57 @@ def test_all_but_the_sources_that_change_stays_to_the_byte(indent: int | None, a
     assert "1.0E-7" in after
     assert before.startswith(after[:start])
     assert before.endswith(after[end + len("device_name())") :])
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["%%time\nmodel = load().cuda()"], ["%%time\nfrom anyaccel import get_accelerator\n"]),
+        (
+            ["%%capture\n!pip install torch", "model = load().cuda()"],
+            ["%%capture", "from anyaccel import get_accelerator\n"],
+        ),
+        (["# anyaccel-cell 7\nx = 1", "y = x.cuda()"], ["# anyaccel-cell 7\nx = 1", "from anyaccel"]),
+        (["!pip install x\nmodel = model.cuda()  # on the GPU?\nmodel?"], ["from anyaccel"]),
+    ],
+)
+def test_the_import_is_where_ipython_runs_it(cells: list[str], expected: list[str]) -> None:
+    new = json.loads(migrate_notebook(notebook(*cells)).new)
+    texts = ["".join(cell["source"]) for cell in new["cells"][1:]]
+    assert all(text.startswith(start) for text, start in zip(texts, expected, strict=True)), texts
+    assert sum(text.count("import get_accelerator") for text in texts) == 1
+    assert not any(".cuda()" in text for text in texts)
+
+
+@pytest.mark.parametrize("magic", ["!pip install flash-attn", "%env USE_FLASH=1", "!nvidia-smi"])
+def test_a_question_before_a_magic_is_reported(magic: str) -> None:
+    text = notebook(f"import torch\nif torch.cuda.is_available():\n    {magic}")
+    done = migrate_notebook(text)
+    assert done.new == text
+    assert [site.outcome for site in done.sites] == [SiteOutcome.REPORTED]
+
+
+@pytest.mark.parametrize("cell", ["%timeit x.cuda()", "out = %timeit -o y.cuda()", "%%wandb\nmodel.cuda()"])
+def test_code_after_a_magic_is_said_not_to_be_understood(cell: str) -> None:
+    assert [each.text for each in migrate_notebook(notebook("import torch", cell)).passed_over] == [".cuda"]
+
+
+@pytest.mark.parametrize("cell", ["%%bash\npython -c 'x.cuda()'", "!python -c 'x.cuda()'", '%%HTML\n<b>"cuda</b>'])
+def test_commands_and_other_languages_are_nothing_to_understand(cell: str) -> None:
+    assert migrate_notebook(notebook("import torch", cell)).passed_over == ()
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, {"language_info": None}, {"kernelspec": "python3"}, {"kernelspec": {"language": 3}}]
+)
+def test_metadata_may_be_anything(metadata: object) -> None:
+    content = json.loads(notebook("x = x.cuda()"))
+    content["metadata"] = metadata
+    done = migrate_notebook(json.dumps(content))
+    assert (done.new != done.old) == (metadata is None or "language" not in str(metadata) or "None" in str(metadata))
+
+
+def test_a_cell_without_a_source_is_empty() -> None:
+    content = json.loads(notebook("", "x = x.cuda()"))
+    del content["cells"][1]["source"]
+    assert "get_accelerator" in migrate_notebook(json.dumps(content)).new

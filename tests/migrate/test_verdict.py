@@ -57,6 +57,30 @@ PROGRAMS = {
         "no a.py:4",
     ),
     "a loop at the top level": (f"import torch\n{UNKNOWN}while True:\n    stop(1, some)\n", "no a.py:3"),
+    "after a character of two bytes": (
+        "import torch\ndef main():\n    print('\u00e9', torch.cuda.get_device_capability())\n" + MAIN,
+        "no a.py:3",
+    ),
+    "a default of a function that nobody calls": (
+        "import torch\ndef unused(x=torch.cuda.get_device_capability()):\n    pass\ndef main():\n    pass\n" + MAIN,
+        "no a.py:2",
+    ),
+    "a decorator of a function that nobody calls": (
+        "import torch\n@needs(torch.cuda.get_device_capability())\ndef unused():\n    pass\ndef main():\n    pass\n"
+        + MAIN,
+        "no a.py:2",
+    ),
+    "a default of a method that nobody calls": (
+        "import torch\nclass Net:\n    def f(self, x=torch.cuda.get_device_capability()):\n        pass\ndef main():\n    pass\n"
+        + MAIN,
+        "no a.py:3",
+    ),
+    "a method of a class in a class": (
+        "import torch\nclass Outer:\n    class Inner:\n        def run_it(self):\n"
+        "            return torch.cuda.get_device_capability()\n"
+        "def main():\n    Outer.Inner().run_it()\n" + MAIN,
+        "no a.py:5",
+    ),
     "a library": (f"import torch\n{UNKNOWN}", None),
     "an import of itself": ("import a\ndef main():\n    main()\n" + MAIN, "yes"),
     "another Python": ("print 1\n" + MAIN, None),

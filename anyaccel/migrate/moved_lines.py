@@ -1,0 +1,52 @@
+"""Where the places of a file are after a rewrite, which adds imports and wraps lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+
+from .lines import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .files import FileResult
+
+__all__ = ["moved"]
+
+_NAMED = re.compile(r"\b(lines? )(\d+)( to (\d+))?")
+
+
+def moved(result: FileResult) -> FileResult:
+    """Return a file's result with the sites, and the lines that their reasons name, where they are in the new text."""
+    if result.new == result.old:
+        return result
+    after = _lines_after(result.old, result.new)
+
+    def in_reason(found: re.Match[str]) -> str:
+        last = f" to {after(int(found[4]))}" if found[4] else ""
+        return f"{found[1]}{after(int(found[2]))}{last}"
+
+    sites = tuple(
+        each
+        if each.cell is not None
+        else replace(each, line=after(each.line), reason=_NAMED.sub(in_reason, each.reason))
+        for each in result.sites
+    )
+    return replace(result, sites=sites)
+
+
+def _lines_after(old: str, new: str) -> Callable[[int], int]:
+    """Return a function that returns the number in the new text of a line of the old text."""
+    olds, news = lines_of(old), lines_of(new)
+    blocks = SequenceMatcher(None, olds, news, autojunk=False).get_opcodes()
+
+    def after(line: int) -> int:
+        for _, start, end, new_start, new_end in blocks:
+            if start < line <= end:
+                return min(new_start + line - start, max(new_end, 1))
+        return line
+
+    return after
