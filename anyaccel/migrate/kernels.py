@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -19,6 +20,7 @@ _OF_CUDA = re.compile(
     r"(^|[._])(_C|ext|extension|cuda\w*|\w+_cuda|apex|flash_attn|triton|fused\w*|multi_tensor\w*|amp_C|\w*kernels?|cupy|bitsandbytes|bnb|pynvml|nvml|tensorrt|\w*nvidia\w*|\w*nvlink\w*|\w*cublas\w*)($|[._])"
 )
 _EXTENSION = re.compile(r"(^|\.)(_C|_?ext(_module)?|extension|amp_C|\w+_cuda|\w*_?kernels)\.\w+$")
+_SOURCES = re.compile(r"\.cu\b|\b(cuda_sources|extra_cuda_cflags)\b")
 _OF_TORCH = (
     "torch.nn.parallel.comm.",
     "torch.nn.parallel._functions.",  # broadcast() and gather() between CUDA devices
@@ -63,12 +65,21 @@ def functions_of_kernels(view: SourceView) -> set[str]:
         name: [dotted(call.func) or "" for call in view.inside(owner, cst.Call)] for name, owner in owners.items()
     }
     found = {name for name, calls in called.items() if any(_EXTENSION.search(each) for each in calls)}
+    found |= {
+        name for name, owner in owners.items() if any(map(partial(_compiles_cuda, view), view.inside(owner, cst.Call)))
+    }
     while (
         more := {name for name, calls in called.items() if any(each.removesuffix(".apply") in found for each in calls)}
         - found
     ):
         found |= more
     return found
+
+
+def _compiles_cuda(view: SourceView, call: cst.Call) -> bool:
+    """Return whether a call compiles CUDA's sources: ``load(sources=["a.cu"])`` of torch's."""
+    is_load = view.name(call.func).startswith("torch.utils.cpp_extension.load")
+    return is_load and _SOURCES.search(view.code(call)) is not None
 
 
 def _is_autograd_function(owner: cst.ClassDef) -> bool:

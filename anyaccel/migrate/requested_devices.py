@@ -48,6 +48,7 @@ def decide_requests(plan: Plan) -> None:
             leave_questions(plan, choice.test, OF_REQUEST)
     for test in plan.view.of(cst.If):
         _decide_nested(plan, test)
+        _decide_fallback(plan, test)
         if not _CHOSEN_HERE.search(plan.view.source) and _is_fallback(plan, test):
             leave_questions(plan, test.test, OF_REQUEST)
         if _refuses_cpu(plan, test):
@@ -59,6 +60,25 @@ def _asks_for_any(plan: Plan, test: cst.BaseExpression) -> bool:
     counted = test.left if isinstance(test, cst.Comparison) else None
     is_count = isinstance(counted, cst.Call) and plan.view.name(counted.func) == "torch.cuda.device_count"
     return is_count or asks_availability(plan.view, test) is not None
+
+
+def _decide_fallback(plan: Plan, test: cst.If) -> None:
+    """Leave ``if device == "cuda" and torch.cuda.is_available(): …``, ``elif device == "cuda":``: the second falls back."""
+    both, other = test.test, test.orelse
+    if (
+        not isinstance(both, cst.BooleanOperation)
+        or not isinstance(both.operator, cst.And)
+        or not isinstance(other, cst.If)
+    ):
+        return
+    found = [each for each in (both.left, other.test) if isinstance(each, cst.Comparison)]
+    names = {dotted(each.left) for each in found}
+    are_of_cuda = all(_CUDA_TEXT.search(plan.view.code(each)) and plan.is_open(each) for each in found)
+    if len(found) == 2 and len(names) == 1 and None not in names and are_of_cuda and _asks_for_any(plan, both.right):
+        for each in found:
+            plan.leave(each, "device-name", OF_REQUEST)
+            plan.claim(each.comparisons[0].comparator)
+        leave_questions(plan, both.right, OF_REQUEST)
 
 
 def _decide_request(plan: Plan, both: cst.BooleanOperation) -> None:

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <thread>
 
 #include "clock.h"
 
@@ -28,6 +29,18 @@ class ExitGate {
     ExitGate& gate_;
   };
 
+  // Around a wait that Python called: once the gate is closed, no other thread than the one that closed it goes back to
+  // Python, which would end it in the middle of a destructor.
+  class Leaving {
+   public:
+    Leaving() = default;
+    Leaving(const Leaving&) = delete;
+    Leaving& operator=(const Leaving&) = delete;
+    ~Leaving();
+  };
+  // Called by a thread that Python did not start: its waits end as before.
+  static void keep_going();
+
   // Waits until no thread is inside, and lets none in any more. Gives up waiting after some time.
   void close(milliseconds patience);
   bool is_closed() const { return is_closed_; }
@@ -35,6 +48,7 @@ class ExitGate {
  private:
   void enter();
 
+  std::atomic<std::thread::id> closer_;
   std::atomic<int> inside_ = 0;
   std::atomic<bool> is_closed_ = false;
 };

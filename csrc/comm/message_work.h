@@ -2,12 +2,15 @@
 
 #pragma once
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include <algorithm>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <utility>
 
+#include "exit_gate.h"
 #include "shm_backend.h"
 #include "wire.h"
 
@@ -69,6 +72,8 @@ class MessageWork : public c10d::Work {
   ~MessageWork() override { open_->remove(message_); }
 
   bool wait(std::chrono::milliseconds timeout) override {
+    const ExitGate::Leaving at_the_end;
+    require_own_process(*group_);
     const std::unique_lock one_at_a_time = lock_in_time(waiting_, timeout == kNoTimeout ? timeout_ : timeout);
     if (isCompleted()) {
       if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
@@ -77,11 +82,12 @@ class MessageWork : public c10d::Work {
     try {
       const bool has_come = message_->wait(timeout == kNoTimeout ? timeout_ : timeout);
       if (!has_come) throw_aborted();
+      const at::AutoDispatchBelowADInplaceOrView without_autograd;
+      if (!arrived_.is_same(output_)) output_.copy_(arrived_);
     } catch (...) {
       finish(std::current_exception());
       throw;
     }
-    if (!arrived_.is_same(output_)) output_.copy_(arrived_);
     finish(nullptr);
     return true;
   }

@@ -11,6 +11,13 @@
 
 namespace anyaccel::comm {
 
+// Throws once Python is ending: the backend's threads let go of no tensor any more.
+inline void require_running_python() {
+  if (!ExitGate::instance().is_closed()) return;
+  throw_backend_error(
+      "shm failed: Python is ending, and operations between hosts have stopped. Fix: call them before.");
+}
+
 class QueuedWork : public c10d::Work {
  public:
   QueuedWork(GroupPtr group, int rank, OpType type, const char* title, const Tensors& inputs, Tensors outputs)
@@ -33,15 +40,14 @@ class QueuedWork : public c10d::Work {
   void drop(const std::string& text) { complete(as_backend_error(std::make_exception_ptr(CommError(text)))); }
 
   bool wait(std::chrono::milliseconds timeout) override {
+    const ExitGate::Leaving at_the_end;
+    if (!is_over_) require_own_process(*group_);  // whose threads a forked child lacks
     const auto until = end_of(timeout);
     std::unique_lock lock(mutex_);
     while (!cv_.wait_for(lock, kSupervision, [this] { return completed_; })) {
       lock.unlock();
       if (interrupt) interrupt();
-      if (ExitGate::instance().is_closed()) {
-        throw_backend_error(
-            "shm failed: Python is ending, and operations between hosts have stopped. Fix: call them before.");
-      }
+      require_running_python();
       if (timeout != kNoTimeout && Clock::now() >= until) {
         throw_backend_error("shm failed: wait timed out after " + std::to_string(timeout.count()) +
                             " ms; the operation continues. Fix: call wait() again, with a longer timeout.");

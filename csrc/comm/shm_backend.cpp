@@ -81,8 +81,9 @@ WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceC
   return in_turn([&](Turn& turn) {
     Staging staging;
     std::vector<Part> parts;
-    for (const at::Tensor& tensor : tensors) {
-      const Announcement what = one_of(reduction(Collective::kAllReduce, tensor, options.reduceOp), tensors);
+    const Tensors each = distinct(tensors);
+    for (const at::Tensor& tensor : each) {
+      const Announcement what = one_of(reduction(Collective::kAllReduce, tensor, options.reduceOp), each);
       parts.push_back({what, {}, {}, all_reduce(*group_, what, staging.in_out(tensor))});
     }
     return launch(&turn,
@@ -107,7 +108,7 @@ Part ShmBackend::gather_all(Announcement what, const at::Tensor& input, const Te
   check_same_dtype("all_gather", input, outputs[0]);
   Blocks blocks;
   for (const at::Tensor& output : outputs) blocks.push_back(staging.output(output));
-  const Block block = staging.input(input);
+  const Block block = staging.input(apart_from_outputs(input, outputs, rank_));
   return {what, Blocks(size_, block), blocks, share(*group_, what, block, blocks)};
 }
 

@@ -143,7 +143,7 @@ void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait
     barrier(sync)->wait(kNoTimeout);
   } catch (const c10::DistBackendError& error) {
     std::vector<int> missing = group_->is_forked() ? std::vector<int>{} : group_->late_ranks();
-    if (missing.empty()) throw;
+    if (missing.empty() || getError() != c10d::ErrorType::TIMEOUT) throw;
     if (!wait_all_ranks) missing.resize(1);
     const char* ranks = missing.size() > 1 ? "Ranks " : "Rank ";
     const auto timeout = sync.timeout == c10d::kUnsetTimeout ? options_->timeout : sync.timeout;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exit_gate.h"
 #include "progress.h"
 
 namespace anyaccel::comm {
@@ -18,6 +19,14 @@ std::exception_ptr failure_of(const Group& group) {
     return nullptr;
   } catch (const CommError&) {
     return as_backend_error(std::current_exception());
+  }
+}
+
+void require_own_process(const Group& group) {
+  try {
+    group.require_own_process();
+  } catch (const CommError& error) {
+    throw_backend_error(error.what());
   }
 }
 
@@ -105,6 +114,7 @@ ShmWork::ShmWork(GroupPtr group, int rank, c10d::OpType type, const char* title,
       future_(*group_, std::move(outputs)) {}
 
 void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFacts& facts, Task task, bool is_async) {
+  const ExitGate::Leaving at_the_end;
   Operation& operation = *work->operation_;
   static_cast<OperationFacts&>(operation) = facts;
   operation.task = std::move(task);
@@ -127,8 +137,9 @@ void ShmWork::start(const c10::intrusive_ptr<ShmWork>& work, const OperationFact
 }
 
 bool ShmWork::wait(std::chrono::milliseconds timeout) {
+  const ExitGate::Leaving at_the_end;
   if (!operation_->is_finished.load(std::memory_order_acquire)) {
-    const bool is_limited = timeout.count() > 0;
+    const bool is_limited = timeout != kNoTimeout;
     // a collective ends by itself; a message has no deadline while nobody waits for it
     const auto patience = operation_->is_transfer ? operation_->timeout : milliseconds::max();
     const auto until = end_of(is_limited ? timeout : patience);

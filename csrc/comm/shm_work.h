@@ -23,6 +23,8 @@ extern std::function<void()> interrupt;
 [[noreturn]] void throw_backend_error(const std::string& text);
 // Why a group is unusable, as torch's exception; null if it is usable.
 std::exception_ptr failure_of(const Group& group);
+// Throws in a forked child, as a DistBackendError.
+void require_own_process(const Group& group);
 std::exception_ptr as_backend_error(std::exception_ptr error);
 
 // The text of an error without torch's backtrace.

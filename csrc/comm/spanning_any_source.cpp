@@ -47,7 +47,9 @@ class AnySourceWork : public c10d::Work {
         bytes_{as_bytes(arrived_)} {}
 
   bool wait(std::chrono::milliseconds timeout) override {
-    const bool is_limited = timeout.count() > 0;
+    const ExitGate::Leaving at_the_end;
+    require_own_process(*owner_->group_);
+    const bool is_limited = timeout != kNoTimeout;
     const milliseconds patience = is_limited ? timeout : timeout_;
     const auto until = end_of(patience);
     try {
@@ -263,6 +265,7 @@ void AnySource::start() {
 
 // A rank that dies while its note is on the way ends that receive, and not the thread.
 void AnySource::serve() {
+  ExitGate::keep_going();
   try {
     for (;;) {
       Tensors bytes{at::empty({static_cast<int64_t>(sizeof(Note))}, at::kByte)};

@@ -59,6 +59,7 @@ void SpanningBackend::require_usable() const {
 
 WorkPtr SpanningBackend::enqueue(Turn& turn, Queued what, std::function<void()> run) {
   require_usable();
+  require_running_python();
   auto work = c10::make_intrusive<QueuedWork>(group_, rank_, what.type, what.title, what.inputs, what.outputs);
   ++sequence_;
   turn.is_taken = true;
@@ -71,7 +72,7 @@ WorkPtr SpanningBackend::enqueue(Turn& turn, Queued what, std::function<void()> 
 
 // Takes this rank's part in a collective that it refuses.
 void SpanningBackend::refuse(const std::string& reason) {
-  if (group_->is_forked() || group_->has_failed()) return;
+  if (group_->is_forked() || group_->has_failed() || ExitGate::instance().is_closed()) return;
   const auto tell = [this, told = reason.substr(0, kRiderBytes)] {
     const at::Tensor rider = at::empty({static_cast<int64_t>(told.size())}, at::kByte);
     std::memcpy(rider.mutable_data_ptr(), told.data(), told.size());

@@ -150,12 +150,12 @@ WorkPtr SpanningBackend::allreduce_coalesced(Tensors& tensors, const c10d::Allre
     }
     return enqueue(
         turn, {OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.asyncOp, tensors, tensors},
-        [this, tensors, options] {
-          agree({Collective::kBarrier, at::kFloat, static_cast<int64_t>(tensors.size())});
-          for (const at::Tensor& tensor : tensors) {
+        [this, each = distinct(tensors), options] {
+          agree({Collective::kBarrier, at::kFloat, static_cast<int64_t>(each.size())});
+          for (const at::Tensor& tensor : each) {
             agree({Collective::kAllReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp)});
           }
-          for (const at::Tensor& tensor : tensors) reduce_in_place(tensor, options.reduceOp);
+          for (const at::Tensor& tensor : each) reduce_in_place(tensor, options.reduceOp);
         });
   });
 }
@@ -245,11 +245,13 @@ void SpanningBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool
   require_usable();
   wait_for_queued_operations();
   require_usable();
+  require_running_python();
   auto work =
       c10::make_intrusive<QueuedWork>(group_, rank_, OpType::BARRIER, "shm:monitored_barrier", Tensors(), Tensors());
   queue_->add_beside(work);
   std::thread([self = c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, options,
                wait_all_ranks]() mutable {
+    ExitGate::keep_going();
     work->run([&] {
       self->run_in_step([&] {
         self->require_usable();  // an abort before the work was added has not ended it

@@ -123,7 +123,8 @@ SpanningBackend::Request SpanningBackend::gathering(const at::Tensor& input, con
           digest_of_sizes(outputs)};
 }
 
-void SpanningBackend::all_gather(const at::Tensor& input, const Tensors& outputs) {
+void SpanningBackend::all_gather(const at::Tensor& given, const Tensors& outputs) {
+  const at::Tensor input = apart_from_outputs(given, outputs, rank_);
   if (digest_of_sizes(outputs) != 0) {
     exchange(Tensors(size_, input), outputs, no_heads());
     return;

@@ -61,6 +61,13 @@ WorkPtr SpanningBackend::recvAnysource(Tensors& tensors, int tag) {
     check_output(tensor);
     return any_source_->receive(tensor, tag, getBackendOptions()->timeout);
   }
+  check_output(tensor);
+  if (tensor.numel() == 0) {  // from any rank, gloo receives nothing only into memory that there is
+    Tensors into{at::empty({1}, at::kByte)};
+    return c10::make_intrusive<MessageWork>(OpType::RECVANYSOURCE, group_, messages_,
+                                            everyone_->recvAnysource(into, tag), getBackendOptions()->timeout, tensor,
+                                            tensor);
+  }
   return receive_between(tensor, [&](Tensors& into) { return everyone_->recvAnysource(into, tag); });
 }
 

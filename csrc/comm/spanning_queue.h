@@ -42,6 +42,7 @@ struct SpanningBackend::Queue {
   }
 
   static void serve(const std::shared_ptr<Queue>& queue) {
+    ExitGate::keep_going();
     while (std::optional<Job> next = queue->take()) {
       const auto run = [&next] {
         next->owner->number_ = next->number;

@@ -34,12 +34,15 @@ SparseParts parts_of(const at::Tensor& sparse) {
 at::Tensor sum_of(const std::vector<at::Tensor>& indices, const std::vector<at::Tensor>& values,
                   const at::Tensor& like) {
   const at::AutoDispatchBelowADInplaceOrView without_autograd;
+  const at::ScalarType type = like.scalar_type();
+  const at::ScalarType exact = type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;  // rounded once
   at::Tensor sum;
   for (std::size_t rank = 0; rank < indices.size(); ++rank) {
-    const at::Tensor one = at::sparse_coo_tensor(indices[rank], values[rank], like.sizes(), like.options());
+    const at::Tensor one =
+        at::sparse_coo_tensor(indices[rank], values[rank].to(exact), like.sizes(), like.options().dtype(exact));
     sum = rank == 0 ? one : sum + one;  // in the order of ranks, so that every rank has the same bits
   }
-  return sum.coalesce();
+  return sum.coalesce().to(type);
 }
 
 void check_same_shape(const std::vector<at::Tensor>& facts, const at::Tensor& own) {
@@ -65,6 +68,13 @@ void check_sparse(const at::Tensor& tensor, const c10d::ReduceOp& op) {
               "shm all_reduce of sparse tensors failed: got ", tensor.layout(), " on ", tensor.device(), " with ",
               name_of(reduction_of(op)),
               "; expected torch.sparse_coo on cpu with SUM. Fix: pass tensor.cpu().to_sparse_coo() and ReduceOp.SUM.");
+  const at::ScalarType type = tensor.scalar_type();
+  const bool is_small = type == at::kHalf || type == at::kBFloat16;
+  const bool is_sum = at::isIntegralType(type, false) && !c10::isBarebonesUnsignedType(type);
+  TORCH_CHECK(is_small || is_sum || type == at::kFloat || type == at::kDouble || type == at::kComplexFloat ||
+                  type == at::kComplexDouble,
+              "shm all_reduce of sparse tensors failed: got ", type,
+              "; expected a dtype that torch adds sparse tensors of. Fix: convert it, such as tensor.float().");
 }
 
 namespace {

@@ -111,6 +111,20 @@ Block Staging::input(const at::Tensor& tensor) {
   return keep(tensor.resolve_conj().resolve_neg().contiguous());
 }
 
+at::Tensor apart_from_outputs(const at::Tensor& input, const std::vector<at::Tensor>& outputs, std::size_t own) {
+  if (!is_plain(input) || input.numel() == 0) return input;  // a copy, or nothing
+  const auto* const begin = static_cast<const char*>(input.const_data_ptr());
+  const auto is_over = [&](const at::Tensor& output) {
+    const auto* const start = static_cast<const char*>(output.const_data_ptr());
+    return is_plain(output) && start < begin + input.nbytes() && begin < start + output.nbytes();
+  };
+  for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
+    const bool is_in_place = rank == own && outputs[rank].const_data_ptr() == begin;
+    if (is_over(outputs[rank]) && !is_in_place) return input.clone();
+  }
+  return input;
+}
+
 Block Staging::output(const at::Tensor& tensor) {
   check_dense(tensor);
   if (is_plain(tensor)) return keep(tensor);

@@ -23,6 +23,10 @@ void check_dense(const at::Tensor& tensor);
 // Throws if elements of an output may share memory.
 void check_writable(const at::Tensor& tensor);
 
+// The input of a gathering, or a copy if it overlaps an output other than this rank's own place, which may be written
+// before the input has been read.
+at::Tensor apart_from_outputs(const at::Tensor& input, const std::vector<at::Tensor>& outputs, std::size_t own);
+
 // Keeps the tensors of an operation alive, and makes contiguous copies of those that need one: strided tensors and lazy
 // conjugates. Refuses sparse and quantized tensors, and tensors on other devices.
 class Staging {

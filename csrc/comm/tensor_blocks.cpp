@@ -81,6 +81,18 @@ Blocks split_rows(const char* operation, Block block, const at::Tensor& tensor, 
   return blocks;
 }
 
+std::vector<at::Tensor> distinct(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> found;
+  for (const at::Tensor& one : tensors) {
+    const bool is_known = std::any_of(found.begin(), found.end(), [&](const at::Tensor& other) {
+      return one.layout() == at::kStrided && one.numel() > 0 && one.const_data_ptr() == other.const_data_ptr() &&
+             one.sizes() == other.sizes() && one.strides() == other.strides();
+    });
+    if (!is_known) found.push_back(one);
+  }
+  return found;
+}
+
 Announcement one_of(Announcement one, const std::vector<at::Tensor>& all) {
   constexpr std::size_t kMost = std::numeric_limits<decltype(one.parts)>::max();
   TORCH_CHECK(all.size() <= kMost, "shm failed: got a list of ", all.size(), " tensors; expected at most ", kMost,

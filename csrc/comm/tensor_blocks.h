@@ -34,6 +34,9 @@ Blocks split_rows(const char* operation, Block block, const at::Tensor& tensor, 
 // The announcement of one of the parts of a coalesced operation.
 Announcement one_of(Announcement one, const std::vector<at::Tensor>& all);
 
+// The tensors of a list without those that are in it before: parameters may be tied.
+std::vector<at::Tensor> distinct(const std::vector<at::Tensor>& tensors);
+
 Reduction reduction_of(const c10d::ReduceOp& op);
 // Throws if a reduction is not defined for a tensor's dtype.
 void check_reduction(const char* operation, const at::Tensor& tensor, const c10d::ReduceOp& op);

@@ -69,6 +69,34 @@ LAST_LINES = {
             assert os.waitpid(child, 0)[1] == 0, end
         dist.barrier()
     """,
+    "children that wait for what their parent has issued": """
+        import signal
+        if rank == 0:
+            for work in (dist.all_reduce(torch.ones(9), async_op=True), dist.irecv(torch.ones(3), 1), dist.irecv(torch.ones(3))):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(20)
+                    os._exit("was forked" not in error_of(work.wait))
+                assert os.waitpid(child, 0)[1] == 0, work
+            dist.send(torch.ones(1), 1)
+        else:
+            dist.recv(torch.ones(1), 0)
+            dist.all_reduce(torch.ones(9))
+    """,
+    "threads that wait for a message": """
+        def wait_in_thread():
+            dist.recv(torch.ones(3), 1 - rank)
+        def wait_for_collective():
+            dist.all_reduce(torch.ones(3))
+        threading.Thread(target=wait_in_thread, daemon=True).start()
+        if rank == 0: threading.Thread(target=wait_for_collective, daemon=True).start()
+        time.sleep(0.5 * (1 + rank))
+    """,
+    "an object that is deleted when Python ends": """
+        class Last:
+            def __del__(self): error_of(lambda: dist.all_reduce(torch.ones(2)))
+        sys.modules["last"] = Last()
+    """,
     "a hook that was registered before the group": "",
     "a group that is destroyed by a hook": """
         import atexit
@@ -81,6 +109,9 @@ LAST_LINES = {
 
 _ON_TWO_HOSTS = (
     "children that were forked",
+    "children that wait for what their parent has issued",
+    "threads that wait for a message",
+    "an object that is deleted when Python ends",
     "callbacks that nobody waits for, and destroy",
     "an operation that cannot end",
     "a hook that was registered before the group",

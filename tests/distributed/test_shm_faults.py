@@ -130,7 +130,7 @@ MISMATCHES = {
         "dist.broadcast(torch.zeros(4, dtype=torch.float8_e5m2fnuz if rank else torch.float8_e4m3fnuz), 0)",
         ["a 1-byte type"],
     ),
-    "coalesced": ("dist.all_reduce_coalesced([torch.ones(2)] * (2 + rank))", ["one of 2", "one of 3"]),
+    "coalesced": ("dist.all_reduce_coalesced([torch.ones(2) for _ in range(2 + rank)])", ["one of 2", "one of 3"]),
     "message": (
         "dist.recv(torch.ones(3), 0) if rank else dist.send(torch.ones(5), 1)",
         ["sending 5 float32", "receiving 3 float32"],

@@ -289,3 +289,72 @@ def test_a_message_of_a_group_that_was_destroyed_says_so(scripts: Scripts, hosts
         hosts,
     )
     assert scripts.outputs() == ["True True\n"] * 2
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"])
+def test_a_receive_into_strided_memory_that_requires_grad_is_whole(scripts: Scripts, hosts: str) -> None:
+    """The second tensor's gradient would be lost if the copy counted as a change of it."""
+    scripts.start(
+        """
+        start()
+        leaf = torch.nn.Parameter(torch.zeros(4, 3).t())
+        w = torch.ones(4, 3, requires_grad=True)
+        node = (w * 2).t()
+        if rank == 0:
+            dist.send(torch.full((3, 4), 5.0), 1)
+            dist.send(torch.full((3, 4), 6.0), 1)
+        else:
+            dist.recv(leaf, 0)
+            dist.recv(node, 0)
+            node.sum().backward()
+            say(leaf.unique().tolist(), node.unique().tolist(), w.grad.unique().tolist())
+        dist.barrier()
+        """,
+        2,
+        hosts,
+    )
+    assert scripts.outputs(1) == ["[5.0] [6.0] [2.0]\n"]
+
+
+@pytest.mark.parametrize("hosts", ["aaa", "aab", "abc"])
+def test_an_empty_message_may_come_from_any_rank(scripts: Scripts, hosts: str) -> None:
+    scripts.start(
+        """
+        start(10)
+        for tag in range(3):
+            if rank < 2:
+                dist.send(torch.empty(0), 2, tag=2 * tag + rank)
+            else:
+                say([dist.recv(torch.empty(0), tag=2 * tag + peer) for peer in range(2)])
+        x = torch.ones(2)
+        dist.all_reduce(x)
+        say(x.tolist())
+        """,
+        3,
+        hosts,
+    )
+    assert scripts.outputs(2) == ["[0, 1]\n" * 3 + "[3.0, 3.0]\n"]
+
+
+@pytest.mark.parametrize(("hosts", "source"), [("aa", 0), ("aa", None), ("abb", None)])
+def test_a_negative_timeout_of_a_wait_is_over_at_once(scripts: Scripts, hosts: str, source: int | None) -> None:
+    scripts.start(
+        f"""
+        start()
+        x = torch.ones(3)
+        if rank == world - 1:
+            work = dist.irecv(x, {source})
+            began = time.monotonic()
+            text = error_of(lambda: work.wait(timedelta(seconds=-1)))
+            say(text != "no error", time.monotonic() - began < 1)
+        dist.barrier()
+        if rank == 0:
+            dist.send(x, world - 1)
+        elif rank == world - 1:
+            error_of(work.wait)
+        dist.barrier()
+        """,
+        len(hosts),
+        hosts,
+    )
+    assert scripts.outputs(len(hosts) - 1) == ["True True\n"]

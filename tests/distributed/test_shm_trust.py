@@ -130,3 +130,74 @@ def test_a_tensor_without_its_memory_is_refused(scripts: Scripts, hosts: str) ->
         hosts,
     )
     assert scripts.outputs() == ["[2.0]\n"] * 2
+
+
+@pytest.mark.parametrize("size", [5, 300_000, 3_000_000])
+@pytest.mark.parametrize(("hosts", "shift"), [("aa", 1), ("ab", 1), ("aabb", 1), ("aab", 2), ("aa", 0)])
+def test_an_input_may_be_anywhere_in_the_output_of_a_gathering(
+    scripts: Scripts, hosts: str, shift: int, size: int
+) -> None:
+    """In the place of another rank, and across places."""
+    scripts.start(
+        f"""
+        start()
+        whole = torch.empty(world * {size} + 3)
+        place = (rank + {shift}) % world * {size}
+        for output, begin in ((whole[3:], place), (whole[:-3], place)):
+            for _ in range(3):
+                own = whole[begin : begin + {size}]
+                own.copy_(torch.arange({size}) + 1000 * rank)
+                dist.all_gather_into_tensor(output, own)
+                parts = output.view(world, -1)
+                say(all(torch.equal(parts[r], torch.arange({size}) + 1000.0 * r) for r in range(world)))
+        """,
+        len(hosts),
+        hosts,
+    )
+    assert scripts.outputs() == ["True\n" * 6] * len(hosts)
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"])
+def test_a_tensor_that_is_twice_in_a_list_is_added_up_once(scripts: Scripts, hosts: str) -> None:
+    scripts.start(
+        """
+        start()
+        x, y = torch.full((3,), rank + 1.0), torch.full((2, 3), rank + 1.0)
+        dist.all_reduce_coalesced([x, y.t(), x, y.t(), torch.empty(0)])
+        say(x.tolist(), y.unique().tolist())
+        """,
+        2,
+        hosts,
+    )
+    assert scripts.outputs() == ["[3.0, 3.0, 3.0] [3.0]\n"] * 2
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"])
+def test_sparse_sums_of_every_dtype_are_right_or_refused(scripts: Scripts, hosts: str) -> None:
+    scripts.start(
+        """
+        start()
+        refused, wrong = [], []
+        kinds = "float64 float32 float16 bfloat16 float8_e4m3fn int64 int32 int16 int8 uint8 uint16 bool"
+        for name in kinds.split():
+            dtype = getattr(torch, name)
+            index = torch.tensor([[0, rank + 1]])
+            x = torch.sparse_coo_tensor(index, torch.ones(2).to(dtype), (4,))
+            text = error_of(lambda: dist.all_reduce(x))
+            y = torch.ones(2)
+            dist.all_reduce(y)
+            if text != "no error":
+                refused.append(name if "Fix: convert it" in text and x._nnz() == 2 else text)
+            elif x.to_dense().double().tolist() != [2, 1, 1, 0] or x.dtype != dtype:
+                wrong.append(name)
+            if y.tolist() != [2, 2]:
+                wrong.append(f"after {name}")
+        say(wrong, *refused)
+        x = torch.sparse_coo_tensor([[0]], torch.tensor([1.0 if rank else 2048.0]).half(), (2,))
+        dist.all_reduce(x)
+        say(x.to_dense().tolist())
+        """,
+        2,
+        hosts,
+    )
+    assert scripts.outputs() == ["[] float8_e4m3fn uint16 bool\n[2048.0, 0.0]\n"] * 2

@@ -47,3 +47,12 @@ def test_a_cpu_gets_its_own_name(form: str, name: str, index: str) -> None:
     with use_accelerator(CPU_Accelerator()):
         exec(migrated.new, found)  # noqa: S102, the code under test
     assert str(found["device"]) == "cpu", migrated.new
+
+
+@pytest.mark.parametrize("again", ['device in ("cuda",)', 'device == "cuda"'])
+def test_a_fallback_that_asks_twice_for_the_device_stays(again: str) -> None:
+    source = (
+        'import torch\n\n\ndef chosen(device):\n    if device == "cuda" and torch.cuda.is_available():\n        return 0\n'
+        f'    elif {again}:\n        return "cpu"\n    return device\n'
+    )
+    assert migrate_source(source).new == source

@@ -90,3 +90,30 @@ def test_a_branch_whose_other_one_is_for_apples_gpus_stays(comment: str, outcome
     sites = migrate_source(OFFLOADS.format(comment=comment), "anyaccel").sites
     (asked,) = [site for site in sites if site.line == 5]
     assert asked.outcome is outcome, asked
+
+
+COMPILED_LATER = """
+from torch.utils.cpp_extension import load
+
+def _ops():
+    return load(name="scan", sources=["scan.cpp", "scan.cu"])
+
+class Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return _ops().forward(x)
+
+def scan(x):
+    if x.device.type != "cuda":
+        {other}
+    return Scan.apply(x)
+"""
+
+
+@pytest.mark.parametrize("other", ["return plain(x)", "raise ValueError('scan needs CUDA')"])
+def test_a_guard_before_a_kernel_that_is_compiled_on_demand_is_reported(other: str) -> None:
+    done = migrate_source("import torch\n" + COMPILED_LATER.format(other=other))
+    assert done.new == done.old
+    assert [site.reason[:22] for site in done.sites if site.outcome is SiteOutcome.REPORTED] == [
+        "Scan.apply depends on "
+    ]
