@@ -215,9 +215,11 @@ def _import_site(plan: Plan, node: cst.CSTNode, rule: str = "imports", *, is_cha
     outcome = SiteOutcome.REWRITTEN if is_changed else SiteOutcome.LEFT
     reason = "" if is_changed else "still used; torch.cuda can be imported on every machine"
     given = {name for name in plan.view.import_references.get(node, {}) if name in plan.project.handed_on}
-    if given and not is_changed and not plan.view.is_ignored(node, rule):
+    is_kept = is_changed or plan.view.is_ignored(node, rule) or plan.decided.answer_to(rule) == "keep"
+    if given and not is_kept:
         outcome, reason = (
             SiteOutcome.REPORTED,
             f"other files import {', '.join(sorted(given))} from here; port them, too",
         )
-    return Site(rule, outcome, line, column, plan.view.code(node), "", reason)
+    question = rule if outcome is SiteOutcome.REPORTED else ""
+    return Site(rule, outcome, line, column, plan.view.code(node), "", reason, question=question)

@@ -261,9 +261,8 @@ def _place(file: _File, node: ast.AST, name: str, stopping: _Stopping, owner: st
         is_own = isinstance(node, ast.ClassDef) and isinstance(child, ast.FunctionDef) and child.name == "cuda"
         if not is_about_cuda and not is_own:
             is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-            _place(
-                file, child, inner, stopping, of_class, name if is_function else around
-            )  # what starts where a node starts may be within it
+            # first, because what starts where a node starts may be within it
+            _place(file, child, inner, stopping, of_class, name if is_function else around)
         elif isinstance(child, ast.If):
             guard = next((each for each in stopping if _is_guard(child, each, stopping[each][0])), None)
             if guard is not None:

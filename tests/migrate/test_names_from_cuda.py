@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from anyaccel.migrate.answers import Decided
 from anyaccel.migrate.files import migrate_files
 from anyaccel.migrate.site import SiteOutcome
 from anyaccel.migrate.source import migrate_source
@@ -98,11 +99,14 @@ def test_a_name_that_another_file_gets_from_here_stays_and_is_reported(tmp_path:
     module, _, last = f"torch.cuda.{name}".rpartition(".")
     (tmp_path / "compat.py").write_text(f"from {module} import {last}\nwith {last}():\n    pass\n")
     (tmp_path / "main.py").write_text(f"{read.format(last)}()\n")
-    compat, _ = migrate_files([tmp_path / "compat.py", tmp_path / "main.py"], "anyaccel")
+    paths = [tmp_path / "compat.py", tmp_path / "main.py"]
+    compat, _ = migrate_files(paths, "anyaccel")
     assert f"from {module} import {last}\n" in compat.new
-    assert [site.reason for site in compat.sites if site.outcome is SiteOutcome.REPORTED] == [
-        f"other files import {last} from here; port them, too"
+    assert [(site.question, site.reason) for site in compat.sites if site.outcome is SiteOutcome.REPORTED] == [
+        ("imports", f"other files import {last} from here; port them, too")
     ]
+    kept, _ = migrate_files(paths, "anyaccel", decided=lambda _: Decided({"imports": "keep"}))
+    assert all(site.outcome is not SiteOutcome.REPORTED for site in kept.sites)
 
 
 def test_torch_from_a_function_is_torch() -> None:
