@@ -9,6 +9,8 @@ __all__ = ["names_handed_on"]
 _OF_CUDA = re.compile(r"^[ \t]*from torch\.cuda(?:\.\w+)* import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _FROM = re.compile(r"^[ \t]*from ([.\w]+) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _NAME = re.compile(r"\w+")
+_LAST = re.compile(r"\w+\Z")
+_LONGEST = 80  # letters of a module's name
 
 
 def names_handed_on(texts: list[tuple[str, str]]) -> set[str]:
@@ -17,14 +19,18 @@ def names_handed_on(texts: list[tuple[str, str]]) -> set[str]:
     for module, source in texts:
         for names in _OF_CUDA.findall(source) if "torch.cuda" in source else ():
             brought.setdefault(module, set()).update(_NAME.findall(names))
+    if not brought:
+        return set()
     found: set[str] = set()
-    for module, names in brought.items():
-        read = re.compile(rf"\b{re.escape(module)}\.({'|'.join(sorted(names))})\b")
-        for other, source in texts:
-            if other == module or module not in source:
-                continue
-            found.update(read.findall(source))
-            for origin, given in _FROM.findall(source):
-                if origin.rpartition(".")[2] == module:
-                    found |= names if "*" in given else names & set(_NAME.findall(given))
+    every = "|".join(sorted(set().union(*brought.values())))
+    reads = re.compile(rf"(?<=\w)\.({every})\b")
+    for module, source in texts:
+        for origin, given in _FROM.findall(source):
+            home = origin.rpartition(".")[2]
+            if home in brought and home != module:
+                found |= brought[home] if "*" in given else brought[home] & set(_NAME.findall(given))
+        for read in reads.finditer(source):
+            owner = _LAST.search(source, max(0, read.start() - _LONGEST), read.start())
+            if owner is not None and owner[0] != module and read[1] in brought.get(owner[0], ()):
+                found.add(read[1])
     return found

@@ -65,9 +65,9 @@ def functions_of_kernels(view: SourceView) -> set[str]:
         name: [dotted(call.func) or "" for call in view.inside(owner, cst.Call)] for name, owner in owners.items()
     }
     found = {name for name, calls in called.items() if any(_EXTENSION.search(each) for each in calls)}
-    found |= {
-        name for name, owner in owners.items() if any(map(partial(_compiles_cuda, view), view.inside(owner, cst.Call)))
-    }
+    if "cpp_extension" in view.source:
+        compiles = partial(_compiles_cuda, view)
+        found |= {name for name, owner in owners.items() if any(map(compiles, view.inside(owner, cst.Call)))}
     while (
         more := {name for name, calls in called.items() if any(each.removesuffix(".apply") in found for each in calls)}
         - found

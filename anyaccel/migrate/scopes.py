@@ -148,6 +148,7 @@ class Scopes:
     def __init__(self, every: list[Scope], of_names: dict[cst.CSTNode, Scope], accesses: list[Access]) -> None:
         self.every, self.of_names, self.accesses = every, of_names, accesses
         self._reads: dict[tuple[Scope, str], list[Access]] = {}
+        self._hidden: set[Access] = set()  # reads of a name that their function assigns later
         for (scope, name), reads in self._grouped().items():
             self._give(scope, name, reads)
 
@@ -177,6 +178,7 @@ class Scopes:
             outer = owner.parent.owner(name) if earlier else None
             if outer is not None:
                 self._reads.setdefault((outer, name), []).extend(earlier)
+                self._hidden.update(() if scope.is_class else earlier)
 
     def reads(self, owner: Scope, name: str, after: int) -> Iterator[cst.CSTNode]:
         """Yield the reads of a name that may mean an assignment in a scope with a given index."""
@@ -199,7 +201,7 @@ class Scopes:
             if access.scope is owner:
                 if binding.index < access.index:
                     yield access.node
-            elif access.scope.is_class or access.scope.owner(access.name) is owner:
+            elif access not in self._hidden:
                 yield access.node
 
     def uses(self, target: cst.Name) -> list[cst.CSTNode] | None:

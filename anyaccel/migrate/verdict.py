@@ -92,7 +92,8 @@ class _File:
     def column(self, node: ast.AST) -> int:
         """Return the column of a node in characters, from 1; :mod:`ast` counts bytes of UTF-8, from 0."""
         line = self.lines[node.lineno - 1] if hasattr(node, "lineno") else ""
-        return len(line.encode()[: getattr(node, "col_offset", -1)].decode(errors="replace")) + 1
+        column = getattr(node, "col_offset", -1)
+        return column + 1 if line.isascii() else len(line.encode()[:column].decode(errors="replace")) + 1
 
     def methods(self, owner: str, attributes: set[str]) -> Iterator[str]:
         """Yield the methods of a class that are mentioned, or that Python or torch calls implicitly."""
