@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from .lines import lines_of
+from .site import SiteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,21 +21,18 @@ _NAMED = re.compile(r"\b(lines? )(\d+)( to (\d+))?")
 
 
 def moved(result: FileResult) -> FileResult:
-    """Return a file's result with the sites, and the lines that their reasons name, where they are in the new text."""
-    if result.new == result.old:
-        return result
+    """Return a file's result with its reported sites, and the lines in their reasons, where they are in the new text."""
+    places = [each for each in result.sites if each.cell is None and each.outcome is SiteOutcome.REPORTED]
+    if result.new == result.old or not places:
+        return result  # comparing long texts takes a while
     after = _lines_after(result.old, result.new)
 
     def in_reason(found: re.Match[str]) -> str:
         last = f" to {after(int(found[4]))}" if found[4] else ""
         return f"{found[1]}{after(int(found[2]))}{last}"
 
-    sites = tuple(
-        each
-        if each.cell is not None
-        else replace(each, line=after(each.line), reason=_NAMED.sub(in_reason, each.reason))
-        for each in result.sites
-    )
+    there = {each: replace(each, line=after(each.line), reason=_NAMED.sub(in_reason, each.reason)) for each in places}
+    sites = tuple(there.get(each, each) for each in result.sites)
     return replace(result, sites=sites)
 
 

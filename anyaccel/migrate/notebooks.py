@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .answers import UNDECIDED
 from .notebook_text import with_sources
-from .self_check import Passed
+from .self_check import passed_over
 from .site import SourceError
 from .source import Migration, migrate_source
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from .answers import Decided
     from .project import Project
+    from .self_check import Passed
 
 __all__ = ["migrate_notebook"]
 
@@ -33,7 +34,6 @@ _LANGUAGES = re.compile(
     re.IGNORECASE,
 )
 _TIMED = re.compile(r"^\s*(?:[\w.,\s]+=\s*)?%(?:time|timeit|prun|lprun|memit|mprun)\b")
-_SUSPECT = re.compile(r"\.cuda\b|[\"']cuda|nccl")
 
 
 @dataclass
@@ -159,10 +159,11 @@ def _in_magics(sources: dict[int, str], cells: list[_Cell]) -> Iterator[Passed]:
     of_python = {cell.number for cell in cells}
     for number, source in sources.items():
         is_unknown = number not in of_python and (head := _HEAD.match(source)) and _LANGUAGES.fullmatch(head[1]) is None
+        if is_unknown:
+            yield from (replace(each, cell=number) for each in passed_over(source.replace("%%", "  ", 1), ()))
         for line, text in enumerate(source.split("\n"), 1):
-            found = _SUSPECT.search(text) if is_unknown or _TIMED.match(text) else None
-            if found is not None:
-                yield Passed(line, found.start() + 1, found[0], number)
+            if _TIMED.match(text):
+                yield from (replace(each, line=line, cell=number) for each in passed_over(text.replace("%", " "), ()))
 
 
 def _split(module: str, cells: list[_Cell], mark: str) -> dict[int, str]:

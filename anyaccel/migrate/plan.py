@@ -168,10 +168,10 @@ class Plan:
     def _decide(self, decision: SiteDecision) -> None:
         if not self.is_open(decision.node):
             return
-        if self._is_in_pattern(decision.node):
-            decision = replace(decision, outcome=SiteOutcome.REPORTED, reason=_OF_PATTERN, build=None)
-        elif self.view.is_ignored(decision.node, decision.rule):
+        if self.view.is_ignored(decision.node, decision.rule):
             decision = replace(decision, outcome=SiteOutcome.LEFT, reason="a comment says to ignore it", build=None)
+        elif self._is_in_pattern(decision.node):
+            decision = replace(decision, outcome=SiteOutcome.REPORTED, reason=_OF_PATTERN, build=None)
         elif self._staying:
             around = (decision.node, *self.view.ancestors(decision.node))
             stays = (self._staying[each] for each in around if each in self._staying)
@@ -182,8 +182,6 @@ class Plan:
 
     def _is_in_pattern(self, node: cst.CSTNode) -> bool:
         """Return whether a node is in a pattern of a ``match`` statement, which takes no calls."""
-        if not self._patterns:
-            return False
         return any(self.view.is_within(node, each) for each in self._patterns)
 
     def _change(self, decision: SiteDecision) -> None:

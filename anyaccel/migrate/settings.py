@@ -115,8 +115,6 @@ def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
     Raises:
         MigrateError: when the file cannot be read or written; it is then unchanged.
     """
-    places = {(each.question, each.files) for each in new}
-    kept = [each for each in settings.answers.given if (each.question, each.files) not in places]
     import tomlkit  # imported here because reading does not need it
     from tomlkit.exceptions import TOMLKitError
 
@@ -134,7 +132,7 @@ def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
             table = table[name]
         _put(tomlkit, table, new)
         text = tomlkit.dumps(document)
-        _answers(file, tomllib.loads(text)["tool"]["anyaccel"]["migrate"])
+        given = _answers(file, tomllib.loads(text)["tool"]["anyaccel"]["migrate"]).given
         staged.write_bytes(text.encode())
         if file.exists():
             shutil.copymode(file, staged)
@@ -146,7 +144,7 @@ def keep_answers(settings: Settings, new: list[Answer]) -> Settings:
             f"some space or change its permissions, and run the command again; nothing has been changed."
         )
         raise MigrateError(msg) from error
-    return replace(settings, answers=replace(settings.answers, given=(*kept, *new)))
+    return replace(settings, answers=replace(settings.answers, given=given))
 
 
 def _put(tomlkit: Any, table: Any, new: list[Answer]) -> None:

@@ -61,8 +61,8 @@ WorkPtr SpanningBackend::recvAnysource(Tensors& tensors, int tag) {
     check_output(tensor);
     return any_source_->receive(tensor, tag, getBackendOptions()->timeout);
   }
-  check_output(tensor);
   if (tensor.numel() == 0) {  // from any rank, gloo receives nothing only into memory that there is
+    check_output(tensor);
     Tensors into{at::empty({1}, at::kByte)};
     return c10::make_intrusive<MessageWork>(OpType::RECVANYSOURCE, group_, messages_,
                                             everyone_->recvAnysource(into, tag), getBackendOptions()->timeout, tensor,

@@ -112,6 +112,7 @@ Block Staging::input(const at::Tensor& tensor) {
 }
 
 at::Tensor apart_from_outputs(const at::Tensor& input, const std::vector<at::Tensor>& outputs, std::size_t own) {
+  check_dense(input);
   if (!is_plain(input) || input.numel() == 0) return input;  // a copy, or nothing
   const auto* const begin = static_cast<const char*>(input.const_data_ptr());
   const auto is_over = [&](const at::Tensor& output) {

@@ -127,6 +127,9 @@ def test_it_times_out_by_itself_and_the_next_receive_gets_the_message(scripts: S
             last = dist.irecv(got)
             dist.destroy_process_group()
             say(error_of(last.wait))
+            tell_others()
+        else:
+            stay_until_told()
         """,
         3,
     )

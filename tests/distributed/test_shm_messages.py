@@ -276,7 +276,6 @@ def test_a_wait_ends_at_its_own_timeout_while_another_thread_waits(
 
 @pytest.mark.parametrize("hosts", ["aa", "ab"])
 def test_a_message_of_a_group_that_was_destroyed_says_so(scripts: Scripts, hosts: str) -> None:
-    """The other rank stays meanwhile: a rank whose peer leaves first hears that instead."""
     scripts.start(
         """
         start()
@@ -286,9 +285,9 @@ def test_a_message_of_a_group_that_was_destroyed_says_so(scripts: Scripts, hosts
             dist.destroy_process_group()
             began = time.monotonic()
             say("shut down" in error_of(work.wait), time.monotonic() - began < 10)
-            open(store + ".done", "w").close()
+            tell_others()
         else:
-            while not os.path.exists(store + ".done"): time.sleep(0.05)
+            stay_until_told()
             say("no error" != error_of(work.wait))
         """,
         2,

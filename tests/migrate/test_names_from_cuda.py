@@ -119,3 +119,8 @@ def test_a_pattern_is_reported() -> None:
     done = migrate_source(source)
     assert done.new == source
     assert any("a pattern of a match statement takes no call" in site.reason for site in done.sites)
+
+
+def test_a_pattern_may_be_ignored() -> None:
+    source = "import torch\nmatch x:\n    case torch.cuda.FloatTensor():  # anyaccel: ignore\n        pass\n"
+    assert all(site.outcome is SiteOutcome.LEFT for site in migrate_source(source).sites)
