@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..migrate.lines import lines_of
-from ..migrate.moved_lines import moved
+from ..migrate.moved_lines import moved, moved_verdict
 from ..migrate.site import SiteOutcome
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def show_report(console: Console, results: list[FileResult], settings: Settings,
             console.print(Text(f"{where}: {error}", style="red"))
     _show_passed_over(console, results)
     _show_long_lines(console, results)
-    found = verdicts(results)
+    found = [moved_verdict(each, results) if is_written else each for each in verdicts(results)]
     if found:
         console.print(Text("Programs:", style="bold"))
     fine = [verdict for verdict in found if verdict.stops is None]

@@ -58,7 +58,7 @@ def of_value(plan: Plan, found: Regions, named: list[Regions]) -> Objection | No
         return _OF_TUPLE
     if _is_of_graphs(plan, value):
         return _OF_GRAPHS
-    if taker := _library_given(plan, value):
+    if taker := _library_given(plan, value) or _library_given_options(plan, value):
         return Objection("answer-goes-elsewhere", _TO_LIBRARY.format(taker))
     if isinstance(value, cst.Arg) and _is_passed_to_tests(plan, value, tested):
         return None
@@ -126,6 +126,20 @@ def _library_given(plan: Plan, value: cst.CSTNode | None) -> str:
             if given and not is_declared and not all(is_option_given(each) for each in given):
                 return dotted(call.func) or "a library"
     return ""
+
+
+def _library_given_options(plan: Plan, value: cst.CSTNode | None) -> str:
+    """Return the function that takes an answer as an option that names CUDA: ``options["use_cuda"] = …``, ``f(**options)``."""
+    target = value.targets[0].target if isinstance(value, cst.Assign) else None
+    if not isinstance(target, cst.Subscript) or not _NAMES_CUDA.search(plan.view.code(target.slice[0])):
+        return ""
+    taking = (
+        call
+        for call in plan.view.of(cst.Call)
+        for each in call.args
+        if each.star == "**" and dotted(each.value) == dotted(target.value)
+    )
+    return next((dotted(call.func) or "a library" for call in taking if _may_be_library(plan, call.func)), "")
 
 
 def _may_be_library(plan: Plan, function: cst.BaseExpression) -> bool:

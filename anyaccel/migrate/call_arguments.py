@@ -10,7 +10,7 @@ import libcst as cst
 from ..accelerator import DeepSpeedAccelerator
 from .device_text import index_in, is_device_literal
 from .kinds import Kind, kind_of
-from .source_view import text_of
+from .source_view import dotted, text_of
 from .targets import parsed
 
 if TYPE_CHECKING:
@@ -72,6 +72,17 @@ def not_taken(call: cst.Call, member: str) -> str:
         return "one argument more"
     names = [arg.keyword.value for arg in call.args if arg.keyword is not None]
     return next((f"{each}=" for each in names if each not in taken and each != "device"), "")
+
+
+def without_defaults(call: cst.Call) -> cst.Call:
+    """Return a call of ``Event`` without options that only CUDA's has, where they have their default: ``blocking=False``."""
+    own = ("blocking", "interprocess")
+    kept = [
+        each for each in call.args if not (each.keyword and each.keyword.value in own and dotted(each.value) == "False")
+    ]
+    if kept and len(kept) < len(call.args):
+        kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return call.with_changes(args=kept)
 
 
 def renamed_device(call: cst.Call, function: str) -> cst.Call:

@@ -103,7 +103,9 @@ def decide(plan: Plan) -> None:
 def _decide_expression(plan: Plan, node: cst.IfExp) -> None:
     asked = asks_availability(plan.view, node.test)
     if asked is None and plan.view.code(node.test).endswith("is_nccl_available()") and text_of(node.body) == "nccl":
-        reason = "checks whether torch was built with NCCL; use communication_backend_name() if the result is a group's backend"
+        reason = (
+            "checks for NCCL; use get_accelerator().communication_backend_name() if the result is a group's backend"
+        )
         plan.report(node, BACKEND_RULE, reason)
         plan.claim(node.body)
     if asked is None:

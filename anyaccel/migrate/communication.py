@@ -205,7 +205,7 @@ def _why_not(view: SourceView, node: cst.CSTNode) -> str:
         uses = view.uses(target)
         if uses and all(isinstance(view.parent(use), cst.Arg) and not _why_not(view, use) for use in uses):
             return ""
-    return "may be the backend of a process group; use communication_backend_name() if it is"
+    return "may be the backend of a process group; use get_accelerator().communication_backend_name() if it is"
 
 
 def _is_read_of_backend(call: cst.Call, default: cst.Arg) -> bool:
@@ -243,7 +243,7 @@ def _is_backend_of_group(view: SourceView, target: cst.Attribute) -> bool:
 def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
     call = view.parent(argument)
     if not isinstance(call, cst.Call):
-        return "an argument of an unknown call; use communication_backend_name() if it is a group's backend"
+        return "an argument of an unknown call; use get_accelerator().communication_backend_name() if it is a group's backend"
     called = (dotted(call.func) or "").rpartition(".")[2]
     keyword = argument.keyword.value if argument.keyword else None
     if called == "add_argument":
@@ -267,7 +267,7 @@ def _why_not_argument(view: SourceView, argument: cst.Arg) -> str:
     named = view.project.parameter(called, view.name(call.func), call.args.index(argument)) if is_named else ""
     if named and _BACKEND.match(named) and _SETUP.search(called) and isinstance(call.func, cst.Name):
         return ""
-    return "an argument of an unknown function; use communication_backend_name() if it is a group's backend"
+    return "an argument of an unknown function; use get_accelerator().communication_backend_name() if it is a group's backend"
 
 
 def _is_of_group(view: SourceView, options: cst.Call) -> bool:

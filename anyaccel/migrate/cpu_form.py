@@ -8,6 +8,7 @@ get the CPU's answer. Everything else stays, so that the comparison says "differ
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import sys
 
@@ -45,6 +46,9 @@ _HARMLESS = (
     "torch.set_default_tensor_type",
     "torch.set_default_device",
 )
+
+
+_BUILTINS = frozenset(dir(builtins))
 
 
 def cpu_form(code: str) -> str | None:
@@ -229,7 +233,7 @@ class _OnCpu(ast.NodeTransformer):
         if truth is not None:
             return node.body if truth else node.orelse
         if [ast.unparse(each) for each in node.body] == [ast.unparse(each) for each in node.orelse]:
-            return node.body
+            return [*([ast.Expr(node.test)] if _is_unknown(node.test) else []), *node.body]
         node.body = node.body or [ast.Pass()]
         return [node]
 
@@ -265,6 +269,13 @@ def _may_fail(argument: ast.expr) -> bool:
     calls = [ast.unparse(each.func).lower() for each in ast.walk(argument) if isinstance(each, ast.Call)]
     is_asked = any(not ASKED_ANYWHERE.search(each) for each in calls)
     return is_asked or any(isinstance(each, ast.Subscript) for each in ast.walk(argument))
+
+
+def _is_unknown(test: ast.expr) -> bool:
+    """Return whether a test calls a function that may fail, or change something."""
+    calls = [ast.unparse(each.func) for each in ast.walk(test) if isinstance(each, ast.Call)]
+    others = (name for name in calls if name not in _BUILTINS and not name.startswith((f"{ACCELERATOR}.", "torch.")))
+    return any(not ASKED_ANYWHERE.search(name.lower()) for name in others)
 
 
 def _context_of(item: ast.withitem) -> str | None:

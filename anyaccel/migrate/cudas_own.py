@@ -1,7 +1,7 @@
 """Finds code that is specific to CUDA and stays as it is.
 
 This is: a class that implements CUDA for a device layer, alone or next to classes for other devices; the parameters and
-body of a method called ``cuda()``; code that uses TensorRT; a module that compiles CUDA sources when it is imported;
+body of a method called ``cuda()``; code that uses TensorRT or CuPy; a module that compiles CUDA sources when it is imported;
 CUDA's branch in a program that names other accelerators; a branch for a version of torch without ``torch.amp``; a test
 that is skipped without CUDA, or that replaces functions of torch.cuda; and a configuration file of mmengine, which
 reads such files without calling the functions that they import.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["regions_that_stay"]
 
-_VENDORS = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda")
+_VENDORS = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda", "cupy", "cupyx")
 _OF_CLASS = "{} implements CUDA for a device layer of its own, which has other classes for other devices"
 _OF_SIBLING = "{} is CUDA's class beside those of other devices"
 _OF_METHOD = "part of a method called cuda()"

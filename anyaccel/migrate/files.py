@@ -277,6 +277,9 @@ def _migrate_file(path: Path, asked: _Asked, target: str, project: Project) -> F
             _require_valid(done)
     except SourceError as error:
         return FileResult(path, errors=(error,))
+    except RecursionError:
+        msg = f"reading {path} failed: got code that is nested too deeply for LibCST. Fix: split the expression."
+        return FileResult(path, errors=(SourceError(msg),))
     except Exception as error:  # noqa: BLE001  # one bad file never stops the rest
         problem = f"{type(error).__name__}: {error}"
         msg = f"rewriting {path} failed: got {problem}; expected none. Fix: report this as a bug, with the file."

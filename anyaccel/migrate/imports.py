@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from .import_order import is_first, sorted_place
 from .lines import lines_of
 from .site import SourceError
 
@@ -123,8 +124,8 @@ class TextModule:
         after = lines[last].encode()[node.end_col_offset :].decode()
         is_alone = not before.strip() and not after.split("#")[0].strip()
         if edit.new is None and is_alone and self._owner_of_one(node) is None:
-            is_first = lines[first - 1].rstrip().endswith(":") if first else False
-            while is_first and last + 1 < len(lines) and not lines[last + 1].strip():
+            begins_block = lines[first - 1].rstrip().endswith(":") if first else False
+            while begins_block and last + 1 < len(lines) and not lines[last + 1].strip():
                 last += 1  # empty lines after the first statement of a block go too
             lines[first : last + 1] = []
         else:
@@ -156,15 +157,18 @@ class TextModule:
 
     # Adding
 
-    def added(self, imports: list[str], needing: Iterable[str]) -> str:
+    def added(self, imports: list[str], needing: Iterable[str], *, with_torch: bool = False) -> str:
         """Return the text with missing imports added after those of torch and before the first code that needs them.
 
         Args:
             imports: import statements, such as ``"import torch"``.
             needing: the code that needs them.
+            with_torch: whether that code runs only where torch can be imported.
         """
         lines = lines_of(self.code)
         needing = set(needing)
+        if with_torch and (attempted := self._attempted_import(lines, needing)) is not None:
+            return self._added_in_functions(imports, [attempted], lines)
         if in_functions := self._places_in_functions(lines, needing):
             return self._added_in_functions(imports, in_functions, lines)
 
@@ -172,13 +176,13 @@ class TextModule:
             text = "".join(lines[node.lineno - 1 : node.end_lineno])
             return not any(new in text for new in needing)
 
-        first = list(takewhile(_is_first, self._tree.body))
+        first = list(takewhile(is_first, self._tree.body))
         before = [*first, *takewhile(is_before, self._tree.body[len(first) :])]
         missing = [line for line in imports if not any(_brings(node, line) for node in before)]
         if not missing:
             return self.code
         after = self._place(before)
-        places = {line: _sorted_place(before, after, line) for line in missing}
+        places = {line: sorted_place(before, after, line) for line in missing}
         is_after_comment = any(place and lines[place - 1].lstrip().startswith("#") for place in places.values())
         if all(place is not None for place in places.values()) and not is_after_comment:
             for line, place in sorted(places.items(), key=lambda item: item[1] or 0, reverse=True):
@@ -195,6 +199,24 @@ class TextModule:
             new = [*([self._newline] if after is not None else []), *new, *([] if is_spaced else [self._newline])]
         lines[place:place] = new
         return "".join(lines)
+
+    def _attempted_import(self, lines: list[str], needing: set[str]) -> tuple[ast.stmt, ast.stmt] | None:
+        """Return the ``try`` that imports torch where it is installed, and that import; None if the module needs torch."""
+        found = [
+            (statement, each)
+            for statement in self._tree.body
+            for each in ast.walk(statement)
+            if isinstance(each, ast.Import | ast.ImportFrom) and _is_of_torch(each)
+        ]
+        attempt = found[0][0] if found else None
+        if not isinstance(attempt, ast.Try) or any(statement is not attempt for statement, _ in found):
+            return None
+        last = [each for each in attempt.body if any(each is one for _, one in found)][-1:]
+        is_needed = any(isinstance(each, ast.Raise) for handler in attempt.handlers for each in ast.walk(handler))
+        if not last or is_needed or lines[last[0].lineno - 1].strip() != self._source(last[0]):
+            return None
+        before = "".join(lines[: last[0].end_lineno])
+        return None if any(new in before for new in needing) else (attempt, last[0])
 
     def _places_in_functions(self, lines: list[str], needing: set[str]) -> list[tuple[ast.stmt, ast.stmt]]:
         """Return functions, and the imports of torch in them after which imports are added; empty to add them at the top.
@@ -246,7 +268,7 @@ class TextModule:
             lambda node: not any(new in "".join(lines[node.lineno - 1 : node.end_lineno]) for new in needing),
             self._tree.body,
         )
-        first = list(takewhile(_is_first, self._tree.body))
+        first = list(takewhile(is_first, self._tree.body))
         imports = [node for node in before if isinstance(node, ast.Import | ast.ImportFrom)]
         after = [*first, *imports][-1] if first or imports else None
         place = (after.end_lineno or after.lineno) if after is not None else self._after_header(lines)
@@ -279,44 +301,6 @@ class TextModule:
         return number
 
 
-def _sorted_place(before: list[ast.stmt], after: ast.stmt | None, line: str) -> int | None:
-    """Return the number of lines before an import in isort's order; None if its block is not sorted that way.
-
-    A block has no empty lines. In it, ``import a`` comes before ``from a import b``, and both are sorted by module.
-    """
-    if after is None or after not in before or _is_first(after):
-        return None
-    first = last = before.index(after)
-    while first and _follows(before[first], before[first - 1]) and not _is_first(before[first - 1]):
-        first -= 1
-    while last + 1 < len(before) and _follows(before[last + 1], before[last]):
-        last += 1
-    block = before[first : last + 1]
-    keys = [_sort_key(node) for node in block]
-    (new,) = (_sort_key(node) for node in ast.parse(line).body)
-    if new is None or any(key is None for key in keys) or keys != sorted(key for key in keys if key is not None):
-        return None
-    following = next((node for node, key in zip(block, keys, strict=True) if key is not None and key > new), None)
-    return following.lineno - 1 if following is not None else block[-1].end_lineno
-
-
-def _is_first(node: ast.stmt) -> bool:
-    """Return whether a statement has to be at the beginning: the docstring, and imports from ``__future__``."""
-    is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return is_docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
-
-
-def _follows(node: ast.stmt, other: ast.stmt) -> bool:
-    are_imports = all(isinstance(each, ast.Import | ast.ImportFrom) for each in (node, other))
-    return are_imports and node.lineno == (other.end_lineno or other.lineno) + 1
-
-
-def _sort_key(node: ast.stmt) -> tuple[bool, str] | None:
-    if isinstance(node, ast.ImportFrom):
-        return None if node.level else (True, (node.module or "").lower())
-    return (False, node.names[0].name.lower()) if isinstance(node, ast.Import) else None
-
-
 def _with_import(function: str) -> str:
     """Return a function that imports torch itself, below its docstring."""
     return function.replace('"""\n    ', '"""\n    import torch\n\n    ', 1)
@@ -337,11 +321,13 @@ def _brings(node: ast.stmt, line: str) -> bool:
     """Return whether a statement provides what the import ``line`` imports."""
     (new,) = ast.parse(line).body
     assert isinstance(new, ast.Import | ast.ImportFrom)  # noqa: S101  # all added lines are imports
-    wanted = new.names[0].name
+    wanted, name = new.names[0].name, new.names[0].asname
     if isinstance(new, ast.ImportFrom):
         if not isinstance(node, ast.ImportFrom) or node.module != new.module or node.level:
             return False
         return any(alias.name == wanted and not alias.asname for alias in node.names)
+    if name is not None:
+        return isinstance(node, ast.Import) and any((each.name, each.asname) == (wanted, name) for each in node.names)
     return isinstance(node, ast.Import) and any(
         not alias.asname and (alias.name == wanted or alias.name.startswith(f"{wanted}.")) for alias in node.names
     )

@@ -52,7 +52,7 @@ def kind_of(view: SourceView, node: cst.BaseExpression, depth: int = 0) -> Kind:
         is_number = not _has_text(node) and (depth == 0 or _is_surely_index(node))
         return Kind.INDEX if is_number else Kind.UNKNOWN  # an assigned or passed value may multiply tensors
     if isinstance(node, cst.Subscript):
-        return _kind_of_element(node)
+        return Kind.INDEX if _holds_indices(view, node.value) else _kind_of_element(node)
     name = dotted(node)
     if name is None:
         return Kind.UNKNOWN
@@ -130,7 +130,9 @@ def _find_kinds(view: SourceView, node: cst.BaseExpression, depth: int) -> set[K
         told |= view.told[parameter, depth]
     if _is_annotated_as_number(view, node) or _is_compared_with_number(view, node):
         told.add(Kind.INDEX)
-    told |= {Kind.INDEX for loop in view.loops_of(node) if _is_range(view, loop.iter)}
+    told |= {
+        Kind.INDEX for loop in view.loops_of(node) if _is_range(view, loop.iter) or _holds_indices(view, loop.iter)
+    }
     return told - {Kind.UNKNOWN}
 
 
@@ -186,6 +188,18 @@ def _is_range(view: SourceView, node: cst.BaseExpression) -> bool:
     """Return whether a loop iterates over ``range(…)``, directly or through a variable."""
     told = [node, *view.values_of(node)] if dotted(node) is not None else [node]
     return any(isinstance(each, cst.Call) and dotted(each.func) == "range" for each in told)
+
+
+def _holds_indices(view: SourceView, node: cst.BaseExpression) -> bool:
+    """Return whether a name holds a list of integers: ``[int(each) for each in text.split(",")]``, ``[0, 1]``."""
+    values = view.values_of(node) if dotted(node) is not None else []
+
+    def is_list(value: cst.BaseExpression) -> bool:
+        if isinstance(value, cst.List | cst.Tuple):
+            return bool(value.elements) and all(isinstance(each.value, cst.Integer) for each in value.elements)
+        return isinstance(value, cst.ListComp) and _is_surely_index(value.elt)
+
+    return bool(values) and view.parameter(node) is None and all(map(is_list, values))
 
 
 def _kinds_that_callers_pass(view: SourceView, parameter: cst.Param, depth: int) -> set[Kind]:

@@ -11,8 +11,10 @@ from .activities import decide_activity
 from .choices import asks_availability
 from .device_text import NAMES_NCCL, spells_cuda
 from .questions import OF_WORD
+from .site import SiteOutcome
 from .source_view import dotted, text_of
 from .targets import expression, parsed
+from .values_of_cuda import decided_in
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -25,7 +27,9 @@ _LEFT = {
     "torch.backends.cuda": "CUDA's own switches, which other devices ignore",
     "torch.version.cuda": "the version of CUDA that torch was built with; None where it was not",
 }
-_OF_EMPTY = {"", "dtype", "pin_memory"}  # sizes, and what pin_empty() takes by name
+_OF_EMPTY = {"", "dtype", "device", "pin_memory"}  # sizes, and what pin_empty() takes by name
+_HANDLES = ("cuda_stream", "cuda_event")
+OF_HANDLE = "a raw CUDA handle, for code that works on CUDA only"
 _FACTORY = re.compile(
     r"^(empty|zeros|ones|full|rand|randn|randint)(_like)?$|^(arange|empty_strided|eye|linspace|logspace|randperm|range|tensor)$"
 )
@@ -83,7 +87,11 @@ def _decide_attribute(plan: Plan, node: cst.Attribute) -> None:
     name, around = node.attr.value, plan.view.parent(node)
     if any(isinstance(each, cst.Import | cst.ImportFrom) for each in plan.view.ancestors(node)):
         return  # handled by the rule imports
-    if NAMES_NCCL.search(name):
+    if name in _HANDLES and plan.is_torch_imported:
+        if any(one.outcome is SiteOutcome.REPORTED for one in decided_in(plan, node.value)):
+            return  # the call that returns the stream
+        plan.report(node, "streams", OF_HANDLE, is_own=True)
+    elif NAMES_NCCL.search(name):
         plan.leave(node, "comm-backend", "NCCL's own, by its name")
     elif name == "cuda" and not (isinstance(around, cst.Call) and around.func is node):
         is_method = isinstance(around, cst.Arg) and around.keyword is None and plan.view.name(node).startswith("torch.")
@@ -183,7 +191,8 @@ def _decide_factory(plan: Plan, call: cst.Call, flag: cst.Arg, name: str) -> Non
     if name == "CPUOffloadPolicy" and plan.device_name() is not None:
         _decide_offload(plan, flag)
         return
-    pins_empty = name == "empty" and {each.keyword.value if each.keyword else "" for each in call.args} == _OF_EMPTY
+    given = {each.keyword.value if each.keyword else "" for each in call.args}
+    pins_empty = name == "empty" and given | {"device"} == _OF_EMPTY
     function = plan.function("pin_empty" if pins_empty else "pin_memory")
     if not _FACTORY.match(name):
         plan.report(flag, "pinning", f"{name}() pins memory, which torch refuses without a device; pass False on a CPU")

@@ -92,7 +92,7 @@ def decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
         _is_called_with_device(plan, around[0])
     ):
         plan.report(
-            node, rule, f"torch.cuda.{name} is passed on with keywords; write what the contract's function takes"
+            node, rule, f"torch.cuda.{name} is passed on with keywords; write what {plan.target.name}'s function takes"
         )
     elif name in MEMBERS and name not in CLASSES and not is_target and not is_inspected:
         plan.call_in_place(node, rule, MEMBERS[name])

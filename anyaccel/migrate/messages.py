@@ -44,7 +44,7 @@ _FOUND = re.compile(rf"{_CUDA}(?= (?:is )?(?:available|detected|found)\b)")
 _LACKED = re.compile(
     rf"{_CUDA}(?: (?:device|GPU|card)s?)?(?P<rest> (?:is |was )?(?:not |un)(?:available|detected|found|enabled))\b"
 )
-_REQUIRED = re.compile(rf"{_CUDA}(?: (?:device|GPU|card))?(?= (?:is|was) (?:required|requested|needed))")
+_REQUIRED = re.compile(rf"{_CUDA}(?: (?:device|GPU|card))?(?= (?P<verb>(?:is|was) )?(?:required|requested|needed)\b)")
 _STOP = r"(?=[ ]?(?:\Z|[.,!;:)]|for\b|to\b|but\b|and\b))"  # not "requires CUDA 12"
 _REQUIRES = re.compile(
     rf"(?P<verb>\b(?:requires?|needs?|expects?|without)) {_CUDA}(?: (?:device|GPU|card))?{_STOP}", re.IGNORECASE
@@ -55,6 +55,7 @@ _ENSURED = re.compile(
 _IF_NOT = re.compile(r"\bif CUDA (?:is not|isn't) available")
 _IF = re.compile(r"\bif CUDA (?:is )?available")
 _NUMBERED = re.compile(rf"{_CUDA}(?= #?\Z)")
+_OF_INDEX = re.compile(rf"{_CUDA}(?= device is:? ?\Z)")
 _LEFT = re.compile(r"(?<![\w./:\"'`=-])(?:CUDA|Cuda)(?![\w:-])")
 _CALLED = re.compile(r"torch\.cuda\.(\w+)")
 _MEMORY = re.compile(r"cache|memory|mem_get_info")
@@ -140,7 +141,7 @@ def _without_missing(text: str, *, is_first: bool = True) -> str:
     text = _LACKED.sub(
         lambda found: told(found, f"no accelerator{found['rest'].replace('not ', '').replace('un', '')}"), text
     )
-    text = _REQUIRED.sub(lambda found: told(found, "an accelerator"), text)
+    text = _REQUIRED.sub(lambda found: told(found, "an accelerator" if found["verb"] else "accelerator"), text)
     text = _ENSURED.sub(lambda found: f"{found['verb']} an accelerator", text)
     text = _REQUIRES.sub(lambda found: f"{found['verb']} an accelerator", text)
     return _whole(old, _NOUN.sub(lambda found: told(found, _noun(found)), text))
@@ -278,7 +279,7 @@ def _without_cuda(text: str, *, in_branch: bool, is_first: bool = True, is_numbe
         return noun.capitalize() if is_start and found["cuda"][0] == "C" else noun
 
     old = text
-    for phrase in (_NOUN, _OWN, *((_FOUND,) if in_branch else ()), *((_NUMBERED,) if is_number else ())):
+    for phrase in (_OF_INDEX, _NOUN, _OWN, *((_FOUND,) if in_branch else ()), *((_NUMBERED,) if is_number else ())):
         text = phrase.sub(named, text)
     return _whole(old, _USED.sub(lambda found: f"{found['verb']}the accelerator", text) if in_branch else text)
 

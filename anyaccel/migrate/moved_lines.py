@@ -11,11 +11,12 @@ from .lines import lines_of
 from .site import SiteOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .files import FileResult
+    from .verdict import Verdict
 
-__all__ = ["moved"]
+__all__ = ["moved", "moved_verdict"]
 
 _NAMED = re.compile(r"\b(lines? )(\d+)( to (\d+))?")
 
@@ -34,6 +35,15 @@ def moved(result: FileResult) -> FileResult:
     there = {each: replace(each, line=after(each.line), reason=_NAMED.sub(in_reason, each.reason)) for each in places}
     sites = tuple(there.get(each, each) for each in result.sites)
     return replace(result, sites=sites)
+
+
+def moved_verdict(verdict: Verdict, results: Iterable[FileResult]) -> Verdict:
+    """Return a verdict with the place that stops its program, and the code there, where they are in the new text."""
+    result = next((each for each in results if each.path == verdict.where), None)
+    if result is None or result.new == result.old:
+        return verdict
+    line = _lines_after(result.old, result.new)(verdict.line)
+    return replace(verdict, line=line, code=lines_of(result.new)[line - 1].strip())
 
 
 def _lines_after(old: str, new: str) -> Callable[[int], int]:

@@ -11,7 +11,7 @@ import libcst as cst
 
 from .cudas_own import regions_that_stay
 from .kernels import functions_of_kernels
-from .nodes import parts
+from .nodes import dotted, parts
 from .site import SiteOutcome
 from .targets import HELPERS, expression, parsed
 
@@ -95,11 +95,12 @@ class Plan:
         if not package:
             taken = {name for name in HELPERS if name in self.view.bound_names and not self._is_helper(name)}
             return "torch_" if taken else "", ""
-        if (
-            f"{package}.get_accelerator" in self.view.imported.values()
-            or "get_accelerator" not in self.view.bound_names
-        ):
+        full = f"{package}.get_accelerator"
+        is_ours = any(name == full and dotted(node) == "get_accelerator" for node, name in self.view.imported.items())
+        if is_ours or "get_accelerator" not in self.view.bound_names:
             return "get_accelerator()", f"from {package} import get_accelerator"
+        if self.view.has_other_meaning(package.partition(".")[0]):
+            return "_accelerators.get_accelerator()", f"import {package} as _accelerators"
         return f"{package}.get_accelerator()", f"import {package}"
 
     def _is_helper(self, name: str) -> bool:

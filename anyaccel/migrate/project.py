@@ -302,10 +302,12 @@ def _survey_one(module: str, source: str, project: Project) -> None:
 
 def _sets_is_cuda(member: ast.stmt) -> bool:
     """Return whether a class has a field ``is_cuda``, or a method that sets ``self.is_cuda``."""
-    inside = ast.walk(member) if isinstance(member, ast.FunctionDef) else (member,)
-    lines = (each for each in inside if isinstance(each, ast.Assign | ast.AnnAssign))
+    is_method = isinstance(member, ast.FunctionDef)
+    lines = (
+        each for each in (ast.walk(member) if is_method else (member,)) if isinstance(each, ast.Assign | ast.AnnAssign)
+    )
     targets = (target for line in lines for target in (line.targets if isinstance(line, ast.Assign) else [line.target]))
-    return any("is_cuda" in (getattr(each, "id", ""), getattr(each, "attr", "")) for each in targets)
+    return any(ast.unparse(each) == ("self.is_cuda" if is_method else "is_cuda") for each in targets)
 
 
 def _add_listing(project: Project, name: str, function: ast.FunctionDef, lines: list[str]) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .call_arguments import as_index, not_taken, renamed_device, without_literal_device
+from .call_arguments import as_index, not_taken, renamed_device, without_defaults, without_literal_device
 from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
 from .exact import is_guarded, only_on_accelerator, rewrite_count
 from .generator_states import decide_all_states, decide_restoring_states, keep_from_cpu
 from .kinds import Kind, kind_of
 from .mentions import decide_mention
-from .nodes import library_of
+from .nodes import dotted, library_of
 from .questions import OF_MESSAGE, is_compared, is_count_needed, is_in_text_of_cuda, is_shown
 from .source_view import text_of
 from .targets import expression, parsed
@@ -99,7 +99,7 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
         decide_restoring_states(plan, call, rule)
     elif name in ("current_stream", "default_stream", "Stream") and _is_raw_handle(plan, call):
         plan.report(call.func, rule, "a raw CUDA handle, for code that works on CUDA only", is_own=True)
-    elif name == "Event" and any(each.keyword and each.keyword.value == "interprocess" for each in call.args):
+    elif name == "Event" and _is_of_processes(call):
         plan.report(call.func, rule, "an event that processes share, which only CUDA has", is_own=True)
     elif name == "get_rng_state_all" and not call.args:
         decide_all_states(plan, call, rule)
@@ -119,10 +119,16 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name in MEMBERS and not (name == "is_bf16_supported" and call.args):
         _decide_same(plan, call, MEMBERS[name], rule)
     else:
-        reason = ADVICE.get(name, f"the contract has nothing like torch.cuda.{name}")
+        reason = ADVICE.get(name, f"{plan.target.name} has nothing like torch.cuda.{name}")
         named = [each.value for each in call.args if is_device_literal(each.value)]
         plan.report(call if named else call.func, rule, reason, is_own=name not in _PORTABLE)
         plan.claim(*named)
+
+
+def _is_of_processes(call: cst.Call) -> bool:
+    """Return whether ``Event(interprocess=…)`` may make an event that processes share."""
+    given = (each.value for each in call.args if each.keyword is not None and each.keyword.value == "interprocess")
+    return any(dotted(each) != "False" for each in given)
 
 
 def _imports_flash_attn(plan: Plan) -> bool:
@@ -138,7 +144,11 @@ def _decide_same(plan: Plan, call: cst.Call, member: str, rule: str) -> None:
         plan.report(call.func, rule, plan.without(member))
         return
     if other := not_taken(call, member):
-        plan.report(call.func, rule, f"passes {other}, which {member}() of the contract does not take")
+        plan.report(call.func, rule, f"passes {other}, which {member}() of {plan.target.name} does not take")
+        return
+    if member == "Event" and len(without_defaults(call).args) < len(call.args):
+        plan.rewrite(call, rule, lambda updated: without_defaults(updated).with_changes(func=parsed(function)))
+        plan.claim(call.func)
         return
     takes_device = member not in (
         "stream",

@@ -18,7 +18,7 @@ import libcst as cst
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Access", "Binding", "Scope", "Scopes"]
+__all__ = ["Access", "Binding", "Scope", "Scopes", "imports_package"]
 
 
 class Binding:
@@ -39,6 +39,12 @@ class Binding:
     def is_import(self) -> bool:
         """Whether an import binds the name."""
         return isinstance(self.node, cst.Import | cst.ImportFrom)
+
+
+def imports_package(binding: Binding, package: str) -> bool:
+    """Return whether a binding is an import of a package by its own name: ``import a``, ``import a.b``."""
+    names = binding.node.names if isinstance(binding.node, cst.Import) else ()
+    return any(each.asname is None and str(each.evaluated_name).partition(".")[0] == package for each in names)
 
 
 class Access:
@@ -185,6 +191,10 @@ class Scopes:
         for access in self._reads.get((owner, name), ()):
             if access.scope is not owner or after < access.index:
                 yield access.node
+
+    def bindings_of(self, name: str) -> list[Binding]:
+        """Return the assignments of a name in all scopes."""
+        return [each for scope in self.every for each in scope.bindings.get(name, ())]
 
     def imports(self) -> Iterator[tuple[Binding, Scope]]:
         """Yield each name that an import binds, with the scope that it is bound in."""

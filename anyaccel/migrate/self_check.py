@@ -6,6 +6,7 @@ import io
 import re
 import tokenize
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from .device_text import NAMES_NCCL
@@ -81,6 +82,7 @@ def _tokens(source: str) -> Iterator[Passed]:
     except (tokenize.TokenError, SyntaxError):
         return  # LibCST can parse it, but this Python cannot
     is_import = False
+    others = _other_modules(found)
     for number, token in enumerate(found):
         if number == 0 or found[number - 1].type in _BREAKS:
             is_import = token.string in ("import", "from")
@@ -91,6 +93,8 @@ def _tokens(source: str) -> Iterator[Passed]:
         if token.type == tokenize.NAME:
             if is_import and (number < 2 or found[number - 2].string != "torch"):
                 continue  # another module with that name
+            if is_after_dot and token.string == "cuda" and _root(found, number) in others:
+                continue
             if is_after_dot and (token.string == "cuda" or NAMES_NCCL.search(token.string)):
                 yield Passed(line, column + 1, f".{token.string}")
         elif token.type in (tokenize.STRING, _MIDDLE):
@@ -98,3 +102,27 @@ def _tokens(source: str) -> Iterator[Passed]:
             text = _STRING.sub("", token.string) if token.type == tokenize.STRING else token.string
             if not is_alone and (text.startswith("cuda") or "nccl" in text.lower()):
                 yield Passed(line, column + 1, token.string)
+
+
+def _root(found: list[tokenize.TokenInfo], number: int) -> str:
+    """Return the first name of a dotted name: ``cp`` of ``cp.cuda``."""
+    while number >= 2 and found[number - 1].string == "." and found[number - 2].type == tokenize.NAME:
+        number -= 2
+    return found[number].string
+
+
+def _other_modules(found: list[tokenize.TokenInfo]) -> set[str]:
+    """Return the names that ``import a``, ``import a.b`` and ``import a as b`` bind to modules that are not torch's."""
+    others: set[str] = set()
+    for number, token in enumerate(found):
+        is_first = number == 0 or found[number - 1].type in _BREAKS
+        if not (is_first and token.string == "import"):
+            continue
+        line = "".join(
+            f"{each.string} " for each in takewhile(lambda each: each.type != tokenize.NEWLINE, found[number + 1 :])
+        )
+        for each in line.replace(" . ", ".").split(","):
+            module, _, name = each.strip().partition(" as ")
+            root = module.partition(".")[0]
+            others |= {name or root} - {"torch"} if root != "torch" else set()
+    return others

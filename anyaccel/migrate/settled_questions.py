@@ -200,7 +200,7 @@ def _is_only_said(plan: Plan, call: cst.CSTNode) -> bool:
     """Return whether an answer is stored under a name that is used in nothing but messages about CUDA, or a key that is."""
     around = plan.view.parent(call)
     owner = plan.view.parent(around) if isinstance(around, cst.Arg) else None
-    if isinstance(owner, cst.Call) and dotted(owner.func) == "str":
+    if isinstance(owner, cst.Call) and dotted(owner.func) in ("str", "bool"):
         return _is_only_said(plan, owner)
     key = around.targets[0].target if isinstance(around, cst.Assign) else None
     if isinstance(key, cst.Subscript) and "cuda" in plan.view.code(key.slice[0]).lower():

@@ -56,6 +56,9 @@ _TYPICAL = re.compile(
 _CUDA_IMPORT = re.compile(r"\btorch\.cuda|^from torch import\b.*\bcuda\b", re.DOTALL)
 
 
+_NEEDS_TORCH = re.compile(r"\btorch\.|\.(cuda|pin_memory)\(|\.is_cuda\b")
+
+
 @dataclass(frozen=True)
 class Migration:
     """A module or a notebook before and after.
@@ -180,9 +183,21 @@ def _with_imports(plan: Plan, code: str, rewriter: Rewriter) -> tuple[str, list[
     lines = ["import torch"] if is_needed else []
     if plan.import_line and any(plan.accelerator in new for new in news):
         lines.append(plan.import_line)
-    code = TextModule(code).added(lines, news)
+    needing = (node for node, new in rewriter.replacements.items() if plan.accelerator in new)
+    with_torch = all(_NEEDS_TORCH.search(plan.view.code(_whole_expression(plan, each))) for each in needing)
+    code = TextModule(code).added(lines, news, with_torch=with_torch)
     helpers = helpers_called(plan.target, plan.accelerator, news)
     return TextModule(code).defined(helpers, news), sites
+
+
+def _whole_expression(plan: Plan, node: cst.CSTNode) -> cst.CSTNode:
+    """Return the outermost expression around a node, which is in no other statement than the node is."""
+    found = node
+    for around in plan.view.ancestors(node):
+        if isinstance(around, cst.BaseStatement | cst.BaseSmallStatement | cst.Lambda):
+            break
+        found = around if isinstance(around, cst.BaseExpression) else found
+    return found
 
 
 def _imports_of_cuda(plan: Plan) -> list[cst.CSTNode]:
@@ -203,7 +218,7 @@ def _site(plan: Plan, node: cst.CSTNode, rewriter: Rewriter) -> Site:
         column,
         code,
         rewriter.replacements.get(node, ""),
-        decision.reason,
+        plan.target.advice(decision.reason, plan.accelerator),
         question=decision.question or (decision.rule if is_reported else ""),
         can_be_ported=is_reported and decision.build is not None,
         is_guard=node in plan.exact and node in plan.cuda_guards and decision.outcome is SiteOutcome.REWRITTEN,

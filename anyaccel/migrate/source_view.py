@@ -16,6 +16,7 @@ from .parsing import parse
 from .positions import Layout, written
 from .rebound import has_two_meanings
 from .scope_visitor import scopes_of
+from .scopes import imports_package
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -301,6 +302,10 @@ class SourceView:
     def bound_names(self) -> set[str]:
         """Every name that the module binds in some scope."""
         return {name.partition(".")[0] for scope in self._scopes.every for name in scope.bindings}
+
+    def has_other_meaning(self, package: str) -> bool:
+        """Return whether some scope binds a package's name, and not by importing it."""
+        return not all(imports_package(each, package) for each in self._scopes.bindings_of(package))
 
     @cached_property
     def has_torch(self) -> bool:

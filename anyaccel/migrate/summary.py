@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from .. import __version__
-from .moved_lines import moved
+from .moved_lines import moved, moved_verdict
 from .rules import RULES
 from .site import SiteOutcome
 from .verdict import verdicts
@@ -91,7 +91,7 @@ def _printable(name: str) -> str:
 
 
 def _programs(results: list[FileResult]) -> str:
-    lines = [f"- {_text(str(each))}" for each in verdicts(results)]
+    lines = [f"- {_text(str(moved_verdict(each, results)))}" for each in verdicts(results)]
     return "\n".join(["## Programs", "", *lines]) if lines else ""
 
 

@@ -76,6 +76,7 @@ _TORCH = {
     "device_name": "{accelerator}accelerator_name",
     "communication_backend_name": "{accelerator}accelerator_backend",
 }
+_ADVISED = re.compile(r"\bget_accelerator\(\)\.(\w+)(?=\()")
 HELPERS = {
     "accelerator_name": '''
 def {name}(index=None):
@@ -131,6 +132,15 @@ class Target:
         """
         served = self.members.get(member)
         return None if served is None else served.format(accelerator=accelerator)
+
+    def advice(self, reason: str, accelerator: str) -> str:
+        """Return a reason for the user in which the advice names what this target has, or the target that has it."""
+        named = {name: self.function(name, accelerator) for name in _ADVISED.findall(reason)}
+        for name, served in named.items():
+            if served is not None and not self.package:
+                reason = reason.replace(f"get_accelerator().{name}(", f"{served}(")
+        lacking = [name for name, served in named.items() if served is None and name in _CONTRACT]
+        return f"{reason} (--target anyaccel has {', '.join(lacking)}, {self.name} has not)" if lacking else reason
 
 
 def helpers_called(target: Target, accelerator: str, news: list[str]) -> dict[str, str]:

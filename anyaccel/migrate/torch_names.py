@@ -41,6 +41,7 @@ _SAME = [
     "can_device_access_peer",
     "graph_pool_handle",
     "make_graphed_callables",
+    "utilization",
 ]
 MEMBERS = {
     **{name: name for name in _SAME},
@@ -89,5 +90,10 @@ ADVICE = {
     "init": "the accelerator initializes itself on first use; remove the call",
     "ipc_collect": "specific to CUDA; call it only if get_accelerator().device_name() is 'cuda'",
     "set_per_process_memory_fraction": "a CPU has no such limit; check get_accelerator().supports() first",
+    "get_arch_list": "CUDA's architectures; get_accelerator().get_arch_list() has the names of each device's",
+    **dict.fromkeys(
+        ("get_per_process_memory_fraction", "memory_snapshot", "MemPool", "use_mem_pool"),
+        "get_accelerator() has the same name, but not for a CPU; check get_accelerator().supports() first",
+    ),
     "nccl.version": "use get_accelerator().communication_backend_version()",
 }

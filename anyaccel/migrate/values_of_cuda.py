@@ -27,7 +27,9 @@ __all__ = ["decided_in", "rewritten_in", "values_of_cuda"]
 
 _OPTION = re.compile(r"^(accelerator|devices|gpus|n_gpus?|num_gpus?(_per_\w+)?|driver)$")  # driver= is of torch.linalg
 _CLASS_OF_CUDA = re.compile(r"^_?(CUDA|Cuda)[A-Z][a-z]\w*$|^_?[A-Z]\w*[a-z](CUDA|Cuda)$")
-_CONSTANT_OF_CUDA = re.compile(r"^_?CUDA(_DEVICE)?$|(^|\.)[A-Z]\w*[a-z]\w*\.(CUDA|cuda)$")
+_CONSTANT_OF_CUDA = re.compile(
+    r"^_?(CUDA(_DEVICE)?|(FLAG|KIND|TYPE|MODE|BACKEND|TARGET|MEM|MEMORY|LOC)\w*_CUDA)$|(^|\.)[A-Z]\w*[a-z]\w*\.(CUDA|cuda)$"
+)
 _NAME_OF_CLASS = re.compile(r"^([\w.:]*[.:])?_?(CUDA|Cuda)[A-Z][a-z]\w*$")
 _LABEL = re.compile(r"cuda[\w-]*[ :.(/]|[ :(/][\w-]*cuda|\w[._-]cuda$", re.IGNORECASE)
 _DEVICE = re.compile(r"^cuda(:\d*)?$")
@@ -107,7 +109,8 @@ def _is_constant_of_cuda(plan: Plan, node: cst.Name | cst.Attribute) -> bool:
     """Return whether ``CUDA`` or ``Device.CUDA`` is a constant of another file; of this file, its value is a site itself."""
     around = plan.view.parent(node)
     is_part = isinstance(around, cst.Attribute) and around.attr is node
-    is_set = bool(plan.view.values_of(node)) or isinstance(around, cst.AssignTarget)
+    is_number = all(isinstance(each, cst.Integer) for each in plan.view.values_of(node))
+    is_set = not is_number or isinstance(around, cst.AssignTarget)
     is_torchs = plan.view.name(node).startswith("torch.") or (isinstance(around, cst.Call) and around.func is node)
     return not (is_part or is_set or is_torchs) and _CONSTANT_OF_CUDA.search(dotted(node) or "") is not None
 

@@ -40,15 +40,22 @@ class Verdict:
 
     Attributes:
         path: the program's file.
-        stops: the first site that stops it, as ``file:line``; None if none is known.
+        where: the file of the first site that stops it; None if none is known.
+        line: the site's line.
         code: the code at that site.
         is_certain: whether it always stops when it reaches that site; otherwise that depends on values.
     """
 
     path: Path
-    stops: str | None = None
+    where: Path | None = None
+    line: int = 0
     code: str = ""
     is_certain: bool = True
+
+    @property
+    def stops(self) -> str | None:
+        """Return the place of the first site that stops the program, as ``file:line``."""
+        return None if self.where is None else f"{self.where}:{self.line}"
 
     @property
     def answer(self) -> str:
@@ -305,7 +312,7 @@ def _verdict(graph: _Graph, program: _File) -> Verdict:
             continue
         seen.add(place)
         for site, is_certain in sorted(scope.sites, key=lambda each: each[0].line):
-            found = Verdict(program.path, f"{file.path}:{site.line}", site.code.splitlines()[0], is_certain)
+            found = Verdict(program.path, file.path, site.line, site.code.splitlines()[0], is_certain)
             if is_certain:
                 return found
             doubtful = doubtful or found

@@ -18,7 +18,7 @@ from anyaccel.op_builder.engine import environment as op_environment
 from anyaccel.op_builder.kernel_loader import loader_class, loader_names
 from tests.sass import gate
 
-from . import errors, rules, served
+from . import commands, errors, rules, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +101,7 @@ def _between(begin: str, end: str, text: Callable[[], str]) -> Callable[[str], s
 
 WRITERS: dict[Path, Callable[[str], str]] = {
     rules.PAGE: rules.written,
+    DOCS / "cli.md": _between("commands", "end of commands", commands.page),
     DOCS / "environment.md": _between("variables", "end of variables", variables),
     DOCS / "contract.md": _between("members", "end of members", members),
     DOCS / "errors.md": _between("errors", "end of errors", errors.page),

@@ -37,6 +37,14 @@ def test_one_bad_file_stops_no_other(tmp_path: Path) -> None:
     assert {result.new for result in results[2:]} == {AFTER}
 
 
+def test_an_expression_that_is_too_deep_is_named(tmp_path: Path) -> None:
+    (tmp_path / "deep.py").write_text("import torch\nx = " + " + ".join(["a.cuda()"] * 3000) + "\n")
+    (tmp_path / "other.py").write_text("import torch\nx = torch.ones(1).cuda()\n")
+    deep, other = migrate_files([tmp_path / "deep.py", tmp_path / "other.py"], "anyaccel")
+    assert "nested too deeply" in str(deep.errors[0])
+    assert other.new != other.old
+
+
 def test_without_space_for_what_the_processes_share_every_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [Path(f"file{number}.py") for number in range(6)]
     for path in paths:

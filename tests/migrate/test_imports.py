@@ -41,3 +41,26 @@ def test_other_imports_keep_their_order(imports: str, expected: str) -> None:
     new = migrate_source(imports + USE).new
     assert expected in new
     assert new.replace("from anyaccel import get_accelerator\n", "").startswith(imports)
+
+
+@pytest.mark.parametrize("target", ["anyaccel", "deepspeed"])
+@pytest.mark.parametrize(
+    "taken", [("get_accelerator",), ("anyaccel", "deepspeed"), ("get_accelerator", "anyaccel", "deepspeed")]
+)
+def test_names_that_the_program_uses_itself_keep_their_values(taken: tuple[str, ...], target: str) -> None:
+    assigned = "".join(f"{name} = {number}\n" for number, name in enumerate(taken))
+    source = f"import torch\n{assigned}x = torch.ones(1).cuda()\n"
+    done = migrate_source(source, target)
+    again = migrate_source(done.new + "y = torch.ones(1).cuda()\n", target)
+    assert again.new.count("import") == done.new.count("import") == 2
+    if target == "anyaccel":
+        program: dict[str, object] = {}
+        exec(again.new, program)  # noqa: S102
+        assert [program[name] for name in taken] == list(range(len(taken)))
+        assert str(program["x"]) == str(program["y"]) == "tensor([1.])"
+
+
+def test_a_package_that_is_imported_already_is_used() -> None:
+    done = migrate_source("import anyaccel\nimport torch\nget_accelerator = 4\nx = torch.ones(1).cuda()\n")
+    assert done.new.endswith("x = torch.ones(1).to(anyaccel.get_accelerator().device_name())\n")
+    assert done.new.count("import") == 2

@@ -25,6 +25,8 @@ STAYS = {
     "a kernel from a text": "from torch.utils.cpp_extension import load_inline\nops = load_inline('a', cuda_sources=[''])\n",
     "TensorRT": "import tensorrt as trt\n",
     "a part of TensorRT": "from tensorrt import Builder\n",
+    "CuPy": "import cupy as cp\n",
+    "a part of CuPy": "from cupy import asarray\n",
     "TensorRT, or an error": (
         "try:\n    import tensorrt as trt\nexcept ImportError as error:\n    raise ImportError('install it') from error\n"
     ),
@@ -42,6 +44,7 @@ PORTS = {
     ),
     "an import that compiles nothing": "from torch.utils.cpp_extension import load\n",
     "TensorRT, or nothing": "try:\n    import tensorrt as trt\nexcept ImportError:\n    trt = None\n",
+    "CuPy, or nothing": "try:\n    import cupy\nexcept ImportError:\n    cupy = None\n",
     "TensorRT in a function": "def export():\n    import tensorrt as trt\n    return trt.Builder()\n",
     "a name like TensorRT's": "import tensorrt_free as trt\n",
 }

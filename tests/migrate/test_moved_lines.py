@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from anyaccel.migrate.files import FileResult
-from anyaccel.migrate.moved_lines import moved
+from anyaccel.migrate.moved_lines import moved, moved_verdict
 from anyaccel.migrate.site import SiteOutcome
 from anyaccel.migrate.source import migrate_source
+from anyaccel.migrate.verdict import verdicts
 
 SOURCE = """import torch
 
@@ -45,3 +46,12 @@ def test_sites_and_the_lines_in_their_reasons_move() -> None:
 def test_nothing_moves_in_a_file_that_stays() -> None:
     result = result_of("import torch\nn = torch.cuda.get_device_capability()\n")
     assert moved(result) is result
+
+
+def test_what_stops_a_program_moves() -> None:
+    result = result_of(SOURCE + "\n\nif __name__ == '__main__':\n    run('path')\n")
+    (old,) = verdicts([result])
+    new = moved_verdict(old, [result])
+    assert (new.answer, new.path) == ("no", old.path)
+    assert new.line == old.line + 1
+    assert new.code == result.new.splitlines()[new.line - 1].strip()

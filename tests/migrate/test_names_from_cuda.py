@@ -7,7 +7,9 @@ import io
 from pathlib import Path
 
 import pytest
+import torch
 
+from anyaccel.accelerator import DeepSpeedAccelerator
 from anyaccel.migrate.answers import Decided
 from anyaccel.migrate.files import migrate_files
 from anyaccel.migrate.site import SiteOutcome
@@ -124,3 +126,15 @@ def test_a_pattern_is_reported() -> None:
 def test_a_pattern_may_be_ignored() -> None:
     source = "import torch\nmatch x:\n    case torch.cuda.FloatTensor():  # anyaccel: ignore\n        pass\n"
     assert all(site.outcome is SiteOutcome.LEFT for site in migrate_source(source).sites)
+
+
+def test_every_function_that_the_contract_has_is_rewritten_or_has_advice() -> None:
+    both = {
+        name
+        for name in dir(DeepSpeedAccelerator)
+        if not name.startswith("_") and callable(getattr(torch.cuda, name, None))
+    }
+    assert len(both) > 40
+    for name in sorted(both):
+        done = [migrate_source(f"import torch\nx = torch.cuda.{name}({given})\n") for given in ("", "y")]
+        assert any("has nothing like" not in site.reason for each in done for site in each.sites), name

@@ -40,3 +40,9 @@ def test_it_is_not_rewritten(owner: str, read: str, where: str) -> None:
 def test_that_of_a_tensor_is_rewritten() -> None:
     source = "import torch\n\n\ndef f(x):\n    return x.cuda() if torch.ones(1).is_cuda else x\n"
     assert "is_cuda" not in migrate_source(source).new
+
+
+def test_a_local_variable_of_that_name_is_no_attribute() -> None:
+    owner = "class Generator:\n    def run(self, x):\n        is_cuda = x.shape[0] > 1\n        return is_cuda\n"
+    source = f"import torch\n\n{owner}\n\ndef f(x):\n    return x.half() if x.is_cuda else x\n"
+    assert "x.is_cuda" not in migrate_source(source, project=survey([("info", owner), ("reader", source)])).new

@@ -41,3 +41,19 @@ def test_a_program_runs_on_a_cpu(name: str) -> None:
     code = compile(done.new.encode("latin-1" if "latin-1" in source else "utf-8"), name, "exec", dont_inherit=True)
     exec(code, {"__name__": "program"})  # noqa: S102
     assert migrate_source(done.new, "torch.accelerator").new == done.new
+
+
+ADVISED = {
+    "x = torch.zeros(2, pin_memory=flag)": "get_accelerator().pin_memory(t)",
+    "settings = {'where': 'cuda'}": "accelerator_name()",
+    "backend = {'b': 'nccl'}": "accelerator_backend()",
+    "n = torch.cuda.utilization()": "torch.accelerator has no utilization",
+}
+
+
+@pytest.mark.parametrize("code", ADVISED)
+def test_advice_names_what_the_target_has(code: str) -> None:
+    (site,) = migrate_source(f"import torch\n{code}\n", "torch.accelerator").sites
+    assert ADVISED[code] in site.reason
+    served = site.reason.partition(" (--target anyaccel has")
+    assert "get_accelerator()" not in site.reason or served[1]

@@ -1,0 +1,141 @@
+"""What is decided on a line, which its comment names: what readers of ported packages found wrong, each kind once."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import pytest
+
+from anyaccel.migrate.source import migrate_source
+
+CASES = {
+    "an option of another library, in a dictionary": """
+        from pytorch_grad_cam import GradCAM
+        def run(model, wanted):
+            options = dict(model=model)
+            options["use_cuda"] = wanted and torch.cuda.is_available()  # reported
+            return GradCAM(**options)
+        """,
+    "an option of the program's own function, in a dictionary": """
+        def make(use_cuda):
+            return torch.ones(1).cuda() if use_cuda else torch.ones(1)  # rewritten
+        def run(wanted):
+            options = {}
+            options["use_cuda"] = wanted and torch.cuda.is_available()  # rewritten
+            return make(**options)
+        """,
+    "a record under a key that names CUDA": """
+        def facts():
+            found = {}
+            found["cuda_available"] = bool(torch.cuda.is_available())  # left
+            return found
+        """,
+    "the handle of a stream": """
+        def show(copier):
+            torch.save(copier, "path")
+            return copier.stream.cuda_stream  # reported
+        """,
+    "the handle of the stream that a reported call returns, once": """
+        def show(library):
+            library.launch(torch.cuda.current_stream().cuda_stream)  # reported
+        """,
+    "a constant of another file that is a flag for CUDA": """
+        from .flags import FLAG_CPU, FLAG_CUDA
+        def row(dest):
+            is_cuda = dest.is_cuda  # reported
+            return FLAG_CUDA if is_cuda else FLAG_CPU
+        """,
+    "a number that is a flag for CUDA": """
+        _KIND_OF_CUDA = 2
+        def row(dest):
+            return _KIND_OF_CUDA if dest.is_cuda else 1  # reported
+        """,
+    "a loop over devices with a function that may need one": """
+        from lib import has_context
+        def wait():
+            for i in range(torch.cuda.device_count()):  # rewritten: range(get_accelerator().device_count() if
+                if has_context(i):
+                    torch.cuda.synchronize(i)  # rewritten
+        """,
+    "a loop over devices with a question that any of them answers": """
+        def wait():
+            for i in range(torch.cuda.device_count()):  # rewritten: range(get_accelerator().device_count())
+                if isinstance(i, int):
+                    torch.cuda.synchronize(i)  # rewritten
+        """,
+    "elements of a list of integers": """
+        def main(text):
+            devices = [int(each) for each in text.split(",")]
+            torch.cuda.synchronize(torch.device(devices[0]))  # rewritten: device_name(devices[0])
+            for each in devices:
+                yield torch.zeros(3, device=torch.device(each))  # rewritten: device_name(each)
+        """,
+    "elements of a list that a caller gives": """
+        def main(devices):
+            return torch.zeros(3, device=torch.device(devices[0]))
+        """,
+    "options of events that have their defaults": """
+        start = torch.cuda.Event(blocking=False, enable_timing=True, interprocess=False)  # rewritten: Event(enable_timing=True)
+        end = torch.cuda.Event(blocking=False)  # rewritten: Event()
+        last = torch.cuda.Event(blocking=True)  # rewritten: Event(blocking=True)
+        """,
+    "an event that processes share": """
+        shared = torch.cuda.Event(interprocess=True)  # reported
+        """,
+    "empty memory that is pinned": """
+        def make(n):
+            return torch.empty(n, dtype=torch.int, device="cpu", pin_memory=True)  # rewritten: pin_empty(n, dtype=torch.int,
+        """,
+    "a message before an index": """
+        print("Current cuda device is:", torch.cuda.current_device())  # rewritten: "Current accelerator device is:"
+        """,
+    "an assertion that names what it needs": """
+        assert torch.cuda.is_available(), "CUDA required"  # rewritten: "Accelerator required"
+        """,
+}  # fmt: skip
+_SAID = re.compile(r"  # (rewritten|reported|left)(?:: (.*))?$")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_line_gets_the_outcome_that_its_comment_names(name: str) -> None:
+    lines = f"import torch\n{textwrap.dedent(CASES[name]).lstrip()}".splitlines()
+    said = {number: found for number, line in enumerate(lines, 1) if (found := _SAID.search(line))}
+    done = migrate_source("".join(f"{_SAID.sub('', line)}\n" for line in lines))
+    sites = [each for each in done.sites if each.rule != "env"]
+    assert {each.line for each in sites} == set(said)
+    for number, found in said.items():
+        outcomes = {each.outcome.value for each in sites if each.line == number}
+        assert outcomes == {found[1]}, (lines[number - 1], outcomes)
+        assert (found[2] or "") in done.new
+    reported = [each.line for each in sites if each.outcome.value == "reported"]
+    assert len(reported) == len(set(reported))
+
+
+OPTIONAL = "try:\n    import torch\nexcept ImportError:\n    torch = None\n"
+NEEDED = "try:\n    import torch\nexcept ImportError as error:\n    raise RuntimeError('install torch') from error\n"
+IMPORTS = {
+    OPTIONAL: "    import torch\n    from anyaccel import get_accelerator\nexcept",
+    NEEDED: "from anyaccel import get_accelerator\n\ntry:",
+    f"{OPTIONAL}from torch import nn\n": "\nfrom anyaccel import",
+}
+
+
+@pytest.mark.parametrize("imports", IMPORTS)
+def test_a_module_that_goes_on_without_torch_goes_on_without_anyaccel(imports: str) -> None:
+    done = migrate_source(f"{imports}\n\ndef f(x):\n    return x.cuda() if torch.cuda.is_available() else x\n")
+    assert IMPORTS[imports] in done.new
+    assert done.new.count("from anyaccel import get_accelerator\n") == 1
+    assert migrate_source(done.new).new == done.new
+
+
+def test_code_that_does_not_need_torch_has_the_import_without_it() -> None:
+    done = migrate_source(f"{OPTIONAL}\n\ndef f(x, device='cuda'):\n    return x.to(device)\n")
+    assert done.new.startswith("from anyaccel import get_accelerator\n\ntry:")
+
+
+def test_cuda_of_other_modules_is_not_what_the_self_check_looks_for() -> None:
+    modules = "import cupyx\nimport numba\nimport cupy as cp, paddle.device\nfrom lib import part\n"
+    uses = "cp.cuda.Device(0)\nnumba.cuda.synchronize()\npaddle.device.cuda.empty_cache()\ncupyx.cuda\npart.cuda.x()\n"
+    done = migrate_source(f"{modules}import torch\n{uses}")
+    assert [each.line for each in done.passed_over] == [10]
