@@ -10,7 +10,7 @@ import libcst as cst
 
 from .kinds import DEVICE_NAME
 from .listed_devices import OF_LIST, is_listed, is_refused
-from .other_libraries import is_of_other_library, names_other_library
+from .other_libraries import is_name_of_other_library, is_of_other_library, names_other_library
 from .source_view import dotted, text_of
 from .words import OF_WORD, is_word
 
@@ -105,7 +105,7 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
         return _as_result(view, around)
     if isinstance(around, cst.Assign | cst.AnnAssign):
         return _as_value(view, around, seen)
-    if isinstance(around, cst.DictElement) and inner is around.value and _is_map_location(view, around):
+    if isinstance(around, cst.DictElement) and inner is around.value and is_location(view, view.parent(around)):
         return _YES  # its key is the device that a checkpoint was saved from, and stays
     if isinstance(around, cst.DictElement) and _is_setting(view, text_of(around.key)):
         return _YES
@@ -150,10 +150,6 @@ def _is_of_choices(view: SourceView, annotation: cst.Annotation) -> bool:
     return any("Literal" in view.code(each) for each in (annotation.annotation, *values))
 
 
-def _is_map_location(view: SourceView, element: cst.DictElement) -> bool:
-    return is_location(view, view.parent(element))
-
-
 def is_location(view: SourceView, table: cst.CSTNode | None) -> bool:
     """Return whether a dictionary is a ``map_location``, as for ``torch.load``, directly or through a name."""
     owner = view.parent(table) if table is not None else None
@@ -185,7 +181,8 @@ def _as_argument(view: SourceView, argument: cst.Arg) -> Position:
     if called in view.project.lists_devices and not full_name.startswith("torch."):
         return Position(_LISTED)
     if argument.keyword is not None:
-        return _as_keyword(view, call, method, argument.keyword.value)
+        is_for_other = any(is_name_of_other_library(each.value) for each in call.args if each is not argument)
+        return Position(_OF_OTHER) if is_for_other else _as_keyword(view, call, method, argument.keyword.value)
     place = call.args.index(argument)
     is_first = full_name in _FIRST_ARGUMENT or full_name.startswith("torch.cuda.")
     if place == 0 and (is_first or method == "to" or _is_autocast_by_name(view, call)):
@@ -267,6 +264,8 @@ def _is_parameter_of_own_method(view: SourceView, call: cst.Call, name: str, pla
 
 def _as_result(view: SourceView, node: cst.Return) -> Position:
     for around in view.ancestors(node):
+        if isinstance(around, cst.Try) and "triton." in view.code(around.body):
+            return Position(_OF_OTHER)  # the name of one of its backends
         if isinstance(around, cst.FunctionDef):
             if around.returns is not None and _is_of_choices(view, around.returns):
                 return Position("the annotation of the result lists the devices; add the new ones there first")

@@ -19,6 +19,7 @@ __all__ = [
     "is_foreign",
     "is_given_to_other_library",
     "is_made_for_cuda",
+    "is_name_of_other_library",
     "is_named_for_other_library",
     "is_of_other_library",
     "is_where_tensors_are",
@@ -100,6 +101,12 @@ _FOR_CUDA = frozenset(
 def names_other_library(full_name: str) -> bool:
     """Return whether a full name is of a library with devices of its own."""
     return full_name.partition(".")[0] in _NOT_TORCHS
+
+
+def is_name_of_other_library(node: cst.BaseExpression) -> bool:
+    """Return whether a text or a constant is called as a library with devices of its own: ``Provider.FASTER_WHISPER``."""
+    name = text_of(node) or (dotted(node) or "").rpartition(".")[2]
+    return name.lower().replace("-", "_") in _NOT_TORCHS
 
 
 def is_of_other_library(view: SourceView, node: cst.CSTNode) -> bool:

@@ -31,6 +31,7 @@ _HARMLESS = re.compile(
     r"\.(is_available|device_count|manual_seed(_all)?|seed(_all)?|empty_cache|(max_)?memory_(allocated|reserved)|is_initialized)$"
 )
 _RAISING = ("current-device", "graphs", "memory", "nvtx", "rng", "runtime-call", "streams", "typed-tensor")
+_OF_MAIN = re.compile(r"__name__ == '__main__'|'__main__' == __name__")
 _IMPLICIT = re.compile(r"^(__\w+__|forward|run|setup)$")
 
 
@@ -40,9 +41,7 @@ class Verdict:
 
     Attributes:
         path: the program's file.
-        where: the file of the first site that stops it; None if none is known.
-        line: the site's line.
-        code: the code at that site.
+        where: the file of the first site that stops it, whose place there are ``line`` and ``code``; None if none is known.
         is_certain: whether it always stops when it reaches that site; otherwise that depends on values.
     """
 
@@ -211,7 +210,7 @@ def _fill(file: _File, node: ast.AST, name: str, owner: str) -> None:
                 _fill_member(file, each, child.name)
         else:
             _mention(file, scope, child)
-            file.is_guarded |= isinstance(child, ast.If) and "__main__" in ast.unparse(child.test)
+            file.is_guarded |= isinstance(child, ast.If) and bool(_OF_MAIN.search(ast.unparse(child.test)))
             file.has_loop |= not name and isinstance(child, ast.For | ast.While)
             _fill(file, child, name, owner)
 

@@ -25,6 +25,18 @@ CASES = {
             options["use_cuda"] = wanted and torch.cuda.is_available()  # rewritten
             return make(**options)
         """,
+    "a setting beside the name of another library": """
+        from .settings import Provider, SpeechToText
+        stt = SpeechToText(provider=Provider.FASTER_WHISPER, device="cuda")  # reported
+        tts = SpeechToText(provider=Provider.LOCAL, device="cuda")  # rewritten
+        """,
+    "the name of a backend of Triton's": """
+        def get_available_device():
+            try:
+                return triton.runtime.driver.active.get_current_target().backend
+            except Exception:
+                return "cuda"  # reported
+        """,
     "a record under a key that names CUDA": """
         def facts():
             found = {}

@@ -81,6 +81,10 @@ PROGRAMS = {
         "def main():\n    Outer.Inner().run_it()\n" + MAIN,
         "no a.py:5",
     ),
+    "a library that looks for a main module": (
+        f"import torch\n{UNKNOWN}def f(name):\n    if '.__main__.' in name:\n        pass\n",
+        None,
+    ),
     "a library": (f"import torch\n{UNKNOWN}", None),
     "an import of itself": ("import a\ndef main():\n    main()\n" + MAIN, "yes"),
     "another Python": ("print 1\n" + MAIN, None),
