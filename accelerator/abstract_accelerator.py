@@ -375,7 +375,7 @@ class DeepSpeedAccelerator(abc.ABC):
 
         _require_host(device)
         shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], tuple | list) else size
-        return self._torch_empty_pinned(torch.empty(0, dtype=dtype), shape)
+        return self._torch_empty_pinned(torch.empty(0, dtype=dtype, device="cpu"), shape)
 
     def pin_empty_like(
         self, tensor: torch.Tensor, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
@@ -692,6 +692,10 @@ _WITHOUT_DEFAULT = frozenset(
 def _require_host(device: torch.device | str) -> None:
     import torch
 
-    if torch.device(device).type != "cpu":
+    try:
+        is_host = torch.device(device).type == "cpu"
+    except RuntimeError:  # it names no device
+        is_host = False
+    if not is_host:
         msg = f"pin_empty failed: got device={device!r}; expected the CPU, as only host memory is pinned. Fix: leave device out."
         raise ValueError(msg)

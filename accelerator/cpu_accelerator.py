@@ -208,7 +208,3 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
 
         own_type = getattr(torch, _TORCH_TYPES.get(str(dtype), ""), None)
         return super().tensor_type(dtype) if own_type is None else own_type
-
-    def visible_devices_envs(self) -> list[str]:
-        """Return ``CUDA_VISIBLE_DEVICES``, as deepspeed does: its launcher uses the first entry on any device."""
-        return ["CUDA_VISIBLE_DEVICES"]

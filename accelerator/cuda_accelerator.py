@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import sys
 from typing import Any
 
 from . import environment
@@ -21,6 +23,12 @@ class CUDA_Accelerator(TorchAccelerator):
         super().__init__("cuda")
 
     @calls("nccl")
+    def _communication_backend(self) -> str | None:
+        backend = super()._communication_backend()
+        return (
+            "gloo" if backend == "nccl" and sys.platform == "win32" else backend
+        )  # torch's builds for Windows lack NCCL
+
     def communication_backend_version(self) -> Any:
         return self._module.nccl.version()
 
@@ -85,11 +93,7 @@ class CUDA_Accelerator(TorchAccelerator):
         return self._module.nvtx.range_pop() if handle is None else handle.pop_range()
 
     def _nvtx_domain(self, domain: str | None) -> Any:
-        if domain is None or importlib.util.find_spec("nvtx") is None:
-            return None
-        import nvtx
-
-        return nvtx.get_domain(domain)  # nvtx keeps one object per name
+        return None if domain is None else _domain_of_nvtx(domain)
 
     # Host memory
 
@@ -107,5 +111,12 @@ class CUDA_Accelerator(TorchAccelerator):
     def export_envs(self) -> list[str]:
         return ["NCCL"]
 
-    def visible_devices_envs(self) -> list[str]:
-        return ["CUDA_VISIBLE_DEVICES"]
+
+@functools.cache  # looking for the package takes 50 times as long as a range
+def _domain_of_nvtx(name: str) -> Any:
+    """Return the domain of the package nvtx; None without that package."""
+    if importlib.util.find_spec("nvtx") is None:
+        return None
+    import nvtx
+
+    return nvtx.get_domain(name)

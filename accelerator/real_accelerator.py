@@ -68,6 +68,7 @@ if hasattr(os, "register_at_fork"):
 
 _current: DeepSpeedAccelerator | None = None
 _detected: DeepSpeedAccelerator | None = None
+_is_choosing = False
 
 
 class Candidate(NamedTuple):
@@ -148,8 +149,18 @@ def candidates() -> list[Candidate]:
     for name in REGISTRY:
         if name == "cpu":
             found += _other_torch_candidates({candidate.name for candidate in found})
-        found.append(Candidate(name, "built in", partial(_make_built_in, name), rejection(name)))
+        found.append(Candidate(name, "built in", partial(_make_built_in, name), _rejection(name)))
     return found
+
+
+def _rejection(name: str) -> str:
+    """Return why a device cannot be used here; a driver or an extension that fails must not stop a program for another device."""
+    try:
+        return rejection(name)
+    except (Exception, SystemExit) as error:  # noqa: BLE001
+        told = f"{type(error).__name__}: {error}"
+        _logger.warning("looking for the device '%s' failed, and it is skipped: %s", name, told)
+        return told
 
 
 def _first_use() -> DeepSpeedAccelerator:
@@ -172,9 +183,20 @@ def _first_use() -> DeepSpeedAccelerator:
 def _detect() -> bool:
     """Set ``_detected`` once; torch.compile runs this function while tracing instead of tracing it."""
     global _detected
+    global _is_choosing
     with _lock:
         if _detected is None:
-            _detected = _select()
+            if _is_choosing:  # by this thread, as the lock is held
+                msg = (
+                    "choosing the accelerator failed: got a call of get_accelerator() while a plug-in is imported or made; "
+                    "expected none before it is chosen. Fix: call it in the plug-in's functions, not when it is imported or made."
+                )
+                raise SelectionError(msg)
+            _is_choosing = True
+            try:
+                _detected = _select()
+            finally:
+                _is_choosing = False
     return True
 
 
@@ -216,7 +238,8 @@ def _other_torch_candidates(known: set[str]) -> list[Candidate]:
 
     try:
         device = torch.accelerator.current_accelerator()
-    except RuntimeError:  # torch 2.6 raises where there is none
+    except Exception as error:  # noqa: BLE001  # torch 2.6 raises where there is none; a driver may raise anything
+        _logger.info("torch finds no accelerator: %s: %s", type(error).__name__, error)
         return []
     if device is None or device.type in known:
         return []
@@ -225,8 +248,9 @@ def _other_torch_candidates(known: set[str]) -> list[Candidate]:
     name = device.type
     try:
         available = TorchAccelerator(name).is_available()
-    except (SelectionError, NotImplementedError, RuntimeError) as error:
-        return [Candidate(name, "torch", partial(TorchAccelerator, name), str(error))]
+    except Exception as error:  # noqa: BLE001
+        told = str(error) if isinstance(error, SelectionError) else f"{type(error).__name__}: {error}"
+        return [Candidate(name, "torch", partial(TorchAccelerator, name), told)]
     problem = "" if available else "torch is built for it but finds no device"
     return [Candidate(name, "torch", partial(TorchAccelerator, name), problem)]
 
@@ -276,8 +300,10 @@ def _adopt(accel_obj: Any) -> DeepSpeedAccelerator:
         return accel_obj
     own = set(dir(type(accel_obj))) | set(getattr(accel_obj, "__dict__", {}))  # names only: properties must not run
     missing = sorted(DeepSpeedAccelerator.__abstractmethods__ - own)
-    if missing or isinstance(accel_obj, type):
-        lack = f"which lacks {', '.join(missing)}" if missing else "a class"
+    is_class = isinstance(accel_obj, type)
+    if missing or is_class:
+        some = ", ".join(missing[:5]) + (f" and {len(missing) - 5} others" if len(missing) > 5 else "")
+        lack = "a class" if is_class else f"which lacks {some}"
         msg = (
             f"setting the accelerator failed: got {accel_obj!r}, {lack}; expected an instance of DeepSpeedAccelerator "
             f"or of a class with all its members. Fix: subclass anyaccel.DeepSpeedAccelerator and pass an instance."

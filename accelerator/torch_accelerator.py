@@ -186,7 +186,8 @@ class TorchAccelerator(DeepSpeedAccelerator):
 
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
         placed = tensor if hasattr(tensor, "device") else tensor.data  # a PackedSequence keeps its tensor there
-        return placed.device.type == self._name
+        device = placed.device
+        return (device.type if hasattr(device, "type") else str(device).partition(":")[0]) == self._name
 
     # Ops
 
@@ -214,7 +215,8 @@ class TorchAccelerator(DeepSpeedAccelerator):
         return []
 
     def visible_devices_envs(self) -> list[str]:
-        return []
+        """Return ``CUDA_VISIBLE_DEVICES``, as deepspeed does: its launcher uses the first entry on any device."""
+        return ["CUDA_VISIBLE_DEVICES"]
 
     def set_visible_devices_envs(
         self, current_env: MutableMapping[str, str], local_accelerator_ids: Sequence[int | str]

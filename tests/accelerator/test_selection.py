@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -176,6 +177,44 @@ _, status = os.waitpid(child, 0)
 thread.join()
 assert os.waitstatus_to_exitcode(status) == 0
 """)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "class Mine(CPU_Accelerator):\n    pass\nget_accelerator()",
+        "class Mine(CPU_Accelerator):\n    def __init__(self):\n        get_accelerator()",
+    ],
+)
+def test_a_plug_in_that_asks_for_the_accelerator_while_it_is_made_is_skipped_and_told(
+    where: str, tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (tmp_path / "asking.py").write_text(f"from anyaccel import CPU_Accelerator, get_accelerator\n{where}\n")
+    packed = tmp_path / "asking-1.dist-info"
+    packed.mkdir()
+    (packed / "METADATA").write_text("Metadata-Version: 2.1\nName: asking\nVersion: 1\n")
+    (packed / "entry_points.txt").write_text("[anyaccel.accelerators]\nmine = asking:Mine\n")
+    asks = "import logging\nlogging.basicConfig(level=logging.INFO)\nimport anyaccel\nprint(anyaccel.get_accelerator()._name)"
+    done = run_python(asks, PYTHONPATH=str(tmp_path), DS_ACCELERATOR="")
+    assert done.stdout == f"{anyaccel.get_accelerator()._name}\n"
+    why = "mine: SelectionError: choosing the accelerator failed: got a call of get_accelerator() while a plug-in is"
+    assert done.stderr.count(f"chosen; not {why}") == 1
+    assert done.stderr.count("'mine'") == 1
+
+
+@pytest.mark.parametrize("raised", ["OSError('libze is broken')", "SystemExit(127)", "AssertionError()"])
+def test_a_driver_that_fails_stops_no_program_for_another_device(
+    raised: str, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = run_python(f"""
+import torch, anyaccel
+def fails(*_): raise {raised}
+torch.xpu._is_compiled, torch.xpu.device_count = (lambda: True), fails
+torch.accelerator.current_accelerator = fails if {raised!r}[0] != "S" else torch.accelerator.current_accelerator
+print(type(anyaccel.get_accelerator()).__name__)
+""", DS_ACCELERATOR="cpu")  # fmt: skip
+    assert done.stdout == "CPU_Accelerator\n"
+    assert f"looking for the device 'xpu' failed, and it is skipped: {raised.partition('(')[0]}: " in done.stderr
 
 
 def test_a_forked_child_works(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:

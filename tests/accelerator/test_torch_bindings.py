@@ -418,3 +418,42 @@ def test_utilization_without_nvidias_package_is_unsupported(monkeypatch: pytest.
     assert not cuda.supports("utilization")
     with pytest.raises(NotImplementedError, match="without the package nvidia-ml-py"):
         cuda.utilization()
+
+
+def test_what_a_launcher_sets_has_a_name_on_every_device() -> None:
+    """deepspeed's launcher uses the first one."""
+    devices = (
+        anyaccel.TorchAccelerator("mps"),
+        anyaccel.CUDA_Accelerator(),
+        anyaccel.XPU_Accelerator(),
+        anyaccel.CPU_Accelerator(),
+    )
+    assert all(each.visible_devices_envs() for each in devices)
+
+
+@pytest.mark.parametrize(("where", "expected"), [("cuda:0", True), ("cpu", False), (None, False)])
+def test_what_is_no_tensor_is_asked_for_its_device(where: str | None, expected: bool) -> None:
+    """numpy's arrays say "cpu"."""
+    assert anyaccel.CUDA_Accelerator().on_accelerator(types.SimpleNamespace(device=where)) is expected  # type: ignore[arg-type]
+
+
+def test_pinned_memory_is_the_hosts_whatever_the_default_device() -> None:
+    with torch.device("meta"):
+        assert anyaccel.CPU_Accelerator().pin_empty(3, dtype=torch.float32).device.type == "cpu"
+    with pytest.raises(ValueError, match="got device='nonsense'"):
+        anyaccel.CPU_Accelerator().pin_empty(3, dtype=torch.float32, device="nonsense")
+
+
+def test_a_domains_package_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr("importlib.util.find_spec", looked.append)
+    monkeypatch.setattr(torch.cuda.nvtx, "range_push", lambda message: message)
+    accelerator = anyaccel.CUDA_Accelerator()
+    assert [accelerator.range_push("layer", domain="a domain of this test") for _ in range(3)] == ["layer"] * 3
+    assert looked == ["nvtx"]
+
+
+def test_windows_has_no_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert anyaccel.CUDA_Accelerator().communication_backend_name() == "nccl"
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert anyaccel.CUDA_Accelerator().communication_backend_name() == "gloo"
