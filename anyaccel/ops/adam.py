@@ -119,8 +119,9 @@ class CPUAdam(Optimizer):
                 group.setdefault(key, value)
             _check_options(group)
         for kept in self.state.values():
-            # a copy, because the original optimizer keeps counting with its own tensor
-            kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32).clone()
+            if "step" in kept:  # not in what versions before 0.2 saved of a parameter without a gradient
+                # a copy, because the original optimizer keeps counting with its own tensor
+                kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32, device="cpu").clone()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state dict of this class, of ``torch.optim.AdamW`` or of deepspeed's ``DeepSpeedCPUAdam`` or ``FusedAdam``.
@@ -133,7 +134,10 @@ class CPUAdam(Optimizer):
         saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
         params = chain.from_iterable(group["params"] for group in self.param_groups)
         for saved_id, param in zip(saved_ids, params, strict=True):
-            saved, kept = state_dict["state"].get(saved_id, {}), self.state[param]
+            saved, kept = (
+                state_dict["state"].get(saved_id, {}),
+                self.state.get(param, {}),
+            )  # it has none before its first step
             for key in [key for key in _MOMENTS if key in saved]:
                 if param.dtype == self._moment_dtype(param):  # torch shares them with the other optimizer
                     kept[key] = kept[key].clone()
@@ -169,7 +173,7 @@ class CPUAdam(Optimizer):
             return
         if len(grads) < len(params):
             params = [param for param in params if param.grad is not None]
-        states = [self.state[param] or self._new_state(param) for param in params]
+        states = [self.state.get(param) or self._new_state(param) for param in params]
         beta1, beta2 = group["betas"]
         options = {
             "lr": float(group["lr"]),
@@ -193,7 +197,7 @@ class CPUAdam(Optimizer):
             )
             raise ValueError(msg)
         state: dict[str, torch.Tensor] = self.state[param]
-        state["step"] = torch.zeros((), dtype=torch.float32)
+        state["step"] = torch.zeros((), dtype=torch.float32, device="cpu")  # whatever torch's default device
         for key in _MOMENTS:
             state[key] = torch.zeros_like(param, dtype=self._moment_dtype(param), memory_format=torch.preserve_format)
         return state

@@ -176,8 +176,8 @@ class FusedSGD(MultiTensorOptimizer):
 
     Raises:
         ValueError: if an option is out of its range, or ``nesterov`` lacks its momentum.
-        RuntimeError: from ``step``, if a dtype is not supported or a gradient is sparse; the parameters of that
-            group are unchanged then.
+        RuntimeError: from ``step``, if a dtype is not supported or a gradient is sparse; those parameters of
+            that group that have the same dtypes and number of steps are unchanged then.
         OpError: from the first ``step``, if the kernel cannot be built or loaded on this machine.
 
     Source: torch.optim.SGD; tests/ops/optimizers_reference.py

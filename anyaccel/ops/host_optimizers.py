@@ -72,8 +72,8 @@ class CPUAdagrad(MultiTensorOptimizer):
 
     Raises:
         ValueError: if an option is out of its range, or a parameter is not on the CPU.
-        RuntimeError: from ``step``, if a dtype is not supported or a gradient is sparse; the parameters of that
-            group are unchanged then.
+        RuntimeError: from ``step``, if a dtype is not supported or a gradient is sparse; those parameters of
+            that group that have the same dtypes and number of steps are unchanged then.
         OpError: from the first ``step``, if the kernel cannot be built or loaded on this machine.
 
     Source: Duchi et al., JMLR 12 (2011); tests/ops/optimizers_reference.py

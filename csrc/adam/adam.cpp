@@ -128,6 +128,10 @@ void adam_step_cpu(const std::array<TensorList, kRoles>& lists, const TensorList
   each_checked(count, [&](std::size_t i) {
     quadruples[i] = checked({lists[kParam][i], lists[kGrad][i], lists[kExpAvg][i], lists[kExpAvgSq][i]}, i);
     counters[i] = StepCounter(state_steps[i], i);
+    if (!(counters[i].next() >= 1.0)) {  // also NaN
+      kArguments.refuse(place(kStep, i).c_str(), "of " + std::to_string(counters[i].next() - 1.0),
+                        "a number of 0 or more", "pass torch.zeros(()) before the first step");
+    }
   });
   check_memory(quadruples, counters);
   std::vector<AdamTensor> tensors = with_coefficients(quadruples, counters, options);

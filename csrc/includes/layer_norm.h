@@ -44,12 +44,18 @@ struct LayerNormForward {
           values.read(x + row * columns);
         }
         const C count = static_cast<C>(columns);
-        const C center = values.sum([](C value) { return value; }) / count;
+        C center = values.sum([](C value) { return value; }) / count;
         // a separate pass: the mean of squares minus the squared mean loses precision if the mean is large
-        const C squares = values.sum([=](C value) {
+        C squares = values.sum([=](C value) {
           const C distance = value - center;
           return distance * distance;
         });
+        if (center * center > 100 * (squares / count + eps)) {  // the mean's rounding would be a part of the result
+          const C shift = values.sum([=](C value) { return value - center; }) / count;
+          center += shift;
+          const C rest = squares - count * shift * shift;
+          squares = rest > 0 ? rest : 0;
+        }
         const C scale = 1 / square_root(squares / count + eps);
         T* out = y + row * columns;
         const W* w = weight;

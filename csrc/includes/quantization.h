@@ -121,6 +121,9 @@ struct ExtremesOfGroups {
   }
 };
 
+// The smallest normal float. The inverse of a smaller scale may be larger than any float, and 0 times infinity is NaN.
+constexpr float kSmallestScale = 0x1p-126f;
+
 // Two adjacent elements, whose codes of 4 bits share a byte.
 template <typename T>
 struct TwoOf {
@@ -155,11 +158,13 @@ struct Quantize {
         const Extremes found = parts.extremes == nullptr ? extremes_of(elements_of_row, ranged) : parts.extremes[row];
         const float smallest = -found.largest_negated;
         const float offset = is_symmetric ? 0.0f : 0.5f * found.largest + 0.5f * smallest;
-        const float range = is_symmetric ? 2.0f * found.largest : found.largest - smallest;
-        const float damage = range - range;  // 0 if every element is finite, otherwise NaN
-        const float scale = range > 0.0f ? kSteps / range : 1.0f;
+        // half of the range: the whole one may be larger than any float
+        const float half = is_symmetric ? found.largest : 0.5f * found.largest - 0.5f * smallest;
+        const float damage = columns > 0 ? half - half : 0.0f;  // 0 if every element is finite, otherwise NaN
+        const float used = larger(half, 0.5f * kSteps * kSmallestScale);
+        const float scale = half > 0.0f ? 0.5f * kSteps / used : 1.0f;
         if (group.is_first() && part.begin == 0) {
-          params[is_symmetric ? row : 2 * row] = (range > 0.0f ? range / kSteps : 1.0f) + damage;
+          params[is_symmetric ? row : 2 * row] = (half > 0.0f ? used / (0.5f * kSteps) : 1.0f) + damage;
           if (!is_symmetric) {
             params[2 * row + 1] = offset;
           }
@@ -253,11 +258,12 @@ struct QuantizeFloat8 {
         const Extremes found =
             parts.extremes == nullptr ? extremes_of(elements_of_row, Ranged::kMagnitudes) : parts.extremes[row];
         const float largest = found.largest;
-        const float scale = largest > 0.0f ? largest / Format::kLargest : 1.0f;
+        const float used = larger(largest, Format::kLargest * kSmallestScale);
+        const float scale = largest > 0.0f ? used / Format::kLargest : 1.0f;
         if (group.is_first() && part.begin == 0) {
           scales[row] = scale;
         }
-        const float inverse = largest > 0.0f ? Format::kLargest / largest : 1.0f;
+        const float inverse = largest > 0.0f ? Format::kLargest / used : 1.0f;
         elements_of_row.each([=](auto elements, const auto& values) {
           store_bytes(to, elements, [&](int i) { return to_float8<Format>(values[i] * inverse); });
         });

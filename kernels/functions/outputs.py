@@ -10,7 +10,15 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["in_float32", "in_shapes_of", "require_one_place_each", "shaped_like", "write_output"]
+__all__ = [
+    "in_float32",
+    "in_shapes_of",
+    "require_like",
+    "require_one_place_each",
+    "require_shape",
+    "shaped_like",
+    "write_output",
+]
 
 
 def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> None:
@@ -19,6 +27,12 @@ def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> N
     Raises:
         RuntimeError: when shape or dtype differ, or its elements share memory.
     """
+    require_like(function, output, result)
+    output.copy_(result)
+
+
+def require_like(function: str, output: torch.Tensor, result: torch.Tensor) -> None:
+    """Check that a result can be written to a tensor; see :func:`write_output`."""
     if (output.shape, output.dtype, output.layout) != (result.shape, result.dtype, result.layout):
         msg = (
             f"{function} failed: got a {output.dtype} output of shape {tuple(output.shape)}; expected {result.dtype} of shape "
@@ -26,7 +40,6 @@ def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> N
         )
         raise RuntimeError(msg)
     require_one_place_each(function, output)
-    output.copy_(result)
 
 
 def require_one_place_each(function: str, output: torch.Tensor) -> None:
@@ -44,6 +57,16 @@ def require_one_place_each(function: str, output: torch.Tensor) -> None:
             )
             raise RuntimeError(msg)
         reach += stride * (size - 1)
+
+
+def require_shape(function: str, copy: torch.Tensor, of: torch.Tensor) -> None:
+    """Check that a tensor that receives a copy is empty, or has the other's shape; ``copy_`` would broadcast."""
+    if copy.numel() > 0 and copy.shape != of.shape:
+        msg = (
+            f"{function} failed: got a copy of shape {tuple(copy.shape)}; expected {tuple(of.shape)}, or none. "
+            f"Fix: pass torch.empty_like(param), or torch.empty(0)."
+        )
+        raise RuntimeError(msg)
 
 
 @contextlib.contextmanager

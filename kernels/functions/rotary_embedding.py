@@ -30,6 +30,22 @@ class _InPlace(torch.autograd.Function):
         return grad, None, None, None, None
 
 
+def _check_in_place(x: torch.Tensor) -> None:
+    """Refuse what torch would refuse when it has been written: its own check comes after :meth:`_InPlace.forward`."""
+    base = x if x._base is None else x._base
+    is_plain = base is x or torch._C._autograd._get_creation_meta(x) == torch._C._autograd.CreationMeta.DEFAULT
+    if x.is_inference() and not torch.is_inference_mode_enabled():
+        problem = "an inference tensor outside of inference mode"
+    elif torch.is_grad_enabled() and base.requires_grad and base.is_leaf:
+        problem = "a leaf that requires a gradient, or a view of one"
+    elif torch.is_grad_enabled() and base.requires_grad and not is_plain:
+        problem = "one of several views, or a view that was made without a gradient"
+    else:
+        return
+    msg = f"rotary_embedding failed: got x that is {problem}; expected one that may be written. Fix: leave inplace out."
+    raise RuntimeError(msg)
+
+
 def _fake(x: torch.Tensor, *_: Any) -> torch.Tensor:
     return empty_contiguous(x)
 
@@ -70,6 +86,7 @@ class RotaryEmbeddingFunctions(OpFunctions):
         if inplace and torch.compiler.is_compiling():  # it loses the gradient of tensors that are marked as dirty
             return x.copy_(self._rotary_embedding(x, cos, sin, interleaved, False))
         if inplace:
+            _check_in_place(x)
             turned: torch.Tensor = _InPlace.apply(x, cos, sin, interleaved, self._rotary_embedding_)  # type: ignore[no-untyped-call]
             return turned
         result: torch.Tensor = self._rotary_embedding(x, cos, sin, interleaved, False)

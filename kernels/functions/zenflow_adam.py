@@ -201,8 +201,9 @@ class ZenFlowAdam:
         lr, beta1, beta2, eps, weight_decay = control.options[group * _PER_GROUP : (group + 1) * _PER_GROUP]
         param, *grads_and_moments, stale = optimizer.groups[group]
         grad, exp_avg, exp_avg_sq = grads_and_moments[control.now_state :: 2]
+        taken = [torch.tensor(float(control.step - 1), dtype=torch.float32, device="cpu")]
         in_shapes_of(
-            lambda *lists, **options: self.adam_step(*lists, [torch.tensor(float(control.step - 1))], **options),
+            lambda *lists, **options: self.adam_step(*lists, taken, **options),
             [param], [grad], [exp_avg], [exp_avg_sq], lr=lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay,
             adamw_mode=self._decoupled[optimizer.number], bias_correction=bool(control.bias_correction[group]),
         )  # fmt: skip

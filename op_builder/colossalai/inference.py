@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ...kernels.functions.outputs import require_one_place_each, write_output
+from ...kernels.functions.outputs import require_like, require_one_place_each, write_output
 from ..arguments import require_floats, require_integers, require_lengths
 from .caches import convert_float8, paged_attention, require_caches, token_positions, write_tokens
 
@@ -46,6 +46,8 @@ class InferenceOps:
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float
     ) -> None:
         """Add x to ``residual`` in place, and write the normalised sum to ``x``."""
+        for output in (x, residual):
+            require_one_place_each("fused_add_rms_layernorm", output)
         normalised, total = self._rms_norm.add_rms_norm(x, residual, weight, epsilon)
         write_output("fused_add_rms_layernorm", x, normalised)
         write_output("fused_add_rms_layernorm", residual, total)
@@ -55,8 +57,12 @@ class InferenceOps:
     ) -> None:
         """Rotate ``(tokens, heads, head_dim)`` by each token's angles, in place; always computed in float32."""
         pairs = query.shape[-1] // 2
+        angles = cos[:, :pairs], sin[:, :pairs]
+        for tensor in (query, key):  # both are checked before one is written
+            require_one_place_each("rotary_embedding", tensor)
+            self._rotary.rotary_embedding(tensor[None, :, :0], *angles)
         for tensor in (query, key):
-            self._rotary.rotary_embedding(tensor[None], cos[:, :pairs], sin[:, :pairs], inplace=True)
+            self._rotary.rotary_embedding(tensor[None], *angles, inplace=True)
 
     def rotary_embedding_and_cache_copy(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor,
@@ -78,6 +84,8 @@ class InferenceOps:
             high_precision: ignored: it is always computed in float32.
         """
         require_floats("rotary_embedding_and_cache_copy", (3,), query=query, key=key, value=value)
+        caches = (key_cache, value_cache)
+        self._require("rotary_embedding_and_cache_copy", key, value, caches, sequence_lengths, block_tables)
         turned = key.clone()
         self.rotary_embedding(query, turned, cos, sin, high_precision)
         self.decode_kv_cache_memcpy(turned, value, key_cache, value_cache, sequence_lengths, block_tables)
@@ -142,8 +150,11 @@ class InferenceOps:
         if is_prompts:
             starts = torch.nn.functional.pad(sequence_lengths.long().cumsum(0), (1, 0))
             _, position = token_positions(sequence_lengths, starts, int(starts[-1]))
-        for output, cache in ((cos, cos_cache), (sin, sin_cache)):
-            write_output(function, output[: len(position)], cache[position])
+        taken = [cache[position] for cache in (cos_cache, sin_cache)]
+        for output, angles in zip((cos, sin), taken, strict=True):
+            require_like(function, output[: len(position)], angles)
+        for output, angles in zip((cos, sin), taken, strict=True):
+            write_output(function, output[: len(position)], angles)
 
     def flash_decoding_attention(
         self, out: torch.Tensor, query: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,

@@ -63,7 +63,7 @@ class CPUAdamOptimizer:
             RuntimeError: naming the argument, before anything is written.
         """
         taken = grads.float() / loss_scale if loss_scale > 0 else grads
-        taken_before = [torch.tensor(float(step - 1))]
+        taken_before = [torch.tensor(float(step - 1), dtype=torch.float32, device="cpu")]
         in_shapes_of(
             lambda p, g, m, v, **options: self._functions.adam_step(p, g, m, v, taken_before, **options),
             [params], [taken], [exp_avg], [exp_avg_sq], lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,

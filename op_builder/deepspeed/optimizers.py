@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...kernels.functions.outputs import in_float32, in_shapes_of, require_one_place_each
+from ...kernels.functions.outputs import in_float32, in_shapes_of, require_one_place_each, require_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ class FusedAdamOnCpuModule(FusedAdamModule):
         noop_flag: torch.Tensor, options: dict[str, Any],
     ) -> None:  # fmt: skip
         if noop_flag.item() == 0:
-            state_steps = torch.full((len(params),), float(step - 1)).unbind()
+            state_steps = torch.full((len(params),), float(step - 1), dtype=torch.float32, device="cpu").unbind()
             self._op.adam_step(params, grads, *states, state_steps, **options)
 
 
@@ -314,6 +314,7 @@ class FusedLambModule:
         """
         _check("lamb", (), 0, mode=mode)
         require_one_place_each("lamb", param_copy)
+        require_shape("lamb", param_copy, param)
         scale = torch.full((1,), grad_scale, dtype=torch.float32, device=param.device)
         with in_float32([exp_avg], [exp_avg_sq]) as (exp_avgs, exp_avg_sqs):
             ratio: torch.Tensor = in_shapes_of(

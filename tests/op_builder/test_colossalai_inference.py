@@ -247,3 +247,29 @@ def test_padding_by_indices_is_hidden_and_comes_out_as_zeros(is_causal: bool) ->
             found[row, :, :length], functional.scaled_dot_product_attention(*parts, is_causal=is_causal)
         )
         assert not found[row, :, length:].any()
+
+
+def test_what_is_refused_writes_neither_of_two_outputs() -> None:
+    inference = _load("InferenceOps")
+    cos, sin = torch.zeros(3, 8), torch.ones(3, 8)
+    query = torch.ones(3, 2, 8)
+    for key in (torch.ones(4, 2, 8), torch.ones(3, 2, 8, dtype=torch.int32), torch.ones(3, 1, 8).expand(3, 2, 8)):
+        with pytest.raises((RuntimeError, ValueError)):
+            inference.rotary_embedding(query, key, cos, sin)
+    caches = [torch.zeros(2, 2, 4, 8) for _ in range(2)]
+    tables = torch.tensor([[5], [0], [1]], dtype=torch.int32)
+    with pytest.raises(ValueError, match="got block 5"):
+        inference.rotary_embedding_and_cache_copy(
+            query, query.clone(), query.clone(), cos, sin, *caches, torch.ones(3, dtype=torch.int32), tables
+        )
+    assert bool((query == 1).all())
+    x = torch.ones(2, 4)
+    with pytest.raises(RuntimeError, match="share memory"):
+        inference.fused_add_rms_layernorm(x, torch.ones(1, 4).expand(2, 4), torch.ones(4), 1e-6)
+    assert bool((x == 1).all())
+    written = torch.zeros(2, 4)
+    with pytest.raises(RuntimeError, match="get_cos_and_sin failed"):
+        inference.get_cos_and_sin(
+            torch.ones(8, 4), torch.ones(8, 4), written, torch.zeros(2, 5), torch.tensor([3, 4]), 4, False
+        )
+    assert not written.any()

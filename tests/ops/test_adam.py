@@ -278,6 +278,19 @@ def test_inference_tensors_step(op: Any) -> None:
         assert param.tolist() == [0.5, 0.5]
 
 
+@pytest.mark.parametrize("taken", [-1.0, -2.0, float("nan")])
+@pytest.mark.parametrize("bias_correction", [True, False])
+def test_a_counter_whose_next_step_is_none_is_refused_before_the_writing(
+    op: Any, taken: float, bias_correction: bool
+) -> None:
+    lists = [[torch.ones(4), torch.ones(3)] for _ in range(4)]
+    counters = [torch.tensor(1.0), torch.tensor(taken)]
+    with pytest.raises(RuntimeError, match=r"adam failed: got state_steps\[1\].*expected a number of 0 or more"):
+        op.adam_step(*lists, counters, lr=0.1, bias_correction=bias_correction)
+    assert all(bool((tensor == 1).all()) for tensors in lists for tensor in tensors)
+    assert counters[0] == 1
+
+
 def test_update_refuses_step_zero(op: Any) -> None:
     op.create_adam(8)
     with pytest.raises(RuntimeError, match="got step 0; expected 1 or more"):

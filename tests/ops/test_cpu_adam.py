@@ -91,6 +91,36 @@ def test_state_dicts_are_exchangeable_both_ways(fused: bool) -> None:
         assert our_kept["step"].dtype == their_kept["step"].dtype
 
 
+def test_a_parameter_without_a_gradient_survives_two_state_dicts() -> None:
+    used, frozen = (Parameter(torch.ones(2)) for _ in range(2))
+    optimizer = CPUAdam([used, frozen])
+    used.grad = torch.ones(2)
+    for _ in range(3):
+        optimizer.step()
+        saved = torch.load(_saved(optimizer.state_dict()))
+        assert list(saved["state"]) == [0]
+        optimizer = copy.deepcopy(CPUAdam([used, frozen]))
+        optimizer.param_groups[0]["params"] = [used, frozen]
+        optimizer.load_state_dict(saved)
+        assert frozen not in optimizer.state
+    assert optimizer.state[used]["step"] == 3
+    optimizer.load_state_dict({**saved, "state": {**saved["state"], 1: {}}})  # as older versions saved it
+    assert optimizer.state[used]["step"] == 3
+
+
+def test_states_are_on_the_cpu_whatever_the_default_device_and_dtype() -> None:
+    param = Parameter(torch.ones(2))
+    param.grad = torch.ones(2)
+    with torch.device("meta"):
+        optimizer = CPUAdam([param])
+        optimizer.step()
+        optimizer.load_state_dict(optimizer.state_dict())
+        optimizer.step()
+    assert {value.device.type for value in optimizer.state[param].values()} == {"cpu"}
+    assert param.device.type == "cpu"
+    assert param[0] < 1
+
+
 def _saved(state: dict[str, Any]) -> io.BytesIO:
     file = io.BytesIO()
     torch.save(state, file)

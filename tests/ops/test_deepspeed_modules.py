@@ -72,6 +72,19 @@ def test_states_of_the_parameters_dtype_are_rounded_after_each_step(builder: str
         assert torch.equal(found, expected.bfloat16())
 
 
+def test_adams_step_is_counted_in_float32_whatever_the_defaults() -> None:
+    param, first, second, grad = torch.ones(4), torch.zeros(4), torch.zeros(4), torch.ones(4)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device("meta"):
+            _load("FusedAdamBuilder").multi_tensor_adam(
+                1, FLAG, [[grad], [param], [first], [second]], 0.1, 0.9, 0.999, 1e-8, 1, 1, 1, 0.0
+            )
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(param, torch.full((4,), 0.9))
+
+
 def test_cpu_lion_and_cpu_adagrad() -> None:
     grad, param, state = _tensors(3)
     options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "maximize": False}
@@ -108,6 +121,17 @@ def test_fused_lamb(mode: int) -> None:
     assert ratio.shape == (1,)
     assert ratio.item() == pytest.approx(expected[3].item(), rel=1e-5)
     assert torch.equal(copy, param.bfloat16())
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 4), (1,)])
+def test_fused_lamb_refuses_a_copy_of_another_shape_before_the_writing(shape: tuple[int, ...]) -> None:
+    param, first, second, grad = torch.ones(4), torch.zeros(4), torch.zeros(4), torch.ones(4)
+    with pytest.raises(RuntimeError, match=r"lamb failed: got a copy of shape .*; expected \(4,\), or none"):
+        _load("FusedLambBuilder").lamb(
+            param, torch.zeros(shape), first, second, grad, 0.1, 0.9, 0.999, 10.0, 0.01, 1e-8, 1.0, 1, 0, True, 0.0
+        )
+    assert bool((param == 1).all())
+    assert not first.any()
 
 
 def test_fused_lamb_copies_into_a_models_own_parameter() -> None:

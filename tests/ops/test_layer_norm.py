@@ -95,6 +95,19 @@ def test_a_large_mean_does_not_cancel(op: Any) -> None:
     close(op.functions.layer_norm(x, ones, zeros), layer_norm(x.double(), ones.double(), zeros.double(), EPS), 1e3)
 
 
+@pytest.mark.parametrize(("value", "columns"), [(1.3, 4096), (100.1, 768), (1000.1, 1000), (1e6, 770), (-0.1, 8193)])
+def test_rows_of_one_value_become_the_bias(op: Any, value: float, columns: int) -> None:
+    """The rounding of their mean is larger than their deviation from it."""
+    x = torch.full((3, columns), value, device=op.device)
+    x[1, 0] = value * (1 + 2**-20)
+    weight, bias = torch.ones(columns, device=op.device), torch.full((columns,), 0.5, device=op.device)
+    y = op.functions.layer_norm(x, weight, bias, eps=1e-5)
+    expected = torch.nn.functional.layer_norm(x.double(), (columns,), eps=1e-5) + 0.5
+    if abs(value) < 1e4:  # float32 has no number near enough to the mean of larger ones
+        torch.testing.assert_close(y.double(), expected, rtol=2e-3, atol=2e-3)
+    assert bool((y[[0, 2]] == 0.5).all())
+
+
 def test_strided_inputs_are_taken(op: Any) -> None:
     x = normal(131, 6, dtype=torch.float32, device=op.device).t()
     weight, bias = torch.ones(1, device=op.device).expand(131), torch.zeros(262, device=op.device)[::2]

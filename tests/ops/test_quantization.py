@@ -210,6 +210,33 @@ def test_misaligned_memory_gives_the_same(op: Any, dtype: torch.dtype) -> None:
             assert torch.equal(mine, expected)
 
 
+MAGNITUDES = [1e-45, 1e-40, 3e-38, 3e-37, 1e-34, 1e-30, 1.0, 1e30, 1e38, 3e38]
+
+
+@pytest.mark.parametrize("magnitude", MAGNITUDES)
+def test_groups_of_every_magnitude_come_back(op: Any, magnitude: float) -> None:
+    """Their scales are normal floats, and 0 stays 0: the inverse of a smaller scale would be infinite."""
+    x = torch.tensor([0.0, 1.0, -0.5, 0.25] * 4, device=op.device) * magnitude
+    tiny = torch.finfo(torch.float32).tiny
+    for symmetric in (True, False):
+        q, params = op.functions.quantize(x, 2, symmetric=symmetric)
+        back = op.functions.dequantize(q, params)
+        assert bool((params[:, 0] >= tiny).all())
+        assert float((back - x).abs().max()) <= 0.51 * max(2 * magnitude / 256, tiny) * 2
+    for float8 in (torch.float8_e4m3fn, torch.float8_e5m2):
+        codes, scales = op.functions.quantize_float8(x, 2, dtype=float8)
+        back = op.functions.dequantize_float8(codes, scales)
+        assert bool((scales >= tiny).all())
+        assert float((back - x).abs().max()) <= max(magnitude / 8, tiny)
+        assert not back[::4].any()
+
+
+def test_groups_without_elements_have_a_scale_of_one(op: Any) -> None:
+    x = torch.empty(0, device=op.device)
+    for params in (op.functions.quantize(x, 2)[1], op.functions.quantize_float8(x, 2)[1]):
+        assert params.flatten().tolist() == [1.0, 1.0]
+
+
 def test_strided_input_is_taken(op: Any) -> None:
     x = normal(64, 4, dtype=torch.float32, device=op.device).t()
     for mine, expected in zip(op.functions.quantize(x, 4), op.functions.quantize(x.contiguous(), 4), strict=True):

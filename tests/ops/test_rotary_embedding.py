@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from anyaccel.op_builder.kernel_loader import RotaryEmbeddingLoader
+
 from .compare import DTYPES, close, normal, opcheck
 from .conftest import load
 from .rotary_embedding_reference import rotary_embedding
@@ -153,3 +155,41 @@ def test_a_second_derivative_in_place_is_refused() -> None:
     (grad,) = torch.autograd.grad((y**2).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         grad.sum().backward()
+
+
+def _leaf() -> torch.Tensor:
+    return torch.ones(2, 3, 2, 4, requires_grad=True)
+
+
+def _unwritable(kind: str) -> torch.Tensor:
+    if kind == "inference tensor":
+        with torch.inference_mode():
+            return torch.ones(2, 3, 2, 4)
+    if kind == "view without a gradient":
+        leaf = torch.ones(2, 2, 3, 2, 4, requires_grad=True) * 1
+        with torch.no_grad():
+            return leaf[0]
+    made = {
+        "leaf": _leaf,
+        "view of a leaf": lambda: _leaf()[:1],
+        "one of several": lambda: torch.ones(2, 2, 3, 2, 4, requires_grad=True).mul(1).unbind(0)[0],
+        "chunk": lambda: (_leaf() * 1).chunk(2)[0],
+    }
+    return made[kind]()
+
+
+@pytest.mark.parametrize(
+    "kind", ["leaf", "view of a leaf", "one of several", "chunk", "view without a gradient", "inference tensor"]
+)
+def test_what_torch_does_not_let_write_is_refused_before_the_writing(kind: str) -> None:
+    functions = RotaryEmbeddingLoader().load()
+    x = _unwritable(kind)
+    with pytest.raises(RuntimeError):
+        _unwritable(kind).mul_(2)
+    with pytest.raises(RuntimeError, match=r"rotary_embedding failed: got x that is .* Fix: leave inplace out"):
+        functions.rotary_embedding(x, *_tables(3, 2, "cpu"), inplace=True)
+    assert bool((x == 1).all())
+    with torch.no_grad():  # then torch lets write all but inference tensors
+        if kind != "inference tensor":
+            functions.rotary_embedding(x, *_tables(3, 2, "cpu"), inplace=True)
+            assert not bool((x == 1).all())
