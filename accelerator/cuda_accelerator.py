@@ -22,13 +22,12 @@ class CUDA_Accelerator(TorchAccelerator):
     def __init__(self) -> None:
         super().__init__("cuda")
 
-    @calls("nccl")
     def _communication_backend(self) -> str | None:
         backend = super()._communication_backend()
-        return (
-            "gloo" if backend == "nccl" and sys.platform == "win32" else backend
-        )  # torch's builds for Windows lack NCCL
+        is_lacking = backend == "nccl" and sys.platform == "win32"  # torch's builds for Windows have no NCCL
+        return "gloo" if is_lacking else backend
 
+    @calls("nccl")
     def communication_backend_version(self) -> Any:
         return self._module.nccl.version()
 

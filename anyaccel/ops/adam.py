@@ -134,10 +134,8 @@ class CPUAdam(Optimizer):
         saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
         params = chain.from_iterable(group["params"] for group in self.param_groups)
         for saved_id, param in zip(saved_ids, params, strict=True):
-            saved, kept = (
-                state_dict["state"].get(saved_id, {}),
-                self.state.get(param, {}),
-            )  # it has none before its first step
+            saved = state_dict["state"].get(saved_id, {})
+            kept = self.state.get(param, {})  # it has none before its first step
             for key in [key for key in _MOMENTS if key in saved]:
                 if param.dtype == self._moment_dtype(param):  # torch shares them with the other optimizer
                     kept[key] = kept[key].clone()

@@ -17,8 +17,8 @@ def quantize(
     With ``n = 2 ** bits``, a symmetric group has ``scale = 2 * max(abs(x)) / n`` and ``offset = 0``, an asymmetric one
     ``scale = (max(x) - min(x)) / n`` and ``offset = (max(x) + min(x)) / 2``; where that scale would be 0 it is 1, and it is never
     below the smallest normal float32. Ties are rounded to even, and codes are clamped to ``-n / 2 .. n / 2 - 1``. A group that
-    contains a NaN or an infinity dequantizes to
-    NaN; other groups are not affected. There is no gradient: backward through the result gives ``x`` none, and torch warns.
+    contains a NaN or an infinity dequantizes to NaN; other groups are not affected. There is no gradient: backward through the
+    result gives ``x`` none, and torch warns.
 
     Args:
         x: any shape and strides, cut into groups in row-major order; float32, bfloat16 or float16, not float64.
