@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import re
 import sys
 import types
 from typing import Any
@@ -457,3 +458,20 @@ def test_windows_has_no_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
     assert anyaccel.CUDA_Accelerator().communication_backend_name() == "nccl"
     monkeypatch.setattr(sys, "platform", "win32")
     assert anyaccel.CUDA_Accelerator().communication_backend_name() == "gloo"
+
+
+GUARDED = {("CUDA_Accelerator", "is_bf16_supported")}
+"""What asks ``is_available()`` first."""
+
+
+@pytest.mark.parametrize("kind", [anyaccel.TorchAccelerator, anyaccel.CUDA_Accelerator, anyaccel.XPU_Accelerator])
+def test_what_a_member_takes_from_torchs_module_is_declared(kind: type) -> None:
+    """``supports()`` knows by ``@calls`` alone whether a member works."""
+    undeclared = {}
+    for name, function in vars(kind).items():
+        if inspect.isfunction(function) and (kind.__name__, name) not in GUARDED:
+            used = set(re.findall(r"self\._module\.(\w+)", inspect.getsource(inspect.unwrap(function))))
+            declared = {call.partition(".")[0] for call in getattr(function, "__torch_calls__", ())}
+            if used - declared:
+                undeclared[name] = used - declared
+    assert not undeclared
