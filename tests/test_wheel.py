@@ -48,14 +48,14 @@ from anyaccel.op_builder.cuda.device_code import device_code_recipe
 from anyaccel.op_builder.engine import prebuilt
 from anyaccel.op_builder.engine.trace import Trace
 from anyaccel.op_builder.table import OPS
-op = next(op for op in OPS if op.name == "quantization")
+op = next(op for op in OPS if op.name == "rotary_embedding")
 for target in sys.argv[1:]:
     trace = Trace(target)
     found = prebuilt.find_device_code(op.name, target, device_code_recipe(op, target, any_compiler=True).key, lambda _: "", trace)
     assert found is not None, str(trace)
 """
 
-CHOSEN = {"DS_BUILD_CPU_ADAM": "1", "DS_BUILD_QUANTIZER": "1", "DS_BUILD_NO_SUCH_OP": "1"}
+CHOSEN = {"DS_BUILD_CPU_ADAM": "1", "DS_BUILD_ROTARY_EMBEDDING": "1", "DS_BUILD_NO_SUCH_OP": "1"}
 
 
 def prebuilt(folder: Path, switches: dict[str, str]) -> Path:
@@ -87,7 +87,7 @@ def carried_by(wheel: Path) -> set[str]:
 
 def test_it_serves_every_python_and_carries_every_target_of_what_was_chosen(prebuilt_wheel: Path) -> None:
     assert "-py3-none-linux_" in prebuilt_wheel.name
-    chosen = named_builders(["cpu_adam", "quantization", "cuda_runtime", "hip_runtime"])
+    chosen = named_builders(["cpu_adam", "rotary_embedding", "cuda_runtime", "hip_runtime"])
     assert carried_by(prebuilt_wheel) == {f"{order.op}-{order.target}" for order in orders(chosen, wheel_targets())}
 
 
@@ -112,7 +112,9 @@ def test_its_gpu_code_is_found_where_it_is_installed(
     prebuilt_wheel: Path, site: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     carried = {
-        name.removeprefix("quantization-") for name in carried_by(prebuilt_wheel) if name.startswith("quantization-")
+        name.removeprefix("rotary_embedding-")
+        for name in carried_by(prebuilt_wheel)
+        if name.startswith("rotary_embedding-")
     }
     targets = sorted(target for target in carried if is_cuda_target(target))
     assert targets or probe_nvrtc().tool is None

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from .ranks import PROLOGUE
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from .ranks import Scripts
+
+ROOT = Path(__file__).parents[2]
 
 HOOKED = """
 import atexit
@@ -119,6 +123,31 @@ _ON_TWO_HOSTS = (
 )
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-W", "ignore", "-m", "tests.distributed.program_server"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def _programs(name: str, hosts: str, folder: Path) -> list[dict[str, Any]]:
+    """Return the program of each rank, as ``program_server`` takes them."""
+    hooked = HOOKED if "before the group" in name else ""
+    script = f"{PROLOGUE}\nrank, world, store = int(sys.argv[1]), 2, sys.argv[2]\n{hooked}\nstart()\n"
+    script += f"dist.all_reduce(torch.ones(3))\n{textwrap.dedent(LAST_LINES[name])}"
+    return [
+        {
+            "code": script,
+            "arguments": [str(rank), str(folder / "store")],
+            "environment": {"ANYACCEL_SHM_HOST": hosts[rank], "GLOO_SOCKET_IFNAME": "lo"},
+            "errors": str(folder / f"errors of {rank}"),
+        }
+        for rank in range(2)
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "hosts"),
     [
@@ -126,18 +155,25 @@ _ON_TWO_HOSTS = (
         *(pytest.param(name, "ab", marks=[] if name in _ON_TWO_HOSTS else pytest.mark.slow) for name in LAST_LINES),
     ],
 )
-def test_a_process_exits_with_zero(tmp_path: Path, name: str, hosts: str) -> None:
+def test_a_process_exits_with_zero(server: subprocess.Popen[str], tmp_path: Path, name: str, hosts: str) -> None:
     """In processes that end as programs do; those of the other tests end without Python's own end."""
-    hooked = HOOKED if "before the group" in name else ""
-    script = f"{PROLOGUE}\nrank, world, store = int(sys.argv[1]), 2, sys.argv[2]\n{hooked}\nstart()\n"
-    script += f"dist.all_reduce(torch.ones(3))\n{textwrap.dedent(LAST_LINES[name])}"
+    programs = _programs(name, hosts, tmp_path)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(json.dumps(programs) + "\n")
+    server.stdin.flush()
+    statuses = json.loads(server.stdout.readline())
+    assert statuses == [0, 0], [(tmp_path / f"errors of {rank}").read_text() for rank in range(2)]
+
+
+@pytest.mark.parametrize("hosts", ["aa", "ab"])
+def test_a_process_that_is_no_fork_exits_with_zero(tmp_path: Path, hosts: str) -> None:
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", script, str(rank), str(tmp_path / "store")],
-            env={**os.environ, "ANYACCEL_SHM_HOST": hosts[rank], "GLOO_SOCKET_IFNAME": "lo"},
-            stderr=subprocess.PIPE, text=True,
+            [sys.executable, "-W", "ignore", "-c", program["code"], *program["arguments"]],
+            env={**os.environ, **program["environment"]}, stderr=subprocess.PIPE, text=True,
         )
-        for rank in range(2)
+        for program in _programs("operations that nobody waits for", hosts, tmp_path)
     ]  # fmt: skip
     said = [rank.communicate(timeout=60)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], said

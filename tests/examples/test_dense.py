@@ -20,8 +20,9 @@ HAS_GPU = torch.get_device_module("cuda").is_available()
 
 def run(script: str, *arguments: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "ignore", EXAMPLE / script, *arguments]
+    environment = {**os.environ, "PYTHONFAULTHANDLER": "1", **env}  # a rank that aborts says where
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, **env}, timeout=240
+        command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=240
     )
 
 

@@ -37,7 +37,7 @@ assert param.item() == 0.5
 
 
 BUILD = """
-import logging, sys
+import logging
 logging.basicConfig(level=logging.INFO)
 from anyaccel.op_builder import CPUOpBuilder
 class Builder(CPUOpBuilder):
@@ -47,11 +47,16 @@ assert Builder().build().binary.is_file()
 """Builds a one-line op: the process needs no torch, and a compiler that sleeps makes all others meet it at work."""
 
 
-def _slow_build(tmp_path: Path, seconds: int) -> tuple[str, str]:
-    """Return a program that builds an op, and its compiler, which takes some seconds."""
+def _build(tmp_path: Path) -> str:
+    """Return a program that builds an op."""
     source = tmp_path / "answer.cpp"
     source.write_text('extern "C" int answer() { return 42; }')
-    return BUILD.format(source=str(source)), str(_compiler(tmp_path / "bin", f"sleep {seconds}"))
+    return BUILD.format(source=str(source))
+
+
+def _slow_build(tmp_path: Path, seconds: int) -> tuple[str, str]:
+    """Return a program that builds an op, and its compiler, which takes some seconds."""
+    return _build(tmp_path), str(_compiler(tmp_path / "bin", f"sleep {seconds}"))
 
 
 def _start(cache_dir: Path, code: str = LOAD, **env: str) -> subprocess.Popen[str]:
@@ -71,6 +76,7 @@ def _compiler(folder: Path, on_compile: str, version: str = "") -> Path:
     """Write a compiler that wraps the system's, but acts differently when it compiles an op."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "c++"
+    file.unlink(missing_ok=True)  # a link may be to the system's own
     said = f"*--version*) echo '{version}'; exit ;; " if version else ""
     file.write_text(
         f'#!/bin/sh\ncase "$*" in {said}*"-o 0.o"*) {on_compile} ;; esac\nexec {shutil.which("c++")} "$@"\n'
@@ -166,7 +172,7 @@ def _with_mount(options: str, place: Path, code: str, **env: str) -> subprocess.
 def test_a_read_only_home(tmp_path: Path) -> None:
     home = tmp_path / "home"
     without = {"ANYACCEL_CACHE_DIR": "", "XDG_CACHE_HOME": ""}
-    done = _with_mount("ro,mode=0700", home, LOAD, HOME=str(home), TMPDIR=str(tmp_path), **without)
+    done = _with_mount("ro,mode=0700", home, _build(tmp_path), HOME=str(home), TMPDIR=str(tmp_path), **without)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("cannot be written (Read-only file system)") == 1
     assert done.stderr.count("Fix: set ANYACCEL_CACHE_DIR.") == 1
@@ -176,8 +182,9 @@ def test_a_read_only_home(tmp_path: Path) -> None:
 def test_a_cache_of_one_megabyte_is_too_small_for_the_build(tmp_path: Path) -> None:
     place = tmp_path / "small"
     fill = f"open({str(place / 'fill')!r}, 'wb').write(bytes(1_030_000))\n"
-    code, _ = _slow_build(tmp_path, 0)
-    done = _with_mount("size=1m,mode=0700", place, fill + code, ANYACCEL_CACHE_DIR=str(place), TMPDIR=str(tmp_path))
+    done = _with_mount(
+        "size=1m,mode=0700", place, fill + _build(tmp_path), ANYACCEL_CACHE_DIR=str(place), TMPDIR=str(tmp_path)
+    )
     assert done.returncode == 0, done.stderr
     assert "No space left on device" in done.stderr
     assert done.stderr.count("Fix: set ANYACCEL_CACHE_DIR.") == 1
@@ -186,7 +193,9 @@ def test_a_cache_of_one_megabyte_is_too_small_for_the_build(tmp_path: Path) -> N
 def test_no_disk_with_room_is_one_clear_error(tmp_path: Path) -> None:
     place = tmp_path / "small"
     fill = f"open({str(place / 'fill')!r}, 'wb').write(bytes(1_000_000))\n"
-    done = _with_mount("size=1m,mode=0700", place, fill + LOAD, ANYACCEL_CACHE_DIR=str(place), TMPDIR=str(place))
+    done = _with_mount(
+        "size=1m,mode=0700", place, fill + _build(tmp_path), ANYACCEL_CACHE_DIR=str(place), TMPDIR=str(place)
+    )
     assert done.returncode == 1
     assert "CacheError" in done.stderr.splitlines()[-1]
     assert "Fix: set ANYACCEL_CACHE_DIR to a disk with room" in done.stderr
@@ -256,7 +265,7 @@ def test_ninja_need_not_be_in_path(tmp_path: Path, run_python: Callable[..., sub
     folder.mkdir()
     for tool in ("c++", "as", "ld"):
         (folder / tool).symlink_to(shutil.which(tool) or pytest.skip(f"no {tool}"))
-    code = f"import shutil; assert shutil.which('ninja') is None\n{LOAD}"
+    code = f"import shutil; assert shutil.which('ninja') is None\n{_build(tmp_path)}"
     finished = run_python(code, PATH=str(folder), ANYACCEL_CACHE_DIR=str(tmp_path / "cache"))
     assert BUILDING in finished.stderr
 
