@@ -59,9 +59,11 @@ def command(
     _require_formats(reports)
     dtypes = _known(dtype or [])
     sys.path.insert(0, "")  # a module in the current folder serves, as it does in the processes of the checks
-    accelerator = accelerator_of(target)
     console = Console()
-    results = check_members(target, limit_seconds=limit)
+    results = check_members(
+        target, limit_seconds=limit
+    )  # first: a class that crashes when it is made ends only its process
+    accelerator = accelerator_of(target)
     table = Table("member", "outcome", "why", title=target, title_justify="left")
     for result in results:
         table.add_row(result.member, _coloured(result.outcome.value), escape(_brief(result.why)))

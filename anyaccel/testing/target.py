@@ -40,21 +40,29 @@ def accelerator_of(target: str) -> DeepSpeedAccelerator:
         raise TargetError(msg)
     try:
         accelerator: DeepSpeedAccelerator = getattr(importlib.import_module(module), name)()
-    except (ImportError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+    except (Exception, SystemExit) as error:  # a vendor's module may do anything
         msg = (
-            f"creating the accelerator '{target}' failed: {error}. Fix: name an accelerator class that this Python can import "
-            "and create without arguments."
+            f"creating the accelerator '{target}' failed: {type(error).__name__}: {error}. "
+            "Fix: name an accelerator class that this Python can import and create without arguments."
         )
         raise TargetError(msg) from error
-    supports = getattr(accelerator, "supports", lambda _member: True)  # deepspeed's own classes have none
-    required = [member for member in ("is_available", "device_count") if not supports(member)]
+    try:
+        supports = getattr(accelerator, "supports", lambda _member: True)  # deepspeed's own classes have none
+        required = [member for member in ("is_available", "device_count") if not supports(member)]
+        is_available = not required and accelerator.is_available()
+    except Exception as error:
+        msg = (
+            f"checking '{target}' failed: asking whether its device is available raised {type(error).__name__}: {error}. "
+            "Fix: name a class that derives from DeepSpeedAccelerator, and return False where its driver is missing."
+        )
+        raise TargetError(msg) from error
     if required:
         msg = (
             f"checking '{target}' failed: '{accelerator.device_name()}' does not support {' and '.join(required)}, which torch "
             "and every check need. Fix: define them in the module that torch._register_device_module gets, or in the class."
         )
         raise TargetError(msg)
-    if not accelerator.is_available():
+    if not is_available:
         msg = (
             f"checking '{target}' failed: its device is not available on this machine. Fix: name an accelerator class whose "
             "device this machine has; `anyaccel report` lists them."

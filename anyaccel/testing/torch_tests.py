@@ -35,6 +35,8 @@ _WORKER = ("-W", "ignore", "-X", "faulthandler", "-m", "anyaccel.testing.torch_w
 class TorchTestsError(AnyaccelError, RuntimeError):
     """Torch's tests could not be started on a device."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True)
 class TorchTest:
@@ -133,6 +135,7 @@ class _Share:
     tell: Callable[[TorchTest, int], None]
     checks_members: bool = False
     names: list[str] = field(default_factory=list)
+    has_told: bool = False
     results: list[TorchTest] = field(default_factory=list)
 
     def run(self) -> list[TorchTest]:
@@ -161,7 +164,7 @@ class _Share:
             os.close(writing)
             running, hung, ends_itself = None, False, False
             try:
-                for event in self._events(pipe):
+                for event in self._events(pipe, process):
                     running = self._note(event, running)
                     hung = event is None
                 ends_itself = not hung and not self.stopped.is_set()
@@ -176,7 +179,7 @@ class _Share:
                 outcome = "timed out" if hung else "crashed"
                 why = f"it ran longer than {self.limit_seconds:g} s" if hung else f"{_ended(status)}; {_tail(output)}"
                 self._add(TorchTest(running, outcome, why))
-            elif len(self.results) < len(self.names) or (status and not self.names):
+            elif len(self.results) < len(self.names) or not self.has_told:
                 msg = (
                     f"testing '{self.target}' failed: {_ended(status)} before a test began: {_tail(output)}. "
                     "Fix: make importing the package and `torch.zeros(1, device=...)` work in a new process."
@@ -190,7 +193,7 @@ class _Share:
         if "error" in event:
             raise TorchTestsError(event["error"])  # a whole message of the worker's
         if "tests" in event:
-            self.names = event["tests"]
+            self.names, self.has_told = event["tests"], True
             return None
         if "begins" in event:
             return str(event["begins"])
@@ -201,13 +204,19 @@ class _Share:
         self.results.append(test)
         self.tell(test, len(self.names) * self.share[1])
 
-    def _events(self, pipe: IO[bytes]) -> Iterator[dict[str, Any] | None]:
-        """Yield what a process writes until it ends; None, and nothing more, when it is silent for too long."""
+    def _events(self, pipe: IO[bytes], process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any] | None]:
+        """Yield what a process writes until it ends; None, and nothing more, when it is silent for too long.
+
+        A process that it started may keep the pipe open.
+        """
         buffered, silent_seconds, limit = b"", 0.0, float(_START_SECONDS)
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while not self.stopped.is_set():
-                if not selector.select(timeout=0.5):
+                has_ended = process.poll() is not None  # before the look, which then finds all that it has written
+                if not selector.select(timeout=0 if has_ended else 0.5):
+                    if has_ended:
+                        return
                     silent_seconds += 0.5
                     if silent_seconds >= limit:
                         yield None

@@ -10,8 +10,8 @@
 namespace {
 
 using anyaccel::async_io::Backend;
-using anyaccel::async_io::Failure;
 using anyaccel::async_io::Handle;
+using anyaccel::async_io::OperationOutcome;
 
 }  // namespace
 
@@ -29,23 +29,23 @@ ANYACCEL_EXPORT std::int32_t anyaccel_aio_backend(const void* handle) {
   return static_cast<std::int32_t>(static_cast<const Handle*>(handle)->backend());
 }
 
-// Returns 0 if memory cannot be allocated.
-ANYACCEL_EXPORT std::int32_t anyaccel_aio_start(void* handle, std::int64_t number, std::int32_t is_read,
+// Returns 0 if memory cannot be allocated; the outcome's state then stays 0.
+ANYACCEL_EXPORT std::int32_t anyaccel_aio_start(void* handle, OperationOutcome* outcome, std::int32_t is_read,
                                                 std::int32_t direct, std::int32_t buffered, void* memory,
                                                 std::int64_t bytes, std::int64_t offset) {
   try {
     static_cast<Handle*>(handle)->start(
-        {number, is_read != 0, direct, buffered, static_cast<char*>(memory), bytes, offset});
+        {outcome, is_read != 0, direct, buffered, static_cast<char*>(memory), bytes, offset});
     return 1;
   } catch (const std::bad_alloc&) {
     return 0;
   }
 }
 
-ANYACCEL_EXPORT std::int64_t anyaccel_aio_wait(void* handle) { return static_cast<Handle*>(handle)->wait(); }
+ANYACCEL_EXPORT void anyaccel_aio_wait(void* handle) { static_cast<Handle*>(handle)->wait(); }
 
-ANYACCEL_EXPORT std::int32_t anyaccel_aio_take(void* handle, Failure* failure) {
-  return static_cast<Handle*>(handle)->take(*failure) ? 1 : 0;
+ANYACCEL_EXPORT std::int32_t anyaccel_aio_has_ended(const OperationOutcome* outcome) {
+  return outcome->has_ended() ? 1 : 0;
 }
 
 ANYACCEL_EXPORT void anyaccel_aio_close(void* handle) { delete static_cast<Handle*>(handle); }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -45,6 +46,27 @@ std::int64_t memory_alignment_of(int direct) {
   return direct >= 0 ? kAlignment : 1;
 }
 
+std::pair<std::uint64_t, std::uint64_t> identity_of(int file) {
+  struct stat found{};
+  return fstat(file, &found) == 0 ? std::pair<std::uint64_t, std::uint64_t>{found.st_dev, found.st_ino}
+                                  : std::pair<std::uint64_t, std::uint64_t>{};
+}
+
+bool overlap(std::uintptr_t first, std::uintptr_t second, std::int64_t first_bytes, std::int64_t second_bytes) {
+  return first < second + static_cast<std::uintptr_t>(second_bytes) &&
+         second < first + static_cast<std::uintptr_t>(first_bytes);
+}
+
+// Whether it matters which of two operations comes first: a write changes the file, and a read the memory.
+bool have_one_order(const Operation& first, const Operation& second) {
+  const bool changes_file = first.file == second.file && !(first.is_read && second.is_read);
+  const bool changes_memory = first.is_read || second.is_read;
+  return (changes_file && overlap(static_cast<std::uintptr_t>(first.offset), static_cast<std::uintptr_t>(second.offset),
+                                  first.bytes, second.bytes)) ||
+         (changes_memory && overlap(reinterpret_cast<std::uintptr_t>(first.memory),
+                                    reinterpret_cast<std::uintptr_t>(second.memory), first.bytes, second.bytes));
+}
+
 using Open = std::unique_ptr<Queue> (*)(unsigned depth);
 
 constexpr std::pair<Backend, Open> kQueues[] = {{Backend::io_uring, open_io_uring},
@@ -63,6 +85,10 @@ std::vector<std::unique_ptr<Queue>> one_for_each(int threads, Open open, unsigne
 }
 
 }  // namespace
+
+bool OperationOutcome::has_ended() const {
+  return std::atomic_ref(const_cast<std::int64_t&>(state)).load(std::memory_order_acquire) == kEnded;
+}
 
 Handle::Handle(std::int64_t block_bytes, int depth, int threads, Backend backend)
     : block_bytes_((block_bytes + kAlignment - 1) / kAlignment * kAlignment) {
@@ -107,61 +133,72 @@ void Handle::close() {
 }
 
 void Handle::start(const Operation& operation) {
-  auto owned = std::make_unique<Operation>(operation);
-  owned->memory_alignment = memory_alignment_of(owned->direct);
-  std::vector<Block> blocks;
-  for (std::int64_t begin = 0; begin < owned->bytes;) {
-    // Blocks end at block boundaries of the file: all but the first and the last are aligned, and no two share a page.
-    const std::int64_t place = owned->offset + begin;
-    const std::int64_t unaligned = place % kAlignment;
-    const std::int64_t left = owned->bytes - begin;
-    std::int64_t bytes = unaligned == 0 ? block_bytes_ : kAlignment - unaligned;
-    if (left < bytes) {
-      bytes = unaligned == 0 && left > kAlignment ? left / kAlignment * kAlignment : left;
-    }
-    blocks.push_back({owned.get(), begin, bytes});
-    begin += bytes;
-  }
+  std::list<std::unique_ptr<Operation>> one;
+  one.push_back(std::make_unique<Operation>(operation));
+  Operation& started = *one.front();
+  started.place = one.begin();
+  started.memory_alignment = memory_alignment_of(started.direct);
+  started.file = identity_of(started.buffered);
   const std::lock_guard lock(guard_);
-  if (blocks.empty()) {
-    ++ended_;
+  std::vector<Operation*> earlier;
+  for (const std::unique_ptr<Operation>& other : under_way_) {
+    if (have_one_order(*other, started)) {
+      earlier.push_back(other.get());
+      other->followers.reserve(other->followers.size() + 1);
+    }
+  }
+  std::atomic_ref(started.outcome->state).store(OperationOutcome::kBegun, std::memory_order_relaxed);
+  if (started.bytes == 0) {
+    std::atomic_ref(started.outcome->state).store(OperationOutcome::kEnded, std::memory_order_release);
     return;
   }
-  owned->blocks_left = static_cast<std::int64_t>(blocks.size());
-  waiting_.insert(waiting_.end(), blocks.begin(), blocks.end());
-  ++under_way_;
-  static_cast<void>(owned.release());  // the end of its last block deletes it
+  for (Operation* other : earlier) {
+    other->followers.push_back(&started);  // there is room
+    ++started.earlier;
+  }
+  under_way_.splice(under_way_.end(), one);
+  if (started.earlier == 0) {
+    make_ready(started);
+  }
+}
+
+void Handle::wait() {
+  std::unique_lock lock(guard_);
+  has_ended_.wait(lock, [this] { return under_way_.empty(); });
+}
+
+void Handle::make_ready(Operation& operation) {
+  (last_ready_ == nullptr ? first_ready_ : last_ready_->next_ready) = &operation;
+  last_ready_ = &operation;
   has_work_.notify_all();
 }
 
-std::int64_t Handle::wait() {
-  std::unique_lock lock(guard_);
-  has_ended_.wait(lock, [this] { return under_way_ == 0; });
-  const std::int64_t ended = ended_;
-  ended_ = 0;
-  return ended;
-}
-
-bool Handle::take(Failure& failure) {
-  const std::lock_guard lock(guard_);
-  if (failures_.empty()) {
-    return false;
+// Blocks end at block boundaries of the file: all but the first and the last are aligned, and no two share a page.
+Block Handle::next_block(Operation& operation) const {
+  const std::int64_t unaligned = (operation.offset + operation.begun) % kAlignment;
+  const std::int64_t left = operation.bytes - operation.begun;
+  std::int64_t bytes = unaligned == 0 ? block_bytes_ : kAlignment - unaligned;
+  if (left < bytes) {
+    bytes = unaligned == 0 && left > kAlignment ? left / kAlignment * kAlignment : left;
   }
-  failure = failures_.front();
-  failures_.pop_front();
-  return true;
+  return {&operation, operation.begun, bytes};
 }
 
 bool Handle::next(Block& block, bool may_wait) {
   std::unique_lock lock(guard_);
   if (may_wait) {
-    has_work_.wait(lock, [this] { return is_closing_ || !waiting_.empty(); });
+    has_work_.wait(lock, [this] { return is_closing_ || first_ready_ != nullptr; });
   }
-  if (waiting_.empty()) {
+  if (first_ready_ == nullptr) {
     return false;
   }
-  block = waiting_.front();
-  waiting_.pop_front();
+  Operation& operation = *first_ready_;
+  block = next_block(operation);
+  operation.begun += block.bytes;
+  if (operation.begun == operation.bytes) {
+    first_ready_ = operation.next_ready;
+    last_ready_ = first_ready_ == nullptr ? nullptr : last_ready_;
+  }
   return true;
 }
 
@@ -174,23 +211,26 @@ bool Handle::is_wanted(const Block& block) {
 void Handle::end(const Block& block, std::int64_t moved, std::int64_t error, bool has_failed) {
   const std::lock_guard lock(guard_);
   Operation& operation = *block.operation;
-  operation.moved += moved;
+  OperationOutcome& outcome = *operation.outcome;
+  outcome.moved += moved;
   if (has_failed && block.begin < operation.failed_at) {
     operation.failed_at = block.begin;
-    std::erase_if(failures_, [&](const Failure& failure) { return failure.operation == operation.number; });
-    failures_.push_back({operation.number, error, operation.offset + block.begin + moved, operation.bytes, 0});
+    outcome.has_failed = 1;
+    outcome.error = error;
+    outcome.offset = operation.offset + block.begin + moved;
   }
-  if (--operation.blocks_left > 0) {
+  operation.ended += block.bytes;
+  if (operation.ended < operation.bytes) {
     return;
   }
-  for (Failure& failure : failures_) {
-    if (failure.operation == operation.number) {
-      failure.moved = operation.moved;
+  for (Operation* follower : operation.followers) {
+    if (--follower->earlier == 0) {
+      make_ready(*follower);
     }
   }
-  delete &operation;
-  ++ended_;
-  if (--under_way_ == 0) {
+  under_way_.erase(operation.place);
+  std::atomic_ref(outcome.state).store(OperationOutcome::kEnded, std::memory_order_release);
+  if (under_way_.empty()) {
     has_ended_.notify_all();
   }
 }

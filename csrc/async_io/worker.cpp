@@ -119,7 +119,7 @@ bool Worker::receive(Slot& slot, std::int64_t moved) {
     std::atomic_ref(operation.direct).store(-1, std::memory_order_relaxed);  // open took the flag, I/O rejects it
     return true;
   }
-  if (moved == -EINVAL && queue_ != nullptr && !slot.is_refused) {
+  if ((moved == -EINVAL || moved == -EOPNOTSUPP) && queue_ != nullptr && !slot.is_refused) {
     slot.is_refused = true;  // a file that the queue does not serve, such as a device
     return true;
   }

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
-import threading
 import weakref
 from operator import index
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ...kernels.functions.process_bound import ProcessBound
 from .host_memory import PinMemoryModule
-from .transfers import AsyncIOError, Pending, also_named, error_of, is_in_file, memory_of, opened, require_memory
+from .in_flight import InFlight
+from .transfers import (
+    AsyncIOError,
+    OperationOutcome,
+    Pending,
+    also_named,
+    error_of,
+    mark_changed,
+    memory_of,
+    opened,
+    require_memory,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -24,18 +33,15 @@ _BACKENDS: tuple[Backend, ...] = ("best", "io_uring", "kernel_aio", "threads")
 _ALIGNMENT = 512  # deepspeed's callers round sizes to this, times the number of threads
 
 
-class _Failure(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_int64) for name in ("operation", "error", "offset", "asked", "moved"))
-
-
 class AsyncIOHandle(ProcessBound):
     """Reads files to tensors and writes tensors to files in the background, several at once.
 
     Each operation is split into blocks, and threads keep many of them in flight: with the kernel's io_uring; if it is missing or
     not allowed, with the kernel's older AIO, which libaio uses; otherwise with a system call for each block. File-aligned parts
     bypass the page cache (O_DIRECT) if the file system supports that; the rest goes through it. Tensors may have any device,
-    layout and alignment; tensors from :meth:`new_cpu_locked_tensor` are not copied on the way. Do not change a tensor, or read
-    a file, before :meth:`wait` has returned.
+    layout and alignment; tensors from :meth:`new_cpu_locked_tensor` are not copied on the way. Operations that move the same
+    bytes of a file take effect in the order of their calls. Do not change a tensor, or free or resize its memory, before
+    :meth:`wait` has returned: contiguous tensors are read and written where they are.
 
     Args:
         block_size: the size of a block in bytes; rounded up to 4096.
@@ -46,7 +52,7 @@ class AsyncIOHandle(ProcessBound):
         backend: ``"io_uring"``, ``"kernel_aio"`` or ``"threads"``, or ``"best"`` for the first that works here.
 
     Raises:
-        ValueError: when a number is not positive.
+        ValueError: when a number is not positive, or the backend has another name.
         NotImplementedError: when the kernel does not offer the requested backend.
     """
 
@@ -69,6 +75,11 @@ class AsyncIOHandle(ProcessBound):
                     f"Fix: leave {name} out for its default."
                 )
                 raise ValueError(msg)
+        if backend not in _BACKENDS:
+            msg = (
+                f"making an aio_handle failed: got backend={backend!r}; expected one of {_BACKENDS}. Fix: leave it out."
+            )
+            raise ValueError(msg)
         pointer = library.anyaccel_aio_open(
             ctypes.c_int64(block_size), queue_depth, intra_op_parallelism, _BACKENDS.index(backend)
         )
@@ -80,14 +91,16 @@ class AsyncIOHandle(ProcessBound):
             raise RuntimeError(msg)
         self._pointer, self._numbers = ctypes.c_void_p(pointer), numbers
         self._flags = bool(single_submit), bool(overlap_events)
-        self._guard, self._process, self._next = threading.Lock(), os.getpid(), 0
-        self._pending: dict[int, Pending] = {}
+        self._process, self._in_flight = os.getpid(), InFlight(library, self._pointer)
         self._pins = PinMemoryModule().pin_handle()
-        self._close = weakref.finalize(self, _close, library, self._pointer, self._process, self._pending)
+        self._close = weakref.finalize(self, _close, library, self._pointer, self._process, self._in_flight)
         self.backend = _BACKENDS[library.anyaccel_aio_backend(self._pointer)]
         if backend not in ("best", self.backend):
             self._close()
-            msg = f"making an aio_handle failed: this kernel does not offer {backend}. Fix: pass backend='best'."
+            msg = (
+                f"making an aio_handle failed: this kernel does not offer {backend} to {intra_op_parallelism} threads. "
+                f"Fix: pass backend='best'."
+            )
             raise NotImplementedError(msg)
 
     def get_block_size(self) -> int:
@@ -132,21 +145,19 @@ class AsyncIOHandle(ProcessBound):
     @also_named("async", "is_async")
     def pread(self, buffer: torch.Tensor, filename: str, validate: bool, is_async: bool, file_offset: int = 0) -> int:
         """Read; see :meth:`async_pread` and :meth:`sync_pread`. With ``validate``, :meth:`wait` compares the file."""
-        self._start(buffer, filename, True, file_offset, validate)
-        return 0 if is_async else self.wait()
+        return self._move(buffer, filename, True, file_offset, validate, is_async)
 
     @also_named("async", "is_async")
     def pwrite(self, buffer: torch.Tensor, filename: str, validate: bool, is_async: bool, file_offset: int = 0) -> int:
         """Write; see :meth:`async_pwrite` and :meth:`sync_pwrite`. With ``validate``, :meth:`wait` compares the file."""
-        self._start(buffer, filename, False, file_offset, validate)
-        return 0 if is_async else self.wait()
+        return self._move(buffer, filename, False, file_offset, validate, is_async)
 
     def sync_pread(self, buffer: torch.Tensor, filename: str, file_offset: int = 0) -> int:
-        """Read, and wait for all operations in flight; return their number."""
+        """Read, and wait for all operations in flight; return their number. :meth:`wait` raises the errors of the others."""
         return self.pread(buffer, filename, False, False, file_offset)
 
     def sync_pwrite(self, buffer: torch.Tensor, filename: str, file_offset: int = 0) -> int:
-        """Write, and wait for all operations in flight; return their number."""
+        """Write, and wait for all operations in flight; return their number. :meth:`wait` raises the errors of the others."""
         return self.pwrite(buffer, filename, False, False, file_offset)
 
     def async_pread(self, buffer: torch.Tensor, filename: str, file_offset: int = 0) -> int:
@@ -191,34 +202,19 @@ class AsyncIOHandle(ProcessBound):
                 f"Fix: pass either the path or an open file's descriptor."
             )
             raise TypeError(msg)
-        self._start(buffer, file, False, file_offset, False)
-        return 0
+        return self._move(buffer, file, False, file_offset, False, True)
 
     def wait(self) -> int:
         """Wait for all operations in flight.
 
         Returns:
-            The number of operations that have ended since the last call.
+            The number of operations that have ended since the last call, without those of other threads' blocking calls.
 
         Raises:
-            AsyncIOError: when an operation failed; the others have ended too.
+            AsyncIOError: when an operation failed; the others have ended too, and further failures are logged.
         """
         self._require_open()
-        with self._guard:
-            ended = int(self._library.anyaccel_aio_wait(self._pointer))
-            done = dict(self._pending)
-            problems: dict[int, Exception] = {**self._failures()}
-            self._pending.clear()
-        for number, one in done.items():
-            one.close()
-            try:
-                if number not in problems:
-                    _complete(one)
-            except (OSError, RuntimeError) as error:  # the others are still to be completed
-                problems[number] = error
-        if problems:
-            raise next(iter(problems.values()))
-        return ended
+        return self._in_flight.wait()
 
     @also_named("example_tenosr", "example_tensor")
     def new_cpu_locked_tensor(self, num_elem: int, example_tensor: torch.Tensor) -> torch.Tensor:
@@ -233,45 +229,33 @@ class AsyncIOHandle(ProcessBound):
         """Return whether torch has pinned a tensor's memory, or :meth:`new_cpu_locked_tensor` has locked it."""
         return self._pins.is_pinned(buffer)
 
-    def _start(self, tensor: torch.Tensor, file: str | int, is_read: bool, offset: int, is_checked: bool) -> None:
+    def _move(
+        self, tensor: torch.Tensor, file: str | int, is_read: bool, offset: int, is_checked: bool, is_async: bool
+    ) -> int:
         self._require_open()
-        if offset < 0:
+        require_memory(tensor, is_read)
+        offset, size = index(offset), tensor.nbytes
+        if not 0 <= offset < (1 << 63) - size:
             msg = (
-                f"starting a transfer failed: got file_offset={offset}; expected 0 or more. "
+                f"starting a transfer failed: got file_offset={offset}; expected 0 or more, and an end below 2**63. "
                 f"Fix: pass the offset in bytes from the file's beginning."
             )
             raise ValueError(msg)
-        require_memory(tensor, is_read)
         path = f"descriptor {file}" if isinstance(file, int) else os.fspath(file)
-        tensor = tensor.detach()
-        one = Pending(tensor, memory_of(tensor, is_read), path, is_read, offset, is_checked)
-        direct, buffered = opened(file, is_read, one.files)
+        plain = tensor.detach()
+        one = Pending(plain, memory_of(plain, is_read), path, is_read, offset, is_checked, is_awaited=not is_async)
         try:
-            size = os.fstat(buffered).st_size
-            if is_read and size < offset + tensor.nbytes:
-                raise error_of(0, path, is_read, size, tensor.nbytes, 0)
-            with self._guard:
-                number, self._next = self._next, self._next + 1
-                self._pending[number] = one  # before it begins, as the memory must outlive the operation
-                if not self._library.anyaccel_aio_start(
-                    self._pointer, ctypes.c_int64(number), int(is_read), direct, buffered,
-                    ctypes.c_void_p(one.memory.data_ptr()), ctypes.c_int64(tensor.nbytes), ctypes.c_int64(offset),
-                ):  # fmt: skip
-                    del self._pending[number]
-                    raise error_of(errno.ENOMEM, path, is_read, offset, tensor.nbytes, 0)
+            direct, buffered = opened(file, is_read, one.files)
+            found = os.fstat(buffered).st_size
+            if is_read and found < offset + size:
+                raise error_of(0, path, is_read, found, size, 0)
         except BaseException:
             one.close()
             raise
-
-    def _failures(self) -> dict[int, AsyncIOError]:
-        problems: dict[int, AsyncIOError] = {}
-        failure = _Failure()
-        while self._library.anyaccel_aio_take(self._pointer, ctypes.byref(failure)):
-            one = self._pending[failure.operation]
-            problems[failure.operation] = error_of(
-                failure.error, one.path, one.is_read, failure.offset, failure.asked, failure.moved
-            )
-        return problems
+        if is_read:
+            mark_changed(tensor)
+        self._in_flight.start(one, direct, buffered)
+        return 0 if is_async else self._in_flight.wait_for(one)
 
     def _require_open(self) -> None:
         if os.getpid() != self._process:
@@ -295,7 +279,7 @@ class AsyncIOModule(ProcessBound):
 
     def __init__(self, library: ctypes.CDLL) -> None:
         library.anyaccel_aio_open.restype = ctypes.c_void_p
-        library.anyaccel_aio_wait.restype = ctypes.c_int64
+        library.anyaccel_aio_has_ended.argtypes = (ctypes.POINTER(OperationOutcome),)
 
         class Handle(AsyncIOHandle):
             _library = library
@@ -323,18 +307,10 @@ class AsyncIOModule(ProcessBound):
         return 0
 
 
-def _complete(one: Pending) -> None:
-    """Copy what was read to the tensor that asked for it, and compare the file with the memory if that was requested."""
-    if one.is_read and one.memory is not one.tensor:
-        one.tensor.copy_(one.memory.view(one.tensor.dtype).view(one.tensor.shape))
-    if one.is_checked and not is_in_file(one):
-        size = one.memory.nbytes
-        raise error_of(0, one.path, one.is_read, one.offset, size, size, "different bytes in the file")
-
-
-def _close(library: ctypes.CDLL, pointer: ctypes.c_void_p, process: int, pending: dict[int, Pending]) -> None:
+def _close(library: ctypes.CDLL, pointer: ctypes.c_void_p, process: int, in_flight: InFlight) -> None:
     """Wait for operations in flight, and end the threads; a forked child has none."""
-    if os.getpid() == process:
-        library.anyaccel_aio_close(pointer)
-    for one in pending.values():
-        one.close()
+    if os.getpid() != process:
+        in_flight.close_files()
+        return
+    library.anyaccel_aio_close(pointer)
+    in_flight.drop()

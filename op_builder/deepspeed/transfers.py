@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import functools
 import os
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -15,7 +17,17 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["AsyncIOError", "Pending", "also_named", "error_of", "is_in_file", "memory_of", "opened", "require_memory"]
+__all__ = [
+    "AsyncIOError",
+    "OperationOutcome",
+    "Pending",
+    "also_named",
+    "error_of",
+    "mark_changed",
+    "memory_of",
+    "opened",
+    "require_memory",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,9 +52,25 @@ class AsyncIOError(OSError):
         return type(self), (*self.args, self.filename, self.offset, self.asked, self.moved)
 
 
-@dataclass
+class OperationOutcome(ctypes.Structure):
+    """How an operation went, as ``csrc/async_io/handle.h`` has it."""
+
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("state", "has_failed", "error", "offset", "moved"))
+    state: int
+    has_failed: int
+    error: int
+    offset: int
+    moved: int
+
+
+@dataclass(eq=False)
 class Pending:
-    """The resources of an operation until it has ended."""
+    """An operation: what it needs until it has ended, and how it went.
+
+    Attributes:
+        is_awaited: whether a call waits for it, and will report it.
+        problem: why it failed, once it is completed.
+    """
 
     tensor: torch.Tensor
     memory: torch.Tensor
@@ -50,12 +78,35 @@ class Pending:
     is_read: bool
     offset: int
     is_checked: bool
+    is_awaited: bool = False
+    problem: Exception | None = None
     files: list[int] = field(default_factory=list)
+    outcome: OperationOutcome = field(default_factory=OperationOutcome)
+    folder: str = field(default_factory=os.getcwd)
 
     def close(self) -> None:
         """Close the files."""
         while self.files:
             os.close(self.files.pop())
+
+    def error(self) -> AsyncIOError:
+        """Return the error of an operation that has failed."""
+        told = self.outcome
+        return error_of(told.error, self.path, self.is_read, told.offset, self.tensor.nbytes, told.moved)
+
+    def complete(self) -> None:
+        """Copy what was read to the tensor that asked for it, and compare the file with the memory if that was requested.
+
+        Raises:
+            AsyncIOError: when the operation failed, or the file has other bytes.
+        """
+        if self.outcome.has_failed:
+            raise self.error()
+        if self.is_read and self.memory is not self.tensor:
+            self.tensor.copy_(self.memory.view(self.tensor.dtype).view(self.tensor.shape))
+        if self.is_checked and not _is_in_file(self):
+            size = self.memory.nbytes
+            raise error_of(0, self.path, self.is_read, self.offset, size, size, "different bytes in the file")
 
 
 def also_named(theirs: str, ours: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -88,15 +139,35 @@ def require_memory(tensor: Any, is_read: bool) -> None:
         raise TypeError(msg)
     if tensor.is_meta or tensor.layout != torch.strided:
         kind = "on the device meta" if tensor.is_meta else f"of layout {tensor.layout}"
-    elif is_read and any(not stride and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
-        kind = "whose elements share memory, as expand() makes"
+    elif tensor.is_quantized:
+        kind = f"of the quantized dtype {tensor.dtype}"
+    elif is_read and _shares_memory(tensor):
+        kind = "whose elements share memory, as expand() and unfold() make"
+    elif tensor.numel() and tensor.device.type == "cpu" and tensor.data_ptr() == 0:
+        kind = "without memory"
     else:
         return
     msg = (
         f"starting a transfer failed: got a tensor {kind}; expected one with memory for each element. "
-        f"Fix: pass torch.empty(tensor.shape, dtype=tensor.dtype) to read into, or tensor.to_dense() to write."
+        f"Fix: pass torch.empty(tensor.shape, dtype=tensor.dtype) to read into; to_dense() or dequantize() it to write."
     )
     raise ValueError(msg)
+
+
+def _shares_memory(tensor: torch.Tensor) -> bool:
+    """Return whether elements share memory: in order of the strides, each must step over all that the smaller ones reach."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)) if tensor.numel() else ():
+        if size > 1 and stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+def mark_changed(tensor: torch.Tensor) -> None:
+    """Tell autograd that a tensor is written, so that ``backward()`` refuses to use what it had before."""
+    if not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)
 
 
 def memory_of(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
@@ -109,26 +180,50 @@ def memory_of(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
 
 
 def opened(file: str | int, is_read: bool, files: list[int]) -> tuple[int, int]:
-    """Return descriptors of a file opened with and without O_DIRECT, the first -1 if unsupported; add both to ``files``."""
+    """Return descriptors of a file opened with and without O_DIRECT, the first -1 if unsupported; add both to ``files``.
+
+    An open file's descriptor is duplicated, as the process may not be allowed to open the file again; one with flags that
+    change where or how it writes is opened again.
+    """
     flags = (os.O_RDONLY if is_read else os.O_WRONLY | os.O_CREAT) | os.O_CLOEXEC
-    if isinstance(file, int):
-        _require_writable(file)
     path = f"/proc/self/fd/{file}" if isinstance(file, int) else os.fspath(file)
-    files.append(os.open(path, flags, 0o600))
+    _require_places(file)
+    if isinstance(file, int) and not _require_writable(file) & (_DIRECT | os.O_APPEND):
+        files.append(os.dup(file))
+    else:
+        files.append(os.open(path, flags, 0o600))
     try:
-        if not _DIRECT:
-            return -1, files[0]
-        files.append(os.open(path, flags | _DIRECT, 0o600))
-    except OSError:  # the file system does not support it
+        if _DIRECT:
+            files.append(os.open(path, flags | _DIRECT, 0o600))
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+        return -1, files[0]  # the file system does not support it
+    if not _DIRECT or not os.path.samestat(*map(os.stat, files)):  # another file has taken the name
         return -1, files[0]
     return files[1], files[0]
 
 
-def _require_writable(descriptor: int) -> None:
-    """Refuse a closed descriptor and one for reading, which opening its file again would hide."""
+def _require_places(file: str | int) -> None:
+    """Refuse a pipe or a socket, whose bytes have no places; opening one may wait for its other end."""
+    try:
+        mode = os.stat(file).st_mode
+    except OSError:
+        return  # a new file, or one that cannot be opened either
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        msg = (
+            f"starting a transfer failed: got {file!r}, a pipe or a socket; expected a file. "
+            f"Fix: read or write it with Python's functions."
+        )
+        raise OSError(errno.ESPIPE, msg)
+
+
+def _require_writable(descriptor: int) -> int:
+    """Return the flags of a descriptor; refuse a closed one and one for reading, which opening its file again would hide."""
     with contextlib.suppress(OSError):
-        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
-            return
+        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            return flags
     msg = (
         f"writing failed: got descriptor {descriptor}, which is closed or for reading only; expected one of a file that is "
         f"open for writing. Fix: open it with os.O_WRONLY, and close it after wait()."
@@ -136,10 +231,10 @@ def _require_writable(descriptor: int) -> None:
     raise OSError(errno.EBADF, msg)
 
 
-def is_in_file(one: Pending) -> bool:
+def _is_in_file(one: Pending) -> bool:
     """Return whether the file contains the bytes that were read from it or written to it."""
     mine = one.memory.flatten().view(torch.uint8) if one.memory.numel() else torch.empty(0, dtype=torch.uint8)
-    with open(one.path, "rb") as file:
+    with open(os.path.join(one.folder, one.path), "rb") as file:
         file.seek(one.offset)
         for piece in mine.split(1 << 24):
             found = file.read(piece.numel())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,22 @@ def test_a_member_that_is_said_to_work_and_raises_is_wrong() -> None:
     result = run_check(WithoutKernels(), "memory_allocated")
     assert result.outcome is Outcome.WRONG
     assert result.why.startswith("supports('memory_allocated') is True, but it raises: Could not run 'aten::empty")
+
+
+FALLING = itertools.count(1 << 40, -(64 << 20))
+LIES = {
+    "memory_stats": lambda *_: {"allocated_bytes.all.current": 0, "allocated_bytes.all.peak": 0},
+    "device": lambda _, index=None: torch.device("cpu", 5 if index is None else index + 7),
+    "total_memory": lambda *_: 12,
+    "max_memory_allocated": lambda *_: next(FALLING),
+    "is_fp64_supported": lambda *_: "yes",
+}
+
+
+@pytest.mark.parametrize("member", LIES)
+def test_a_member_with_a_wrong_answer_is_found(member: str) -> None:
+    lying = type("Lying", (anyaccel.CPU_Accelerator,), {member: LIES[member]})
+    assert run_check(lying(), member).outcome is Outcome.WRONG
 
 
 def test_checks_find_what_is_wrong_in_deepspeeds_cpu_accelerator(

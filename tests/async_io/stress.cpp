@@ -39,7 +39,7 @@ struct Files {
 void run(const std::string& path, int rounds, unsigned seed, Backend backend) {
   std::mt19937 numbers(seed);
   const Files files(path);
-  std::vector<char> expected(kFile), memory(kFile + 64), read(kFile + 64);
+  std::vector<char> expected(kFile), memory(kFile + 64), read(kFile + 64), overlapped(kFile), in_flight;
   if (files.buffered < 0 || pwrite(files.buffered, expected.data(), kFile, 0) != kFile) {
     std::printf("no file at %s\n", path.c_str());
     return;
@@ -56,9 +56,11 @@ void run(const std::string& path, int rounds, unsigned seed, Backend backend) {
     for (char& byte : memory) {
       byte = static_cast<char>(numbers());
     }
+    overlapped.assign(memory.begin(), memory.begin() + kFile);
+    in_flight = overlapped;
     const std::int64_t shift = numbers() % 2 == 0 ? 0 : static_cast<std::int64_t>(numbers() % 64);
     for (const bool is_read : {false, true}) {
-      std::int64_t count = 0;
+      std::vector<OperationOutcome> outcomes(cuts.size() - 1);
       for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
         std::int64_t begin = cuts[i];
         std::int64_t end = cuts[i + 1];
@@ -72,28 +74,48 @@ void run(const std::string& path, int rounds, unsigned seed, Backend backend) {
         } else {
           std::memset(place, 0x5a, static_cast<std::size_t>(end - begin));
         }
-        handle.start({count++, is_read, files.direct, files.buffered, place, end - begin, begin});
+        handle.start({&outcomes[i], is_read, files.direct, files.buffered, place, end - begin, begin});
         if (is_read) {
           handle.wait();
-          --count;
           if (std::memcmp(place, expected.data() + begin, static_cast<std::size_t>(end - begin)) != 0) {
             std::printf("seed %u, round %d: other bytes in %ld to %ld\n", seed, round, begin, end);
           }
         }
       }
-      const std::int64_t ended = handle.wait();
-      Failure failure{};
-      if (ended != count || handle.take(failure)) {
-        std::printf("seed %u, round %d: %ld of %ld ended, error %ld\n", seed, round, ended, count, failure.error);
+      handle.wait();
+      for (const OperationOutcome& outcome : outcomes) {
+        if (!outcome.has_ended() || outcome.has_failed != 0) {
+          std::printf("seed %u, round %d: state %ld, error %ld\n", seed, round, outcome.state, outcome.error);
+        }
       }
+    }
+    // Operations on bytes that others move too take effect in the order in which they were started.
+    std::vector<OperationOutcome> outcomes(24);
+    for (std::size_t i = 0; i < outcomes.size(); ++i) {
+      const bool is_read = numbers() % 3 == 0;
+      const auto begin = static_cast<std::int64_t>(numbers() % (kFile / 2));
+      const auto bytes = static_cast<std::int64_t>(numbers() % (kFile / 3));
+      if (is_read) {
+        std::memcpy(overlapped.data() + begin, expected.data() + begin, static_cast<std::size_t>(bytes));
+      } else {
+        std::memcpy(expected.data() + begin, overlapped.data() + begin / 2, static_cast<std::size_t>(bytes));
+      }
+      char* const place = in_flight.data() + (is_read ? begin : begin / 2);
+      handle.start({&outcomes[i], is_read, files.direct, files.buffered, place, bytes, begin});
+    }
+    handle.wait();
+    read.assign(read.size(), 0);
+    if (pread(files.buffered, read.data(), kFile, 0) != kFile ||
+        std::memcmp(read.data(), expected.data(), kFile) != 0 || in_flight != overlapped) {
+      std::printf("seed %u, round %d: overlapping operations in another order\n", seed, round);
     }
     // A read across the end of the file: all that is before the end arrives, and the failure names the end.
     const std::int64_t before = 1 + static_cast<std::int64_t>(numbers() % 100000);
     const std::int64_t behind = 1 + static_cast<std::int64_t>(numbers() % 100000);
-    handle.start({0, true, files.direct, files.buffered, read.data(), before + behind, kFile - before});
+    OperationOutcome failure;
+    handle.start({&failure, true, files.direct, files.buffered, read.data(), before + behind, kFile - before});
     handle.wait();
-    Failure failure{};
-    if (!handle.take(failure) || failure.error != 0 || failure.offset != kFile || failure.moved != before ||
+    if (failure.has_failed == 0 || failure.error != 0 || failure.offset != kFile || failure.moved != before ||
         std::memcmp(read.data(), expected.data() + kFile - before, static_cast<std::size_t>(before)) != 0) {
       std::printf("seed %u, round %d: %ld bytes before the end; error %ld at %ld, %ld moved\n", seed, round, before,
                   failure.error, failure.offset, failure.moved);

@@ -305,6 +305,8 @@ def test_what_cannot_be_opened_is_an_oserror_that_names_it(handle: Any, tmp_path
         (torch.zeros(4, device="meta"), "on the device meta"),
         (torch.zeros(4).to_sparse(), "of layout torch.sparse_coo"),
         (torch.zeros(1).expand(4), "whose elements share memory"),
+        (torch.zeros(6).unfold(0, 4, 1), "whose elements share memory"),
+        (torch._efficientzerotensor(4), "without memory"),
     ],
 )
 def test_tensors_without_memory_for_each_element_are_refused(
@@ -362,16 +364,13 @@ def test_validation_notices_other_bytes(handle: Any, tmp_path: Path) -> None:
         ((4096, 0), "got queue_depth=0"),
         ((4096, 1, False, False, 0), "got intra_op_parallelism=0"),
         ((4096, 1 << 20), "got queue_depth=1048576"),
+        ((4096, 1, False, False, 1, "uring"), "got backend='uring'; expected one of ('best', 'io_uring'"),
     ],
 )
 def test_numbers_that_make_no_handle_are_refused(module: Any, arguments: tuple[Any, ...], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        module.aio_handle(*arguments)
-
-
-def test_a_place_before_the_file_is_refused(handle: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="got file_offset=-1"):
-        handle.async_pwrite(torch.zeros(1), str(tmp_path / "file"), -1)
+    *given, backend = (*arguments, "best") if len(arguments) < 6 else arguments
+    with pytest.raises(ValueError, match=re.escape(said)):
+        module.aio_handle(*given, backend=backend)
 
 
 # Processes, threads and signals.

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,56 @@ def test_a_member_that_hangs_or_crashes_ends_no_other_check(tmp_path: Path) -> N
     assert outcomes["get_arch_list"][1].strip() == "it ran longer than 8 s"
     assert outcomes["utilization"][1].startswith(" the process was killed by SIGABRT")
     assert outcomes["device_count"][0].strip() == outcomes["synchronize"][0].strip() == "ok"
+
+
+OF_A_VENDOR = {
+    "a module that ends the program": ("import sys; sys.exit(0)", "SystemExit: 0"),
+    "a driver's library that is missing": ("import ctypes; ctypes.CDLL('libof_no_vendor.so')", "OSError: libof_no_vendor.so"),
+    "no Python": ("class", "SyntaxError: invalid syntax"),
+    "a class that cannot be made": ("class A:\n  def __init__(self): {}['driver']", "KeyError: 'driver'"),
+    "a class without the contract": ("class A: pass", "asking whether its device is available raised AttributeError"),
+    "a driver that fails": (
+        "import anyaccel\nclass A(anyaccel.CPU_Accelerator):\n  def is_available(self): raise OSError('no driver')",
+        "asking whether its device is available raised OSError: no driver",
+    ),
+    "a crash": (
+        "import os\nclass A:\n  def __init__(self): os.abort()", "the process was killed by SIGABRT before a test began",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_A_VENDOR)
+def test_a_class_that_cannot_be_checked_is_an_error_with_status_2(tmp_path: Path, name: str) -> None:
+    code, said = OF_A_VENDOR[name]
+    (tmp_path / "vendors.py").write_text(code)
+    command = [Path(sys.executable).parent / "anyaccel", "conformance", "vendors:A"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert said in " ".join(ended.stderr.split())
+    assert "Traceback" not in ended.stderr
+
+
+WITH_A_HELPER = """
+import os, sys, time
+from anyaccel import CPU_Accelerator
+if any("torch_worker" in word for word in sys.orig_argv) and os.fork() == 0:
+    os.setsid()
+    time.sleep(100)
+    os._exit(0)
+class Accelerator(CPU_Accelerator):
+    pass
+"""
+
+
+def test_a_process_that_a_driver_leaves_behind_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "helped.py").write_text(WITH_A_HELPER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    began = time.monotonic()
+    tests = run_torch_tests("helped:Accelerator", pattern="test_compare_cpu_abs_cpu_float32")
+    assert time.monotonic() - began < 90
+    assert len(tests) == 1
 
 
 def test_a_device_without_a_count_is_told_what_to_define(monkeypatch: pytest.MonkeyPatch) -> None:

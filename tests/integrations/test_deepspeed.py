@@ -120,6 +120,23 @@ assert not deepspeed.ops.op_builder.CPUAdamBuilder.__module__.startswith("anyacc
     assert "Fix: import anyaccel.integrations.deepspeed before deepspeed" in finished.stderr
 
 
+def test_an_import_that_failed_may_be_repeated(run_python: Run) -> None:
+    """In a notebook, after the variable is corrected."""
+    run_python(
+        """
+import os, deepspeed
+try:
+    import anyaccel.integrations.deepspeed
+except Exception as error:
+    assert type(error).__name__ == "SelectionError", error
+os.environ["DS_ACCELERATOR"] = "cpu"
+import anyaccel, anyaccel.integrations.deepspeed
+assert deepspeed.accelerator.get_accelerator() is anyaccel.get_accelerator()
+""",
+        DS_ACCELERATOR="cuda",
+    )
+
+
 def test_an_accelerator_written_for_deepspeed_serves_here(run_python: Run) -> None:
     run_python(
         """

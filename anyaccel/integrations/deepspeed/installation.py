@@ -34,13 +34,14 @@ def install() -> None:
     global _is_installed
     if _is_installed:
         return
-    _is_installed = True
     bound = sys.modules.get(_ACCELERATOR)
     if bound is None:
         after_import({_ACCELERATOR: _take_over, "deepspeed.ops.op_builder.all_ops": _list_every_op})
+        _is_installed = True
         return
     _join(bound)
     bound.set_accelerator(get_accelerator())
+    _is_installed = True  # the next call tries again if no accelerator could be chosen
     _logger.warning(
         "deepspeed was imported before anyaccel.integrations.deepspeed: its accelerator is now '%s' of anyaccel, but its "
         "optimizers keep the op builders that they bound when they were imported. "

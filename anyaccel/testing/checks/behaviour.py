@@ -26,6 +26,13 @@ def _is_available(accelerator: DeepSpeedAccelerator) -> None:
     expect(accelerator.is_available(), "is_available() is False, so nothing else can be checked")
 
 
+def _is_fp64_supported(accelerator: DeepSpeedAccelerator) -> None:
+    _answers_bool("is_fp64_supported", accelerator)
+    if accelerator.is_fp64_supported():
+        total = torch.full((3,), 0.1, dtype=torch.float64, device=accelerator.current_device_name()).sum().item()
+        expect(abs(total - 0.3) < 1e-12, f"is_fp64_supported() is True, and three times 0.1 is {total}")
+
+
 def _supports_nvtx_domain(accelerator: DeepSpeedAccelerator) -> None:
     expect_type(accelerator.supports_nvtx_domain, bool, "supports_nvtx_domain")
 
@@ -83,7 +90,6 @@ _BOOLEANS = (
     "handles_memory_backpressure",
     "is_bf16_supported",
     "is_fp16_supported",
-    "is_fp64_supported",
     "is_triton_supported",
     "prefer_triton_grouped_mm",
     "is_current_stream_capturing",
@@ -92,6 +98,7 @@ _BOOLEANS = (
 CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     **{member: partial(_answers_bool, member) for member in _BOOLEANS},
     "is_available": _is_available,
+    "is_fp64_supported": _is_fp64_supported,
     "supports_nvtx_domain": _supports_nvtx_domain,
     "_name": _name,
     "supported_dtypes": _supported_dtypes,

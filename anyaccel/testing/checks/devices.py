@@ -28,6 +28,8 @@ def _device(accelerator: DeepSpeedAccelerator) -> None:
     for device in (accelerator.device(), accelerator.device(0)):
         expect_type(device, torch.device, "device()")
         expect(device.type == accelerator.device_name(), f"device() is {device}, unlike device_name()")
+    for device, index in ((accelerator.device(), accelerator.current_device()), (accelerator.device(0), 0)):
+        expect(device.index in (None, index), f"device() is {device}; expected index {index}")
 
 
 def _set_device(accelerator: DeepSpeedAccelerator) -> None:
@@ -83,6 +85,9 @@ def _on_accelerator(accelerator: DeepSpeedAccelerator) -> None:
     expect(here is True, f"on_accelerator(a tensor of this device) is {here!r}")
     elsewhere = accelerator.on_accelerator(torch.ones(1, device="meta"))
     expect(elsewhere is False, f"on_accelerator(a meta tensor) is {elsewhere!r}")
+    if accelerator.device_name() != "cpu":
+        elsewhere = accelerator.on_accelerator(torch.ones(1))
+        expect(elsewhere is False, f"on_accelerator(a tensor of the CPU's) is {elsewhere!r}")
 
 
 def _get_device_properties(accelerator: DeepSpeedAccelerator) -> None:

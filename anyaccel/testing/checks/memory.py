@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS"]
 
 _PROBE_BYTES = 64 << 20
+_ROUGH_BYTES = 4 << 20  # Linux adds up a process's pages from counters of each CPU, so that a peak may fall a little
 
 
 def _answers_bytes(member: str, accelerator: DeepSpeedAccelerator) -> None:
@@ -52,6 +53,8 @@ def _peak(member: str, reset: str, accelerator: DeepSpeedAccelerator) -> None:
     held_bytes = held.nbytes
     del held
     expect(peak >= held_bytes, f"{member}() is {peak} after a tensor of {held_bytes} bytes")
+    later = getattr(accelerator, member)()
+    expect(later >= peak - _ROUGH_BYTES, f"{member}() fell from {peak} to {later} without a reset")
     _reset(reset, accelerator)
 
 
@@ -70,12 +73,17 @@ def _memory_stats(accelerator: DeepSpeedAccelerator) -> None:
     for key in ("allocated_bytes.all.current", "allocated_bytes.all.peak"):
         expect_type(stats.get(key), int, f"memory_stats()[{key!r}]")
     expect(stats["allocated_bytes.all.current"] <= stats["allocated_bytes.all.peak"], "the peak is below the current")
+    held = _allocate(accelerator)
+    grown = accelerator.memory_stats()["allocated_bytes.all.current"] - stats["allocated_bytes.all.current"]
+    expect(grown >= held.nbytes // 2, f"a tensor of {held.nbytes} bytes raises allocated_bytes.all.current by {grown}")
 
 
 def _total_memory(accelerator: DeepSpeedAccelerator) -> None:
     _answers_bytes("total_memory", accelerator)
+    held = _allocate(accelerator)
     total, free = accelerator.total_memory(), accelerator.available_memory()
     expect(0 < free <= total, f"available_memory() is {free} of total_memory() {total}")
+    expect(total > held.nbytes, f"total_memory() is {total} while a tensor of {held.nbytes} bytes lives")
 
 
 def _mem_get_info(accelerator: DeepSpeedAccelerator) -> None:
