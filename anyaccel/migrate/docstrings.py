@@ -29,6 +29,11 @@ _DEFAULT = (
 _IF_AVAILABLE = re.compile(
     r"[\"'`]*\bcuda\b[\"'`]*(?=\s+(?:is used )?(?:if|when)\s+(?:it is |it's )?available)", re.IGNORECASE
 )
+_CHOICE_OF_BACKEND = re.compile(
+    r"[\"'`]+nccl[\"'`]+\s(?:if|when|where)\s(?:CUDA|a GPU)\s+is\s+available,?(?:\s+and|\s+or)?(?:\s+else)?"
+    r"\s+[\"'`]+gloo[\"'`]+(?:\s+otherwise)?",
+    re.IGNORECASE,
+)
 _VALUE = re.compile(r"[\"'`]cuda[\"'`]+:")
 _RETURNS = re.compile(
     r"\A\W*[^\n]*|^[ \t]*:?(?:returns?|yields)\b.*?(?=\n[ \t]*\n|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL
@@ -42,7 +47,8 @@ def correct_docstrings(plan: Plan) -> None:
     _correct_defaults(plan)
     for node, decision in list(plan.decisions.items()):
         is_device = decision.rule in ("device-choice", "device-name") and not isinstance(node, cst.Comparison)
-        if decision.outcome is not SiteOutcome.REWRITTEN or not is_device:
+        is_backend = decision.rule == "comm-backend" and isinstance(node, cst.IfExp)
+        if decision.outcome is not SiteOutcome.REWRITTEN or not (is_device or is_backend):
             continue
         function = function_around(plan, node)
         is_init = isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
@@ -67,7 +73,7 @@ def _correct_choice(plan: Plan, owner: cst.CSTNode | None, *, is_returned: bool)
 
 def if_available(text: str) -> str:
     """Return a text with "the accelerator if available" for "CUDA if available"."""
-    return _IF_AVAILABLE.sub(_accelerator, text)
+    return _IF_AVAILABLE.sub(_accelerator, _CHOICE_OF_BACKEND.sub("the accelerator's backend", text))
 
 
 def _accelerator(found: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ import libcst as cst
 from .activities import decide_activity
 from .choices import asks_availability
 from .device_text import NAMES_NCCL, spells_cuda
-from .questions import OF_WORD
+from .questions import OF_HANDLE, OF_WORD
 from .site import SiteOutcome
 from .source_view import dotted, text_of
 from .targets import expression, parsed
@@ -29,7 +29,6 @@ _LEFT = {
 }
 _OF_EMPTY = {"", "dtype", "device", "pin_memory"}  # sizes, and what pin_empty() takes by name
 _HANDLES = ("cuda_stream", "cuda_event")
-OF_HANDLE = "a raw CUDA handle, for code that works on CUDA only"
 _FACTORY = re.compile(
     r"^(empty|zeros|ones|full|rand|randn|randint)(_like)?$|^(arange|empty_strided|eye|linspace|logspace|randperm|range|tensor)$"
 )

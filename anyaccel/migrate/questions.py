@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .source_view import SourceView
 
 __all__ = [
+    "OF_HANDLE",
     "OF_MESSAGE",
     "OF_WORD",
     "asked_in",
@@ -118,7 +119,10 @@ _OF_PROCESSES = re.compile(
     r"(^|_)(world_size|n_?procs?|nproc_per_node|num_proc(esse)?s|ngpus_per_node)$", re.IGNORECASE
 )
 _IS_NONE = re.compile(r"(==|<=) *0$|< *1$")
+_DDP = re.compile(r"\b\w*(DDP|DistributedDataParallel)\(")
+_OF_TYPE = re.compile(r"\.type (!= [\"']cpu|== [\"']cuda)[\"']")
 _IS_SEVERAL = re.compile(r"> *1$|>= *2$")
+OF_HANDLE = "a raw CUDA handle, for code that works on CUDA only"
 OF_MESSAGE = "shown in a message about CUDA"
 OF_WORD = "a text that only contains the word"
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warning|warn|error|log|write|format)|.*(Error|Exception))$")
@@ -130,9 +134,12 @@ def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
     ``rank % torch.cuda.device_count()`` divides by it, ``mp.spawn`` starts that many processes, and an assertion
     compares with it. Elsewhere a CPU works with 0, which the contract's count would change.
     """
+    around = plan.view.parent(call)
+    is_asserted = isinstance(around, cst.Comparison) and isinstance(plan.view.parent(around), cst.Assert)
+    if is_asserted and _wraps_only_other_than_cpu(plan.view):
+        return False
     if _says_whether_any(plan, call):
         return True
-    around = plan.view.parent(call)
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
         target = around.targets[0].target
         uses = plan.view.uses(target) or []
@@ -159,6 +166,16 @@ def _needs(plan: Plan, count: cst.CSTNode) -> bool:
         return called.endswith("spawn") or (_OF_PROCESSES.search(name) is not None)
     if isinstance(around, cst.Comparison | cst.ComparisonTarget):
         return any(isinstance(each, cst.Assert) for each in plan.view.ancestors(count))
+    return False
+
+
+@lru_cache(maxsize=1)  # asked for each count of a module
+def _wraps_only_other_than_cpu(view: SourceView) -> bool:
+    """Return whether a model is wrapped in DDP under a test for its device: ranks on CPUs would train apart from each other."""
+    for test in view.of(cst.If) if _DDP.search(view.source) else ():
+        tested = [test.test, *(value for name in view.inside(test.test, cst.Name) for value in view.values_of(name))]
+        if any(_OF_TYPE.search(view.code(each)) for each in tested) and _DDP.search(view.code(test.body)):
+            return True
     return False
 
 

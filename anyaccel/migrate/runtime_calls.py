@@ -15,7 +15,7 @@ from .generator_states import decide_all_states, decide_restoring_states, keep_f
 from .kinds import Kind, kind_of
 from .mentions import decide_mention
 from .nodes import dotted, library_of
-from .questions import OF_MESSAGE, is_compared, is_count_needed, is_in_text_of_cuda, is_shown
+from .questions import OF_HANDLE, OF_MESSAGE, is_compared, is_count_needed, is_in_text_of_cuda, is_shown
 from .source_view import text_of
 from .targets import expression, parsed
 from .torch_names import ADVICE, INDEXED, MEMBERS, PROMISED, RULE_OF
@@ -98,7 +98,7 @@ def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:
     elif name == "set_rng_state_all" and len(call.args) == 1:
         decide_restoring_states(plan, call, rule)
     elif name in ("current_stream", "default_stream", "Stream") and _is_raw_handle(plan, call):
-        plan.report(call.func, rule, "a raw CUDA handle, for code that works on CUDA only", is_own=True)
+        plan.report(call.func, rule, OF_HANDLE, is_own=True)
     elif name == "Event" and _is_of_processes(call):
         plan.report(call.func, rule, "an event that processes share, which only CUDA has", is_own=True)
     elif name == "get_rng_state_all" and not call.args:

@@ -33,6 +33,7 @@ _CONSTANT_OF_CUDA = re.compile(
 _NAME_OF_CLASS = re.compile(r"^([\w.:]*[.:])?_?(CUDA|Cuda)[A-Z][a-z]\w*$")
 _LABEL = re.compile(r"cuda[\w-]*[ :.(/]|[ :(/][\w-]*cuda|\w[._-]cuda$", re.IGNORECASE)
 _DEVICE = re.compile(r"^cuda(:\d*)?$")
+_NUMBERS = re.compile(r"^\d+(, ?\d+)*$")
 _NAMES_CUDA = re.compile(r"\bCUDA\b|'cuda'|\"cuda\"")
 _MISSING = re.compile(
     r"\bnot\b[\w ]* (available|installed|found|supported|detected|enabled)|unavailable|fall(s|ing)? ?back|CPU instead",
@@ -51,6 +52,11 @@ def values_of_cuda(plan: Plan, region: cst.CSTNode, asked: cst.CSTNode) -> Itera
     """
     if asked in plan.questions:
         yield from _of_request(plan, region)
+    around = plan.view.parent(region)
+    if isinstance(around, cst.IfExp) and _NUMBERS.match(text_of(region) or "") and text_of(around.orelse) == "cpu":
+        yield Objection(
+            "depends-on-cuda", "chooses numbers of CUDA devices or the CPU; decide how other devices are named there"
+        )
     has_attributes = any((dotted(each) or "").startswith("self.") for each in plan.view.inside(region, cst.Attribute))
     kept = _set_under_other(plan, asked) if has_attributes else {}
     for node in plan.view.inside(region, cst.Name, cst.Attribute):

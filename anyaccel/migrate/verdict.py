@@ -15,6 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .cpu_reach import answers_in, finds_cuda, is_about_cuda, swallows
 from .lines import lines_of
 from .site import SiteOutcome
 
@@ -94,6 +95,7 @@ class _File:
     is_guarded: bool = False
     has_loop: bool = False
     lines: list[str] = field(default_factory=list)
+    answers: set[str] = field(default_factory=set)
 
     def column(self, node: ast.AST) -> int:
         """Return the column of a node in characters, from 1; :mod:`ast` counts bytes of UTF-8, from 0."""
@@ -173,7 +175,7 @@ def _read(result: FileResult) -> _File | None:
             tree = ast.parse(result.old)
     except (SyntaxError, ValueError):
         return None
-    file = _File(result.path, {}, {}, {}, lines=lines_of(result.old))
+    file = _File(result.path, {}, {}, {}, lines=lines_of(result.old), answers=answers_in(tree))
     _fill(file, tree, "", "")
     stopping = {(site.line, site.column): (site, is_certain) for site, is_certain in _stopping(result.sites)}
     _place(file, tree, "", stopping)
@@ -254,6 +256,9 @@ def _place(file: _File, node: ast.AST, name: str, stopping: _Stopping, owner: st
         around: the scope around the function that the node is.
     """
     for child in ast.iter_child_nodes(node):
+        if isinstance(node, ast.Try) and child in node.body and swallows(node):
+            for each in [each for each in stopping if child.lineno <= each[0] <= (child.end_lineno or each[0])]:
+                del stopping[each]
         inner, of_class = name, owner
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             inner = f"{owner}.{child.name}" if isinstance(node, ast.ClassDef) else child.name
@@ -262,11 +267,11 @@ def _place(file: _File, node: ast.AST, name: str, stopping: _Stopping, owner: st
         elif isinstance(child, ast.ClassDef):
             of_class = child.name
         place = (getattr(child, "lineno", 0), file.column(child))
-        is_about_cuda = isinstance(child, ast.If | ast.IfExp) and "cuda" in ast.unparse(child.test)
-        is_about_cuda |= isinstance(child, ast.BoolOp) and _finds_cuda(child)
-        is_about_cuda |= isinstance(child, ast.keyword) and child.arg in _OF_DDP  # None on a CPU after a rewrite
+        is_cudas = isinstance(child, ast.If | ast.IfExp) and is_about_cuda(child.test, file.answers)
+        is_cudas |= isinstance(child, ast.BoolOp) and finds_cuda(child)
+        is_cudas |= isinstance(child, ast.keyword) and child.arg in _OF_DDP  # None on a CPU after a rewrite
         is_own = isinstance(node, ast.ClassDef) and isinstance(child, ast.FunctionDef) and child.name == "cuda"
-        if not is_about_cuda and not is_own:
+        if not is_cudas and not is_own:
             is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             # first, because what starts where a node starts may be within it
             _place(file, child, inner, stopping, of_class, name if is_function else around)
@@ -274,18 +279,12 @@ def _place(file: _File, node: ast.AST, name: str, stopping: _Stopping, owner: st
             guard = next((each for each in stopping if _is_guard(child, each, stopping[each][0])), None)
             if guard is not None:
                 file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(guard))
-        if isinstance(child, ast.expr) and place in stopping and not is_about_cuda:
+        if isinstance(child, ast.expr) and place in stopping and not is_cudas:
             file.scopes.setdefault(inner, _Scope()).sites.append(stopping.pop(place))
 
 
 def _is_in_body(function: ast.FunctionDef | ast.AsyncFunctionDef, child: ast.AST) -> bool:
     return isinstance(child, ast.stmt) and child in function.body
-
-
-def _finds_cuda(both: ast.BoolOp) -> bool:
-    """Return whether the last operand of ``a and torch.cuda.is_available() and b`` is evaluated only where CUDA is."""
-    asked = "".join(ast.unparse(each) for each in both.values[:-1])
-    return isinstance(both.op, ast.And) and "cuda" in asked and "not " not in asked
 
 
 def _is_guard(test: ast.If, place: tuple[int, int], site: Site) -> bool:

@@ -105,6 +105,38 @@ CASES = {
     "an assertion that names what it needs": """
         assert torch.cuda.is_available(), "CUDA required"  # rewritten: "Accelerator required"
         """,
+    "numbers of devices or the CPU": """
+        from .tools import select_device
+        def load(device=None):
+            device = select_device("0" if torch.cuda.is_available() else "cpu")  # reported
+            return device
+        """,
+    "an assertion on the number of devices where only a GPU's model is wrapped": """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        def train(model, device, rank):
+            cuda = device.type != "cpu"
+            if cuda and rank != -1:
+                model = DDP(model, device_ids=[rank])  # rewritten
+        def main(rank):
+            assert torch.cuda.device_count() > rank  # rewritten: != "cpu" else 0
+        """,
+    "an assertion on the number of devices": """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        def train(model, device, rank):
+            model = DDP(model, device_ids=[rank])  # rewritten
+        def main(rank):
+            assert torch.cuda.device_count() > rank  # rewritten: assert get_accelerator().device_count() > rank
+        """,
+    "the backends that a docstring names": '''
+        def initialize(backend=None):
+            """Make the group.  # rewritten: `None` selects the accelerator's backend.
+
+            backend: `None` selects `"nccl"` when CUDA is available and `"gloo"` otherwise.
+            """
+            if backend is None:
+                backend = "nccl" if torch.cuda.is_available() else "gloo"  # rewritten
+            return backend
+        ''',
 }  # fmt: skip
 _SAID = re.compile(r"  # (rewritten|reported|left)(?:: (.*))?$")
 

@@ -87,6 +87,36 @@ PROGRAMS = {
     ),
     "a library": (f"import torch\n{UNKNOWN}", None),
     "an import of itself": ("import a\ndef main():\n    main()\n" + MAIN, "yes"),
+    "in a try that goes on": (
+        "import torch\ndef main():\n    try:\n        f(torch.cuda.get_device_capability())\n"
+        "    except Exception:\n        pass\n" + MAIN,
+        "yes",
+    ),
+    "in a try that raises again": (
+        "import torch\ndef main():\n    try:\n        f(torch.cuda.get_device_capability())\n"
+        "    except Exception:\n        raise\n" + MAIN,
+        "no a.py:4",
+    ),
+    "in a try that ends the program": (
+        "import sys, torch\ndef main():\n    try:\n        f(torch.cuda.get_device_capability())\n"
+        "    except Exception:\n        sys.exit(1)\n" + MAIN,
+        "no a.py:4",
+    ),
+    "in a try that takes another error": (
+        "import torch\ndef main():\n    try:\n        f(torch.cuda.get_device_capability())\n"
+        "    except KeyError:\n        pass\n" + MAIN,
+        "no a.py:4",
+    ),
+    "under a stored choice": (
+        "import torch\ndef main():\n    kind = 'gpu' if torch.cuda.is_available() else 'cpu'\n"
+        "    if kind == 'gpu':\n        f(torch.cuda.get_device_capability())\n" + MAIN,
+        "yes",
+    ),
+    "under the other answer of a stored choice": (
+        "import torch\ndef main():\n    kind = 'gpu' if torch.cuda.is_available() else 'cpu'\n"
+        "    if kind == 'cpu':\n        f(torch.cuda.get_device_capability())\n" + MAIN,
+        "no a.py:5",
+    ),
     "another Python": ("print 1\n" + MAIN, None),
 }
 
