@@ -51,7 +51,7 @@ def calls(*functions: str, bind: bool = False) -> Callable[[_Member], _Member]:
 
 
 def _made_again(accelerator_class: type[TorchAccelerator], name: str) -> TorchAccelerator:
-    """Make a copy without the class's constructor, whose arguments are unknown; plain attributes are copied."""
+    """Make a copy without the class's constructor, whose arguments are unknown; its own attributes are copied."""
     made = accelerator_class.__new__(accelerator_class)
     TorchAccelerator.__init__(made, name)
     return made
@@ -88,8 +88,9 @@ class TorchAccelerator(DeepSpeedAccelerator):
             self._settle(member, function)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        plain = {key: value for key, value in vars(self).items() if isinstance(value, str | int | None)}
-        return _made_again, (type(self), self._name), plain
+        made = ("_module", "_missing", *dir(type(self)))  # anew there; an attribute in place of a member, too
+        kept = {key: value for key, value in vars(self).items() if key not in made}
+        return _made_again, (type(self), self._name), kept
 
     # How the device behaves
 

@@ -119,7 +119,7 @@ class CPUAdam(Optimizer):
                 group.setdefault(key, value)
             _check_options(group)
         for kept in self.state.values():
-            if "step" in kept:  # not in what versions before 0.2 saved of a parameter without a gradient
+            if "step" in kept:  # a parameter without a gradient may have an empty state
                 # a copy, because the original optimizer keeps counting with its own tensor
                 kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32, device="cpu").clone()
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "in_float32",
     "in_shapes_of",
+    "may_share_memory",
     "require_like",
     "require_one_place_each",
     "require_shape",
@@ -43,20 +44,27 @@ def require_like(function: str, output: torch.Tensor, result: torch.Tensor) -> N
 
 
 def require_one_place_each(function: str, output: torch.Tensor) -> None:
-    """Check that the elements of a written tensor do not overlap: that each dimension's stride exceeds all smaller ones.
+    """Check that the elements of a written tensor do not overlap.
 
     Raises:
         RuntimeError: when this cannot be proven.
     """
+    if may_share_memory(output):
+        msg = (
+            f"{function} failed: got an output of strides {output.stride()}, whose elements share memory; expected "
+            f"separate memory for each. Fix: pass output.clone(), and read the result there."
+        )
+        raise RuntimeError(msg)
+
+
+def may_share_memory(tensor: torch.Tensor) -> bool:
+    """Return whether elements may share memory: in order of the strides, each must exceed all that the smaller ones reach."""
     reach = 0
-    for stride, size in sorted(zip(output.stride(), output.shape, strict=True)):
-        if size > 1 and stride <= reach and output.numel() > 0:
-            msg = (
-                f"{function} failed: got an output of strides {output.stride()}, whose elements share memory; expected "
-                f"separate memory for each. Fix: pass output.clone(), and read the result there."
-            )
-            raise RuntimeError(msg)
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)) if tensor.numel() else ():
+        if size > 1 and stride <= reach:
+            return True
         reach += stride * (size - 1)
+    return False
 
 
 def require_shape(function: str, copy: torch.Tensor, of: torch.Tensor) -> None:

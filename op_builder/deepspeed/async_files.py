@@ -9,6 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ...kernels.functions.process_bound import ProcessBound
+from ...kernels.functions.registration import mark_changed
 from .host_memory import PinMemoryModule
 from .in_flight import InFlight
 from .transfers import (
@@ -17,7 +18,6 @@ from .transfers import (
     Pending,
     also_named,
     error_of,
-    mark_changed,
     memory_of,
     opened,
     require_memory,
@@ -253,7 +253,7 @@ class AsyncIOHandle(ProcessBound):
             one.close()
             raise
         if is_read:
-            mark_changed(tensor)
+            mark_changed([tensor])
         self._in_flight.start(one, direct, buffered)
         return 0 if is_async else self._in_flight.wait_for(one)
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 
+from ...kernels.functions.outputs import may_share_memory
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,7 +25,6 @@ __all__ = [
     "Pending",
     "also_named",
     "error_of",
-    "mark_changed",
     "memory_of",
     "opened",
     "require_memory",
@@ -141,7 +142,7 @@ def require_memory(tensor: Any, is_read: bool) -> None:
         kind = "on the device meta" if tensor.is_meta else f"of layout {tensor.layout}"
     elif tensor.is_quantized:
         kind = f"of the quantized dtype {tensor.dtype}"
-    elif is_read and _shares_memory(tensor):
+    elif is_read and may_share_memory(tensor):
         kind = "whose elements share memory, as expand() and unfold() make"
     elif tensor.numel() and tensor.device.type == "cpu" and tensor.data_ptr() == 0:
         kind = "without memory"
@@ -152,22 +153,6 @@ def require_memory(tensor: Any, is_read: bool) -> None:
         f"Fix: pass torch.empty(tensor.shape, dtype=tensor.dtype) to read into; to_dense() or dequantize() it to write."
     )
     raise ValueError(msg)
-
-
-def _shares_memory(tensor: torch.Tensor) -> bool:
-    """Return whether elements share memory: in order of the strides, each must step over all that the smaller ones reach."""
-    reach = 0
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)) if tensor.numel() else ():
-        if size > 1 and stride <= reach:
-            return True
-        reach += stride * (size - 1)
-    return False
-
-
-def mark_changed(tensor: torch.Tensor) -> None:
-    """Tell autograd that a tensor is written, so that ``backward()`` refuses to use what it had before."""
-    if not tensor.is_inference():
-        torch.autograd.graph.increment_version(tensor)
 
 
 def memory_of(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:

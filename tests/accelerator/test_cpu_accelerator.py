@@ -175,6 +175,7 @@ class WithArguments(anyaccel.CPU_Accelerator):
     def __init__(self, opt: int) -> None:
         super().__init__()
         self.opt = opt
+        self.limits = {"watts": 300.0}
 
 
 def test_accelerators_copy_and_pickle() -> None:
@@ -184,6 +185,7 @@ def test_accelerators_copy_and_pickle() -> None:
     for copied in (copy.deepcopy(cpu), pickle.loads(pickle.dumps(cpu))):
         assert type(copied) is WithArguments
         assert (copied.opt, copied.current_device(), copied.get_compile_backend()) == (5, 3, "eager")
+        assert copied.limits == {"watts": 300.0}
         assert copied.device_name() == "cpu"
         assert not copied.supports("create_graph")
 
