@@ -88,7 +88,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
             self._settle(member, function)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        made = ("_module", "_missing", *dir(type(self)))  # anew there; an attribute in place of a member, too
+        made = ("_module", "_missing", *dir(type(self)))  # made again there; an attribute in place of a member, too
         kept = {key: value for key, value in vars(self).items() if key not in made}
         return _made_again, (type(self), self._name), kept
 

@@ -45,7 +45,7 @@ def clip_grad_norm_(parameters: torch.Tensor | Iterable[torch.Tensor], max_norm:
     given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
     grads = [parameter.grad for parameter in given if parameter.grad is not None]
     if not grads:
-        return torch.zeros(1)
+        return torch.zeros(1, dtype=torch.float32, device="cpu")  # whatever torch's defaults are
     op = loaded("MultiTensorLoader")
     norm: torch.Tensor
     if are_sharded(grads):

@@ -82,15 +82,25 @@ def in_float32(*lists: Sequence[torch.Tensor]) -> Iterator[list[list[torch.Tenso
     """Yield lists of states in float32, as the kernels need them; some programs keep them in the parameters' dtype.
 
     Other states are copied, and rounded back after a successful step.
+
+    Raises:
+        RuntimeError: when a state has another kind of dtype, or its elements share memory.
     """
     for state in (state for states in lists for state in states if state.dtype != torch.float32):
+        if not state.is_floating_point() or state.element_size() == 1:
+            msg = (
+                f"the step failed: got a state of {state.dtype}; expected torch.float32, or the parameter's dtype. "
+                f"Fix: pass torch.zeros_like(param, dtype=torch.float32)."
+            )
+            raise RuntimeError(msg)
         require_one_place_each("the step", state)
     given = [[state if state.dtype == torch.float32 else state.float() for state in states] for states in lists]
     yield given
-    for states, computed in zip(lists, given, strict=True):
-        for state, result in zip(states, computed, strict=True):
-            if state is not result:
-                state.copy_(result)
+    with torch.no_grad():  # kernels write a state that requires gradients, too
+        for states, computed in zip(lists, given, strict=True):
+            for state, result in zip(states, computed, strict=True):
+                if state is not result:
+                    state.copy_(result)
 
 
 def in_shapes_of(

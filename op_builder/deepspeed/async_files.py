@@ -8,6 +8,7 @@ import weakref
 from operator import index
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from ...kernels.functions.outputs import require_one_place_each
 from ...kernels.functions.process_bound import ProcessBound
 from ...kernels.functions.registration import mark_changed
 from .host_memory import PinMemoryModule
@@ -303,6 +304,7 @@ class AsyncIOModule(ProcessBound):
 
     def deepspeed_memcpy(self, dest: torch.Tensor, src: torch.Tensor) -> int:
         """Copy a tensor; return 0."""
+        require_one_place_each("deepspeed_memcpy", dest)
         dest.copy_(src)
         return 0
 

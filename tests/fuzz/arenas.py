@@ -32,6 +32,7 @@ for _function in (_poison, _unpoison):
     if _function is not None:
         _function.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         _function.restype = None
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Place:
@@ -56,6 +57,10 @@ class Place:
         if self.elements == 0:
             return torch.empty(self.shape, dtype=self.dtype)
         return self.flat(buffer).as_strided(self.shape, self.strides)
+
+    def of_bits(self) -> Place:
+        """Return the same place for numbers whose copies have the same bits: a copy of a float8 NaN may be another NaN."""
+        return Place(self.byte, self.shape, self.strides, _BITS.get(self.dtype.itemsize, self.dtype))
 
     def flat(self, buffer: Any) -> torch.Tensor:
         """Return all elements from the first to the last, including those between the tensor's own."""
@@ -110,7 +115,8 @@ class Arena:
             return True
         for place in written:
             if place.elements and not place.overlaps_itself():
-                place.on(self._before).copy_(place.on(self.buffer))
+                bits = place.of_bits()
+                bits.on(self._before).copy_(bits.on(self.buffer))
         return bool(_libc.memcmp(self.address, self._before_address, ARENA_BYTES) == 0)
 
     def reset(self) -> None:

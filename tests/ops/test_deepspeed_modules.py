@@ -104,6 +104,23 @@ def test_cpu_lion_and_cpu_adagrad() -> None:
     close(state, expected[1])
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool, torch.complex64, torch.float8_e4m3fn])
+def test_a_state_of_another_kind_is_refused_before_anything_is_written(dtype: torch.dtype) -> None:
+    lion = get_accelerator().create_op_builder("CPULionBuilder").load()
+    param, state = torch.ones(4), torch.zeros(4, dtype=dtype)
+    with pytest.raises(RuntimeError, match=f"got a state of {dtype}; expected torch.float32"):
+        lion.lion_update(0, 1, 0.1, 0.9, 0.99, 0.0, param, torch.ones(4), state)
+    assert param.tolist() == [1.0] * 4
+
+
+def test_a_state_that_requires_gradients_is_written_with_its_parameter() -> None:
+    lion = get_accelerator().create_op_builder("CPULionBuilder").load()
+    param, state = torch.ones(4), torch.zeros(4, dtype=torch.bfloat16, requires_grad=True)
+    lion.lion_update(0, 1, 0.5, 0.9, 0.99, 0.0, param, torch.ones(4), state)
+    assert param.tolist() == [0.5] * 4
+    assert state.tolist() == [pytest.approx(0.01, rel=0.01)] * 4
+
+
 @pytest.mark.parametrize("mode", [0, 1])
 def test_fused_lamb(mode: int) -> None:
     grad, param, exp_avg, exp_avg_sq = _tensors(4)
