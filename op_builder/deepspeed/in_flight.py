@@ -48,6 +48,7 @@ class InFlight:
                 ):  # fmt: skip
                     raise error_of(errno.ENOMEM, one.path, one.is_read, one.offset, one.tensor.nbytes, 0)
         except BaseException:
+            one.is_awaited = False
             if one.outcome.state == 0:
                 self._pending.pop(key, None)
                 one.close()
@@ -91,10 +92,13 @@ class InFlight:
 
     def drop(self) -> None:
         """Close the files of operations that nobody waited for, which have ended, and log those that failed."""
+        failed: list[Exception] = [*self._problems]
         for one in self._pending.values():
             one.close()
             if one.outcome.has_failed:
-                _log.error("an aio_handle was dropped before wait(), and an operation failed: %s", one.error())
+                failed.append(one.error())
+        for error in failed:
+            _log.error("an aio_handle was dropped before wait(), and an operation failed: %s", error)
 
     def close_files(self) -> None:
         """Close the files in a forked child, which has its own descriptors of them."""

@@ -140,7 +140,7 @@ def test_an_interruption_of_wait_loses_no_operation(handle: Any, tmp_path: Path,
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.parametrize("name", ["anyaccel_aio_wait", "anyaccel_aio_has_ended"])
+@pytest.mark.parametrize("name", ["anyaccel_aio_start", "anyaccel_aio_wait", "anyaccel_aio_has_ended"])
 def test_an_interrupted_blocking_call_is_reported_by_wait(handle: Any, tmp_path: Path, name: str) -> None:
     _replace(handle, name, _once(_interrupt))
     with pytest.raises(KeyboardInterrupt):
