@@ -247,6 +247,12 @@ class TorchAccelerator(DeepSpeedAccelerator):
     def _load_module(self, name: str) -> Any:
         import torch
 
+        if not isinstance(name, str) or ":" in name:
+            msg = (
+                f"making the accelerator {name!r} failed: got no type of a device; expected one such as 'cuda', without an "
+                f"index. Fix: choose the device with set_device()."
+            )
+            raise SelectionError(msg)
         try:
             module: ModuleType = torch.get_device_module(name)
         except RuntimeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import weakref
 from operator import index
@@ -246,7 +247,7 @@ class AsyncIOHandle(ProcessBound):
         plain = tensor.detach()
         one = Pending(plain, memory_of(plain, is_read), path, is_read, offset, is_checked, is_awaited=not is_async)
         try:
-            direct, buffered = opened(file, is_read, one.files)
+            direct, buffered = self._opened(file, one)
             found = os.fstat(buffered).st_size
             if is_read and found < offset + size:
                 raise error_of(0, path, is_read, found, size, 0)
@@ -257,6 +258,17 @@ class AsyncIOHandle(ProcessBound):
             mark_changed([tensor])
         self._in_flight.start(one, direct, buffered)
         return 0 if is_async else self._in_flight.wait_for(one)
+
+    def _opened(self, file: str | int, one: Pending) -> tuple[int, int]:
+        """Open an operation's file; where the process has no descriptor left, first wait for those of other operations."""
+        try:
+            return opened(file, one.is_read, one.files)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+        one.close()
+        self._in_flight.release_files()
+        return opened(file, one.is_read, one.files)
 
     def _require_open(self) -> None:
         if os.getpid() != self._process:

@@ -100,6 +100,14 @@ class InFlight:
         for error in failed:
             _log.error("an aio_handle was dropped before wait(), and an operation failed: %s", error)
 
+    def release_files(self) -> None:
+        """Wait for every operation, and close their files; :meth:`wait` still completes and reports them."""
+        self._library.anyaccel_aio_wait(self._pointer)
+        with self._guard:
+            for one in self._pending.values():
+                if self._library.anyaccel_aio_has_ended(ctypes.byref(one.outcome)):
+                    one.close()
+
     def close_files(self) -> None:
         """Close the files in a forked child, which has its own descriptors of them."""
         for one in self._pending.values():

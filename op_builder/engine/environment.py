@@ -64,7 +64,7 @@ COMPILER_VARIABLES = (
     "CCC_ADD_ARGS", "CCC_OVERRIDE_OPTIONS", "CCACHE_COMPILER", "CCACHE_PATH", "CCACHE_PREFIX", "COMPILER_PATH", "CPATH",
     "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LDEMULATION", "LD_RUN_PATH", "LIBRARY_PATH",
     "NIX_CFLAGS_COMPILE", "NIX_LDFLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "SCCACHE_C_CUSTOM_CACHE_BUSTER",
-    "SDKROOT", "SOURCE_DATE_EPOCH", "ZIG_LIB_DIR",
+    "SDKROOT", "SOURCE_DATE_EPOCH", "ZIG_LIBC", "ZIG_LIB_DIR",
 )  # fmt: skip
 """What compilers and linkers read. They get these, and a binary is built again when one changes."""
 
@@ -182,6 +182,9 @@ def cuda_home() -> Path | None:
 
 @functools.cache  # a program that changes its working directory keeps its cache
 def _directory(name: str, value: str) -> Path:
+    if "\n" in value:  # compilers list the files that they read line by line
+        msg = f"reading {name} failed: got {value!r}, with the end of a line; expected a directory. Fix: set it to another one."
+        raise SettingError(msg)
     try:
         return Path(value).expanduser().absolute()
     except (OSError, RuntimeError) as error:  # OSError: the working directory is gone

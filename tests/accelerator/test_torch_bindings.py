@@ -267,6 +267,12 @@ def test_a_device_unknown_to_torch_is_refused() -> None:
         anyaccel.TorchAccelerator("nonsense")
 
 
+@pytest.mark.parametrize("name", ["cuda:0", None])
+def test_a_device_is_named_by_its_type(name: Any) -> None:
+    with pytest.raises(ValueError, match=r"got no type of a device; expected one such as 'cuda', without an index"):
+        anyaccel.TorchAccelerator(name)
+
+
 def test_apples_gpu_is_asked_by_its_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     figures = {
         "current_allocated_memory": 3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +181,18 @@ def test_blocking_calls_of_threads_report_their_own_operation(handle: Any, tmp_p
         thread.join()
     assert found == {"full": ["/dev/full"] * 150, "good": [1] * 300}
     assert handle.wait() == 0
+
+
+def test_more_operations_than_the_process_may_have_files_open(handle: Any, tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, before[1]))
+    try:
+        for number in range(200):
+            handle.async_pwrite(_filled(number, 100), str(tmp_path / "file"), 100 * number)
+        assert handle.wait() == 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert (tmp_path / "file").read_bytes() == b"".join(bytes([number]) * 100 for number in range(200))
 
 
 def test_of_several_failures_the_first_is_raised_and_the_others_are_logged(

@@ -12,9 +12,11 @@ import pytest
 
 from anyaccel.op_builder import CacheError
 from anyaccel.op_builder.engine import cache as cache_module
+from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.cache import Cache, open_cache
 from anyaccel.op_builder.engine.clearing import clear
 from anyaccel.op_builder.engine.directory import Directory
+from anyaccel.op_builder.engine.errors import SettingError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,3 +117,10 @@ def test_a_source_given_as_text_is_kept_by_its_content_and_cleared(tmp_path: Pat
         os.utime(file, (time.time() - 7200,) * 2)
     clear(cache, time.time() + 1)
     assert not list(first.parent.iterdir())
+
+
+def test_a_folder_with_the_end_of_a_line_in_its_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compilers list what they read in lines; every build there was repeated, and then refused for another reason."""
+    monkeypatch.setenv("ANYACCEL_CACHE_DIR", "/cache/two\nlines")
+    with pytest.raises(SettingError, match=r"got '/cache/two\\nlines', with the end of a line"):
+        environment.cache_dir()
