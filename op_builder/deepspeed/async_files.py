@@ -246,6 +246,7 @@ class AsyncIOHandle(ProcessBound):
         path = f"descriptor {file}" if isinstance(file, int) else os.fspath(file)
         plain = tensor.detach()
         one = Pending(plain, memory_of(plain, is_read), path, is_read, offset, is_checked, is_awaited=not is_async)
+        one.folder = os.getcwd() if is_checked and not os.path.isabs(path) else ""  # it may be gone
         try:
             direct, buffered = self._opened(file, one)
             found = os.fstat(buffered).st_size

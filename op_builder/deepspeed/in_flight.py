@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 class InFlight:
     """Starts operations, completes those that have ended, and reports each of them once.
 
-    Any thread may call it, and so may the handler of a signal, between any two steps of a call. An exception that such a handler
-    raises loses nothing: what has begun keeps its files and its memory, and the next :meth:`wait` completes and reports it.
+    Any thread may call it, and so may the handler of a signal, between any two steps of a call. Whatever such a handler
+    raises, what has begun keeps its files and its memory until it has ended, and the next :meth:`wait` completes it.
     """
 
     def __init__(self, library: ctypes.CDLL, pointer: ctypes.c_void_p) -> None:

@@ -69,6 +69,7 @@ class Pending:
     """An operation: what it needs until it has ended, and how it went.
 
     Attributes:
+        folder: where the path begins, if the file is to be compared and the path is relative.
         is_awaited: whether a call waits for it, and will report it.
         problem: why it failed, once it is completed.
     """
@@ -83,7 +84,7 @@ class Pending:
     problem: Exception | None = None
     files: list[int] = field(default_factory=list)
     outcome: OperationOutcome = field(default_factory=OperationOutcome)
-    folder: str = field(default_factory=os.getcwd)
+    folder: str = ""
 
     def close(self) -> None:
         """Close the files."""

@@ -282,6 +282,14 @@ def test_a_file_is_compared_where_it_was_though_the_program_has_changed_its_fold
     assert handle.wait() == 1
 
 
+def test_the_folder_of_the_program_may_be_gone(handle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for is_checked in (False, True):
+        assert handle.pwrite(torch.ones(8), str(tmp_path / "file"), is_checked, False) == 1
+
+
 def test_autograd_hears_of_a_read(handle: Any, tmp_path: Path) -> None:
     file = str(tmp_path / "file")
     handle.sync_pwrite(torch.zeros(8), file)
