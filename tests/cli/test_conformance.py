@@ -102,6 +102,42 @@ def test_a_device_whose_comparisons_are_wrong_cannot_hide_wrong_results(
     assert (test.outcome, "not close" in test.why) == ("wrong", True), test.why
 
 
+WITHOUT_RANDOM_NUMBERS = """
+import anyaccel_toy.device as device
+from anyaccel_toy import ToyAccelerator
+
+_right = device._run
+
+def _run(op, args, kwargs):
+    name = op.overloadpacket.__name__
+    if name == "mul":
+        return args[0] + args[1]
+    result = _right(op, args, kwargs)
+    return result.zero_() if name in ("uniform_", "normal_", "random_") else result
+
+device._run = _run
+"""
+"""The example device with random numbers that are all zero, so that a sum of them is their product."""
+
+
+def test_a_device_whose_random_numbers_are_zero_cannot_hide_wrong_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "constant.py").write_text(WITHOUT_RANDOM_NUMBERS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(TOY))))
+    [test] = run_torch_tests("constant:ToyAccelerator", pattern="test_compare_cpu_mul_toy_float32")
+    assert (test.outcome, "not close" in test.why) == ("wrong", True), test.why
+
+
+def test_a_case_that_compares_nothing_is_skipped() -> None:
+    """``x.eq_(y)`` leaves truth values in a tensor of numbers, which are no result of ``x.eq(y)``."""
+    patterns = ("test_variant_consistency_eager_eq_cpu_float32", "test_variant_consistency_eager_abs_cpu_float32")
+    tests = [run_torch_tests("anyaccel:CPU_Accelerator", pattern=pattern)[0] for pattern in patterns]
+    assert [(test.outcome, test.why) for test in tests] == [
+        ("skipped", "none of the samples can be compared in this way"), ("ok", ""),
+    ]  # fmt: skip
+
+
 HANGING = """
 import os, time
 from anyaccel import CPU_Accelerator
