@@ -17,7 +17,7 @@ from ..migrate.site import SiteOutcome
 from .migrate_report import show_diff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from rich.console import Console
@@ -62,7 +62,8 @@ def ask(
         if not open_ones:  # what an answer changes in one file can settle a question in another
             results, is_current = again([one.path for one in results], settings), True
             continue
-        site = open_ones[0][1]
+        ported = (one for _, one in open_ones if one.can_be_ported)
+        site = next(ported, open_ones[0][1])  # others may only hang on one of these
         alike = [one for one in open_ones if one[1].question == site.question]
         answer = _ask_one(console, alike, settings, again)
         if answer is None:
@@ -105,17 +106,21 @@ def _ask_one(
         _show_code(console, result, site)
     for letter, meaning in choices.items():
         console.print(f"  {letter}  {meaning}", markup=False)
-    chosen = ""
+    chosen = _prompted(console, choices)
     while chosen not in choices:
-        chosen = _prompted(f"{'/'.join(choices)}", is_error=console.stderr)
+        console.print(Text(f"{chosen or 'nothing'!r} is no answer here; expected {', '.join(choices)}.", style="red"))
+        chosen = _prompted(console, choices)
     if chosen == "s":
         return None
     return Answer(site.question, "keep" if chosen == "n" else "port", (escape(path),) if chosen == "f" else ())
 
 
-def _prompted(text: str, *, is_error: bool) -> str:
-    try:
-        return str(typer.prompt(text, prompt_suffix="? ", err=is_error)).strip().lower()
+def _prompted(console: Console, choices: Iterable[str]) -> str:
+    console.print("/".join(choices), end="? ", markup=False)
+    try:  # typer writes a part of its own prompts to stdout, where --pr has the summary
+        return (
+            str(typer.prompt("", default="", show_default=False, prompt_suffix="", err=console.stderr)).strip().lower()
+        )
     except RuntimeError as error:  # the standard input is closed
         raise typer.Abort from error
 
@@ -143,8 +148,9 @@ def _show_port(
     """Show the code, and what it becomes by either answer."""
     _show_code(console, result, site)
     path = settings.relative(result.path)
+    (now,) = again([result.path], settings)  # with the answers of other classes
     for answer in ("port", "keep"):
         given = (*settings.answers.given, Answer(site.question, answer, (escape(path),)))
         (then,) = again([result.path], replace(settings, answers=replace(settings.answers, given=given)))
-        console.print(Text(f"{answer}:{' the lines stay' if then.new == result.new else ''}", style="bold"))
-        show_diff(console, result.new, then.new, path, context=1)
+        console.print(Text(f"{answer}:{' the lines stay' if then.new == now.new else ''}", style="bold"))
+        show_diff(console, now.new, then.new, path, context=1)

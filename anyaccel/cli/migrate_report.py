@@ -12,6 +12,7 @@ from rich.text import Text
 from ..migrate.lines import lines_of
 from ..migrate.moved_lines import moved, moved_verdict
 from ..migrate.site import SiteOutcome
+from ..migrate.summary import FEW_PROGRAMS, ported_by_answers
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["show_diff", "show_report"]
 
-_FEW = 5  # programs that are named though there is nothing to say of them
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -49,15 +49,17 @@ def show_report(console: Console, results: list[FileResult], settings: Settings,
         console.print(Text("Programs:", style="bold"))
     fine = [verdict for verdict in found if verdict.stops is None]
     for verdict in found:
-        if verdict.stops is not None or len(fine) <= _FEW:
+        if verdict.stops is not None or len(fine) <= FEW_PROGRAMS:
             console.print(Text(str(verdict), style="" if verdict.stops is None else "yellow"))
-    if len(fine) > _FEW:
+    if len(fine) > FEW_PROGRAMS:
         console.print(f"{len(fine)} others: start on a CPU: yes")
+    answered = ported_by_answers(results)
     if settings.answers.assumes_any_accelerator:
-        answered = sum(
-            1 for one in results for site in one.sites if site.question and site.outcome is SiteOutcome.REWRITTEN
-        )
-        console.print(f"Assumed: questions about CUDA mean any accelerator ({answered} sites were ported by answers).")
+        number = answered.total()
+        console.print(f"Assumed: questions about CUDA mean any accelerator ({number} sites were ported by answers).")
+    elif answered:
+        counts = ", ".join(f"{question} {count}" for question, count in sorted(answered.items()))
+        console.print(f"Ported by the answers in {settings.file.name}: {counts}")
     console.print(_summary(results, is_written=is_written))
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .call_arguments import NO_SPACE
-from .exact import also_other_than_cpu, is_guarded
+from .exact import also_other_than_cpu
+from .guarded_places import is_guarded
 from .regions import regions_of
 from .runtime_calls import references
 from .source_view import dotted, text_of

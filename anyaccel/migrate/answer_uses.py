@@ -11,6 +11,7 @@ import libcst as cst
 from .answers import Objection
 from .neutral import is_given_to_neutral, is_option, is_option_given
 from .other_libraries import is_foreign
+from .regions import TRUTH
 from .source_view import dotted
 from .stored_answers import answer_name, parameter_given
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .regions import Regions
 
-__all__ = ["OF_KERNELS", "of_value"]
+__all__ = ["OF_KERNELS", "of_constants", "of_value"]
 
 _ELSEWHERE = Objection(
     "answer-goes-elsewhere",
@@ -126,6 +127,25 @@ def _library_given(plan: Plan, value: cst.CSTNode | None) -> str:
             if given and not is_declared and not all(is_option_given(each) for each in given):
                 return dotted(call.func) or "a library"
     return ""
+
+
+def of_constants(plan: Plan, regions: list[cst.CSTNode]) -> Objection | None:
+    """Return an objection if code sets a name to a constant that a library takes as an option: ``gpu = True``, ``f(gpu=gpu)``."""
+    for assign in (each for region in regions for each in plan.view.inside(region, cst.Assign)):
+        value, target = assign.value, assign.targets[0].target
+        if not isinstance(value, cst.Integer) and not (isinstance(value, cst.Name) and value.value in TRUTH):
+            continue
+        for use in plan.view.uses(target) or ():
+            argument = plan.view.parent(use)
+            call = (
+                plan.view.parent(argument) if isinstance(argument, cst.Arg) and argument.keyword is not None else None
+            )
+            if not isinstance(call, cst.Call) or not isinstance(argument, cst.Arg) or argument.keyword is None:
+                continue
+            if _NAMES_CUDA.search(argument.keyword.value) and _may_be_library(plan, call.func):
+                taker = dotted(call.func) or "a library"
+                return Objection("answer-goes-elsewhere", _TO_LIBRARY.format(taker))
+    return None
 
 
 def _library_given_options(plan: Plan, value: cst.CSTNode | None) -> str:

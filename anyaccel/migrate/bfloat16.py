@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .choices import asks_availability
-from .exact import is_guarded, state_exactly
+from .exact import state_exactly
+from .guarded_places import is_guarded
 from .other_ways import NAMES_HALF
 from .regions import regions_of
 from .site import SiteOutcome
+from .source_view import text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .plan import Plan
 
 __all__ = ["keep_other_precisions"]
@@ -56,16 +60,22 @@ def _asks_again(plan: Plan, asked: cst.CSTNode) -> bool:
 
 
 def _asks_for_cuda(plan: Plan, test: cst.BaseExpression) -> bool:
+    compared = [
+        side
+        for each in plan.view.inside(test, cst.Comparison)
+        for side in (each.left, *(target.comparator for target in each.comparisons))
+    ]
     calls = plan.view.inside(test, cst.Call)
-    return any(asks_availability(plan.view, each) for each in calls)
+    is_compared = any((text_of(side) or "").startswith("cuda") for side in compared)
+    return is_compared or any(asks_availability(plan.view, each) for each in calls)
 
 
 def _names_half(plan: Plan, asked: cst.CSTNode) -> bool:
     """Return whether float16 is named in the statement of a question, where its answer is read, or before it."""
-    other = regions_of(plan.view, asked).other
-    chosen = plan.view.code(other) if other is not None else ""
-    if _FLOAT32.search(chosen) and not NAMES_HALF.search(_BFLOAT16.sub("", chosen)):
-        return False
+    for other in _values(regions_of(plan.view, asked).other):
+        chosen = plan.view.code(other)
+        if _FLOAT32.search(chosen) and not NAMES_HALF.search(_BFLOAT16.sub("", chosen)):
+            return False
     statement = _statement(plan, asked)
     nodes = [statement]
     for each in plan.view.inside(statement, cst.Assign):
@@ -73,6 +83,15 @@ def _names_half(plan: Plan, asked: cst.CSTNode) -> bool:
             nodes += plan.view.values_of(target.target)
             nodes += [_statement(plan, use) for use in plan.view.uses(target.target) or ()]
     return any(NAMES_HALF.search(_BFLOAT16.sub("", plan.view.code(each))) for each in nodes)
+
+
+def _values(other: cst.CSTNode | None) -> Iterator[cst.CSTNode]:
+    """Yield what a choice may come to: each branch of a choice within it."""
+    if isinstance(other, cst.If | cst.IfExp):
+        yield from _values(other.body)
+        yield from _values(other.orelse)
+    elif other is not None:
+        yield other
 
 
 def _statement(plan: Plan, node: cst.CSTNode) -> cst.CSTNode:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .device_ids import RULE as IDS_RULE
-from .exact import is_guarded
+from .guarded_places import is_guarded
 from .questions import OF_WORD
 from .regions import regions_of
 from .source_view import dotted, text_of

@@ -13,6 +13,7 @@ import libcst as cst
 
 from .device_ids import is_none_elsewhere
 from .device_text import is_device_literal, own_text
+from .exact import compared_exactly
 from .kinds import DEVICE_NAME, Kind, kind_of
 from .listed_devices import is_validation
 from .other_libraries import is_for_cpu_and_cuda
@@ -32,6 +33,7 @@ _CUDA_TEXT = re.compile(r"^cuda(:\d*)?$")
 _OF_SOMETHING_ELSE = re.compile(r"^(impl|implementation|backend|kernel|mode|provider|engine|lang|language)$")
 _ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _OF_OTHER_MACHINES = {"mtia", "tpu"}
+_TORCHS = re.compile(r"^(auto|default|none|gpu|rocm|cpu|cuda|mps|vulkan|meta|cuda:\d*|\d*)$", re.IGNORECASE)
 _IDS = ("device_ids", "output_device")
 _STRINGS_OWN = ("lower", "strip", "split", "casefold")
 _REASON = "compares with CUDA; decide whether the code that depends on it is for CUDA or for any accelerator"
@@ -127,9 +129,10 @@ def _decide_one(
         plan.report(node, RULE, LISTED)
     elif is_number or name is None:
         plan.report(node, RULE, _ONE_DEVICE if is_number else plan.without("device_name"))
-    elif not others or not all(_is_device(plan.view, each) for each in others):
+    elif not all(_is_device(plan.view, each) for each in others or named) or not all(map(_TORCHS.match, texts)):
         places = frozenset(named)
-        plan.report(node, RULE, _REASON, "device-comparison", lambda updated: _with_name(node, updated, places, name))
+        build = compared_exactly(plan, node, name, lambda updated: _with_name(node, updated, places, name))
+        plan.report(node, RULE, _REASON, "device-comparison", build)
     else:
         places = frozenset(named)
         plan.rewrite(node, RULE, lambda updated: _with_name(node, updated, places, name))

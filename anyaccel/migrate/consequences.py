@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .answer_uses import OF_KERNELS, of_value
+from .answer_uses import OF_KERNELS, of_constants, of_value
 from .answers import Objection
 from .bfloat16 import keep_other_precisions
 from .build_scripts import keep_build_scripts
@@ -27,6 +27,7 @@ from .exact import state_exactly
 from .functions_that_stay import ENTRIES, MAINS
 from .guards import asks_for_kernels, keep_guarded_devices, keep_names_of_cuda
 from .import_time import keep_import_time
+from .listed_devices import is_validation
 from .messages import correct_messages
 from .neutral import is_neutral
 from .other_files import of_other_file
@@ -52,6 +53,7 @@ __all__ = ["settle"]
 
 _OF_SEVERAL = "stops without one of several accelerators, which it asks for by name"
 _OF_TENSOR = ("is-cuda", "typed-tensor", "device-name")
+_OF_GUARDS = ("cuda-guard", "kernel-guard")
 _OF_CONDITION = Objection(
     "changes-cpu", "stops under a further condition; decide what other devices do", is_of_cpu=True
 )
@@ -121,6 +123,8 @@ def _comparison_of(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
     """Return the reported comparison with a CUDA device or with NCCL; None if a decision is about anything else."""
     node = decision.node
     if decision.rule not in ("device-name", "comm-backend") or decision.reason == LISTED:
+        return None
+    if isinstance(node, cst.Comparison) and is_validation(plan.view, node):
         return None
     if isinstance(node, cst.Comparison | cst.Call) and decision.rule == "device-name" and not is_device_literal(node):
         return node
@@ -196,6 +200,7 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
         plan.cuda_guards.pop(question.node, None)
         return plan.reconsider(question.node, _OF_SEVERAL, SiteOutcome.LEFT)
     of_code = [*of_kept_answer(plan, found), *of_what_depends(plan, [found, *named], asked), *of_other_way(plan, found)]
+    of_code += filter(None, [of_constants(plan, [each for one in (found, *named) for each in one.blocks])])
     if any(not each.is_of_cpu for each in of_code):
         plan.cuda_guards.pop(question.node, None)
     if is_count_tested(plan, asked):
@@ -255,14 +260,14 @@ def _answered(
         objections = others
     if not objections:
         return asked in plan.must_be_exact and state_exactly(plan, question, asked)
-    first = objections[0]
-    if plan.decided.answer_to(first.question) == "":
-        if leave_own_branch(plan, question, asked, regions):
-            return True
-        if not others and state_exactly(plan, question, asked):
-            plan.cuda_guards.pop(question.node, None)  # the node may be another one now
-            return True
-        first = (others or objections)[0]
+    first = (others or objections)[0]
+    is_answered = plan.decided.answer_to(first.question) != ""
+    if not is_answered and leave_own_branch(plan, question, asked, regions):
+        return True
+    is_asked = others or (is_answered and first.question in _OF_GUARDS)
+    if not is_asked and state_exactly(plan, question, asked):
+        plan.cuda_guards.pop(question.node, None)  # the node may be another one now
+        return True
     return plan.reconsider(question.node, first.reason, question=first.question)
 
 

@@ -16,7 +16,7 @@ import libcst as cst
 
 from .nodes import library_of
 from .regions import following, leaves
-from .source_view import dotted
+from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
     from .source_view import SourceView
@@ -89,8 +89,8 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
             found[view.module] = _OF_KERNELS
     found |= _by_imports(view)
     for owner in view.of(cst.ClassDef):
-        if owner.name.value[:4] in ("CUDA", "Cuda") and owner.name.value[4:] in view.project.siblings:
-            found[owner] = _OF_SIBLING.format(owner.name.value)
+        if owner.name.value[:4] in ("CUDA", "Cuda") and (reason := _of_layer(view, owner)):
+            found[owner] = reason.format(owner.name.value)
     for function in view.of(cst.FunctionDef):
         if function.name.value == "cuda" and _class_of(view, function) is not None:
             found |= dict.fromkeys((function.params, function.body), _OF_METHOD)
@@ -127,6 +127,19 @@ def _by_imports(view: SourceView) -> dict[cst.CSTNode, str]:
         if block is not None:
             found[block] = _OF_VENDOR.format(library)
     return found
+
+
+def _of_layer(view: SourceView, owner: cst.ClassDef) -> str:
+    """Return why a class that is named after CUDA is one of a device layer's: by its siblings, or by ``name = "cuda"``; or ''."""
+    if owner.name.value[4:] in view.project.siblings:
+        return _OF_SIBLING
+    is_told = isinstance(owner.body, cst.IndentedBlock) and any(map(_names_cuda, owner.body.body))
+    return _OF_CLASS if owner.bases and is_told else ""
+
+
+def _names_cuda(statement: cst.CSTNode) -> bool:
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    return isinstance(small, cst.Assign | cst.AnnAssign) and small.value is not None and text_of(small.value) == "cuda"
 
 
 def _branches_of_cuda(view: SourceView, first: cst.If) -> list[cst.CSTNode]:

@@ -22,6 +22,7 @@ _CUDA = re.compile(r"cuda|gpu")
 _OF_TENSOR = re.compile(r"\.get_device\(\)|\.index\b")
 _COUNTS = (cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Index, cst.FormattedStringExpression)
 _FSDP = ("FSDP", "FullyShardedDataParallel")
+_INTEGER = re.compile(r"^(Optional\[)?int\b(?!.*\bstr\b)")
 _TAKES_INDEX = frozenset({"print", "str", "int", "cuda", "range", "append", "info", "debug", "format", "broadcast"})
 
 
@@ -107,6 +108,8 @@ def _wanted(plan: Plan, call: cst.Call) -> str | None:
     if isinstance(around, cst.Return):  # the callers are unknown unless the function has the same name
         owner = next((each for each in view.ancestors(call) if isinstance(each, cst.FunctionDef)), None)
         return "current_device" if owner is not None and owner.name.value == "current_device" else None
+    if isinstance(around, cst.AnnAssign) and _INTEGER.search(view.code(around.annotation.annotation)):
+        return "current_device"
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
         return _wanted_by_name(plan, around, call)
     return "current_device_name" if is_device_position(view, call).is_device else None

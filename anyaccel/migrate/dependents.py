@@ -54,6 +54,8 @@ _SAYS_OWN = re.compile(
     r"flash[-_]?attn|flash[-_]?attention|triton|xformers|bitsandbytes|\bbnb|\bapex\b|tensorrt|\bcupy|nvidia|nvml|cudnn|onnx|vllm|8bit",
     re.IGNORECASE,
 )
+_AUTOCAST = re.compile(r"\bautocast\((?![^)]*\bdtype\b)")
+_SCALER = re.compile(r"\bself\.\w*scaler\b(?! = )")
 MESSAGES = ("the number of CUDA devices, in a message", OF_MESSAGE)
 
 
@@ -75,6 +77,7 @@ def of_what_depends(plan: Plan, found: list[Regions], asked: cst.CSTNode) -> Ite
     for region in (each for one in found for each in one.all):
         yield from _sites_that_stay(plan, region)
         yield from _names_of_cuda(plan, region, asked, condition)
+        yield from _of_scaler(plan, region)
         yield from values_of_cuda(plan, region, asked)
         is_asked = asks_for_bfloat16(plan, asked)
         if (_PRECISION.search(plan.view.code(region)) and not is_asked) or is_number(region) or half:
@@ -152,6 +155,21 @@ def _names_of_cuda(
     if any(not _is_request(plan, each) for each in texts):
         yield Objection(
             "depends-on-function", "a library's name for CUDA depends on it; decide what other devices use there"
+        )
+
+
+def _of_scaler(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
+    """Yield an objection to autocast with the dtype of the device, beside a scaler that no file of the program makes.
+
+    A library's base class makes it for CUDA alone, and autocast's dtype is float16 on most other accelerators.
+    """
+    if plan.project.makes_scalers or not _AUTOCAST.search(plan.view.code(region)):
+        return
+    function = next((each for each in plan.view.ancestors(region) if isinstance(each, cst.FunctionDef)), None)
+    if function is not None and (scaler := _SCALER.search(plan.view.code(function))):
+        yield Objection(
+            "depends-on-cuda",
+            f"autocast depends on it, beside {scaler[0]}, which another library makes; decide which devices scale gradients",
         )
 
 

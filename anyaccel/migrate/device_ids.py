@@ -107,7 +107,7 @@ def is_none_elsewhere(value: cst.IfExp) -> bool:
     test = value.test
     names = {each.value for each in _names_in(test)} | {text_of(each) or "" for each in _texts_in(test)}
     is_choice = any(isinstance(branch, cst.Name) and branch.value == "None" for branch in (value.body, value.orelse))
-    is_count = any(isinstance(each, cst.Integer) for each in _sides(test))
+    is_count = any(isinstance(each, cst.Integer) or dotted(each) == "None" for each in _sides(test))
     is_named = any(re.search(r"cpu|cuda|gpu|device|nccl", name, re.IGNORECASE) for name in names)
     return is_choice and is_named and not is_count
 

@@ -21,6 +21,7 @@ import libcst as cst
 
 from .choices import asks_availability
 from .cuda_guards import writes_kernels
+from .guarded_places import HOLDS, is_guarded
 from .other_libraries import is_of_other_library
 from .site import SiteOutcome
 from .source_view import dotted, text_of
@@ -31,16 +32,19 @@ if TYPE_CHECKING:
 
     from .plan import Build, Plan, SiteDecision
 
-__all__ = ["also_other_than_cpu", "fixed", "is_guarded", "only_on_accelerator", "rewrite_count", "state_exactly"]
+__all__ = [
+    "also_other_than_cpu",
+    "compared_exactly",
+    "fixed",
+    "only_on_accelerator",
+    "rewrite_count",
+    "state_exactly",
+]
 
 _TIGHT = (cst.UnaryOperation, cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Attribute, cst.Await)
 _NVIDIAS = re.compile(r"nvidia[-_]smi|nvml|gputil|gpustat|nvitop", re.IGNORECASE)
 _TRUE_ON_CPU = ("is_bf16_supported", "is_initialized")
 _OF_COUNT = "counts CUDA devices in code for CUDA or for another library; decide which number other devices take"
-_HOLDS: dict[type, Callable[[int, int], bool]] = {
-    cst.GreaterThan: int.__gt__, cst.GreaterThanEqual: int.__ge__, cst.LessThan: int.__lt__,
-    cst.LessThanEqual: int.__le__, cst.Equal: int.__eq__, cst.NotEqual: int.__ne__,
-}  # fmt: skip
 
 
 def state_exactly(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> bool:
@@ -92,7 +96,7 @@ def _restated(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> tuple[c
     if question.rule == "comm-backend" and isinstance(asked, cst.Comparison):
         return _of_backend(plan, asked, build)
     if question.rule == "device-name" and node in plan.questions:
-        return node, _compared(plan, node, name, build)
+        return node, compared_exactly(plan, node, name, build)
     if question.rule != "runtime-call":
         return None
     if plan.view.name(node) == "torch.cuda.device_count" and isinstance(asked, cst.Call):
@@ -166,7 +170,8 @@ def _operand(node: Any) -> Any:
     return node.with_changes(lpar=[], rpar=[]) if not isinstance(node, cst.BooleanOperation) else node
 
 
-def _compared(plan: Plan, node: cst.CSTNode, name: cst.BaseExpression, build: Build) -> Build:
+def compared_exactly(plan: Plan, node: cst.CSTNode, name: cst.BaseExpression, build: Build) -> Build:
+    """Return a builder of a comparison with the accelerator's name, which another makes, that is false on a CPU."""
     if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
         return also_other_than_cpu(plan, node, build)
     target = node.comparisons[0]
@@ -287,7 +292,7 @@ def _of_comparison(
 ) -> tuple[cst.CSTNode, Build] | None:
     """Return the rewrite of ``device_count() > 1`` and the like; None if it is not a comparison with one number."""
     target = node.comparisons[0]
-    holds = _HOLDS.get(type(target.operator))  # None for "in" and "is"
+    holds = HOLDS.get(type(target.operator))  # None for "in" and "is"
     if len(node.comparisons) != 1 or holds is None or not isinstance(target.comparator, cst.Integer):
         return None
     number = int(target.comparator.value, 0)
@@ -301,48 +306,3 @@ def _of_comparison(
         return _fitted(plan, node, expression(joined, name=name, cpu=_cpu(plan, node), rest=rest))
 
     return node, build
-
-
-def is_guarded(plan: Plan, call: cst.CSTNode) -> bool:
-    """Return whether an expression is evaluated only if a condition around it has found CUDA.
-
-    The question in that condition must be exact then, if it is rewritten at all.
-    """
-    inner = call
-    for around in plan.view.ancestors(call):
-        found: list[cst.CSTNode] = []
-        if isinstance(around, cst.FunctionDef | cst.Lambda | cst.ClassDef):
-            return False
-        if isinstance(around, cst.If | cst.IfExp) and around.body is inner:
-            found = _found_cuda(plan, around.test)
-        elif isinstance(around, cst.If | cst.IfExp) and around.orelse is inner:
-            if asks_availability(plan.view, test := around.test) is False and isinstance(test, cst.UnaryOperation):
-                found = [test.expression]
-        elif isinstance(around, cst.BooleanOperation) and isinstance(around.operator, cst.And):
-            found = _found_cuda(plan, around.left) if around.right is inner else []
-        if found:
-            plan.must_be_exact.update(found)
-            return True
-        inner = around
-    return False
-
-
-def _found_cuda(plan: Plan, test: cst.BaseExpression) -> list[cst.CSTNode]:
-    """Return the questions in a condition that is true only if there is CUDA: ``a and torch.cuda.is_available()``."""
-    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
-        return [*_found_cuda(plan, test.left), *_found_cuda(plan, test.right)]
-    called = plan.view.name(test.func) if isinstance(test, cst.Call) else None
-    is_of_tensor = isinstance(test, cst.Attribute) and test.attr.value == "is_cuda"
-    if is_of_tensor or called in ("torch.cuda.is_available", "torch.cuda.is_initialized"):
-        return [test]
-    if not isinstance(test, cst.Comparison):
-        return []
-    target = test.comparisons[0]
-    if test in plan.questions and isinstance(target.operator, cst.Equal):
-        return [test]
-    if not isinstance(count := test.left, cst.Call):
-        return []
-    holds = _HOLDS.get(type(target.operator))
-    if plan.view.name(count.func) != "torch.cuda.device_count" or not isinstance(target.comparator, cst.Integer):
-        return []
-    return [] if holds is None or holds(0, int(target.comparator.value, 0)) else [count, test]

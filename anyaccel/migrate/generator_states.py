@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
-from .exact import fixed, is_guarded
+from .exact import fixed
+from .guarded_places import is_guarded
 from .source_view import dotted
 from .targets import expression, parsed
 

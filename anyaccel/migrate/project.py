@@ -99,6 +99,7 @@ class Project:
         answers: the names under which some file may store or return the answer to a question about CUDA.
         kept_elsewhere: the names of answers that another file tests before code that stays CUDA's, each with that place; known
             only after a first run over all files.
+        makes_scalers: whether some file makes a ``GradScaler``.
         expects_errors: whether some test expects an error by a text that names CUDA.
         lists_devices: the functions and classes whose device parameter must be one of some listed types.
     """
@@ -125,6 +126,7 @@ class Project:
     refuses_others: bool = False
     settings: set[str] = field(default_factory=set)
     lists_devices: set[str] = field(default_factory=set)
+    makes_scalers: bool = False
     expects_errors: bool = False
     answers: set[str] = field(default_factory=set)
     kept_elsewhere: dict[str, str] = field(default_factory=dict)
@@ -163,6 +165,7 @@ def survey(sources: Iterable[tuple[str, str]]) -> Project:
         for names in _OF_AMP.findall(source) if "torch" in source else ():
             for name in set(_NAME.findall(names)) & _AMP:
                 project.passes_on[name].add(module)
+        project.makes_scalers |= "GradScaler(" in source
         project.scripted.update(_GIVEN_TO_SCRIPT.findall(source))
         project.refuses_others |= _REFUSES.search(source) is not None
         project.answers |= _answers_in(source) if "cuda" in source else set()

@@ -10,8 +10,9 @@ import libcst as cst
 from .call_arguments import as_index, not_taken, renamed_device, without_defaults, without_literal_device
 from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
-from .exact import is_guarded, only_on_accelerator, rewrite_count
+from .exact import only_on_accelerator, rewrite_count
 from .generator_states import decide_all_states, decide_restoring_states, keep_from_cpu
+from .guarded_places import is_guarded
 from .kinds import Kind, kind_of
 from .mentions import decide_mention
 from .nodes import dotted, library_of

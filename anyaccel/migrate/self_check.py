@@ -13,7 +13,7 @@ from .device_text import NAMES_NCCL
 from .lines import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from .site import Site
 
@@ -48,10 +48,11 @@ def passed_over(source: str, sites: Iterable[Site]) -> tuple[Passed, ...]:
 
     This reads the source's tokens, not the tree that the rules use. Comments and docstrings do not count as code.
     """
-    covered = _Covered(sites)
+    lines = lines_of(source)
+    covered = _Covered(sites, lines)
     suspects = [
         (number, match.start() + 1)
-        for number, line in enumerate(lines_of(source), 1)
+        for number, line in enumerate(lines, 1)
         for match in _SUSPECT.finditer(line.partition("#")[0])
     ]
     if all(covered.holds(*place) for place in suspects):
@@ -62,13 +63,15 @@ def passed_over(source: str, sites: Iterable[Site]) -> tuple[Passed, ...]:
 class _Covered:
     """The ranges of the source that sites cover."""
 
-    def __init__(self, sites: Iterable[Site]) -> None:
+    def __init__(self, sites: Iterable[Site], lines: Sequence[str]) -> None:
         self._by_line: dict[int, list[tuple[int, float]]] = {}
         for site in sites:
-            lines = site.code.split("\n")
-            for number, text in enumerate(lines):
+            parts = site.code.split("\n")
+            for number, text in enumerate(parts):
                 start = site.column if number == 0 else 0
-                end = start + len(text) if number == len(lines) - 1 else float("inf")
+                end = start + len(text) if number == len(parts) - 1 else float("inf")
+                if number and site.line + number <= len(lines):  # a site's code lacks the indentation of its block
+                    end += max(0, lines[site.line + number - 1].find(text.lstrip()) - (len(text) - len(text.lstrip())))
                 self._by_line.setdefault(site.line + number, []).append((start, end))
 
     def holds(self, line: int, column: int) -> bool:

@@ -50,16 +50,19 @@ def settings_of(start: Path) -> Settings:
     """Return the settings of the project that contains a folder.
 
     Args:
-        start: the folder to search for ``pyproject.toml``, before its parent folders.
+        start: the folder to search for ``pyproject.toml``, before its parent folders. If there is none, the repository's
+            root is where to create it, or this folder outside of a repository.
 
     Raises:
         MigrateError: when the file cannot be read, or its ``[tool.anyaccel]`` table is not valid.
     """
-    for folder in (start, *start.parents):
+    folders = (start, *start.parents)
+    for folder in folders:
         file = folder / "pyproject.toml"
         if file.is_file():
             return _read(file)
-    return Settings(start / "pyproject.toml")
+    root = next((folder for folder in folders if (folder / ".git").exists()), start)
+    return Settings(root / "pyproject.toml")
 
 
 def _read(file: Path) -> Settings:

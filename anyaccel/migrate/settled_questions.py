@@ -227,7 +227,8 @@ def _told(plan: Plan, asked: cst.CSTNode) -> cst.CSTNode | None:
         ):
             return inner
         is_number = isinstance(inner, cst.IfExp) and isinstance(inner.body, cst.Integer)  # 1 if … else 0
-        if isinstance(inner, cst.BaseStatement | cst.BaseSmallStatement | cst.BooleanOperation):
+        is_torch = isinstance(inner, cst.BooleanOperation) and dotted(inner.left) == "torch"  # torch and torch.cuda…
+        if isinstance(inner, cst.BaseStatement | cst.BaseSmallStatement | cst.BooleanOperation) and not is_torch:
             break
         if isinstance(inner, cst.IfExp) and not is_number:
             break

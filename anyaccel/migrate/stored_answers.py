@@ -64,7 +64,7 @@ def _name_for_others(view: SourceView, value: cst.CSTNode) -> str:
     target = _target(value)
     if isinstance(target, cst.Name) and functions:
         return ""
-    return _key_of(value, target) or answer_name(view, value).rpartition(".")[2]
+    return _key_of(view, value, target) or answer_name(view, value).rpartition(".")[2]
 
 
 def asked_by(view: SourceView, read: cst.CSTNode) -> cst.CSTNode | None:
@@ -109,7 +109,7 @@ def _reads(view: SourceView, value: cst.CSTNode) -> Sequence[cst.CSTNode]:
     if isinstance(target, cst.Name) and not _is_field(view, target):
         reads = view.uses(target)
         return reads if reads is not None else _named(view).get(target.value, ())
-    name = _key_of(value, target) or answer_name(view, value).rpartition(".")[2]
+    name = _key_of(view, value, target) or answer_name(view, value).rpartition(".")[2]
     if not name:
         return ()
     found = [each for each in _named(view).get(name, ()) if not isinstance(each, cst.Name) or _is_field(view, each)]
@@ -135,12 +135,18 @@ def _target(value: cst.CSTNode) -> cst.CSTNode | None:
     return value.target if isinstance(value, cst.AnnAssign | cst.NamedExpr) else None
 
 
-def _key_of(value: cst.CSTNode, target: cst.CSTNode | None) -> str:
-    """Return the key under which a dictionary keeps an answer, or the keyword of a call that takes it; else ''."""
+def _key_of(view: SourceView, value: cst.CSTNode, target: cst.CSTNode | None) -> str:
+    """Return the key under which a dictionary keeps an answer, or the keyword of a call that takes it; else ''.
+
+    torch's own objects do not keep theirs where the program reads them: ``GradScaler(enabled=…)`` is not ``settings.enabled``.
+    """
     if isinstance(value, cst.DictElement):
         return text_of(value.key) or ""
     if isinstance(target, cst.Subscript):
         return key_of(target)
+    call = view.parent(value)
+    if isinstance(call, cst.Call) and view.name(call.func).startswith("torch."):
+        return ""
     is_keyword = isinstance(value, cst.Arg) and value.keyword is not None and value.keyword.value != "default"
     return value.keyword.value if is_keyword and isinstance(value, cst.Arg) and value.keyword is not None else ""
 

@@ -13,14 +13,17 @@ from .site import SiteOutcome
 from .verdict import verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from .files import FileResult
     from .settings import Settings
     from .site import Site
 
-__all__ = ["summary"]
+__all__ = ["FEW_PROGRAMS", "ported_by_answers", "summary"]
+
+FEW_PROGRAMS = 5
+"""The programs that are named though there is nothing to say of them."""
 
 
 def summary(
@@ -49,12 +52,21 @@ def summary(
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def ported_by_answers(results: Iterable[FileResult]) -> Counter[str]:
+    """Return how many sites were ported because of an answer of the user's, by the question."""
+    sites = (site for one in results for site in one.sites)
+    return Counter(site.question for site in sites if site.question and site.outcome is SiteOutcome.REWRITTEN)
+
+
 def _changes(results: list[FileResult], settings: Settings) -> str:
     counts = Counter(site.rule for one in results for site in one.sites if site.outcome is SiteOutcome.REWRITTEN)
     lines = ["## What changed", "", "| rule | places | what it is about |", "|---|---|---|"]
     lines += [f"| {rule} | {count} | {_cell(RULES[rule].title)} |" for rule, count in sorted(counts.items())]
     if settings.answers.assumes_any_accelerator:
         lines += ["", "Assumed: questions about CUDA mean any accelerator (`--assume any-accelerator`)."]
+    if answered := ported_by_answers(results):
+        counts_of = ", ".join(f"`{question}` {count}" for question, count in sorted(answered.items()))
+        lines += ["", f"Of these, a person's answers ported some, which the tool could not decide: {counts_of}."]
     if settings.answers.drops_cuda_guards:
         lines += ["", "Assertions and exits that only CUDA passes are deleted (`--drop-cuda-guards`)."]
     return "\n".join(lines) if counts else "## What changed\n\nNothing."
@@ -91,7 +103,12 @@ def _printable(name: str) -> str:
 
 
 def _programs(results: list[FileResult]) -> str:
-    lines = [f"- {_text(str(moved_verdict(each, results)))}" for each in verdicts(results)]
+    found = verdicts(results)
+    fine = sum(each.stops is None for each in found)
+    shown = [each for each in found if each.stops is not None or fine <= FEW_PROGRAMS]
+    lines = [f"- {_text(str(moved_verdict(each, results)))}" for each in shown]
+    if fine > FEW_PROGRAMS:
+        lines.append(f"- {fine} others: start on a CPU: yes")
     return "\n".join(["## Programs", "", *lines]) if lines else ""
 
 
@@ -123,6 +140,10 @@ def _undoing(changed: list[FileResult], settings: Settings, unsaved: Collection[
     others = [_link(settings, one.path, None) for one in changed if one.path in unsaved]
     if others:
         parts.append(f"By hand, as git does not have what was there before: {', '.join(others)}.")
+    if settings.answers.given:
+        parts.append(
+            f"The answers in `{settings.file.name}` stay; without its `[tool.anyaccel.migrate]` you are asked again."
+        )
     return "\n\n".join(parts)
 
 

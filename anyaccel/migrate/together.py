@@ -8,26 +8,31 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .choices import asks_availability
-from .comparisons import LISTED
+from .compared_together import is_kept_question, keep_comparisons, sides_of
 from .device_text import is_device_literal
 from .listed_devices import OF_LIST
 from .questions import asked_in
-from .regions import regions_of
+from .regions import following, leaves, regions_of
 from .site import SiteOutcome
 from .source_view import dotted, text_of
+from .stored_answers import regions_of_name
 from .values_of_cuda import decided_in
 from .whole_functions import function_around
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
+    from .regions import Regions
 
 __all__ = ["keep_together"]
 
-_STAYS = ("depends-on-cuda", "depends-on-function", "device-comparison", "kernel-guard")
 _MOVES = re.compile(r"\.(cuda|to)\(")
 _CPU = re.compile(r"[\"']cpu[\"']")
 _DEVICE_NAME = re.compile(r"\b\w*(device|accelerator)_name\(")
 _SAME = "asks the same, and is reported; decide on both together"
+_OF_TWO = re.compile(
+    r"^test_.*(cuda_(and_)?cpu|cpu_(and_)?cuda|device_?mismatch|(mismatch\w*|different|mixed|two)_device)"
+)
+_RAISES = re.compile(r"\b(raises|assertRaises\w*)\(")
 _CLASSES = ("torch.cuda.Event", "torch.cuda.Stream")
 
 
@@ -39,15 +44,22 @@ def keep_together(plan: Plan) -> None:
     _keep_guards(plan)
     _keep_same_questions(plan)
     _keep_stored_questions(plan)
-    _keep_attributes(plan)
     _keep_moves(plan)
     _keep_choices(plan)
     _keep_other_choices(plan)
-    _keep_chosen(plan)
+    keep_comparisons(plan)
     _keep_defaults(plan)
     _keep_fallbacks(plan)
     _keep_forked(plan)
     _keep_settings(plan)
+    _keep_mismatches(plan)
+
+
+def _keep_mismatches(plan: Plan) -> None:
+    """Report the devices in a test that expects an error because two devices differ: on a CPU they would not."""
+    for test in plan.view.of(cst.FunctionDef):
+        if _OF_TWO.search(test.name.value) and _RAISES.search(plan.view.code(test.body)):
+            _undo(plan, test.body, "the test expects an error of two devices that differ; skip it where there is one")
 
 
 def _keep_settings(plan: Plan) -> None:
@@ -134,7 +146,7 @@ def _keep_same_questions(plan: Plan) -> None:
     rewritten = [one for one in plan.decisions.values() if one.node in plan.exact]
     kept: dict[cst.CSTNode, cst.CSTNode] = {}
     for one in plan.decisions.values():
-        function = function_around(plan, one.node) if _is_kept_question(plan, one) else None
+        function = function_around(plan, one.node) if is_kept_question(plan, one) else None
         if function is not None:
             kept.setdefault(function, one.node)
     for one in rewritten if kept else ():
@@ -201,18 +213,27 @@ def _keep_other_choices(plan: Plan) -> None:
         asked = asked_in(plan, one) if one.outcome is SiteOutcome.REPORTED else None
         if isinstance(asked, cst.Call) and asks_availability(plan.view, asked):
             found = regions_of(plan.view, asked)
-            is_for_cpu = found.other is not None and _CPU.search(plan.view.code(found.other)) is not None
-            is_chosen = any(_sets_device(plan, block) or is_device_literal(block) for block in found.blocks)
-            if is_for_cpu and is_chosen:
+            if any(_chooses_device(plan, each) for each in (found, *regions_of_name(plan.view, found))):
                 kept = kept or asked
     for one in list(plan.decisions.values()) if kept is not None else ():
         asked = asked_in(plan, one)
         choice = plan.view.parent(asked) if isinstance(asked, cst.Call) else None
         is_move = isinstance(choice, cst.IfExp) and _MOVES.search(plan.view.code(choice.body)) is not None
         is_choice = one.rule == "device-choice" or (one.rule == "comm-backend" and isinstance(one.node, cst.IfExp))
+        is_choice |= isinstance(choice, cst.If) and _chooses_device(plan, regions_of(plan.view, choice.test))
         if (is_choice or is_move) and one.outcome is SiteOutcome.REWRITTEN and kept is not None:
             line = plan.view.position(kept)[0]
             plan.reconsider(one.node, f"line {line} chooses a device, and is reported; decide on both together")
+
+
+def _chooses_device(plan: Plan, found: Regions) -> bool:
+    """Return whether code for CUDA stores or returns a device, and the other branch, or what follows, is for the CPU."""
+    others = [found.other] if found.other is not None else []
+    test = plan.view.parent(found.blocks[0]) if found.blocks else None
+    if isinstance(test, cst.If) and test.orelse is None and leaves(plan.view, test.body):
+        others += following(plan.view, test)
+    is_for_cpu = any(_CPU.search(plan.view.code(each)) for each in others)
+    return is_for_cpu and any(_sets_device(plan, block) or is_device_literal(block) for block in found.blocks)
 
 
 def _sets_device(plan: Plan, block: cst.CSTNode) -> bool:
@@ -225,49 +246,6 @@ def _sets_device(plan: Plan, block: cst.CSTNode) -> bool:
         if is_ported or any(one is not None and one.rule == "device-name" for one in found):
             return True
     return False
-
-
-def _keep_chosen(plan: Plan) -> None:
-    """Report a choice of a device that its function compares with a list of devices: ``elif device in ["cuda", "gpu"]``."""
-    listed = {}
-    for one in plan.decisions.values():
-        if one.rule == "device-name" and one.outcome is SiteOutcome.REPORTED and isinstance(one.node, cst.Comparison):
-            target = one.node.comparisons[0]
-            if isinstance(target.operator, cst.In | cst.NotIn):
-                listed[function_around(plan, one.node), dotted(one.node.left)] = plan.view.position(one.node)[0]
-    for one in list(plan.decisions.values()) if listed else ():
-        if one.rule == "device-choice" and one.outcome is SiteOutcome.REWRITTEN:
-            around = plan.view.parent(one.node)
-            name = dotted(around.targets[0].target) if isinstance(around, cst.Assign) else None
-            line = listed.get((function_around(plan, one.node), name)) if name else None
-            if line is not None:
-                plan.reconsider(one.node, f"line {line} lists the devices that {name} may be; decide on both together")
-
-
-def _keep_attributes(plan: Plan) -> None:
-    """Report the comparisons of ``self.device`` in a class that compares ``device`` in a reported one, or vice versa."""
-    compared: dict[tuple[cst.CSTNode | None, str], list[SiteDecision]] = {}
-    for one in plan.decisions.values():
-        owner = plan.view.class_around(one.node) if one.rule == "device-name" else None
-        sides = _sides(one.node)
-        for name in filter(None, map(dotted, sides)) if owner is not None else ():
-            compared.setdefault((owner, name.removeprefix("self.")), []).append(one)
-    for (_, name), ones in compared.items():
-        kept = next((one for one in ones if _is_kept_question(plan, one)), None)
-        for one in ones:
-            if kept is not None and plan.decisions[one.node].outcome is SiteOutcome.REWRITTEN:
-                line = plan.view.position(kept.node)[0]
-                plan.reconsider(one.node, f"line {line} asks for the same {name}; decide on both together")
-
-
-def _is_kept_question(plan: Plan, one: SiteDecision) -> bool:
-    """Return whether a decision reports a question that stays CUDA's because of what depends on it, or what it compares."""
-    if one.outcome is not SiteOutcome.REPORTED:
-        return False
-    if asked_in(plan, one) is not None:
-        return one.question in _STAYS or (one.rule == "is-cuda" and one.question == "nothing-rewritten")
-    is_prefix = isinstance(one.node, cst.Call) and (dotted(one.node.func) or "").endswith(".startswith")
-    return one.rule == "device-name" and one.reason != LISTED and (is_prefix or isinstance(one.node, cst.Comparison))
 
 
 def _keep_classes(plan: Plan) -> None:
@@ -297,7 +275,7 @@ def _keep_compared(plan: Plan) -> None:
         if one.outcome is not SiteOutcome.REPORTED or not (is_name or is_question):
             continue
         line, function = plan.view.position(one.node)[0], function_around(plan, one.node)
-        sides = _sides(one.node if is_question else comparison)  # type: ignore[arg-type]
+        sides = sides_of(one.node if is_question else comparison)  # type: ignore[arg-type]
         values = [value for side in sides for value in plan.view.assigned.get(dotted(side) or "", ())]
         if is_question:
             texts = [each for each in values if isinstance(each, cst.SimpleString)]
@@ -335,13 +313,6 @@ def _keep_guards(plan: Plan) -> None:
         for item in block.items:
             if isinstance(item.item, cst.Call) and plan.view.name(item.item.func) == "torch.cuda.device":
                 _undo(plan, item, f"the code that it is for stays specific to CUDA (line {line}); change both together")
-
-
-def _sides(node: cst.CSTNode) -> list[cst.BaseExpression]:
-    """Return what a comparison compares, or the text of ``device.startswith("cuda")``; empty for any other node."""
-    if isinstance(node, cst.Comparison):
-        return [node.left, *(each.comparator for each in node.comparisons)]
-    return [node.func.value] if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else []
 
 
 def _undo(plan: Plan, where: cst.CSTNode, reason: str) -> None:

@@ -127,6 +127,134 @@ CASES = {
         def main(rank):
             assert torch.cuda.device_count() > rank  # rewritten: assert get_accelerator().device_count() > rank
         """,
+    "a precision that falls to a third choice by another comparison": """
+        def choose(device):
+            return torch.bfloat16 if device == "cuda" and torch.cuda.is_bf16_supported() else (  # rewritten: != "cpu"
+                torch.float16 if device == "cuda" else torch.float32)  # rewritten
+        """,
+    "a precision that falls to a third choice by an option": """
+        def choose(wants_half):
+            return torch.bfloat16 if torch.cuda.is_bf16_supported() else (  # rewritten: != "cpu"
+                torch.float16 if wants_half else torch.float32)
+        """,
+    "a precision that falls to float16": """
+        def choose(is_old):
+            return torch.bfloat16 if torch.cuda.is_bf16_supported() else (  # rewritten: is_bf16_supported() else
+                torch.half if is_old else torch.float16)
+        """,
+    "a list of devices before a comparison that is reported": """
+        def load(settings):
+            if settings.device not in {"auto", "cpu", "cuda"}:  # reported
+                raise ValueError(settings.device)
+            device = settings.device
+            if device == "cuda":  # reported
+                launch_kernels()
+        """,
+    "a list of devices in another function than a reported comparison": """
+        def check(request):
+            assert request.device in ("cpu", "cuda")  # reported
+        def load(request):
+            if request.device == "cuda":  # reported
+                launch_kernels()
+        """,
+    "a list of devices before a comparison of another device": """
+        def check(request):
+            assert request.device in ("cpu", "cuda")  # rewritten
+        def load(x):
+            if x.device.type == "cuda":  # reported
+                launch_kernels()
+        """,
+    "an option of torch's own object, by the name of a setting": """
+        def make(device, config):
+            if config.enabled:
+                torch.cuda.get_device_capability()  # reported
+            return torch.amp.GradScaler("cuda", enabled=device.type == "cuda")  # rewritten
+        """,
+    "a set of a program's own names": """
+        def load(device):
+            if device not in {"cuda", "ascend"}:  # reported
+                device = "ascend"
+            return load_state(device)
+        """,
+    "an index that may be None, for DDP": """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        def wrap(model: torch.nn.Module, device_id: int | None = None):
+            if device_id is not None:
+                model = model.to(device_id)  # rewritten
+            return DDP(model, device_ids=[device_id] if device_id is not None else None)  # rewritten: None if
+        """,
+    "an index that is annotated": """
+        class Stager:
+            def __init__(self):
+                self.device: int | None = torch.cuda.current_device()  # rewritten: = get_accelerator().current_device()
+        """,
+    "a record under a key that names CUDA, of a program that may lack torch": """
+        def facts():
+            return {"cuda_available": bool(torch and torch.cuda.is_available()), "ok": True}  # left
+        """,
+    "a constant that is an option of a library": """
+        def load():
+            from cellpose import models
+            if torch.cuda.is_available():  # reported
+                gpu = True
+            else:
+                gpu = False
+            return models.Cellpose(gpu=gpu)
+        """,
+    "a constant that is an option of the program's own": """
+        def make(gpu):
+            return torch.ones(1).cuda() if gpu else torch.ones(1)  # rewritten
+        def load():
+            if torch.cuda.is_available():  # rewritten
+                gpu = True
+            else:
+                gpu = False
+            return make(gpu=gpu)
+        """,
+    "two choices of a device, one by a stored answer": """
+        def detect():
+            cuda_available = torch.cuda.is_available()  # reported
+            version = None
+            if cuda_available:
+                version = torch.version.cuda
+            if cuda_available:
+                device = "cuda"  # rewritten
+            else:
+                device = "cpu"
+            return {"device": device, "version": version}
+        def best_device():
+            if torch.cuda.is_available():  # reported
+                return torch.device("cuda")  # rewritten
+            return torch.device("cpu")
+        """,
+    "a test of two devices that differ": """
+        def test_mismatch_device_cuda_cpu():
+            values = torch.ones(3).to("cuda:0")  # reported
+            with pytest.raises(ValueError):
+                add(values, torch.ones(3))
+        """,
+    "autocast beside a scaler of a base class": """
+        from torch import autocast
+        class Trainer(Base):
+            def step(self, x):
+                with autocast(self.device.type, enabled=True) if self.device.type == "cuda" else dummy():  # reported
+                    loss = self.network(x)
+                if self.grad_scaler is not None:
+                    self.grad_scaler.scale(loss).backward()
+        """,
+    "autocast without a scaler": """
+        from torch import autocast
+        class Validator(Base):
+            def validate(self, x):
+                with autocast(self.device.type, enabled=True) if self.device.type == "cuda" else dummy():  # rewritten
+                    return self.network(x)
+        """,
+    "a class of a device layer, by the name that it is given": """
+        class CudaBackend(BackendRuntime):
+            name = "cuda"  # left
+            def is_available(self):
+                return torch.cuda.is_available()  # left
+        """,
     "the backends that a docstring names": '''
         def initialize(backend=None):
             """Make the group.  # rewritten: `None` selects the accelerator's backend.

@@ -40,3 +40,10 @@ def test_a_site_that_is_lost_is_noticed(place: int) -> None:
     sites = migrate_source(source).sites
     kept = [site for site in sites if site.line != place + 2]
     assert [each.line for each in passed_over(source, kept)] == [place + 2]
+
+
+def test_a_site_of_several_lines_in_a_block_is_covered_to_its_end() -> None:
+    """A site's code does not have the indentation of its block."""
+    source = "import torch\nclass C:\n    def f(self):\n        x = [torch.round(\n            k).float().cuda() for k in y]\n"
+    assert migrate_source(source).passed_over == ()
+    assert [each.text for each in passed_over(source, ())] == [".cuda"]
