@@ -258,14 +258,15 @@ def _other_torch_candidates(known: set[str]) -> list[Candidate]:
 def _plug_in_candidates(requested: str | None) -> list[Candidate]:
     """Make the accelerator of each plug-in; one that raises is rejected with its error.
 
-    Importing a plug-in may register a device with torch, so if an accelerator is requested, only its plug-in is imported.
+    Importing a plug-in may register a device with torch, so if an accelerator is requested, only its plug-in is imported; for
+    the CPU none is, whatever it is called.
     """
     from importlib.metadata import entry_points
 
     found = []
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
         package = entry_point.dist.name if entry_point.dist is not None else entry_point.value
-        if requested in (None, entry_point.name):
+        if requested is None or (requested == entry_point.name and requested != "cpu"):
             made, problem = _make_plug_in(entry_point)
         else:
             made, problem = None, f"not imported: DS_ACCELERATOR={requested}"

@@ -20,6 +20,7 @@ from .engine.native import NativeRecipe
 from .engine.targets import NATIVE, host_cpu_targets, is_device_target, wheel_platform
 from .engine.toolchains.cxx import choose_cxx, zig_for
 from .engine.trace import Trace
+from .namespaces import claimed_namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -219,8 +220,12 @@ class OpBuilder:
             found = cache.find(self.name, self.recipe.fingerprint(), self.recipe.places())
             return found or self._find_portable(cache)
         except ToolchainError:
-            known = self.recipe_for(NATIVE, any_compiler=True)
-            entry = self._find_portable(cache) or cache.find_key(self.name, known.key(), known.places())
+            entry = self._find_portable(cache)
+            for target in (NATIVE, *self.levels()) if entry is None else ():
+                known = self.recipe_for(target, any_compiler=True)
+                entry = entry or cache.find_key(
+                    self.name, known.key(), known.places(), known.facts.get("environment", {})
+                )
             if entry is None:
                 raise
             return entry
@@ -231,8 +236,12 @@ class OpBuilder:
 
     def _find_portable(self, cache: Cache) -> Entry | None:
         """Return a build made ahead of time, perhaps on another machine, for a CPU level that this machine has."""
-        recipes = (self.recipe_for(target, any_compiler=True) for target in self.levels())
-        return next((entry for one in recipes if (entry := cache.find(self.name, one.key(), one.places()))), None)
+        for recipe in (self.recipe_for(target, any_compiler=True) for target in self.levels()):
+            names = dict.fromkeys((recipe.fingerprint(), recipe.key()))  # built with the same variables, or with none
+            found = next((entry for name in names if (entry := cache.find(self.name, name, recipe.places()))), None)
+            if found is not None:
+                return found
+        return None
 
     def build(self, target: str = NATIVE) -> Entry:
         """Build the op unless the cache has it.
@@ -327,7 +336,7 @@ class OpBuilder:
     def namespaces(self) -> list[str]:
         """Return the torch op namespaces that only these sources may define."""
         flags = [*self.cxx_args(), f"-DTORCH_EXTENSION_NAME={self.name}"]
-        return loading.claimed_namespaces(self.source_files(), self.include_dirs(), flags)
+        return claimed_namespaces(self.source_files(), self.include_dirs(), flags)
 
     def functions(self) -> Any:
         """Return the object whose attributes are the op's functions; called after its library is loaded.

@@ -10,16 +10,14 @@ import importlib.util
 import inspect
 import logging
 import os
-import re
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .engine.errors import OpLoadError
-from .engine.scan import scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from .engine.trace import Trace
 
@@ -71,10 +69,6 @@ class Loaded:
 _loaded: dict[Path, Loaded] = {}
 """The binaries that this process has loaded; the latest of an op comes last."""
 _locks: dict[tuple[str, str], threading.RLock] = {}
-_CLAIM = r"\b(?:STABLE_)?TORCH_LIBRARY\s*\(\s*(\w+)\s*,"
-_DIRECTIVE = r"(?m)^[ \t]*#(?:\\\n|[^\n])*"
-_COMMENT = r"""(?s)//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")"""
-_NAMED = r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\w+)[ \t]*$"
 _looking = threading.RLock()
 
 
@@ -145,37 +139,6 @@ def require_same_build(op: str, loaded: Path, found: Path | None) -> None:
             f"loaded and torch cannot unload. Fix: restart the process, or give the builder another NAME."
         )
         raise OpLoadError(msg)
-
-
-def claimed_namespaces(
-    sources: Sequence[Path], include_dirs: Sequence[Path] = (), flags: Sequence[str] = ()
-) -> list[str]:
-    """Return the namespaces that code defines with ``STABLE_TORCH_LIBRARY``; a process allows each of them once.
-
-    Args:
-        sources: the sources; the headers that they include are read if no source defines a namespace.
-        include_dirs: where to look for these.
-        flags: the compiler's flags, which may define a macro as a namespace.
-    """
-    code = _without_comments(source.read_text(errors="replace", encoding="utf-8") for source in sources)
-    if "TORCH_LIBRARY" not in code:
-        code = _without_comments(file.content.decode(errors="replace") for file in scan(sources, include_dirs))
-    names = dict(re.findall(_NAMED, code))
-    names |= {macro: value for flag in flags for macro, _, value in [flag[2:].partition("=")] if flag.startswith("-D")}
-    return [_expanded(name, names) for name in re.findall(_CLAIM, re.sub(_DIRECTIVE, "", code))]
-
-
-def _without_comments(texts: Iterable[str]) -> str:
-    return "\n".join(re.sub(_COMMENT, lambda found: found[1] or " ", text) for text in texts)
-
-
-def _expanded(name: str, names: dict[str, str]) -> str:
-    """Return what a macro stands for, if it stands for a name."""
-    seen: set[str] = set()
-    while name in names and name not in seen:
-        seen.add(name)
-        name = names[name]
-    return name
 
 
 def require_unclaimed(op: str, namespaces: Sequence[str]) -> None:

@@ -272,7 +272,8 @@ void record(const std::string& op, const std::string& backward, const std::vecto
   static std::mutex mutex;
   static auto* const libraries = new std::deque<torch::Library>;  // never destroyed, as are the ops that they define
   const std::lock_guard lock(mutex);
-  torch::Library& library = libraries->emplace_back(torch::Library::FRAGMENT, space, std::nullopt, __FILE__, __LINE__);
+  torch::Library& library =
+      libraries->emplace_back(torch::Library::FRAGMENT, space, std::nullopt, "autograd.cpp", __LINE__);
   library.def(std::move(second),
               torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(std::move(derivative))));
   // A trace then has the op by its own name, which needs no library of this torch's.

@@ -310,23 +310,29 @@ extern "C" EMULATOR_EXPORT void __tsan_func_entry(void*) {}
 extern "C" EMULATOR_EXPORT void __tsan_func_exit() {}
 extern "C" EMULATOR_EXPORT void __tsan_init() {}
 
-// g++ does not instrument memcpy and memset, so kernels are linked with --wrap for them. clang calls the __tsan_ names.
-#define ON_COPY(name)                                                                            \
-  extern "C" EMULATOR_EXPORT void* name##memcpy(void* to, const void* from, std::size_t bytes) { \
-    if (bytes != 0) {                                                                            \
-      access(const_cast<void*>(from), bytes, 1, Access::Read, __builtin_return_address(0));      \
-      access(to, bytes, 1, Access::Write, __builtin_return_address(0));                          \
-    }                                                                                            \
-    return std::memcpy(to, from, bytes);                                                         \
-  }                                                                                              \
-  extern "C" EMULATOR_EXPORT void* name##memset(void* to, int value, std::size_t bytes) {        \
-    if (bytes != 0) {                                                                            \
-      access(to, bytes, 1, Access::Write, __builtin_return_address(0));                          \
-    }                                                                                            \
-    return std::memset(to, value, bytes);                                                        \
+// g++ does not instrument memcpy, memmove and memset, so kernels are compiled with -fno-builtin and linked with --wrap
+// for them. clang calls the __tsan_ names.
+#define ON_COPY(name, copy)                                                                    \
+  extern "C" EMULATOR_EXPORT void* name##copy(void* to, const void* from, std::size_t bytes) { \
+    if (bytes != 0) {                                                                          \
+      access(const_cast<void*>(from), bytes, 1, Access::Read, __builtin_return_address(0));    \
+      access(to, bytes, 1, Access::Write, __builtin_return_address(0));                        \
+    }                                                                                          \
+    return std::copy(to, from, bytes);                                                         \
   }
-ON_COPY(__wrap_)
-ON_COPY(__tsan_)
+#define ON_SETTING(name)                                                                  \
+  extern "C" EMULATOR_EXPORT void* name##memset(void* to, int value, std::size_t bytes) { \
+    if (bytes != 0) {                                                                     \
+      access(to, bytes, 1, Access::Write, __builtin_return_address(0));                   \
+    }                                                                                     \
+    return std::memset(to, value, bytes);                                                 \
+  }
+ON_COPY(__wrap_, memcpy)
+ON_COPY(__wrap_, memmove)
+ON_COPY(__tsan_, memcpy)
+ON_COPY(__tsan_, memmove)
+ON_SETTING(__wrap_)
+ON_SETTING(__tsan_)
 
 extern "C" EMULATOR_EXPORT void __wrap___assert_fail(const char* text, const char* file, unsigned line, const char*) {
   const emulator::Site site{file, static_cast<int>(line), "assert"};

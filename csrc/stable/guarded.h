@@ -39,7 +39,7 @@ template <BoxedKernel Kernel>
 void guarded(StableIValue* stack, std::uint64_t inputs, std::uint64_t outputs) {
   const char* const error = error_of<Kernel>(stack, inputs, outputs);
   if (error != nullptr) {
-    aoti_torch_check(false, __func__, __FILE__, __LINE__, error);
+    aoti_torch_check(false, __func__, "guarded.h", __LINE__, error);
   }
 }
 

@@ -28,10 +28,12 @@ __all__ = ["BlockEmulator", "BlockEmulatorBuilder", "EmulatedKernel", "Parameter
 
 _LANGUAGE = CSRC / "emulator" / "language"
 _FLAGS = (
-    "-std=c++20", "-O1", "-g1", "-fsanitize=thread,alignment", "-w", "-fPIC", "-fvisibility=hidden", "-fno-exceptions",
-    "-fno-omit-frame-pointer", "-DANYACCEL_BLOCK_EMULATOR",
+    "-std=c++20", "-O1", "-g1", "-fsanitize=thread,alignment,bounds,integer-divide-by-zero", "-w", "-fPIC",
+    "-fvisibility=hidden", "-fno-exceptions", "-fno-omit-frame-pointer", "-DANYACCEL_BLOCK_EMULATOR",
+    "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset",  # what is expanded in place is not checked
 )  # fmt: skip
-_LINK_FLAGS = ("-Wl,--wrap=memcpy,--wrap=memset,--wrap=__assert_fail",)
+_OF_GCC = ("-fno-gnu-unique", "-fno-ipa-reference-addressable")  # or a shared array that nothing writes is a constant
+_LINK_FLAGS = ("-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=__assert_fail",)
 _UNSIZED = re.compile(r"([^;{}]*?\b(\w+)\s*\[\s*\]\s*);")
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _FIXES = {
@@ -39,6 +41,7 @@ _FIXES = {
     "divergence": "let every thread of the block, or every lane of the mask, reach the same place",
     "access out of bounds": "compare the index with the number of elements",
     "misaligned access": "read vectors only from addresses that are a multiple of their size",
+    "division by zero": "test the divisor first; a GPU gives any result",
     "uninitialised shared memory": "write it first in each block, and put __syncthreads() between the write and the read",
 }
 _NEAR_BYTES = 1 << 20
@@ -51,7 +54,7 @@ class BlockEmulatorBuilder(HostLibrary):
     NAME = "block_emulator"
     SOURCES = tuple(
         f"emulator/{name}.cpp"
-        for name in ("accesses", "alignment", "block", "fibers", "history", "launch", "lines", "tensors")
+        for name in ("accesses", "block", "fibers", "history", "launch", "lines", "tensors", "undefined")
     )
 
     def cxx_args(self) -> list[str]:
@@ -164,7 +167,7 @@ class BlockEmulator:
         headers = "".join(f'#include "{header}.h"\n' for header in ("cuda_on_host", "cuda_fp16", "cuda_bf16"))
         entry = f'{headers}#include "{source}"\n#include "entry.h"\nEMULATOR_ENTRY({name})\n'
         main = cache.keep_source(f'{entry}asm("{aliases}");\n' if aliases else entry, ".cpp")
-        flags = [*_FLAGS, *([] if cxx.is_zig or "clang" in cxx.version else ["-fno-gnu-unique"]), *options]
+        flags = [*_FLAGS, *(() if cxx.is_zig or "clang" in cxx.version else _OF_GCC), *options]
         compiler = torch_libraries.cxx_compiler(cxx, flags, [*include_dirs, _LANGUAGE], stable_abi=True)
         recipe = NativeRecipe(
             op="device_kernel",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .cache import replace_full_cache
 from .environment import build_timeout, compiler_environment
 from .errors import OpError
-from .inputs import ChangedMeanwhile, changed_since, stamp_of
+from .inputs import ChangedMeanwhile, changed_since, stamp_of, times_ahead
 from .lock import build_lock
 from .ninja_file import default_jobs
 from .progress import Reporter
@@ -147,10 +147,11 @@ def _cannot_build(recipe: Recipe, error: OSError) -> OpError:
 
 def _build_settled(recipe: Recipe, cache: Cache, jobs: int | None, stop: threading.Event | None) -> Entry:
     """Build, and repeat the build if the sources changed meanwhile."""
+    known: dict[str, int] = {}
     for _ in range(_ATTEMPTS):
         name = recipe.fingerprint()
         with build_lock(cache.lock_file(recipe.op, name), recipe.op, stop):
-            entry = cache.find(recipe.op, name, recipe.places()) or _build(recipe, name, cache, jobs, stop)
+            entry = cache.find(recipe.op, name, recipe.places()) or _build(recipe, name, cache, jobs, stop, known)
         if entry is not None:
             return entry
         _logger.warning("the sources of the op '%s' changed during the build; building it again", recipe.op)
@@ -161,7 +162,9 @@ def _build_settled(recipe: Recipe, cache: Cache, jobs: int | None, stop: threadi
     raise OpError(msg)
 
 
-def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None, stop: threading.Event | None) -> Entry | None:
+def _build(
+    recipe: Recipe, name: str, cache: Cache, jobs: int | None, stop: threading.Event | None, known: dict[str, int]
+) -> Entry | None:
     target = recipe.described().get("target", "any target")
     note = f"; {recipe.note}" if recipe.note else ""
     _logger.info("building the op '%s' (%s)%s", recipe.op, target, note)
@@ -176,13 +179,14 @@ def _build(recipe: Recipe, name: str, cache: Cache, jobs: int | None, stop: thre
         began_ns = _clock_of(staging)
         workplace = Workplace(staging, log, jobs or default_jobs(), environment, tick, limit_seconds, began_ns)
         before = {path: stamp_of(path) for path in recipe.covered()}
+        known |= times_ahead(before, began_ns)
         produced = recipe.produce(workplace)
         built = staging / recipe.output
         recipe.verify(built)
         inputs = recipe.inputs(workplace)
         if recipe.fingerprint() != name or any(stamp_of(path) != stamp for path, stamp in before.items()):
             return None
-        if changed_since([*inputs.paths(), *before], began_ns):
+        if changed_since([*inputs.paths(), *before], began_ns, known):
             return None
         entry = cache.publish(recipe.op, name, built, {**recipe.described(), **produced}, inputs)
     except ChangedMeanwhile as changed:

@@ -163,9 +163,10 @@ class Cache:
             keep_stamps(self.directory, self.lock_file(op, fingerprint), entry, restamped)
         return entry
 
-    def find_key(self, op: str, key: str, places: tuple[str, ...]) -> Entry | None:
-        """Return a finished entry of an op with this ``key``, whichever compiler built it; None if there is none."""
-        named = (entry for entry in self.entries() if entry.op == op and entry.facts.get("key") == key)
+    def find_key(self, op: str, key: str, places: tuple[str, ...], variables: dict[str, str]) -> Entry | None:
+        """Return an entry of an op with this ``key``, of any compiler, built with the same variables if one is; or None."""
+        named = [entry for entry in self.entries() if entry.op == op and entry.facts.get("key") == key]
+        named.sort(key=lambda entry: entry.facts.get("environment", {}) != variables)
         fitting = (entry for entry in named if not entry.inputs.changed(places, may_be_gone=True))
         return next((entry for entry in fitting if self.is_intact(entry)), None)
 

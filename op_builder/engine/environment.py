@@ -8,7 +8,7 @@ ANYACCEL_WHEEL_TARGETS      GPUs that a wheel's ops serve as well, such as ``gfx
 ANYACCEL_PLATFORM           the platform tag that ops are built ahead of time for, by ziglang (``manylinux_2_28_aarch64``)
 CUDA_HOME, CUDA_PATH        the CUDA toolkit whose nvcc compiles third parties' ``.cu`` sources
 CXX                         the C++ compiler to use, with leading arguments (``ccache g++``) if any
-CPATH, CPLUS_INCLUDE_PATH   further header directories of compilers; they affect a build
+CPATH, CPLUS_INCLUDE_PATH   further header directories of compilers, by absolute paths; they affect a build
 DS_BUILD_OPS, …             which ops ``anyaccel build --all`` builds: all, or one with ``DS_BUILD_<OP>``; 0 for none
 DS_BUILD_AUTOGRAD           0: do not compile the op ``autograd`` beside an op that is compiled at its first load
 COMPILER_PATH               where compilers look for their programs first; it affects a build

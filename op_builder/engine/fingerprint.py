@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["cpu_flags", "fingerprint", "host_isa"]
 
 
+_OWN_NAMES = (b"__FILE__", b"__BASE_FILE__", b"__builtin_FILE", b"source_location")
+
+
 def fingerprint(
     sources: Sequence[Path],
     include_dirs: Sequence[Path | str],
     facts: dict[str, Any],
     further: Sequence[str] = (),
     known_macros: Collection[str] = (),
+    *,
+    names_places: bool = False,
 ) -> str:
     """Return the fingerprint of a build.
 
@@ -34,6 +39,7 @@ def fingerprint(
         facts: the other facts that decide the result (flags, toolchain, target, ABI), as JSON values.
         further: further headers that are included, such as by a flag.
         known_macros: macros in ``#include MACRO`` of the sources whose header is one of these, wherever the sources are.
+        names_places: whether the result has the paths of files that name themselves, by ``__FILE__``.
 
     Returns:
         32 hexadecimal digits.
@@ -45,13 +51,20 @@ def fingerprint(
     names = [os.path.basename(source) for source in sources]  # a file may be a source, or only included by one
     digest.update(os.fsencode("\0".join([str(len(names)), *names])))
     resolved = {os.path.realpath(source) for source in sources} if known_macros else ()
+    numbers: dict[str, int] = {}
+    includes = []
     for file in scan(sources, include_dirs, further):
+        numbers[file.path] = len(numbers)
+        includes.append(file.includes)
         is_placed = file.depends_on_place
         if is_placed and file.path in resolved:
             is_placed = any(one.is_placed and one.macro not in known_macros for one in directives(file.content))
+        is_placed |= names_places and any(name in file.content for name in _OWN_NAMES)
         place = file.path if is_placed else os.path.basename(file.path)
         digest.update(os.fsencode(f"\0{place}\0{len(file.content)}\0"))
         digest.update(file.content)
+    # Which file each directive means: files of the same names and contents can include each other in several ways.
+    digest.update(repr([[numbers.get(path, -1) for path in each] for each in includes]).encode())
     return digest.hexdigest()[:32]
 
 

@@ -48,7 +48,9 @@ def search_path_of(command: Sequence[str], environment: Mapping[str, str], folde
             f"Fix: rename these folders, or take them out of CPATH and CPLUS_INCLUDE_PATH."
         )
         raise OpError(msg)
-    return [os.path.abspath(os.path.join(folder, line)) for line in lines if line]
+    found_in = (os.path.abspath(os.path.join(folder, line)) for line in lines if line)
+    own = os.path.abspath(folder)  # an empty entry of CPATH means the working directory, which is gone after the build
+    return [place for place in found_in if place != own]
 
 
 class Outside:

@@ -15,9 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .directory import digest_of_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["ChangedMeanwhile", "Inputs", "Lookups", "changed_since", "digest_of", "has_changed_since", "stamp_of"]
+__all__ = [
+    "ChangedMeanwhile",
+    "Inputs",
+    "Lookups",
+    "changed_since",
+    "digest_of",
+    "has_changed_since",
+    "stamp_of",
+    "times_ahead",
+]
 
 
 _SETTLED_NS = 2_000_000_000
@@ -49,21 +58,54 @@ class ChangedMeanwhile(Exception):  # noqa: N818  # not an error: the build star
     """A file changed after a build read it."""
 
 
-def changed_since(paths: Iterable[str], began_ns: int) -> str:
-    """Return a file that was changed or replaced after a time (by the files' disk), counting links and folders on its path.
+def changed_since(paths: Iterable[str], began_ns: int, known: dict[str, int]) -> str:
+    """Return a file that was changed or replaced after a time, counting links and folders on its path; empty if there is none.
 
     A reverted edit, or an older file or folder moved into place, also changes an inode's time.
+
+    Args:
+        paths: the files.
+        began_ns: the time, by the disk of the build.
+        known: times that places had before that, though they are later: a clock has stepped back, or the files are on a
+            disk whose clock is ahead. Those that are found now are added, so that the next attempt knows them.
     """
+    changed = ""
+    for path, place, is_folder in _places_of(paths):
+        later = _later_time(place, began_ns, is_folder=is_folder)
+        if later is not None and (later < 0 or known.get(place) != later):
+            known[place] = later
+            changed = changed or path
+    return changed
+
+
+def times_ahead(paths: Iterable[str], now_ns: int) -> dict[str, int]:
+    """Return the times in the future that files, and links and folders on their paths, have."""
+    places = ((place, _later_time(place, now_ns + _SETTLED_NS, is_folder=False)) for _, place, _ in _places_of(paths))
+    return {place: later for place, later in places if later is not None and later >= 0}
+
+
+def _places_of(paths: Iterable[str]) -> Iterator[tuple[str, str, bool]]:
+    """Yield each file, and the links and folders on its path, with whether it is a folder; folders of several files once."""
     folders: set[str] = set()
     for path in paths:
         for place in _links_of(path):
-            if has_changed_since(place, began_ns):
-                return path
+            yield path, place, False
             while (place := os.path.dirname(place)) not in folders and place != "/":
                 folders.add(place)
-                if _was_moved_since(place, began_ns):
-                    return path
-    return ""
+                yield path, place, True
+
+
+def _later_time(place: str, began_ns: int, *, is_folder: bool) -> int | None:
+    """Return when an inode was changed, if that is not before a time; -1 for a missing one.
+
+    A folder must have been moved into place: adding or removing files changes both of its times.
+    """
+    try:
+        status = os.lstat(place)
+    except OSError:
+        return -1
+    is_later = status.st_ctime_ns >= began_ns and not (is_folder and status.st_mtime_ns >= began_ns)
+    return status.st_ctime_ns if is_later else None
 
 
 def has_changed_since(place: str, began_ns: int) -> bool:
@@ -71,20 +113,7 @@ def has_changed_since(place: str, began_ns: int) -> bool:
 
     Each change sets the inode's time. The file's own time can be set to any, also to one in the future.
     """
-    try:
-        status = os.lstat(place)
-    except OSError:
-        return True
-    return status.st_ctime_ns >= began_ns
-
-
-def _was_moved_since(folder: str, began_ns: int) -> bool:
-    """Return whether a folder was moved into place after a time: adding or removing files changes both of its times."""
-    try:
-        status = os.lstat(folder)
-    except OSError:
-        return True
-    return status.st_ctime_ns >= began_ns > status.st_mtime_ns
+    return _later_time(place, began_ns, is_folder=False) is not None
 
 
 def _links_of(path: str) -> list[str]:

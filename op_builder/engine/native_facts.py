@@ -119,13 +119,22 @@ class NativeFacts:
             raise OpError(msg)
         used = {suffix: self.compilers[suffix] for suffix in sorted({source.suffix for source in self.sources})}
         tools = {suffix: [list(one.command), one.version, one.identity.digest] for suffix, one in used.items()}
-        refuse_untracked_flags(self.op, [*(flag for one in used.values() for flag in one.flags), *self.link_flags])
+        given = [flag for one in used.values() for flag in (*one.command[1:], *one.flags)]
+        refuse_untracked_flags(self.op, [*given, *self.link_flags])
         read = compiler_variables(name for one in used.values() for name in one.identity.variables)
         self.tools = {"compiler_version": next(iter(used.values())).version, "tools": tools, "variables": read}
 
     def all_facts(self) -> dict[str, Any]:
-        """Return everything that decides the result, apart from the contents of files."""
-        return {**self._portable_facts(), **({} if self.is_portable else self.tools)}
+        """Return everything that decides the result, apart from the contents of files.
+
+        A build for other machines is the same for every ``SOURCE_DATE_EPOCH``. The dates that a source may ask for
+        are those of the first build.
+        """
+        facts = self._portable_facts()
+        if not self.is_portable:
+            return {**facts, **self.tools}
+        given = {name: value for name, value in facts.pop("environment", {}).items() if name != "SOURCE_DATE_EPOCH"}
+        return {**facts, "environment": given} if given else facts
 
     def described(self) -> dict[str, Any]:
         """Return the facts that the build's metadata keep; for other machines, without paths of this machine's compiler."""
@@ -134,7 +143,7 @@ class NativeFacts:
 
     def fingerprint(self) -> str:
         """Return the name of the result."""
-        return fingerprint(self.sources, self.include_dirs, self.all_facts())
+        return fingerprint(self.sources, self.include_dirs, self.all_facts(), names_places=not self.is_portable)
 
     def key(self) -> str:
         """Return the name of the result without compiler and environment: the same for all of them."""

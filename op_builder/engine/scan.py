@@ -55,11 +55,13 @@ class ScannedFile(NamedTuple):
         path: its path, with links resolved.
         content: its content.
         depends_on_place: whether it includes a name from a macro, or the next file of a name, which its content does not show.
+        includes: what its directives were found to mean, in the order of their names; empty for what was not found.
     """
 
     path: str
     content: bytes
     depends_on_place: bool
+    includes: tuple[str, ...] = ()
 
 
 def content_of(path: str) -> bytes:
@@ -137,7 +139,7 @@ def scan(
     finder = _HeaderFinder()
     finder.look([(name, os.getcwd()) for name in further], folders, pending)
     seen = set()
-    looked: set[tuple[str, str]] = set()
+    found: dict[tuple[str, str], str] = {}
     for file in pending:  # the list grows during the loop
         if file in seen:
             continue
@@ -150,9 +152,9 @@ def scan(
             is_placed = is_placed or one.is_placed
             if one.name:
                 names.add((one.name, beside if one.is_quoted else ""))
-        yield ScannedFile(file, content, is_placed)
-        finder.look(sorted(names - looked), folders, pending)
-        looked |= names
+        asked = sorted(names)
+        found |= finder.look([one for one in asked if one not in found], folders, pending)
+        yield ScannedFile(file, content, is_placed, tuple([found[one] for one in asked]))
 
 
 class _HeaderFinder:
@@ -161,11 +163,17 @@ class _HeaderFinder:
     def __init__(self) -> None:
         self._entries: dict[str, set[str]] = {}
 
-    def look(self, names: Iterable[tuple[str, str]], folders: Sequence[str], found: list[str]) -> None:
-        """Add the first location of each header; the search starts next to its includer if one is given."""
+    def look(
+        self, names: Iterable[tuple[str, str]], folders: Sequence[str], found: list[str]
+    ) -> dict[tuple[str, str], str]:
+        """Add the first location of each header, and return it; the search starts next to its includer if one is given."""
+        places: dict[tuple[str, str], str] = {}
         for name, beside in names:
+            places[name, beside] = ""
             if os.path.isabs(name):
-                found.extend([os.path.realpath(name)] if os.path.isfile(name) else [])
+                if os.path.isfile(name):
+                    places[name, beside] = os.path.realpath(name)
+                    found.append(places[name, beside])
                 continue
             first = name.partition("/")[0]
             for folder in (beside, *folders) if beside else folders:
@@ -173,8 +181,10 @@ class _HeaderFinder:
                 if held is None:
                     held = self._entries[folder] = {"", ".", "..", *_names_in(folder, first)}
                 if first in held and os.path.isfile(candidate := os.path.normpath(f"{folder}/{name}")):
+                    places[name, beside] = candidate
                     found.append(candidate)
                     break
+        return places
 
 
 def _names_in(folder: str, first: str) -> list[str]:

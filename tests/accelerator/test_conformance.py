@@ -124,6 +124,10 @@ LIES = {
     "total_memory": lambda *_: 12,
     "max_memory_allocated": lambda *_: next(FALLING),
     "is_fp64_supported": lambda *_: "yes",
+    "current_stream": lambda *_: 0,
+    "get_device_capability": lambda *_: True,
+    "can_device_access_peer": lambda *_: 0,
+    "communication_backend_version": lambda *_: "zz",
 }
 
 

@@ -205,5 +205,9 @@ def test_a_plug_in_for_a_device_that_torch_knows_is_reported_as_the_one_chosen(
         "print([(device.name, device.source) for device in gather().devices if device.chosen])"
     )
     assert "[('tuned', 'entry point of tuned-cpu')]" in run_python(code, PYTHONPATH=str(tmp_path)).stdout
-    asked = run_python(code, PYTHONPATH=str(tmp_path), DS_ACCELERATOR="cpu").stdout
-    assert "[('cpu', 'built in')]" in asked
+    (tmp_path / "tuned_cpu.py").write_text("raise SystemExit('imported')")
+    for name in ("tuned", "cpu"):
+        (metadata / "entry_points.txt").write_text(f"[anyaccel.accelerators]\n{name} = tuned_cpu:Accelerator\n")
+        asked = run_python(code, PYTHONPATH=str(tmp_path), DS_ACCELERATOR="cpu")
+        assert "[('cpu', 'built in')]" in asked.stdout
+        assert "imported" not in asked.stderr.replace("not imported", "")

@@ -45,8 +45,9 @@ from anyaccel.op_builder.table import OPS
 from anyaccel.op_builder.xpu.device_code import device_code_recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from anyaccel.op_builder import CPUOpBuilder
     from anyaccel.op_builder.engine.cache import Cache
 
 ON_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="not an x86-64 machine")
@@ -301,6 +302,50 @@ def test_a_level_built_elsewhere_serves_where_there_is_no_compiler(
     builder = CPUAdamBuilder()
     assert builder.is_compatible()
     assert builder.find_built() == outcome.entry
+
+
+@pytest.mark.parametrize(
+    ("built_with", "used_with"),
+    [
+        ({"SOURCE_DATE_EPOCH": "1580601600"}, {}),
+        ({"SOURCE_DATE_EPOCH": "1580601600"}, {"CXX": "no-such-compiler"}),
+        ({"LIBRARY_PATH": "/opt/lib"}, {"LIBRARY_PATH": "/opt/lib"}),
+        ({"LIBRARY_PATH": "/opt/lib"}, {"LIBRARY_PATH": "/opt/lib", "CXX": "no-such-compiler"}),
+        ({"LIBRARY_PATH": "/opt/lib"}, {"CXX": "no-such-compiler"}),
+        ({}, {"LIBRARY_PATH": "/opt/lib"}),
+    ],
+)
+def test_a_level_serves_though_variables_of_compilers_were_set(
+    cache: Cache,
+    make_builder: Callable[..., CPUOpBuilder],
+    monkeypatch: pytest.MonkeyPatch,
+    built_with: dict[str, str],
+    used_with: dict[str, str],
+) -> None:
+    for name, value in built_with.items():
+        monkeypatch.setenv(name, value)
+    entry = make_builder().build(BASELINE)
+    for name in built_with:
+        monkeypatch.delenv(name)
+    for name, value in used_with.items():
+        monkeypatch.setenv(name, value)
+    assert make_builder().find_built() == entry
+
+
+def test_of_two_builds_the_one_with_the_same_variables_serves_without_a_compiler(
+    cache: Cache, make_builder: Callable[..., CPUOpBuilder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {}
+    for version in ("1", "2"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "theirs.h").write_text(f"const int kTheirs = {version};")
+        monkeypatch.setenv("CPATH", str(tmp_path / version))
+        builder = make_builder(header="#include <theirs.h>\nconst int kAnswer = kTheirs;")
+        entries[version] = builder.build()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    for version, entry in entries.items():
+        monkeypatch.setenv("CPATH", str(tmp_path / version))
+        assert make_builder(header="#include <theirs.h>\nconst int kAnswer = kTheirs;").find_built() == entry
 
 
 def test_what_was_built_natively_serves_when_the_compiler_is_gone(

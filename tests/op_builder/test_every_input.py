@@ -134,6 +134,48 @@ def test_two_checkouts_that_share_a_cache(tmp_path: Path, ask: Ask, spelling: st
     assert [ask(site).get("value") for site in (*sites, *sites)] == [1, 2, 1, 2]
 
 
+def test_two_checkouts_whose_headers_mean_others_by_one_name(tmp_path: Path, ask: Ask) -> None:
+    """Both have the same names and contents, in the same order."""
+    sites = []
+    for number, own in enumerate(({"p1/k.h": 1, "inc/k.h": 2}, {"inc/k.h": 1, "p2/k.h": 2})):
+        site = Site(tmp_path / f"checkout {number}")
+        included = "".join(f'#include "p{part}/m{part}.h"\n' for part in (1, 2, 3))
+        site.main(f"{included}const int kAnswer = 100 * f1() + 10 * f2() + f3();\n{FUNCTION}")
+        for part in (1, 2, 3):
+            site.write(f"src/p{part}/m{part}.h", f'#include "k.h"\nstatic int f{part}() {{ return N; }}\n#undef N\n')
+        for name, value in own.items():
+            site.write(f"src/{name}", f"#define N {value}\n")
+        site.include_dirs = [str(site.folder / "src/inc")]
+        sites.append(site)
+    assert [ask(site).get("value") for site in (*sites, *sites)] == [122, 121, 122, 121]
+
+
+@pytest.mark.parametrize("name", ["__FILE__", "__BASE_FILE__", "__builtin_FILE()"])
+def test_two_checkouts_whose_source_names_itself(tmp_path: Path, ask: Ask, name: str) -> None:
+    sites = [Site(tmp_path / folder) for folder in ("a checkout", "another checkout")]
+    for site in sites:
+        site.main(f'#include "size.h"\nconst int kAnswer = length({name});\n' + FUNCTION)
+        site.write("src/size.h", "static int length(const char* text) { return __builtin_strlen(text); }\n")
+    lengths = [len(os.path.realpath(site.source)) for site in sites]
+    assert [ask(site).get("value") for site in (*sites, *sites)] == [*lengths, *lengths]
+
+
+@pytest.mark.parametrize("flags", [["-MMD"], ["-MMD", "-MP"], ["-M"], ["-Wp,-MMD,listed.d"], ["@flags.rsp"]])
+def test_a_flag_that_changes_the_list_of_headers_is_refused_by_name(site: Site, ask: Ask, flags: list[str]) -> None:
+    site.main(FUNCTION)
+    response = site.write("flags.rsp", "-MMD")
+    site.cxx_args = ["-DkAnswer=1", *(f"@{response}" if flag.startswith("@") else flag for flag in flags)]
+    error = ask(site).get("error", "")
+    assert error.startswith("OpError: building the op 'site' failed: got the flag '-")
+    assert "changes the list of headers" in error
+
+
+def test_a_compiler_with_such_a_flag_is_refused(site: Site, ask: Ask) -> None:
+    site.main(FUNCTION)
+    site.cxx_args, site.environment["CXX"] = ["-DkAnswer=1"], "c++ -MMD"
+    assert "got the flag '-MMD', which changes the list of headers" in ask(site).get("error", "")
+
+
 def _while_compiling(site: Site, commands: str) -> None:
     """Run commands around the first compilation."""
     begin, end = commands.split("COMPILE")

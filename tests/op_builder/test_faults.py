@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from anyaccel.op_builder import BuildError, torch_libraries
+from anyaccel.op_builder.engine import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -282,6 +283,22 @@ def test_a_clock_that_stepped_back_changes_nothing(
     edited = make_builder(header="const int kAnswer = 43;")
     os.utime(tmp_path / "sources" / "answer.h", (1, 1))
     assert edited.build().sha256 != first.sha256
+
+
+@pytest.mark.parametrize("place", ["own", "of others"])
+def test_sources_that_a_clock_behind_the_disks_finds_in_the_future_are_built(
+    make_builder: Callable[..., CPUOpBuilder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """A clock has stepped back, or the sources are on a server whose clock is ahead. Headers of others cost a second build."""
+    monkeypatch.setattr(build, "_clock_of", lambda _: time.time_ns() - 3600 * 10**9)
+    builder = make_builder()
+    if place == "of others":
+        (tmp_path / "others").mkdir()
+        (tmp_path / "others" / "theirs.h").write_text("")
+        source = tmp_path / "sources" / "answer.cpp"
+        source.write_text(f"#include <theirs.h>\n{source.read_text()}")
+        monkeypatch.setenv("CPATH", str(tmp_path / "others"))
+    assert builder.build().binary.exists()
 
 
 def test_one_cache_serves_two_torch_versions_and_two_isas(

@@ -9,7 +9,8 @@ import torch
 
 import anyaccel
 from anyaccel.op_builder import OpError, OpLoadError
-from anyaccel.op_builder.loading import claimed_namespaces, load_torch_library
+from anyaccel.op_builder.loading import load_torch_library
+from anyaccel.op_builder.namespaces import claimed_namespaces
 
 if TYPE_CHECKING:
     import subprocess
@@ -76,6 +77,19 @@ CLAIMS: dict[str, tuple[str, list[str], list[str]]] = {  # the code, the flags, 
     "behind a text with slashes": ('auto url = "http://a"; STABLE_TORCH_LIBRARY(mine, m) {}', [], ["mine"]),
     "a fragment": ("STABLE_TORCH_LIBRARY_FRAGMENT(mine, m) {}\nSTABLE_TORCH_LIBRARY_IMPL(mine, CPU, m) {}", [], []),
     "in a header, and a comment": ('#include "library.h"  // TORCH_LIBRARY\n', [], ["mine"]),
+    "by a macro that takes it": ("#define OPS(ns, m) STABLE_TORCH_LIBRARY(ns, m)\nOPS(mine, m) {}", [], ["mine"]),
+    "by a macro that has it": ("#define OPS(m) STABLE_TORCH_LIBRARY(mine, m)\nOPS(m) {}", [], ["mine"]),
+    "by a macro of a macro that takes it": (
+        "#define ALL(ns) OPS(m, ns)\n#define OPS(m, ns) \\\n  STABLE_TORCH_LIBRARY(ns, m)\nALL(mine) {}",
+        [],
+        ["mine"],
+    ),
+    "in a header, beside an implementation": (
+        '#include "library.h"\nSTABLE_TORCH_LIBRARY_IMPL(mine, CPU, m) {}',
+        [],
+        ["mine"],
+    ),
+    "by a macro of a header": ('#include "names.h"\nSTABLE_TORCH_LIBRARY(OP_NAMESPACE, m) {}', [], ["mine"]),
     "in a macro's continued definition": ("#define LIBRARY(ns) \\\n  STABLE_TORCH_LIBRARY(ns, m)", [], []),
     "in a macro's definition": ("#define LIBRARY(ns) STABLE_TORCH_LIBRARY(ns, m)", [], []),
 }
@@ -87,6 +101,7 @@ def test_the_namespaces_that_code_defines(
 ) -> None:
     """Two libraries that define one end the process."""
     (tmp_path / "library.h").write_text("STABLE_TORCH_LIBRARY(mine, m) {}\n")
+    (tmp_path / "names.h").write_text("#define OP_NAMESPACE mine\n")
     (tmp_path / "op.cpp").write_text(code)
     assert claimed_namespaces([tmp_path / "op.cpp"], [tmp_path], flags) == claimed
 

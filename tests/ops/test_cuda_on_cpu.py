@@ -114,6 +114,53 @@ def test_a_planted_fault_is_named_by_file_and_line(tmp_path: Path, planted: str)
     assert (caught.value.fault, caught.value.place) == (fault, f"planted.cu:{line}"), str(caught.value)
 
 
+UNDEFINED = {
+    "memcpy behind a tensor": ("memcpy(y + 60, y, 64);", "access out of bounds"),
+    "memcpy of more than a tensor": ("memcpy(y, y + 60, 200);", "access out of bounds"),
+    "memcpy of a size that is passed": ("memcpy(y + 60, y, n);", "access out of bounds"),
+    "memmove behind a tensor": ("memmove(y + 60, y, n);", "access out of bounds"),
+    "memmove of a constant size": ("memmove(y + 60, y, 64);", "access out of bounds"),
+    "memset behind a tensor": ("memset(y + 60, 0, 64);", "access out of bounds"),
+    "std::memcpy": ("std::memcpy(y + 60, y, 64);", "access out of bounds"),
+    "a builtin": ("__builtin_memcpy(y + 60, y, 200);", "access out of bounds"),
+    "a race of a copy": ("if (t == 1) y[0] = 3; if (t == 0) memcpy(y + 16, y, 64);", "race"),
+    "a local array, in a loop": ("float a[4]; for (int i = 0; i < n; i++) a[i] = i; y[t] = a[2];", "access out of bounds"),
+    "a local array, written": ("volatile float a[4]; a[n - 60] = 7; y[t] = a[2];", "access out of bounds"),
+    "a local array, read": ("float a[4] = {1, 2, 3, 4}; y[t] = a[n - 58];", "access out of bounds"),
+    "a shared array, beyond the first of two": (
+        "__shared__ float s[32], u[32]; s[t] = u[t] = 1; y[t] = s[t + 32];", "access out of bounds",
+    ),
+    "a shared array that nothing writes": ("__shared__ float s[32]; y[t] = s[t];", "uninitialised shared memory"),
+    "a division by zero": ("y[t] = n / (n - 64);", "division by zero"),
+    "a remainder by zero": ("y[t] = n % (n - 64);", "division by zero"),
+}  # fmt: skip
+"""What compilers expand, fold or leave to the processor, and what it is on a GPU."""
+
+
+@pytest.mark.parametrize("name", UNDEFINED)
+def test_what_a_compiler_may_hide_is_a_fault_and_writes_nothing_outside(tmp_path: Path, name: str) -> None:
+    body, fault = UNDEFINED[name]
+    file = tmp_path / "undefined.cu"
+    file.write_text(
+        f"__global__ void k(float* y, int n) {{\n  const int t = threadIdx.x;\n  {body}\n  if (t < 0) y[0] = n;\n}}\n"
+    )
+    around = torch.zeros(192)
+    with pytest.raises(KernelFaultError) as caught:
+        DeviceKernel(file, "k", ("tensor", "int32"))(around[64:128], 64, grid=1, block=32)
+    assert (caught.value.fault, caught.value.place) == (fault, "undefined.cu:3"), str(caught.value)
+    assert not around[:64].any()
+    assert not around[128:].any()
+
+
+def test_copies_within_bounds_are_made() -> None:
+    code = "memcpy(y, y + 4, 16); memmove(y + 9, y + 8, 16); memset(y + 16, 0, 4); __builtin_memcpy(y + 20, y + 4, 4);"
+    y = torch.arange(24.0)
+    expected = y.clone()
+    expected[:4], expected[9:13], expected[16], expected[20] = y[4:8].clone(), y[8:12].clone(), 0, y[4]
+    DeviceKernel(f"__global__ void k(float* y) {{ {code} }}", "k", ("tensor",))(y, grid=1, block=1)
+    assert torch.equal(y, expected)
+
+
 LANGUAGE = """
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>

@@ -36,7 +36,11 @@ def _stream(accelerator: DeepSpeedAccelerator) -> None:
 
 
 def _current_stream(accelerator: DeepSpeedAccelerator) -> None:
-    expect(accelerator.current_stream() is not None, "current_stream() is None")
+    found = accelerator.current_stream()
+    expect(
+        hasattr(found, "synchronize") and hasattr(found, "wait_stream"),
+        f"current_stream() is {found!r}, which is no stream",
+    )
     index = accelerator.current_device()
     expect(accelerator.current_stream(index) == accelerator.current_stream(), "current_stream(i) is not that of i")
 
