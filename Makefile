@@ -16,6 +16,9 @@ CXX_EXTRA := $(if $(shell command -v c++ || command -v g++ || command -v clang++
 demo: $(VENV)/.installed-demo
 	@$(VENV)/bin/anyaccel demo
 
+# Python keeps its bytecode, also where the environment says that it should not: a test run starts a thousand processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Every op is built first, on all cores: several tests need all of them. Two workers: most tests wait for a process that imports torch.
 # Files run in order: sorted by their number of tests, the default, files with a few long tests would run last.
 PYTEST_ON_TWO := -n 2 --dist loadfile --no-loadscope-reorder --durations=25

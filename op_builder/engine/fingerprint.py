@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["cpu_flags", "fingerprint", "host_isa"]
 
 
-_OWN_NAMES = (b"__FILE__", b"__BASE_FILE__", b"__builtin_FILE", b"source_location")
+_OWN_NAMES = re.compile(rb"__(BASE_)?FILE__|__builtin_FILE|source_location")
 
 
 def fingerprint(
@@ -59,12 +59,13 @@ def fingerprint(
         is_placed = file.depends_on_place
         if is_placed and file.path in resolved:
             is_placed = any(one.is_placed and one.macro not in known_macros for one in directives(file.content))
-        is_placed |= names_places and any(name in file.content for name in _OWN_NAMES)
+        if names_places and (b"_FILE" in file.content or b"source_location" in file.content):  # which is faster
+            is_placed |= _OWN_NAMES.search(file.content) is not None
         place = file.path if is_placed else os.path.basename(file.path)
         digest.update(os.fsencode(f"\0{place}\0{len(file.content)}\0"))
         digest.update(file.content)
     # Which file each directive means: files of the same names and contents can include each other in several ways.
-    digest.update(repr([[numbers.get(path, -1) for path in each] for each in includes]).encode())
+    digest.update(str([numbers.get(path, -1) for each in includes for path in each]).encode())
     return digest.hexdigest()[:32]
 
 

@@ -55,7 +55,7 @@ class ScannedFile(NamedTuple):
         path: its path, with links resolved.
         content: its content.
         depends_on_place: whether it includes a name from a macro, or the next file of a name, which its content does not show.
-        includes: what its directives were found to mean, in the order of their names; empty for what was not found.
+        includes: the files that its directives mean, each name once; empty for what was not found.
     """
 
     path: str
@@ -147,12 +147,11 @@ def scan(
         with open(file, "rb", buffering=0) as opened:
             content = opened.readall()
         beside = os.path.dirname(file)
-        names, is_placed = set(), False
+        asked, is_placed = {}, False  # in the order of the content, which is the same everywhere
         for one in directives(content):
             is_placed = is_placed or one.is_placed
             if one.name:
-                names.add((one.name, beside if one.is_quoted else ""))
-        asked = sorted(names)
+                asked[one.name, beside if one.is_quoted else ""] = None
         found |= finder.look([one for one in asked if one not in found], folders, pending)
         yield ScannedFile(file, content, is_placed, tuple([found[one] for one in asked]))
 
