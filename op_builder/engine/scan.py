@@ -147,7 +147,8 @@ def scan(
         with open(file, "rb", buffering=0) as opened:
             content = opened.readall()
         beside = os.path.dirname(file)
-        asked, is_placed = {}, False  # in the order of the content, which is the same everywhere
+        asked: dict[tuple[str, str], None] = {}  # in the order of the content, which is the same everywhere
+        is_placed = False
         for one in directives(content):
             is_placed = is_placed or one.is_placed
             if one.name:
