@@ -25,6 +25,7 @@ _SAYS = re.compile(
     r"""[rfbu]*["']|(?:[\w.]*\.)?(?:print|echo|secho|rule|debug|info|warn|warning|error|exception|critical|fatal|log|write|flush"""
     r"|print_help|fail|skip|exit|_exit|quit|abort|Exit)\("
 )
+_TEXTS = (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)
 _ANY = re.compile(r"(device_count\(\)\s*(> 0|>= 1|!= 0)|(==|is) (False|True))$")
 
 
@@ -64,7 +65,8 @@ def _is_of_stop(view: SourceView, node: cst.CSTNode) -> bool:
     if isinstance(node, cst.SimpleStatementLine):
         return all(_is_of_stop(view, each) for each in node.body)
     is_said = isinstance(node, cst.Expr) and _SAYS.match(view.code(node)) is not None
-    return is_said or isinstance(node, cst.Raise | cst.Return | cst.Pass | cst.Continue | cst.Break)
+    is_text = isinstance(node, cst.Assign) and isinstance(node.value, _TEXTS)  # what is raised next
+    return is_said or is_text or isinstance(node, cst.Raise | cst.Return | cst.Pass | cst.Continue | cst.Break)
 
 
 def is_program(view: SourceView) -> bool:

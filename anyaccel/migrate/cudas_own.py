@@ -55,6 +55,9 @@ _OF_SKIPPED = "part of a test that is skipped without CUDA"
 _OF_REPLACED = "part of a test that replaces functions of torch.cuda"
 _OF_CONFIGURATION = "mmengine reads this configuration without calling functions; its program can set another value"
 _OF_SHIM = "makes torch.cuda's functions work on another device"
+_OF_MODULE = re.compile(
+    r"self\.\w+\.cuda\.(device_count|set_device|current_device|synchronize|empty_cache|[Ss]tream|current_stream|Event|device)$"
+)
 _SETS = re.compile(r"^\s*torch\.cuda\.(\w+) = ", re.MULTILINE)
 _OTHERS_EXTENSION = re.compile(
     r"^\s*(import|from) (intel_extension_for_pytorch|torch_(npu|mlu|musa|directml)|habana_frameworks)\b", re.MULTILINE
@@ -89,6 +92,8 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
             found[view.module] = _OF_KERNELS
     found |= _by_imports(view)
     for owner in view.of(cst.ClassDef):
+        if len(_asked_of_module(view, owner)) > 2:
+            found[owner] = _OF_CLASS.format(owner.name.value)
         if owner.name.value[:4] in ("CUDA", "Cuda") and (reason := _of_layer(view, owner)):
             found[owner] = reason.format(owner.name.value)
     for function in view.of(cst.FunctionDef):
@@ -137,6 +142,13 @@ def _of_layer(view: SourceView, owner: cst.ClassDef) -> str:
     return _OF_CLASS if owner.bases and is_told else ""
 
 
+def _asked_of_module(view: SourceView, owner: cst.ClassDef) -> set[str]:
+    """Return the functions of torch.cuda that a class calls on a module that it is given: ``self.module.cuda.Stream()``."""
+    called = [each.func for each in view.inside(owner, cst.Call) if not view.name(each.func)]
+    found = (_OF_MODULE.match(dotted(each) or "") for each in called)
+    return {each[1] for each in found if each is not None}
+
+
 def _names_cuda(statement: cst.CSTNode) -> bool:
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
     return isinstance(small, cst.Assign | cst.AnnAssign) and small.value is not None and text_of(small.value) == "cuda"
@@ -181,8 +193,15 @@ def _is_beside_apples(view: SourceView, test: cst.If) -> bool:
 
 def _is_more_than_mps(test: cst.If, asked: str) -> bool:
     """Return whether Apple's GPU is used under further conditions only: ``mps.is_available() and …``, or another ``if``."""
-    is_nested = any(isinstance(each, cst.If) for each in test.body.body)
+    nested = [each.test for each in test.body.body if isinstance(each, cst.If)]
+    is_nested = not all(map(_asks_for_build, nested))
     return _MORE_THAN_MPS.search(asked) is not None or (is_nested and "mps.is_available()" in asked)
+
+
+def _asks_for_build(test: cst.BaseExpression) -> bool:
+    """Return whether a test is ``not torch.backends.mps.is_built()``, which is true where Apple's GPU is available."""
+    call = test.expression if isinstance(test, cst.UnaryOperation) else test
+    return isinstance(call, cst.Call) and (dotted(call.func) or "").endswith("mps.is_built")
 
 
 def _next(view: SourceView, test: cst.If) -> cst.CSTNode | None:

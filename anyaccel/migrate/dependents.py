@@ -44,6 +44,7 @@ _OWN = re.compile(
     r"\w*(flash_?(att|\d)|(?<!allow_)tf32|triton|xformers|bitsandbytes|tensorrt|cupy|nvml|onnxruntime)\w*|\b(\w+_)?(bnb|apex|trt|dali|vllm|faiss|nf4)(_\w+)?\b|\b\w*supports?_cuda\b|[\"']flash[\"']|\b\w+_fa[23]\b|\b(is_shared|share_memory_?)\b",
     re.IGNORECASE,
 )
+_QUANTIZES = re.compile(r"^(\w+_)?(quantiz(e|ation)|load_in_[48]bit)$")  # as bitsandbytes does
 _OF_MODULE = re.compile(r"^(?!torch\.|self\.)\w+\.(?:\w+\.)*(gpu|cuda)\.\w+$")  # lib.gpu.forward()
 _FOR_LIBRARIES = ("gpu", "GPU", "CUDA")
 _OF_GPU = re.compile(r"(?<=[^_])_(gpu|cuda)(?=_|$)|^(gpu|cuda)(?=_)")
@@ -265,7 +266,7 @@ def _answer_named(plan: Plan, region: cst.CSTNode) -> str:
 
     ``has_kernels = is_warp_available()`` … ``if x.is_cuda and has_kernels:``; ``torch.cuda.is_available() and WITH_PYG_LIB``
     """
-    if isinstance(region, cst.Name) and _IS_IMPORTED.match(region.value):
+    if isinstance(region, cst.Name) and (_IS_IMPORTED.match(region.value) or _QUANTIZES.match(region.value)):
         return region.value
     for value in plan.view.values_of(region) if isinstance(region, cst.Name) else ():
         if isinstance(value, cst.Call) and (name := _imported_function(plan, value)):

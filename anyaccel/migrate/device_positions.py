@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .half_precision import OF_AMP, only_enables_amp
 from .kinds import DEVICE_NAME
 from .listed_devices import OF_LIST, is_listed, is_refused
 from .other_libraries import is_name_of_other_library, is_of_other_library, names_other_library
@@ -59,8 +60,6 @@ _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
 _OF_OTHER = "a device of another library, which has its own device names"
 _LOCATION = re.compile(r"(^|[._])map_loc(ation)?$")
-_AMP = re.compile(r"(^|\.)(autocast|GradScaler)$")
-_OF_AMP = "only enables mixed precision, which did nothing on a CPU; pass enabled= as well"
 _OF_DICTIONARY = "part of a dictionary; use get_accelerator().device_name() if its reader takes any device"
 _ONE_OF_SEVERAL = "one of several accelerators that the program names; decide whether one question can replace them"
 _LISTED = "goes to a function that lists the devices it takes; add the new ones there first"
@@ -138,10 +137,7 @@ def _as_default(view: SourceView, parameter: cst.Param) -> Position:
     given = [each for each in map(view.parent, uses) if isinstance(each, cst.Arg)]
     if is_refused(view, parameter) or any(_as_argument(view, each).reason == _LISTED for each in given):
         return Position(OF_LIST)
-    calls = [each for each in map(view.parent, given) if isinstance(each, cst.Call)]
-    if uses and len(calls) == len(uses) and all(_AMP.search(dotted(each.func) or "") for each in calls):
-        return Position(_OF_AMP)
-    return _YES
+    return Position(OF_AMP) if only_enables_amp(view, parameter) else _YES
 
 
 def _is_of_choices(view: SourceView, annotation: cst.Annotation) -> bool:

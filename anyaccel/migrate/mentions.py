@@ -54,6 +54,12 @@ def _is_module_by_default(plan: Plan, node: cst.CSTNode) -> bool:
     return function is not None and is_handled and "return getattr(torch, " in plan.view.code(function)
 
 
+def _is_beside_newer_name(plan: Plan, element: cst.CSTNode) -> bool:
+    listed = plan.view.parent(element) if isinstance(element, cst.Element) else None
+    names = [plan.view.name(each.value) for each in listed.elements] if isinstance(listed, cst.Tuple) else []
+    return "torch.OutOfMemoryError" in names
+
+
 def decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
     """Decide on a reference that is not called: an annotation, a function that is passed on, or anything else."""
     around = list(plan.view.ancestors(node))
@@ -85,6 +91,8 @@ def decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
         plan.leave(node, rule, "part of an annotation, which no device checks")
     elif name in ("Stream", "Event") and plan.target.name == "anyaccel" and _is_tested(plan, node):
         plan.call_in_place(node, rule, name)
+    elif name == "OutOfMemoryError" and _is_beside_newer_name(plan, around[0]):
+        plan.leave(node, rule, "the older name of a class, beside its newer one")
     elif name == "OutOfMemoryError" and not is_target:  # the same class, by its name for every device
         plan.needs_torch = True
         plan.rewrite(node, rule, lambda _: parsed("torch.OutOfMemoryError"))

@@ -34,7 +34,7 @@ _OPTIONS = re.compile(r"(^|\.)(add_argument|[oO]ption|Argument|[fF]ield)$")
 _CUDA = r"(?<![\w./:\"'`=-])(?P<article>\b[Aa] )?(?P<cuda>CUDA|Cuda|cuda)"
 _END = r"(?=[ ]?(?:\Z|[.,!;)]|:\s|for\b|if\b|in\b))"  # not "using cuda:0"
 _NOUN = re.compile(rf"{_CUDA} (?:device|GPU|card)(?P<plural>s|\(s\))?(?![\w-])")
-_OWN = re.compile(rf"{_CUDA}(?= (?:memory|cache)\b)")
+_OWN = re.compile(rf"{_CUDA}(?= (?:memory|cache|OOM)\b)")
 _USED = re.compile(
     rf"(?P<verb>\b(?:us(?:e|ed|es|ing)|activat(?:e|ed|ing)|enabl(?:e|ed|ing)|running on|moved? to|moving \w+ to) )"
     rf"{_CUDA}{_END}",

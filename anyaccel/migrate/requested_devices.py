@@ -14,7 +14,9 @@ import libcst as cst
 from .choices import asks_availability
 from .device_text import is_device_literal
 from .kinds import DEVICE_NAME
+from .positions import written
 from .source_view import dotted, text_of
+from .targets import parsed
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -46,6 +48,8 @@ def decide_requests(plan: Plan) -> None:
             leave_questions(plan, choice.test, _OF_CHECKPOINT)
         if _is_of_request(plan, choice):
             leave_questions(plan, choice.test, OF_REQUEST)
+        else:
+            _decide_own_default(plan, choice)
     for test in plan.view.of(cst.If):
         _decide_nested(plan, test)
         _decide_fallback(plan, test)
@@ -128,6 +132,19 @@ def _decide_nested(plan: Plan, test: cst.If) -> None:
         if (is_missing or is_inner_missing) and names and _only_falls_back_or_stops(inner):
             for each in (test.test, inner.test):
                 leave_names(plan, each)
+            if test.test in names and is_inner_missing and any(True for _ in plan.view.inside(inner.body, cst.Raise)):
+                _leave_rest(plan, test)
+
+
+def _leave_rest(plan: Plan, test: cst.If) -> None:
+    """Leave what asks for more of a CUDA device that was asked for by name, and found: its index, and CUDA's count."""
+    asked = {dotted(each) for each in plan.view.inside(test.test, cst.Name, cst.Attribute)}
+    for compared in plan.view.inside(test.body, cst.Comparison):
+        if dotted(compared.left) in asked:
+            leave_names(plan, compared)
+        for each in plan.view.inside(compared, cst.Call):
+            if plan.view.name(each.func) == "torch.cuda.device_count":
+                leave_questions(plan, each, OF_REQUEST)
 
 
 def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
@@ -151,6 +168,28 @@ def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
         values.append(parameter.default)
     is_elsewhere = not values and (isinstance(asked, cst.Name) or name not in plan.project.settings)
     return not any(is_device_literal(each) for each in values) and (parameter is not None or is_elsewhere)
+
+
+def _decide_own_default(plan: Plan, choice: cst.IfExp) -> None:
+    """Rewrite the test of ``device if torch.cuda.is_available() else "cpu"`` for a parameter ``device: str = "cuda"``.
+
+    Proof: ``torch.device(device).type`` is the accelerator's name for each name of its devices. On CUDA and on a CPU the
+    same device is chosen as before, and on another accelerator a caller's ``"cuda"`` still becomes the CPU.
+    """
+    is_there, name = asks_availability(plan.view, choice.test), plan.device_name()
+    asked, other = (choice.body, choice.orelse) if is_there else (choice.orelse, choice.body)
+    parameter = plan.view.parameter(asked) if isinstance(asked, cst.Name) else None
+    if is_there is None or name is None or parameter is None or parameter.default is None or text_of(other) != "cpu":
+        return
+    is_text = parameter.annotation is not None and dotted(parameter.annotation.annotation) == "str"
+    values = [each for each in plan.view.values_of(asked) if each is not parameter.default]
+    if is_text and is_device_literal(parameter.default) and not values and plan.is_open(choice.test):
+        test = (
+            f"torch.device({plan.view.code(asked)}).type {'==' if is_there else '!='} {written(plan.view.module, name)}"
+        )
+        plan.needs_torch = True
+        plan.rewrite(choice.test, "runtime-call", lambda _: parsed(test), (choice.test, *choice.test.children))
+        plan.exact[choice.test] = choice.test
 
 
 def _last_name(node: cst.BaseExpression) -> str:

@@ -46,6 +46,7 @@ _ANSWER = re.compile(
 _SAYS_CPU = re.compile(r"\bcpu\b", re.IGNORECASE)
 _SHOWN = re.compile(r"^(print|.*\.(info|debug|warn|warning|warn_once|warning_once|error|log|write|flush|format))$")
 _LISTS_MESSAGE = re.compile(r"""^[\w.]+\.append\(\s*f?["']CUDA [\w ]""")  # of texts that are shown together
+_COLLECTS = re.compile(r"\.(append|extend)$")
 _NAMES_CUDA = re.compile(r"cuda|nvidia|nvml", re.IGNORECASE)
 _OTHER = re.compile(r"\b(xpu|npu|hpu|mlu|musa|sdaa)\b|is_(torch_)?(xpu|npu|hpu|mlu|musa|sdaa)_available")
 _BUILDS = ("torch.version.cuda", "torch.version.hip", "torch._C._cuda_getCompiledVersion")
@@ -80,6 +81,8 @@ def decide(plan: Plan) -> None:
         is_no = any(text_of(each) == "No CUDA" for each in plan.view.inside(test.body, cst.SimpleString))
         if is_no or _only_tells(plan, test):
             leave_questions(plan, test, OF_MESSAGE)
+        if _only_collects(plan, test):
+            leave_names(plan, test.test, OF_MESSAGE)
     for listed in plan.view.of(cst.Dict):
         entries = [each for each in listed.elements if isinstance(each, cst.DictElement)]
         of_cuda = next((each for each in entries if text_of(each.key) == "cuda"), None)
@@ -137,6 +140,24 @@ def _only_tells(plan: Plan, test: cst.If) -> bool:
             if not is_shown or not _NAMES_CUDA.search(plan.view.code(each).replace("torch.cuda", "")):
                 return False
     return True
+
+
+def _only_collects(plan: Plan, test: cst.If) -> bool:
+    """Return whether an ``if`` only adds texts about CUDA to a list: ``if "cuda" in device: hints.extend(["Install CUDA"])``."""
+    lines = [
+        each for line in test.body.body for each in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])
+    ]
+    calls = [each.value if isinstance(each, cst.Expr) else None for each in lines]
+    texts: list[str] = []
+    for call in calls:
+        if not isinstance(call, cst.Call) or not _COLLECTS.search(dotted(call.func) or "") or len(call.args) != 1:
+            return False
+        given = call.args[0].value
+        added = [each.value for each in given.elements] if isinstance(given, cst.List | cst.Tuple) else [given]
+        if not all(isinstance(each, cst.SimpleString | cst.FormattedString | cst.ConcatenatedString) for each in added):
+            return False
+        texts += [plan.view.code(each) for each in added]
+    return test.orelse is None and any(" " in each and _NAMES_CUDA.search(each) for each in texts)
 
 
 def _names_asked(plan: Plan, where: cst.CSTNode) -> list[str]:

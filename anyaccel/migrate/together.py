@@ -10,6 +10,7 @@ import libcst as cst
 from .choices import asks_availability
 from .compared_together import is_kept_question, keep_comparisons, sides_of
 from .device_text import is_device_literal
+from .groups_together import keep_beside_groups, keep_counts
 from .listed_devices import OF_LIST
 from .questions import asked_in
 from .regions import following, leaves, regions_of
@@ -47,6 +48,8 @@ def keep_together(plan: Plan) -> None:
     _keep_moves(plan)
     _keep_choices(plan)
     _keep_other_choices(plan)
+    keep_beside_groups(plan)
+    keep_counts(plan)
     keep_comparisons(plan)
     _keep_defaults(plan)
     _keep_fallbacks(plan)

@@ -265,6 +265,117 @@ CASES = {
                 backend = "nccl" if torch.cuda.is_available() else "gloo"  # rewritten
             return backend
         ''',
+    "a guard in a library that stores its message first": """
+        def measure(model, inputs):
+            if not torch.cuda.is_available():  # rewritten: if get_accelerator().device_name() == "cpu":
+                msg = "No GPU"
+                raise RuntimeError(msg)
+            before = torch.cuda.memory_allocated()  # rewritten
+            return model(inputs) / before
+        """,
+    "the device of autocast, as a class keeps it": """
+        class SafeAutocast:
+            def __init__(self, device_type: str = "cuda", dtype=torch.float16):  # reported
+                self.device_type = device_type
+                self.dtype = dtype
+            def __enter__(self):
+                self.context = torch.autocast(device_type=self.device_type, dtype=self.dtype)
+                return self.context.__enter__()
+        """,
+    "hints for CUDA that an error collects": """
+        class DeviceError(Exception):
+            def __init__(self, device, hints):
+                if "cuda" in device.lower():  # left
+                    hints.extend(["Ensure that CUDA is installed", "Try the CPU first"])
+                super().__init__(device, hints)
+        """,
+    "the index of a CUDA device that was asked for": """
+        def validate(device):
+            if device.startswith("cuda"):  # left
+                if not torch.cuda.is_available():  # left
+                    raise ValueError(device)
+                if device != "cuda" and ":" in device:  # left
+                    index = int(device.split(":")[1])
+                    if index >= torch.cuda.device_count():  # left
+                        raise ValueError(device)
+        """,
+    "the devices beside a group whose backend is reported": """
+        def setup(state, local_rank, backend=None):
+            if backend is None:
+                if torch.cuda.is_available():  # reported
+                    backend = "nccl"  # reported
+                else:
+                    backend = "gloo"
+            state.backend = backend
+            torch.distributed.init_process_group(backend=backend)
+            if torch.cuda.is_available():  # reported
+                torch.cuda.set_device(local_rank)  # rewritten
+                state.device = torch.device(f"cuda:{local_rank}")  # rewritten
+        """,
+    "the devices beside a group whose backend is rewritten": """
+        def setup(state, local_rank):
+            torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")  # rewritten
+            if torch.cuda.is_available():  # rewritten
+                torch.cuda.set_device(local_rank)  # rewritten
+                state.device = torch.device(f"cuda:{local_rank}")  # rewritten
+        """,
+    "devices by their number, for code that stays": """
+        class Fork:
+            def __init__(self, devices=None):
+                self.states = {}
+                if devices is None:
+                    devices = range(torch.cuda.device_count())  # reported
+                for device in map(torch.cuda.device, devices):  # reported
+                    self.states[device.idx] = 0
+            @classmethod
+            def from_tensors(cls, *tensors):
+                return cls(each.device for each in tensors if each.is_cuda)  # reported
+        """,
+    "a class of a device layer, by the module that it is given": """
+        class TorchLibrary(Library):
+            def move(self, x, device):
+                return x.to(f"cuda:{device.index}")  # left
+            def count(self):
+                return self.module.cuda.device_count()
+            def stream(self):
+                return self.module.cuda.Stream()
+            def synchronize(self):
+                self.module.cuda.synchronize()
+        """,
+    "a caller's device, by default this program's": """
+        def load(model, device: str = "cuda"):  # rewritten
+            kind = device if torch.cuda.is_available() else "cpu"  # rewritten: if torch.device(device).type == get_accelerator()
+            return model.to(kind)
+        """,
+    "a caller's device of any type, by default this program's": """
+        def load(model, device="cuda"):  # rewritten
+            kind = device if torch.cuda.is_available() else "cpu"  # rewritten: device if get_accelerator().device_name() != "cpu"
+            return model.to(kind)
+        """,
+    "quantization, which bitsandbytes does": """
+        def load(model, device, quantize):
+            return model.load(kind=quantize if device == "cuda" else None).to(device)  # reported
+        """,
+    "Apple's GPU, and a message if torch was built without it": """
+        def load(model):
+            if torch.cuda.is_available():  # reported
+                device = "cuda:0"  # rewritten
+            elif torch.backends.mps.is_available():
+                if not torch.backends.mps.is_built():
+                    print("this torch has no MPS")
+                else:
+                    device = "mps"
+            else:
+                device = "cpu"
+            return model.to(device)
+        """,
+    "an error by both of its names": """
+        def run(f):
+            try:
+                return f()
+            except (torch.cuda.OutOfMemoryError, torch.OutOfMemoryError):  # left
+                raise
+        """,
 }  # fmt: skip
 _SAID = re.compile(r"  # (rewritten|reported|left)(?:: (.*))?$")
 

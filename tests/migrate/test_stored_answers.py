@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from anyaccel.migrate.files import migrate_files
 from anyaccel.migrate.source import migrate_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _STORED = {
     "in a function": "def f(x):\n    flag{kind} = {question}\n    if flag{more}:\n        {code}\n    return x\n",
@@ -149,3 +155,18 @@ def test_it_stays_however_it_is_read(place: str, read: str, form: tuple[str, str
     }[place]
     new = migrate_source(f"import torch\n{source}", "anyaccel").new
     assert question.removeprefix("not ") in new
+
+
+@pytest.mark.parametrize("name", ["has_gpu", "cuda"])  # an attribute called cuda is a site of its own
+def test_it_stays_if_another_file_asks_a_property_before_what_stays(tmp_path: Path, name: str) -> None:
+    manager, trainer = tmp_path / "manager.py", tmp_path / "trainer.py"
+    manager.write_text(
+        "import torch\nclass Manager:\n    def __init__(self):\n        self._there = torch.cuda.is_available()\n"
+        f"    @property\n    def {name}(self):\n        return self._there\n"
+    )
+    trainer.write_text(
+        "import torch\nfrom manager import Manager\nclass Trainer:\n    def __init__(self):\n        self.manager = Manager()\n"
+        f"        self.kind = 'cuda' if self.manager.{name} else 'cpu'\n"
+    )
+    (asked,) = [each for each in migrate_files([manager, trainer], "anyaccel")[0].sites if each.line == 4]
+    assert asked.reason == f"trainer.py:6 tests '{name}' before code for CUDA only; decide on both together"
