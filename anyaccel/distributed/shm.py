@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import Any
 
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo
 
@@ -12,12 +13,10 @@ from ..op_builder import OpError
 from ..op_builder.all_ops import builder_class
 from .environment import pretended_host
 
-if TYPE_CHECKING:
-    from datetime import timedelta
-
 __all__ = ["before_python_ends", "create", "create_or_gloo", "hosts"]
 
 _logger = logging.getLogger(__name__)
+_LONGEST = timedelta(days=3650)  # gloo cannot add longer ones to a clock
 
 
 @functools.cache
@@ -39,7 +38,7 @@ def create(store: Any, rank: int, ranks: int, timeout: timedelta, global_ranks: 
 
     def make_gloo(name: str, number: int, count: int) -> Any:
         _logger.info("the group spans hosts: gloo connects rank %d of %d as %s", number, count, name)
-        return ProcessGroupGloo(PrefixStore(name, store), number, count, timeout=timeout)
+        return ProcessGroupGloo(PrefixStore(name, store), number, count, timeout=min(timeout, _LONGEST))
 
     return _module().create(store, rank, ranks, timeout, global_ranks, pretended_host(), make_gloo)
 
@@ -57,7 +56,7 @@ def create_or_gloo(store: Any, rank: int, ranks: int, timeout: timedelta, global
         return create(store, rank, ranks, timeout, global_ranks)
     if problem:
         _logger.warning("shm cannot be loaded here, so gloo connects the ranks: %s", problem)
-    return ProcessGroupGloo(PrefixStore("gloo", store), rank, ranks, timeout=timeout)
+    return ProcessGroupGloo(PrefixStore("gloo", store), rank, ranks, timeout=min(timeout, _LONGEST))
 
 
 def hosts(backend: Any) -> tuple[list[list[int]], list[str]] | None:

@@ -76,9 +76,11 @@ def extend(backend: str) -> None:
 
     @functools.wraps(torchs_timeout)
     def set_pg_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> None:
-        if serves(group):
+        chosen: Any = dist.group.WORLD if group is None else group
+        is_served = serves(group)
+        if is_served:
             set_timeout(timeout, group)
-        else:
+        if not is_served or len(chosen._device_types) > 1:  # of "cpu:shm,cuda:nccl", the other backend is torch's
             torchs_timeout(timeout, group)
 
     torchs_data: Any = DistributedDataParallel._get_ddp_logging_data

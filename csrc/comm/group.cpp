@@ -220,6 +220,13 @@ bool Group::drive(const Operation& operation, Clock::time_point until, const std
     }
     Group& group;
   } const in_foreground(*this);
+  struct Aside {  // while this thread may wait for Python's lock, another has to move the group
+    explicit Aside(Group& left) : group(left) {
+      if (group.drivers_.fetch_sub(1) == 1) Progress::instance().nudge();
+    }
+    ~Aside() { group.drivers_.fetch_add(1); }
+    Group& group;
+  };
 
   auto next_interrupt = Clock::time_point::max();
   while (!spin(operation, spins_)) {
@@ -237,7 +244,10 @@ bool Group::drive(const Operation& operation, Clock::time_point until, const std
     }
     supervise();
     if (interrupt && Clock::now() >= next_interrupt) {
-      interrupt();
+      {
+        const Aside aside(*this);
+        interrupt();
+      }
       next_interrupt = Clock::now() + kInterrupt;
     }
   }

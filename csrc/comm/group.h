@@ -61,6 +61,8 @@ class Group : public std::enable_shared_from_this<Group> {
   // Waits until every rank has joined. From then on, a rank that is not present is dead.
   void wait_for_all(milliseconds timeout, const std::function<void()>& interrupt);
 
+  // Sets the numbers by which errors name the ranks: those of a group of which this is the part on one host.
+  void call_ranks(std::vector<int> numbers) { called_ = std::move(numbers); }
   int rank() const { return rank_; }
   int world() const { return segment_->layout.world; }
   Segment& segment() { return *segment_; }
@@ -170,6 +172,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::string farewell_;
 
   std::atomic<int> drivers_ = 0;
+  std::vector<int> called_;  // set before the group is used
   std::atomic<Clock::time_point> next_supervision_{Clock::time_point{}};
   const int spins_;
   std::atomic<int> waits_without_yield_ = 0;

@@ -157,6 +157,17 @@ void require_success(KeyValues& store, const std::vector<int>& ranks) {
   }
 }
 
+// A socket, or null and the problem: a rank that may have none is alone on its host.
+template <typename Socket>
+static std::unique_ptr<Socket> made(const std::string& name, std::string& problem) {
+  try {
+    return std::make_unique<Socket>(name);
+  } catch (const CommError& error) {
+    problem = error.what();
+    return nullptr;
+  }
+}
+
 Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds timeout,
              const std::function<void()>& interrupt) {
   store.set(key("host", self.rank), self.host);
@@ -175,11 +186,11 @@ Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds t
   if (self.rank == leader && members.size() > 1) {
     std::tie(memory, meeting.problem) = memory_for(static_cast<int>(members.size()));
     const std::string name = kSocketPrefix + random_text();
-    if (memory.get() >= 0) listener = std::make_unique<Listener>(name);
+    if (memory.get() >= 0) listener = made<Listener>(name, meeting.problem);
     store.set(key("socket", leader), listener ? name + " " + secret : kNoMemory);
   } else if (self.rank != leader) {
     if (const auto address = address_of(store, leader)) {
-      connection = std::make_unique<Connection>(address->name);
+      connection = made<Connection>(address->name, meeting.problem);
       secret = address->secret;
     }
   }

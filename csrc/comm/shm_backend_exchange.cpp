@@ -10,7 +10,7 @@ Part ShmBackend::reduce_blocks(Announcement what, const Tensors& inputs, const a
   check_each_rank("reduce_scatter", inputs, size_);
   check_same_dtype("reduce_scatter", output, inputs[0]);
   Blocks blocks;
-  for (const at::Tensor& input : inputs) blocks.push_back(staging.input(input));
+  for (const at::Tensor& input : apart_from_output(inputs, output, rank_)) blocks.push_back(staging.input(input));
   const Block result = staging.output(output);
   return {what, blocks, Blocks(size_, result), reduce_scatter_blocks(*group_, what, blocks, result)};
 }

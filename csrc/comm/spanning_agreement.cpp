@@ -9,7 +9,8 @@
 namespace anyaccel::comm {
 namespace {
 
-constexpr int kLeader = 0;  // among the ranks of a host
+constexpr int kLeader = 0;          // among the ranks of a host
+constexpr int64_t kHasFailed = -2;  // in the place of a collective: that rank's host tells why the group is over
 
 // What a rank says to the others that it is about to do.
 struct Row {
@@ -69,6 +70,14 @@ at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& ride
     is_same = is_same && rows[rank] == own;
     all += (all.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + described(rows[rank]);
   }
+  const auto told_by = [&](int rank) {
+    const at::Tensor told = riders[rank].narrow(0, 0, std::clamp(rows[rank].count, int64_t{0}, riders.size(1)));
+    return printable({static_cast<const char*>(told.const_data_ptr()), static_cast<std::size_t>(told.numel())});
+  };
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rows[rank].collective == kHasFailed)
+      throw CommError("the host of rank " + std::to_string(rank) + " says: " + told_by(rank));
+  }
   if (is_same) return riders;
   std::vector<Heads::Lengths> begun;
   for (int rank = 0; rank < size_; ++rank) {
@@ -88,23 +97,36 @@ at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& ride
   if (request.collective == Collective::kRefused) return riders;
   for (int rank = 0; rank < size_; ++rank) {
     if (rows[rank].collective != static_cast<int64_t>(Collective::kRefused)) continue;
-    const at::Tensor told = riders[rank].narrow(0, 0, std::clamp(rows[rank].count, int64_t{0}, riders.size(1)));
-    throw MismatchError(
-        name + " failed: got a refusal by rank " + std::to_string(rank) +
-        "; expected every rank to take part. Fix: correct what that rank's error names. It is: " +
-        printable({static_cast<const char*>(told.const_data_ptr()), static_cast<std::size_t>(told.numel())}) + goes_on);
+    throw MismatchError(name + " failed: got a refusal by rank " + std::to_string(rank) +
+                        "; expected every rank to take part. Fix: correct what that rank's error names. It is: " +
+                        told_by(rank) + goes_on);
   }
   throw MismatchError(
       name + " failed: got " + all +
       "; expected the same on every rank. Fix: make every rank call the same operation with tensors alike." + goes_on);
 }
 
-// A row of bytes for each host, with a place for each of its ranks. Fills in this host's.
-at::Tensor SpanningBackend::gather_here(const at::Tensor& bytes) {
+// In the place of this host's notice of an operation, as the other hosts wait for one. It is sent at most a second
+// long, and to each that is there.
+void SpanningBackend::tell_other_hosts(const std::string& failure) {
+  const std::string told = failure.substr(0, kRiderBytes);
+  const Row row{number_, kHasFailed, 0, static_cast<int64_t>(told.size()), 0, -1, 0};
+  std::vector<unsigned char> notice(most_ranks_of_a_host() * (sizeof(Row) + kRiderBytes));
+  std::memcpy(notice.data(), &row, sizeof(Row));
+  std::memcpy(notice.data() + sizeof(Row), told.data(), told.size());
+  notices_->tell(notice.data(), static_cast<int64_t>(notice.size()), std::chrono::seconds(1));
+}
+
+int64_t SpanningBackend::most_ranks_of_a_host() const {
   std::size_t most = 0;
   for (const std::vector<int>& ranks : hosts_.ranks) most = std::max(most, ranks.size());
-  at::Tensor all = at::zeros({static_cast<int64_t>(hosts_.ranks.size()), static_cast<int64_t>(most), bytes.numel()},
-                             bytes.options());
+  return static_cast<int64_t>(most);
+}
+
+// A row of bytes for each host, with a place for each of its ranks. Fills in this host's.
+at::Tensor SpanningBackend::gather_here(const at::Tensor& bytes) {
+  at::Tensor all =
+      at::zeros({static_cast<int64_t>(hosts_.ranks.size()), most_ranks_of_a_host(), bytes.numel()}, bytes.options());
   at::Tensor here = all[hosts_.own].narrow(0, 0, static_cast<int64_t>(hosts_.ranks[hosts_.own].size())).view(-1);
   at::Tensor sent = bytes;
   finish(local_->_allgather_base(here, sent, inline_options<c10d::AllgatherOptions>()));
@@ -139,7 +161,7 @@ bool SpanningBackend::do_sizes_ride() const { return 2 * size_ * sizeof(int64_t)
 Heads SpanningBackend::no_heads() {
   std::vector<bool> here;
   for (int rank = 0; rank < size_; ++rank) here.push_back(is_here(rank));
-  return {rank_, here, everyone_wire_};
+  return {rank_, here, everyone_wire_, longest_wait()};
 }
 
 // The heads that a rank has begun with this one, which has said it in its rider.

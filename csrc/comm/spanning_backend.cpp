@@ -23,6 +23,7 @@ SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group
       messages_(std::make_shared<OpenMessages>()),
       any_source_(std::make_shared<AnySource>(group_, hosts_.ranks[hosts_.own], size, everyone_, messages_)),
       queue_(std::make_shared<Queue>()) {
+  group_->call_ranks(hosts_.ranks[hosts_.own]);
   for (std::size_t host = 0; host < hosts_.ranks.size(); ++host) {
     const std::vector<int>& ranks = hosts_.ranks[host];
     for (std::size_t i = 0; i < ranks.size(); ++i) places_[ranks[i]] = {static_cast<int>(host), static_cast<int>(i)};
@@ -45,8 +46,8 @@ SpanningBackend::~SpanningBackend() {
 
 void SpanningBackend::setTimeout(std::chrono::milliseconds timeout) {
   local_->setTimeout(timeout);
-  if (leads()) leaders_->setTimeout(timeout);
-  everyone_->setTimeout(timeout);
+  if (leads()) leaders_->setTimeout(std::min(timeout, kForever));
+  everyone_->setTimeout(std::min(timeout, kForever));
 }
 
 void SpanningBackend::require_usable() const {
@@ -58,6 +59,10 @@ void SpanningBackend::require_usable() const {
 }
 
 WorkPtr SpanningBackend::enqueue(Turn& turn, Queued what, std::function<void()> run) {
+  if (leads() && group_->has_failed()) {  // perhaps while nothing ran, so that no other host has heard of it
+    Queue::push(queue_,
+                {c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), nullptr, [this] { require_usable(); }, 0});
+  }
   require_usable();
   require_running_python();
   auto work = c10::make_intrusive<QueuedWork>(group_, rank_, what.type, what.title, what.inputs, what.outputs);
@@ -100,10 +105,15 @@ void SpanningBackend::run_in_step(const std::function<void()>& run) {
   } catch (const MismatchError& error) {
     throw_backend_error(error.what());
   } catch (const std::exception& error) {
-    group_->fail(std::string("shm failed between hosts, seen by ") + group_->name_of_rank(group_->rank()) + ": " +
-                 error.what());
-    if (leads()) leaders_->abort();
+    const std::string reason = reason_of(error);
+    group_->fail("shm failed between hosts, seen by " + group_->name_of_rank(group_->rank()) + ": " + reason);
+    if (leads()) {
+      tell_other_hosts(reason);
+      leaders_->abort();
+    }
     everyone_->abort();
+    messages_->abort();
+    any_source_->shut_down();
     throw;
   }
 }

@@ -70,6 +70,7 @@ class SpanningBackend : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  // Like gloo's, the error of rank 0 names the missing ranks, all of them or the first.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
   void setSequenceNumberForGroup() override {}
@@ -125,6 +126,12 @@ class SpanningBackend : public c10d::Backend {
   void check_peer(const char* operation, int peer, int tag) const;
   WorkPtr receive_between(const at::Tensor& output, const std::function<WorkPtr(Tensors&)>& receive);
   void run_in_step(const std::function<void()>& run);
+  void meet_at_rank_0(milliseconds timeout, bool wait_all_ranks);
+  // Of gloo's messages, whose own timeout is that of the group's start.
+  milliseconds longest_wait() { return std::min(getBackendOptions()->timeout, kForever); }
+  // Lets the operations of other hosts end with this host's failure, instead of at their timeout.
+  void tell_other_hosts(const std::string& failure);
+  int64_t most_ranks_of_a_host() const;
   // Throws MismatchError on every rank of every host unless all were asked for the same; a rank that has refused does
   // not throw. Returns what each rank has sent along, a row of bytes for each. `heads` are what this rank has begun.
   at::Tensor agree(const Request& request, const at::Tensor& rider = {}, Heads* heads = nullptr);

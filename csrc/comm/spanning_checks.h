@@ -15,6 +15,7 @@ namespace anyaccel::comm {
 constexpr int kExchangeTag =
     std::numeric_limits<int>::max();        // of parts of collectives; users' messages cannot have it
 constexpr int kNoteTag = kExchangeTag - 1;  // of questions and answers about messages: spanning_any_source.h
+constexpr int kMonitorTag = kNoteTag - 1;   // of monitored barriers
 constexpr std::size_t kRiderBytes = 512;    // the extra data that each rank may send with its arguments
 constexpr int64_t kSparse = -1;             // in the place of a digest
 

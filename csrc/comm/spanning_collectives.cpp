@@ -240,22 +240,24 @@ WorkPtr SpanningBackend::barrier(const c10d::BarrierOptions& options) {
   });
 }
 
-// Gloo's own, which names who is missing. On a thread of its own: the queue's may wait to tell others of a refusal.
+// On a thread of its own: the queue's may wait to tell others of a refusal.
 void SpanningBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   require_usable();
   wait_for_queued_operations();
   require_usable();
   require_running_python();
+  const milliseconds timeout =
+      options.timeout == c10d::kUnsetTimeout ? longest_wait() : std::min(options.timeout, kForever);
   auto work =
       c10::make_intrusive<QueuedWork>(group_, rank_, OpType::BARRIER, "shm:monitored_barrier", Tensors(), Tensors());
   queue_->add_beside(work);
-  std::thread([self = c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, options,
+  std::thread([self = c10::intrusive_ptr<SpanningBackend>::reclaim_copy(this), work, timeout,
                wait_all_ranks]() mutable {
     ExitGate::keep_going();
     work->run([&] {
       self->run_in_step([&] {
         self->require_usable();  // an abort before the work was added has not ended it
-        self->everyone_->monitoredBarrier(options, wait_all_ranks);
+        self->meet_at_rank_0(timeout, wait_all_ranks);
       });
     });
     const ExitGate::Inside inside;
@@ -263,6 +265,55 @@ void SpanningBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool
     self.reset();
   }).detach();
   work->wait(kNoTimeout);
+}
+
+// Each rank tells rank 0 that it is here, and rank 0 answers all. Gloo's own takes the tags of users' messages for
+// that.
+void SpanningBackend::meet_at_rank_0(milliseconds timeout, bool wait_all_ranks) {
+  if (rank_ != 0) {
+    OwnedMessage here(1), answer(1);
+    here.memory[0] = 0;
+    here.message = everyone_wire_.send(here.memory.get(), 1, 0, kMonitorTag);
+    answer.message = everyone_wire_.receive(answer.memory.get(), 1, 0, kMonitorTag);
+    try {
+      here.message->wait(longest_wait());
+      answer.message->wait(longest_wait());
+    } catch (const std::exception& error) {
+      throw_backend_error(c10::str("Rank ", rank_,
+                                   " successfully reached monitoredBarrier, but received errors while waiting for "
+                                   "send/recv from rank 0. Please check rank 0 logs for faulty rank. ",
+                                   reason_of(error)));
+    }
+    return;
+  }
+  const auto until = end_of(timeout);
+  std::vector<OwnedMessage> arriving, answers;
+  for (int rank = 1; rank < size_; ++rank) {
+    arriving.emplace_back(1);
+    arriving.back().message = everyone_wire_.receive(arriving.back().memory.get(), 1, rank, kMonitorTag);
+  }
+  std::vector<int> missing;
+  std::string reason;
+  for (int rank = 1; rank < size_ && (wait_all_ranks || missing.empty()); ++rank) {
+    const auto rest = std::chrono::duration_cast<milliseconds>(until - Clock::now());
+    try {
+      arriving[rank - 1].message->wait(std::max(rest, milliseconds{1}));
+    } catch (const std::exception& error) {
+      missing.push_back(rank);
+      reason = reason_of(error);
+    }
+  }
+  if (!missing.empty()) {
+    throw_backend_error(c10::str("Rank 0 timed out in monitoredBarrier after ", timeout.count(), " ms. ",
+                                 missing.size() > 1 ? "Ranks " : "Rank ", c10::Join(", ", missing),
+                                 " failed to pass monitoredBarrier. ", reason));
+  }
+  for (int rank = 1; rank < size_; ++rank) {
+    answers.emplace_back(1);
+    answers.back().memory[0] = 0;
+    answers.back().message = everyone_wire_.send(answers.back().memory.get(), 1, rank, kMonitorTag);
+  }
+  for (const OwnedMessage& one : answers) one.message->wait(longest_wait());
 }
 
 }  // namespace anyaccel::comm

@@ -75,7 +75,7 @@ void SpanningBackend::exchange(const Tensors& sends, const Tensors& receives, He
   }
   finish(local_->alltoall(from_here, to_here, inline_options<c10d::AllToAllOptions>()));
   heads.finish(bytes_of_each(arriving));
-  for (const WorkPtr& work : between) finish(work);
+  for (const WorkPtr& work : between) work->wait(longest_wait());
   copy_what_arrived(arriving, receives);
 }
 
@@ -103,11 +103,11 @@ void SpanningBackend::gather_by_places(const at::Tensor& input, const Tensors& o
   }
   pass_on(hosts_.ranks[hosts_.own], own[0]);
   for (int64_t next = 1; next < hosts; ++next) {
-    finish(received[next - 1]);
+    received[next - 1]->wait(longest_wait());
     const std::vector<int>& ranks = hosts_.ranks[(hosts_.own + hosts - next) % hosts];
     pass_on(ranks, as_bytes(arriving[ranks[place]]));
   }
-  for (const WorkPtr& work : sent) finish(work);
+  for (const WorkPtr& work : sent) work->wait(longest_wait());
   copy_what_arrived(arriving, outputs);
 }
 

@@ -39,8 +39,8 @@ void Heads::begin(const Blocks& sends, const Blocks& receives) {
 }
 
 void Heads::wait() {
-  for (const OwnedMessage& one : received_) one.message->wait(milliseconds::zero());
-  for (const Wire::MessagePtr& one : sent_) one->wait(milliseconds::zero());
+  for (const OwnedMessage& one : received_) one.message->wait(timeout_);
+  for (const Wire::MessagePtr& one : sent_) one->wait(timeout_);
   sent_.clear();
 }
 

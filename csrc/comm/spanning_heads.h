@@ -26,8 +26,8 @@ class Heads {
   static constexpr int kFirstTag = std::numeric_limits<int>::max() - (1 << 21);  // and the next million
 
   // Exchanges nothing with ranks of this host.
-  Heads(int rank, std::vector<bool> is_here, Wire& everyone)
-      : rank_(rank), is_here_(std::move(is_here)), everyone_(everyone), begun_(is_here_.size()) {}
+  Heads(int rank, std::vector<bool> is_here, Wire& everyone, milliseconds timeout)
+      : rank_(rank), is_here_(std::move(is_here)), everyone_(everyone), timeout_(timeout), begun_(is_here_.size()) {}
 
   // Of a part's head, also of one that makes no sense.
   static std::int64_t length(std::int64_t count, std::int64_t item_bytes);
@@ -50,6 +50,7 @@ class Heads {
   const int rank_;
   const std::vector<bool> is_here_;
   Wire& everyone_;
+  const milliseconds timeout_;
   std::vector<Lengths> begun_;                  // with each rank
   std::vector<const unsigned char*> arriving_;  // by rank; in the memory of `received_`
   std::vector<OwnedMessage> received_;

@@ -35,6 +35,28 @@ void Notices::send(const unsigned char* notice, std::int64_t bytes) {
   }
 }
 
+void Notices::tell(const unsigned char* notice, std::int64_t bytes, milliseconds timeout) noexcept {
+  std::vector<OwnedMessage> told;
+  for (std::size_t host = 0; host < coming_.size(); ++host) {
+    try {
+      if (static_cast<int>(host) == own_) continue;
+      OwnedMessage one(bytes);
+      std::memcpy(one.memory.get(), notice, bytes);
+      one.message = leaders_.send(one.memory.get(), bytes, static_cast<int>(host), kNoticeTag);
+      told.push_back(std::move(one));
+    } catch (const std::exception&) {
+      continue;
+    }
+  }
+  for (const OwnedMessage& one : told) {
+    try {
+      one.message->wait(timeout);
+    } catch (const std::exception&) {
+      continue;
+    }
+  }
+}
+
 void Notices::receive(unsigned char* rows, std::int64_t bytes, milliseconds timeout) {
   timeout = std::min(timeout, kForever);
   for (std::size_t host = 0; host < coming_.size(); ++host) {

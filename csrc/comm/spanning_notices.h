@@ -19,6 +19,8 @@ class Notices {
 
   // Tells all others, who all have to receive it. Its length is that of every notice.
   void send(const unsigned char* notice, std::int64_t bytes);
+  // Tells those that can be told within the timeout. Throws nothing: it is the last notice of a group that has failed.
+  void tell(const unsigned char* notice, std::int64_t bytes, milliseconds timeout) noexcept;
   // Receives a notice from each other host into its row. The timeout is explicit, because gloo's own for messages
   // cannot be changed.
   void receive(unsigned char* rows, std::int64_t bytes, milliseconds timeout);

@@ -126,6 +126,15 @@ at::Tensor apart_from_outputs(const at::Tensor& input, const std::vector<at::Ten
   return input;
 }
 
+std::vector<at::Tensor> apart_from_output(const std::vector<at::Tensor>& inputs, const at::Tensor& output,
+                                          std::size_t own) {
+  std::vector<at::Tensor> apart;
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+    apart.push_back(apart_from_outputs(inputs[rank], {output}, rank == own ? 0 : 1));
+  }
+  return apart;
+}
+
 Block Staging::output(const at::Tensor& tensor) {
   check_dense(tensor);
   if (is_plain(tensor)) return keep(tensor);

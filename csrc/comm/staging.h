@@ -27,6 +27,10 @@ void check_writable(const at::Tensor& tensor);
 // before the input has been read.
 at::Tensor apart_from_outputs(const at::Tensor& input, const std::vector<at::Tensor>& outputs, std::size_t own);
 
+// The same for the inputs of a reduction to each rank, whose output may be its own input.
+std::vector<at::Tensor> apart_from_output(const std::vector<at::Tensor>& inputs, const at::Tensor& output,
+                                          std::size_t own);
+
 // Keeps the tensors of an operation alive, and makes contiguous copies of those that need one: strided tensors and lazy
 // conjugates. Refuses sparse and quantized tensors, and tensors on other devices.
 class Staging {

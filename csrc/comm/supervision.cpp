@@ -122,8 +122,10 @@ std::vector<int> Group::gone_ranks() const {
 
 std::string Group::name_of_rank(int rank) const {
   const RankState& state = segment_->state(rank);
-  const std::string global = state.global_rank == rank ? "" : "global rank " + std::to_string(state.global_rank) + ", ";
-  return "rank " + std::to_string(rank) + " (" + global + "pid " + std::to_string(state.pid) + ")";
+  const int called = called_.empty() ? rank : called_[rank];
+  const std::string global =
+      state.global_rank == called ? "" : "global rank " + std::to_string(state.global_rank) + ", ";
+  return "rank " + std::to_string(called) + " (" + global + "pid " + std::to_string(state.pid) + ")";
 }
 
 std::string Group::names_of_ranks(const std::vector<int>& ranks) const {

@@ -26,14 +26,20 @@ def deny(*numbers):
     allow, fail = 0x7FFF0000, 0x00050000 | 1
     program = [(0x20, 0, 0, 0)]
     for number in numbers: program += [(0x15, 0, 1, number), (0x06, 0, 0, fail)]
-    program.append((0x06, 0, 0, allow))
+    install([*program, (0x06, 0, 0, allow)])
+def install(program):
     code = b"".join(struct.pack("HBBI", *one) for one in program)
     kept = ctypes.create_string_buffer(code)
     filter = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(kept)))
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(38, 1, 0, 0, 0) == 0
     assert libc.prctl(22, 2, filter) == 0, ctypes.get_errno()
-memfd_create, fallocate = (319, 285) if os.uname().machine == "x86_64" else (279, 47)
+memfd_create, fallocate, socket = (319, 285, 41) if os.uname().machine == "x86_64" else (279, 47, 198)
+
+def deny_unix_sockets():  # as systemd's RestrictAddressFamilies=AF_INET AF_INET6
+    fail = 0x00050000 | 97
+    asks = [(0x20, 0, 0, 0), (0x15, 0, 3, socket), (0x20, 0, 0, 16), (0x15, 0, 1, 1)]
+    install([*asks, (0x06, 0, 0, fail), (0x06, 0, 0, 0x7FFF0000)])
 """
 WORKS = """
 x = torch.full((50_000,), rank + 1.0)
@@ -66,21 +72,27 @@ def test_ranks_of_two_users_are_served_by_gloo(scripts: Scripts) -> None:
     assert scripts.outputs() == [RIGHT + "spans\n"] * 2
 
 
-@pytest.mark.parametrize("denied", ["ulimit -f", "memfd_create"])
-def test_where_no_memory_can_be_made_gloo_serves(scripts: Scripts, denied: str) -> None:
-    how = "deny(memfd_create)" if denied == "memfd_create" else (
-        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))"
-    )  # fmt: skip
+DENIED = {
+    "ulimit -f": "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))",
+    "memfd_create": "deny(memfd_create)",
+    "Unix sockets": "deny_unix_sockets()",
+    "Unix sockets of the second rank": "if rank == 1: deny_unix_sockets()",
+}
+
+
+@pytest.mark.parametrize("denied", DENIED)
+def test_where_no_memory_can_be_shared_gloo_serves(scripts: Scripts, denied: str) -> None:
+    who = int("second" in denied)
     scripts.start(
         DENY
         + f"""
 from anyaccel.distributed import shm
 shm._module()
-{how}
+{DENIED[denied]}
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     start()
-if rank == 0: assert any("share no memory: gloo serves them" in str(one.message) for one in said), said
+if rank == {who}: assert any("share no memory: gloo serves them" in str(one.message) for one in said), said
 """
         + WORKS,
         2,

@@ -85,7 +85,7 @@ void take_turn(std::uint64_t turn, int me, const std::vector<Wish>& wishes, cons
     receives.emplace_back(own.receives[rank] * own.width, 0xee);
   }
   untouched = receives;
-  Heads heads(me, is_here, wire);
+  Heads heads(me, is_here, wire, std::chrono::seconds(60));
   if (own.width > 0) heads.begin(blocks_of(sends), blocks_of(receives));
   agreement.arrive_and_wait();
   if (fit(wishes)) {
