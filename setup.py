@@ -24,9 +24,11 @@ from setuptools.compat.py310 import tomllib
 
 _SWITCHES = ("BUILD_EXT", "CUDA_EXT", "DS_BUILD_OPS")
 _SWITCH_OF_AN_OP = "DS_BUILD_"
+_VERSION_OF_DEEPSPEED = "DS_BUILD_STRING"
 _PLATFORM = "ANYACCEL_PLATFORM"
 _CODE = (".py", ".h", ".cpp", ".cu", ".hip", ".ptx", ".sycl", "")  # csrc/device_std has headers without a suffix
 _LONG_AGO = 1580601600  # 2020-02-02, as hatchling does
+_logger = logging.getLogger(__name__)
 _ROOT = Path(__file__).resolve().parent
 _BUILD = "from anyaccel.cli import main; main()"
 _RUNS = "import filelock, ninja, packaging, platformdirs, psutil, rich, torch, typer"
@@ -34,12 +36,16 @@ _RUNS_CUDA = "import cuda.bindings.nvrtc"
 
 
 def _is_on(switch: str) -> bool:
-    value = os.environ.get(switch, "0")
+    value = os.environ.get(switch) or "0"
+    if not value.isdecimal() and switch in _SWITCHES:
+        _logger.warning("%s=%s is no number: no ops are prebuilt for it. Fix: %s=1", switch, value, switch)
     return value.isdecimal() and int(value) != 0
 
 
 def _is_wanted() -> bool:
-    return any(map(_is_on, (*_SWITCHES, *(name for name in os.environ if name.startswith(_SWITCH_OF_AN_OP)))))
+    """Return whether a variable asks for ops; one for an op of deepspeed's that is not here adds nothing in the end."""
+    named = (name for name in os.environ if name.startswith(_SWITCH_OF_AN_OP) and name != _VERSION_OF_DEEPSPEED)
+    return any([*map(_is_on, _SWITCHES), *map(_is_on, named)])
 
 
 def _outside_isolation(*paths: str) -> dict[str, str]:
@@ -86,9 +92,7 @@ class BuildWithOps(build_py):
         if not _is_wanted():
             return
         if self.editable_mode:
-            logging.getLogger(__name__).warning(
-                "an editable install builds ops where they are used: anyaccel build --all"
-            )
+            _logger.warning("an editable install builds ops where they are used: anyaccel build --all")
             return
         package = Path(self.build_lib).resolve()
         installed_by_pip = [path for path in sys.path if path.endswith("site-packages")]
@@ -96,6 +100,7 @@ class BuildWithOps(build_py):
         environment = _outside_isolation(str(package), *installed_by_pip)
         every_op = str(int(any(map(_is_on, _SWITCHES))))
         subprocess.run(command, env={**environment, "DS_BUILD_OPS": every_op}, check=True)
+        self.distribution.has_ops = any((package / "anyaccel" / "_C").iterdir())
 
 
 class ReproducibleSdist(sdist):
@@ -104,7 +109,7 @@ class ReproducibleSdist(sdist):
     def make_archive(self, *args: Any, **options: Any) -> str:
         made = Path(super().make_archive(*args, **options))
         if made.name.endswith(".tar.gz"):
-            _normalise(made, int(os.environ.get("SOURCE_DATE_EPOCH", _LONG_AGO)))
+            _normalise(made, int(os.environ.get("SOURCE_DATE_EPOCH") or _LONG_AGO))
         return str(made)
 
 
@@ -128,16 +133,23 @@ def _normalise(archive: Path, seconds: int) -> None:
 class WheelWithOps(bdist_wheel):
     """Names the wheel for this platform, and for every Python: the ops use no Python ABI but the stable one."""
 
+    def run(self) -> None:
+        self.run_command("build")  # first, as a wheel without ops is one for every platform
+        self.root_is_pure = not self.distribution.has_ext_modules()
+        super().run()
+
     def get_tag(self) -> tuple[str, str, str]:
         python, abi, platform = super().get_tag()
-        return ("py3", "none", os.environ.get(_PLATFORM) or platform) if _is_wanted() else (python, abi, platform)
+        return (python, abi, platform) if self.root_is_pure else ("py3", "none", os.environ.get(_PLATFORM) or platform)
 
 
 class Anyaccel(Distribution):
-    """A package with binaries, when ops are prebuilt."""
+    """A package with binaries, when ops are prebuilt; ``has_ops`` is None until they are, or there turn out to be none."""
+
+    has_ops: bool | None = None
 
     def has_ext_modules(self) -> bool:
-        return _is_wanted()
+        return _is_wanted() if self.has_ops is None else self.has_ops
 
 
 setup(

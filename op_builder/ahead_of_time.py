@@ -17,7 +17,7 @@ from .engine import environment
 from .engine.build import ensure_built, find_built
 from .engine.cache import open_cache
 from .engine.entry import write_entry
-from .engine.errors import OpError, ToolchainError
+from .engine.errors import NothingToBuildError, OpError, ToolchainError
 from .engine.ninja_file import default_jobs
 from .engine.prebuilt import folder_for
 from .engine.targets import (
@@ -141,7 +141,8 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
     build for one of its CPU levels also serves it.
 
     Raises:
-        OpError: when a target does not exist, or there is nothing to build.
+        OpError: when a target does not exist.
+        NothingToBuildError: when no builder has code for a target.
         ToolchainError: when the tool for a build is missing.
     """
     names = ", ".join(dict.fromkeys(builder.NAME for builder in builders))
@@ -156,10 +157,10 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
         found |= {recipe.fingerprint(): Order(recipe.op, target, recipe) for recipe in recipes}
     if not found:
         msg = (
-            f"building ahead of time failed: {names} has no code for {', '.join(targets)}. "
+            f"building ahead of time failed: {names or 'no op is selected, which'} has no code for {', '.join(targets)}. "
             f"Fix: name another op or target."
         )
-        raise OpError(msg)
+        raise NothingToBuildError(msg)
     return list(found.values())
 
 

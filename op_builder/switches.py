@@ -22,7 +22,8 @@ def switched_on(builders: Sequence[OpBuilder], switches: Mapping[str, bool]) -> 
     """Return the builders whose ops are selected.
 
     An op is selected when the variable of any builder that loads it is on, and not selected when only variables that are off are
-    set. Otherwise ``DS_BUILD_OPS`` decides, which is on by default. GPU kernels also select the runtimes that start them.
+    set. Otherwise ``DS_BUILD_OPS`` decides, which is on by default if no op's variable is. GPU kernels also select the runtimes
+    that start them.
 
     Args:
         builders: all builders.
@@ -37,7 +38,7 @@ def switched_on(builders: Sequence[OpBuilder], switches: Mapping[str, bool]) -> 
     for name in sorted(switches.keys() - known):
         if switches[name]:
             _logger.warning("%s is set, but anyaccel has no such op; nothing is built for it", name)
-    default = switches.get(_EVERY, True)
+    default = switches.get(_EVERY, not any(said.values()))
     wanted = [builder for builder in builders if said.get(_loads(builder)[0], default)]
     has_kernels = any(op.kernels for builder in wanted if (op := getattr(builder, "OP", None)) is not None)
     runtimes = [name for name in _RUNTIMES if has_kernels and name not in said]

@@ -98,6 +98,14 @@ def test_it_carries_every_op(tmp_path: Path) -> None:
     assert {"rms_norm-sm_90", "rms_norm-compute_120", "cuda_runtime-x86-64"} <= carried or "rms_norm-armv8-a" in carried
 
 
+def test_a_variable_for_an_op_of_deepspeeds_alone_leaves_a_wheel_for_every_platform(tmp_path: Path) -> None:
+    built = prebuilt(tmp_path, {"DS_BUILD_UTILS": "1", "DS_BUILD_EVOFORMER_ATTN": "1"})
+    assert built.name.endswith("-py3-none-any.whl")
+    names = zipfile.ZipFile(built).namelist()
+    assert not carried_by(built)
+    assert "anyaccel/__init__.py" in names
+
+
 def test_its_ops_load_where_there_is_neither_compiler_nor_cache(
     site: Path, tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from pathlib import Path  # noqa: TC003  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,24 +24,27 @@ from ..op_builder.ahead_of_time import (
 from ..op_builder.all_ops import every_builder
 from ..op_builder.engine import environment
 from ..op_builder.engine.cache import Cache, open_cache
-from ..op_builder.engine.errors import CacheError, OpError
+from ..op_builder.engine.errors import CacheError, NothingToBuildError, OpError
 from ..op_builder.engine.progress import watch
 from ..op_builder.engine.targets import NATIVE
 from ..op_builder.engine.toolchains.nvrtc import probe_nvrtc
 from ..op_builder.hub import variants_of, write_variant
 from ..op_builder.switches import switched_on
 from ..op_builder.table import OPS
+from .places import require_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..op_builder.ahead_of_time import BuildOutcome
+    from ..op_builder.ahead_of_time import BuildOutcome, Order
     from ..op_builder.builder import OpBuilder
     from ..op_builder.engine.progress import Progress
 
 __all__ = ["EPILOG", "command"]
 
 EPILOG = "Example: [bold]anyaccel build rms_norm --target sm_90 --target x86-64-v3[/]"
+
+_logger = logging.getLogger(__name__)
 
 
 def command(
@@ -73,7 +77,7 @@ def command(
     and NVIDIA GPUs.
     With --hub, builds the named ops, or all that have functions, for the targets of a wheel unless --target names others.
     """
-    _require_one_of(ops or [], everything, output, hub)
+    _require_one_of(ops or [], everything, output, hub, rocm)
     if hub is not None:
         _for_the_hub(hub, ops or [], target or wheel_targets(), rocm or [])
         return
@@ -83,7 +87,7 @@ def command(
     wanted = target or ((wheel_targets() if output else all_targets()) if everything else [NATIVE])
     table = Table("op", "target", "", "seconds", "KiB", title=_title(), title_justify="left")
     with _shown_progress(console):
-        for outcome in build_orders(orders(builders, wanted)):
+        for outcome in build_orders(_orders(builders, wanted)):
             _add(table, outcome)
             if output is not None:
                 copy_entry(outcome, output)
@@ -95,6 +99,17 @@ def command(
         console.print(f"No CUDA device code: {escape(nvrtc.detail)}. Fix: {escape(nvrtc.fix)}", soft_wrap=True)
 
 
+def _orders(builders: list[OpBuilder], targets: list[str]) -> list[Order]:
+    """Return what to build: nothing if deepspeed's variables, set for deepspeed, select only ops without code here."""
+    try:
+        return orders(builders, targets)
+    except NothingToBuildError:
+        if not environment.build_switches():
+            raise
+        _logger.warning("the DS_BUILD_… variables select no op that anyaccel builds for %s", ", ".join(targets))
+        return []
+
+
 def _every_selected_op() -> list[OpBuilder]:
     return buildable(switched_on(every_builder(), environment.build_switches()))
 
@@ -103,26 +118,27 @@ def _require_place(output: Path | None) -> None:
     """Fail before anything is built, if there is no place for it."""
     if output is None:
         _wanted_cache()
-        return
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"creating the folder {output} failed: {error.strerror}. Fix: pass another one to --output."
-        raise OpError(msg) from error
+    else:
+        require_folder(output, "--output")
 
 
-def _require_one_of(ops: list[str], everything: bool, output: Path | None, hub: Path | None) -> None:
+def _require_one_of(
+    ops: list[str], everything: bool, output: Path | None, hub: Path | None, rocm: list[str] | None
+) -> None:
     got = "both --all and the names of ops" if everything and ops else ""
     if hub is not None and output is not None:
         got = "both --hub and --output"
     elif hub is None and not (everything or ops):
         got = "no ops to build"
+    if rocm and hub is None:
+        got = "--rocm without --hub"
     if got:
         msg = f"got {got}. Fix: pass names, as in 'anyaccel build rms_norm', or --all for every op; and one of --hub and --output"
         raise typer.BadParameter(msg)
 
 
 def _for_the_hub(root: Path, names: list[str], targets: list[str], rocm: list[str]) -> None:
+    require_folder(root, "--hub")
     named = {builder.NAME for builder in named_builders(names)}
     ops = [op for op in OPS if (op.name in named if names else op.functions)]
     console = Console()

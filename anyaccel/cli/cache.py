@@ -106,5 +106,5 @@ def _duration(text: str) -> timedelta:
         raise typer.BadParameter(msg, param_hint="--older-than")
     try:
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
-    except OverflowError:
+    except (OverflowError, ValueError):  # Python reads 4300 digits
         return timedelta.max

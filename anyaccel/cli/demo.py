@@ -17,6 +17,7 @@ from ..demo.outcome import require_matplotlib, summarize
 from ..op_builder.engine.environment import inherited_environment
 from ..op_builder.engine.errors import ToolchainError
 from ..op_builder.engine.interpreter import find_python
+from .places import require_folder
 
 __all__ = ["EPILOG", "command"]
 
@@ -87,6 +88,7 @@ def _prepare(text: Path | None, out: Path) -> None:
     from ..demo.text import Corpus, check_resumable, read_text  # imports torch, which --help does not need
 
     corpus = Corpus(read_text(text))
+    require_folder(out, "--out")
     if (out / "checkpoint.pt").exists():
         check_resumable(out / "checkpoint.pt", corpus)
     builder = get_accelerator().create_op_builder("CPUAdamBuilder")

@@ -132,7 +132,7 @@ def require_writable(path: Path) -> None:
         ):  # in the same folder, so that no empty page is left if the work fails
             pass
     except OSError as error:
-        msg = f"writing the page failed: {error}. Fix: choose another path."
+        msg = f"writing {path} failed: {error.strerror}. Fix: choose another path."
         raise PageError(msg) from error
 
 

@@ -146,9 +146,8 @@ def build_timeout() -> float | None:
 def build_switches() -> dict[str, bool]:
     """Return deepspeed's ``DS_BUILD_…`` variables that are set to a number, by name, as booleans."""
     switches = {name: value for name, value in os.environ.items() if name.startswith("DS_BUILD_")}
-    return {
-        name: int(value) != 0 for name, value in switches.items() if value.isdecimal()
-    }  # DS_BUILD_STRING is a version
+    switches.pop("DS_BUILD_STRING", None)  # a version, such as a date
+    return {name: int(value) != 0 for name, value in switches.items() if value.isdecimal()}
 
 
 def cxx() -> str | None:

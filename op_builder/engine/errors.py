@@ -48,6 +48,10 @@ class ToolchainError(OpError):
     """No toolchain can build the op."""
 
 
+class NothingToBuildError(OpError):
+    """Raised when no op that is asked for has code for a target that is asked for."""
+
+
 class CacheError(OpError):
     """The cache directory cannot be trusted."""
 

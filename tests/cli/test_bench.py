@@ -80,7 +80,7 @@ def test_an_unknown_topic_and_a_page_that_cannot_be_written_are_refused_first(tm
     assert "got nonsense; expected some of import, calls" in unknown.stderr
     unwritable = _run("bench", "calls", "--html", ".", cwd=tmp_path)
     assert unwritable.returncode == 1
-    assert "writing the page failed" in unwritable.stderr
+    assert "writing . failed: it is a directory" in unwritable.stderr
     assert "calls" not in unwritable.stdout
 
 

@@ -62,6 +62,7 @@ def test_everything_into_a_folder(tmp_path: Path) -> None:
         (("nonsense",), "got the op 'nonsense'; expected one of: cpu_adam"),
         (("cpu_adam", "--target", "sm90"), "got 'sm90'; expected one of: native"),
         (("cpu_adam", "--target", "sm_90"), "cpu_adam has no code for sm_90"),
+        (("cpu_adam", "--rocm", "7.1"), "got --rocm without --hub"),
     ],
 )
 def test_a_wrong_request_is_refused_with_the_choices(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -81,8 +82,19 @@ def test_a_cache_that_keeps_nothing_is_an_error(tmp_path: Path) -> None:
     assert "error: building ahead of time failed: the cache at" in shown
 
 
-def test_a_file_in_place_of_the_folder_is_an_error_before_anything_is_built(tmp_path: Path) -> None:
+@pytest.mark.parametrize("switch", ["OPS=0", "UTILS=1", "EVOFORMER_ATTN=1", "STRING=20261129"])
+def test_variables_for_ops_of_deepspeeds_alone_build_nothing_and_fail_nothing(tmp_path: Path, switch: str) -> None:
+    """An environment for deepspeed has them also while pip installs anyaccel."""
+    name, _, value = switch.partition("=")
+    switches = {"DS_BUILD_OPS": "0", f"DS_BUILD_{name}": value}
+    shown = _build(tmp_path, "--all", "--output", "carried here", **switches)
+    assert "the DS_BUILD_… variables select no op that anyaccel builds for" in shown
+    assert not list((tmp_path / "carried here").iterdir())
+
+
+@pytest.mark.parametrize("option", ["--output", "--hub"])
+def test_a_file_in_place_of_the_folder_is_an_error_before_anything_is_built(tmp_path: Path, option: str) -> None:
     (tmp_path / "file").touch()
-    result = CliRunner().invoke(app, ["build", "rms_norm", "--target", "x86-64", "--output", str(tmp_path / "file")])
+    result = CliRunner().invoke(app, ["build", "rms_norm", "--target", "x86-64", option, str(tmp_path / "file")])
     assert "creating the folder" in str(result.exception)
-    assert "Fix: pass another one to --output" in str(result.exception)
+    assert f"Fix: pass another one to {option}" in str(result.exception)

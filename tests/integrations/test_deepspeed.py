@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -334,6 +335,54 @@ def test_a_program_that_is_not_there_is_refused(run_python: Run) -> None:
     finished = run_python(code, check=False)
     assert finished.returncode == 1
     assert "expected a file, or a command in PATH" in finished.stderr
+
+
+def test_a_launcher_whose_programs_would_have_stock_deepspeed_is_refused(run_python: Run, tmp_path: Path) -> None:
+    (tmp_path / "ds_report").mkdir()  # a folder is no program, also if it has a command's name
+    code = """
+import runpy, sys
+commands = ["deepspeed --num_gpus 2 a.py", "torchrun a.py", "-m torch.distributed.launch a.py", "accelerate launch a.py"]
+for command in (*commands, "ds_report"):
+    sys.argv = ["", *command.split()]
+    try:
+        runpy.run_module("anyaccel.integrations.deepspeed", run_name="__main__", alter_sys=True)
+    except SystemExit as error:
+        print(error)
+"""
+    said = run_python(code, DS_ACCELERATOR="cpu").stdout
+    for start in ("deepspeed [OPTION …] --module", "torchrun [OPTION …] -m", "accelerate launch [OPTION …] -m"):
+        assert f"would use stock deepspeed. Fix: {start} anyaccel.integrations.deepspeed FILE …" in said
+    assert said.count("would use stock deepspeed") == 4
+    assert "\ncpu_adam ." in said
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.11 has -P")
+def test_a_safe_path_loses_none_of_the_users_folders(run_python: Run, tmp_path: Path) -> None:
+    (tmp_path / "of_the_user").mkdir()
+    (tmp_path / "of_the_user" / "beside.py").write_text("")
+    (tmp_path / "train.py").write_text("import beside\nprint('it is there')\n")
+    code = "import runpy, sys; sys.argv = ['', 'train.py']; "
+    code += "runpy.run_module('anyaccel.integrations.deepspeed', run_name='__main__', alter_sys=True)"
+    safe = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(tmp_path / "of_the_user"), "DS_ACCELERATOR": "cpu"}
+    assert "it is there" in run_python(code, **safe).stdout
+
+
+def test_every_builder_can_be_pickled(run_python: Run) -> None:
+    """As all of stock's can: a builder may be in the arguments of a process that is spawned."""
+    code = """
+import pickle
+import anyaccel.integrations.deepspeed
+from anyaccel.integrations.deepspeed.builders import every_builder_name
+from deepspeed.accelerator import get_accelerator
+names = every_builder_name("cpu")
+for name in names:
+    builder = get_accelerator().create_op_builder(name)
+    again = pickle.loads(pickle.dumps(builder))
+    assert type(again) is type(builder), name
+    assert builder is None or pickle.loads(pickle.dumps(type(builder))) is type(builder), name
+print(len(names))
+"""
+    assert int(run_python(code, DS_ACCELERATOR="cpu").stdout.split()[-1]) > 20
 
 
 def test_deepspeeds_callers_of_modules_without_native_code_run_on_a_cpu(run_python: Run) -> None:

@@ -400,14 +400,16 @@ def test_each_op_is_switched_by_its_name_and_by_deepspeeds(caplog: pytest.LogCap
     assert _ops(OPS=False, FUSED_LION=True, CUDA_RUNTIME=False, HIP_RUNTIME=False) == {"lion"}
     runtimes = {"cuda_runtime", "hip_runtime"}
     assert _ops(OPS=False, INFERENCE_CORE_OPS=True) == {"rms_norm", "layer_norm", "activations", *runtimes}
-    assert _ops(FP_QUANTIZER=False, QUANTIZER=True) == every
+    assert _ops(FP_QUANTIZER=False, QUANTIZER=True) == _ops(OPS=False, QUANTIZER=True) < every
+    assert _ops(CPU_ADAM=True) == {"cpu_adam"}  # which is what it says for a wheel
+    assert _ops(OPS=True, FP_QUANTIZER=False, QUANTIZER=True) == every
     assert not caplog.records
     assert _ops(EVOFORMER_ATTN=True, GDS=False) == every
     assert caplog.messages == ["DS_BUILD_EVOFORMER_ATTN is set, but anyaccel has no such op; nothing is built for it"]
 
 
 def test_the_switches_that_are_set_to_a_number_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"AIO": "1", "LION": "0", "STRING": ".dev1", "OPS": ""}.items():
+    for name, value in {"AIO": "1", "LION": "0", "STRING": "20261129", "OPS": ""}.items():
         monkeypatch.setenv(f"DS_BUILD_{name}", value)
     assert environment.build_switches() == {"DS_BUILD_AIO": True, "DS_BUILD_LION": False}
 

@@ -28,14 +28,15 @@ from .sdist import problems_of_sdist
 MOST_MEGABYTES = 40
 _TORCHS = "libtorch_cpu.so"
 _PLACES = re.compile(rb"/(?:home|root|tmp|work|opt|usr/(?:local/)?lib/python|builds?)/[\w./+-]{3,60}")
+_WITHOUT_OPS = (".tar.gz", "-py3-none-any.whl")
 _TAG = re.compile(r"-py3-none-(manylinux_\w+)\.whl$")
 
 
 def problems_of(wheel: Path) -> list[str]:
-    """Return why a wheel should not be published; a wheel without ops is not checked."""
+    """Return why a wheel should not be published; a wheel without ops, and an sdist, have the right name at most."""
     tag = _TAG.search(wheel.name)
     if tag is None:
-        return []
+        return [] if wheel.name.endswith(_WITHOUT_OPS) else ["it is neither an sdist nor a wheel that PyPI takes"]
     with zipfile.ZipFile(wheel) as content:
         ops = {name: content.read(name) for name in content.namelist() if "/_C/" in name}
     found = [f"{name} names {place[0].decode()}" for name, read in ops.items() if (place := _PLACES.search(read))]
@@ -77,8 +78,15 @@ def main(folders: list[Path]) -> int:
         table.add_row(file.name, f"{file.stat().st_size / 1e6:.1f}", "\n".join(problems) or "good")
         is_good = is_good and not problems
     Console(width=120).print(table)
-    return 0 if is_good and table.row_count else 1
+    named = {file.name for file in folders[0].glob("anyaccel-*")}
+    missing = [end for end in _WITHOUT_OPS if not any(name.endswith(end) for name in named)]
+    missing += sorted(file.name for other in folders[1:] for file in other.glob("anyaccel-*") if file.name not in named)
+    if missing:
+        Console(width=120).print(f"{folders[0]} lacks {', '.join(missing)}")
+    return 0 if is_good and not missing else 1
 
 
 if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit("usage: python -m tests.release DIST [AGAIN]")
     sys.exit(main([Path(name) for name in sys.argv[1:]]))

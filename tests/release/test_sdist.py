@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -23,7 +24,9 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _copy(source: Path) -> Path:
-    ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "demo_out")
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv*", ".*cache*", ".hypothesis", "build", "dist", "*.egg-info", "demo_out"
+    )
     return Path(shutil.copytree(ROOT, source, ignore=ignored))
 
 
@@ -33,6 +36,17 @@ def _built(source: Path, umask: int = 0o022) -> Path:
     subprocess.run([sys.executable, "-c", build, folder], cwd=source, check=True, capture_output=True, umask=umask)
     (built,) = folder.glob("anyaccel-*.tar.gz")
     return built
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no clone")
+def test_it_has_every_file_that_git_has(sdist: Path) -> None:
+    """Its tests need them; a list that is kept by hand forgets one."""
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, encoding="utf-8").stdout
+    in_git = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
+    with tarfile.open(sdist) as archive:
+        held = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    assert not in_git - held
 
 
 def test_two_builds_in_different_places_and_at_different_times_have_the_same_bytes(sdist: Path, tmp_path: Path) -> None:

@@ -16,30 +16,66 @@ from . import install
 
 _USAGE = "usage: python -m anyaccel.integrations.deepspeed [-m MODULE | FILE | COMMAND] [ARGUMENT ...]"
 
+_OF_DEEPSPEED = "deepspeed [OPTION …] --module"
+_OF_TORCH = "torchrun [OPTION …] -m"
+_LAUNCHERS = {
+    ("deepspeed",): _OF_DEEPSPEED,
+    ("deepspeed.pt",): _OF_DEEPSPEED,
+    ("ds",): _OF_DEEPSPEED,
+    ("deepspeed.launcher.runner",): _OF_DEEPSPEED,
+    ("torchrun",): _OF_TORCH,
+    ("torch.distributed.run",): _OF_TORCH,
+    ("torch.distributed.launch",): _OF_TORCH,
+    ("accelerate", "launch"): "accelerate launch [OPTION …] -m",
+}
+
 
 def _command(name: str) -> str | None:
     """Return the path of a command of this environment, which need not be activated, or else of one in PATH."""
     return shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
 
 
+def _is_program(path: Path) -> bool:
+    """Return whether Python runs a path: a file, or a folder with a ``__main__``; another one may have a command's name."""
+    return path.is_file() or (path / "__main__.py").is_file()
+
+
+def _refuse_launchers(arguments: list[str]) -> None:
+    """Stop before a launcher starts programs that would not have the integration.
+
+    Raises:
+        SystemExit: with the right command.
+    """
+    words = arguments[1:] if arguments[:1] == ["-m"] else arguments
+    found = next((start for start in _LAUNCHERS if words[: len(start)] == list(start)), None)
+    if found is not None:
+        msg = (
+            f"running {' '.join(found)!r} failed: it starts other programs, which would use stock deepspeed. "
+            f"Fix: {_LAUNCHERS[found]} anyaccel.integrations.deepspeed FILE …"
+        )
+        raise SystemExit(msg)
+
+
 def _run(arguments: list[str]) -> None:
-    if "".join(arguments[:1]).startswith("--local_rank"):
-        # deepspeed's launcher puts this option before the program; the program gets it as its first argument.
+    if "".join(arguments[:1]).startswith(("--local_rank", "--local-rank")):
+        # deepspeed's and torch's launchers put this option before the program; the program gets it as its first argument.
         named = 2 if arguments[1:2] == ["-m"] else 1
         arguments = [*arguments[1 : named + 1], arguments[0], *arguments[named + 1 :]]
+    _refuse_launchers(arguments)
     if arguments[:1] == ["-m"] and len(arguments) > 1:
         sys.argv = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         return
     if not arguments or arguments[0].startswith("-"):
         raise SystemExit(_USAGE)
-    program = arguments[0] if Path(arguments[0]).exists() else _command(arguments[0])
+    program = arguments[0] if _is_program(Path(arguments[0])) else _command(arguments[0])
     if program is None:
         msg = f"running a program failed: got {arguments[0]!r}; expected a file, or a command in PATH.\n{_USAGE}"
         raise SystemExit(msg)
     sys.argv = [program, *arguments[1:]]
     # Like `python FILE`: modules in the program's folder are importable.
-    sys.path[0] = os.path.dirname(os.path.abspath(program))  # links are not resolved
+    if not getattr(sys.flags, "safe_path", False):  # then the first entry is not ours
+        sys.path[0] = os.path.dirname(os.path.abspath(program))  # links are not resolved
     runpy.run_path(program, run_name="__main__")
 
 

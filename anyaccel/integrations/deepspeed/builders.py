@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import importlib
 import inspect
 import logging
 import pkgutil
+from abc import ABCMeta
 from typing import TYPE_CHECKING, Any
 
 from ...op_builder import BuildStoppedError, OpError
@@ -81,11 +83,22 @@ def _deepspeeds(class_name: str, device: str) -> Any:
     return None if theirs is None else theirs.get_op_builder(class_name)
 
 
+class _Made(ABCMeta):
+    """The class of the classes that are made here: they are pickled as what makes them, not by the names that they borrow."""
+
+    made_by: tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+copyreg.pickle(_Made, lambda cls: cls.made_by)  # type: ignore[arg-type, return-value]
+
+
 @functools.cache
 def _theirs_alone(theirs: Any, reason: str) -> Any:
     """Return deepspeed's class, which notes that its op is used."""
 
-    class Theirs(theirs):  # type: ignore[misc]
+    class Theirs(theirs, metaclass=_Made):  # type: ignore[misc]
+        made_by = (_theirs_alone, (theirs, reason))
+
         def load(self, *arguments: Any, **options: Any) -> Any:
             functions = super().load(*arguments, **options)
             note(theirs, reason=reason)
@@ -103,7 +116,9 @@ def _both(ours: Any, theirs: Any) -> Any:
         theirs: deepspeed's class, or None if it has none.
     """
 
-    class Both(ours):  # type: ignore[misc]
+    class Both(ours, metaclass=_Made):  # type: ignore[misc]
+        made_by = (_both, (ours, theirs))
+
         def require_torch(self) -> None:
             ours().require_torch()
 
@@ -150,9 +165,20 @@ def _functions(functions: Any, ours: Any, theirs: Any) -> _Functions:
     return _Functions(functions, ours, theirs)
 
 
-@functools.cache
 def _load_theirs(theirs: Any) -> Any:
-    return theirs().load()
+    """Return deepspeed's op; one that could not be built is not tried again, which would take as long each time."""
+    loaded, error = _loaded(theirs)
+    if error is not None:
+        raise error
+    return loaded
+
+
+@functools.cache
+def _loaded(theirs: Any) -> tuple[Any, Exception | None]:
+    try:
+        return theirs().load(), None
+    except Exception as error:  # noqa: BLE001  # it is raised by who asks
+        return None, error
 
 
 class _Functions:
@@ -162,9 +188,11 @@ class _Functions:
         self._theirs = theirs
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # Python's own questions, as when copying, must not compile anything
+        found = None if name.startswith("__") else getattr(self._functions, name, None)
+        if found is None and name.startswith(
+            "_"
+        ):  # Python's own questions, as when copying, or a notebook's: they compile nothing
             raise AttributeError(name)
-        found = getattr(self._functions, name, None)
         if found is None:
             found = self._stand_in(name)
             note(self._ours, name, "anyaccel has none")
