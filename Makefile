@@ -20,7 +20,7 @@ demo: $(VENV)/.installed-demo
 unexport PYTHONDONTWRITEBYTECODE
 
 # Every op is built first, on all cores: several tests need all of them. Two workers: most tests wait for a process that imports torch.
-# Files run in order: sorted by their number of tests, the default, files with a few long tests would run last.
+# Files run in the order of tests/conftest.py: sorted by their number of tests, the default, files with a few long tests would run last.
 PYTEST_ON_TWO := -n 2 --dist loadfile --no-loadscope-reorder --durations=25
 # More threads than cores: OpenMP's must not spin while they wait, which took more than half of the time of tests/ops.
 test test-all test-torches test-emulator: export OMP_WAIT_POLICY := passive
@@ -257,8 +257,9 @@ $(VENV)/bin/python:
 comma := ,
 LOG := $(VENV)/install.log
 
-# $(call install,what,arguments of pip): pip's output goes to a file, whose end is shown if pip fails.
-install = @echo "installing $(1)"; $(VENV)/bin/python -m pip install --quiet $(2) >>"$(LOG)" 2>&1 || \
+# $(call install,what,arguments of pip): pip's output goes to a file, whose end is shown if pip fails. Python compiles what is imported, when it
+# is: pip would take half a minute to compile everything, on one core.
+install = @echo "installing $(1)"; $(VENV)/bin/python -m pip install --quiet --no-compile $(2) >>"$(LOG)" 2>&1 || \
   { tail -n 30 "$(LOG)"; echo "installing $(1) failed; everything that pip said is in $(LOG)"; exit 1; }
 
 $(VENV)/.torch: $(VENV)/bin/python

@@ -25,6 +25,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONG = ("test_wheel.py", "test_style.py")
+"""Files of a test that takes half a minute or more, and whose place is at the end."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run long files first, so that no worker waits for one in the end; the others keep their order."""
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 @pytest.fixture(autouse=True)
 def undetected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every test starts without a chosen accelerator, independent of the environment and of other tests."""

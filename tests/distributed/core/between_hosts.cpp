@@ -218,7 +218,7 @@ void give_up_on_a_late_rank() {
   constexpr std::int64_t kBytes = 1000;
   Cable cable(comm::milliseconds(10));
   Cable::Plug early_plug(cable, 0), late_plug(cable, 1);
-  Heads early(0, {true, false}, early_plug);
+  Heads early(0, {true, false}, early_plug, comm::milliseconds(10));
   bool is_over = false;
   try {
     early.settle({{}, {0, kBytes}});
