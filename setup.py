@@ -7,6 +7,7 @@ Python and every torch from 2.10 on. ``ANYACCEL_PLATFORM=manylinux_2_28_aarch64`
 
 from __future__ import annotations
 
+import functools
 import gzip
 import logging
 import os
@@ -35,6 +36,7 @@ _RUNS = "import filelock, ninja, packaging, platformdirs, psutil, rich, torch, t
 _RUNS_CUDA = "import cuda.bindings.nvrtc"
 
 
+@functools.cache
 def _is_on(switch: str) -> bool:
     value = os.environ.get(switch) or "0"
     if not value.isdecimal() and switch in _SWITCHES:

@@ -87,7 +87,7 @@ def command(
     wanted = target or ((wheel_targets() if output else all_targets()) if everything else [NATIVE])
     table = Table("op", "target", "", "seconds", "KiB", title=_title(), title_justify="left")
     with _shown_progress(console):
-        for outcome in build_orders(_orders(builders, wanted)):
+        for outcome in build_orders(_selected(builders, wanted) if everything else orders(builders, wanted)):
             _add(table, outcome)
             if output is not None:
                 copy_entry(outcome, output)
@@ -99,8 +99,8 @@ def command(
         console.print(f"No CUDA device code: {escape(nvrtc.detail)}. Fix: {escape(nvrtc.fix)}", soft_wrap=True)
 
 
-def _orders(builders: list[OpBuilder], targets: list[str]) -> list[Order]:
-    """Return what to build: nothing if deepspeed's variables, set for deepspeed, select only ops without code here."""
+def _selected(builders: list[OpBuilder], targets: list[str]) -> list[Order]:
+    """Return what to build of all: nothing if deepspeed's variables, set for deepspeed, select only ops without code here."""
     try:
         return orders(builders, targets)
     except NothingToBuildError:

@@ -66,8 +66,8 @@ def shared_by(plan: Plan) -> Shared:
         if name not in plan.project.answers:
             continue
         asked = asked_by(plan.view, read)
-        one = plan.decisions.get(read)  # an attribute called cuda is left
-        if asked is None or (one is not None and one.outcome is not SiteOutcome.LEFT):
+        decided = plan.decisions.get(read)  # an attribute called cuda is left
+        if asked is None or (decided is not None and decided.outcome is not SiteOutcome.LEFT):
             continue
         for is_negated in (False, True):
             key = f"not {name}" if is_negated else name

@@ -119,6 +119,7 @@ c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store,
         own_index = static_cast<int>(found - ranks.begin());
       }
       group = std::make_shared<Group>(std::move(meeting.segment), own_index, global_rank);
+      group->call_ranks(hosts.ranks[hosts.own]);
       Clock::time_point next_look{};
       group->wait_for_all(timeout, [&] {
         raise_pending_signal();

@@ -23,7 +23,6 @@ SpanningBackend::SpanningBackend(int rank, int size, Hosts hosts, GroupPtr group
       messages_(std::make_shared<OpenMessages>()),
       any_source_(std::make_shared<AnySource>(group_, hosts_.ranks[hosts_.own], size, everyone_, messages_)),
       queue_(std::make_shared<Queue>()) {
-  group_->call_ranks(hosts_.ranks[hosts_.own]);
   for (std::size_t host = 0; host < hosts_.ranks.size(); ++host) {
     const std::vector<int>& ranks = hosts_.ranks[host];
     for (std::size_t i = 0; i < ranks.size(); ++i) places_[ranks[i]] = {static_cast<int>(host), static_cast<int>(i)};

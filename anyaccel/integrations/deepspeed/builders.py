@@ -89,7 +89,7 @@ class _Made(ABCMeta):
     made_by: tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-copyreg.pickle(_Made, lambda cls: cls.made_by)  # type: ignore[arg-type, return-value]
+copyreg.pickle(_Made, lambda cls: cls.made_by)
 
 
 @functools.cache
