@@ -65,8 +65,16 @@ def _is_of_stop(view: SourceView, node: cst.CSTNode) -> bool:
     if isinstance(node, cst.SimpleStatementLine):
         return all(_is_of_stop(view, each) for each in node.body)
     is_said = isinstance(node, cst.Expr) and _SAYS.match(view.code(node)) is not None
-    is_text = isinstance(node, cst.Assign) and isinstance(node.value, _TEXTS)  # what is raised next
-    return is_said or is_text or isinstance(node, cst.Raise | cst.Return | cst.Pass | cst.Continue | cst.Break)
+    return (
+        is_said
+        or _is_message(view, node)
+        or isinstance(node, cst.Raise | cst.Return | cst.Pass | cst.Continue | cst.Break)
+    )
+
+
+def _is_message(view: SourceView, node: cst.CSTNode) -> bool:
+    """Return whether a statement stores a text of several words, such as what is raised next; a device's name is none."""
+    return isinstance(node, cst.Assign) and isinstance(node.value, _TEXTS) and " " in view.code(node.value).strip()
 
 
 def is_program(view: SourceView) -> bool:

@@ -273,6 +273,13 @@ CASES = {
             before = torch.cuda.memory_allocated()  # rewritten
             return model(inputs) / before
         """,
+    "a way for the CPU that stores the device first, which is no guard": """
+        def pick(model):
+            if not torch.cuda.is_available():  # rewritten: if get_accelerator().device_name() == "cpu":
+                device = "cpu"
+                return device
+            return model.to("cuda")  # rewritten
+        """,
     "the device of autocast, as a class keeps it": """
         class SafeAutocast:
             def __init__(self, device_type: str = "cuda", dtype=torch.float16):  # reported
