@@ -189,9 +189,8 @@ class _Functions:
 
     def __getattr__(self, name: str) -> Any:
         found = None if name.startswith("__") else getattr(self._functions, name, None)
-        if found is None and name.startswith(
-            "_"
-        ):  # Python's own questions, as when copying, or a notebook's: they compile nothing
+        # Python's own questions, as when copying, and a notebook's, such as _repr_html_, must not compile anything.
+        if found is None and name.startswith("_"):
             raise AttributeError(name)
         if found is None:
             found = self._stand_in(name)
