@@ -138,7 +138,6 @@ def _require_one_of(
 
 
 def _for_the_hub(root: Path, names: list[str], targets: list[str], rocm: list[str]) -> None:
-    require_folder(root, "--hub")
     named = {builder.NAME for builder in named_builders(names)}
     ops = [op for op in OPS if (op.name in named if names else op.functions)]
     console = Console()
@@ -152,6 +151,7 @@ def _for_the_hub(root: Path, names: list[str], targets: list[str], rocm: list[st
             )
             raise OpError(msg)
         wanted = {order.recipe.fingerprint(): order for variant in variants for order in variant.orders()}
+        require_folder(root, "--hub")  # before anything is built
         built = {outcome.order.recipe.fingerprint(): outcome.entry for outcome in build_orders([*wanted.values()])}
         for variant in variants:
             place = write_variant(variant, built, root)

@@ -21,6 +21,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from anyaccel.accelerator.errors import AnyaccelError
 from anyaccel.cli import app
 from anyaccel.kernels.hub import gpu as gpu_module
 from anyaccel.op_builder import DigestError, OpError, OpLoadError
@@ -52,7 +53,7 @@ def _build(*arguments: str | Path, check: bool = True) -> str:
     """Run ``anyaccel build`` in this process, and return what it printed, on one line."""
     done = CliRunner().invoke(app, ["build", *map(str, arguments)], env={"COLUMNS": "200"})
     assert (done.exit_code == 0) is check, done.output
-    said = f"{done.output} {done.exception}" if isinstance(done.exception, OpError) else done.output
+    said = f"{done.output} {done.exception}" if isinstance(done.exception, AnyaccelError) else done.output
     return " ".join(said.replace("│", " ").split())
 
 
@@ -250,6 +251,10 @@ def test_a_folder_that_cannot_be_written_is_named(kernels: Path, tmp_path: Path)
     blocked = tmp_path / "a file"
     blocked.write_text("")
     shown = _build("rms_norm", "--hub", blocked, "--target", LEVEL, check=False)
+    assert "failed: File exists. Fix: pass another one to --hub" in shown
+    (place,) = kernels.iterdir()  # of the same op: a file has its name in another folder
+    (tmp_path / place.name).write_text("")
+    shown = _build("rms_norm", "--hub", tmp_path, "--target", LEVEL, check=False)
     assert "Not a directory" in shown
     assert "Fix: name a folder that can be written" in shown
 
