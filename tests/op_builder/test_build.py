@@ -8,6 +8,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,7 +170,9 @@ Builder().build()
 
 def test_a_waiter_says_for_whom(tmp_path: Path) -> None:
     compiler = tmp_path / "slow c++"
-    compiler.write_text('#!/bin/sh\ncase "$*" in *answer.cpp*) sleep 3 ;; esac\nexec c++ "$@"\n')
+    told = tmp_path / "told"  # the first build takes until the second process waits for it, or for a minute
+    until = f"for i in $(seq 600); do [ -e '{told}' ] && break; sleep 0.1; done"
+    compiler.write_text(f'#!/bin/sh\ncase "$*" in *answer.cpp*) {until} ;; esac\nexec c++ "$@"\n')
     compiler.chmod(0o755)
     source = tmp_path / "answer.cpp"
     source.write_text('extern "C" int answer() { return 42; }\n')
@@ -177,8 +180,16 @@ def test_a_waiter_says_for_whom(tmp_path: Path) -> None:
         **os.environ, "ANYACCEL_CACHE_DIR": str(tmp_path / "cache"), "DS_ACCELERATOR": "cpu", "CXX": f"'{compiler}'",
     }  # fmt: skip
     command = [sys.executable, "-c", BUILD, str(source)]
-    processes = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    logs = [process.communicate()[1] for process in processes]
+    files = [tmp_path / "first", tmp_path / "second"]
+    processes = []
+    for file in files:
+        with file.open("w") as errors:
+            processes.append(subprocess.Popen(command, env=environment, stderr=errors))
+    while any(process.poll() is None for process in processes):
+        if any("waiting for process" in file.read_text() for file in files):
+            told.touch()
+        time.sleep(0.05)
+    logs = [file.read_text() for file in files]
     assert [process.returncode for process in processes] == [0, 0], logs
     waiting = [line for log in logs for line in log.splitlines() if "waiting for process" in line]
     assert len(waiting) == 1
