@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .half_precision import OF_AMP, only_enables_amp
+from .amp_defaults import OF_AMP, only_enables_amp
 from .kinds import DEVICE_NAME
 from .listed_devices import OF_LIST, is_listed, is_refused
 from .other_libraries import is_name_of_other_library, is_of_other_library, names_other_library

@@ -16,12 +16,9 @@ from .site import SiteOutcome
 from .source_view import dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .plan import Plan
-    from .source_view import SourceView
 
-__all__ = ["OF_AMP", "decide", "only_enables_amp"]
+__all__ = ["decide"]
 
 RULE = "half"
 _MODEL = re.compile(
@@ -29,8 +26,6 @@ _MODEL = re.compile(
 )
 _OPTION = re.compile(r"half|fp16|float16|precision|dtype|amp\b|cuda|gpu|device|cpu", re.IGNORECASE)
 _TO_HALF = re.compile(r"^_?((to|convert|cast|set|use)_)?(half|fp16|float16)$")
-_AMP = re.compile(r"(^|\.)(autocast|GradScaler)$")
-OF_AMP = "only enables mixed precision, which did nothing on a CPU; pass enabled= as well"
 _MOVES = ("tensor-cuda", "device-name", "device-choice")
 _REASON = (
     "a CPU computes in float16 slowly or not at all; check get_accelerator().is_fp16_supported(), "
@@ -73,30 +68,3 @@ def _is_option(plan: Plan, call: cst.CSTNode) -> bool:
         if isinstance(around, cst.If | cst.IfExp) and _OPTION.search(plan.view.code(around.test)):
             return True
     return False
-
-
-def only_enables_amp(view: SourceView, parameter: cst.Param) -> bool:
-    """Return whether a parameter is only the device of autocast or a scaler, directly or as ``self.x`` of its class."""
-    uses: list[cst.CSTNode] = []
-    for use in view.uses(parameter.name) or ():
-        uses += _reads_of_attribute(view, use) or [use]
-    arguments = [view.parent(use) for use in uses]
-    calls = [view.parent(each) for each in arguments if isinstance(each, cst.Arg)]
-    return len(calls) == len(uses) > 0 and all(
-        isinstance(each, cst.Call) and _AMP.search(dotted(each.func) or "") for each in calls
-    )
-
-
-def _reads_of_attribute(view: SourceView, value: cst.CSTNode) -> Sequence[cst.CSTNode]:
-    """Return where a class reads ``self.x`` if ``self.x = value`` is what a value is used for; else nothing."""
-    assigned = view.parent(value)
-    target = assigned.targets[0].target if isinstance(assigned, cst.Assign) and assigned.value is value else None
-    owner = view.class_around(value)
-    if not isinstance(target, cst.Attribute) or owner is None:
-        return ()
-    name = dotted(target)
-    return [
-        each
-        for each in view.inside(owner, cst.Attribute)
-        if dotted(each) == name and not isinstance(view.parent(each), cst.AssignTarget)
-    ]

@@ -24,14 +24,18 @@ void Notices::post_receives(std::int64_t bytes, int host) {
   }
 }
 
+OwnedMessage Notices::begin(const unsigned char* notice, std::int64_t bytes, int host) {
+  OwnedMessage one(bytes);
+  std::memcpy(one.memory.get(), notice, bytes);
+  one.message = leaders_.send(one.memory.get(), bytes, host, kNoticeTag);
+  return one;
+}
+
 void Notices::send(const unsigned char* notice, std::int64_t bytes) {
   for (std::size_t host = 0; host < coming_.size(); ++host) post_receives(bytes, static_cast<int>(host));
   for (std::size_t host = 0; host < coming_.size(); ++host) {
     if (static_cast<int>(host) == own_) continue;
-    OwnedMessage one(bytes);
-    std::memcpy(one.memory.get(), notice, bytes);
-    one.message = leaders_.send(one.memory.get(), bytes, static_cast<int>(host), kNoticeTag);
-    sent_.push_back(std::move(one));
+    sent_.push_back(begin(notice, bytes, static_cast<int>(host)));
   }
 }
 
@@ -40,10 +44,7 @@ void Notices::tell(const unsigned char* notice, std::int64_t bytes, milliseconds
   for (std::size_t host = 0; host < coming_.size(); ++host) {
     try {
       if (static_cast<int>(host) == own_) continue;
-      OwnedMessage one(bytes);
-      std::memcpy(one.memory.get(), notice, bytes);
-      one.message = leaders_.send(one.memory.get(), bytes, static_cast<int>(host), kNoticeTag);
-      told.push_back(std::move(one));
+      told.push_back(begin(notice, bytes, static_cast<int>(host)));
     } catch (const std::exception&) {
       continue;
     }

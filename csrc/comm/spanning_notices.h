@@ -28,6 +28,8 @@ class Notices {
  private:
   void post_receives(std::int64_t bytes, int host);
   void post_ahead(std::int64_t bytes);
+  // Sends a copy of a notice.
+  OwnedMessage begin(const unsigned char* notice, std::int64_t bytes, int host);
 
   Wire& leaders_;
   const int own_;

@@ -172,6 +172,10 @@ def test_range_pop_without_push_does_nothing(cpu: anyaccel.CPU_Accelerator) -> N
 
     torch.compile(Opens(), backend="eager")(torch.ones(1))
     cpu.range_pop()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profile:
+        cpu.range_push("the next range")
+        cpu.range_pop()
+    assert "the next range" in {event.key for event in profile.key_averages()}
 
 
 def test_typed_tensors_are_torchs_own(cpu: anyaccel.CPU_Accelerator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import textwrap
 import time
 from typing import TYPE_CHECKING
 
@@ -68,33 +69,31 @@ def test_a_monitored_barrier_names_who_is_missing_on_other_hosts(scripts: Script
     assert f"{named} to pass monitoredBarrier" in said
 
 
+def _after_rank_1_was_killed(scripts: Scripts, hosts: str, last: int, script: str) -> None:
+    """Run a script on the ranks, of which the second does nothing, and is killed; the others stay until the last is done."""
+    ready = "start(60)\ndist.barrier()\nsay('ready')\nif rank == 1: time.sleep(100)\n"
+    ended = f"\ntell_others() if rank == {last} else stay_until_told()\nos._exit(0)\n"
+    scripts.start(ready + textwrap.dedent(script) + ended, len(hosts), hosts)
+    scripts.wait_for("ready")
+    time.sleep(1)
+    scripts.signal(1, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("busy", [0, 2])
 def test_a_rank_that_dies_on_another_host_is_named_at_once(scripts: Scripts, busy: int) -> None:
     """It does not lead its host, whose leader may compute when it dies, and calls its next operation after that."""
-    scripts.start(
+    _after_rank_1_was_killed(
+        scripts,
+        "aabb",
+        3,
         f"""
-        start(60)
-        dist.barrier()
-        say("ready")
-        if rank == 1:
-            time.sleep(100)
         if rank == 0:
             time.sleep({busy})
         begun = time.monotonic()
         said = error_of(lambda: dist.all_reduce(torch.ones(3000)))
         say(int(time.monotonic() - begun), said)
-        if rank == 3:
-            tell_others()
-        else:
-            stay_until_told()
-        os._exit(0)
         """,
-        4,
-        "aabb",
     )
-    scripts.wait_for("ready")
-    time.sleep(1)
-    scripts.signal(1, signal.SIGKILL)
     for said in scripts.outputs(0, 2, 3):
         seconds, _, text = said.partition("\n")[2].partition(" ")
         assert int(seconds) < 20, said
@@ -102,13 +101,11 @@ def test_a_rank_that_dies_on_another_host_is_named_at_once(scripts: Scripts, bus
 
 
 def test_messages_that_threads_wait_for_end_with_the_group(scripts: Scripts) -> None:
-    scripts.start(
+    _after_rank_1_was_killed(
+        scripts,
+        "aab",
+        0,
         """
-        start(60)
-        dist.barrier()
-        say("ready")
-        if rank == 1:
-            time.sleep(100)
         if rank == 0:
             calls = [lambda: dist.recv(torch.ones(3), 2, tag=3), lambda: dist.send(torch.ones(3), 2, tag=5),
                      lambda: dist.recv(torch.ones(3), tag=4)]
@@ -120,17 +117,8 @@ def test_messages_that_threads_wait_for_end_with_the_group(scripts: Scripts) -> 
             for thread in threads:
                 thread.join()
             assert time.monotonic() - begun < 20
-            tell_others()
-        else:
-            stay_until_told()
-        os._exit(0)
         """,
-        3,
-        "aab",
     )
-    scripts.wait_for("ready")
-    time.sleep(1)
-    scripts.signal(1, signal.SIGKILL)
     ready, *ended = scripts.outputs(0)[0].splitlines()
     assert (ready, len(ended)) == ("ready", 3)
     assert "no " not in ended  # error
@@ -213,6 +201,7 @@ def test_a_groups_timeout_is_set_for_each_of_its_devices(scripts: Scripts) -> No
         set_timeout = getattr(dist, "set_timeout", dist.distributed_c10d._set_pg_timeout)
         set_timeout(timedelta(seconds=5), dist.group.WORLD)
         backends = [dist.group.WORLD._get_backend(torch.device(kind)) for kind in ("cpu", "cuda")]
+        dist.all_reduce(torch.ones(1))  # gloo fails where the other rank leaves before both are connected
         say([getattr(one, "options")._timeout.seconds if hasattr(one, "options") else 5 for one in backends])
         """,
         2,
