@@ -19,19 +19,20 @@ demo: $(VENV)/.installed-demo
 # Python keeps its bytecode, also where the environment says that it should not: a test run starts a thousand processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Every op is built first, on all cores: several tests need all of them. Two workers: most tests wait for a process that imports torch.
+# Every op is built first, on all cores: several tests need all of them. Three workers for two cores: tests wait for processes, locks and
+# limits a third of the time; 1 490 s where two workers took 1 740 to 1 760 (2 cores).
 # Files run in the order of tests/conftest.py: sorted by their number of tests, the default, files with a few long tests would run last.
-PYTEST_ON_TWO := -n 2 --dist loadfile --no-loadscope-reorder --durations=25
+PYTEST_IN_WORKERS := -n 3 --dist loadfile --no-loadscope-reorder --durations=25
 # More threads than cores: OpenMP's must not spin while they wait, which took more than half of the time of tests/ops.
 test test-all test-torches test-emulator: export OMP_WAIT_POLICY := passive
 test: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all --target native --target sm_90
-	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_ON_TWO)
+	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_IN_WORKERS)
 
 # Also the slow cases, which check no behaviour that `make test` does not check.
 test-all: $(VENV)/.installed-test
 	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/anyaccel build --all
-	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_ON_TWO) -m "slow or not slow"
+	ANYACCEL_CACHE_DIR="$(CACHE)" $(VENV)/bin/python -m pytest $(PYTEST_IN_WORKERS) -m "slow or not slow"
 
 # A CUDA build of torch on a host without a GPU: about 5 GB of disk, so it is not part of `make test`.
 test-cuda-torch:
@@ -117,7 +118,7 @@ test-torches:
 	  $(MAKE) "$$venv/.installed-test-without-cuda" VENV="$$venv" TORCH="$$torch"; \
 	  export ANYACCEL_CACHE_DIR="$(CURDIR)/$$venv/cache"; \
 	  "$$venv/bin/anyaccel" build --all --target native --target sm_90; \
-	  "$$venv/bin/python" -m pytest $(PYTEST_ON_TWO); \
+	  "$$venv/bin/python" -m pytest $(PYTEST_IN_WORKERS); \
 	done
 
 # The Triton kernels in Triton's interpreter, on the CPU; only GPU builds of torch bring Triton (700 MB unpacked, in .venv-triton).

@@ -65,14 +65,14 @@ def test_what_passes_with_stock_only_and_what_did_not_end_is_listed_and_fails(tm
         (tmp_path / "tests/unit" / f"{name}.py").write_text(text)
     (tmp_path / "tests/pytest.ini").write_text("[pytest]\naddopts = -m 'not sequential'\nmarkers =\n  sequential")
     environment = {"PYTHONPATH": str(SCRIPTS), "PATH": "/usr/bin:/bin", "TORCH_EXTENSIONS_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", PROGRAM, "10"]
+    command = [sys.executable, "-c", PROGRAM, "30"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     assert done.stdout.splitlines() == [
         "not in this clone: unit/missing",
         "stock unit/test_bad.py 4 passed, 1 failed, 1 skipped",
         "ours unit/test_bad.py 2 passed, 2 failed, 1 skipped",
         "stock unit/test_ends.py 1 passed, 1 failed, 1 skipped; ended early with status 3",
-        "ours unit/test_ends.py 2 passed, 0 failed, 1 skipped; stopped after 10 s",
+        "ours unit/test_ends.py 2 passed, 0 failed, 1 skipped; stopped after 30 s",
         "stock unit/test_module.py 0 passed, 0 failed, 1 skipped",
         "ours unit/test_module.py 2 passed, 0 failed, 1 skipped",
     ]
