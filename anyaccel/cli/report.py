@@ -53,6 +53,9 @@ def command(
     Under torchrun it also shows which way data takes between each two ranks of the backend shm, and why:
     torchrun --nproc-per-node 2 --no-python anyaccel report
     """
+    if as_json and html is not None:
+        msg = f"got --json and --html {html}; expected one of them. Fix: run it twice."
+        raise typer.BadParameter(msg, param_hint="--json")
     ranks = ways()
     if ranks is None:
         return  # the first rank shows the report

@@ -14,6 +14,7 @@ import libcst as cst
 from .device_ids import is_none_elsewhere
 from .device_text import is_device_literal, own_text
 from .exact import compared_exactly
+from .import_time import sets_visible_devices
 from .kinds import DEVICE_NAME, Kind, kind_of
 from .listed_devices import is_validation
 from .other_libraries import is_for_cpu_and_cuda
@@ -121,6 +122,8 @@ def _decide_one(
         _leave_with_branch(plan, node, "for a library that has the CPU and CUDA only, by these names")
     elif _is_of_own_to(plan, node):
         plan.leave(node, RULE, "part of a class's own to(), which takes nothing but CUDA")
+    elif _is_for_visible_devices(plan, node):
+        plan.leave(node, RULE, "sets CUDA's own variable; other devices do not read it")
     elif isinstance(around := plan.view.parent(node), cst.IfExp) and _is_of_ids(plan, around):
         plan.leave(node, RULE, "chooses DDP's device arguments, which are already None on other devices")
     elif "cpu" in texts and name is not None and is_validation(plan.view, node) and not _has_other_mps(plan, node):
@@ -148,6 +151,17 @@ def _leave_with_branch(plan: Plan, node: cst.BaseExpression, reason: str) -> Non
             if is_device_literal(each):
                 plan.leave(each, RULE, reason)
                 plan.claim(*own_text(each))
+
+
+def _is_for_visible_devices(plan: Plan, node: cst.BaseExpression) -> bool:
+    """Return whether all that depends on a comparison is ``os.environ["CUDA_VISIBLE_DEVICES"] = …``."""
+    around = plan.view.parent(node)
+    if not isinstance(around, cst.If) or around.test is not node or around.orelse is not None:
+        return False
+    return all(
+        any(sets_visible_devices(plan, text) for text in plan.view.inside(each, cst.SimpleString))
+        for each in around.body.body
+    )
 
 
 def _is_of_own_to(plan: Plan, node: cst.BaseExpression) -> bool:

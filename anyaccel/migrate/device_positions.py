@@ -54,7 +54,8 @@ _FIRST_ARGUMENT = frozenset(
         "torch.distributed.tensor.DeviceMesh",
     }
 )
-_DEVICE_TYPES = {"auto", "cpu", "cuda", "xpu", "mps", "npu", "hpu", "mlu", "musa", "sdaa"}
+_ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
+_DEVICE_TYPES = {"auto", "cpu", "cuda", "mps", *_ACCELERATORS}
 _ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
@@ -204,7 +205,12 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
         names = [text_of(arg.value) or "" for arg in call.args if not arg.keyword]
         if not any("device" in name for name in names):
             return Position(_UNKNOWN)
-        is_open = "choices" not in options or _lists_cpu(view, call)
+        listed = _listed(call)
+        if listed & _ACCELERATORS:
+            return Position(
+                "the option lists several accelerators, which the program may tell apart; choose its default"
+            )
+        is_open = "choices" not in options or ({"cpu", "cuda"} <= listed and listed <= _DEVICE_TYPES)
         return _YES if is_open else Position("the option has choices; add the new default to them first")
     if method in ("dict", "update"):
         is_setting = _is_setting(view, keyword)
@@ -217,12 +223,11 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
     return _YES if keyword in KEYWORDS or is_named else Position(_UNKNOWN)
 
 
-def _lists_cpu(view: SourceView, call: cst.Call) -> bool:
-    """Return whether an option's choices are device names, and the CPU is one: argparse does not check its own default."""
+def _listed(call: cst.Call) -> set[str]:
+    """Return the texts among an option's choices. Argparse does not check its own default."""
     given = next((each.value for each in call.args if each.keyword and each.keyword.value == "choices"), None)
     listed = given.elements if isinstance(given, cst.List | cst.Tuple | cst.Set) else ()
-    names = {text_of(each.value) for each in listed}
-    return {"cpu", "cuda"} <= names and names <= _DEVICE_TYPES
+    return {text_of(each.value) or "" for each in listed}
 
 
 def _is_device_parameter(view: SourceView, call: cst.Call, place: int) -> bool:

@@ -23,7 +23,7 @@ _MEMBERS = {"cuda": "device_name", "nccl": "communication_backend_name"}
 _WORD = re.compile(r"^(cuda(:\d+)?|nccl)$")
 _HEAD = r"^(?P<indent>[ \t]*)(?::param\b[^:\n]*\s)?[*`]*{name}[*`]*\s*(?:[(:=,]|--?\s)"
 _DEFAULT = (
-    r"((?:by )?default(?:s|ed)?(?: value)?(?: to| is| ?:| ?=|,)?:? *`*)"
+    r"((?:(?:by )?default(?:s|ed)?(?: value)?(?: to| is| ?:| ?=|,)?:?|默认值?[为是]?:?) *`*)"
     r"""(torch\.device\()?(["']?){word}\3(?(2)\))(?![\w:])"""
 )
 _IF_AVAILABLE = re.compile(
@@ -50,6 +50,8 @@ def correct_docstrings(plan: Plan) -> None:
         is_backend = decision.rule == "comm-backend" and isinstance(node, cst.IfExp)
         if decision.outcome is not SiteOutcome.REWRITTEN or not (is_device or is_backend):
             continue
+        if _is_asked_for_cuda(plan, node):
+            continue
         function = function_around(plan, node)
         is_init = isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
         for owner in (function, plan.view.class_around(node) if is_init else None):
@@ -69,6 +71,17 @@ def _correct_choice(plan: Plan, owner: cst.CSTNode | None, *, is_returned: bool)
     new = docstring.value[:start] + text + docstring.quote
     if text != old:
         plan.rewrite(docstring, RULE, lambda updated: updated.with_changes(value=new))
+
+
+def _is_asked_for_cuda(plan: Plan, node: cst.CSTNode) -> bool:
+    """Return whether a question about CUDA that stays decides whether a name is used: it is not the accelerator's choice."""
+    tests = [each.test for each in plan.view.ancestors(node) if isinstance(each, cst.If)]
+    asked = [call for test in tests for call in plan.view.inside(test, cst.Call) if call in plan.decisions]
+    return any(
+        plan.view.name(call.func) == "torch.cuda.is_available"
+        and plan.decisions[call].outcome is not SiteOutcome.REWRITTEN
+        for call in asked
+    )
 
 
 def if_available(text: str) -> str:

@@ -9,9 +9,11 @@ import libcst as cst
 
 from .choices import asks_availability
 from .device_text import is_device_literal
+from .other_libraries import is_foreign
 from .questions import asked_in
 from .regions import regions_of
 from .site import SiteOutcome
+from .source_view import dotted
 from .values_of_cuda import decided_in
 
 if TYPE_CHECKING:
@@ -58,15 +60,22 @@ def _chooses_device(plan: Plan, one: SiteDecision) -> bool:
 
 
 def keep_counts(plan: Plan) -> None:
-    """Report a number of devices, and its class's questions, if the number is only read by a call that stays CUDA's.
+    """Report a number of devices, and its class's questions, if a call that stays CUDA's reads the number.
 
-    ``devices = range(torch.cuda.device_count())`` is for ``map(torch.cuda.device, devices)``.
+    ``devices = range(torch.cuda.device_count())`` is for ``map(torch.cuda.device, devices)``, and a number that some
+    function of the file gets may be for ``Trainer(gpus=…)``.
     """
     for one in list(plan.decisions.values()):
         call = one.node if isinstance(one.node, cst.Call) else None
         if one.outcome is not SiteOutcome.REWRITTEN or call is None:
             continue
         if plan.view.name(call.func) != "torch.cuda.device_count":
+            continue
+        if (taker := _takes_gpus(plan, call)) is not None:
+            line = plan.view.position(taker)[0]
+            plan.reconsider(
+                one.node, f"line {line} passes it on as gpus=, which may mean CUDA's; decide on both together"
+            )
             continue
         stays = _read_by_cudas(plan, call)
         if stays is None:
@@ -77,6 +86,22 @@ def keep_counts(plan: Plan) -> None:
         for other in decided_in(plan, owner) if owner is not None else ():
             if other.outcome is SiteOutcome.REWRITTEN and asked_in(plan, other) is not None:
                 plan.reconsider(other.node, reason)
+
+
+def _takes_gpus(plan: Plan, count: cst.CSTNode) -> cst.Call | None:
+    """Return the call of another library that takes a number of this name as ``gpus=``, anywhere in the file; else None."""
+    assigned = plan.view.parent(count)
+    name = (dotted(assigned.targets[0].target) or "") if isinstance(assigned, cst.Assign) else ""
+    return next(
+        (
+            call
+            for call in plan.view.of(cst.Call)
+            for each in call.args
+            if name and each.keyword is not None and each.keyword.value == "gpus" and dotted(each.value) == name
+            if is_foreign(plan.view, call.func)
+        ),
+        None,
+    )
 
 
 def _read_by_cudas(plan: Plan, count: cst.CSTNode) -> SiteDecision | None:

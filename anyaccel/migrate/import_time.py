@@ -16,14 +16,14 @@ from .source_view import text_of
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["keep_import_time"]
+__all__ = ["keep_import_time", "sets_visible_devices"]
 
 _FUNCTIONS = (cst.FunctionDef, cst.Lambda)
 
 
 def keep_import_time(plan: Plan) -> None:
     """Report the rewritten texts that are read at import, if this module sets ``CUDA_VISIBLE_DEVICES`` after that."""
-    found = [each for each in plan.view.of(cst.SimpleString) if _is_set(plan, each)]
+    found = [each for each in plan.view.of(cst.SimpleString) if sets_visible_devices(plan, each)]
     in_functions = [plan.view.position(each)[0] for each in found if not _is_read_at_import(plan, each)]
     at_import = [plan.view.position(each)[0] for each in found if _is_read_at_import(plan, each)]
     for node, one in list(plan.decisions.items()) if found else ():
@@ -34,7 +34,7 @@ def keep_import_time(plan: Plan) -> None:
                 plan.reconsider(node, reason)
 
 
-def _is_set(plan: Plan, name: cst.SimpleString) -> bool:
+def sets_visible_devices(plan: Plan, name: cst.SimpleString) -> bool:
     """Return whether the environment's variable is set here: ``os.environ["CUDA_VISIBLE_DEVICES"] = …``."""
     if text_of(name) != "CUDA_VISIBLE_DEVICES":
         return False

@@ -22,7 +22,9 @@ _OF_CUDA = re.compile(r"^torch\.cuda\b")
 
 
 def has_two_meanings(ancestors: _Ancestors, binding: Binding, every: list[Binding]) -> bool:
-    """Return whether a name that ``from torch.cuda import …`` binds means something else, too, unless the import fails.
+    """Return whether a name from ``from torch.cuda import …`` or ``from torch import cuda`` has another meaning, too.
+
+    What the import's failure sets does not count.
 
     Args:
         ancestors: returns those of a node, innermost first.
@@ -31,7 +33,8 @@ def has_two_meanings(ancestors: _Ancestors, binding: Binding, every: list[Bindin
     """
     statement = binding.node
     module = statement.module if isinstance(statement, cst.ImportFrom) and not statement.relative else None
-    if statement is None or module is None or not _OF_CUDA.match(dotted(module) or ""):
+    is_module = module is not None and dotted(module) == "torch" and binding.name == "cuda"
+    if statement is None or module is None or not (is_module or _OF_CUDA.match(dotted(module) or "")):
         return False
     around = [each for each in ancestors(statement) if isinstance(each, cst.Try)]
     handlers = {handler for each in around for handler in each.handlers}

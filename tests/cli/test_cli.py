@@ -139,6 +139,13 @@ def test_conformance_finds_what_is_wrong(tmp_path: Path) -> None:
     assert "raises without naming the device" in finished.stdout
 
 
+def test_a_report_is_json_or_a_page(tmp_path: Path) -> None:
+    finished = _run("report", "--json", "--html", "report.html", cwd=tmp_path)
+    assert finished.returncode == 2
+    assert "Fix: run it twice" in finished.stderr
+    assert not (tmp_path / "report.html").exists()
+
+
 @pytest.mark.parametrize("target", ["nonsense", "nonsense:Class", "anyaccel:Nothing", "anyaccel:get_accelerator:x"])
 def test_conformance_of_what_is_not_there(tmp_path: Path, target: str) -> None:
     finished = _run("conformance", target, cwd=tmp_path)

@@ -29,3 +29,21 @@ def test_what_a_function_returns(text: str, expected: str, prefix: str, quote: s
     source = f"import torch\n\ndef a_device():\n    {prefix}{quote}{text}{quote}\n    {choice}\n"
     tree = ast.parse(migrate_source(source, "anyaccel").new)
     assert ast.get_docstring(tree.body[-1]) == expected  # type: ignore[arg-type]  # a function
+
+
+def test_a_default_is_corrected_in_both_languages_of_its_entry() -> None:
+    told = 'device: Where, default "cuda"\n            设备默认为"cuda"\n        path: 默认为"cuda"\n    '
+    done = migrate_source(
+        f'def f(x, device="cuda", path=""):\n    """Args:\n        {told}"""\n    x.to(device)\n', "anyaccel"
+    )
+    assert done.new.count("default get_accelerator().device_name()\n") == 1
+    assert '默认为get_accelerator().device_name()\n        path: 默认为"cuda"' in done.new
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_docstring_stays_if_the_question_about_cuda_does(is_kept: bool) -> None:
+    asked = "        if torch.cuda.is_available():\n            return torch.device('cuda')\n"
+    first = f"    if x.startswith('cuda'):\n{asked}        raise RuntimeError('cuda was asked for, but CUDA is not available')\n"
+    chosen = f"    try:\n{asked}    except AssertionError:\n        pass\n    return torch.device('cpu')\n"
+    source = f'import torch\n\n\ndef f(x):\n    """Use cuda if available."""\n{first * is_kept}{chosen}'
+    assert ("the accelerator if available" in migrate_source(source).new) is not is_kept

@@ -376,6 +376,49 @@ CASES = {
                 device = "cpu"
             return model.to(device)
         """,
+    "the module of CUDA, or what a caller gives instead": """
+        class Leases:
+            def __init__(self, cuda=None):
+                self._cuda = cuda
+            def lease(self, device):
+                cuda = self._cuda
+                if str(device).split(":")[0] == "cuda":  # reported
+                    if cuda is None:
+                        from torch import cuda  # left
+                    return cuda.current_stream(device)  # reported
+                return None
+        """,
+    "an option whose choices are several accelerators": """
+        def main(parser):
+            parser.add_argument(
+                "--device",
+                default="cuda",  # rewritten
+                choices=["cpu", "cuda", "mps"],  # reported
+            )
+            parser.add_argument(
+                "--other-device",
+                default="cuda",  # reported
+                choices=["cpu", "npu", "cuda"],  # left
+            )
+        """,
+    "a branch that only sets CUDA's variable": """
+        def main(args):
+            if "cuda" in args.device:  # left
+                os.environ["CUDA_VISIBLE_DEVICES"] = str(args.gpu)
+            if "cuda" in args.device:  # rewritten
+                os.environ["CUDA_VISIBLE_DEVICES"] = str(args.gpu)
+                args.pin = True
+        """,
+    "a number of devices that another function passes to a trainer": """
+        import pytorch_lightning as pl
+        def check():
+            num_devices = torch.cuda.device_count()  # reported
+            others = torch.cuda.device_count()  # rewritten
+            print(others)
+            return num_devices
+        def trainer(num_devices):
+            return pl.Trainer(gpus=num_devices)
+        """,
     "an error by both of its names": """
         def run(f):
             try:
