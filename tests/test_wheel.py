@@ -59,7 +59,9 @@ CHOSEN = {"DS_BUILD_CPU_ADAM": "1", "DS_BUILD_ROTARY_EMBEDDING": "1", "DS_BUILD_
 
 
 def prebuilt(folder: Path, switches: dict[str, str]) -> Path:
-    shutil.copytree(ROOT, folder / "source", ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "demo_out"))
+    shutil.copytree(
+        ROOT, folder / "source", ignore=shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info", "demo_out")
+    )
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder]
     subprocess.run([*pip, folder / "source"], check=True, env={**os.environ, **switches})
     (built,) = folder.glob("*.whl")

@@ -26,6 +26,7 @@ _DEFAULT = (
     r"((?:(?:by )?default(?:s|ed)?(?: value)?(?: to| is| ?:| ?=|,)?:?|默认值?[为是]?:?) *`*)"
     r"""(torch\.device\()?(["']?){word}\3(?(2)\))(?![\w:])"""
 )
+_VALUE_ALONE = r"""({head}[ \t]*)(torch\.device\()?(["']){word}\4(?(3)\))(?=[ \t]*$)"""  # `device : "cuda:0"`
 _IF_AVAILABLE = re.compile(
     r"[\"'`]*\bcuda\b[\"'`]*(?=\s+(?:is used )?(?:if|when)\s+(?:it is |it's )?available)", re.IGNORECASE
 )
@@ -165,5 +166,9 @@ def _with_default(text: str, name: str, word: str, new: str) -> str:
         lambda found: f"{found[1]}{found[2] or ''}{new}{')' if found[2] else ''}",
         text[first:last],
         flags=re.IGNORECASE,
+    )
+    alone = _VALUE_ALONE.format(head=_HEAD.format(name=re.escape(name)), word=word)
+    changed = re.sub(
+        alone, lambda found: f"{found[1]}{found[3] or ''}{new}{')' if found[3] else ''}", changed, flags=re.MULTILINE
     )
     return text[:first] + changed + text[last:]

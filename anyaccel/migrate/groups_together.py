@@ -9,6 +9,7 @@ import libcst as cst
 
 from .choices import asks_availability
 from .device_text import is_device_literal
+from .import_time import sets_visible_devices
 from .other_libraries import is_foreign
 from .questions import asked_in
 from .regions import regions_of
@@ -63,13 +64,18 @@ def keep_counts(plan: Plan) -> None:
     """Report a number of devices, and its class's questions, if a call that stays CUDA's reads the number.
 
     ``devices = range(torch.cuda.device_count())`` is for ``map(torch.cuda.device, devices)``, and a number that some
-    function of the file gets may be for ``Trainer(gpus=…)``.
+    function of the file gets may be for ``Trainer(gpus=…)``, or for the ``CUDA_VISIBLE_DEVICES`` of a new process.
     """
+    for_process = next((each for each in plan.view.of(cst.Subscript) if _is_of_new_process(plan, each)), None)
     for one in list(plan.decisions.values()):
         call = one.node if isinstance(one.node, cst.Call) else None
         if one.outcome is not SiteOutcome.REWRITTEN or call is None:
             continue
         if plan.view.name(call.func) != "torch.cuda.device_count":
+            continue
+        if for_process is not None:
+            line = plan.view.position(for_process)[0]
+            plan.reconsider(one.node, f"line {line} selects a CUDA device for another process; decide on both together")
             continue
         if (taker := _takes_gpus(plan, call)) is not None:
             line = plan.view.position(taker)[0]
@@ -86,6 +92,12 @@ def keep_counts(plan: Plan) -> None:
         for other in decided_in(plan, owner) if owner is not None else ():
             if other.outcome is SiteOutcome.REWRITTEN and asked_in(plan, other) is not None:
                 plan.reconsider(other.node, reason)
+
+
+def _is_of_new_process(plan: Plan, target: cst.Subscript) -> bool:
+    """Return whether this is ``env["CUDA_VISIBLE_DEVICES"] = …`` for some other environment than this process's."""
+    names = [each for each in plan.view.inside(target, cst.SimpleString) if sets_visible_devices(plan, each)]
+    return bool(names) and not (dotted(target.value) or "").endswith("environ")
 
 
 def _takes_gpus(plan: Plan, count: cst.CSTNode) -> cst.Call | None:

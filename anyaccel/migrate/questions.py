@@ -143,12 +143,13 @@ def is_count_needed(plan: Plan, call: cst.CSTNode) -> bool:
     if isinstance(around, cst.Assign) and len(around.targets) == 1:
         target = around.targets[0].target
         uses = plan.view.uses(target) or []
-        if any(
-            _IS_NONE.search(plan.view.code(each))
-            for each in plan.view.compared_with_numbers.get(dotted(target) or "", ())
-        ):
+        compared = [plan.view.code(each) for each in plan.view.compared_with_numbers.get(dotted(target) or "", ())]
+        if any(map(_IS_NONE.search, compared)):
             return False  # the program says what 0 means
-        if any(_IS_SEVERAL.search(plan.view.code(plan.view.parent(use) or use)) for use in uses):
+        of_attribute = compared if isinstance(target, cst.Attribute) else []
+        if any(
+            map(_IS_SEVERAL.search, [*of_attribute, *(plan.view.code(plan.view.parent(use) or use) for use in uses)])
+        ):
             return False  # it goes on with 0 as with 1
         return _OF_PROCESSES.search(_name_of_target(target)) is not None or any(_needs(plan, use) for use in uses)
     return _needs(plan, call)

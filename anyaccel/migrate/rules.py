@@ -42,9 +42,10 @@ RULES: dict[str, Rule] = {
         '`!= "cpu"` is added to it unless what depends on it changes nothing on a CPU: pinned memory, copies. '
         "`'cuda' if 'cuda' in device else 'cpu'` becomes `torch.device(device).type`. A setting called `device` stays a text, "
         "also in a class, in a dictionary, and in a program that reads its globals back. Reported: one device of several by its "
-        "number, devices that are told apart, options whose choices lack the CPU, and names that are also used for something "
-        "else. A list of allowed devices that only refuses others also gets the accelerator's name. Left: what "
-        "runs only under a reported comparison, the keys of `map_location`, and the names of implementations (`impl='cuda'`).",
+        "number, devices that are told apart, options whose choices lack the CPU or are several accelerators, and names that are "
+        "also used for something else. A list of allowed devices that only refuses others also gets the accelerator's name. "
+        "Left: what runs only under a reported comparison, the keys of `map_location`, and the names of implementations "
+        "(`impl='cuda'`).",
     ),
     "device-choice": Rule(
         "a choice between CUDA and the CPU",

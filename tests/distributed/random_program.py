@@ -266,7 +266,7 @@ class Player:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process without its knowing
             signal.setitimer(signal.ITIMER_REAL, random.Random(self.program.seed).choice((0.0001, 0.001, 0.02)))  # noqa: S311
         if is_victim and ending == "too late":
-            time.sleep(3)
+            time.sleep(6)  # the others may begin late, too
         begun = time.monotonic()
         for number, step in enumerate(self.program.steps, len(self.program.steps)):
             if step.operation not in COLLECTIVES:

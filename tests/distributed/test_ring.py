@@ -76,7 +76,7 @@ def test_shapes_subgroups_and_refusals(ranks: Callable[[int], Ranks]) -> None:
 def test_a_ranks_death_is_an_error_within_the_timeout(scripts: Scripts, backend: str) -> None:
     scripts.start(
         f"""
-        start(5, {backend!r})
+        start(30, {backend!r})
         from anyaccel.distributed import RingError, ring_all_reduce
         x = torch.ones(3_000_000)
         ring_all_reduce(x)
@@ -97,5 +97,5 @@ def test_a_ranks_death_is_an_error_within_the_timeout(scripts: Scripts, backend:
     killed = time.time()
     for output in scripts.outputs(0, 2):
         moment, _, text = output.splitlines()[1].partition(" ")
-        assert float(moment) - killed < 15  # the group's timeout is 5; a busy machine adds to it
+        assert float(moment) - killed < 60  # the group's timeout is 30; a busy machine adds to it
         assert "ring_all_reduce failed: got an error from a neighbour of rank" in text

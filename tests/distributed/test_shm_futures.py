@@ -61,17 +61,18 @@ def test_a_callback_delays_no_other_groups_future(scripts: Scripts) -> None:
     scripts.start(
         """
 start(40)
-other = dist.new_group()
-dist.barrier()
+other, ready = dist.new_group(), dist.new_group()
 slow = threading.Event()
 if rank == 1:
-    time.sleep(0.3)  # so that rank 0 hangs its callback on a future that is not complete
+    dist.barrier(group=ready)  # rank 0 hangs its callback on a future that is not complete
     slow.set()
 def compute(f):  # another callback may overtake one that waits, but not this one
     until = time.monotonic() + 20
     while not slow.is_set() and time.monotonic() < until: pass
     return slow.is_set()
 first = dist.all_reduce(torch.ones(3), async_op=True).get_future().then(compute)
+if rank == 0:
+    dist.barrier(group=ready)
 dist.all_reduce(torch.ones(3), group=other, async_op=True).get_future().wait()
 assert rank == 1 or not first.done()
 slow.set()

@@ -27,11 +27,11 @@ def test_a_monitored_barrier_takes_no_message_of_the_users(scripts: Scripts) -> 
         if rank == 1:
             sent = dist.isend(torch.full((1000,), 7.0), 0)
             time.sleep(0.3)
-        begun = time.monotonic()
         if rank == 2:
-            time.sleep(1.5)  # nobody may pass the barrier before it
+            time.sleep(1.5)
+            open(store + ".came", "w").write(str(time.monotonic()))
         dist.monitored_barrier(timeout=timedelta(seconds=10))
-        assert time.monotonic() - begun > 0.5
+        assert time.monotonic() > float(open(store + ".came").read())  # nobody has passed the barrier before rank 2
         if rank == 0:
             received = torch.zeros(1000)
             dist.recv(received, 1)
@@ -55,7 +55,7 @@ def test_a_monitored_barrier_names_who_is_missing_on_other_hosts(scripts: Script
         if rank == 0:
             begun = time.monotonic()
             say(error_of(lambda: anyaccel.distributed.monitored_barrier(timeout=timedelta(seconds=1), wait_all_ranks={wait_all})))
-            assert time.monotonic() - begun < 5
+            assert time.monotonic() - begun < 15
             tell_others()
         else:
             stay_until_told()
@@ -129,10 +129,10 @@ def test_a_timeout_that_is_set_later_holds_for_what_is_under_way_between_hosts(s
         """
         import signal
         start(60)
-        anyaccel.distributed.set_timeout(timedelta(seconds=2))
         open(f"{store}.pid{rank}", "w").write(str(os.getpid()))
         own, every = torch.full((30_000_000,), rank + 1.0), torch.zeros(60_000_000)
         dist.barrier()
+        anyaccel.distributed.set_timeout(timedelta(seconds=2))
         if rank == 1:
             dist.all_gather_into_tensor(every, own)
             os._exit(0)
@@ -158,12 +158,13 @@ def test_a_thread_that_holds_pythons_lock_stalls_no_other_rank(scripts: Scripts)
     scripts.start(
         """
         import ctypes
-        start(3)
-        dist.barrier()
+        start(60)
         x = torch.ones(30_000_000)
+        dist.barrier()
+        anyaccel.distributed.set_timeout(timedelta(seconds=4))
         if rank == 0:
             work = dist.all_reduce(x, async_op=True)
-            held = threading.Thread(target=lambda: (time.sleep(0.3), ctypes.PyDLL(None).sleep(5)))
+            held = threading.Thread(target=lambda: (time.sleep(0.3), ctypes.PyDLL(None).sleep(8)))
             held.start()
             work.wait()
             held.join()

@@ -30,7 +30,7 @@ def test_last(): pass
 def test_a_process_that_cannot_use_its_gpu_any_more_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "test_gpu.py").write_text(TESTS, encoding="utf-8")
     plugins = [word for name in ("xdist", "pytest_timeout", "tests.gpu_day.fresh_worker") for word in ("-p", name)]
-    options = [*plugins, "-v", "-n", "1", "--max-worker-restart", "5", "--timeout", "2", "--timeout-method", "thread"]
+    options = [*plugins, "-v", "-n", "1", "--max-worker-restart", "5", "--timeout", "10", "--timeout-method", "thread"]
     command = [sys.executable, "-m", "pytest", *options, "-c", "/dev/null"]
     command += ["--rootdir", str(tmp_path), str(tmp_path)]
     env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}

@@ -190,8 +190,8 @@ def test_a_finding_of_a_sanitizer_counts_when_the_stage_is_cut(tmp_path: Path) -
     code = (
         "print('a test ========= Invalid __global__ write of size 4 bytes', flush=True); import time; time.sleep(600)"
     )
-    stage = Stage("memcheck", [sys.executable, "-c", code], 3, finding=sanitizer.FINDING)
-    assert next(run_stages([stage], tmp_path, tmp_path, 600)).what == "failed: it found errors, and was cut after 3 s"
+    stage = Stage("memcheck", [sys.executable, "-c", code], 12, finding=sanitizer.FINDING)
+    assert next(run_stages([stage], tmp_path, tmp_path, 600)).what == "failed: it found errors, and was cut after 12 s"
 
 
 def test_exit_code_0_without_a_report_is_no_pass(tmp_path: Path) -> None:

@@ -47,3 +47,12 @@ def test_a_docstring_stays_if_the_question_about_cuda_does(is_kept: bool) -> Non
     chosen = f"    try:\n{asked}    except AssertionError:\n        pass\n    return torch.device('cpu')\n"
     source = f'import torch\n\n\ndef f(x):\n    """Use cuda if available."""\n{first * is_kept}{chosen}'
     assert ("the accelerator if available" in migrate_source(source).new) is not is_kept
+
+
+def test_a_default_that_is_all_that_a_line_says_is_corrected() -> None:
+    told = 'device : torch.device("cuda:0")\n    other : a device such as "cuda:0"\n    '
+    start = 'def __init__(self, device=torch.device("cuda:0"), other=""):\n        pass\n'
+    source = f'class A:\n    """One.\n\n    {told}"""\n\n    {start}'
+    new = migrate_source(f"import torch\n\n\n{source}").new
+    assert "device : torch.device(get_accelerator().device_name(0))\n" in new
+    assert 'other : a device such as "cuda:0"\n' in new

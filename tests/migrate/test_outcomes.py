@@ -419,6 +419,28 @@ CASES = {
         def trainer(num_devices):
             return pl.Trainer(gpus=num_devices)
         """,
+    "a number of devices, one of which each new process gets": """
+        def start(command, number):
+            env = os.environ.copy()
+            env["CUDA_VISIBLE_DEVICES"] = str(number)
+            return subprocess.Popen(command, env=env)
+        def main(command):
+            for number in range(torch.cuda.device_count()):  # reported
+                start(command, number)
+        """,
+    "a number of devices in an attribute that is compared with one": """
+        class Adam:
+            def __init__(self):
+                self.world_size = torch.cuda.device_count()  # rewritten: device_count() if get_accelerator()
+            def step(self):
+                if self.world_size > 1:
+                    gather([None for _ in range(self.world_size)])
+        """,
+    "a default where another file imports torch": """
+        from .optional import torch
+        def setup(rank, backend="nccl"):  # reported
+            torch.distributed.init_process_group(backend, rank=rank)
+        """,
     "an error by both of its names": """
         def run(f):
             try:

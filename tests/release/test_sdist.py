@@ -25,7 +25,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _copy(source: Path) -> Path:
     ignored = shutil.ignore_patterns(
-        ".git", ".venv*", ".*cache*", ".hypothesis", "build", "dist", "*.egg-info", "demo_out"
+        ".git", ".venv*", ".*cache*", "__pycache__", ".hypothesis", "build", "dist", "*.egg-info", "demo_out"
     )
     return Path(shutil.copytree(ROOT, source, ignore=ignored))
 
