@@ -388,6 +388,12 @@ CASES = {
                     return cuda.current_stream(device)  # reported
                 return None
         """,
+    "the module of CUDA, or what a caller passes instead": """
+        def lease(device, cuda=None):
+            if cuda is None:
+                from torch import cuda  # left
+            return cuda.current_stream(device)  # reported
+        """,
     "an option whose choices are several accelerators": """
         def main(parser):
             parser.add_argument(
