@@ -197,7 +197,7 @@ import os, sys, time
 from anyaccel import CPU_Accelerator
 if any("torch_worker" in word for word in sys.orig_argv) and os.fork() == 0:
     os.setsid()
-    time.sleep(100)
+    time.sleep(280)
     os._exit(0)
 class Accelerator(CPU_Accelerator):
     pass
@@ -211,7 +211,7 @@ def test_a_process_that_a_driver_leaves_behind_is_not_waited_for(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     began = time.monotonic()
     tests = run_torch_tests("helped:Accelerator", pattern="test_compare_cpu_abs_cpu_float32")
-    assert time.monotonic() - began < 90
+    assert time.monotonic() - began < 240
     assert len(tests) == 1
 
 
