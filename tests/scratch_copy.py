@@ -1,4 +1,4 @@
-"""A copy of the project, in which the tests of CONTRIBUTING's lists create and edit the files that the lists name."""
+"""Copies of the project: to build from, and for the tests of CONTRIBUTING's lists, which create and edit files there."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["complete", "copied", "created", "inserted", "named_in", "run"]
+__all__ = ["complete", "copied", "copied_sources", "created", "inserted", "named_in", "run"]
 
 _FOLDERS = ("anyaccel", "op_builder", "accelerator", "csrc", "kernels", "benchmarks")
 
@@ -39,6 +36,12 @@ def copied(root: Path, here: Path, to: Path) -> Path:
         target.parent.mkdir(exist_ok=True)
         shutil.copy(here / "created" / file, target)
     return to
+
+
+def copied_sources(root: Path, to: Path) -> Path:
+    """Copy what a wheel is built from, so that the build leaves nothing in the checkout."""
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info", "demo_out")
+    return Path(shutil.copytree(root, to, ignore=ignored))
 
 
 def inserted(file: Path, before: str, text: str) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -19,6 +18,8 @@ from anyaccel.op_builder.ahead_of_time import named_builders, orders, wheel_targ
 from anyaccel.op_builder.all_ops import every_builder
 from anyaccel.op_builder.engine.targets import is_cuda_target
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
+
+from .scratch_copy import copied_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,9 +60,7 @@ CHOSEN = {"DS_BUILD_CPU_ADAM": "1", "DS_BUILD_ROTARY_EMBEDDING": "1", "DS_BUILD_
 
 
 def prebuilt(folder: Path, switches: dict[str, str]) -> Path:
-    shutil.copytree(
-        ROOT, folder / "source", ignore=shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info", "demo_out")
-    )
+    copied_sources(ROOT, folder / "source")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder]
     subprocess.run([*pip, folder / "source"], check=True, env={**os.environ, **switches})
     (built,) = folder.glob("*.whl")

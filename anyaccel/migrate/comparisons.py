@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from .device_ids import is_none_elsewhere
-from .device_text import is_device_literal, own_text
+from .device_text import ACCELERATORS, is_device_literal, own_text
 from .exact import compared_exactly
-from .import_time import sets_visible_devices
 from .kinds import DEVICE_NAME, Kind, kind_of
 from .listed_devices import is_validation
 from .other_libraries import is_for_cpu_and_cuda
 from .regions import regions_of
 from .source_view import dotted, text_of
 from .targets import parsed
+from .visible_devices import only_sets_visible_devices
 from .whole_functions import function_around
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ __all__ = ["LISTED", "decide", "decide_types"]
 RULE = "device-name"
 _CUDA_TEXT = re.compile(r"^cuda(:\d*)?$")
 _OF_SOMETHING_ELSE = re.compile(r"^(impl|implementation|backend|kernel|mode|provider|engine|lang|language)$")
-_ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 _OF_OTHER_MACHINES = {"mtia", "tpu"}
 _TORCHS = re.compile(r"^(auto|default|none|gpu|rocm|cpu|cuda|mps|vulkan|meta|cuda:\d*|\d*)$", re.IGNORECASE)
 _IDS = ("device_ids", "output_device")
@@ -114,7 +113,7 @@ def _decide_one(
         plan.leave(node, RULE, "compares the accelerator's name with CUDA's, as the documentation advises")
     elif texts & _OF_OTHER_MACHINES and not is_of_device:
         plan.leave(node, RULE, "a text that may name the devices of some other machine")
-    elif texts & _ACCELERATORS:
+    elif texts & ACCELERATORS:
         plan.leave(node, RULE, "checks for one of several accelerators by name, which is correct on every machine")
     elif any(_OF_SOMETHING_ELSE.match((dotted(each) or "").rpartition(".")[2].lower()) for each in others):
         plan.leave(node, RULE, "compares the name of an implementation, not of a device")
@@ -122,7 +121,7 @@ def _decide_one(
         _leave_with_branch(plan, node, "for a library that has the CPU and CUDA only, by these names")
     elif _is_of_own_to(plan, node):
         plan.leave(node, RULE, "part of a class's own to(), which takes nothing but CUDA")
-    elif _is_for_visible_devices(plan, node):
+    elif only_sets_visible_devices(plan, node):
         plan.leave(node, RULE, "sets CUDA's own variable; other devices do not read it")
     elif isinstance(around := plan.view.parent(node), cst.IfExp) and _is_of_ids(plan, around):
         plan.leave(node, RULE, "chooses DDP's device arguments, which are already None on other devices")
@@ -151,17 +150,6 @@ def _leave_with_branch(plan: Plan, node: cst.BaseExpression, reason: str) -> Non
             if is_device_literal(each):
                 plan.leave(each, RULE, reason)
                 plan.claim(*own_text(each))
-
-
-def _is_for_visible_devices(plan: Plan, node: cst.BaseExpression) -> bool:
-    """Return whether all that depends on a comparison is ``os.environ["CUDA_VISIBLE_DEVICES"] = …``."""
-    around = plan.view.parent(node)
-    if not isinstance(around, cst.If) or around.test is not node or around.orelse is not None:
-        return False
-    return all(
-        any(sets_visible_devices(plan, text) for text in plan.view.inside(each, cst.SimpleString))
-        for each in around.body.body
-    )
 
 
 def _is_of_own_to(plan: Plan, node: cst.BaseExpression) -> bool:

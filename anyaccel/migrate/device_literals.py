@@ -9,7 +9,7 @@ import libcst as cst
 
 from .communication import is_of_type
 from .device_positions import is_device_position, is_location
-from .device_text import index_in, is_device_literal, own_text
+from .device_text import ACCELERATORS, index_in, is_device_literal, own_text
 from .kinds import Kind, kind_of
 from .source_view import dotted, text_of
 from .words import OF_WORD, is_constant_beside_cpu
@@ -22,8 +22,7 @@ __all__ = ["decide", "take_torch_device"]
 RULE = "device-name"
 _COMPARES = re.compile(r"assert(Not)?Equal\(|assert_|(==|!=)[^\n]*(device|cuda)|device[^\n]*(==|!=)")
 _NUMBERED = re.compile(r"""["']cuda:(\d+)["']""")
-_OTHERS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
-_DEVICES = {"cpu", "cuda", "mps", "meta", "gpu", "tpu", "auto", *_OTHERS}
+_DEVICES = {"cpu", "cuda", "mps", "meta", "gpu", "tpu", "auto", *ACCELERATORS}
 _SAVED = re.compile(r"rng|state|checkpoint|ckpt|snapshot|saved", re.IGNORECASE)
 _DEFAULT = re.compile(r"(\bdefault(?:s to|:|=| is)? *['`\"]*)cuda\b(?!:)", re.IGNORECASE)
 _OTHER_KEYWORDS = re.compile(
@@ -176,7 +175,7 @@ def _is_listed_with_others(plan: Plan, node: cst.CSTNode) -> bool:
     listed = plan.view.parent(element) if isinstance(element, cst.Element) else None
     if not isinstance(listed, cst.List | cst.Tuple | cst.Set):
         return False
-    return bool({text_of(each.value) for each in listed.elements} & _OTHERS)
+    return bool({text_of(each.value) for each in listed.elements} & ACCELERATORS)
 
 
 def _is_of_registration(plan: Plan, node: cst.CSTNode) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .amp_defaults import OF_AMP, only_enables_amp
+from .device_text import ACCELERATORS
 from .kinds import DEVICE_NAME
 from .listed_devices import OF_LIST, is_listed, is_refused
 from .other_libraries import is_name_of_other_library, is_of_other_library, names_other_library
@@ -54,9 +55,7 @@ _FIRST_ARGUMENT = frozenset(
         "torch.distributed.tensor.DeviceMesh",
     }
 )
-_ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
-_DEVICE_TYPES = {"auto", "cpu", "cuda", "mps", *_ACCELERATORS}
-_ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
+_DEVICE_TYPES = {"auto", "cpu", "cuda", "mps", *ACCELERATORS}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
 _OF_OTHER = "a device of another library, which has its own device names"
@@ -206,7 +205,7 @@ def _as_keyword(view: SourceView, call: cst.Call, method: str, keyword: str) -> 
         if not any("device" in name for name in names):
             return Position(_UNKNOWN)
         listed = _listed(call)
-        if listed & _ACCELERATORS:
+        if listed & ACCELERATORS:
             return Position(
                 "the option lists several accelerators, which the program may tell apart; choose its default"
             )
@@ -300,7 +299,7 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
             "a global of a program that reads its globals; use get_accelerator().device_name() if it is a device"
         )
     others = {text_of(value) for value in view.values_of(targets[0])} if isinstance(targets[0], cst.Name) else set()
-    if others & _ACCELERATORS:
+    if others & ACCELERATORS:
         return Position(_ONE_OF_SEVERAL)
     if name in seen:
         return _YES  # assigned to itself, possibly through other names

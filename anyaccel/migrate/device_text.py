@@ -8,7 +8,10 @@ import libcst as cst
 
 from .source_view import text_of
 
-__all__ = ["NAMES_NCCL", "index_in", "is_device_literal", "own_text", "spells_cuda"]
+__all__ = ["ACCELERATORS", "NAMES_NCCL", "index_in", "is_device_literal", "own_text", "spells_cuda"]
+
+ACCELERATORS = frozenset({"xpu", "npu", "hpu", "mlu", "musa", "sdaa"})
+"""The names of accelerators that programs tell apart from CUDA."""
 
 NAMES_NCCL = re.compile(r"nccl|NCCL|Nccl")  # not AsyncClient
 

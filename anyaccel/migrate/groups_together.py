@@ -9,13 +9,13 @@ import libcst as cst
 
 from .choices import asks_availability
 from .device_text import is_device_literal
-from .import_time import sets_visible_devices
 from .other_libraries import is_foreign
 from .questions import asked_in
 from .regions import regions_of
 from .site import SiteOutcome
 from .source_view import dotted
 from .values_of_cuda import decided_in
+from .visible_devices import is_of_new_process
 
 if TYPE_CHECKING:
     from .plan import Plan, SiteDecision
@@ -66,7 +66,7 @@ def keep_counts(plan: Plan) -> None:
     ``devices = range(torch.cuda.device_count())`` is for ``map(torch.cuda.device, devices)``, and a number that some
     function of the file gets may be for ``Trainer(gpus=…)``, or for the ``CUDA_VISIBLE_DEVICES`` of a new process.
     """
-    for_process = next((each for each in plan.view.of(cst.Subscript) if _is_of_new_process(plan, each)), None)
+    for_process = next((each for each in plan.view.of(cst.Subscript) if is_of_new_process(plan, each)), None)
     for one in list(plan.decisions.values()):
         call = one.node if isinstance(one.node, cst.Call) else None
         if one.outcome is not SiteOutcome.REWRITTEN or call is None:
@@ -74,30 +74,19 @@ def keep_counts(plan: Plan) -> None:
         if plan.view.name(call.func) != "torch.cuda.device_count":
             continue
         if for_process is not None:
-            line = plan.view.position(for_process)[0]
-            plan.reconsider(one.node, f"line {line} selects a CUDA device for another process; decide on both together")
-            continue
-        if (taker := _takes_gpus(plan, call)) is not None:
-            line = plan.view.position(taker)[0]
-            plan.reconsider(
-                one.node, f"line {line} passes it on as gpus=, which may mean CUDA's; decide on both together"
-            )
-            continue
-        stays = _read_by_cudas(plan, call)
-        if stays is None:
-            continue
-        reason = f"line {plan.view.position(stays.node)[0]} passes it on, and is reported; decide on both together"
-        plan.reconsider(one.node, reason)
-        owner = plan.view.class_around(call)
-        for other in decided_in(plan, owner) if owner is not None else ():
-            if other.outcome is SiteOutcome.REWRITTEN and asked_in(plan, other) is not None:
-                plan.reconsider(other.node, reason)
+            _keep_with(plan, call, for_process, "selects a CUDA device for another process")
+        elif (taker := _takes_gpus(plan, call)) is not None:
+            _keep_with(plan, call, taker, "passes it on as gpus=, which may mean CUDA's")
+        elif (stays := _read_by_cudas(plan, call)) is not None:
+            owner = plan.view.class_around(call)
+            questions = decided_in(plan, owner) if owner is not None else []
+            for each in [one, *(other for other in questions if asked_in(plan, other) is not None)]:
+                if each.outcome is SiteOutcome.REWRITTEN:
+                    _keep_with(plan, each.node, stays.node, "passes it on, and is reported")
 
 
-def _is_of_new_process(plan: Plan, target: cst.Subscript) -> bool:
-    """Return whether this is ``env["CUDA_VISIBLE_DEVICES"] = …`` for some other environment than this process's."""
-    names = [each for each in plan.view.inside(target, cst.SimpleString) if sets_visible_devices(plan, each)]
-    return bool(names) and not (dotted(target.value) or "").endswith("environ")
+def _keep_with(plan: Plan, node: cst.CSTNode, other: cst.CSTNode, reason: str) -> None:
+    plan.reconsider(node, f"line {plan.view.position(other)[0]} {reason}; decide on both together")
 
 
 def _takes_gpus(plan: Plan, count: cst.CSTNode) -> cst.Call | None:

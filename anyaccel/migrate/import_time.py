@@ -14,11 +14,12 @@ import libcst as cst
 
 from .site import SiteOutcome
 from .source_view import text_of
+from .visible_devices import sets_visible_devices
 
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["keep_import_time", "sets_visible_devices"]
+__all__ = ["keep_import_time"]
 
 _FUNCTIONS = (cst.FunctionDef, cst.Lambda)
 
@@ -45,14 +46,6 @@ def _lends_torch(statement: cst.ImportFrom) -> bool:
     """Return whether ``torch`` comes from another module: ``from .optional import torch``."""
     names = [] if isinstance(statement.names, cst.ImportStar) else statement.names
     return any((each.evaluated_alias or each.evaluated_name) == "torch" for each in names)
-
-
-def sets_visible_devices(plan: Plan, name: cst.SimpleString) -> bool:
-    """Return whether the environment's variable is set here: ``os.environ["CUDA_VISIBLE_DEVICES"] = …``."""
-    if text_of(name) != "CUDA_VISIBLE_DEVICES":
-        return False
-    around = list(plan.view.ancestors(name))[:5]
-    return any(isinstance(each, cst.AssignTarget) for each in around)
 
 
 def _is_read_at_import(plan: Plan, node: cst.CSTNode) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .device_text import ACCELERATORS
 from .other_libraries import is_of_other_library
 from .source_view import dotted, text_of
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["OF_LIST", "is_listed", "is_refused", "is_validation"]
 
 OF_LIST = "compared with the types of devices that are allowed; add the new ones there first"
-_ACCELERATORS = {"xpu", "npu", "hpu", "mlu", "musa", "sdaa"}
 
 
 def is_listed(view: SourceView, target: cst.BaseExpression) -> bool:
@@ -64,7 +64,7 @@ def _compared_with_list(view: SourceView, node: cst.Comparison) -> str:
     for listed in (target.comparator, *view.values_of(target.comparator)):
         if isinstance(listed, cst.List | cst.Tuple | cst.Set):
             names = {text_of(element.value) for element in listed.elements}
-            if {"cpu", "cuda"} <= names and not names & _ACCELERATORS:
+            if {"cpu", "cuda"} <= names and not names & ACCELERATORS:
                 return (dotted(node.left) or "").removesuffix(".type").rpartition(".")[2]
     return ""
 

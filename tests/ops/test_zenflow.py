@@ -95,7 +95,7 @@ def test_waiting_ends_when_its_time_is_over(op: Any) -> None:
     handle, control = _opened(op, _tensors())
     began = time.monotonic()
     assert op.zenflow_adam_wait(control.data_ptr(), 0.2) is False
-    assert 0.15 < time.monotonic() - began < 5
+    assert 0.15 < time.monotonic() - began < 20
     op.zenflow_adam_destroy(handle)
 
 
