@@ -43,7 +43,11 @@ __all__ = [
 
 _TIGHT = (cst.UnaryOperation, cst.BinaryOperation, cst.Comparison, cst.ComparisonTarget, cst.Attribute, cst.Await)
 _NVIDIAS = re.compile(r"nvidia[-_]smi|nvml|gputil|gpustat|nvitop", re.IGNORECASE)
-_TRUE_ON_CPU = ("is_bf16_supported", "is_initialized")
+_TRUE_ON_CPU = {
+    "is_bf16_supported": "is_bf16_supported",
+    "is_initialized": "is_initialized",
+    "_initialized": "is_initialized",
+}
 _OF_COUNT = "counts CUDA devices in code for CUDA or for another library; decide which number other devices take"
 
 
@@ -102,8 +106,9 @@ def _restated(plan: Plan, question: SiteDecision, asked: cst.CSTNode) -> tuple[c
     if plan.view.name(node) == "torch.cuda.device_count" and isinstance(asked, cst.Call):
         return _of_count(plan, asked)
     member = (plan.view.name(node) or "").removeprefix("torch.cuda.")
-    if member in _TRUE_ON_CPU and isinstance(asked, cst.Call):
-        return asked, also_other_than_cpu(plan, asked, lambda _: expression(f"{plan.function(member)}()"))
+    if member in _TRUE_ON_CPU and isinstance(asked, cst.Call | cst.Attribute):
+        function = plan.function(_TRUE_ON_CPU[member])
+        return asked, also_other_than_cpu(plan, asked, lambda _: expression(f"{function}()"))
     if isinstance(asked, cst.BooleanOperation) or asks_availability(plan.view, asked) is True:  # type: ignore[arg-type]
         return _whether_other(plan, asked, name)
     return None

@@ -52,7 +52,11 @@ def _found_cuda(plan: Plan, test: cst.BaseExpression) -> list[cst.CSTNode]:
         return [*_found_cuda(plan, test.left), *_found_cuda(plan, test.right)]
     called = plan.view.name(test.func) if isinstance(test, cst.Call) else None
     is_of_tensor = isinstance(test, cst.Attribute) and test.attr.value == "is_cuda"
-    if is_of_tensor or called in ("torch.cuda.is_available", "torch.cuda.is_initialized"):
+    if (
+        is_of_tensor
+        or plan.view.name(test) == "torch.cuda._initialized"
+        or called in ("torch.cuda.is_available", "torch.cuda.is_initialized")
+    ):
         return [test]
     if not isinstance(test, cst.Comparison):
         return []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 
+from . import forked_generators
 from .activities import decide_activity
 from .choices import asks_availability
 from .device_text import NAMES_NCCL, spells_cuda
@@ -32,7 +33,6 @@ _HANDLES = ("cuda_stream", "cuda_event")
 _FACTORY = re.compile(
     r"^(empty|zeros|ones|full|rand|randn|randint)(_like)?$|^(arange|empty_strided|eye|linspace|logspace|randperm|range|tensor)$"
 )
-_FORKS = ("torch.random.fork_rng", "torch.fork_rng")
 _REPORTED = {
     "torch.profiler.ProfilerActivity.CUDA": "records CUDA's activity; use torch.profiler.supported_activities()",
     "torch.utils.cpp_extension.CUDAExtension": "builds for CUDA only; anyaccel.op_builder builds for each device",
@@ -57,9 +57,7 @@ def decide(plan: Plan) -> None:
     for node in plan.view.of(cst.ImportFrom):
         if isinstance(node.names, cst.ImportStar) and plan.view.code(node).startswith("from torch.cuda"):
             plan.report(node, "imports", "imports unknown names; import what is used by name")
-    for node in plan.view.of(cst.Call):
-        if plan.view.name(node.func) in _FORKS and _forks_cudas(plan, node) and plan.is_open(node):
-            plan.report(node, "rng", "forks CUDA's generators by default; pass device_type=")
+    forked_generators.decide(plan)
     for node in plan.view.of(cst.Attribute):
         if plan.is_open(node) and plan.is_open(plan.view.parent(node) or node):
             _decide_attribute(plan, node)
@@ -70,15 +68,6 @@ def decide(plan: Plan) -> None:
         value = text_of(node)
         if value and "cuda" in value.lower() and plan.is_open(node) and not _is_docstring(plan, node):
             _decide_text(plan, node, value)
-
-
-def _forks_cudas(plan: Plan, call: cst.Call) -> bool:
-    """Return whether ``fork_rng(…)`` may be given CUDA's devices; no devices, or a device type with them, are not CUDA's."""
-    given = {each.keyword.value: plan.view.code(each.value) for each in call.args if each.keyword}
-    options = [plan.view.code(value) for each in call.args if each.star for value in plan.view.values_of(each.value)]
-    is_told = bool(options) and all("device_type" in each or each == '{"devices": []}' for each in options)
-    is_named = given.get("devices", "") in ("[]", "()") or set(given) == {"enabled"}
-    return bool(call.args) and not (is_told or (is_named and len(given) == len(call.args)) or "device_type" in given)
 
 
 def _decide_attribute(plan: Plan, node: cst.Attribute) -> None:

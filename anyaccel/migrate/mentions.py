@@ -78,6 +78,8 @@ def decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
         plan.report(
             node, rule, f"torch.cuda.{name} is not called, and a function is always true; call it, or remove it"
         )
+    elif name == "_initialized" and not is_target and not isinstance(around[0], cst.Arg):
+        _decide_initialized(plan, node, rule)
     elif is_of_version:
         plan.leave(node, rule, "asks which version of torch this is; torch.cuda can be imported on every machine")
     elif name == "torch.cuda" and isinstance(around[0], cst.Return) and _is_module_by_default(plan, node):
@@ -109,3 +111,12 @@ def decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
         plan.report(
             node, rule, ADVICE.get(name, f"{what} is used as a value; decide what replaces it on another device")
         )
+
+
+def _decide_initialized(plan: Plan, node: cst.CSTNode, rule: str) -> None:
+    """Rewrite ``torch.cuda._initialized``, which asks what ``is_initialized()`` does."""
+    function = plan.function("is_initialized")
+    if function is None:
+        plan.report(node, rule, plan.without("is_initialized"))
+    else:
+        plan.rewrite(node, rule, lambda _: parsed(f"{function}()"))

@@ -45,6 +45,8 @@ def asked_in(plan: Plan, decision: SiteDecision) -> cst.CSTNode | None:
         is_test = isinstance(node, cst.Comparison) or (isinstance(node, cst.Call) and dotted(node.func) == "isinstance")
         return node if is_test else None
     name = plan.view.name(node.func) if isinstance(node, cst.Call) else plan.view.name(node)
+    if name == "torch.cuda._initialized":
+        return node
     call = node if isinstance(node, cst.Call) else plan.view.parent(node)
     if name in ("torch.cuda.is_available", "torch.cuda.is_initialized"):
         return call

@@ -150,7 +150,8 @@ RULES: dict[str, Rule] = {
         "get_accelerator().default_generator(0)",
         "Without CUDA, `set_rng_state(state)` did nothing: in a module that reads no state by `get_rng_state()`, it stays behind "
         '`if get_accelerator().device_name() != "cpu":`, as a state from CUDA fits no other generator. So does a '
-        "seed that torch itself does not get there.",
+        "seed that torch itself does not get there. `fork_rng(devices=…)` and `set_device_states(…)` get `device_type=`, "
+        "the fork if no devices are an empty list there; otherwise it is reported.",
     ),
     "memory": Rule(
         "memory statistics",

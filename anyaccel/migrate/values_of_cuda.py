@@ -142,12 +142,19 @@ def _option_of_library(plan: Plan, region: cst.CSTNode) -> str:
     around = plan.view.parent(plan.view.parent(region) or region)
     uses = plan.view.uses(around.targets[0].target) if isinstance(around, cst.Assign) else None
     given = [around, *(plan.view.parent(use) for use in uses or ())]
-    options = [each.keyword.value for each in given if isinstance(each, cst.Arg) and each.keyword is not None]
+    named = [each for each in given if isinstance(each, cst.Arg) and each.keyword is not None]
+    options = [each.keyword.value for each in named if each.keyword and not _is_told_type(plan, plan.view.parent(each))]
     options += [text_of(each.key) or "" for each in given if isinstance(each, cst.DictElement)]
     for assigned in plan.view.inside(region, cst.Assign):
         keys = [each.target.slice[0].slice for each in assigned.targets if isinstance(each.target, cst.Subscript)]
         options += [text_of(key.value) or "" for key in keys if isinstance(key, cst.Index)]
     return next(filter(_OPTION.match, options), "")
+
+
+def _is_told_type(plan: Plan, call: cst.CSTNode | None) -> bool:
+    """Return whether a call is a ``fork_rng(devices=…)`` that gets the devices' type."""
+    one = plan.decisions.get(call) if call is not None else None
+    return one is not None and one.rule == "rng" and one.outcome is SiteOutcome.REWRITTEN
 
 
 def _asked_again(plan: Plan, region: cst.CSTNode) -> cst.CSTNode | None:

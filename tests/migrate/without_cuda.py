@@ -16,6 +16,8 @@ from typing import Any
 
 LIMIT = 400
 OPTIONS = ("pin_memory", "non_blocking", "fused", "num_workers", "persistent_workers")
+FORKS = ("fork_rng", "set_device_states")
+"""Functions of generators that get no devices on a CPU, whatever their type."""
 HARMLESS = (
     "manual_seed",
     "manual_seed_all",
@@ -83,7 +85,7 @@ class Symbol:
         if name.startswith("__"):
             raise AttributeError(name)
         self._run.count()
-        if name == "is_cuda":
+        if name == "is_cuda" or f"{self._name}.{name}" == "torch.cuda._initialized":
             return False
         if name == "type" and self._name.rpartition(".")[2].endswith("device"):
             return "cpu"
@@ -118,6 +120,8 @@ class Symbol:
             return args[0].startswith("cpu")
         if OF_OTHERS.search(name):
             return False
+        if last in FORKS:
+            options.pop("device_type", None)
         given = [shown(each) for each in args]
         given += [f"{key}={shown(value)}" for key, value in sorted(options.items()) if key not in OPTIONS]
         made = f"{name}({', '.join(given)})"
@@ -126,7 +130,7 @@ class Symbol:
         return Symbol(made, self._run)
 
     def _of_cuda(self, last: str) -> Any:
-        if last == "is_available":
+        if last in ("is_available", "is_initialized"):
             return False
         if last == "device_count":
             return 0
@@ -245,6 +249,7 @@ class Accelerator:
             return Symbol(f"torch.{name}", run)
         known = {
             "is_available": lambda: True,
+            "is_initialized": lambda: True,
             "on_accelerator": lambda _: True,
             "device_name": lambda *_: "cpu",
             "current_device_name": lambda: "cpu",
