@@ -115,16 +115,29 @@ inline bool can_be_apart(const Dimensions& left, const Dimensions& right, std::s
   return false;
 }
 
+// Where the elements of a tensor lie.
+struct Layout {
+  explicit Layout(const TensorView& view)
+      : dimensions(view),
+        data(static_cast<const char*>(view.data)),
+        bytes(item_bytes(view)),
+        is_nested(dimensions.are_nested()) {}
+
+  Dimensions dimensions;
+  const char* data;
+  std::int64_t bytes;  // of an element
+  bool is_nested;
+};
+
 // Whether it is proven that tensors with overlapping spans share no element, such as columns of one matrix.
-inline bool lie_apart(const TensorView& left, const TensorView& right) {
-  const Dimensions of_left(left), of_right(right);
-  const std::int64_t bytes = item_bytes(left);
-  const std::int64_t distance = static_cast<const char*>(right.data) - static_cast<const char*>(left.data);
-  const bool is_comparable = bytes == item_bytes(right) && distance % bytes == 0 && of_left.are_nested() &&
-                             of_right.are_nested() && of_left.count() == of_right.count() &&
+inline bool lie_apart(const Layout& left, const Layout& right) {
+  const std::int64_t distance = right.data - left.data;
+  const Dimensions &of_left = left.dimensions, &of_right = right.dimensions;
+  const bool is_comparable = left.is_nested && right.is_nested && left.bytes == right.bytes &&
+                             distance % left.bytes == 0 && of_left.count() == of_right.count() &&
                              std::equal(of_left.begin(), of_left.end(), of_right.begin(),
                                         [](const auto& one, const auto& other) { return one.stride == other.stride; });
-  return is_comparable && !can_be_apart(of_left, of_right, of_left.count(), distance / bytes);
+  return is_comparable && !can_be_apart(of_left, of_right, of_left.count(), distance / left.bytes);
 }
 
 inline bool is_same_view(const TensorView& left, const TensorView& right) {

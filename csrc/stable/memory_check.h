@@ -70,14 +70,14 @@ class MemoryCheck {
 
   // Called once, as it sorts the recorded spans.
   std::optional<Pair> find_shared() {
+    std::vector<std::optional<Layout>> layouts;  // of operands whose spans overlap, which few calls have
+    const auto layout_of = [&](std::uint32_t number) -> const Layout& {
+      layouts.resize(operands_.size());
+      std::optional<Layout>& layout = layouts[number];
+      return layout ? *layout : layout.emplace(view_of(operands_[number].tensor));
+    };
     const auto found = find_overlap(spans_, [&](std::uint32_t left, std::uint32_t right) {
-      const Operand& one = operands_[left];
-      const Operand& other = operands_[right];
-      const TensorView view = view_of(one.tensor);
-      const TensorView other_view = view_of(other.tensor);
-      const bool is_one_place =
-          one.index != Operand::kNoList && one.index == other.index && one.is_written != other.is_written;
-      return (is_one_place && is_same_view(view, other_view)) || lie_apart(view, other_view);
+      return is_one_place(operands_[left], operands_[right]) || lie_apart(layout_of(left), layout_of(right));
     });
     return found ? std::optional(Pair(operands_[found->first], operands_[found->second])) : std::nullopt;
   }
@@ -89,6 +89,12 @@ class MemoryCheck {
   }
 
  private:
+  // Whether a tensor is read and written at the same position in two lists.
+  static bool is_one_place(const Operand& one, const Operand& other) {
+    return one.index != Operand::kNoList && one.index == other.index && one.is_written != other.is_written &&
+           is_same_view(view_of(one.tensor), view_of(other.tensor));
+  }
+
   const SchemaNames& names_;
   Arguments arguments_;
   std::vector<Operand> operands_;

@@ -13,8 +13,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import os
 import selectors
+import shlex
 import socket
 import subprocess
 import threading
@@ -32,11 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = ["RUNNER", "Message", "ProgramTimeout", "Started", "run", "started"]
 
+_logger = logging.getLogger(__name__)
 RUNNER = Path(__file__).with_name("run_command.py")
 _TICK_SECONDS = 0.5
 _SHORT_SECONDS = 0.01
 _LATE_SECONDS = 1.0  # for output of a program's background children; a server left behind never closes its output
 _END_SECONDS = 10.0
+_SAY_AFTER_SECONDS = 5.0
 _MESSAGE_BYTES = 1 << 16
 
 _starting = threading.RLock()
@@ -213,7 +217,7 @@ def run(
         stderr=subprocess.PIPE,
     ) as program:
         try:
-            printed = program.wait(lambda: None, timeout)
+            printed = program.wait(_sayer(words, timeout), timeout)
         except TimeoutError:
             raise ProgramTimeout(words, timeout or 0, ended.get("pid", 0)) from None
     how = ended.get("ended", {"stopped": "an unknown signal"})
@@ -223,6 +227,21 @@ def run(
         raise InterruptedError(errno.EINTR, f"it was ended by {how['stopped']}", words[0])
     said, complaints = (text.decode("utf-8", errors="replace") for text in printed)
     return subprocess.CompletedProcess(words, how.get("exit", -how.get("signal", 0)), said, complaints)
+
+
+def _sayer(words: Sequence[str], timeout: float | None) -> Callable[[], None]:
+    """Return a function that logs, less and less often, that a program has not answered yet."""
+    began, say_at_seconds = time.monotonic(), _SAY_AFTER_SECONDS
+    limit = "" if timeout is None else f" (it is ended after {timeout:.0f} s)"
+
+    def say() -> None:
+        nonlocal say_at_seconds
+        elapsed_seconds = time.monotonic() - began
+        if elapsed_seconds >= say_at_seconds:
+            say_at_seconds = 3 * elapsed_seconds
+            _logger.warning("waiting for %s: %.0f s%s", shlex.join(words), elapsed_seconds, limit)
+
+    return say
 
 
 def _renew_after_fork() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from anyaccel.accelerator import host
-from anyaccel.op_builder.engine import environment
+from anyaccel.op_builder.engine import environment, spawn
 from anyaccel.op_builder.engine.ninja_file import default_jobs
 from anyaccel.op_builder.engine.progress import Progress, Reporter, watch
 
@@ -28,6 +29,21 @@ def test_the_log_hears_of_work_that_takes_long(caplog: pytest.LogCaptureFixture)
         f"building the op 'slow_op': {second} s (ziglang builds its own C++ library first)" for second in (5, 15, 45)
     ]
     assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_the_log_hears_of_a_program_that_does_not_answer(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spawn, "_SAY_AFTER_SECONDS", 0.0)
+    spawn.run([sys.executable, "-c", "import time; time.sleep(1.5)"], timeout=300)
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].startswith("waiting for ")
+    assert "time.sleep(1.5)" in said[0]
+    assert said[0].endswith(" s (it is ended after 300 s)")
+    caplog.clear()
+    monkeypatch.undo()
+    spawn.run([sys.executable, "-c", "pass"], timeout=300)
+    assert not caplog.records
 
 
 def test_a_watcher_hears_every_tick_in_place_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
