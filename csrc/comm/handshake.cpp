@@ -46,10 +46,15 @@ std::string random_text() { return hexadecimal(random_number()) + hexadecimal(ra
                   ". Fix: run every rank with the same version of anyaccel, and give each job its own store.");
 }
 
+// Ranks of different versions would misread each other, also on different hosts.
+std::string of_this_version() { return "shm " + std::to_string(kVersion) + " "; }
+
 std::string host_of(KeyValues& store, int rank) {
-  const std::string name = key("host", rank), host = store.get(name);
-  if (host.empty() || host.size() > kLongestHost) throw_unexpected(name, host, "the name of a host");
-  return host;
+  const std::string name = key("host", rank), value = store.get(name), version = of_this_version();
+  if (value.rfind(version, 0) != 0 || value.size() == version.size() || value.size() > kLongestHost) {
+    throw_unexpected(name, value, "the name of a host with this version of shm");
+  }
+  return value.substr(version.size());
 }
 
 struct Address {
@@ -170,7 +175,7 @@ static std::unique_ptr<Socket> made(const std::string& name, std::string& proble
 
 Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds timeout,
              const std::function<void()>& interrupt) {
-  store.set(key("host", self.rank), self.host);
+  store.set(key("host", self.rank), of_this_version() + self.host);
   Meeting meeting;
   std::vector<int> members;
   for (int rank = 0; rank < self.world; ++rank) {

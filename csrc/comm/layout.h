@@ -18,7 +18,7 @@
 namespace anyaccel::comm {
 
 constexpr std::uint64_t kMagic = 0x316d6873'6c656363;  // "ccelshm1"
-constexpr std::uint32_t kVersion = 4;                  // of this layout
+constexpr std::uint32_t kVersion = 5;                  // of this layout, and of what hosts tell each other
 constexpr std::size_t kLine = 128;                     // two cache lines, because CPUs fetch them in pairs
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmallBytes = 16 << 10;  // a message up to this size needs no big slot

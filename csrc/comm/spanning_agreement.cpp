@@ -14,7 +14,7 @@ constexpr int64_t kHasFailed = -2;  // in the place of a collective: that rank's
 
 // What a rank says to the others that it is about to do.
 struct Row {
-  int64_t number, collective, type, count, reduction, root, digest;
+  int64_t number, collective, type, count, reduction, root, digest, parts;
 
   friend bool operator==(const Row&, const Row&) = default;
 };
@@ -38,15 +38,21 @@ std::string described(const Row& row) {
          c10::toString(static_cast<at::ScalarType>(row.type)) + " with " +
          name_of(static_cast<Reduction>(row.reduction)) +
          (row.root >= 0 ? " and root " + std::to_string(row.root) : "") +
-         (row.digest != 0 ? ", sizes or layout " + std::to_string(row.digest) : "");
+         (row.digest != 0 ? ", sizes or layout " + std::to_string(row.digest) : "") +
+         (row.parts != 0 ? ", one of " + std::to_string(row.parts) : "");
 }
 
 }  // namespace
 
 at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& rider, Heads* heads) {
-  const Row own{number_,       static_cast<int64_t>(request.collective), static_cast<int64_t>(request.type),
-                request.count, static_cast<int64_t>(request.reduction),  request.root,
-                request.digest};
+  const Row own{number_,
+                static_cast<int64_t>(request.collective),
+                static_cast<int64_t>(request.type),
+                request.count,
+                static_cast<int64_t>(request.reduction),
+                request.root,
+                request.digest,
+                request.parts};
   const std::string name = "shm " + std::string(name_of(request.collective)) + " #" + std::to_string(number_);
   const std::string goes_on = " Nothing was written, and the group can continue.";
   constexpr int64_t kRow = sizeof(Row);
@@ -110,7 +116,7 @@ at::Tensor SpanningBackend::agree(const Request& request, const at::Tensor& ride
 // long, and to each that is there.
 void SpanningBackend::tell_other_hosts(const std::string& failure) {
   const std::string told = failure.substr(0, kRiderBytes);
-  const Row row{number_, kHasFailed, 0, static_cast<int64_t>(told.size()), 0, -1, 0};
+  const Row row{number_, kHasFailed, 0, static_cast<int64_t>(told.size()), 0, -1, 0, 0};
   std::vector<unsigned char> notice(most_ranks_of_a_host() * (sizeof(Row) + kRiderBytes));
   std::memcpy(notice.data(), &row, sizeof(Row));
   std::memcpy(notice.data() + sizeof(Row), told.data(), told.size());

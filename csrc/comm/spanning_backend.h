@@ -117,6 +117,7 @@ class SpanningBackend : public c10d::Backend {
     Reduction reduction = Reduction::kNone;
     int64_t root = -1;
     int64_t digest = 0;
+    int64_t parts = 0;  // of a coalesced operation, of which this is one
   };
 
   WorkPtr enqueue(Turn& turn, Queued what, std::function<void()> run);
@@ -135,6 +136,8 @@ class SpanningBackend : public c10d::Backend {
   // Throws MismatchError on every rank of every host unless all were asked for the same; a rank that has refused does
   // not throw. Returns what each rank has sent along, a row of bytes for each. `heads` are what this rank has begun.
   at::Tensor agree(const Request& request, const at::Tensor& rider = {}, Heads* heads = nullptr);
+  // The same for a coalesced operation, in one round if all of its parts match.
+  void agree_on_each(std::vector<Request> requests);
   // The same, also for the sizes that each rank sends to and expects from every other.
   void agree_on_sizes(const Request& request, const Tensors& sends, const Tensors& receives, Heads& heads);
   // Whether what each rank sends and receives travels with what it says to agree.
@@ -161,7 +164,6 @@ class SpanningBackend : public c10d::Backend {
   void sum_sparse(const at::Tensor& tensor);
   Request gathering(const at::Tensor& input, const Tensors& outputs) const;
   Request scattering(const Tensors& inputs, const at::Tensor& output, const c10d::ReduceOp& op) const;
-  void scatter_sums(const Tensors& inputs, const at::Tensor& output, const c10d::ReduceOp& op);
   WorkPtr gather_each(Turn& turn, Queued what, std::vector<Tensors> results);
   WorkPtr scatter_each(Turn& turn, Queued what, std::vector<Tensors> given, const c10d::ReduceOp& op);
   WorkPtr exchange_each(Turn& turn, Queued what, Request request, Tensors sends, Tensors receives);

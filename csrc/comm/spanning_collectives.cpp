@@ -142,24 +142,6 @@ WorkPtr SpanningBackend::allreduce(Tensors& tensors, const c10d::AllreduceOption
   });
 }
 
-WorkPtr SpanningBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  return in_turn([&](Turn& turn) {
-    for (const at::Tensor& tensor : tensors) {
-      check_reducible("all_reduce", tensor, options.reduceOp);
-      check_writable(tensor);
-    }
-    return enqueue(
-        turn, {OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.asyncOp, tensors, tensors},
-        [this, each = distinct(tensors), options] {
-          agree({Collective::kBarrier, at::kFloat, static_cast<int64_t>(each.size())});
-          for (const at::Tensor& tensor : each) {
-            agree({Collective::kAllReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp)});
-          }
-          for (const at::Tensor& tensor : each) reduce_in_place(tensor, options.reduceOp);
-        });
-  });
-}
-
 WorkPtr SpanningBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
   return in_turn([&](Turn& turn) {
     const at::Tensor tensor = only("all_reduce", tensors);

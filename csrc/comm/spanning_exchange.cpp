@@ -164,49 +164,6 @@ WorkPtr SpanningBackend::_allgather_base(at::Tensor& output, at::Tensor& input, 
   });
 }
 
-WorkPtr SpanningBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
-                                             const c10d::AllgatherOptions& options) {
-  return in_turn([&](Turn& turn) {
-    TORCH_CHECK(static_cast<int>(outputs.size()) == size_, "shm all_gather failed: got ", outputs.size(),
-                " lists of outputs; expected one for each of ", size_,
-                " ranks. Fix: pass a list of lists, one per rank.");
-    std::vector<Tensors> by_input(inputs.size());
-    Tensors results;
-    for (const Tensors& of_rank : outputs) {
-      check_as_many("all_gather", of_rank, inputs);
-      for (std::size_t i = 0; i < inputs.size(); ++i) by_input[i].push_back(of_rank[i]);
-      results.insert(results.end(), of_rank.begin(), of_rank.end());
-    }
-    return gather_each(turn, {OpType::ALLGATHER_COALESCED, "shm:all_gather", options.asyncOp, inputs, results},
-                       by_input);
-  });
-}
-
-WorkPtr SpanningBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                         const c10d::AllgatherOptions& options) {
-  return in_turn([&](Turn& turn) {
-    check_as_many("all_gather", outputs, inputs);
-    std::vector<Tensors> by_input;
-    for (const at::Tensor& output : outputs) {
-      check_output(output);
-      by_input.push_back(equal_parts("all_gather", output, size_));
-    }
-    return gather_each(turn, {OpType::COALESCED, "shm:all_gather", options.asyncOp, inputs, outputs}, by_input);
-  });
-}
-
-// Several all_gathers as one: none is begun before the ranks agree on all.
-WorkPtr SpanningBackend::gather_each(Turn& turn, Queued what, std::vector<Tensors> results) {
-  std::vector<Request> requests;
-  for (std::size_t i = 0; i < results.size(); ++i) requests.push_back(gathering(what.inputs[i], results[i]));
-  const Tensors inputs = what.inputs;
-  return enqueue(turn, std::move(what), [this, inputs, results, requests] {
-    agree({Collective::kBarrier, at::kFloat, static_cast<int64_t>(requests.size())});
-    for (const Request& request : requests) agree(request);
-    for (std::size_t i = 0; i < inputs.size(); ++i) all_gather(inputs[i], results[i]);
-  });
-}
-
 SpanningBackend::Request SpanningBackend::scattering(const Tensors& inputs, const at::Tensor& output,
                                                      const c10d::ReduceOp& op) const {
   check_each_rank("reduce_scatter", inputs, size_);
@@ -218,16 +175,6 @@ SpanningBackend::Request SpanningBackend::scattering(const Tensors& inputs, cons
               "; expected one size. Fix: create it with torch.empty_like(input).");
   return {Collective::kReduceScatter, output.scalar_type(), elements_of(inputs), reduction_of(op), -1,
           digest_of_sizes(inputs)};
-}
-
-void SpanningBackend::scatter_sums(const Tensors& inputs, const at::Tensor& output, const c10d::ReduceOp& op) {
-  Tensors flat;
-  for (const at::Tensor& one : inputs) flat.push_back(one.reshape(-1));
-  const at::Tensor all = at::cat(flat);
-  reduce_in_place(all, op);
-  int64_t before = 0;
-  for (int rank = 0; rank < rank_; ++rank) before += inputs[rank].numel();
-  output.copy_(all.narrow(0, before, output.numel()).view(output.sizes()));
 }
 
 WorkPtr SpanningBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -247,33 +194,6 @@ WorkPtr SpanningBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& in
     return scatter_each(turn,
                         {OpType::_REDUCE_SCATTER_BASE, "shm:_reduce_scatter_base", options.asyncOp, {input}, {output}},
                         {equal_parts("reduce_scatter", input, size_)}, options.reduceOp);
-  });
-}
-
-WorkPtr SpanningBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                         const c10d::ReduceScatterOptions& options) {
-  return in_turn([&](Turn& turn) {
-    check_as_many("reduce_scatter", outputs, inputs);
-    std::vector<Tensors> given;
-    for (const at::Tensor& input : inputs) {
-      check_dense(input);
-      given.push_back(equal_parts("reduce_scatter", input, size_));
-    }
-    return scatter_each(turn,
-                        {coalesced_reduce_scatter<OpType>(), "shm:reduce_scatter", options.asyncOp, inputs, outputs},
-                        std::move(given), options.reduceOp);
-  });
-}
-
-// One or several reduce_scatters as one: none is begun before the ranks agree on all.
-WorkPtr SpanningBackend::scatter_each(Turn& turn, Queued what, std::vector<Tensors> given, const c10d::ReduceOp& op) {
-  std::vector<Request> requests;
-  for (std::size_t i = 0; i < given.size(); ++i) requests.push_back(scattering(given[i], what.outputs[i], op));
-  const Tensors outputs = what.outputs;
-  return enqueue(turn, std::move(what), [this, given, outputs, op, requests] {
-    if (requests.size() != 1) agree({Collective::kBarrier, at::kFloat, static_cast<int64_t>(requests.size())});
-    for (const Request& request : requests) agree(request);
-    for (std::size_t i = 0; i < given.size(); ++i) scatter_sums(given[i], outputs[i], op);
   });
 }
 

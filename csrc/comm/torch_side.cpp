@@ -11,6 +11,7 @@
 #include "spanning_agreement.cpp"
 #include "spanning_any_source.cpp"
 #include "spanning_backend.cpp"
+#include "spanning_coalesced.cpp"
 #include "spanning_collectives.cpp"
 #include "spanning_exchange.cpp"
 #include "spanning_messages.cpp"

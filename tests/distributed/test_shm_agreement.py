@@ -156,6 +156,36 @@ def test_nothing_of_a_coalesced_operation_is_written_where_a_part_differs(script
         assert last == "[[3.0], [3.0]]"
 
 
+@pytest.mark.parametrize("hosts", SIDES)
+def test_coalesced_operations_with_other_numbers_of_parts_are_told_apart(scripts: Scripts, hosts: str) -> None:
+    scripts.start(
+        f"""
+        os.environ["ANYACCEL_SHM_HOST"] = {hosts!r}[rank]
+        start(20)
+        group = dist.group.WORLD
+        tensors = [torch.full((3,), float(rank)) for _ in range(2 + rank)]
+        say(error_of(lambda: dist.all_reduce_coalesced(tensors)))
+        alone = torch.full((3,), float(rank))
+        say(error_of(lambda: dist.all_reduce_coalesced([alone]) if rank else dist.all_reduce(alone)))
+        shares = [torch.full((3,), -1.0) for _ in range(2 - rank)]
+        call = lambda: group.reduce_scatter_tensor_coalesced(shares, [torch.ones(6) for _ in shares]).wait()
+        say(error_of(call))
+        say([one.unique().tolist() for one in (*tensors, alone, *shares)])
+        """,
+        2,
+    )
+    for rank, output in enumerate(scripts.outputs()):
+        numbers, alone, scattered, kept = output.splitlines()
+        for text in (numbers, alone, scattered):
+            assert "Nothing was written, and the group can continue" in text
+            assert "barrier" not in text
+        assert "one of 2" in numbers
+        assert hosts == "aa" or "one of 3" in numbers
+        assert "one of 1" in alone
+        assert "one of 2" in scattered
+        assert kept == str([[float(rank)]] * (3 + rank) + [[-1.0]] * (2 - rank))
+
+
 def test_sizes_that_differ_between_hosts_are_refused_on_every_rank(scripts: Scripts) -> None:
     scripts.start(
         """

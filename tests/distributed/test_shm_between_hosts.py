@@ -70,7 +70,8 @@ def test_large_reductions_go_between_hosts_in_parts(ranks_on: Callable[[str], Ra
     "case",
     [
         collectives.uneven, collectives.non_contiguous, collectives.coalesced, collectives.sparse, collectives.same_tag,
-        collectives.scaled_sums, collectives.many_in_flight, collectives.facts, collectives.part_of_its_result,
+        collectives.coalesced_mixtures, collectives.scaled_sums, collectives.many_in_flight, collectives.facts,
+        collectives.part_of_its_result,
     ],
     ids=lambda case: case.__name__,
 )  # fmt: skip

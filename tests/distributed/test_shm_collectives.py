@@ -354,9 +354,41 @@ def coalesced() -> None:
     assert all(one.eq(world).all() for one in many)
 
 
+def coalesced_mixtures() -> None:
+    """Parts of several dtypes, sizes and layouts give what single operations give, whichever of them travel together."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    kinds = [
+        (size, one) for size in (3, 0, 1, 70_000, 200_000, 5) for one in (torch.float32, torch.int16, torch.bfloat16)
+    ]
+    parts = [data(one, size * world, rank, seed=7) for size, one in [*kinds, *((4, torch.float32),) * 40]]
+    parts.append(data(torch.float64, 6 * world, rank).view(2, -1).t())
+    for op in (R.SUM, R.MAX):
+        together, single = [each.clone() for each in parts], [each.clone() for each in parts]
+        options = dist.AllreduceCoalescedOptions()
+        options.reduceOp = op
+        dist.group.WORLD._get_backend(torch.device("cpu")).allreduce_coalesced(together, options).wait()
+        for each in single:
+            dist.all_reduce(each, op)
+        assert all(one.equal(other) for one, other in zip(together, single, strict=True))
+    plain = [each.contiguous().view(-1) for each in parts]
+    together = [torch.empty(each.numel() * world, dtype=each.dtype) for each in plain]
+    dist.group.WORLD.allgather_into_tensor_coalesced(together, plain).wait()
+    for each, result in zip(plain, together, strict=True):
+        expected = torch.empty_like(result)
+        dist.all_gather_into_tensor(expected, each)
+        assert result.equal(expected)
+    together = [torch.empty(each.numel() // world, dtype=each.dtype) for each in plain]
+    dist.group.WORLD.reduce_scatter_tensor_coalesced(together, plain).wait()
+    for each, result in zip(plain, together, strict=True):
+        share = torch.empty_like(result)
+        dist.reduce_scatter_tensor(share, each)
+        assert result.equal(share)
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_coalesced_collectives(ranks: Callable[[int], Ranks]) -> None:
-    ranks(2).run(coalesced)
+@pytest.mark.parametrize("case", [coalesced, coalesced_mixtures], ids=lambda case: case.__name__)
+def test_coalesced_collectives(ranks: Callable[[int], Ranks], case: Callable[[], None]) -> None:
+    ranks(2).run(case)
 
 
 def sparse() -> None:

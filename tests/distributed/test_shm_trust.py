@@ -14,7 +14,9 @@ FORGED = {
     "no secret": ("socket/0", "b'anyaccel-' + b'a' * 32", "a socket's name and a secret"),
     "a short secret": ("socket/0", "b'anyaccel-' + b'a' * 32 + b' b'", "a socket's name and a secret"),
     "nothing": ("socket/0", "b''", "a socket's name and a secret"),
-    "a long host": ("host/0", "b'h' * 100_000", "the name of a host"),
+    "a long host": ("host/0", "host + b'h' * 100_000", "the name of a host"),
+    "a host without a version": ("host/0", "b'elsewhere'", "the name of a host with this version of shm"),
+    "another version's host": ("host/0", "b'shm 4 elsewhere'", "the name of a host with this version of shm"),
     "no rank": ("met/0", "b'9'", "the number of a rank"),
     "no number": ("met/0", "b'-1x'", "the number of a rank"),
 }
