@@ -7,11 +7,11 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from .derivative import Derivative
 from .eager import DifferentiableOp, RecordedOp
 from .on_copies import register_on_copies
+from .once import differentiable_once
 from .process_bound import ProcessBound
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class OpFunctions(ProcessBound):
             first, rest = first.gradients, (first.setup_context, *([first.results] if others else []))
         setup_context, *results = rest
         backward = functools.partial(first, self._ops)
-        twice = backward if self.HAS_SECOND_DERIVATIVES else once_differentiable(backward)
+        twice = backward if self.HAS_SECOND_DERIVATIVES else differentiable_once(backward)
         noted = functools.partial(_setup_with_statistics, setup_context, *results) if results else setup_context
         torch.library.register_autograd(op, twice, setup_context=noted, lib=self._library)
         return DifferentiableOp(op, backward, setup_context, twice, *results)

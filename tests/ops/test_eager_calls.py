@@ -134,9 +134,17 @@ def test_a_second_derivative_is_right_or_refused(name: str, mode: type[Counted] 
     if name in TWICE:
         assert torch.autograd.gradgradcheck(function, (x,))
         return
-    (grad,) = torch.autograd.grad(function(x).pow(2).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiate twice"):
-        grad.pow(2).sum().backward()
+    for loss in (lambda y: y.pow(2).sum(), lambda y: (y * _numbers(*y.shape, seed=2)).sum()):
+        first = loss(function(x))
+        (grad,) = torch.autograd.grad(first, x, create_graph=True)
+        if not grad.requires_grad:
+            assert name == "dispatch"  # which is linear, as the second loss is
+            continue
+        penalty = first + grad.pow(2).sum()
+        with pytest.raises(RuntimeError, match="differentiate twice"):
+            torch.autograd.grad(penalty, x, retain_graph=True)
+        with pytest.raises(RuntimeError, match="differentiate twice"):
+            penalty.backward(retain_graph=True)
 
 
 def test_what_follows_calls_sees_the_op(name: str) -> None:
