@@ -28,7 +28,7 @@ def is_oneccl_importable() -> bool:
             importlib.import_module(package)
         except ModuleNotFoundError:
             continue
-        except (ImportError, OSError, RuntimeError) as error:
+        except Exception as error:  # noqa: BLE001  # whatever a third party's package raises
             _logger.warning("%s is installed and cannot be imported, so 'ccl' is not used: %s", package, error)
             continue
         return True
@@ -47,13 +47,11 @@ def require_backend(name: str, asked_by: str) -> str:
     """
     from importlib.metadata import entry_points
 
-    import torch.distributed as dist
-
-    if name in dist.Backend.backend_list:
+    if name in _usable_backends():
         return name
     announced = {one.name: one for one in entry_points(group=BACKEND_GROUP)}
     if name not in announced:
-        choices = ", ".join(sorted({*announced, *dist.Backend.backend_list} - {dist.Backend.UNDEFINED}))
+        choices = ", ".join(sorted({*announced, *_usable_backends()}))
         msg = (
             f"choosing the communication backend failed: got {asked_by}={name!r}; expected one of: {choices}. "
             f"Fix: set {asked_by} to one of these, or install the package that provides {name!r}."
@@ -68,3 +66,11 @@ def require_backend(name: str, asked_by: str) -> str:
         )
         raise SelectionError(msg) from error
     return name
+
+
+def _usable_backends() -> list[str]:
+    """Return the registered backends that this torch is built with."""
+    import torch.distributed as dist
+
+    known = (name for name in dist.Backend.backend_list if name != dist.Backend.UNDEFINED)
+    return [name for name in known if getattr(dist, f"is_{name}_available", lambda: True)()]

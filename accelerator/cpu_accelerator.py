@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from . import environment, host
@@ -73,8 +74,9 @@ class CPU_Accelerator(HostStreams, TorchAccelerator):
         if isinstance(device_index, str | torch.device):
             index = torch.device(device_index).index  # anyaccel: ignore[device-name]
             device_index = self._current_device if index is None else index
-        if device_index >= 0:
-            self._current_device = int(device_index)
+        index = operator.index(device_index)
+        if index >= 0:
+            self._current_device = index
 
     def current_device(self) -> int:
         return self._current_device

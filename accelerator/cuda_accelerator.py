@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from . import environment
+from .detection import is_importable
 from .errors import UnsupportedError
 from .torch_accelerator import TorchAccelerator, calls
 
@@ -29,7 +30,15 @@ class CUDA_Accelerator(TorchAccelerator):
 
     @calls("nccl")
     def communication_backend_version(self) -> Any:
+        if not self._has_nccl():
+            member = "communication_backend_version"
+            raise UnsupportedError(member, self._name, "NCCL in this torch")
         return self._module.nccl.version()
+
+    def _has_nccl(self) -> bool:
+        import torch
+
+        return hasattr(torch._C, "_nccl_version")  # torch.cuda.nccl is there without it
 
     # Data types. Without a device, the answer is that of a current GPU, so that code can be prepared on another machine.
 
@@ -56,7 +65,10 @@ class CUDA_Accelerator(TorchAccelerator):
     # torch reads the utilization with another package, which nothing installs for it.
 
     def supports(self, member: str) -> bool:
-        return super().supports(member) and (member != "utilization" or self._has_management_package())
+        is_there = super().supports(member)
+        if member == "utilization":
+            return is_there and self._has_management_package()
+        return is_there and (member != "communication_backend_version" or self._has_nccl())
 
     @calls("utilization")
     def utilization(self, device_index: int | None = None) -> int:
@@ -64,18 +76,16 @@ class CUDA_Accelerator(TorchAccelerator):
             return super().utilization(device_index)
         except ModuleNotFoundError as error:
             member = "utilization"
-            raise UnsupportedError(member, self._name, "utilization figure without the package nvidia-ml-py") from error
+            package = "amdsmi" if self._is_rocm() else "nvidia-ml-py"
+            raise UnsupportedError(member, self._name, f"utilization figure without the package {package}") from error
 
-    def _has_management_package(self) -> bool:
+    def _is_rocm(self) -> bool:
         import torch
 
-        if torch.version.hip is not None:
-            return True
-        try:
-            import pynvml  # noqa: F401
-        except ImportError:
-            return False
-        return True
+        return torch.version.hip is not None
+
+    def _has_management_package(self) -> bool:
+        return is_importable("amdsmi" if self._is_rocm() else "pynvml")
 
     # Ranges go to NVTX; a domain needs the package nvtx, and is ignored without it.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 
-__all__ = ["import_ipex", "kernel_kind", "kernel_rejection", "rejection"]
+__all__ = ["import_ipex", "is_importable", "kernel_kind", "kernel_rejection", "rejection"]
 
 _LAST_IPEX = (2, 8)
 
@@ -25,6 +26,15 @@ def import_ipex() -> bool:
         return False
     import intel_extension_for_pytorch  # noqa: F401
 
+    return True
+
+
+def is_importable(package: str) -> bool:
+    """Return whether a package with which torch reads figures can be imported; without its library, it may raise anything."""
+    try:
+        importlib.import_module(package)
+    except Exception:  # noqa: BLE001
+        return False
     return True
 
 

@@ -117,7 +117,7 @@ class _Cgroup(NamedTuple):
 
     @property
     def free_bytes(self) -> int:
-        return max(0, self.limit_bytes - self.usage_bytes + self.reclaimable_bytes)
+        return min(self.limit_bytes, max(0, self.limit_bytes - self.usage_bytes + self.reclaimable_bytes))
 
 
 def total_memory_bytes(root: Path = _FILESYSTEM) -> int:

@@ -62,10 +62,12 @@ class Event:
 
     Args:
         enable_timing: keep the time when it is recorded, for :meth:`elapsed_time`.
-        blocking: ignored, as is ``interprocess``.
+        blocking: ignored, as are ``interprocess`` and the options of other devices' events.
     """
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **options: Any
+    ) -> None:
         self._enable_timing = enable_timing
         self._recorded_ns: int | None = None
 
@@ -150,7 +152,8 @@ class StreamContext:
         set_stream(self.stream)
 
     def __exit__(self, *exception: object) -> None:
-        set_stream(self._outer)
+        if self.stream is not None:
+            set_stream(self._outer)
 
 
 class HostStreams:

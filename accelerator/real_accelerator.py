@@ -14,12 +14,12 @@ import logging
 import os
 import threading
 from functools import partial
-from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import environment
+from .adoption import adopt
 from .detection import rejection
-from .errors import NotAnAcceleratorError, SelectionError
+from .errors import SelectionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,11 +44,15 @@ _lock = threading.RLock()
 
 _is_held_for_fork = False
 _MOST_SECONDS_BEFORE_FORK = 30.0  # a thread that forks during an import may hold what the choice waits for
+_choosing: set[int] = set()  # the threads that choose, or import plug-ins for that
+_chosen = threading.Condition()
 
 
 def _hold_lock() -> None:
     """Let a choice in another thread end before a fork: the child would hang on a module that it was importing."""
     global _is_held_for_fork
+    with _chosen:
+        _chosen.wait_for(lambda: _choosing <= {threading.get_ident()}, _MOST_SECONDS_BEFORE_FORK)
     _is_held_for_fork = _lock.acquire(timeout=_MOST_SECONDS_BEFORE_FORK)
 
 
@@ -58,9 +62,11 @@ def _release_lock() -> None:
 
 
 def _renew_lock() -> None:
-    """Replace the lock in a forked child: its holder, a thread of the parent, may not exist there."""
-    global _lock
+    """Replace the locks in a forked child: their holders, threads of the parent, may not exist there."""
+    global _lock, _chosen
     _lock = threading.RLock()
+    _chosen = threading.Condition()
+    _choosing.intersection_update({threading.get_ident()})
 
 
 if hasattr(os, "register_at_fork"):
@@ -68,7 +74,6 @@ if hasattr(os, "register_at_fork"):
 
 _current: DeepSpeedAccelerator | None = None
 _detected: DeepSpeedAccelerator | None = None
-_is_choosing = False
 
 
 class Candidate(NamedTuple):
@@ -115,10 +120,10 @@ def set_accelerator(accel_obj: DeepSpeedAccelerator) -> None:
         NotAnAcceleratorError: (a TypeError) that names the missing members.
     """
     global _current
-    _adopt(accel_obj)
+    name = adopt(accel_obj)._name
     with _lock:
         _current = accel_obj
-    _logger.info("accelerator set to '%s' by the program", accel_obj._name)
+    _logger.info("accelerator set to '%s' by the program", name)
 
 
 @contextlib.contextmanager
@@ -157,7 +162,8 @@ def _rejection(name: str) -> str:
     """Return why a device cannot be used here; a driver or an extension that fails must not stop a program for another device."""
     try:
         return rejection(name)
-    except (Exception, SystemExit) as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001  # it may be pyo3's panic, or a skipped test
+        _require_no_end(error)
         told = f"{type(error).__name__}: {error}"
         _logger.warning("looking for the device '%s' failed, and it is skipped: %s", name, told)
         return told
@@ -183,20 +189,26 @@ def _first_use() -> DeepSpeedAccelerator:
 def _detect() -> bool:
     """Set ``_detected`` once; torch.compile runs this function while tracing instead of tracing it."""
     global _detected
-    global _is_choosing
-    with _lock:
-        if _detected is None:
-            if _is_choosing:  # by this thread, as the lock is held
-                msg = (
-                    "choosing the accelerator failed: got a call of get_accelerator() while a plug-in is imported or made; "
-                    "expected none before it is chosen. Fix: call it in the plug-in's functions, not when it is imported or made."
-                )
-                raise SelectionError(msg)
-            _is_choosing = True
-            try:
-                _detected = _select()
-            finally:
-                _is_choosing = False
+    if _detected is not None:
+        return True
+    me = threading.get_ident()
+    if me in _choosing:
+        msg = (
+            "choosing the accelerator failed: got a call of get_accelerator() while a plug-in is imported or made; "
+            "expected none before it is chosen. Fix: call it in the plug-in's functions, not when it is imported or made."
+        )
+        raise SelectionError(msg)
+    _choosing.add(me)
+    try:
+        # without the lock: an import may wait for one in another thread, which waits for the lock
+        for entry_point in _plug_ins(environment.requested_accelerator()):
+            _load_plug_in(entry_point)
+        with _lock:
+            _detected = _detected or _select()
+    finally:
+        _choosing.discard(me)
+        with _chosen:
+            _chosen.notify_all()
     return True
 
 
@@ -264,9 +276,10 @@ def _plug_in_candidates(requested: str | None) -> list[Candidate]:
     from importlib.metadata import entry_points
 
     found = []
+    used = _plug_ins(requested)
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
         package = entry_point.dist.name if entry_point.dist is not None else entry_point.value
-        if requested is None or (requested == entry_point.name and requested != "cpu"):
+        if entry_point in used:
             made, problem = _make_plug_in(entry_point)
         else:
             made, problem = None, f"not imported: DS_ACCELERATOR={requested}"
@@ -274,13 +287,41 @@ def _plug_in_candidates(requested: str | None) -> list[Candidate]:
     return found
 
 
+def _plug_ins(requested: str | None) -> list[EntryPoint]:
+    """Return the plug-ins that are imported."""
+    from importlib.metadata import entry_points
+
+    every = entry_points(group=ENTRY_POINT_GROUP)
+    return [one for one in every if requested is None or (requested == one.name and requested != "cpu")]
+
+
+@functools.cache
+def _load_plug_in(entry_point: EntryPoint) -> Any:
+    """Import a plug-in once per process; return what makes its accelerator, or the exception."""
+    try:
+        return entry_point.load()
+    except BaseException as error:  # noqa: BLE001  # it may be pyo3's panic, or a skipped test
+        _require_no_end(error)
+        return error
+
+
+def _require_no_end(error: BaseException) -> None:
+    """Raise an exception again with which a user ends the program; no other one that a plug-in raises must stop it."""
+    if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+        raise error
+
+
 @functools.cache
 def _make_plug_in(entry_point: EntryPoint) -> tuple[DeepSpeedAccelerator | None, str]:
     """Return a plug-in's accelerator, made once per process, and the reason if it cannot be used."""
     try:
-        made = _adopt(entry_point.load()())
+        factory = _load_plug_in(entry_point)
+        if isinstance(factory, BaseException):
+            raise factory
+        made = adopt(factory())
         return made, "" if made.is_available() else "its is_available() returned False"
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a plug-in raises must not stop this program
+    except BaseException as error:  # noqa: BLE001  # it may be pyo3's panic, or a skipped test
+        _require_no_end(error)
         told = f"{type(error).__name__}: {error}"
         _logger.warning(
             "the accelerator plug-in '%s' (%s) failed and is skipped: %s", entry_point.name, entry_point.value, told
@@ -291,30 +332,3 @@ def _make_plug_in(entry_point: EntryPoint) -> tuple[DeepSpeedAccelerator | None,
 def _made(accelerator: DeepSpeedAccelerator | None) -> DeepSpeedAccelerator:
     assert accelerator is not None  # noqa: S101  # only available candidates are made
     return accelerator
-
-
-def _adopt(accel_obj: Any) -> DeepSpeedAccelerator:
-    """Check that an object has every required member, and add the members that are newer than its class."""
-    from .abstract_accelerator import DeepSpeedAccelerator
-
-    if isinstance(accel_obj, DeepSpeedAccelerator):
-        return accel_obj
-    own = set(dir(type(accel_obj))) | set(getattr(accel_obj, "__dict__", {}))  # names only: properties must not run
-    missing = sorted(DeepSpeedAccelerator.__abstractmethods__ - own)
-    is_class = isinstance(accel_obj, type)
-    if missing or is_class:
-        some = ", ".join(missing[:5]) + (f" and {len(missing) - 5} others" if len(missing) > 5 else "")
-        lack = "a class" if is_class else f"which lacks {some}"
-        msg = (
-            f"setting the accelerator failed: got {accel_obj!r}, {lack}; expected an instance of DeepSpeedAccelerator "
-            f"or of a class with all its members. Fix: subclass anyaccel.DeepSpeedAccelerator and pass an instance."
-        )
-        raise NotAnAcceleratorError(msg)
-    for name, member in vars(DeepSpeedAccelerator).items():
-        if callable(member) and not name.startswith("__") and name not in own:
-            setattr(accel_obj, name, MethodType(member, accel_obj))
-    if "supports_nvtx_domain" not in own:
-        accel_obj.supports_nvtx_domain = DeepSpeedAccelerator.supports_nvtx_domain
-    if "_name" not in own:
-        accel_obj._name = accel_obj.device_name()
-    return accel_obj  # type: ignore[no-any-return]

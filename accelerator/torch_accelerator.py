@@ -57,11 +57,19 @@ def _made_again(accelerator_class: type[TorchAccelerator], name: str) -> TorchAc
     return made
 
 
-_NEEDED = {
-    "get_rng_state_all": "get_rng_state", "set_rng_state_all": "set_rng_state",
-    "seed": "manual_seed", "seed_all": "manual_seed_all", "memory_summary": "memory_stats",
+NEEDED = {
+    "get_rng_state_all": ("get_rng_state",), "set_rng_state_all": ("set_rng_state",),
+    "seed": ("manual_seed",), "seed_all": ("manual_seed_all",), "manual_seed_all": ("manual_seed",),
+    "memory_summary": ("memory_stats",), "memory_cached": ("memory_reserved",),
+    "max_memory_cached": ("max_memory_reserved",), "reset_max_memory_allocated": ("reset_peak_memory_stats",),
+    "reset_max_memory_cached": ("reset_peak_memory_stats",), "available_memory": ("mem_get_info",),
+    "total_memory": ("get_device_properties",), "current_device_name": ("current_device",),
+    "device_guard": ("set_device", "current_device"),
 }  # fmt: skip
-"""Members with a default that calls another member."""
+"""Members with a default that calls other members, which a subclass may have."""
+
+OWN = {"memory_summary": "memory_summary", "manual_seed_all": "manual_seed_all", "device_guard": "device"}
+"""Functions of ``torch.<name>`` that serve such a member in their place."""
 
 
 def _is_overridden(accelerator_class: type[TorchAccelerator], member: str) -> bool:
@@ -84,11 +92,12 @@ class TorchAccelerator(DeepSpeedAccelerator):
         self._name = name
         self._module: Any = self._load_module(name)
         self._missing: dict[str, str] = {}
+        self._settled: set[str] = set()
         for member, function in inspect.getmembers(type(self), lambda value: hasattr(value, "__torch_calls__")):
             self._settle(member, function)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        made = ("_module", "_missing", *dir(type(self)))  # made again there; an attribute in place of a member, too
+        made = {"_module", "_missing", "_settled", *self._settled}  # made again there
         kept = {key: value for key, value in vars(self).items() if key not in made}
         return _made_again, (type(self), self._name), kept
 
@@ -264,12 +273,14 @@ class TorchAccelerator(DeepSpeedAccelerator):
         return MpsModule(module) if name == "mps" else completed(module, name)
 
     def _settle(self, member: str, function: Any) -> None:
-        for called in function.__torch_calls__:
+        for called in (one.format(self._name.upper()) for one in function.__torch_calls__):
             if not hasattr(self._module, called):
                 self._missing[member] = called
+                self._settled.add(member)
                 setattr(self, member, self._refusal(member))
                 return
         if function.__torch_bind__:
+            self._settled.add(member)
             setattr(self, member, getattr(self._module, function.__torch_calls__[0]))
 
     def _refusal(self, member: str) -> Callable[..., Any]:
@@ -282,15 +293,15 @@ class TorchAccelerator(DeepSpeedAccelerator):
         return UnsupportedError(member, self._name, f"torch.{self._name}.{self._missing.get(member, member)}")
 
     def supports(self, member: str) -> bool:
+        if member in self._missing or not super().supports(member):
+            return False
+        if _is_overridden(type(self), member):
+            return True
         if member in ("Stream", "Event"):
             return hasattr(self._module, member)
         if member == "communication_backend_name":
             return self._communication_backend() is not None
-        if member == "memory_summary" and hasattr(self._module, member):
-            return True
-        needed = _NEEDED.get(member)
-        is_there = needed is None or _is_overridden(type(self), member) or self.supports(needed)
-        return is_there and super().supports(member) and member not in self._missing
+        return hasattr(self._module, OWN.get(member, "")) or all(map(self.supports, NEEDED.get(member, ())))
 
     # Devices
 
@@ -308,9 +319,8 @@ class TorchAccelerator(DeepSpeedAccelerator):
     def current_device(self) -> int:
         return int(self._module.current_device())
 
-    @calls("current_device")
     def current_device_name(self) -> str:
-        return f"{self._name}:{self._module.current_device()}"
+        return f"{self._name}:{self.current_device()}"
 
     @calls("device_count", bind=True)
     def device_count(self) -> int:
@@ -327,20 +337,24 @@ class TorchAccelerator(DeepSpeedAccelerator):
 
     @calls("set_rng_state")
     def set_rng_state(self, new_state: torch.Tensor, device_index: int | None = None) -> None:
-        self._module.set_rng_state(new_state, self.device_name(device_index))
+        given = () if device_index is None else (self._number_or_name(device_index),)
+        self._module.set_rng_state(new_state, *given)
 
     @calls("get_rng_state")
     def get_rng_state(self, device_index: int | None = None) -> torch.Tensor:
-        state: torch.Tensor = self._module.get_rng_state(self.device_name(device_index))
+        given = () if device_index is None else (self._number_or_name(device_index),)
+        state: torch.Tensor = self._module.get_rng_state(*given)
         return state
+
+    def _number_or_name(self, device_index: int | str | torch.device) -> int | str:
+        return device_index if isinstance(device_index, int) else self.device_name(device_index)
 
     @calls("manual_seed", bind=True)
     def manual_seed(self, seed: int) -> Any:
         return self._module.manual_seed(seed)
 
-    @calls("manual_seed")
     def manual_seed_all(self, seed: int) -> Any:
-        one = self._module.manual_seed  # all that torch.mps has, for its one device
+        one = self.manual_seed  # all that torch.mps has, for its one device
         return getattr(self._module, "manual_seed_all", one)(seed)
 
     @calls("initial_seed", bind=True)
@@ -399,19 +413,15 @@ class TorchAccelerator(DeepSpeedAccelerator):
     def max_memory_allocated(self, device_index: int | None = None) -> int:
         return int(self._module.max_memory_allocated(device_index))
 
-    @calls("reset_peak_memory_stats")
     def reset_max_memory_allocated(self, device_index: int | None = None) -> None:
         self.reset_peak_memory_stats(device_index)
 
-    @calls("memory_reserved")
     def memory_cached(self, device_index: int | None = None) -> int:
         return self.memory_reserved(device_index)
 
-    @calls("max_memory_reserved")
     def max_memory_cached(self, device_index: int | None = None) -> int:
         return self.max_memory_reserved(device_index)
 
-    @calls("reset_peak_memory_stats")
     def reset_max_memory_cached(self, device_index: int | None = None) -> None:
         self.reset_peak_memory_stats(device_index)
 
@@ -431,11 +441,11 @@ class TorchAccelerator(DeepSpeedAccelerator):
     def max_memory_reserved(self, device_index: int | None = None) -> int:
         return int(self._module.max_memory_reserved(device_index))
 
-    @calls("get_device_properties")
     def total_memory(self, device_index: int | None = None) -> int:
-        return int(self.get_device_properties(device_index).total_memory)
+        properties = self.get_device_properties(device_index)
+        own = properties["total_memory"] if isinstance(properties, dict) else properties.total_memory  # of torch.mtia
+        return int(own)
 
-    @calls("mem_get_info")
     def available_memory(self, device_index: int | None = None) -> int:
         return self.mem_get_info(device_index)[0]
 
@@ -538,7 +548,7 @@ class TorchAccelerator(DeepSpeedAccelerator):
         asked = getattr(self._module, "is_current_stream_capturing", None)
         return False if asked is None else bool(asked())
 
-    @calls("graph")
+    @calls("graph", "{}Graph")
     def create_graph(self) -> Any:
         return getattr(self._module, f"{self._name.upper()}Graph")()
 

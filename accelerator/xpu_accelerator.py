@@ -6,7 +6,8 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from .communication import is_oneccl_importable
-from .detection import import_ipex
+from .detection import import_ipex, is_importable
+from .errors import UnsupportedError
 from .torch_accelerator import TorchAccelerator, calls
 
 if TYPE_CHECKING:
@@ -41,10 +42,27 @@ class XPU_Accelerator(TorchAccelerator):
     def is_triton_supported(self) -> bool:
         return self.is_available() and importlib.util.find_spec("triton") is not None
 
-    @calls("get_device_properties")
+    # Data types. Without a device, the answer is that of a current GPU, as for CUDA.
+
+    def is_bf16_supported(self) -> bool:
+        return super().is_bf16_supported() if self.is_available() else True
+
     def is_fp64_supported(self) -> bool:
         """Return what the current device says: some of Intel's GPUs have no float64."""
-        return bool(self.get_device_properties().has_fp64)
+        return bool(self.get_device_properties().has_fp64) if self.is_available() else True
+
+    # torch reads the utilization with another package, which nothing installs for it, and which may need privileges.
+
+    def supports(self, member: str) -> bool:
+        return super().supports(member) and (member != "utilization" or is_importable("pyzes"))
+
+    @calls("utilization")
+    def utilization(self, device_index: int | None = None) -> int:
+        try:
+            return super().utilization(device_index)
+        except ImportError as error:
+            member = "utilization"
+            raise UnsupportedError(member, self._name, "utilization figure without the package pyzes") from error
 
     # Ranges go to ITT (VTune) if torch was built with it, else to torch.profiler.
 
@@ -60,20 +78,10 @@ class XPU_Accelerator(TorchAccelerator):
 
         return torch.profiler.itt.range_pop() if torch.profiler.itt.is_available() else super().range_pop()
 
-    # Pinning has to name its device, which ``new_empty(pin_memory=True)`` cannot.
-
-    def _torch_pin_memory(self, tensor: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        is_own = not isinstance(tensor, torch.Tensor)  # a batch of a class with its own pin_memory()
-        options = {} if is_own else {"device": self.device_name()}
-        return tensor.pin_memory(**options)  # anyaccel: ignore[pinning]
+    # ``new_empty(pin_memory=True)`` may ask CUDA's allocator.
 
     def _torch_empty_pinned(self, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         return self._torch_pin_memory(tensor.new_empty(shape))
-
-    def _torch_is_pinned(self, tensor: torch.Tensor) -> bool:
-        return tensor.is_pinned(device=self.device_name())
 
     def visible_devices_envs(self) -> list[str]:
         return ["ZE_AFFINITY_MASK"]

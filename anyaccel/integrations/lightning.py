@@ -96,7 +96,7 @@ class _Members:
         count = cls.serves.device_count()
         try:
             indices = _indices(devices, count)
-        except ValueError:
+        except (TypeError, ValueError):
             indices = []
         if not indices or len(set(indices)) < len(indices) or not all(0 <= index < count for index in indices):
             msg = (
@@ -122,6 +122,8 @@ class _Members:
     def get_device_stats(self, device: Any) -> dict[str, Any]:
         import torch
 
+        if not self.serves.supports("memory_stats"):
+            return {}
         return dict(self.serves.memory_stats(torch.device(device).index))
 
     def teardown(self) -> None:

@@ -41,18 +41,23 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose marker requires another accelerator, before its fixtures are set up."""
     for marker in item.iter_markers("requires_accelerator"):
-        if marker.kwargs or not all(isinstance(name, str) for name in marker.args):
-            msg = (
-                f"reading the marker requires_accelerator of {item.nodeid} failed: got {marker.args}, {marker.kwargs}; "
-                f"expected names. Fix: requires_accelerator('cuda', 'xpu')."  # anyaccel: ignore[device-name]
-            )
-            raise pytest.UsageError(msg)
+        if marker.kwargs:
+            raise _no_names(marker.kwargs)
         _require(*marker.args)
 
 
 def _require(*names: str) -> None:
     from .. import get_accelerator
 
+    if not all(isinstance(name, str) for name in names):
+        raise _no_names(names)
     here = get_accelerator().device_name()
     if not (here in names if names else here != "cpu"):
         pytest.skip(f"needs the accelerator {' or '.join(names) or 'of a device'}; here it is {here}")
+
+
+def _no_names(got: object) -> pytest.UsageError:
+    return pytest.UsageError(
+        f"reading the names for requires_accelerator failed: got {got!r}; "
+        f"expected names. Fix: requires_accelerator('cuda', 'xpu')."  # anyaccel: ignore[device-name]
+    )

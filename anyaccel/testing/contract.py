@@ -48,5 +48,10 @@ class AcceleratorContract:
     @pytest.mark.parametrize("member", sorted(member for member in CHECKS if not member.startswith("_")))
     def test_supports_tells_the_truth(self, accelerator: DeepSpeedAccelerator, member: str) -> None:
         """``supports`` says in advance whether a member raises."""
-        refuses = run_check(accelerator, member).outcome is Outcome.UNSUPPORTED
+        if not hasattr(accelerator, "supports"):
+            pytest.skip("a class of deepspeed's, without supports()")
+        result = run_check(accelerator, member)
+        if not result.is_checked:
+            pytest.skip(result.why)
+        refuses = result.outcome is Outcome.UNSUPPORTED
         assert accelerator.supports(member) is not refuses

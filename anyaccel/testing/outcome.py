@@ -36,11 +36,13 @@ class Result:
         member: the member's name.
         outcome: how it fared; ``UNSUPPORTED`` means that it refuses as the contract asks.
         why: what was wrong, or what the refusal said.
+        is_checked: whether the member itself was checked: a check may need another member, which refuses.
     """
 
     member: str
     outcome: Outcome
     why: str = ""
+    is_checked: bool = True
 
 
 def run_check(accelerator: DeepSpeedAccelerator, member: str) -> Result:
@@ -61,7 +63,8 @@ def run_check(accelerator: DeepSpeedAccelerator, member: str) -> Result:
             return Result(member, Outcome.WRONG, f"raises without naming the device: {said!r}")
         missing = getattr(error, "member", member)
         if missing in _TOOLS and missing != member:
-            return Result(member, Outcome.UNSUPPORTED, f"not checked, as the check needs {missing}: {said}")
+            why = f"not checked, as the check needs {missing}: {said}"
+            return Result(member, Outcome.UNSUPPORTED, why, is_checked=False)
         if _is_said_to_work(accelerator, member):
             return Result(member, Outcome.WRONG, f"supports({member!r}) is True, but it raises: {said}")
         return Result(member, Outcome.UNSUPPORTED, said)

@@ -24,7 +24,7 @@ def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
             return backward(ctx, *grads)
         unpacked = _Unpacked(ctx)
         inputs = [each for each in (*unpacked.saved_tensors, *grads) if isinstance(each, torch.Tensor)]
-        return _Once.apply(lambda: backward(unpacked, *grads), *inputs)
+        return _apply(lambda: backward(unpacked, *grads), *inputs)
 
     return once
 
@@ -42,13 +42,16 @@ class _Unpacked:
 
 class _Once(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, compute: Callable[[], Any], *inputs: Any) -> Any:
+    def forward(_ctx: Any, compute: Callable[[], Any], *_inputs: Any) -> Any:
         return compute()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(_ctx: Any, *_grads: Any) -> Any:
         msg = (
             "trying to differentiate twice an op whose gradient has no derivative. "
             "Fix: compute the first gradient without create_graph=True."
         )
         raise RuntimeError(msg)
+
+
+_apply: Any = _Once.apply

@@ -128,6 +128,12 @@ LIES = {
     "get_device_capability": lambda *_: True,
     "can_device_access_peer": lambda *_: 0,
     "communication_backend_version": lambda *_: "zz",
+    "max_memory_cached": lambda *_: 1 << 50,
+    "get_rng_state_all": lambda self: [self.get_rng_state()] * 7,
+    "op_builder_dir": lambda *_: "no_such_package.of_builders",
+    "pin_empty_like": lambda self, tensor, dtype=torch.int8, **_: self.pin_empty(tensor.shape, dtype=dtype),
+    "pin_memory": lambda self, tensor, *_, **__: tensor.double(),
+    "is_pinned": lambda *_: True,
 }
 
 

@@ -6,6 +6,7 @@ import copy
 import pickle
 import threading
 import time
+from typing import Any
 from unittest import mock
 
 import psutil
@@ -18,6 +19,25 @@ import anyaccel
 @pytest.fixture
 def cpu() -> anyaccel.CPU_Accelerator:
     return anyaccel.CPU_Accelerator()
+
+
+def test_a_context_of_no_stream_keeps_what_is_set_inside() -> None:
+    accelerator = anyaccel.CPU_Accelerator()
+    before, inner = accelerator.current_stream(), accelerator.Stream()
+    with accelerator.stream(None):
+        accelerator.set_stream(inner)
+    assert accelerator.current_stream() is inner
+    accelerator.set_stream(before)
+
+
+def test_an_event_takes_the_options_of_other_devices_events() -> None:
+    assert anyaccel.CPU_Accelerator().Event(enable_timing=True, external=True).query()
+
+
+@pytest.mark.parametrize("wrong", [None, 1.5])
+def test_what_is_no_device_cannot_be_current(wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        anyaccel.CPU_Accelerator().set_device(wrong)
 
 
 def test_current_device_is_the_local_rank_as_an_int(monkeypatch: pytest.MonkeyPatch) -> None:

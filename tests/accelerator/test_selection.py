@@ -11,6 +11,7 @@ import torch
 
 import anyaccel
 from anyaccel.accelerator import real_accelerator
+from anyaccel.accelerator.errors import SelectionError
 
 if TYPE_CHECKING:
     import subprocess
@@ -200,6 +201,84 @@ def test_a_plug_in_that_asks_for_the_accelerator_while_it_is_made_is_skipped_and
     why = "mine: SelectionError: choosing the accelerator failed: got a call of get_accelerator() while a plug-in is"
     assert done.stderr.count(f"chosen; not {why}") == 1
     assert done.stderr.count("'mine'") == 1
+
+
+def _plug_in(folder: Path, code: str, name: str = "mine") -> dict[str, str]:
+    """Write a package with a plug-in, and return the environment in which it is found."""
+    (folder / f"{name}_plug_in.py").write_text(code)
+    packed = folder / f"{name}-1.dist-info"
+    packed.mkdir()
+    (packed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (packed / "entry_points.txt").write_text(f"[anyaccel.accelerators]\n{name} = {name}_plug_in:Mine\n")
+    return {"PYTHONPATH": str(folder), "DS_ACCELERATOR": ""}
+
+
+def test_a_plug_in_that_another_thread_imports_a_framework_for_stops_nobody(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """The framework asks for the accelerator while it is imported, and the plug-in imports the framework."""
+    (tmp_path / "framework.py").write_text("import time, anyaccel\ntime.sleep(1)\nanyaccel.get_accelerator()\n")
+    code = "import time\ntime.sleep(0.5)\nimport framework\nfrom anyaccel import CPU_Accelerator as Mine\n"
+    run_python(
+        """
+import faulthandler, threading, anyaccel
+faulthandler.dump_traceback_later(60, exit=True)
+found = []
+thread = threading.Thread(target=lambda: found.append(anyaccel.get_accelerator()))
+thread.start()
+import framework
+thread.join()
+assert found == [anyaccel.get_accelerator()]
+""",
+        **_plug_in(tmp_path, code),
+    )
+
+
+def test_a_child_forked_while_a_plug_in_does_not_answer_chooses_for_itself(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    code = "import os, time, anyaccel\nparent = os.getpid()\ndef Mine():\n"
+    code += "    if os.getpid() == parent: time.sleep(3)\n    return anyaccel.CPU_Accelerator()\n"
+    run_python(
+        """
+import os, signal, threading, time, anyaccel
+from anyaccel.accelerator import real_accelerator
+from anyaccel.accelerator.errors import SelectionError
+real_accelerator._MOST_SECONDS_BEFORE_FORK = 0.1
+thread = threading.Thread(target=anyaccel.get_accelerator)
+thread.start()
+time.sleep(0.5)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(0 if anyaccel.get_accelerator().device_name() == "cpu" else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+thread.join()
+""",
+        **_plug_in(tmp_path, code),
+    )
+
+
+def test_what_a_plug_in_raises_stops_no_program_but_what_a_user_sends_does(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """As pyo3's panics, which derive from BaseException."""
+    code = "class Panic(BaseException): pass\ndef Mine(): raise __import__('builtins').__dict__.get(kind) or Panic('lost')\n"
+    code += "import os\nkind = os.environ['KIND']\n"
+    environment = _plug_in(tmp_path, code)
+    asks = "import anyaccel; print(anyaccel.get_accelerator()._name)"
+    done = run_python(asks, **environment, KIND="Panic")
+    assert "failed and is skipped: Panic: lost" in done.stderr
+    done = run_python(asks, check=False, **environment, KIND="KeyboardInterrupt")
+    assert done.returncode != 0
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["undefined", "mpi"])
+def test_a_backend_that_this_torch_is_built_without_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANYACCEL_CPU_BACKEND", name)
+    with pytest.raises(SelectionError, match=f"got ANYACCEL_CPU_BACKEND='{name}'; expected one of: .*gloo"):
+        anyaccel.CPU_Accelerator().communication_backend_name()
 
 
 @pytest.mark.parametrize("raised", ["OSError('libze is broken')", "SystemExit(127)", "AssertionError()"])

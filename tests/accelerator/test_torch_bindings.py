@@ -108,7 +108,9 @@ def _members() -> list[str]:
 def test_what_a_member_calls_exists_and_takes_its_arguments(
     name: str, member: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", mock.Mock())  # which torch.cuda.utilization needs
+    for package in ("pynvml", "pyzes"):  # which utilization needs
+        monkeypatch.setitem(sys.modules, package, mock.Mock())
+    monkeypatch.setattr(torch._C, "_nccl_version", lambda: 0, raising=False)
     accelerator = _accelerator(name)
     if (name, member) == ("xpu", "communication_backend_version"):
         assert not accelerator.supports(member)  # torch has no such function for xccl
@@ -144,7 +146,7 @@ def test_an_index_reaches_torch(name: str) -> None:
     accelerator.get_rng_state(1)
     _specified(name).synchronize.assert_called_once_with(1)
     _specified(name).memory_allocated.assert_called_once_with(1)
-    _specified(name).get_rng_state.assert_called_once_with(f"{name}:1")
+    _specified(name).get_rng_state.assert_called_once_with(1)
 
 
 @pytest.mark.parametrize("name", ["cuda", "xpu"])
@@ -211,13 +213,13 @@ def test_generic_accelerator_serves_what_its_module_has() -> None:
     assert not mtia.supports("memory_reserved")
     with pytest.raises(NotImplementedError, match=r"'mtia', which has no torch.mtia.memory_reserved"):
         mtia.memory_reserved()
-    mps = anyaccel.TorchAccelerator("mps")
+    with mock.patch("torch.mps.manual_seed") as seed:
+        mps = anyaccel.TorchAccelerator("mps")
     assert mps.device_count() == 0
     assert mps.communication_backend_name() == "gloo"
     assert mps.supports("manual_seed_all")
     assert mps.supports("seed_all")  # of its one device: there is no torch.mps.manual_seed_all
-    with mock.patch("torch.mps.manual_seed") as seed:
-        mps.manual_seed_all(3)
+    mps.manual_seed_all(3)
     seed.assert_called_once_with(3)
     assert not mps.supports("create_graph")
     with pytest.raises(NotImplementedError, match=r"torch.mps.graph"):
@@ -318,7 +320,34 @@ def test_an_intel_gpu_is_asked_for_float64(has_fp64: bool, monkeypatch: pytest.M
     found = types.SimpleNamespace(has_fp64=has_fp64)
     monkeypatch.setattr(torch.xpu, "get_device_properties", mock.create_autospec(torch.xpu.get_device_properties))
     torch.xpu.get_device_properties.return_value = found
+    assert anyaccel.XPU_Accelerator().is_fp64_supported() is True  # as there is no device
+    monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
     assert anyaccel.XPU_Accelerator().is_fp64_supported() is has_fp64
+
+
+def test_without_an_intel_gpu_the_answers_are_those_of_a_current_one() -> None:
+    assert anyaccel.XPU_Accelerator().supported_dtypes() == [torch.float32, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize(("name", "package"), [("cuda", "nvidia-ml-py"), ("rocm", "amdsmi"), ("xpu", "pyzes")])
+def test_a_figure_needs_a_package_of_its_own(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for missing in ("pynvml", "amdsmi", "pyzes"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setattr(torch.version, "hip", "6" if name == "rocm" else None)
+    accelerator = anyaccel.XPU_Accelerator() if name == "xpu" else anyaccel.CUDA_Accelerator()
+    module = torch.xpu if name == "xpu" else torch.cuda
+    monkeypatch.setattr(module, "utilization", mock.Mock(side_effect=ModuleNotFoundError))
+    assert not accelerator.supports("utilization")
+    with pytest.raises(NotImplementedError, match=package):
+        accelerator.utilization()
+
+
+def test_a_torch_without_nccl_has_no_version_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch._C, "_nccl_version", raising=False)
+    accelerator = anyaccel.CUDA_Accelerator()
+    assert not accelerator.supports("communication_backend_version")
+    with pytest.raises(NotImplementedError, match="NCCL in this torch"):
+        accelerator.communication_backend_version()
 
 
 def test_apples_one_device_can_be_chosen_and_no_other() -> None:

@@ -12,6 +12,7 @@ import torch
 
 from anyaccel import CPU_Accelerator, CUDA_Accelerator, DeepSpeedAccelerator, TorchAccelerator, XPU_Accelerator
 from anyaccel.accelerator import environment as accelerator_environment
+from anyaccel.accelerator.torch_accelerator import NEEDED, OWN
 from anyaccel.distributed import environment as distributed_environment
 from anyaccel.migrate.targets import TARGETS
 from anyaccel.op_builder.engine import environment as op_environment
@@ -33,6 +34,8 @@ LATER_ON_XPU = {
     "use_mem_pool", "memory_snapshot", "utilization",
 }  # fmt: skip
 """What ``torch.xpu`` of torch 2.10 lacks; the page says it above the table, which is for torch 2.13."""
+_BY_NAME = {"Stream": ("Stream",), "Event": ("Event",)}
+_OTHERWISE = {"communication_backend_name": "a backend of `torch.distributed` that is registered for the device"}
 _ROW = re.compile(r"^(\S.*?) {2,}(\S.*)$", re.MULTILINE)
 
 
@@ -58,15 +61,24 @@ def members() -> str:
         "|---|---|---|---|---|---|",
     ]
     for name in [name for name in vars(DeepSpeedAccelerator) if not name.startswith("_")]:
-        with mock.patch.dict(sys.modules, pynvml=mock.Mock()):  # with NVIDIA's package, installed here or not
+        packages = mock.patch.dict(sys.modules, pynvml=mock.Mock(), pyzes=mock.Mock())  # installed here or not
+        with packages, mock.patch.object(torch._C, "_nccl_version", create=True):
             in_cpu, in_cuda, in_xpu = (accelerator.supports(name) for accelerator in accelerators)
         supported = ["yes" if one else "raises" for one in (in_cpu, in_cuda, in_xpu != (name in lacked))]
-        calls = getattr(getattr(TorchAccelerator, name, None), "__torch_calls__", ())
-        needs = ", ".join(f"`torch.<name>.{call}`" for call in calls)
+        needs = _needs(name)
         equivalent = target.function(name, "") or ""
         shown = f"`{equivalent}`" if equivalent else ""
         lines.append(f"| `{name}` | {' | '.join(supported)} | {needs} | {shown} |")
     return "\n".join([*lines, "", ""])
+
+
+def _needs(member: str) -> str:
+    """Return what a device's module must have for a member, and which other members it calls."""
+    calls = getattr(getattr(TorchAccelerator, member, None), "__torch_calls__", ())
+    functions = [f"`torch.<name>.{call.format('<NAME>')}`" for call in (*calls, *_BY_NAME.get(member, ()))]
+    others = " and ".join(f"the member `{other}`" for other in NEEDED.get(member, ()))
+    own = f"`torch.<name>.{OWN[member]}`" if member in OWN else ""
+    return ", ".join(filter(None, [*functions, " or ".join(filter(None, (own, others)))])) or _OTHERWISE.get(member, "")
 
 
 def loaders() -> str:

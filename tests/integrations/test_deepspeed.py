@@ -341,7 +341,8 @@ def test_a_launcher_whose_programs_would_have_stock_deepspeed_is_refused(run_pyt
     (tmp_path / "ds_report").mkdir()  # a folder is no program, also if it has a command's name
     code = """
 import runpy, sys
-commands = ["deepspeed --num_gpus 2 a.py", "torchrun a.py", "-m torch.distributed.launch a.py", "accelerate launch a.py"]
+commands = ["deepspeed --num_gpus 2 a.py", "torchrun a.py", "-m torch.distributed.launch a.py", "accelerate launch a.py",
+            "/opt/bin/torchrun a.py", "-m deepspeed.launcher.launch a.py"]
 for command in (*commands, "ds_report"):
     sys.argv = ["", *command.split()]
     try:
@@ -352,7 +353,7 @@ for command in (*commands, "ds_report"):
     said = run_python(code, DS_ACCELERATOR="cpu").stdout
     for start in ("deepspeed [OPTION …] --module", "torchrun [OPTION …] -m", "accelerate launch [OPTION …] -m"):
         assert f"would use stock deepspeed. Fix: {start} anyaccel.integrations.deepspeed FILE …" in said
-    assert said.count("would use stock deepspeed") == 4
+    assert said.count("would use stock deepspeed") == 6
     assert "\ncpu_adam ." in said
 
 

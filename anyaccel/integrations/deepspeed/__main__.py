@@ -23,10 +23,12 @@ _LAUNCHERS = {
     ("deepspeed.pt",): _OF_DEEPSPEED,
     ("ds",): _OF_DEEPSPEED,
     ("deepspeed.launcher.runner",): _OF_DEEPSPEED,
+    ("deepspeed.launcher.launch",): _OF_DEEPSPEED,
     ("torchrun",): _OF_TORCH,
     ("torch.distributed.run",): _OF_TORCH,
     ("torch.distributed.launch",): _OF_TORCH,
     ("accelerate", "launch"): "accelerate launch [OPTION …] -m",
+    ("accelerate.commands.launch",): "accelerate launch [OPTION …] -m",
 }
 
 
@@ -46,7 +48,7 @@ def _refuse_launchers(arguments: list[str]) -> None:
     Raises:
         SystemExit: with the right command.
     """
-    words = arguments[1:] if arguments[:1] == ["-m"] else arguments
+    words = arguments[1:] if arguments[:1] == ["-m"] else [*map(os.path.basename, arguments[:1]), *arguments[1:]]
     found = next((start for start in _LAUNCHERS if words[: len(start)] == list(start)), None)
     if found is not None:
         msg = (

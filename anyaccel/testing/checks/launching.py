@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,13 @@ def _communication_backend_version(accelerator: DeepSpeedAccelerator) -> None:
 
 def _op_builder_dir(accelerator: DeepSpeedAccelerator) -> None:
     expect_type(accelerator.op_builder_dir(), str, "op_builder_dir()")
-    expect(bool(accelerator.op_builder_dir()), "op_builder_dir() is empty")
+    named = accelerator.op_builder_dir()
+    expect(bool(named), "op_builder_dir() is empty")
+    try:
+        found = importlib.util.find_spec(named)
+    except ModuleNotFoundError:
+        found = None
+    expect(found is not None, f"op_builder_dir() is {named!r}, which is no package here")
 
 
 def _get_op_builder(accelerator: DeepSpeedAccelerator) -> None:

@@ -55,17 +55,17 @@ def _peak(member: str, reset: str, accelerator: DeepSpeedAccelerator) -> None:
     expect(peak >= held_bytes, f"{member}() is {peak} after a tensor of {held_bytes} bytes")
     later = getattr(accelerator, member)()
     expect(later >= peak - _ROUGH_BYTES, f"{member}() fell from {peak} to {later} without a reset")
-    _reset(reset, accelerator)
+    _reset(reset, member, accelerator)
 
 
-def _reset(member: str, accelerator: DeepSpeedAccelerator) -> None:
+def _reset(member: str, peak: str, accelerator: DeepSpeedAccelerator) -> None:
     held = _allocate(accelerator)
     del held
     accelerator.empty_cache()
-    before = accelerator.max_memory_allocated()
+    before = getattr(accelerator, peak)()
     getattr(accelerator, member)()
-    after = accelerator.max_memory_allocated()
-    expect(after < before, f"{member}() leaves the peak at {after}; it was {before} with a tensor that is gone")
+    after = getattr(accelerator, peak)()
+    expect(after < before, f"{member}() leaves {peak}() at {after}; it was {before} with a tensor that is gone")
 
 
 def _memory_stats(accelerator: DeepSpeedAccelerator) -> None:
@@ -144,12 +144,12 @@ CHECKS: dict[str, Callable[[DeepSpeedAccelerator], None]] = {
     "empty_cache": _empty_cache,
     "memory_allocated": _memory_allocated,
     "max_memory_allocated": partial(_peak, "max_memory_allocated", "reset_max_memory_allocated"),
-    "reset_max_memory_allocated": partial(_reset, "reset_max_memory_allocated"),
+    "reset_max_memory_allocated": partial(_reset, "reset_max_memory_allocated", "max_memory_allocated"),
     "memory_cached": partial(_memory_reserved, "memory_cached"),
     "max_memory_cached": partial(_peak, "max_memory_cached", "reset_max_memory_cached"),
-    "reset_max_memory_cached": partial(_reset, "reset_max_memory_cached"),
+    "reset_max_memory_cached": partial(_reset, "reset_max_memory_cached", "max_memory_cached"),
     "memory_stats": _memory_stats,
-    "reset_peak_memory_stats": partial(_reset, "reset_peak_memory_stats"),
+    "reset_peak_memory_stats": partial(_reset, "reset_peak_memory_stats", "max_memory_allocated"),
     "memory_reserved": partial(_memory_reserved, "memory_reserved"),
     "max_memory_reserved": partial(_peak, "max_memory_reserved", "reset_peak_memory_stats"),
     "total_memory": _total_memory,

@@ -20,7 +20,9 @@ def _pin_memory(accelerator: DeepSpeedAccelerator) -> None:
     tensor = torch.arange(6.0).reshape(2, 3)
     pinned = accelerator.pin_memory(tensor)
     expect(pinned.tolist() == tensor.tolist(), "pin_memory(t) has other values than t")
+    expect(pinned.dtype == tensor.dtype, f"pin_memory(t) is of {pinned.dtype}; expected {tensor.dtype}")
     expect_type(accelerator.is_pinned(pinned), bool, "is_pinned(t)")
+    expect(not accelerator.is_pinned(tensor), "is_pinned(t) is True for a tensor that nothing has pinned")
     expect(accelerator.pin_memory(tensor, make_copy=False).shape == (2, 3), "make_copy=False gives another shape")
     flat = accelerator.pin_memory(tensor, make_copy=False, match_shape=False)
     expect(flat.shape == (6,), f"match_shape=False gives the shape {tuple(flat.shape)}; expected (6,)")
@@ -42,6 +44,8 @@ def _pin_empty(accelerator: DeepSpeedAccelerator) -> None:
 
 
 def _pin_empty_like(accelerator: DeepSpeedAccelerator) -> None:
+    same = accelerator.pin_empty_like(torch.ones(2, 3, dtype=torch.int16))
+    expect(same.shape == (2, 3) and same.dtype == torch.int16, f"pin_empty_like without a dtype gives {same}")
     like = accelerator.pin_empty_like(torch.ones(2, 3), dtype=torch.float64)
     expect(like.shape == (2, 3) and like.dtype == torch.float64, f"pin_empty_like gives {like}")
 

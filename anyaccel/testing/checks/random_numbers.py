@@ -63,7 +63,8 @@ def _rng_state(accelerator: DeepSpeedAccelerator) -> None:
 
 def _rng_state_all(accelerator: DeepSpeedAccelerator) -> None:
     states = accelerator.get_rng_state_all()
-    expect(len(states) >= 1, "get_rng_state_all() is empty")
+    expected = accelerator.device_count() if accelerator.device_name() != "cpu" else 1  # a CPU has one generator
+    expect(len(states) == expected, f"get_rng_state_all() has {len(states)} states; expected {expected}")
     first = _drawn(accelerator)
     accelerator.set_rng_state_all(states)
     expect(_drawn(accelerator) == first, "set_rng_state_all(get_rng_state_all()) does not bring the numbers back")
