@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import Optimizer
 
-from .foreign_states import with_own_steps
+from .gradients import resolved
 from .loading import loaded
-from .sharded import shards_of_lists
+from .saved_states import handed_on, settle
+from .sharded import mark_sharded, shards_of_lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,9 @@ class CPUAdam(Optimizer):
         for group in self.param_groups:
             for key, value in self.defaults.items():
                 group.setdefault(key, value)
+            group["foreach"] = None  # it changes no result
             _check_options(group)
+        settle(self, self._taken)
         for kept in self.state.values():
             if "step" in kept:  # a parameter without a gradient may have an empty state
                 # a copy, because the original optimizer keeps counting with its own tensor
@@ -128,19 +130,19 @@ class CPUAdam(Optimizer):
 
         Args:
             state_dict: what ``state_dict()`` of one of them returned; its tensors are copied.
+
+        Raises:
+            ValueError: for an option that this class does not take; nothing is loaded then.
         """
-        state_dict = with_own_steps(state_dict)
-        super().load_state_dict(state_dict)
-        saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
-        params = chain.from_iterable(group["params"] for group in self.param_groups)
-        for saved_id, param in zip(saved_ids, params, strict=True):
-            saved = state_dict["state"].get(saved_id, {})
-            kept = self.state.get(param, {})  # it has none before its first step
-            for key in [key for key in _MOMENTS if key in saved]:
-                if param.dtype == self._moment_dtype(param):  # torch shares them with the other optimizer
-                    kept[key] = kept[key].clone()
-                else:  # torch has cast them to the parameter's dtype
-                    kept[key] = saved[key].detach().to("cpu", torch.float32, copy=True)
+        with handed_on(self, (*_MOMENTS, "step"), _check_options_of_state):
+            super().load_state_dict(state_dict)
+
+    def _taken(self, param: torch.Tensor, group: dict[str, Any], key: str, value: Any) -> Any:
+        """Return a copy of a saved state, as this class keeps it."""
+        if key == "step":
+            return torch.as_tensor(value, dtype=torch.float32, device="cpu").reshape(()).clone()
+        is_tensor = isinstance(value, torch.Tensor)
+        return value.detach().to("cpu", self._moment_dtype(param), copy=True) if is_tensor else value
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -166,7 +168,7 @@ class CPUAdam(Optimizer):
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params = group["params"]
-        grads = [grad for param in params if (grad := param.grad) is not None]
+        grads = [resolved(grad) for param in params if (grad := param.grad) is not None]
         if not grads:
             return
         if len(grads) < len(params):
@@ -186,6 +188,7 @@ class CPUAdam(Optimizer):
         moments = [[state[key] for state in states] for key in _MOMENTS]
         lists = shards_of_lists([params, grads, *moments])
         loaded("cpu_adam").adam_step(*lists, [state["step"] for state in states], **options)
+        mark_sharded(params)
 
     def _new_state(self, param: torch.Tensor) -> dict[str, torch.Tensor]:
         if param.device.type != "cpu":
@@ -211,9 +214,13 @@ def _check_options(options: dict[str, Any]) -> None:
     for name in ("lr", "eps", "weight_decay"):
         if not float(options[name]) >= 0.0:
             raise _refusal(name, options[name], "a number of 0 or more", f"leave {name} out for its default")
-    for beta in options["betas"]:
-        if not 0.0 <= float(beta) < 1.0:
-            raise _refusal("betas", options["betas"], "two numbers in [0, 1)", "pass betas=(0.9, 0.999)")
+    betas = options["betas"]
+    if len(betas) != 2 or not all(0.0 <= float(beta) < 1.0 for beta in betas):
+        raise _refusal("betas", betas, "two numbers in [0, 1)", "pass betas=(0.9, 0.999)")
+
+
+def _check_options_of_state(options: dict[str, Any]) -> None:
+    _check_options({**options, "foreach": None})
 
 
 def _refusal(name: str, got: Any, expected: str, fix: str) -> ValueError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
+from ..kernels.functions.dense import rows_of
 from ..op_builder.kernel_loader import loader_class
 from ..op_builder.op import CSRC
 from .device_kernel import DeviceKernel
@@ -37,7 +38,8 @@ class PyDense(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        z = x @ weight.t()
+        with torch.autocast(x.device.type, enabled=False):  # as in the other modes
+            z = x @ weight.t()
         y = torch.sigmoid(z if bias is None else z + bias)
         ctx.save_for_backward(x, weight, y)
         ctx.has_bias = bias is not None
@@ -47,8 +49,8 @@ class PyDense(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight, y = ctx.saved_tensors
         grad_z = grad * y * (1 - y)
-        rows = grad_z.reshape(-1, grad_z.shape[-1])
-        grad_weight = rows.t() @ x.reshape(-1, x.shape[-1])
+        rows = rows_of(grad_z)
+        grad_weight = rows.t() @ rows_of(x)
         return grad_z @ weight, grad_weight, rows.sum(0) if ctx.has_bias else None
 
 
@@ -67,7 +69,7 @@ class CppDense(torch.autograd.Function):
         x, weight, y = ctx.saved_tensors
         grad_z: torch.Tensor = torch.ops.aten.sigmoid_backward(grad, y)
         grad_x, grad_weight = loaded("dense_cpp").linear_backward(grad_z, x, weight)
-        return grad_x, grad_weight, grad_z.reshape(-1, grad_z.shape[-1]).sum(0) if ctx.has_bias else None
+        return grad_x, grad_weight, rows_of(grad_z).sum(0) if ctx.has_bias else None
 
 
 class PtxSigmoid(torch.autograd.Function):

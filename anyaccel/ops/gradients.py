@@ -12,7 +12,12 @@ from .sharded import are_sharded, norm_of, shards
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["clip_grad_norm_"]
+__all__ = ["clip_grad_norm_", "resolved"]
+
+
+def resolved(grad: torch.Tensor | None) -> torch.Tensor | None:
+    """Return a gradient without a lazy negation, which torch leaves on that of a real part of a complex number."""
+    return grad.resolve_neg() if grad is not None and grad.is_neg() else grad
 
 
 @torch.no_grad()
@@ -43,7 +48,13 @@ def clip_grad_norm_(parameters: torch.Tensor | Iterable[torch.Tensor], max_norm:
         (tensor([5.]), tensor([0.6000, 0.8000]))
     """
     given = [parameters] if isinstance(parameters, torch.Tensor) else parameters
-    grads = [parameter.grad for parameter in given if parameter.grad is not None]
+    grads = []
+    for parameter in given:
+        grad = parameter.grad
+        if grad is not None:
+            if grad.is_neg():
+                parameter.grad = grad = grad.resolve_neg()
+            grads.append(grad)
     if not grads:
         return torch.zeros(1, dtype=torch.float32, device="cpu")  # whatever torch's defaults are
     op = loaded("MultiTensorLoader")

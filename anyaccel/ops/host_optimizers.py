@@ -133,7 +133,9 @@ class CPUAdagrad(MultiTensorOptimizer):
         key: Any,
         common: dict[str, Any],
     ) -> None:
-        decayed = common["lr"] / (1 + (steps[0] - 1) * group["lr_decay"])
+        decayed = common["lr"]
+        if group["lr_decay"] != 0:  # which a traced number of the step cannot be part of
+            decayed /= 1 + (steps[0] - 1) * group["lr_decay"]
         op.adagrad_step(
             *lists, weight_decay=group["weight_decay"], eps=group["eps"], maximize=group["maximize"],
             **{**common, "lr": decayed},

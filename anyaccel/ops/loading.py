@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..op_builder.all_ops import builder_class
 from ..op_builder.kernel_loader import loader_class
 from ..op_builder.table import OPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
 
 __all__ = ["declare", "load_on_host", "loaded"]
 
@@ -59,8 +61,22 @@ def loaded(key: Hashable) -> Any:
 def _load(key: Hashable) -> bool:
     held = _held[key]
     if held.value is None:
-        held.value = held.load()
+        with _unseen():
+            held.value = held.load()
     return True
+
+
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    """Hide calls of torch ops from what records them: they would be part of an exported program, or of a trace."""
+    jit: Any = torch._C
+    tracing = jit._get_tracing_state()
+    jit._set_tracing_state(None)
+    try:
+        with torch._C.DisableTorchFunction(), _disable_current_modes():
+            yield
+    finally:
+        jit._set_tracing_state(tracing)
 
 
 _load._dynamo_marked_constant = True  # type: ignore[attr-defined]  # like torch.compiler.assume_constant_result

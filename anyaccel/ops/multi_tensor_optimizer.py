@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import abc
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch.optim.optimizer import Optimizer
 
-from .foreign_states import with_own_steps
+from .gradients import resolved
 from .loading import loaded
-from .sharded import are_sharded, shards_of_lists
+from .saved_states import handed_on, settle
+from .sharded import are_sharded, mark_sharded, shards_of_lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,22 +70,24 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         for group in self.param_groups:  # state dicts of other classes lack some options
             for key, value in self.defaults.items():
                 group.setdefault(key, value)
+        settle(self, self._taken)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state dict of this class, or of torch's or deepspeed's optimizer with the same formula."""
-        state_dict = with_own_steps(state_dict)
-        super().load_state_dict(state_dict)
-        saved_ids = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
-        params = ((param, group) for group in self.param_groups for param in group["params"])
-        for saved_id, (param, group) in zip(saved_ids, params, strict=True):
-            saved = state_dict["state"].get(saved_id, {})
-            for key in self.STATES:  # torch has cast them to the parameter's dtype
-                if isinstance(saved.get(key), torch.Tensor):
-                    self.state[param][key] = saved[key].detach().to(param.device, torch.float32, copy=True)
-            if "step" in saved:
-                self.state[param]["step"] = torch.as_tensor(saved["step"], dtype=torch.float32).to(
-                    _counting_device(group, param), copy=True
-                )
+        """Load a state dict of this class, or of torch's or deepspeed's optimizer with the same formula.
+
+        Raises:
+            ValueError: for an option that this class does not take; nothing is loaded then.
+        """
+        with handed_on(self, (*self.STATES, "step"), self._check):
+            super().load_state_dict(state_dict)
+
+    def _taken(self, param: torch.Tensor, group: dict[str, Any], key: str, value: Any) -> Any:
+        """Return a copy of a saved state, as this class keeps it."""
+        if key == "step":
+            device = _counting_device(group, param)
+            return torch.as_tensor(value, dtype=torch.float32).reshape(()).to(device, copy=True)
+        is_tensor = isinstance(value, torch.Tensor)
+        return value.detach().to(param.device, torch.float32, copy=True) if is_tensor else value
 
     @torch.no_grad()
     def step(
@@ -96,8 +98,9 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
 
         Args:
             closure: evaluates the model again and returns the loss.
-            noop_flag: one int32 or float32 on the parameters' device; nothing changes if it is not zero. The step is
-                still counted, because the host does not wait for the flag; with ``capturable`` it is not.
+            noop_flag: one int32 or float32 on the parameters' device; no parameter or state changes if it is not zero. The
+                step is still counted, because the host does not wait for the flag; with ``capturable`` it is not. The
+                first step is counted as such in any case, which matters for SGD with dampening.
             grad_scale: one float32 on the same device; gradients are divided by it.
 
         Returns:
@@ -138,16 +141,19 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
                 self._first_state(param, group) if is_fresh else state
                 for param, state, is_fresh in zip(params, kept, fresh, strict=True)
             ]
+        if self.COUNTS:
+            _require_countable(self, [state["step"] for state in kept])
         steps = [0.0] * len(params)
         if self.COUNTS and not is_capturable:
             steps = torch.stack([state["step"] for state in kept]).add_(1.0).tolist()
         op = loaded(self.LOADER)
         for key, some in self._alike(steps, fresh):
-            lists: list[list[Any]] = [[params[i] for i in some], [params[i].grad for i in some]]
+            lists: list[list[Any]] = [[params[i] for i in some], [resolved(params[i].grad) for i in some]]
             lists += [[kept[i][name] for i in some] for name in self.STATES]
             counters = [kept[i]["step"] for i in some] if self.COUNTS else []
             numbers = torch.stack(counters) if counters and is_capturable else [int(steps[i]) for i in some]
             self._run(op, group, shards_of_lists(lists), numbers, key, common)
+            mark_sharded(lists[0])
             if counters:  # a refused step does not count
                 _count(counters, control["noop_flag"] if is_capturable else None)
             self.state.update({params[i]: kept[i] for i in some if fresh[i]})
@@ -259,6 +265,18 @@ def _learning_rate(optimizer: object, group: dict[str, Any], device: torch.devic
 
 def _counting_device(group: dict[str, Any], param: torch.Tensor) -> torch.device:
     return param.device if group.get("capturable") else torch.device("cpu")
+
+
+def _require_countable(optimizer: object, counters: list[torch.Tensor]) -> None:
+    """Check that steps can be counted, before parameters are written."""
+    for counter in counters:
+        if counter.dtype != torch.float32 or (counter.is_inference() and not torch.is_inference_mode_enabled()):
+            got = "an inference tensor" if counter.is_inference() else f"a tensor of {counter.dtype}"
+            msg = (
+                f"{type(optimizer).__name__} failed: got {got} as a state 'step'; expected one of float32 that may be written. "
+                f"Fix: take the first step outside of torch.inference_mode()."
+            )
+            raise RuntimeError(msg)
 
 
 def _count(counters: list[torch.Tensor], noop_flag: torch.Tensor | None) -> None:

@@ -10,7 +10,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["are_sharded", "norm_of", "shards", "shards_of_lists"]
+__all__ = ["are_sharded", "mark_sharded", "norm_of", "shards", "shards_of_lists"]
 
 
 def are_sharded(tensors: Iterable[Any]) -> bool:
@@ -47,6 +47,12 @@ def shards_of_lists(lists: list[list[Any]]) -> list[list[Any]]:
             )
             raise RuntimeError(msg)
     return [shards(one) for one in lists]
+
+
+def mark_sharded(params: list[Any]) -> None:
+    """Mark ``DTensor`` parameters as modified, whose shards an optimizer has written: autograd asks the whole tensor."""
+    if are_sharded(params) and not torch.compiler.is_compiling():
+        torch.autograd.graph.increment_version(params)
 
 
 def norm_of(grads: Sequence[Any], l2norm: Any) -> torch.Tensor:

@@ -16,7 +16,7 @@ def scaled_masked_softmax(x: torch.Tensor, mask: torch.Tensor | None = None, sca
     """Softmax of scaled scores, ``softmax(scale * x)`` over the last dimension, without the scores that a mask hides.
 
     Hidden scores get exactly 0, even if they are NaN. A row is all 0 if the mask hides all of it or if its visible scores are
-    all -inf (torch gives NaN). A visible NaN makes the visible part of its row NaN, and so does +inf. Computed in float32
+    all -inf (torch gives NaN). A visible NaN or +inf makes its whole row NaN. Computed in float32
     (float64 for a float64 ``x``). ``x`` gets a gradient; a second derivative raises ``RuntimeError``.
 
     Args:

@@ -114,7 +114,9 @@ struct Once : torch::autograd::Function<Once> {
     return called_below_autograd(derivative->backward, *stack);
   }
 
-  static variable_list backward(AutogradContext*, const variable_list&) {
+  static variable_list backward(AutogradContext*, const variable_list&) { refuse(); }
+
+  [[noreturn]] static void refuse() {
     TORCH_CHECK(false, "trying to differentiate twice an op whose gradient has no derivative. ",
                 "Fix: compute the first gradient without create_graph=True.");
   }
@@ -146,6 +148,11 @@ variable_list Recorded::backward(AutogradContext* ctx, const variable_list& grad
       }
     }
     if (c10::GradMode::is_enabled()) {
+      const c10::DispatchKeySet batched({c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched});
+      if (std::any_of(defined, grads.end(),
+                      [batched](const auto& grad) { return grad.defined() && grad.key_set().has_any(batched); })) {
+        Once::refuse();  // the node would be lost with the batch
+      }
       std::copy_if(defined, grads.end(), std::back_inserter(tensors), [](const auto& grad) { return grad.defined(); });
       computed = Once::apply(derivative, &stack, at::TensorList(tensors));
     } else {

@@ -55,6 +55,23 @@ class Dimensions {
            });
   }
 
+  // Adds a dimension of one element, unless there is one with this stride.
+  void include(std::int64_t stride) {
+    if (std::any_of(begin(), end(), [stride](const One& one) { return one.stride == stride; })) {
+      return;
+    }
+    are_known_ = are_known_ && count_ < kMost;
+    if (are_known_) {
+      ones_[count_++] = {stride, 1};
+      std::sort(begin(), end(), [](const One& left, const One& right) { return left.stride < right.stride; });
+    }
+  }
+
+  bool has_strides_of(const Dimensions& other) const {
+    return std::equal(begin(), end(), other.begin(), other.end(),
+                      [](const One& one, const One& its) { return one.stride == its.stride; });
+  }
+
   std::size_t count() const { return count_; }
   One operator[](std::size_t index) const { return ones_[index]; }
   One* begin() { return ones_.data(); }
@@ -132,12 +149,21 @@ struct Layout {
 // Whether it is proven that tensors with overlapping spans share no element, such as columns of one matrix.
 inline bool lie_apart(const Layout& left, const Layout& right) {
   const std::int64_t distance = right.data - left.data;
-  const Dimensions &of_left = left.dimensions, &of_right = right.dimensions;
-  const bool is_comparable = left.is_nested && right.is_nested && left.bytes == right.bytes &&
-                             distance % left.bytes == 0 && of_left.count() == of_right.count() &&
-                             std::equal(of_left.begin(), of_left.end(), of_right.begin(),
-                                        [](const auto& one, const auto& other) { return one.stride == other.stride; });
-  return is_comparable && !can_be_apart(of_left, of_right, of_left.count(), distance / left.bytes);
+  if (!left.is_nested || !right.is_nested || left.bytes != right.bytes || distance % left.bytes != 0) {
+    return false;
+  }
+  const std::int64_t apart = distance / left.bytes;
+  if (left.dimensions.has_strides_of(right.dimensions)) {
+    return !can_be_apart(left.dimensions, right.dimensions, left.dimensions.count(), apart);
+  }
+  Dimensions of_left = left.dimensions, of_right = right.dimensions;
+  for (const auto& one : right.dimensions) {
+    of_left.include(one.stride);
+  }
+  for (const auto& one : left.dimensions) {
+    of_right.include(one.stride);
+  }
+  return of_left.are_nested() && of_right.are_nested() && !can_be_apart(of_left, of_right, of_left.count(), apart);
 }
 
 inline bool is_same_view(const TensorView& left, const TensorView& right) {

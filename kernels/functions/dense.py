@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import torch
 
 from .registration import OpFunctions, empty_contiguous
 
-__all__ = ["DenseFunctions"]
+__all__ = ["DenseFunctions", "rows_of"]
 
 
 def _fake(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -38,7 +39,7 @@ def _backward(ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | No
     if torch.is_grad_enabled():  # for second derivatives, use torch's own differentiable operations
         grad_z = grad * y * (1 - y)
         grad_x, grad_weight = _products(grad_z, x, weight)
-        grad_bias = grad_z.reshape(-1, grad_z.shape[-1]).sum(0)
+        grad_bias = rows_of(grad_z).sum(0)
     else:
         grad_x, grad_weight, grad_bias = ops.dense_backward.default(grad, y, x, weight)
     return grad_x, grad_weight, grad_bias if ctx.has_bias else None
@@ -48,12 +49,16 @@ def _linear_backward(ops: Any, ctx: Any, grad: torch.Tensor) -> tuple[torch.Tens
     x, weight = ctx.saved_tensors
     product = _products if torch.is_grad_enabled() else ops.dense_linear_backward.default
     products = product(grad, x, weight)
-    return *products, grad.reshape(-1, grad.shape[-1]).sum(0) if ctx.has_bias else None
+    return *products, rows_of(grad).sum(0) if ctx.has_bias else None
 
 
 def _products(grad_z: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    rows = grad_z.reshape(-1, grad_z.shape[-1])
-    return grad_z @ weight, rows.t() @ x.reshape(-1, x.shape[-1])
+    return grad_z @ weight, rows_of(grad_z).t() @ rows_of(x)
+
+
+def rows_of(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's last dimension as rows, of which there may be none, and which may be empty."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 class DenseFunctions(OpFunctions):

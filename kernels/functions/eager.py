@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DifferentiableOp", "RecordedOp"]
+__all__ = ["DifferentiableOp", "RecordedOp", "refuse_tangents"]
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -64,7 +64,7 @@ class DifferentiableOp:
         return output[self.given] if self.results else output
 
     def _through_dispatcher(self, *inputs: Any) -> Any:
-        _refuse_tangents(self.op, inputs)
+        refuse_tangents(self.op, inputs)
         try:
             output = self.op(*inputs)
         except RuntimeError as error:
@@ -101,7 +101,7 @@ def _is_followed() -> bool:
     )
 
 
-def _refuse_tangents(op: Any, inputs: tuple[Any, ...]) -> None:
+def refuse_tangents(op: Any, inputs: tuple[Any, ...]) -> None:
     """Check that no input has a tangent: torch would drop it without a word, as if the derivative were 0.
 
     Raises:

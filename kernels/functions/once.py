@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["differentiable_once"]
+
+
+_REFUSAL = (
+    "trying to differentiate twice an op whose gradient has no derivative. "
+    "Fix: compute the first gradient without create_graph=True."
+)
 
 
 def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,11 +29,17 @@ def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
     def once(ctx: Any, *grads: Any) -> Any:
         if not torch.is_grad_enabled():
             return backward(ctx, *grads)
+        if any(map(_is_batched, grads)):  # the node would be lost with the batch
+            raise RuntimeError(_REFUSAL)
         unpacked = _Unpacked(ctx)
         inputs = [each for each in (*unpacked.saved_tensors, *grads) if isinstance(each, torch.Tensor)]
         return _apply(lambda: backward(unpacked, *grads), *inputs)
 
     return once
+
+
+def _is_batched(grad: Any) -> bool:
+    return isinstance(grad, torch.Tensor) and (is_legacy_batchedtensor(grad) or is_batchedtensor(grad))
 
 
 class _Unpacked:
@@ -47,11 +60,7 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(_ctx: Any, *_grads: Any) -> Any:
-        msg = (
-            "trying to differentiate twice an op whose gradient has no derivative. "
-            "Fix: compute the first gradient without create_graph=True."
-        )
-        raise RuntimeError(msg)
+        raise RuntimeError(_REFUSAL)
 
 
 _apply: Any = _Once.apply

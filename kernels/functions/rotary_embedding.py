@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch.autograd.function import once_differentiable
 
+from .eager import refuse_tangents
 from .registration import OpFunctions, empty_contiguous, nothing
 
 __all__ = ["RotaryEmbeddingFunctions"]
@@ -87,6 +88,7 @@ class RotaryEmbeddingFunctions(OpFunctions):
             return x.copy_(self._rotary_embedding(x, cos, sin, interleaved, False))
         if inplace:
             _check_in_place(x)
+            refuse_tangents(self._ops.rotary_embedding_.default, (x,))
             turned: torch.Tensor = _InPlace.apply(x, cos, sin, interleaved, self._rotary_embedding_)  # type: ignore[no-untyped-call]
             return turned
         result: torch.Tensor = self._rotary_embedding(x, cos, sin, interleaved, False)

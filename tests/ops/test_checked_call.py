@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from typing import Any
 
@@ -105,6 +106,41 @@ def test_columns_of_one_matrix_share_no_memory(multi: Any) -> None:
     assert matrix.tolist() == [[2.0, 6.0] * 3] * 4
     with pytest.raises(RuntimeError, match="which shares memory with"):
         multi.functions.scale([matrix[:, 0:3]], [matrix[:, 2:5]], 1.0)
+
+
+def _places(view: torch.Tensor) -> set[int]:
+    """Return the elements of the memory that a view has."""
+    places = {view.storage_offset()}
+    for size, stride in zip(view.shape, view.stride(), strict=True):
+        places = {place + stride * step for place in places for step in range(size)}
+    return places
+
+
+def test_views_are_taken_only_if_they_share_no_element() -> None:
+    """Columns, blocks and rows of one matrix, of any number of dimensions, beside views that do overlap."""
+    multi = load("cpu", "MultiTensorBuilder").functions
+    memory, draw = torch.zeros(400), random.Random(0)  # noqa: S311
+    taken = refused = 0
+    for _ in range(2000):
+        views = []
+        for _ in range(2):
+            sizes = [draw.choice([1, 2, 3, 5]) for _ in range(draw.choice([1, 2, 3]))]
+            strides = [draw.choice([1, 2, 4, 10, 20, 40]) for _ in sizes]
+            views.append(memory.as_strided(sizes, strides, draw.randrange(30)))
+        source = torch.ones_like(views[0])
+        try:
+            multi.scale([source, torch.ones_like(views[1])], views, 1.0)
+        except RuntimeError as error:
+            if "share" not in str(error):
+                raise
+            refused += 1
+            continue
+        assert not _places(views[0]) & _places(views[1])
+        taken += 1
+    assert min(taken, refused) > 300
+    matrix = torch.ones(10, 4)
+    multi.scale([torch.full((10,), 2.0), torch.full((10, 2), 3.0)], [matrix[:, 0], matrix[:, 1:3]], 1.0)
+    assert matrix[0].tolist() == [2.0, 3.0, 3.0, 1.0]
 
 
 @pytest.mark.parametrize("make", [lambda x: x.to_sparse(), lambda x: x.to_mkldnn(), lambda x: x.cfloat().conj()])

@@ -89,6 +89,34 @@ def test_gradients_of_the_first_and_second_order(mode: Any, bias: bool) -> None:
     assert torch.autograd.gradgradcheck(call, arguments)
 
 
+@pytest.mark.parametrize("mode", ["py", "cpp", None])
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+@pytest.mark.parametrize(("inputs", "outputs"), [(4, 0), (0, 3), (0, 0)])
+@pytest.mark.parametrize("shape", [(2,), (), (0,), (2, 3)], ids=str)
+def test_a_layer_without_features_has_gradients(mode: Any, inputs: int, outputs: int, shape: tuple[int, ...]) -> None:
+    layer = Dense(inputs, outputs, mode=mode)
+    x = torch.ones(*shape, inputs, requires_grad=True)
+    layer(x).sum().backward()
+    linear = torch.nn.Linear(inputs, outputs)
+    linear.load_state_dict(layer.state_dict())
+    other = torch.ones(*shape, inputs, requires_grad=True)
+    linear(other).sigmoid().sum().backward()
+    for got, expected in ((x, other), (layer.weight, linear.weight), (layer.bias, linear.bias)):
+        assert torch.allclose(got.grad, expected.grad)
+
+
+@pytest.mark.parametrize("mode", ["py", "cpp", None])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_autocast_changes_no_mode(mode: Any, has_bias: bool) -> None:
+    layer, x = Dense(4, 3, bias=has_bias, mode=mode), torch.randn(2, 4)
+    expected = layer(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer(x)
+    assert torch.equal(y, expected)
+    y.sum().backward()
+    assert layer.weight.grad.dtype == torch.float32
+
+
 @pytest.mark.parametrize("shape", [(5, 4), (3, 8)], ids=str)
 def test_gradients_of_kernels_agree_with_differences_in_float64(op: Any, shape: tuple[int, int]) -> None:
     """On every device whose kernels have float64: SYCL's do not, as not every Intel GPU does."""

@@ -147,6 +147,22 @@ def test_a_second_derivative_is_right_or_refused(name: str, mode: type[Counted] 
             penalty.backward(retain_graph=True)
 
 
+def test_a_second_derivative_of_batched_gradients_is_right_or_refused(name: str) -> None:
+    """The penalty was dropped: the node that refuses was lost with the batch."""
+    x = X.clone().requires_grad_()
+    y = FUNCTIONS[name](x)
+    batch = torch.ones(2, *y.shape, dtype=y.dtype)
+    (plain,) = torch.autograd.grad(y, x, batch, is_grads_batched=True, retain_graph=True)
+    (one,) = torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)
+    assert torch.allclose(plain[0], one)
+    if name in TWICE:
+        (grads,) = torch.autograd.grad(y, x, batch, is_grads_batched=True, create_graph=True)
+        assert torch.equal(grads, plain)
+        return
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        torch.autograd.grad(y, x, batch, is_grads_batched=True, create_graph=True)
+
+
 def test_what_follows_calls_sees_the_op(name: str) -> None:
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     with fake_mode:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from anyaccel.op_builder.kernel_loader import RotaryEmbeddingLoader
 
@@ -155,6 +156,13 @@ def test_a_second_derivative_in_place_is_refused() -> None:
     (grad,) = torch.autograd.grad((y**2).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         grad.sum().backward()
+
+
+def test_a_tangent_in_place_is_refused_before_anything_is_written() -> None:
+    x, cos = torch.ones(1, 1, 1, 8), torch.zeros(1, 4)
+    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="got a tangent"):
+        load("cpu", BUILDER).functions.rotary_embedding(forward_ad.make_dual(x, x.clone()), cos, cos, inplace=True)
+    assert (x == 1).all()
 
 
 def _leaf() -> torch.Tensor:
