@@ -1,6 +1,7 @@
 """The implementation shared by every device that has a module ``torch.<name>``.
 
-``TorchAccelerator("mps")``, ``("mtia")`` or any PrivateUse1 name works for a device without a file of its own here. Each
+``TorchAccelerator("mps")`` or any PrivateUse1 name works for a device without a file of its own here; so does ``("mtia")``,
+whose memory statistics keep their own form. Each
 member names the functions of ``torch.<name>`` that it calls. If neither that module nor ``torch.accelerator`` has one, the
 member raises ``UnsupportedError``, and ``supports`` returns False. All of this is decided once, when the instance is made,
 so that a call costs as much as the torch call.
