@@ -263,6 +263,9 @@ class TorchAccelerator(DeepSpeedAccelerator):
                 f"index. Fix: choose the device with set_device()."
             )
             raise SelectionError(msg)
+        if name == "cpu":
+            msg = "making the accelerator 'cpu' failed: torch.cpu names its device by text. Fix: CPU_Accelerator()."
+            raise SelectionError(msg)
         try:
             module: ModuleType = torch.get_device_module(name)
         except RuntimeError as error:

@@ -19,7 +19,7 @@ class KernelLoader:
     """Chooses and loads an implementation of one kernel.
 
     Attributes:
-        REGISTRY: the implementations, or their classes; each loader has its own list.
+        REGISTRY: the classes of the implementations; each loader has its own list.
     """
 
     REGISTRY: ClassVar[list[KernelExtension | type[KernelExtension]]] = []

@@ -204,6 +204,11 @@ def test_fp16_on_cuda(
     assert accelerator.is_fp16_supported() is supported
 
 
+def test_the_cpu_has_a_class_of_its_own() -> None:
+    with pytest.raises(ValueError, match=r"Fix: CPU_Accelerator\(\)"):
+        anyaccel.TorchAccelerator("cpu")
+
+
 def test_generic_accelerator_serves_what_its_module_has() -> None:
     mtia = anyaccel.TorchAccelerator("mtia")
     assert mtia.device_name(1) == mtia.device_name("1") == "mtia:1"
