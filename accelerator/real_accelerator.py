@@ -45,28 +45,35 @@ _lock = threading.RLock()
 _is_held_for_fork = False
 _MOST_SECONDS_BEFORE_FORK = 30.0  # a thread that forks during an import may hold what the choice waits for
 _choosing: set[int] = set()  # the threads that choose, or import plug-ins for that
-_chosen = threading.Condition()
+_forking: set[int] = set()  # the threads that fork: none begins to choose meanwhile
+_changed = threading.Condition()
 
 
 def _hold_lock() -> None:
     """Let a choice in another thread end before a fork: the child would hang on a module that it was importing."""
     global _is_held_for_fork
-    with _chosen:
-        _chosen.wait_for(lambda: _choosing <= {threading.get_ident()}, _MOST_SECONDS_BEFORE_FORK)
-    _is_held_for_fork = _lock.acquire(timeout=_MOST_SECONDS_BEFORE_FORK)
+    me = threading.get_ident()
+    with _changed:
+        _forking.add(me)
+        is_chosen = _changed.wait_for(lambda: _choosing <= {me}, _MOST_SECONDS_BEFORE_FORK)
+    _is_held_for_fork = _lock.acquire(timeout=_MOST_SECONDS_BEFORE_FORK if is_chosen else 0.0)
 
 
 def _release_lock() -> None:
     if _is_held_for_fork:
         _lock.release()
+    with _changed:
+        _forking.discard(threading.get_ident())
+        _changed.notify_all()
 
 
 def _renew_lock() -> None:
     """Replace the locks in a forked child: their holders, threads of the parent, may not exist there."""
-    global _lock, _chosen
+    global _lock, _changed
     _lock = threading.RLock()
-    _chosen = threading.Condition()
+    _changed = threading.Condition()
     _choosing.intersection_update({threading.get_ident()})
+    _forking.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -198,7 +205,9 @@ def _detect() -> bool:
             "expected none before it is chosen. Fix: call it in the plug-in's functions, not when it is imported or made."
         )
         raise SelectionError(msg)
-    _choosing.add(me)
+    with _changed:
+        _changed.wait_for(lambda: _forking <= {me})
+        _choosing.add(me)
     try:
         # without the lock: an import may wait for one in another thread, which waits for the lock
         for entry_point in _plug_ins(environment.requested_accelerator()):
@@ -206,9 +215,9 @@ def _detect() -> bool:
         with _lock:
             _detected = _detected or _select()
     finally:
-        _choosing.discard(me)
-        with _chosen:
-            _chosen.notify_all()
+        with _changed:
+            _choosing.discard(me)
+            _changed.notify_all()
     return True
 
 

@@ -75,7 +75,7 @@ OWN = {"memory_summary": "memory_summary", "manual_seed_all": "manual_seed_all",
 
 def _is_overridden(accelerator_class: type[TorchAccelerator], member: str) -> bool:
     """Return whether a subclass has its own member in place of the default."""
-    return getattr(accelerator_class, member) is not getattr(TorchAccelerator, member)
+    return getattr(accelerator_class, member) is not getattr(TorchAccelerator, member, None)
 
 
 class TorchAccelerator(DeepSpeedAccelerator):

@@ -335,7 +335,7 @@ class OpBuilder:
 
     def namespaces(self) -> list[str]:
         """Return the torch op namespaces that only these sources may define."""
-        flags = [*self.cxx_args(), f"-DTORCH_EXTENSION_NAME={self.name}"]
+        flags = [*self.strip_empty_entries(self.cxx_args()), f"-DTORCH_EXTENSION_NAME={self.name}"]
         return claimed_namespaces(self.source_files(), self.include_dirs(), flags)
 
     def functions(self) -> Any:

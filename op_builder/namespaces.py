@@ -49,7 +49,9 @@ def _claimed_by_macros(code: str, plain: str) -> Iterator[str]:
     macros = [
         (macro, [each.strip() for each in params.split(",")], body) for macro, params, body in re.findall(_MACRO, code)
     ]
-    for _ in macros:  # a macro may use another
+    known = -1
+    while known < len(claiming):  # a macro may use another
+        known = len(claiming)
         for macro, params, body in macros:
             inner = [*re.findall(_CLAIM, body), *(name for one in claiming.items() for name in _passed(one, body))]
             if inner and macro not in claiming:

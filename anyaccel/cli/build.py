@@ -74,7 +74,7 @@ def command(
     """Build ops into the cache ahead of time, also for GPUs and CPUs that this machine does not have.
 
     Without a target, builds the named ops for this machine; with --all, for this machine, the CPU levels, SYCL on the CPU
-    and NVIDIA GPUs.
+    and NVIDIA GPUs; with --output, for the targets of a wheel.
     With --hub, builds the named ops, or all that have functions, for the targets of a wheel unless --target names others.
     """
     _require_one_of(ops or [], everything, output, hub, rocm)
@@ -84,7 +84,7 @@ def command(
     _require_place(output)
     console = Console()
     builders = _every_selected_op() if everything else named_builders(ops or [])
-    wanted = target or ((wheel_targets() if output else all_targets()) if everything else [NATIVE])
+    wanted = target or (wheel_targets() if output else all_targets() if everything else [NATIVE])
     table = Table("op", "target", "", "seconds", "KiB", title=_title(), title_justify="left")
     with _shown_progress(console):
         for outcome in build_orders(_selected(builders, wanted) if everything else orders(builders, wanted)):

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from ..op_builder.engine import environment
 from ..op_builder.engine.cache import Cache
@@ -52,7 +52,8 @@ def show_path() -> None:
 def list_entries() -> None:
     """List the built ops with their size, age, compiler and target."""
     cache = _cache()
-    table = Table("op", "KiB", "built", "compiler", "target", title=escape(str(cache.root)), title_justify="left")
+    columns = (Column(name, overflow="fold") for name in ("op", "KiB", "built", "compiler", "target"))
+    table = Table(*columns, title=escape(str(cache.root)), title_justify="left")
     for entry in cache.entries():
         compiler, target = escape(entry.facts.get("compiler_version", "")), escape(entry.facts.get("target", ""))
         status = cache.status(entry)

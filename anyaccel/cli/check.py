@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  # typer evaluates the annotations
 from typing import Annotated
 
 import typer
@@ -31,6 +31,6 @@ def command(
 
     Exits with 1 if there is any or a file cannot be read, with 2 if a path or a setting is wrong.
     """
-    findings = findings_of(results_of(paths, "anyaccel", exclude or [], settings_of(Path.cwd())))
+    findings = findings_of(results_of(paths, "anyaccel", exclude or [], settings_of()))
     typer.echo(FORMATS[form.value](findings), nl=bool(findings) or form.value in ("json", "sarif"))
     raise typer.Exit(1 if findings else 0)

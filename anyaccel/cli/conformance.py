@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from .conformance_report import Conformance, write_report
 from .page import require_writable
@@ -57,6 +57,7 @@ def command(
 
     reports = report or []
     _require_formats(reports)
+    _require_report(reports, is_for_cases=tests != "*" or bool(dtype) or jobs != 1)
     dtypes = _known(dtype or [])
     sys.path.insert(0, "")  # a module in the current folder serves, as it does in the processes of the checks
     console = Console()
@@ -64,7 +65,8 @@ def command(
         target, limit_seconds=limit
     )  # first: a class that crashes when it is made ends only its process
     accelerator = accelerator_of(target)
-    table = Table("member", "outcome", "why", title=target, title_justify="left")
+    columns = (Column(name, overflow="fold") for name in ("member", "outcome", "why"))
+    table = Table(*columns, title=target, title_justify="left")
     for result in results:
         table.add_row(result.member, _coloured(result.outcome.value), escape(_brief(result.why)))
     console.print(table)
@@ -104,6 +106,14 @@ class _Progress:
         if self._console.is_terminal:
             sys.stderr.write(f"\r{self._done} of about {count} tests" + ("\n" if self._done == count else ""))
             sys.stderr.flush()
+
+
+def _require_report(reports: list[Path], *, is_for_cases: bool) -> None:
+    if is_for_cases and not reports:
+        msg = (
+            "choosing the tests failed: --tests, --dtype and --jobs are for torch's cases. Fix: add --report out.html."
+        )
+        raise typer.BadParameter(msg, param_hint="--report")
 
 
 def _require_formats(reports: list[Path]) -> None:

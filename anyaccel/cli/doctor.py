@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ..accelerator.errors import AnyaccelError
 from ..op_builder.engine import environment
 from ..op_builder.engine.cache import Cache, open_cache
 from ..op_builder.engine.errors import CacheError
@@ -48,19 +49,33 @@ def command(
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _show(findings, Console())
-    needed = [any(one.accepted for one in findings if one.what == what) for what in ("ninja", "C++", "cache")]
+    needed = [
+        any(one.accepted for one in findings if one.what == what) for what in ("settings", "ninja", "C++", "cache")
+    ]
     raise typer.Exit(0 if all(needed) else 1)
 
 
 def examine() -> list[Diagnosis]:
     """Check everything that building ops needs, without leaving builds behind or creating a device context."""
-    findings = [_cache_finding()]
-    memory = open_cache(environment.cache_dir()).root if findings[0].accepted else Path("/nonexistent")
+    cache = _cache_finding()
+    memory = open_cache(environment.cache_dir()).root if cache.accepted else Path("/nonexistent")
+    findings = [_settings_finding(), cache]
     findings += [
         Diagnosis(probe.toolchain, probe.name, probe.tool is not None, probe.detail, probe.fix)
         for probe in survey(memory)
     ]
     return [*findings, _python_headers()]
+
+
+def _settings_finding() -> Diagnosis:
+    """Check the variables that every build reads."""
+    try:
+        environment.build_jobs()
+        environment.build_timeout()
+        environment.build_switches()
+    except AnyaccelError as error:
+        return Diagnosis("settings", "environment", False, str(error), str(error).rpartition("Fix: ")[2].rstrip("."))
+    return Diagnosis("settings", "environment", True, "every variable can be read", "")
 
 
 def _cache_finding() -> Diagnosis:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  # typer evaluates the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -75,7 +75,7 @@ def command(
 def _settings(*, assumes_any_accelerator: bool, drops_cuda_guards: bool) -> Settings:
     from ..migrate.settings import settings_of
 
-    settings = settings_of(Path.cwd())
+    settings = settings_of()
     assumes_any_accelerator |= settings.answers.assumes_any_accelerator
     given = replace(
         settings.answers, assumes_any_accelerator=assumes_any_accelerator, drops_cuda_guards=drops_cuda_guards

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from .call_arguments import NO_SPACE
+from .source_view import dotted
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -18,6 +19,7 @@ __all__ = ["decide"]
 
 _FORKS = ("torch.random.fork_rng", "torch.fork_rng")
 _RESTORES = "torch.utils.checkpoint.set_device_states"
+_STATES = "torch.utils.checkpoint.get_device_states"
 _EMPTY = ("[]", "()", "list()", "tuple()")
 _OF_CUDA = "forks CUDA's generators by default; pass device_type="
 
@@ -49,19 +51,40 @@ def _forks_cudas(plan: Plan, call: cst.Call) -> bool:
 
 def _lists_devices(plan: Plan, call: cst.Call) -> bool:
     """Return whether the devices are a list that is empty on a CPU, and never None, which stands for all devices."""
-    if any(each.star for each in call.args):
-        return False
+    if any(each.star for each in call.args) or sum(each.keyword is None for each in call.args) > 2:
+        return False  # torch's own names, and a type, may follow by position
     named = [each.value for each in call.args if each.keyword is not None and each.keyword.value == "devices"]
     devices = named or [each.value for each in call.args[:1] if each.keyword is None]
     return bool(devices) and _is_list(plan, devices[0])
 
 
 def _is_list(plan: Plan, devices: cst.BaseExpression) -> bool:
-    values = plan.view.values_of(devices) if isinstance(devices, cst.Name) else [devices]
-    codes = [plan.view.code(each).strip() for value in values for each in _alternatives(value)]
-    if any(code == "None" or "device_count" in code for code in codes):  # a CPU counts its devices, too
+    values = [devices]
+    if isinstance(devices, cst.Name):
+        values = plan.view.values_of(devices)
+        if len(values) < len(plan.view.bindings_of(devices)):  # a parameter, or a loop's variable, which may be None
+            return False
+    alternatives = [each for value in values for each in _alternatives(value)]
+    codes = [plan.view.code(each).strip() for each in alternatives]
+    if any("device_count" in code for code in codes):  # a CPU counts its devices, too
+        return False
+    if not all(_is_known(plan, each) for each in alternatives):
         return False
     return isinstance(devices, cst.List | cst.Tuple) or any(code in _EMPTY for code in codes)
+
+
+def _is_known(plan: Plan, value: cst.BaseExpression) -> bool:
+    """Return whether a value is a list or a tuple, or the devices that ``get_device_states(…)`` has found."""
+    if isinstance(value, cst.List | cst.Tuple | cst.ListComp) or plan.view.code(value).strip() in _EMPTY:
+        return True
+    if isinstance(value, cst.Call):
+        return dotted(value.func) in ("list", "tuple", "sorted")
+    for assigned in plan.view.of(cst.Assign):
+        target = assigned.targets[0].target
+        is_states = isinstance(assigned.value, cst.Call) and plan.view.name(assigned.value.func) == _STATES
+        if is_states and isinstance(target, cst.Tuple) and dotted(target.elements[0].value) == (dotted(value) or ""):
+            return True
+    return False
 
 
 def _alternatives(value: cst.BaseExpression) -> list[cst.BaseExpression]:

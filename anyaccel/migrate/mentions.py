@@ -78,7 +78,7 @@ def decide_mention(plan: Plan, node: cst.CSTNode, name: str, rule: str) -> None:
         plan.report(
             node, rule, f"torch.cuda.{name} is not called, and a function is always true; call it, or remove it"
         )
-    elif name == "_initialized" and not is_target and not isinstance(around[0], cst.Arg):
+    elif name == "_initialized" and (is_operand or isinstance(around[0], cst.Assign | cst.NamedExpr | cst.Return)):
         _decide_initialized(plan, node, rule)
     elif is_of_version:
         plan.leave(node, rule, "asks which version of torch this is; torch.cuda can be imported on every machine")

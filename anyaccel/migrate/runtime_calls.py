@@ -10,13 +10,14 @@ import libcst as cst
 from .call_arguments import as_index, not_taken, renamed_device, without_defaults, without_literal_device
 from .current_device import decide_current_device
 from .device_text import index_in, is_device_literal
-from .exact import only_on_accelerator, rewrite_count
+from .exact import only_on_accelerator, rewrite_count, state_exactly
 from .generator_states import decide_all_states, decide_restoring_states, keep_from_cpu
 from .guarded_places import is_guarded
 from .kinds import Kind, kind_of
 from .mentions import decide_mention
 from .nodes import dotted, library_of
 from .questions import OF_HANDLE, OF_MESSAGE, is_compared, is_count_needed, is_in_text_of_cuda, is_shown
+from .site import SiteOutcome
 from .source_view import text_of
 from .targets import expression, parsed
 from .torch_names import ADVICE, INDEXED, MEMBERS, PROMISED, RULE_OF
@@ -72,6 +73,10 @@ def decide(plan: Plan) -> None:
             _decide_generator(plan, around, rule)
         else:
             decide_mention(plan, node, name, rule)
+        one = plan.decisions.get(node)
+        if name in ("is_initialized", "_initialized") and one is not None and one.outcome is SiteOutcome.REWRITTEN:
+            asked = around if isinstance(around, cst.Call) and around.func is node else node
+            state_exactly(plan, one, asked)  # a CPU is always initialized
 
 
 def _decide_call(plan: Plan, call: cst.Call, name: str, rule: str) -> None:

@@ -46,16 +46,21 @@ class Settings:
         return relative.as_posix()
 
 
-def settings_of(start: Path) -> Settings:
+def settings_of(start: Path | None = None) -> Settings:
     """Return the settings of the project that contains a folder.
 
     Args:
-        start: the folder to search for ``pyproject.toml``, before its parent folders. If there is none, the repository's
-            root is where to create it, or this folder outside of a repository.
+        start: the folder to search for ``pyproject.toml``, before its parent folders; None means the working directory.
+            If there is none, the repository's root is where to create it, or this folder outside of a repository.
 
     Raises:
         MigrateError: when the file cannot be read, or its ``[tool.anyaccel]`` table is not valid.
     """
+    try:
+        start = Path.cwd() if start is None else start
+    except FileNotFoundError as error:
+        msg = "reading the settings failed: the working directory was removed. Fix: cd to another one."
+        raise MigrateError(msg) from error
     folders = (start, *start.parents)
     for folder in folders:
         file = folder / "pyproject.toml"

@@ -216,7 +216,7 @@ class SourceView:
             own = [value for value in values if self.class_around(value) is owner]
             return own if (dotted(node) or "").startswith("self.") and own else values
         values = []
-        for bound in self._bound(node):
+        for bound in self.bindings_of(node):
             around = self.parent(bound)
             owner = self.parent(around) if isinstance(around, cst.AssignTarget) else around
             if isinstance(owner, cst.Assign | cst.AnnAssign | cst.NamedExpr) and owner.value is not None:
@@ -225,7 +225,7 @@ class SourceView:
                 values += unpacked(around, *itertools.islice(self.ancestors(around), 3))
         return values
 
-    def _bound(self, node: cst.CSTNode) -> list[cst.CSTNode]:
+    def bindings_of(self, node: cst.CSTNode) -> list[cst.CSTNode]:
         """Return what binds a name, where it is read: other names, definitions and imports."""
         scope = self._scopes.of_names.get(node)
         given = scope[node.value] if scope is not None and isinstance(node, cst.Name) else ()
@@ -258,7 +258,7 @@ class SourceView:
 
     def loops_of(self, node: cst.BaseExpression) -> list[cst.For | cst.CompFor]:
         """Return the loops and comprehensions that bind a name."""
-        around = map(self.parent, self._bound(node))
+        around = map(self.parent, self.bindings_of(node))
         return [each for each in around if isinstance(each, cst.For | cst.CompFor)]
 
     @cached_property

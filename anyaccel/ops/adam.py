@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from .gradients import resolved
+from .gradients import resolve
 from .loading import loaded
-from .saved_states import handed_on, settle
+from .saved_states import settle, taken_over
 from .sharded import mark_sharded, shards_of_lists
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ class CPUAdam(Optimizer):
                 group.setdefault(key, value)
             group["foreach"] = None  # it changes no result
             _check_options(group)
-        settle(self, self._taken)
+        settle(self)
         for kept in self.state.values():
-            if "step" in kept:  # a parameter without a gradient may have an empty state
+            if isinstance(kept, dict) and "step" in kept:  # a parameter without a gradient may have an empty state
                 # a copy, because the original optimizer keeps counting with its own tensor
                 kept["step"] = torch.as_tensor(kept["step"], dtype=torch.float32, device="cpu").clone()
 
@@ -134,8 +134,8 @@ class CPUAdam(Optimizer):
         Raises:
             ValueError: for an option that this class does not take; nothing is loaded then.
         """
-        with handed_on(self, (*_MOMENTS, "step"), _check_options_of_state):
-            super().load_state_dict(state_dict)
+        with taken_over(self, state_dict, (*_MOMENTS, "step"), _check_options_of_state, self._taken) as prepared:
+            super().load_state_dict(prepared)
 
     def _taken(self, param: torch.Tensor, group: dict[str, Any], key: str, value: Any) -> Any:
         """Return a copy of a saved state, as this class keeps it."""
@@ -168,7 +168,7 @@ class CPUAdam(Optimizer):
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params = group["params"]
-        grads = [resolved(grad) for param in params if (grad := param.grad) is not None]
+        grads = [grad for param in params if (grad := param.grad) is not None]
         if not grads:
             return
         if len(grads) < len(params):
@@ -186,8 +186,13 @@ class CPUAdam(Optimizer):
             "maximize": group["maximize"],
         }
         moments = [[state[key] for state in states] for key in _MOMENTS]
-        lists = shards_of_lists([params, grads, *moments])
-        loaded("cpu_adam").adam_step(*lists, [state["step"] for state in states], **options)
+        steps, step = [state["step"] for state in states], loaded("cpu_adam").adam_step
+        try:
+            step(*shards_of_lists([params, grads, *moments]), steps, **options)
+        except RuntimeError:
+            if not resolve(grads):
+                raise
+            step(*shards_of_lists([params, grads, *moments]), steps, **options)
         mark_sharded(params)
 
     def _new_state(self, param: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -142,8 +142,9 @@ class DeviceKernel:
         passed = self._passed(values)
         device = self._device(values)
         sizes = _three(self.name, "grid", grid), _three(self.name, "block", block)
-        if not isinstance(shared_bytes, int) or not 0 <= shared_bytes <= _MOST_BLOCKS:
+        if not hasattr(shared_bytes, "__index__") or not 0 <= operator.index(shared_bytes) <= _MOST_BLOCKS:
             raise _refusal(self.name, f"shared_bytes {shared_bytes}", "an integer of 0 or more", "pass shared_bytes=0")
+        shared_bytes = operator.index(shared_bytes)
         if self.language == "sycl" and (sizes[0][1:] + sizes[1][1:] != (1, 1, 1, 1) or shared_bytes):
             got = f"grid {grid}, block {block} and {shared_bytes} shared bytes"
             fix = "pass one number each, and declare local memory in the source: docs/device-kernels.md"
@@ -219,12 +220,18 @@ class DeviceKernel:
                 raise _refusal(self.name, f"{reason[0]} for args[{index}]", *reason[1:])
             return ctypes.c_void_p(value.data_ptr())
         try:
+            if arg == "bool" and not isinstance(value, bool):
+                value = operator.index(value)  # a word or a list has a truth, too
             converted = _SCALARS[arg](value)
         except OverflowError as error:
             raise _refusal(
                 self.name, f"{value} for args[{index}]", f"a number that {arg} holds", "pass a smaller number"
             ) from error
-        except TypeError as error:
+        except (
+            TypeError,
+            ValueError,
+            RuntimeError,
+        ) as error:  # a tensor or an array of several numbers, or without memory
             msg = (
                 f"launching '{self.name}' failed: got {type(value).__name__} for args[{index}]; expected a number for {arg}. "
                 f"Fix: pass a number, or change args[{index}]."

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.optim.optimizer import Optimizer
 
-from .gradients import resolved
+from .gradients import resolve
 from .loading import loaded
-from .saved_states import handed_on, settle
+from .saved_states import settle, taken_over
 from .sharded import are_sharded, mark_sharded, shards_of_lists
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         for group in self.param_groups:  # state dicts of other classes lack some options
             for key, value in self.defaults.items():
                 group.setdefault(key, value)
-        settle(self, self._taken)
+        settle(self)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state dict of this class, or of torch's or deepspeed's optimizer with the same formula.
@@ -78,8 +78,8 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
         Raises:
             ValueError: for an option that this class does not take; nothing is loaded then.
         """
-        with handed_on(self, (*self.STATES, "step"), self._check):
-            super().load_state_dict(state_dict)
+        with taken_over(self, state_dict, (*self.STATES, "step"), self._check, self._taken) as prepared:
+            super().load_state_dict(prepared)
 
     def _taken(self, param: torch.Tensor, group: dict[str, Any], key: str, value: Any) -> Any:
         """Return a copy of a saved state, as this class keeps it."""
@@ -141,22 +141,32 @@ class MultiTensorOptimizer(Optimizer, abc.ABC):
                 self._first_state(param, group) if is_fresh else state
                 for param, state, is_fresh in zip(params, kept, fresh, strict=True)
             ]
-        if self.COUNTS:
-            _require_countable(self, [state["step"] for state in kept])
         steps = [0.0] * len(params)
         if self.COUNTS and not is_capturable:
             steps = torch.stack([state["step"] for state in kept]).add_(1.0).tolist()
         op = loaded(self.LOADER)
         for key, some in self._alike(steps, fresh):
-            lists: list[list[Any]] = [[params[i] for i in some], [resolved(params[i].grad) for i in some]]
+            lists: list[list[Any]] = [[params[i] for i in some], [params[i].grad for i in some]]
             lists += [[kept[i][name] for i in some] for name in self.STATES]
             counters = [kept[i]["step"] for i in some] if self.COUNTS else []
             numbers = torch.stack(counters) if counters and is_capturable else [int(steps[i]) for i in some]
-            self._run(op, group, shards_of_lists(lists), numbers, key, common)
+            flag = control["noop_flag"] if is_capturable else None
+            _count(counters, flag, 1.0)  # first, as it may be refused
+            try:
+                self._run_with_shards(op, group, lists, numbers, key, common)
+            except BaseException:
+                _count(counters, flag, -1.0)
+                raise
             mark_sharded(lists[0])
-            if counters:  # a refused step does not count
-                _count(counters, control["noop_flag"] if is_capturable else None)
             self.state.update({params[i]: kept[i] for i in some if fresh[i]})
+
+    def _run_with_shards(self, op: Any, group: dict[str, Any], lists: list[list[Any]], *arguments: Any) -> None:
+        try:
+            self._run(op, group, shards_of_lists(lists), *arguments)
+        except RuntimeError:
+            if not resolve(lists[1]):
+                raise
+            self._run(op, group, shards_of_lists(lists), *arguments)
 
     def _first_state(self, param: torch.Tensor, group: dict[str, Any]) -> dict[str, Any]:
         first = self._first_value(group)
@@ -267,23 +277,13 @@ def _counting_device(group: dict[str, Any], param: torch.Tensor) -> torch.device
     return param.device if group.get("capturable") else torch.device("cpu")
 
 
-def _require_countable(optimizer: object, counters: list[torch.Tensor]) -> None:
-    """Check that steps can be counted, before parameters are written."""
-    for counter in counters:
-        if counter.dtype != torch.float32 or (counter.is_inference() and not torch.is_inference_mode_enabled()):
-            got = "an inference tensor" if counter.is_inference() else f"a tensor of {counter.dtype}"
-            msg = (
-                f"{type(optimizer).__name__} failed: got {got} as a state 'step'; expected one of float32 that may be written. "
-                f"Fix: take the first step outside of torch.inference_mode()."
-            )
-            raise RuntimeError(msg)
-
-
-def _count(counters: list[torch.Tensor], noop_flag: torch.Tensor | None) -> None:
+def _count(counters: list[torch.Tensor], noop_flag: torch.Tensor | None, by: float) -> None:
+    if not counters:
+        return
     if noop_flag is None:
-        torch._foreach_add_(counters, 1.0)
+        torch._foreach_add_(counters, by)
     else:  # a list, because the host would read a single tensor
-        torch._foreach_add_(counters, [(noop_flag.detach() == 0).to(torch.float32).reshape(())] * len(counters))
+        torch._foreach_add_(counters, [(noop_flag.detach() == 0).to(torch.float32).reshape(()) * by] * len(counters))
 
 
 def _by_device(params: list[torch.Tensor]) -> list[list[torch.Tensor]]:

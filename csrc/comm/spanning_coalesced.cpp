@@ -1,5 +1,9 @@
 // Several collectives as one, in a group between hosts: none is begun before the ranks agree on all of them.
 
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
 #include "spanning_backend.h"
 #include "spanning_checks.h"
 #include "tensor_blocks.h"
@@ -30,6 +34,23 @@ std::vector<Range> small_ones_together(const Requests& requests) {
     ranges.back().end = i + 1;
   }
   return ranges;
+}
+
+// Whether a tensor may share elements with an earlier one: they are then reduced one after the other, as on one host.
+bool may_overlap(const Tensors& tensors, std::size_t index) {
+  const auto span = [](const at::Tensor& one) {
+    int64_t last = 0;
+    for (int64_t i = 0; i < one.dim(); ++i) last += one.stride(i) * (one.size(i) - 1);
+    const auto begin = reinterpret_cast<std::uintptr_t>(one.const_data_ptr());
+    return std::pair(begin,
+                     begin + (one.numel() == 0 ? 0 : static_cast<std::uintptr_t>(last + 1) * one.element_size()));
+  };
+  const auto [begin, end] = span(tensors[index]);
+  return std::any_of(tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(index),
+                     [&](const at::Tensor& other) {
+                       const auto [its_begin, its_end] = span(other);
+                       return begin < its_end && its_begin < end;
+                     });
 }
 
 // A copy of the elements of tensors of one dtype, one tensor after the other.
@@ -75,8 +96,8 @@ WorkPtr SpanningBackend::allreduce_coalesced(Tensors& tensors, const c10d::Allre
     for (const at::Tensor& tensor : each) {
       check_reducible("all_reduce", tensor, options.reduceOp);
       check_writable(tensor);
-      requests.push_back(
-          {Collective::kAllReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp)});
+      requests.push_back({Collective::kAllReduce, tensor.scalar_type(), tensor.numel(), reduction_of(options.reduceOp),
+                          -1, may_overlap(each, requests.size()) ? 1 : 0});
     }
     return enqueue(turn, {OpType::ALLREDUCE_COALESCED, "shm:all_reduce", options.asyncOp, tensors, tensors},
                    [this, each, requests, op = options.reduceOp] {

@@ -234,9 +234,9 @@ class Cache:
         directory.make_folder(SOURCES)
         name = f"kernel-{hashlib.sha256(content).hexdigest()[:16]}{suffix}"
         try:
-            kept = directory.read(name, folder=SOURCES)
+            kept: bytes | None = directory.read(name, folder=SOURCES)
         except OSError:
-            kept = b""
+            kept = None
         if kept != content:
             directory.write(name, content, folder=SOURCES)
         return self.root / SOURCES / name

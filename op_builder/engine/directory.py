@@ -273,7 +273,8 @@ def _check_chain(path: str, is_shared: bool) -> None:
             continue
         whose = f"user {user}" if is_last else f"user {user} or root"
         is_private = status.st_uid in owners and not status.st_mode & stat.S_ISVTX  # others need one like /tmp as it is
-        fix = f"chmod {'700' if is_last else 'go-w'} '{place}', or {_FIX}" if is_private else _FIX
+        can_be_made_private = is_private and stat.S_ISDIR(status.st_mode)  # /dev/null must stay as it is
+        fix = f"chmod {'700' if is_last else 'go-w'} '{place}', or {_FIX}" if can_be_made_private else _FIX
         msg = (
             f"opening the cache failed: got {'' if is_last else 'the parent '}{place}, owned by user {status.st_uid} with "
             f"mode {stat.S_IMODE(status.st_mode):o}; expected a directory of {whose} that nobody else may write to. Fix: {fix}."

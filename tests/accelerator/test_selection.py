@@ -259,6 +259,34 @@ thread.join()
     )
 
 
+def test_no_thread_begins_to_choose_while_another_one_forks(
+    tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """Between the wait for a choice and the fork, hooks of others run; the child would hang on a module's lock."""
+    code = "import time\ntime.sleep(1)\nfrom anyaccel import CPU_Accelerator as Mine\n"
+    run_python(
+        """
+import os, signal, threading, time
+chooser = threading.Thread(target=lambda: get_accelerator())
+def before():  # registered earlier, so it runs later
+    if chooser.ident is None:
+        chooser.start()
+        time.sleep(0.5)
+os.register_at_fork(before=before)
+import torch, anyaccel.accelerator.cpu_accelerator
+from anyaccel import get_accelerator
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(0 if get_accelerator().device_name() == "cpu" else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+chooser.join()
+assert get_accelerator().device_name() == "cpu"
+""",
+        **_plug_in(tmp_path, code),
+    )
+
+
 def test_what_a_plug_in_raises_stops_no_program_but_what_a_user_sends_does(
     tmp_path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

@@ -174,6 +174,14 @@ def test_what_a_subclass_defines_is_supported(member: str, toy: Any) -> None:
     assert not anyaccel.TorchAccelerator("toyx").supports(member)
 
 
+def test_members_of_a_subclass_alone_are_supported() -> None:
+    assert anyaccel.CPU_Accelerator().supports("get_rss")
+    made = type("Mine", (anyaccel.CUDA_Accelerator,), {"power_draw": lambda self: 3})()
+    assert made.supports("power_draw")
+    with pytest.raises(AttributeError):
+        made.supports("no_such_member")
+
+
 def test_a_graph_needs_its_class(toy: Any) -> None:
     toy.graph = mock.Mock()
     assert not anyaccel.TorchAccelerator("toyx").supports("create_graph")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from anyaccel.cli import app
+from anyaccel.cli import app, build
 from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.cache import Cache
 from anyaccel.op_builder.engine.entry import read_entry
@@ -90,6 +90,18 @@ def test_variables_for_ops_of_deepspeeds_alone_build_nothing_and_fail_nothing(tm
     shown = _build(tmp_path, "--all", "--output", "carried here", **switches)
     assert "the DS_BUILD_… variables select no op that anyaccel builds for" in shown
     assert not list((tmp_path / "carried here").iterdir())
+
+
+def test_an_op_that_is_copied_is_built_for_the_targets_of_a_wheel(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A build for this machine only cannot be copied."""
+    asked: list[list[str]] = []
+    monkeypatch.setattr(build, "build_orders", lambda orders: [])
+    monkeypatch.setattr(build, "orders", lambda builders, targets: asked.append(targets) or [])
+    result = CliRunner().invoke(app, ["build", "rms_norm", "--output", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "native" not in asked[0]
 
 
 @pytest.mark.parametrize("option", ["--output", "--hub"])

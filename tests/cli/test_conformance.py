@@ -241,6 +241,12 @@ def test_bad_arguments_are_refused_before_anything_runs(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("options", [["--tests", "add"], ["--dtype", "bfloat16"], ["--jobs", "2"]])
+def test_what_is_for_torchs_cases_is_refused_without_a_report(options: list[str]) -> None:
+    result = CliRunner().invoke(app, ["conformance", "anyaccel:CPU_Accelerator", *options])
+    assert result.exit_code == 2
+
+
 def test_a_module_in_the_current_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "of_this_folder.py").write_text("raise ValueError('it was imported')")
     monkeypatch.chdir(tmp_path)

@@ -29,10 +29,18 @@ def _findings(folder: Path, **env: str) -> tuple[int, list[dict[str, Any]]]:
     return status, json.loads(shown)
 
 
+def test_a_setting_that_stops_every_build_is_found(tmp_path: Path) -> None:
+    name = "ANYACCEL_BUILD_JOBS"
+    status, findings = _findings(tmp_path, **{name: "x"})
+    (found,) = [finding for finding in findings if finding["what"] == "settings"]
+    assert (status, found["accepted"]) == (1, False)
+    assert name in found["detail"]
+
+
 def test_every_toolchain_is_accepted_or_has_a_reason(tmp_path: Path) -> None:
     status, findings = _findings(tmp_path)
     assert status == 0
-    assert {"cache", *PURPOSES, "Python.h"} == {finding["what"] for finding in findings}
+    assert {"settings", "cache", *PURPOSES, "Python.h"} == {finding["what"] for finding in findings}
     assert all(finding["detail"] for finding in findings)
     for what in PURPOSES:
         group = [finding for finding in findings if finding["what"] == what]

@@ -370,6 +370,11 @@ def coalesced_mixtures() -> None:
         for each in single:
             dist.all_reduce(each, op)
         assert all(one.equal(other) for one, other in zip(together, single, strict=True))
+    for size in (4, 400_000):  # one after the other, on one host and on several
+        whole = torch.full((size,), float(rank + 1))
+        dist.all_reduce_coalesced([whole, whole[:2]])
+        total = sum(range(1, world + 1))
+        assert (whole[0].item(), whole[3].item()) == (total * world, total)
     plain = [each.contiguous().view(-1) for each in parts]
     together = [torch.empty(each.numel() * world, dtype=each.dtype) for each in plain]
     dist.group.WORLD.allgather_into_tensor_coalesced(together, plain).wait()

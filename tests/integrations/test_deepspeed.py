@@ -340,9 +340,9 @@ def test_a_program_that_is_not_there_is_refused(run_python: Run) -> None:
 def test_a_launcher_whose_programs_would_have_stock_deepspeed_is_refused(run_python: Run, tmp_path: Path) -> None:
     (tmp_path / "ds_report").mkdir()  # a folder is no program, also if it has a command's name
     code = """
-import runpy, sys
+import os, runpy, shutil, sys
 commands = ["deepspeed --num_gpus 2 a.py", "torchrun a.py", "-m torch.distributed.launch a.py", "accelerate launch a.py",
-            "/opt/bin/torchrun a.py", "-m deepspeed.launcher.launch a.py"]
+            f"{shutil.which('torchrun', path=os.path.dirname(sys.executable))} a.py", "-m deepspeed.launcher.launch a.py"]
 for command in (*commands, "ds_report"):
     sys.argv = ["", *command.split()]
     try:

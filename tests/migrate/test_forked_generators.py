@@ -55,4 +55,4 @@ def test_the_type_is_the_accelerators_for_each_target_that_has_a_name(target: st
 def test_torchs_own_accelerator_may_be_none_and_the_fork_is_reported() -> None:
     migration = migrate_source(corpus.before("forked-generators"), "torch.accelerator")
     assert "device_type=torch" not in migration.new
-    assert sum("pass device_type=" in site.reason for site in migration.sites) == 9
+    assert sum("pass device_type=" in site.reason for site in migration.sites) == 12

@@ -111,6 +111,7 @@ def test_a_source_given_as_text_is_kept_by_its_content_and_cleared(tmp_path: Pat
     assert first.read_text() == "one"
     first.write_text("damaged")
     assert cache.keep_source("one", ".cu").read_text() == "one"
+    assert cache.keep_source("", ".cu").read_text() == ""
     clear(cache, time.time() + 1)
     assert first.is_file(), "what may just be read is not removed"
     for file in first.parent.iterdir():

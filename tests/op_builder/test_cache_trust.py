@@ -198,3 +198,10 @@ def test_a_load_that_meets_clearing_calls_nothing_damaged(
     monkeypatch.setattr(Cache, "is_intact", cleared_meanwhile)
     assert cache.find("op", NAME) is None
     assert "differs from its metadata" not in caplog.text
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root owns /dev/null")
+def test_what_is_no_directory_is_not_to_be_made_private() -> None:
+    with pytest.raises(CacheError, match="got /dev/null") as refused:
+        open_cache(Path("/dev/null"))
+    assert "chmod" not in str(refused.value)

@@ -379,6 +379,10 @@ def test_wrong_values_are_refused(name: str, args: Any, values: Any, launch: Any
     [
         ('asm volatile("nop;");', OpError, "got 'asm volatile.' in line 2; the block emulator has no inline PTX"),
         ("other<<<1, 1>>>();", OpError, "launches from source"),
+        ("float* p = (float*)malloc(4); free(p);", OpError, "memory from a kernel's heap"),
+        ("float* p = new float; delete p;", OpError, "memory from a kernel's heap"),
+        ("float* p = new float[2]; delete[] p;", OpError, "memory from a kernel's heap"),
+        ("struct One { One(const One&) = delete; };", None, ""),
         ("x[0] = tex1Dfetch<float>(t, 0);", OpError, "textures"),
         ("// tex1Dfetch asm(", None, ""),
         ("x[0] = __activemask();", BuildError, "the block emulator has no __activemask"),

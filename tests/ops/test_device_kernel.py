@@ -152,6 +152,8 @@ def test_cuda_source_and_ptx_run(language: str) -> None:
         ((torch.ones(2, 2).t(), 1.0, 1), 1, ValueError, r"got a strided tensor for args\[0\]"),
         ((torch.ones(1), 1.0, 2**70), 1, ValueError, r"for args\[2\]; expected a number that int64 holds"),
         ((torch.ones(1), "one", 1), 1, TypeError, r"got str for args\[1\]; expected a number for float32"),
+        ((torch.ones(1), torch.ones(2), 1), 1, TypeError, r"got Tensor for args\[1\]; expected a number for float32"),
+        ((torch.ones(1), torch.ones(1, device="meta"), 1), 1, TypeError, r"got Tensor for args\[1\]; expected a number"),
         ((torch.ones(1, device="meta"), 1.0, 1), 1, ValueError, "got tensors on meta; expected xpu and cpu tensors for sycl"),
         ((torch.ones(1), 1.0, 1), -1, ValueError, "got grid -1; expected 1 to 3 integers from 0 to 2147483647"),
         ((torch.ones(1), 1.0, 1), (1, 1, 1, 1), ValueError, "expected 1 to 3 integers"),

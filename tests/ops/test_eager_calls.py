@@ -163,6 +163,16 @@ def test_a_second_derivative_of_batched_gradients_is_right_or_refused(name: str)
         torch.autograd.grad(y, x, batch, is_grads_batched=True, create_graph=True)
 
 
+def test_a_checkpointed_function_may_be_differentiated_with_a_graph(name: str) -> None:
+    """Its saved tensors may be unpacked once."""
+    x = X.clone().requires_grad_()
+    with Counted():
+        y = checkpoint(FUNCTIONS[name], x, use_reentrant=False)
+        (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (plain,) = torch.autograd.grad(FUNCTIONS[name](x).sum(), x)
+    assert torch.equal(grad, plain)
+
+
 def test_what_follows_calls_sees_the_op(name: str) -> None:
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     with fake_mode:

@@ -95,6 +95,17 @@ def test_an_option_that_changes_no_result_is_no_reason_to_refuse() -> None:
 
 
 @pytest.mark.parametrize("kind", [CPUAdam, FusedAdam])
+def test_what_belongs_to_no_parameter_is_kept_as_it_is(kind: Any) -> None:
+    a, b = _parameters(torch.float32)
+    optimizer = kind([a, b])
+    optimizer.step()
+    saved = optimizer.state_dict()
+    saved["state"].update({"of all": {"step": 3}, "number": 7})
+    optimizer.load_state_dict(saved)
+    assert (optimizer.state["of all"], optimizer.state["number"]) == ({"step": 3}, 7)
+
+
+@pytest.mark.parametrize("kind", [CPUAdam, FusedAdam])
 def test_a_step_of_another_shape_counts(kind: Any) -> None:
     a, b = _parameters(torch.float32)
     optimizer = kind([a, b])
@@ -124,7 +135,7 @@ def test_a_step_that_cannot_be_counted_writes_nothing(kind: Any, spoil: str) -> 
             (), dtype=torch.float32 if spoil == "inference" else torch.int64
         )
     before = parameter.item()
-    with pytest.raises(RuntimeError, match="as a state 'step'; expected one of float32"):
+    with pytest.raises(RuntimeError, match=r"can't be cast|Inplace update to inference tensor"):
         optimizer.step()
     assert parameter.item() == before
 
@@ -142,6 +153,59 @@ def test_a_gradient_that_is_lazily_negated_is_taken(kind: Any) -> None:
     assert torch.equal(parameter, plain)
     clip_grad_norm_(parameter, 0.5)
     assert parameter.grad.item() == pytest.approx(0.5 * plain.grad.sign().item(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(FusedSGD, {}), (FusedLion, {}), (FusedAdam, {"capturable": True}), (FusedLamb, {"capturable": True})],
+)
+def test_a_step_and_clipping_compile_as_one_graph(kind: Any, options: dict[str, Any]) -> None:
+    eager, traced = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    plain, optimizer = kind([eager], lr=0.1, **options), kind([traced], lr=0.1, **options)
+
+    def step() -> None:
+        clip_grad_norm_(traced, 0.5)
+        optimizer.step()
+
+    compiled = torch.compile(step, backend="eager", fullgraph=True)
+    for _ in range(3):
+        eager.grad, traced.grad = torch.ones(2), torch.ones(2)
+        clip_grad_norm_(eager, 0.5)
+        plain.step()
+        compiled()
+    assert torch.allclose(eager, traced)
+
+
+@pytest.mark.parametrize("kind", [CPUAdam, FusedAdam])
+@pytest.mark.parametrize("where", ["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"])
+def test_a_hook_may_load_a_state_dict_itself(kind: Any, where: str) -> None:
+    a, b = _parameters(torch.float32)
+    optimizer = kind([a, b])
+    optimizer.step()
+    saved, loaded, seen = optimizer.state_dict(), kind([a, b]), []
+
+    def hook(it: Any, *_: Any) -> None:
+        if not seen:
+            seen.append(1)
+            it.load_state_dict(saved)
+
+    getattr(loaded, where)(hook)
+    loaded.load_state_dict(saved)
+    assert float(loaded.state[a]["step"]) == 1
+    assert len(loaded._optimizer_load_state_dict_pre_hooks) == (where == "register_load_state_dict_pre_hook")
+
+
+@pytest.mark.parametrize("kind", [CPUAdam, FusedAdam])
+def test_a_state_that_cannot_be_converted_changes_nothing(kind: Any) -> None:
+    a, b = _parameters(torch.float32)
+    optimizer = kind([a, b])
+    optimizer.step()
+    saved = copy.deepcopy(optimizer.state_dict())
+    saved["state"][1]["step"] = "5"
+    before = str(optimizer.state_dict())
+    with pytest.raises((TypeError, ValueError)):
+        optimizer.load_state_dict(saved)
+    assert str(optimizer.state_dict()) == before
 
 
 @pytest.mark.parametrize("kind", [CPUAdagrad, FusedAdam])

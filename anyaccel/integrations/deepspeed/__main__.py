@@ -42,13 +42,20 @@ def _is_program(path: Path) -> bool:
     return path.is_file() or (path / "__main__.py").is_file()
 
 
+def _installed(word: str) -> str:
+    """Return the name of a command of this environment that is given by its path; a program's own file keeps its path."""
+    name = os.path.basename(word)
+    command = _command(name)
+    return name if command is not None and os.path.exists(word) and os.path.samefile(word, command) else word
+
+
 def _refuse_launchers(arguments: list[str]) -> None:
     """Stop before a launcher starts programs that would not have the integration.
 
     Raises:
         SystemExit: with the right command.
     """
-    words = arguments[1:] if arguments[:1] == ["-m"] else [*map(os.path.basename, arguments[:1]), *arguments[1:]]
+    words = arguments[1:] if arguments[:1] == ["-m"] else [*map(_installed, arguments[:1]), *arguments[1:]]
     found = next((start for start in _LAUNCHERS if words[: len(start)] == list(start)), None)
     if found is not None:
         msg = (
