@@ -109,13 +109,18 @@ void hand_out(KeyValues& store, const Descriptor& memory, Listener& listener, co
   }
 }
 
-Descriptor fetch(KeyValues& store, Connection& connection, const std::string& secret, int rank, int leader,
-                 const Deadline& deadline) {
+Descriptor fetch(KeyValues& store, Connection& connection, const std::string& secret, int rank,
+                 const std::vector<int>& members, const Deadline& deadline) {
   for (;;) {
-    Descriptor memory = connection.receive(secret, rank, kPollingStep);
-    if (memory.get() >= 0) return memory;
-    require_success(store, {leader});
-    deadline.check(std::to_string(leader));
+    try {
+      Descriptor memory = connection.receive(secret, rank, kPollingStep);
+      if (memory.get() >= 0) return memory;
+    } catch (const CommError&) {
+      require_success(store, members);  // the first rank ends the connection when another one has failed
+      throw;
+    }
+    require_success(store, {members[0]});
+    deadline.check(std::to_string(members[0]));
   }
 }
 
@@ -216,7 +221,7 @@ Meeting meet(KeyValues& store, const Newcomer& self, std::chrono::milliseconds t
       if (own->size() != members.size()) memory = Segment::create(world);  // some could not connect
       hand_out(store, memory, *listener, secret, *own, deadline);
     } else {
-      memory = fetch(store, *connection, secret, self.rank, leader, deadline);
+      memory = fetch(store, *connection, secret, self.rank, *own, deadline);
     }
     meeting.segment = std::make_unique<Segment>(std::move(memory), world);
   } catch (const CommError& error) {

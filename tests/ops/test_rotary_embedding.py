@@ -158,6 +158,7 @@ def test_a_second_derivative_in_place_is_refused() -> None:
         grad.sum().backward()
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated", "ignore:.*torch.jit.script.* is not supported")
 def test_a_tangent_in_place_is_refused_before_anything_is_written() -> None:
     x, cos = torch.ones(1, 1, 1, 8), torch.zeros(1, 4)
     with forward_ad.dual_level(), pytest.raises(RuntimeError, match="got a tangent"):
