@@ -210,8 +210,9 @@ def _detect() -> bool:
         _choosing.add(me)
     try:
         # without the lock: an import may wait for one in another thread, which waits for the lock
-        for entry_point in _plug_ins(environment.requested_accelerator()):
-            _load_plug_in(entry_point)
+        for entry_point, is_used in _plug_ins(environment.requested_accelerator()):
+            if is_used:
+                _load_plug_in(entry_point)
         with _lock:
             _detected = _detected or _select()
     finally:
@@ -282,13 +283,10 @@ def _plug_in_candidates(requested: str | None) -> list[Candidate]:
     Importing a plug-in may register a device with torch, so if an accelerator is requested, only its plug-in is imported; for
     the CPU none is, whatever it is called.
     """
-    from importlib.metadata import entry_points
-
     found = []
-    used = _plug_ins(requested)
-    for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+    for entry_point, is_used in _plug_ins(requested):
         package = entry_point.dist.name if entry_point.dist is not None else entry_point.value
-        if entry_point in used:
+        if is_used:
             made, problem = _make_plug_in(entry_point)
         else:
             made, problem = None, f"not imported: DS_ACCELERATOR={requested}"
@@ -296,12 +294,12 @@ def _plug_in_candidates(requested: str | None) -> list[Candidate]:
     return found
 
 
-def _plug_ins(requested: str | None) -> list[EntryPoint]:
-    """Return the plug-ins that are imported."""
+def _plug_ins(requested: str | None) -> list[tuple[EntryPoint, bool]]:
+    """Return every plug-in, and whether it is imported."""
     from importlib.metadata import entry_points
 
     every = entry_points(group=ENTRY_POINT_GROUP)
-    return [one for one in every if requested is None or (requested == one.name and requested != "cpu")]
+    return [(one, requested is None or (requested == one.name and requested != "cpu")) for one in every]
 
 
 @functools.cache

@@ -142,9 +142,12 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
 
     Raises:
         OpError: when a target does not exist.
-        NothingToBuildError: when no builder has code for a target.
+        NothingToBuildError: when there is no builder, or none has code for a target.
         ToolchainError: when the tool for a build is missing.
     """
+    if not builders:
+        msg = "building ahead of time failed: no op is selected. Fix: name one, or unset the DS_BUILD_… variables."
+        raise NothingToBuildError(msg)
     names = ", ".join(dict.fromkeys(builder.NAME for builder in builders))
     found: dict[str, Order] = {}
     levels_here = [level for level in host_cpu_targets() if level in targets]
@@ -157,7 +160,7 @@ def orders(builders: Sequence[OpBuilder], targets: Sequence[str]) -> list[Order]
         found |= {recipe.fingerprint(): Order(recipe.op, target, recipe) for recipe in recipes}
     if not found:
         msg = (
-            f"building ahead of time failed: {names or 'no op is selected, which'} has no code for {', '.join(targets)}. "
+            f"building ahead of time failed: {names} has no code for {', '.join(targets)}. "
             f"Fix: name another op or target."
         )
         raise NothingToBuildError(msg)

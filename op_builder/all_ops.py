@@ -123,7 +123,17 @@ def add_finder(finder: Callable[[str, str, Any], Any]) -> None:
     Args:
         finder: takes the class name, the device type and the class found so far (None if none); returns the class to use,
             or None for none.
+
+    Raises:
+        TypeError: when it is no function.
     """
+    given: Any = finder
+    if not callable(given):
+        msg = (
+            f"adding a finder failed: got {given!r}; expected a function of a class name, a device type and the class found "
+            f"so far. Fix: pass the function itself."
+        )
+        raise TypeError(msg)
     if finder not in _finders:
         _finders.append(finder)
 
@@ -179,10 +189,11 @@ def load_op(name: str) -> Any:
     from ..accelerator.detection import kernel_kind
 
     device = kernel_kind(get_accelerator().device_name())
-    builders = [found for class_name in _devices_by_name() if (found := builder_class(class_name, device)) is not None]
-    for builder in builders:
-        if name in (builder.NAME, builder.__name__):
+    found = {class_name: find_builder(class_name, device) for class_name in dict.fromkeys((*_devices_by_name(), name))}
+    builders = {class_name: builder for class_name, builder in found.items() if builder is not None}
+    for class_name, builder in builders.items():
+        if name in (class_name, builder.NAME):
             return builder().load()
-    choices = ", ".join(builder.NAME for builder in builders)
+    choices = ", ".join(builder.NAME for builder in builders.values())
     msg = f"loading the op failed: '{device}' has no op {name!r}. Fix: use one of: {choices}."
     raise OpError(msg)

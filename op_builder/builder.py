@@ -147,10 +147,10 @@ class OpBuilder:
                 return self._without_newline(Path(os.path.abspath(place)))  # keep links: resolved where that matters
         tried = ", ".join(dict.fromkeys(map(os.path.abspath, places)))
         method = "sources()" if what == "source" else "include_paths()"
-        msg = (
-            f"finding a {what} of the op '{self.name}' failed: got {path!r}; expected one of {tried}. "
-            f"Fix: return an absolute path from {method}."
-        )
+        is_absolute = os.path.isabs(path)
+        expected = f"a {'file' if what == 'source' else 'directory'} there" if is_absolute else f"one of {tried}"
+        fix = f"correct the path that {method} returns" if is_absolute else f"return an absolute path from {method}"
+        msg = f"finding a {what} of the op '{self.name}' failed: got {path!r}; expected {expected}. Fix: {fix}."
         raise OpError(msg)
 
     def _without_newline(self, path: Path) -> Path:

@@ -49,5 +49,23 @@ class HoldingBuilder(OpBuilder):
     def source_root(self) -> Path:
         return self.held.source_root()
 
+    def include_paths(self) -> list[str]:
+        return self.held.include_paths()
+
+    def cxx_args(self) -> list[str]:
+        return self.held.cxx_args()
+
+    def nvcc_args(self) -> list[str]:
+        return self.held.nvcc_args()
+
+    def extra_ldflags(self) -> list[str]:
+        return self.held.extra_ldflags()
+
+    def libraries_args(self) -> list[str]:
+        return self.held.libraries_args()
+
+    def absolute_name(self) -> str:
+        return self.held.absolute_name()
+
     def builder(self) -> Any:
         return self.held.builder()

@@ -44,16 +44,21 @@ for _name, _module in _COMMANDS.items():
 app.add_typer(cache.app, name="cache")
 
 
-@app.callback(invoke_without_command=True)
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"anyaccel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
 def _configure(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the library's log, including its decisions.")
     ] = False,
 ) -> None:
-    if version:
-        typer.echo(f"anyaccel {__version__}")
-        raise typer.Exit
     warnings.filterwarnings("ignore", "Failed to initialize NumPy")  # torch's; no command needs numpy
     handler = RichHandler(console=Console(stderr=True), show_path=False, show_time=False)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", handlers=[handler])

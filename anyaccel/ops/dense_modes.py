@@ -81,8 +81,9 @@ class PtxSigmoid(torch.autograd.Function):
     def use(cls, source: Path) -> None:
         """Take the kernels from a file; they are compiled when they first run, and again after an edit."""
         text = source.read_text(encoding="utf-8")
-        forward = DeviceKernel(text, "sigmoid_forward", ("tensor", "tensor", "int64"), language="ptx")
-        backward = DeviceKernel(text, "sigmoid_backward", ("tensor", "tensor", "tensor", "int64"), language="ptx")
+        forward = DeviceKernel(text, "sigmoid_forward", ("const tensor", "tensor", "int64"), language="ptx")
+        args = ("const tensor", "const tensor", "tensor", "int64")
+        backward = DeviceKernel(text, "sigmoid_backward", args, language="ptx")
         cls.kernels = forward, backward
 
     @staticmethod

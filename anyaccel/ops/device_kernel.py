@@ -17,7 +17,7 @@ from ..accelerator.detection import kernel_kind
 from ..kernels.functions.registration import mark_changed
 from ..op_builder.engine.targets import is_cuda_target
 from .emulated_launcher import EmulatedLauncher
-from .kernel_launchers import CudaLauncher, HostSyclLauncher, Launch, PtxLauncher, XpuLauncher
+from .kernel_launchers import TENSORS, WRITTEN, CudaLauncher, HostSyclLauncher, Launch, PtxLauncher, XpuLauncher
 from .kernel_source import KernelSource
 
 if TYPE_CHECKING:
@@ -46,19 +46,20 @@ _SUFFIXES = {"cuda": ".cu", "ptx": ".ptx", "sycl": ".sycl"}
 class DeviceKernel:
     """A kernel of your own, compiled at run time from source text and launched on tensors: ``kernel(*values, grid=, block=)``.
 
-    CUDA source is compiled by NVRTC for the tensors' GPU and runs on torch's current stream, also while a graph is captured; for
-    CPU tensors it is compiled by the C++ compiler and runs in an emulator of blocks, which names races, diverging barriers and
-    accesses out of bounds by their line. PTX is compiled by the driver. SYCL source is compiled by DPC++ and runs on torch's
-    current queue for XPU tensors, and on Intel's OpenCL CPU device for CPU tensors. A source is compiled at the first launch and
-    kept in anyaccel's cache. There is no gradient.
+    CUDA source is compiled by NVRTC for the tensors' GPU and runs on torch's current stream, also while a graph is captured, if
+    it has been launched on that GPU before; for CPU tensors it is compiled by the C++ compiler and runs in an emulator of
+    blocks, which names races, diverging barriers and accesses out of bounds by their line. PTX is compiled by the driver. SYCL
+    source is compiled by DPC++ and runs on torch's current queue for XPU tensors, and on Intel's OpenCL CPU device for CPU
+    tensors. A source is compiled at the first launch and kept in anyaccel's cache. There is no gradient.
 
     Args:
         source: the text of the source: CUDA C++, PTX, or SYCL; or the path of a file. Errors then name the file, and
             its folder is searched for headers.
         name: the kernel's name: for CUDA a ``__global__`` function or an instance of a template such as ``scale<float>``; for
             PTX an entry; for SYCL an ``extern "C"`` free-function kernel of one dimension.
-        args: the type of each parameter, in order: ``"tensor"`` for a pointer to a contiguous tensor's elements, or ``"bool"``,
-            ``"int32"``, ``"int64"``, ``"uint32"``, ``"uint64"``, ``"float32"``, ``"float64"``.
+        args: the type of each parameter, in order: ``"tensor"`` for a pointer to a contiguous tensor's elements, ``"const
+            tensor"`` for one to elements that the kernel only reads; or ``"bool"``, ``"int32"``, ``"int64"``, ``"uint32"``,
+            ``"uint64"``, ``"float32"``, ``"float64"``. To autograd, a launch changes every ``"tensor"``.
         language: ``"cuda"``, ``"ptx"`` or ``"sycl"``.
         options: more options for the compiler, such as ``-DROWS=4``.
         include_dirs: where the headers are that the source includes. Only CUDA and SYCL have them.
@@ -92,11 +93,13 @@ class DeviceKernel:
         options: Sequence[str] = (),
         include_dirs: Sequence[str | Path] = (),
     ) -> None:
+        _require_texts(name, source)
         if language not in _SUFFIXES:
             raise _refusal(name, f"language {language!r}", f"one of {', '.join(_SUFFIXES)}", "pass language='cuda'")
-        unknown = [arg for arg in args if arg != "tensor" and arg not in _SCALARS]
+        args = _texts(name, "args", args)
+        unknown = [arg for arg in args if arg not in TENSORS and arg not in _SCALARS]
         if unknown:
-            choices = ", ".join(["tensor", *_SCALARS])
+            choices = ", ".join([*TENSORS, *_SCALARS])
             fix = "write one of these for each parameter, such as ['tensor', 'int32']"
             raise _refusal(name, f"args {unknown}", f"some of {choices}", fix)
         folders = tuple(Path(folder).absolute() for folder in _texts(name, "include_dirs", include_dirs))
@@ -149,10 +152,11 @@ class DeviceKernel:
             got = f"grid {grid}, block {block} and {shared_bytes} shared bytes"
             fix = "pass one number each, and declare local memory in the source: docs/device-kernels.md"
             raise _refusal(self.name, got, "one dimension and no shared bytes for SYCL", fix)
-        if 0 not in sizes[0]:
-            self._launcher(device).launch(device, Launch(*sizes, shared_bytes, self.args, values, passed))
-        tensors = [value for value in values if isinstance(value, torch.Tensor)]
-        mark_changed([tensor for tensor in tensors if not tensor.is_inference()])
+        if 0 in sizes[0]:
+            return
+        self._launcher(device).launch(device, Launch(*sizes, shared_bytes, self.args, values, passed))
+        written = [value for arg, value in zip(self.args, values, strict=True) if arg == WRITTEN]
+        mark_changed([tensor for tensor in written if not tensor.is_inference()])
 
     def compile(self, target: str) -> Entry:
         """Compile CUDA, or assemble PTX, into the cache, without a GPU.
@@ -208,7 +212,7 @@ class DeviceKernel:
         return [self._converted(i, arg, value) for i, (arg, value) in enumerate(zip(self.args, values, strict=True))]
 
     def _converted(self, index: int, arg: str, value: Any) -> Any:
-        if arg == "tensor":
+        if arg in TENSORS:
             if not isinstance(value, torch.Tensor):
                 msg = (
                     f"launching '{self.name}' failed: got {type(value).__name__} for args[{index}]; expected a tensor. "
@@ -303,11 +307,21 @@ def _three(name: str, what: str, sizes: int | tuple[int, ...]) -> tuple[int, int
     return x, y, z
 
 
+def _require_texts(name: Any, source: Any) -> None:
+    if not isinstance(name, str):
+        raise _refusal(name, f"a name of type {type(name).__name__}", "a text", "pass the kernel's name")
+    if not isinstance(source, str | Path):
+        fix = "pass the text itself, or a pathlib.Path"
+        raise _refusal(name, f"source of type {type(source).__name__}", "a text or a Path", fix)
+
+
 def _texts(name: str, what: str, given: Sequence[str | Path]) -> list[str]:
-    """Return options or folders as texts; relative folders in options are of the current directory."""
-    if isinstance(given, str | bytes | Path) or not all(isinstance(one, str | Path) for one in given):
+    """Return args, options or folders as texts; relative folders in options are of the current directory."""
+    is_list = hasattr(given, "__iter__") and not isinstance(given, str | bytes | Path)
+    listed = list(given) if is_list else [None]
+    if not all(isinstance(one, str | Path) for one in listed):
         raise _refusal(name, f"{what}={given!r}", "a list of texts", f"pass {what}=[...]")
-    return [f"-I{Path(text[2:]).absolute()}" if text[:2] == "-I" and text[2:] else text for text in map(str, given)]
+    return [f"-I{Path(text[2:]).absolute()}" if text[:2] == "-I" and text[2:] else text for text in map(str, listed)]
 
 
 def _refusal(name: str, got: str, expected: str, fix: str) -> ValueError:

@@ -9,6 +9,7 @@ import torch
 
 from ..op_builder.cpu.emulator import BlockEmulator, BlockEmulatorBuilder, TensorMemory
 from ..op_builder.engine.errors import OpError
+from .kernel_launchers import READ_ONLY, TENSORS, WRITTEN
 
 if TYPE_CHECKING:
     from ..op_builder.cpu.emulator import Parameter
@@ -108,15 +109,18 @@ class EmulatedLauncher:
 
     def _require_type(self, index: int, parameter: Parameter, arg: str, value: Any) -> None:
         kind = f"{parameter.kind} of {parameter.bytes} bytes"
-        if parameter.is_pointer != (arg == "tensor"):
+        if parameter.is_pointer != (arg in TENSORS):
             declared = f"a pointer to {kind}" if parameter.is_pointer else kind
             fix = "write 'tensor' there" if parameter.is_pointer else "write the number's type there, such as 'int32'"
             raise self._refusal(f"{arg!r} for args[{index}]", f"the type of the parameter, {declared}", fix)
-        if arg != "tensor":
+        if arg not in TENSORS:
             if (parameter.kind, parameter.bytes) != _KINDS[arg]:
                 fix = "change args, or the parameter in the source"
                 raise self._refusal(f"{arg!r} for args[{index}]", f"the type of the parameter, {kind}", fix)
             return
+        if arg == READ_ONLY and not parameter.is_const:
+            fix = f"declare it const if the kernel only reads it; otherwise write '{WRITTEN}' there"
+            raise self._refusal(f"{arg!r} for args[{index}]", f"a parameter that points to const {kind}", fix)
         wanted = _FLOATS.get((parameter.kind, parameter.bytes))
         is_wide_integer = parameter.kind == "integer" and parameter.bytes > 1
         if (wanted is not None and value.dtype != wanted) or (

@@ -15,7 +15,20 @@ if TYPE_CHECKING:
     from ..op_builder.engine.device_code import DeviceCompiler
     from .kernel_source import KernelSource
 
-__all__ = ["CudaLauncher", "HostSyclLauncher", "Launch", "Launcher", "PtxLauncher", "XpuLauncher"]
+__all__ = [
+    "READ_ONLY",
+    "TENSORS",
+    "WRITTEN",
+    "CudaLauncher",
+    "HostSyclLauncher",
+    "Launch",
+    "Launcher",
+    "PtxLauncher",
+    "XpuLauncher",
+]
+
+WRITTEN, READ_ONLY = TENSORS = ("tensor", "const tensor")
+"""The words for a pointer to a tensor's elements in ``DeviceKernel``'s ``args``."""
 
 
 class Launch(NamedTuple):
@@ -57,6 +70,7 @@ class PtxLauncher:
         self._runtime = CudaRuntimeBuilder().load()
         image, symbol = self.image(kernel, device)
         self._kernel = self._runtime.kernel(kernel.name, self._runtime.load(kernel.name, image), symbol)
+        self._runtime.prepare(kernel.name, self._kernel, device.index or 0)
 
     def image(self, kernel: KernelSource, device: torch.device) -> tuple[bytes, str]:
         """Return what the driver loads, and the kernel's symbol in it."""

@@ -19,8 +19,9 @@ def topk_gating(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Choose each token's k experts of the largest probability, where ``probabilities = softmax(logits)`` over the experts.
 
-    Computed in float32 (float64 for float64 logits). Ties go to the lower expert. A NaN or a +inf gives its token NaN weights and
-    k times expert 0. The weights and the probabilities have gradients; a second derivative raises ``RuntimeError``.
+    Computed in float32 (float64 for float64 logits). Ties go to the lower expert. A NaN or a +inf, and a row of -inf only,
+    gives its token NaN weights and k times expert 0. The weights and the probabilities have gradients; a second derivative
+    raises ``RuntimeError``.
 
     Args:
         logits: ``(tokens, experts)``, any strides; float32, bfloat16 or float16, on the CPU also float64.

@@ -76,8 +76,12 @@ template <typename Format>
 inline float from_float8(std::uint8_t code) {
   const std::uint32_t magnitude = code & 0x7fu;
   const std::uint32_t sign = static_cast<std::uint32_t>(code & 0x80u) << 24;
-  constexpr std::uint32_t kScale = static_cast<std::uint32_t>(254 - Format::kBias) << 23;  // 2^(127 - bias)
-  const float finite = bit_cast<float>(magnitude << (23 - Format::kMantissa)) * bit_cast<float>(kScale);
+  constexpr std::uint32_t kSmallestNormal = static_cast<std::uint32_t>(128 - Format::kBias) << 23;
+  const std::uint32_t shifted = magnitude << (23 - Format::kMantissa);
+  // no subnormal float, which the processor may be set to flush to zero
+  const float subnormal = bit_cast<float>(shifted + kSmallestNormal) - bit_cast<float>(kSmallestNormal);
+  const float normal = bit_cast<float>(shifted + kSmallestNormal - (1u << 23));
+  const float finite = magnitude < (1u << Format::kMantissa) ? subnormal : normal;
   const std::uint32_t special =
       magnitude == Format::kFirstSpecial && Format::kMantissa == 2 ? 0x7f800000u : 0x7fc00000u;
   return bit_cast<float>((magnitude >= Format::kFirstSpecial ? special : bit_cast<std::uint32_t>(finite)) | sign);

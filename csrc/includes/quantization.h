@@ -157,7 +157,7 @@ struct Quantize {
         elements_of_row.read(from);
         const Extremes found = parts.extremes == nullptr ? extremes_of(elements_of_row, ranged) : parts.extremes[row];
         const float smallest = -found.largest_negated;
-        const float offset = is_symmetric ? 0.0f : 0.5f * found.largest + 0.5f * smallest;
+        const float offset = is_symmetric || columns == 0 ? 0.0f : 0.5f * found.largest + 0.5f * smallest;
         // half of the range: the whole one may be larger than any float
         const float half = is_symmetric ? found.largest : 0.5f * found.largest - 0.5f * smallest;
         const float damage = columns > 0 ? half - half : 0.0f;  // 0 if every element is finite, otherwise NaN

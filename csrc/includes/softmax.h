@@ -83,7 +83,8 @@ struct SoftmaxForward {
     };
     const auto clear_hidden = [=](auto range, auto& tile) {
       if constexpr (kTile > 1) {
-        const int shown = static_cast<int>(visible - range.first);  // of the tile's; 64-bit comparisons cost twice
+        const std::int64_t left = visible - range.first;
+        const int shown = left < range.kCount ? static_cast<int>(left) : range.kCount;  // 64-bit ones cost twice below
         for (int i = 0; i < range.kCount; ++i) {
           tile[i] = i < shown ? tile[i] : C(0);
         }

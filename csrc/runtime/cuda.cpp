@@ -200,7 +200,8 @@ ANYACCEL_EXPORT const char* anyaccel_cuda_prepare(void* kernel, std::int32_t dev
   return driver().function_load == nullptr ? nullptr : error_of(driver().function_load(function), "cuFuncLoad");
 }
 
-// Allows a kernel more than the 48 KiB of shared memory that every device grants by default.
+// Allows a kernel dynamic shared memory beyond the 48 KiB that every device grants by default, of which the kernel's
+// own arrays are a part.
 ANYACCEL_EXPORT const char* anyaccel_cuda_allow_shared(void* kernel, std::int32_t device, std::int32_t bytes) {
   constexpr int kMaxDynamicSharedBytes = 8;
   int handle = 0;

@@ -92,9 +92,13 @@ inline std::int64_t cpu_groups(const Work& work) {
   return std::clamp<std::int64_t>(most, 1, torch::stable::get_num_threads());
 }
 
+// The most rows whose columns a CPU thread adds up in one float: rounding errors accumulate in one long sum.
+inline constexpr std::int64_t kRowsOfATotal = 4096;
+
 // The number of groups that share rows when every group keeps partial results.
 inline std::int64_t groups_with_partials(const Place& place, const Work& work) {
-  return place.runtime == Runtime::cpu ? cpu_groups(work) : device_groups_with_partials(device_of(place), work);
+  return place.runtime == Runtime::cpu ? std::max(cpu_groups(work), parts_of(work.rows, kRowsOfATotal))
+                                       : device_groups_with_partials(device_of(place), work);
 }
 
 // The device at a place; the CPU's units are its threads.

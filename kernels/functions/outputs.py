@@ -19,6 +19,7 @@ __all__ = [
     "require_shape",
     "shaped_like",
     "write_output",
+    "write_outputs",
 ]
 
 
@@ -28,8 +29,15 @@ def write_output(function: str, output: torch.Tensor, result: torch.Tensor) -> N
     Raises:
         RuntimeError: when shape or dtype differ, or its elements share memory.
     """
-    require_like(function, output, result)
-    output.copy_(result)
+    write_outputs(function, (output, result))
+
+
+def write_outputs(function: str, *pairs: tuple[torch.Tensor, torch.Tensor]) -> None:
+    """Write results to given tensors; see :func:`write_output`. When one is refused, none is written."""
+    for output, result in pairs:
+        require_like(function, output, result)
+    for output, result in pairs:
+        output.copy_(result)
 
 
 def require_like(function: str, output: torch.Tensor, result: torch.Tensor) -> None:

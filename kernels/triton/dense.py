@@ -8,6 +8,8 @@ import torch
 import triton
 import triton.language as tl
 
+from ..functions.dense import rows_of
+
 __all__ = ["TritonDense"]
 
 _BLOCK = 1024
@@ -53,7 +55,7 @@ class _Activation(torch.autograd.Function):
             grad_z, d = torch.empty_like(y), grad.contiguous()
             if y.numel():
                 _backward[(triton.cdiv(y.numel(), _BLOCK),)](d, y, grad_z, y.numel(), BLOCK=_BLOCK)
-        return grad_z, grad_z.reshape(-1, grad_z.shape[-1]).sum(0) if ctx.has_bias else None
+        return grad_z, rows_of(grad_z).sum(0) if ctx.has_bias else None
 
 
 class TritonDense:

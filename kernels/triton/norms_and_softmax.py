@@ -61,8 +61,10 @@ def _softmax_forward(x, y, columns, queries, scale, CAUSAL: tl.constexpr, BLOCK:
         visible = at < row % queries + 1 + columns - queries
     score = tl.load(x + row * columns + at, mask=visible, other=-float("inf")).to(tl.float32) * scale
     score = tl.where(visible, score, -float("inf"))
-    power = tl.exp(score - tl.max(score, 0))
-    tl.store(y + row * columns + at, (power / tl.sum(power, 0)).to(y.dtype.element_ty), mask=inside)
+    largest = tl.max(score, 0)
+    power = tl.exp(score - tl.where(largest == -float("inf"), 0.0, largest))
+    total = tl.sum(power, 0)  # 0 where every visible score is -inf
+    tl.store(y + row * columns + at, (power / tl.where(total == 0.0, 1.0, total)).to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
@@ -161,8 +163,7 @@ class TritonSoftmax:
             y: torch.Tensor = _Softmax.apply(x, scale, False)  # type: ignore[no-untyped-call]
             return y
         hidden = mask.bool()
-        kept = hidden.all(-1, keepdim=True)
-        y = _Softmax.apply(x.masked_fill(hidden & ~kept, -torch.inf), scale, False)  # type: ignore[no-untyped-call]
+        y = _Softmax.apply(x.masked_fill(hidden, -torch.inf), scale, False)  # type: ignore[no-untyped-call]
         return y.masked_fill(hidden, 0.0)
 
     def scaled_upper_triang_masked_softmax(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:

@@ -61,7 +61,7 @@ class FlashAttentionPackageExtension(KernelExtension):
 
 
 def _sdpa(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float = 0.0, scale: float | None = None,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0, scale: float | None = None,
     attention_mask: torch.Tensor | None = None, is_causal: bool = False, cu_seqlens_q: torch.Tensor | None = None,
     cu_seqlens_kv: torch.Tensor | None = None, max_seqlen_q: int | None = None, max_seqlen_kv: int | None = None,
     q_indices: torch.Tensor | None = None, kv_indices: torch.Tensor | None = None, *,
@@ -70,9 +70,9 @@ def _sdpa(
     """Return scaled dot-product attention.
 
     Args:
-        query: ``(batch, heads, positions, head_dim)``, of any floating dtype.
-        key: ``(batch, kv_heads, kv_positions, head_dim)``; if it has fewer heads, each serves a group of query heads.
-        value: like ``key``.
+        q: ``(batch, heads, positions, head_dim)``, of any floating dtype.
+        k: ``(batch, kv_heads, kv_positions, head_dim)``; if it has fewer heads, each serves a group of query heads.
+        v: like ``k``.
         dropout_p: the probability of dropping a weight.
         scale: the factor for the scores; ``1 / sqrt(head_dim)`` by default.
         attention_mask: added to the scores, or if boolean, False hides a position. With three dimensions, it applies
@@ -98,22 +98,22 @@ def _sdpa(
     if mask is not None and mask.dim() == 3:
         mask = mask[:, None]
     if mask is None and kv_indices is not None:
-        mask = _among(kv_indices, key.shape[0], key.shape[2])[:, None, None]
+        mask = _among(kv_indices, k.shape[0], k.shape[2])[:, None, None]
     is_causal = is_causal or _is_causal(attention_mask_type)
     if is_causal and mask is not None:
-        mask, is_causal = _causal_too(mask, query.shape[2], key.shape[2]), False
+        mask, is_causal = _causal_too(mask, q.shape[2], k.shape[2]), False
     attended = scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
-        enable_gqa=key.shape[-3] != query.shape[-3],
+        q, k, v, attn_mask=mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
+        enable_gqa=k.shape[-3] != q.shape[-3],
     )  # fmt: skip
     if q_indices is None:
         return attended
-    kept = _among(q_indices, query.shape[0], query.shape[2])[:, None, :, None]
+    kept = _among(q_indices, q.shape[0], q.shape[2])[:, None, :, None]
     return attended.masked_fill(~kept, 0.0)
 
 
 def _by_package(
-    package: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float = 0.0,
+    package: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0,
     scale: float | None = None, attention_mask: torch.Tensor | None = None, is_causal: bool = False,
     cu_seqlens_q: torch.Tensor | None = None, cu_seqlens_kv: torch.Tensor | None = None,
     max_seqlen_q: int | None = None, max_seqlen_kv: int | None = None, q_indices: torch.Tensor | None = None,
@@ -129,7 +129,7 @@ def _by_package(
         )
         raise NotImplementedError(msg)
     options = {"dropout_p": dropout_p, "softmax_scale": scale, "causal": is_causal or _is_causal(attention_mask_type)}
-    by_position = [tensor.transpose(1, 2) for tensor in (query, key, value)]
+    by_position = [tensor.transpose(1, 2) for tensor in (q, k, v)]
     if not is_padded:
         attended: torch.Tensor = package.flash_attn_func(*by_position, **options).transpose(1, 2)
         return attended

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ...kernels.functions.outputs import require_like, require_one_place_each, write_output
+from ...kernels.functions.outputs import require_one_place_each, write_output, write_outputs
 from ..arguments import require_floats, require_integers, require_lengths
 from .caches import convert_float8, paged_attention, require_caches, token_positions, write_tokens
 
@@ -49,8 +49,7 @@ class InferenceOps:
         for output in (x, residual):
             require_one_place_each("fused_add_rms_layernorm", output)
         normalised, total = self._rms_norm.add_rms_norm(x, residual, weight, epsilon)
-        write_output("fused_add_rms_layernorm", x, normalised)
-        write_output("fused_add_rms_layernorm", residual, total)
+        write_outputs("fused_add_rms_layernorm", (x, normalised), (residual, total))
 
     def rotary_embedding(
         self, query: torch.Tensor, key: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, high_precision: bool = False
@@ -151,15 +150,14 @@ class InferenceOps:
             starts = torch.nn.functional.pad(sequence_lengths.long().cumsum(0), (1, 0))
             _, position = token_positions(sequence_lengths, starts, int(starts[-1]))
         taken = [cache[position] for cache in (cos_cache, sin_cache)]
-        for output, angles in zip((cos, sin), taken, strict=True):
-            require_like(function, output[: len(position)], angles)
-        for output, angles in zip((cos, sin), taken, strict=True):
-            write_output(function, output[: len(position)], angles)
+        outputs = [output[: len(position)] for output in (cos, sin)]
+        write_outputs(function, *zip(outputs, taken, strict=True))
 
     def flash_decoding_attention(
         self, out: torch.Tensor, query: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor,
         context_lens: torch.Tensor, block_tables: torch.Tensor, block_size: int, max_context_len: int,
-        tmp_out: torch.Tensor, tmp_out_lse: torch.Tensor, alibi_slopes: torch.Tensor | None, scale: float,
+        tmp_out: torch.Tensor, exp_sums: torch.Tensor, max_logits: torch.Tensor, alibi_slopes: torch.Tensor | None,
+        scale: float,
     ) -> None:  # fmt: skip
         """Write the attention of each sequence's query over its cached entries; gathers the entries first.
 
@@ -173,7 +171,8 @@ class InferenceOps:
             block_size: ignored: the caches give it.
             max_context_len: an upper bound of the lengths.
             tmp_out: ignored.
-            tmp_out_lse: ignored.
+            exp_sums: ignored.
+            max_logits: ignored.
             alibi_slopes: float32 ``(heads,)``, or None.
             scale: the factor for the scores.
         """

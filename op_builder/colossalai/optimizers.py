@@ -85,7 +85,7 @@ class CPUAdamModule(ColossalAIModule):
 class FusedOptimizerModule:
     """The module ``fused_optim``: apex's functions.
 
-    ``chunk_size`` is ignored: the work is split evenly. The functions do nothing if ``noop_flag`` is not 0.
+    ``chunk_size`` is ignored: the work is split evenly. The steps of SGD and Adam do nothing if ``noop_flag`` is not 0.
 
     Args:
         adam: the functions of the op ``multi_tensor_adam``.
@@ -153,7 +153,7 @@ class FusedOptimizerModule:
                 lambda p, g, m, v, **options: self._adam.multi_tensor_adam_step(p, g, m, v, [step] * len(p), **options),
                 params, grads, exp_avgs, exp_avg_sqs, lr=lr, beta1=beta1, beta2=beta2, eps=epsilon,
                 weight_decay=weight_decay, adamw_mode=mode == 1, bias_correction=bias_correction == 1,
-                noop_flag=noop_flag, grad_scale=_divisor(noop_flag, div_scale),
+                noop_flag=noop_flag, grad_scale=_divisor(noop_flag, div_scale) if div_scale > 0 else None,
             )  # fmt: skip
 
     def multi_tensor_sgd(
@@ -183,7 +183,7 @@ class FusedOptimizerModule:
         grads, params, buffers = _lists("multi_tensor_sgd", tensor_lists, 3)
         kept = [torch.zeros_like(buffer) for buffer in buffers] if momentum == 0 else buffers  # kept, as theirs are
         decayed = [param.detach() * (1 - lr * wd) for param in params] if wd_after_momentum and wd else params
-        divisor = _divisor(noop_flag, 1.0 / scale if scale else float("inf")) if scale != 1 else None
+        divisor = _divisor(noop_flag, 1.0 / scale if scale else float("inf")) if scale != 1 else None  # of any sign
         with in_float32(kept) as (momenta,):
             in_shapes_of(
                 self._sgd.sgd_step, decayed, grads, momenta, lr=lr, momentum=momentum, dampening=dampening,
@@ -233,7 +233,8 @@ class FusedOptimizerModule:
         options = {"wd": weight_decay, "is_averaged": grad_averaging == 1, "is_decoupled": mode == 1, "eps": epsilon}
         corrections = (1 - beta1**step, 1 - beta2**step) if bias_correction == 1 else (1.0, 1.0)
         with torch.no_grad(), in_float32(list(params), *states) as (weights, *moments):
-            clip = torch.clamp(global_grad_norm.float() / max_grad_norm, min=1.0)
+            norm = global_grad_norm.float()
+            clip = torch.where(norm > max_grad_norm, norm / max_grad_norm, 1.0)
             scaled = [grad.float() / clip for grad in grads]
             updates = _lamb_updates(weights, scaled, moments, (beta1, beta2), corrections, options)
             if use_nvlamb or weight_decay:
@@ -267,9 +268,9 @@ def _ratio(of_param: torch.Tensor, of_update: torch.Tensor) -> torch.Tensor:
     return torch.where((of_param != 0) & (of_update != 0), of_param / of_update, 1.0)
 
 
-def _divisor(flag: torch.Tensor, divisor: float) -> torch.Tensor | None:
-    """Return the divisor of the gradients, on the flag's device; None if there is none."""
-    return torch.full((1,), divisor, dtype=torch.float32, device=flag.device) if divisor > 0 else None
+def _divisor(flag: torch.Tensor, divisor: float) -> torch.Tensor:
+    """Return the divisor of the gradients, on the flag's device."""
+    return torch.full((1,), divisor, dtype=torch.float32, device=flag.device)
 
 
 def _lists(function: str, lists: Sequence[Sequence[torch.Tensor]], expected: int) -> Sequence[Sequence[torch.Tensor]]:

@@ -105,7 +105,10 @@ class _Request(ctypes.Structure):
 
 
 class _Parameter(ctypes.Structure):
-    _fields_: ClassVar = [("kind", ctypes.c_char_p), ("bytes", ctypes.c_int32), ("is_pointer", ctypes.c_bool)]
+    _fields_: ClassVar = [
+        ("kind", ctypes.c_char_p), ("bytes", ctypes.c_int32), ("is_pointer", ctypes.c_bool),
+        ("is_const", ctypes.c_bool),
+    ]  # fmt: skip
 
 
 class Parameter(NamedTuple):
@@ -115,11 +118,13 @@ class Parameter(NamedTuple):
         kind: "float", "half", "bfloat16", "integer" or "other", of itself or of what it points to.
         bytes: the size of that.
         is_pointer: whether it is a pointer.
+        is_const: whether it is a pointer to what the kernel only reads.
     """
 
     kind: str
     bytes: int
     is_pointer: bool
+    is_const: bool = False
 
 
 class TensorMemory(NamedTuple):
@@ -205,7 +210,7 @@ class EmulatedKernel:
         count = ctypes.c_int.in_dll(library, "emulator_parameter_count").value
         described = ctypes.POINTER(_Parameter).in_dll(library, "emulator_parameters")
         self.parameters = [
-            Parameter(described[i].kind.decode(), described[i].bytes, described[i].is_pointer) for i in range(count)
+            Parameter(one.kind.decode(), one.bytes, one.is_pointer, one.is_const) for one in described[:count]
         ]
         self._kernel = ctypes.addressof(ctypes.c_char.in_dll(library, "emulator_kernel"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import TYPE_CHECKING, Any
 
 from .. import loading
@@ -36,6 +37,8 @@ class CudaRuntime:
         for name in ("open", "load", "unload", "kernel", "is_used", "prepare", "allow_shared", "launch_grid"):
             function = getattr(self._library, f"anyaccel_cuda_{name}")
             function.restype = ctypes.c_char_p
+        self._allowed: dict[tuple[int, int], int] = {}  # the dynamic shared bytes of a kernel on a device
+        self._guard = threading.Lock()
         self.launch = ctypes.cast(self._library.anyaccel_cuda_launch, ctypes.c_void_p).value or 0
 
     def load(self, what: str, image: bytes) -> int:
@@ -101,14 +104,24 @@ class CudaRuntime:
             OpLoadError: when the driver returns an error.
         """
         pointers = (ctypes.c_void_p * max(1, len(arguments)))(*(ctypes.addressof(value) for value in arguments))
-        if shared_bytes > 48 * 1024:
-            allowed = self._library.anyaccel_cuda_allow_shared(ctypes.c_void_p(kernel), device, shared_bytes)
-            self._check(what, allowed)
+        if shared_bytes > 0:
+            self._allow_shared(what, kernel, device, shared_bytes)
         sizes = ctypes.c_uint32 * 3
         started = self._library.anyaccel_cuda_launch_grid(
             ctypes.c_void_p(kernel), device, sizes(*grid), sizes(*block), ctypes.c_uint32(shared_bytes), pointers
         )
         self._check(what, started)
+
+    def _allow_shared(self, what: str, kernel: int, device: int, shared_bytes: int) -> None:
+        """Allow a kernel dynamic shared memory; without it, that and the kernel's own arrays have 48 KiB together.
+
+        Never less than before: another thread may be about to launch it with more.
+        """
+        with self._guard:
+            if shared_bytes > self._allowed.get((kernel, device), 0):
+                allowed = self._library.anyaccel_cuda_allow_shared(ctypes.c_void_p(kernel), device, shared_bytes)
+                self._check(what, allowed)
+                self._allowed[kernel, device] = shared_bytes
 
     def _check(self, what: str, error: bytes | None) -> None:
         if error is not None:

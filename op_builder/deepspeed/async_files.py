@@ -38,12 +38,14 @@ _ALIGNMENT = 512  # deepspeed's callers round sizes to this, times the number of
 class AsyncIOHandle(ProcessBound):
     """Reads files to tensors and writes tensors to files in the background, several at once.
 
-    Each operation is split into blocks, and threads keep many of them in flight: with the kernel's io_uring; if it is missing or
-    not allowed, with the kernel's older AIO, which libaio uses; otherwise with a system call for each block. File-aligned parts
-    bypass the page cache (O_DIRECT) if the file system supports that; the rest goes through it. Tensors may have any device,
-    layout and alignment; tensors from :meth:`new_cpu_locked_tensor` are not copied on the way. Operations that move the same
-    bytes of a file take effect in the order of their calls. Do not change a tensor, or free or resize its memory, before
-    :meth:`wait` has returned: contiguous tensors are read and written where they are.
+    Each operation is split into blocks, and threads keep many of them in flight: with the kernel's io_uring; if it is missing
+    or not allowed, with the kernel's older AIO, which libaio uses; otherwise with a system call for each block. File-aligned
+    parts bypass the page cache (O_DIRECT) if the file system supports that; the rest goes through it. Tensors may have any
+    device, layout and alignment; tensors from :meth:`new_cpu_locked_tensor` are not copied on the way. Operations that move the
+    same bytes of a file take effect in the order of their calls. A tensor that is not contiguous, or not in host memory, has
+    what was read when :meth:`wait` returns. A file that is validated is compared as :meth:`wait` finds it. Do not change a
+    tensor, or free or resize its memory, before :meth:`wait` has returned: contiguous tensors are read and written where they
+    are.
 
     Args:
         block_size: the size of a block in bytes; rounded up to 4096.
@@ -243,14 +245,26 @@ class AsyncIOHandle(ProcessBound):
                 f"Fix: pass the offset in bytes from the file's beginning."
             )
             raise ValueError(msg)
-        path = f"descriptor {file}" if isinstance(file, int) else os.fspath(file)
+        if isinstance(file, bool) or not isinstance(file, int | str | bytes | os.PathLike):
+            msg = (
+                f"starting a transfer failed: got {file!r} for the file; expected its path, or the descriptor of an open one. "
+                f"Fix: pass a path."
+            )
+            raise TypeError(msg)
+        if is_checked and isinstance(file, int):
+            msg = (
+                f"starting a transfer failed: got validate=True for descriptor {file}; expected the path of a file, which is "
+                f"opened again to compare it. Fix: pass the path, or validate=False."
+            )
+            raise ValueError(msg)
+        path = f"descriptor {file}" if isinstance(file, int) else os.fsdecode(file)
         plain = tensor.detach()
         one = Pending(plain, memory_of(plain, is_read), path, is_read, offset, is_checked, is_awaited=not is_async)
         one.folder = os.getcwd() if is_checked and not os.path.isabs(path) else ""  # it may be gone
         try:
             direct, buffered = self._opened(file, one)
             found = os.fstat(buffered).st_size
-            if is_read and found < offset + size:
+            if is_read and found < offset + size and self._in_flight.end_of_writes(buffered) < offset + size:
                 raise error_of(0, path, is_read, found, size, 0)
         except BaseException:
             one.close()

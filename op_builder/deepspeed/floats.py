@@ -62,9 +62,10 @@ def largest(bits: int) -> float:
 class FPQuantizerModule:
     """The module ``fp_quantizer``.
 
-    Its codes equal deepspeed's bit for bit, except for zero: deepspeed's kernel writes the bits of another number for it,
-    and with 12 bits also into its neighbour. Here zero has the code 0, which deepspeed's kernel never writes, and reads as zero.
-    Stochastic rounding is unbiased; deepspeed's adds about ten to the dropped bits, which has almost no effect.
+    Its codes equal deepspeed's bit for bit, except for zero: deepspeed's kernel writes the bits of another number for it, and
+    with 12 bits also into its neighbour. Here zero has the code 0, which deepspeed's kernel never writes, and reads as zero.
+    Stochastic rounding is unbiased for numbers from the format's smallest on; smaller ones become that one. deepspeed's adds
+    about ten to the dropped bits, which has almost no effect.
     """
 
     CUDA_IMPL = True
@@ -129,7 +130,7 @@ class FPQuantizerModule:
         require_floats("dequantize", tuple(range(9)), val=val)
         _require_rows("dequantize", val_q, form, group_size, val.numel())
         codes = _unpacked(val_q[:, :-4], form.bits)
-        scales = val_q[:, -4:].contiguous().view(torch.float32)
+        scales = self.get_scales(val_q, len(val_q))
         write_output("dequantize", val, (_values(codes, form) * scales).to(val.dtype).view(val.shape))
 
     def get_scales(self, out: torch.Tensor, num_groups: int) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import mmap
 import os
 import threading
@@ -32,7 +33,7 @@ class LockedMemory:
 
         Raises:
             ValueError: when ``count`` is negative.
-            MemoryLockError: when the pages cannot be locked.
+            MemoryLockError: when there is no memory of that size, or the pages cannot be locked.
         """
         if count < 0:
             msg = (
@@ -41,7 +42,14 @@ class LockedMemory:
             )
             raise ValueError(msg)
         wanted = count * dtype.itemsize
-        pages = _pages(max(wanted, 1))
+        try:
+            pages = _pages(max(wanted, 1))
+        except (OSError, OverflowError) as error:
+            msg = (
+                f"allocating {wanted} bytes of locked memory failed: got {error}; expected so much free memory. "
+                f"Fix: allocate less."
+            )
+            raise MemoryLockError(errno.ENOMEM, msg) from error
         tensor = torch.frombuffer(pages, dtype=torch.uint8)[:wanted].view(dtype)
         address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
         self._change("mlock", address, len(pages))

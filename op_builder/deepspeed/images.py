@@ -47,8 +47,7 @@ class SpatialInferenceModule:
             ValueError: when a shape or dtype does not fit.
         """
         _require_alike("nhwc_bias_add_add", activation, other)
-        total = other + _of_channels("nhwc_bias_add_add", activation, bias)
-        return total.add_(activation)
+        return activation + (other + _of_channels("nhwc_bias_add_add", activation, bias))
 
     def nhwc_bias_add_bias_add(
         self, activation: torch.Tensor, bias: torch.Tensor, other: torch.Tensor, other_bias: torch.Tensor

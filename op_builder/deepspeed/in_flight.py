@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import logging
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -91,14 +92,24 @@ class InFlight:
         return ended + 1
 
     def drop(self) -> None:
-        """Close the files of operations that nobody waited for, which have ended, and log those that failed."""
+        """Complete the operations that nobody waited for, which have ended, and log those that failed."""
         failed: list[Exception] = [*self._problems]
         for one in self._pending.values():
             one.close()
-            if one.outcome.has_failed:
-                failed.append(one.error())
+            try:
+                one.complete()
+            except Exception as problem:  # noqa: BLE001  # it can only be logged
+                failed.append(problem)
         for error in failed:
             _log.error("an aio_handle was dropped before wait(), and an operation failed: %s", error)
+
+    def end_of_writes(self, descriptor: int) -> int:
+        """Return the size in bytes that a file will have at least when the writes to it that are in flight have ended."""
+        file = os.fstat(descriptor)
+        with self._guard:
+            writes = [one for one in self._pending.values() if not one.is_read and one.files]
+            into = [one for one in writes if os.path.samestat(os.fstat(one.files[0]), file)]
+        return max((one.offset + one.tensor.nbytes for one in into), default=0)
 
     def release_files(self) -> None:
         """Wait for every operation, and close their files; :meth:`wait` still completes and reports them."""
@@ -121,8 +132,8 @@ class InFlight:
                     one.close()
                     try:
                         one.complete()
-                    except (OSError, RuntimeError) as error:  # the others are still to be completed
-                        one.problem = error
+                    except Exception as problem:  # noqa: BLE001  # the others are still to be completed
+                        one.problem = problem
                     if self._pending.pop(key, None) is not None and not one.is_awaited:
                         self._report(one)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ...kernels.functions.outputs import write_output
+from ...kernels.functions.outputs import write_output, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,8 +92,7 @@ class InferenceCoreModule:
             RuntimeError: when a shape, dtype or device does not fit.
         """
         normalised, total = self._rms_norm.add_rms_norm(norm_input, residual_input, gamma, eps)
-        write_output("rms_pre_norm", norm_output, normalised)
-        write_output("rms_pre_norm", residual_output, total)
+        write_outputs("rms_pre_norm", (norm_output, normalised), (residual_output, total))
 
     def layer_norm(
         self, output: torch.Tensor, norm_input: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float
@@ -131,8 +130,7 @@ class InferenceCoreModule:
             RuntimeError: when a shape, dtype or device does not fit.
         """
         normalised, total = self._layer_norm.add_layer_norm(norm_input, residual, gamma, beta, eps)
-        write_output("pre_layer_norm", norm_output, normalised)
-        write_output("pre_layer_norm", res_output, total)
+        write_outputs("pre_layer_norm", (norm_output, normalised), (res_output, total))
 
     def post_layer_norm(
         self, output: torch.Tensor, norm_input: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor,

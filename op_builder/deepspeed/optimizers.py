@@ -63,9 +63,7 @@ class FusedAdamModule:
             "adamw_mode": mode == 1, "bias_correction": bool(bias_correction),
         }  # fmt: skip
         grads, params, *states = tensor_lists
-        if any(tensor.dtype == torch.float64 for tensor in params):
-            msg = "multi_tensor_adam failed: got float64; expected float32, bfloat16 or float16. Fix: use torch.optim.AdamW."
-            raise NotImplementedError(msg)
+        _refuse_float64("multi_tensor_adam", params)
         in_shapes_of(self._step, params, grads, *states, step=step, noop_flag=noop_flag, options=options)
 
     def _step(
@@ -115,10 +113,12 @@ class FusedLionModule:
 
         Raises:
             ValueError: when there are not three lists.
+            NotImplementedError: when a parameter is float64.
             RuntimeError: naming the argument, before anything is written.
         """
         _check("multi_tensor_lion", tensor_lists, 3)
         grads, params, states = tensor_lists
+        _refuse_float64("multi_tensor_lion", params)
         with in_float32(states) as (exp_avgs,):
             in_shapes_of(
                 self._op.lion_step, params, grads, exp_avgs, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay,
@@ -191,16 +191,8 @@ class CPULionModule:
             RuntimeError: naming the argument, before anything is written.
         """
         with in_float32([exp_avg]) as (exp_avgs,):
-            in_shapes_of(
-                self._op.lion_step,
-                [param],
-                [grad],
-                exp_avgs,
-                lr=lr,
-                beta1=beta1,
-                beta2=beta2,
-                weight_decay=weight_decay,
-            )
+            options = {"lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay}
+            in_shapes_of(self._op.lion_step, [param], [grad], exp_avgs, **options)
         return 0
 
 
@@ -310,9 +302,11 @@ class FusedLambModule:
 
         Raises:
             ValueError: when the mode is neither 0 nor 1.
+            NotImplementedError: when the parameter is float64.
             RuntimeError: naming the argument, before anything is written.
         """
         _check("lamb", (), 0, mode=mode)
+        _refuse_float64("lamb", [param])
         require_one_place_each("lamb", param_copy)
         require_shape("lamb", param_copy, param)
         scale = torch.full((1,), grad_scale, dtype=torch.float32, device=param.device)
@@ -332,6 +326,13 @@ class FusedLambModule:
 def _beside(noop_flag: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the flag on the parameters' device: deepspeed makes one on the current device, for parameters on any."""
     return noop_flag.to(params[0].device) if params else noop_flag
+
+
+def _refuse_float64(function: str, params: Sequence[torch.Tensor]) -> None:
+    """Raise the error for which deepspeed's own op is used, which takes float64."""
+    if any(tensor.dtype == torch.float64 for tensor in params):
+        msg = f"{function} failed: got float64; expected float32, bfloat16 or float16. Fix: use an optimizer of torch.optim."
+        raise NotImplementedError(msg)
 
 
 def _check(function: str, lists: Sequence[Any], expected: int, mode: int = 0) -> None:

@@ -40,9 +40,10 @@ class QuantizerModule:
             quant_type: ``Symmetric`` or ``Asymmetric``.
 
         Raises:
+            ValueError: when the type is neither.
             RuntimeError: when a shape or dtype does not fit.
         """
-        symmetric = quant_type == _QuantizationType.Symmetric
+        symmetric = _is_symmetric("quantize", quant_type)
         return list(self._op.quantize(input_vals, groups, num_bits, symmetric=symmetric))
 
     def dequantize(
@@ -187,9 +188,19 @@ def _from_minimum(
     return codes.view(num_group, group_size).half() / scales.view(-1, 1) + minima.view(-1, 1)
 
 
+def _is_symmetric(function: str, quant_type: int) -> bool:
+    if quant_type not in tuple(_QuantizationType):
+        msg = (
+            f"{function} failed: got quant_type={quant_type!r}; expected one of QuantizationType. "
+            f"Fix: pass Symmetric or Asymmetric of this module."
+        )
+        raise ValueError(msg)
+    return quant_type == _QuantizationType.Symmetric
+
+
 def _by_group(function: str, params: torch.Tensor, groups: int, quant_type: int) -> torch.Tensor:
     """Return the parameters with one row per group: a scale, and for asymmetric groups an offset."""
-    columns = 1 if quant_type == _QuantizationType.Symmetric else 2
+    columns = 1 if _is_symmetric(function, quant_type) else 2
     if groups < 1 or params.numel() != groups * columns or params.layout is not torch.strided:
         msg = (
             f"{function} failed: got params of shape {tuple(params.shape)} for {groups} groups; expected {columns} per group. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ...kernels.functions.outputs import require_one_place_each
 from ..arguments import lie_below
 
 __all__ = ["RandomLTDModule"]
@@ -65,9 +66,11 @@ class RandomLTDModule:
 
         Raises:
             ValueError: when the shapes do not fit, or the dtypes differ.
+            RuntimeError: when elements of ``all_activations`` share memory.
             IndexError: on the CPU, when a token number is out of range; nothing is written.
         """
         rows = _rows("token_scatter_", all_activations, sorted_indices, batch_first)
+        require_one_place_each("token_scatter_", all_activations)
         batch, kept = sorted_indices.shape
         expected = (batch, kept) if batch_first else (kept, batch)
         if (
@@ -95,12 +98,14 @@ class RandomLTDModule:
 
         Raises:
             ValueError: when the shapes do not fit.
+            IndexError: on the CPU, when a token number is out of range.
         """
         _require_mask("mask_gather_bert", dense_mask)
         _require_integers("mask_gather_bert", sorted_indices, 3, "(layers, batch, kept)")
         batch = dense_mask.shape[0]
         _require_batch("mask_gather_bert", sorted_indices.shape[1], batch)
         kept = sorted_indices.long()
+        _require_below("mask_gather_bert", kept, dense_mask.shape[3])
         numbers = torch.arange(batch, device=dense_mask.device)[None, :, None, None]
         return dense_mask[numbers, 0, kept[..., :, None], kept[..., None, :]].unsqueeze(2)
 
@@ -138,14 +143,18 @@ def _rows(
     _require_batch(function, sorted_indices.shape[0], activations.shape[0 if batch_first else 1])
     kept = sorted_indices.long()
     tokens = activations.shape[1 if batch_first else 0]
+    _require_below(function, kept, tokens)
+    numbers = torch.arange(sorted_indices.shape[0], device=sorted_indices.device)
+    return (numbers[:, None], kept) if batch_first else (kept.t().contiguous(), numbers)
+
+
+def _require_below(function: str, kept: torch.Tensor, tokens: int) -> None:
     if kept.device.type == "cpu" and not lie_below(kept, tokens):
         msg = (
             f"{function} failed: got token numbers from {kept.min()} to {kept.max()}; expected 0 to {tokens - 1}. Fix: pass "
             f"the numbers of existing tokens."
         )
         raise IndexError(msg)
-    numbers = torch.arange(sorted_indices.shape[0], device=sorted_indices.device)
-    return (numbers[:, None], kept) if batch_first else (kept.t().contiguous(), numbers)
 
 
 def _require_integers(function: str, tensor: torch.Tensor, dimensions: int, shape: str) -> None:

@@ -108,7 +108,8 @@ class Pending:
             self.tensor.copy_(self.memory.view(self.tensor.dtype).view(self.tensor.shape))
         if self.is_checked and not _is_in_file(self):
             size = self.memory.nbytes
-            raise error_of(0, self.path, self.is_read, self.offset, size, size, "different bytes in the file")
+            fix = "call wait() before another operation writes these bytes, and check the disk and its file system"
+            raise error_of(0, self.path, self.is_read, self.offset, size, size, "different bytes in the file", fix)
 
 
 def also_named(theirs: str, ours: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -145,7 +146,7 @@ def require_memory(tensor: Any, is_read: bool) -> None:
         kind = f"of the quantized dtype {tensor.dtype}"
     elif is_read and may_share_memory(tensor):
         kind = "whose elements share memory, as expand() and unfold() make"
-    elif tensor.numel() and tensor.device.type == "cpu" and tensor.data_ptr() == 0:
+    elif tensor.numel() and tensor.device.type == "cpu" and _lacks_memory(tensor):
         kind = "without memory"
     else:
         return
@@ -154,6 +155,13 @@ def require_memory(tensor: Any, is_read: bool) -> None:
         f"Fix: pass torch.empty(tensor.shape, dtype=tensor.dtype) to read into; to_dense() or dequantize() it to write."
     )
     raise ValueError(msg)
+
+
+def _lacks_memory(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor's storage has no memory, or ends before the tensor's last byte."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    end = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    return tensor.data_ptr() == 0 or tensor.untyped_storage().nbytes() < end
 
 
 def memory_of(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
@@ -174,7 +182,9 @@ def opened(file: str | int, is_read: bool, files: list[int]) -> tuple[int, int]:
     flags = (os.O_RDONLY if is_read else os.O_WRONLY | os.O_CREAT) | os.O_CLOEXEC
     path = f"/proc/self/fd/{file}" if isinstance(file, int) else os.fspath(file)
     _require_places(file)
-    if isinstance(file, int) and not _require_writable(file) & (_DIRECT | os.O_APPEND):
+    given = _require_usable(file, is_read) if isinstance(file, int) else 0
+    flags |= given & os.O_SYNC  # O_DSYNC is a part of it
+    if isinstance(file, int) and not given & (_DIRECT | os.O_APPEND):
         files.append(os.dup(file))
     else:
         files.append(os.open(path, flags, 0o600))
@@ -191,7 +201,7 @@ def opened(file: str | int, is_read: bool, files: list[int]) -> tuple[int, int]:
 
 
 def _require_places(file: str | int) -> None:
-    """Refuse a pipe or a socket, whose bytes have no places; opening one may wait for its other end."""
+    """Refuse a pipe or a socket, whose bytes have no places; opening one may wait for its other end. Refuse a folder."""
     try:
         mode = os.stat(file).st_mode
     except OSError:
@@ -202,24 +212,33 @@ def _require_places(file: str | int) -> None:
             f"Fix: read or write it with Python's functions."
         )
         raise OSError(errno.ESPIPE, msg)
+    if stat.S_ISDIR(mode):
+        msg = (
+            f"starting a transfer failed: got {file!r}, a folder; expected a file. Fix: pass the path of a file in it."
+        )
+        raise IsADirectoryError(errno.EISDIR, msg)
 
 
-def _require_writable(descriptor: int) -> int:
-    """Return the flags of a descriptor; refuse a closed one and one for reading, which opening its file again would hide."""
+def _require_usable(descriptor: int, is_read: bool) -> int:
+    """Return the flags of a descriptor; refuse a closed one and one for the other direction, which opening again would hide."""
+    refused = os.O_WRONLY if is_read else os.O_RDONLY
     with contextlib.suppress(OSError):
         flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-        if flags & os.O_ACCMODE != os.O_RDONLY:
+        if flags & os.O_ACCMODE != refused:
             return flags
+    what, other, flag = ("reading", "writing", "RDONLY") if is_read else ("writing", "reading", "WRONLY")
     msg = (
-        f"writing failed: got descriptor {descriptor}, which is closed or for reading only; expected one of a file that is "
-        f"open for writing. Fix: open it with os.O_WRONLY, and close it after wait()."
+        f"{what} failed: got descriptor {descriptor}, which is closed or for {other} only; expected one of a file that is "
+        f"open for {what}. Fix: open it with os.O_{flag}, and close it after wait()."
     )
     raise OSError(errno.EBADF, msg)
 
 
 def _is_in_file(one: Pending) -> bool:
     """Return whether the file contains the bytes that were read from it or written to it."""
-    mine = one.memory.flatten().view(torch.uint8) if one.memory.numel() else torch.empty(0, dtype=torch.uint8)
+    if one.memory.numel() == 0:
+        return True
+    mine = one.memory.flatten().view(torch.uint8)
     with open(os.path.join(one.folder, one.path), "rb") as file:
         file.seek(one.offset)
         for piece in mine.split(1 << 24):
@@ -238,7 +257,9 @@ _FIXES = {
 }
 
 
-def error_of(code: int, path: str, is_read: bool, offset: int, asked: int, moved: int, found: str = "") -> AsyncIOError:
+def error_of(
+    code: int, path: str, is_read: bool, offset: int, asked: int, moved: int, found: str = "", fix: str = ""
+) -> AsyncIOError:
     """Return the error of an operation.
 
     Args:
@@ -249,9 +270,10 @@ def error_of(code: int, path: str, is_read: bool, offset: int, asked: int, moved
         asked: the size of the tensor in bytes.
         moved: the number of bytes that were transferred.
         found: a text to use instead of the code's.
+        fix: what to do about that.
     """
     what = found or (os.strerror(code) if code else "end of file")
-    fix = _FIXES.get(code, "check the disk and its file system")
+    fix = fix or _FIXES.get(code, "check the disk and its file system")
     message = (
         f"{'reading' if is_read else 'writing'} {asked} bytes failed: got {what} at byte {offset} of the file, after {moved} "
         f"bytes; expected to move all of them. Fix: {fix}."

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator
 
-__all__ = ["Progress", "Reporter", "watch"]
+__all__ = ["Progress", "Reporter", "Rhythm", "watch"]
 
 _logger = logging.getLogger(__name__)
 _FIRST_SAID_SECONDS = 5.0
@@ -44,6 +44,24 @@ class Progress:
         return f"{self.doing} the op '{self.op}': {self.elapsed_seconds:.0f} s{remarks and f' ({remarks})'}"
 
 
+class Rhythm:
+    """Tells when a long wait is worth a line in the log: after five seconds, then each time that it has tripled."""
+
+    def __init__(self) -> None:
+        self._say_at_seconds = _FIRST_SAID_SECONDS
+
+    def is_due(self, elapsed_seconds: float) -> bool:
+        """Return whether to say something now.
+
+        Args:
+            elapsed_seconds: the time since the wait began.
+        """
+        if elapsed_seconds < self._say_at_seconds:
+            return False
+        self._say_at_seconds = 3 * elapsed_seconds
+        return True
+
+
 _watchers: list[Callable[[Progress], None]] = []
 
 
@@ -70,7 +88,7 @@ class Reporter:
     def __init__(self, op: str, doing: str, note: str = "", stop: threading.Event | None = None) -> None:
         self._work = (op, doing, note)
         self._stop = stop
-        self._say_at_seconds = _FIRST_SAID_SECONDS
+        self._rhythm = Rhythm()
 
     def tick(self, elapsed_seconds: float, running: str = "") -> None:
         """Report that the work is still in progress.
@@ -88,6 +106,5 @@ class Reporter:
         progress = Progress(*self._work, elapsed_seconds, running)
         for callback in list(_watchers):  # another thread may stop watching meanwhile
             callback(progress)
-        if not _watchers and elapsed_seconds >= self._say_at_seconds:
-            self._say_at_seconds = 3 * elapsed_seconds
+        if not _watchers and self._rhythm.is_due(elapsed_seconds):
             _logger.warning("%s", progress)

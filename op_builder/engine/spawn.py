@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from .environment import LIFELINE_FOR_COMMANDS, environment_of_tools
 from .interpreter import find_python
+from .progress import Rhythm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +41,6 @@ _TICK_SECONDS = 0.5
 _SHORT_SECONDS = 0.01
 _LATE_SECONDS = 1.0  # for output of a program's background children; a server left behind never closes its output
 _END_SECONDS = 10.0
-_SAY_AFTER_SECONDS = 5.0
 _MESSAGE_BYTES = 1 << 16
 
 _starting = threading.RLock()
@@ -231,14 +231,12 @@ def run(
 
 def _sayer(words: Sequence[str], timeout: float | None) -> Callable[[], None]:
     """Return a function that logs, less and less often, that a program has not answered yet."""
-    began, say_at_seconds = time.monotonic(), _SAY_AFTER_SECONDS
+    began, rhythm = time.monotonic(), Rhythm()
     limit = "" if timeout is None else f" (it is ended after {timeout:.0f} s)"
 
     def say() -> None:
-        nonlocal say_at_seconds
         elapsed_seconds = time.monotonic() - began
-        if elapsed_seconds >= say_at_seconds:
-            say_at_seconds = 3 * elapsed_seconds
+        if rhythm.is_due(elapsed_seconds):
             _logger.warning("waiting for %s: %.0f s%s", shlex.join(words), elapsed_seconds, limit)
 
     return say

@@ -96,6 +96,12 @@ def variants_of(op: Op, targets: Sequence[str], rocm: Sequence[str] = ()) -> lis
             f"and nothing for this machine only. Fix: use --target with {', '.join(every)}, or a GPU."
         )
         raise OpError(msg)
+    if rocm and not hip:
+        msg = (
+            f"building a kernel for the Hub failed: got {', '.join(rocm)} as releases of ROCm, and the targets "
+            f"{', '.join(named)}; expected one of AMD's GPUs, too. Fix: add --target gfx942, or leave out --rocm."
+        )
+        raise OpError(msg)
     found = [_variant(op, "cpu", "cpu", cpu, [])] if cpu else []
     if cuda and op.kernels:
         found.append(_variant(op, "cuda", _cuda_release(), cpu or every, cuda))  # anyaccel: ignore[device-name]

@@ -34,6 +34,12 @@ def test_version(tmp_path: Path) -> None:
     assert _run("--version", cwd=tmp_path).stdout == f"anyaccel {anyaccel.__version__}\n"
 
 
+def test_options_without_a_command_are_refused(tmp_path: Path) -> None:
+    finished = _run("-v", cwd=tmp_path)
+    assert finished.returncode == 2
+    assert "Missing command" in finished.stderr
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 def test_a_disk_without_room_for_the_output_is_one_line(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:

@@ -342,7 +342,8 @@ def test_a_launcher_whose_programs_would_have_stock_deepspeed_is_refused(run_pyt
     code = """
 import os, runpy, shutil, sys
 commands = ["deepspeed --num_gpus 2 a.py", "torchrun a.py", "-m torch.distributed.launch a.py", "accelerate launch a.py",
-            f"{shutil.which('torchrun', path=os.path.dirname(sys.executable))} a.py", "-m deepspeed.launcher.launch a.py"]
+            f"{shutil.which('torchrun', path=os.path.dirname(sys.executable))} a.py", "-m deepspeed.launcher.launch a.py",
+            "accelerate-launch a.py", "-m accelerate.commands.accelerate_cli launch a.py"]
 for command in (*commands, "ds_report"):
     sys.argv = ["", *command.split()]
     try:
@@ -353,7 +354,7 @@ for command in (*commands, "ds_report"):
     said = run_python(code, DS_ACCELERATOR="cpu").stdout
     for start in ("deepspeed [OPTION …] --module", "torchrun [OPTION …] -m", "accelerate launch [OPTION …] -m"):
         assert f"would use stock deepspeed. Fix: {start} anyaccel.integrations.deepspeed FILE …" in said
-    assert said.count("would use stock deepspeed") == 6
+    assert said.count("would use stock deepspeed") == 8
     assert "\ncpu_adam ." in said
 
 

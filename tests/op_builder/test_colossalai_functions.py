@@ -153,6 +153,23 @@ def test_multi_tensor_lamb_is_apexs(mode: int, decay: float, use_nvlamb: bool, g
             torch.testing.assert_close(tensor.double(), reference, rtol=close, atol=close)
 
 
+def test_multi_tensor_sgd_multiplies_by_a_scale_of_any_sign() -> None:
+    param = torch.ones(3)
+    lists = [[torch.ones(3)], [param], [torch.zeros(3)]]
+    _load("FusedOptimizer").multi_tensor_sgd(1, FLAG, lists, 0.0, 0.0, 0.0, 0.1, False, True, False, -2.0)
+    torch.testing.assert_close(param, torch.full((3,), 1.2))
+
+
+@pytest.mark.parametrize(("norm", "most"), [(0.0, 0.0), (math.nan, 1.0)])
+def test_multi_tensor_lamb_scales_down_only_what_is_larger(norm: float, most: float) -> None:
+    param = torch.ones(3)
+    lists = [[torch.zeros(3)], [param], [torch.zeros(3)], [torch.zeros(3)]]
+    _load("FusedOptimizer").multi_tensor_lamb(
+        1, FLAG, lists, 0.1, 0.9, 0.99, 1e-6, 1, 1, 0.0, 1, 1, torch.tensor([norm]), most
+    )
+    assert param.tolist() == [1.0] * 3
+
+
 @pytest.mark.parametrize("name", ["step", "adam", "sgd", "lamb"])
 def test_gradients_and_states_may_have_another_shape_of_the_same_size(name: str) -> None:
     """Colossal-AI's functions count elements only."""

@@ -164,6 +164,7 @@ def test_attention_over_blocks(is_split: bool, codes: bool, with_slopes: bool) -
         8,
         torch.empty(0),
         torch.empty(0),
+        torch.empty(0),
         slopes,
         0.3,
     )
@@ -220,6 +221,7 @@ def test_attention_by_their_arguments(name: str) -> None:
     every = torch.ones(5, 5, dtype=torch.bool)
     close = torch.testing.assert_close
     close(attention(query, key, value, 0.0, 0.4), expected(every))
+    close(attention(q=query, k=key, v=value, scale=0.4), expected(every))
     close(attention(query, key, value, dropout_p=0.0, scale=0.4, attention_mask=added), expected(kept[:, None]))
     close(
         attention(query, key, value, scale=0.4, attention_mask=kept, is_causal=True), expected(kept[:, None] & earlier)

@@ -31,7 +31,8 @@ library = runtime.load("scale", b"image")
 kernel = runtime.kernel("scale", library, "scale_symbol")
 values = [ctypes.c_int64(42), ctypes.c_float(0.5)]
 runtime.launch_grid("scale", kernel, 1, (2, 3, 4), (5, 6, 7), 0, values)
-runtime.launch_grid("scale", kernel, 0, (1, 1, 1), (32, 1, 1), 65536, values)
+for device, shared_bytes in ((0, 1024), (0, 65536), (0, 40960), (1, 40960)):
+    runtime.launch_grid("scale", kernel, device, (1, 1, 1), (32, 1, 1), shared_bytes, values)
 for call in (lambda: runtime.load("scale", b"bad"), lambda: runtime.kernel("scale", library, "absent")):
     try:
         call()
@@ -95,9 +96,20 @@ def test_launches_are_on_torchs_stream_in_the_devices_context(
         "push 101",
         "launch scale_symbol grid 2 3 4 block 5 6 7 shared 0 stream 8 arguments 42 0.5",
         "pop",
+        "attribute 8 1024 device 0",
+        "push 100",
+        "launch scale_symbol grid 1 1 1 block 32 1 1 shared 1024 stream 7 arguments 42 0.5",
+        "pop",
         "attribute 8 65536 device 0",
         "push 100",
         "launch scale_symbol grid 1 1 1 block 32 1 1 shared 65536 stream 7 arguments 42 0.5",
+        "pop",
+        "push 100",
+        "launch scale_symbol grid 1 1 1 block 32 1 1 shared 40960 stream 7 arguments 42 0.5",
+        "pop",
+        "attribute 8 40960 device 1",
+        "push 101",
+        "launch scale_symbol grid 1 1 1 block 32 1 1 shared 40960 stream 8 arguments 42 0.5",
         "pop",
         "loading or starting 'scale' failed: cuLibraryLoadData: CUDA_ERROR_INVALID_PTX, a PTX JIT compilation failed. "
         "Fix: use code for this GPU, and an NVIDIA driver for CUDA 12.0 or newer; "
@@ -106,6 +118,22 @@ def test_launches_are_on_torchs_stream_in_the_devices_context(
         "Fix: use code for this GPU, and an NVIDIA driver for CUDA 12.0 or newer; "
         "this driver supports CUDA 12.4.",
     ]
+
+
+OF_A_DEVICE_KERNEL = """
+import torch
+from anyaccel.ops.kernel_launchers import PtxLauncher
+from anyaccel.ops.kernel_source import KernelSource
+PtxLauncher(KernelSource("image", "scale", ".ptx", (), ()), torch.device("cuda:1"))
+"""
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="torch has brought its own libtorch_cuda.so")
+def test_a_device_kernel_is_loaded_on_its_device_before_its_first_launch(
+    stand_ins: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    shown = run_python(OF_A_DEVICE_KERNEL, LD_LIBRARY_PATH=str(stand_ins), STAND_IN_DRIVER="12040").stdout.splitlines()
+    assert shown == ["push 101", "load scale", "pop"]
 
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="torch has brought its own libtorch_cuda.so")

@@ -240,6 +240,10 @@ def test_a_write_that_fails_keeps_the_kernel_that_was_there(kernels: Path, tmp_p
             ("rms_norm", "--target", "gfx942", "--rocm", "7"),
             "got 7 as releases of ROCm; expected one or more such as 7.1",
         ),
+        (
+            ("rms_norm", "--target", "x86-64", "--rocm", "7.1"),
+            "got 7.1 as releases of ROCm, and the targets x86-64; expected one of AMD's GPUs, too",
+        ),
     ],
 )
 def test_what_cannot_be_built_is_said_before_anything_is(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

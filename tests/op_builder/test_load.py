@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
 
 import anyaccel
-from anyaccel.op_builder import OpError, OpLoadError, namespaces
+from anyaccel.op_builder import OpError, OpLoadError, add_finder, all_ops, namespaces
 from anyaccel.op_builder.loading import load_torch_library
 from anyaccel.op_builder.namespaces import claimed_namespaces
 
@@ -41,6 +41,26 @@ assert not os.path.exists(os.environ["ANYACCEL_CACHE_DIR"])
 def test_an_unknown_op_lists_the_choices() -> None:
     with pytest.raises(OpError, match=r"'cpu' has no op 'nonsense'\. Fix: use one of: cpu_adam"):
         anyaccel.load_op("nonsense")
+
+
+def test_what_a_finder_gives_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OtherBuilder:
+        NAME = "other"
+
+        def load(self) -> str:
+            return "another op"
+
+    given = {"CPUAdamBuilder": OtherBuilder, "MineBuilder": OtherBuilder, "CPULionBuilder": None}
+    monkeypatch.setattr(all_ops, "_finders", [])
+    add_finder(lambda name, device, found: given.get(name, found))
+    assert [anyaccel.load_op(name) for name in ("CPUAdamBuilder", "MineBuilder", "other")] == ["another op"] * 3
+    with pytest.raises(OpError, match="has no op 'cpu_lion'"):
+        anyaccel.load_op("cpu_lion")
+
+
+def test_a_finder_is_a_function() -> None:
+    with pytest.raises(TypeError, match=r"got None; expected a function .*Fix: pass the function itself"):
+        add_finder(cast("Any", None))
 
 
 def test_a_builder_that_does_not_exist_is_none() -> None:

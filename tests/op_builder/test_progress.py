@@ -11,6 +11,7 @@ import pytest
 
 from anyaccel.accelerator import host
 from anyaccel.op_builder.engine import environment, spawn
+from anyaccel.op_builder.engine import progress as progress_module
 from anyaccel.op_builder.engine.ninja_file import default_jobs
 from anyaccel.op_builder.engine.progress import Progress, Reporter, watch
 
@@ -34,7 +35,7 @@ def test_the_log_hears_of_work_that_takes_long(caplog: pytest.LogCaptureFixture)
 def test_the_log_hears_of_a_program_that_does_not_answer(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spawn, "_SAY_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(progress_module, "_FIRST_SAID_SECONDS", 0.0)
     spawn.run([sys.executable, "-c", "import time; time.sleep(1.5)"], timeout=300)
     said = [record.getMessage() for record in caplog.records]
     assert said[0].startswith("waiting for ")

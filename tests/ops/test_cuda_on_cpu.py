@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -333,6 +334,92 @@ def test_votes_shuffles_small_floats_dimensions_and_atomics() -> None:
     words = _ints(9)
     _of_language("sizes", _T)(words, grid=1, block=9)
     assert words.tolist() == [257] * 9
+
+
+IN_INTEGERS = """
+__global__ void as_integers(const float* x, int* out, unsigned* unsigned_out) {
+  const int i = threadIdx.x;
+  out[4 * i] = __float2int_rn(x[i]); out[4 * i + 1] = __float2int_rz(x[i]);
+  out[4 * i + 2] = __float2int_rd(x[i]); out[4 * i + 3] = __float2int_ru(x[i]);
+  unsigned_out[i] = __float2uint_rn(x[i]);
+}
+__global__ void smaller(const float* x, const float* y, float* out) {
+  const int i = threadIdx.x;
+  out[2 * i] = min(x[i], y[i]); out[2 * i + 1] = max(x[i], y[i]);
+}
+__global__ void low_bits(const int* x, const int* y, int* out) {
+  const int i = threadIdx.x;
+  out[2 * i] = __mul24(x[i], y[i]); out[2 * i + 1] = __umul24(x[i], y[i]);
+}
+__global__ void fused(const TYPE* x, const TYPE* y, const TYPE* z, TYPE* out) {
+  out[threadIdx.x] = __hfma(x[threadIdx.x], y[threadIdx.x], z[threadIdx.x]);
+}
+__global__ void from_double(const double* x, TYPE* out) { out[threadIdx.x] = TYPE(x[threadIdx.x]); }
+"""
+
+
+def test_conversions_saturate_and_nan_gives_zero_as_on_a_gpu() -> None:
+    x = torch.tensor([2.5, -2.5, 3e9, -3e9, 5e9, torch.nan, torch.inf, -torch.inf])
+    out, positive = torch.empty(8, 4, dtype=torch.int32), torch.empty(8, dtype=torch.uint32)
+    kernel = DeviceKernel(IN_INTEGERS, "as_integers", ("tensor", "tensor", "tensor"), options=["-DTYPE=__half"])
+    kernel(x, out, positive, grid=1, block=8)
+    most, least = 2**31 - 1, -(2**31)
+    assert out[:2].tolist() == [[2, 2, 2, 3], [-2, -2, -3, -2]]
+    assert out[2:].tolist() == [[value] * 4 for value in (most, least, most, 0, most, least)]
+    assert positive.tolist() == [2, 0, 3000000000, 0, 2**32 - 1, 0, 2**32 - 1, 0]
+
+
+def test_of_a_nan_and_a_number_the_number_is_the_smaller_and_the_larger() -> None:
+    x, y = torch.tensor([torch.nan, 1.0, 2.0, torch.nan]), torch.tensor([1.0, torch.nan, 1.0, torch.nan])
+    out = torch.empty(4, 2)
+    options = ["-DTYPE=__half"]
+    DeviceKernel(IN_INTEGERS, "smaller", ("tensor",) * 3, options=options)(x, y, out, grid=1, block=4)
+    assert out[:3].tolist() == [[1, 1], [1, 1], [1, 2]]
+    assert out[3].isnan().all()
+
+
+def test_products_of_24_bits_ignore_the_others() -> None:
+    x, y = (
+        torch.tensor(values, dtype=torch.int64).to(torch.int32) for values in ([0x01000003, -2, 0xFF000003], [5, 3, 5])
+    )
+    out = torch.empty(3, 2, dtype=torch.int32)
+    options = ["-DTYPE=__half"]
+    DeviceKernel(IN_INTEGERS, "low_bits", ("tensor",) * 3, options=options)(x, y, out, grid=1, block=3)
+    assert out.tolist() == [[15, 15], [-6, 3 * 0xFFFFFE], [15, 15]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_small_floats_are_rounded_once(dtype: torch.dtype) -> None:
+    """A product and a sum are exact in fractions, and one rounding gives the nearest number."""
+    generator = torch.Generator().manual_seed(0)
+    x, y, z = (torch.randn(1024, generator=generator).to(dtype) for _ in range(3))
+    y[:512] = 2.0 ** torch.randint(-6, 7, (512,), generator=generator)
+    z[:512] *= 2.0 ** torch.randint(-9, 10, (512,), generator=generator)
+    exactly = [
+        Fraction(a) * Fraction(b) + Fraction(c) for a, b, c in zip(x.tolist(), y.tolist(), z.tolist(), strict=True)
+    ]
+    options = [f"-DTYPE={'__half' if dtype is torch.float16 else '__nv_bfloat16'}"]
+    out = torch.empty_like(x)
+    DeviceKernel(IN_INTEGERS, "fused", ("tensor",) * 4, options=options)(x, y, z, out, grid=1, block=1024)
+    assert out.tolist() == [_nearest(number, dtype) for number in exactly]
+    tie = 1.0 + torch.finfo(dtype).eps / 2
+    values = torch.tensor([tie, tie + 1e-12, tie - 1e-12, -tie - 1e-12, 1e300, torch.inf, 0.0], dtype=torch.float64)
+    converted = torch.empty(7, dtype=dtype)
+    DeviceKernel(IN_INTEGERS, "from_double", ("tensor", "tensor"), options=options)(values, converted, grid=1, block=7)
+    above = 1.0 + torch.finfo(dtype).eps
+    assert converted.tolist() == [1.0, above, 1.0, -above, torch.inf, torch.inf, 0.0]
+
+
+def _nearest(number: Fraction, dtype: torch.dtype) -> float:
+    """Return the number of a dtype that is nearest to a fraction; of two, the one with an even last digit."""
+    near = torch.tensor(float(number)).to(dtype)
+    bits = near.view(torch.int16)
+    around = [(bits + step).view(dtype).item() for step in (-1, 0, 1) if bits.item() & 0x7FFF or step >= 0]
+    nearest = min(abs(Fraction(value) - number) for value in around)
+    ends = [value for value in around if abs(Fraction(value) - number) == nearest]
+    return next(
+        value for value in ends if len(ends) == 1 or torch.tensor(value).to(dtype).view(torch.int16).item() % 2 == 0
+    )
 
 
 def test_printf_and_assert(capfd: pytest.CaptureFixture[str]) -> None:

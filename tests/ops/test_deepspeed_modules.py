@@ -309,6 +309,31 @@ def test_an_output_of_another_shape_is_refused_and_nothing_behind_it_is_written(
     assert not memory.any()
 
 
+def test_when_one_of_two_outputs_is_refused_the_other_is_not_written() -> None:
+    core, x, weight = _load("InferenceCoreBuilder"), torch.ones(2, 8), torch.ones(8)
+    written, wrong = torch.zeros(2, 8), torch.zeros(3, 8)
+    for call in (
+        lambda: core.rms_pre_norm(written, wrong, x, x, weight, 1e-6),
+        lambda: core.pre_layer_norm(wrong, written, x, x, weight, weight, 1e-6),
+    ):
+        with pytest.raises(RuntimeError, match=r"output of shape \(3, 8\)"):
+            call()
+    assert not written.any()
+
+
+def test_float64_is_left_to_deepspeeds_own_ops() -> None:
+    flag = torch.zeros(1, dtype=torch.int32)
+    p, g, m, v = torch.ones(4, 3, dtype=torch.float64)
+    adam, lion, lamb = (_load(f"Fused{name}Builder") for name in ("Adam", "Lion", "Lamb"))
+    for call in (
+        lambda: adam.multi_tensor_adam(1, flag, [[g], [p], [m], [v]], 0.1, 0.9, 0.9, 1e-6, 1, 0, True, 0.0),
+        lambda: lion.multi_tensor_lion(1, flag, [[g], [p], [m]], 0.1, 0.9, 0.9, 1, 0.0),
+        lambda: lamb.lamb(p, p[:0], m, v, g, 0.1, 0.9, 0.9, 10.0, 0.01, 1e-6, 1.0, 1, 0, True, 0.0),
+    ):
+        with pytest.raises(NotImplementedError, match="got float64; expected float32, bfloat16 or float16"):
+            call()
+
+
 def test_an_output_whose_elements_share_memory_is_refused_before_it_is_written() -> None:
     memory = torch.ones(5)
     window = memory.as_strided((3, 3), (1, 1))

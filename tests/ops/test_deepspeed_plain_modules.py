@@ -131,6 +131,21 @@ def test_a_token_that_is_not_there_writes_nothing() -> None:
     assert torch.equal(whole, torch.ones(1, 3, 2))
 
 
+@pytest.mark.parametrize("number", [-1, 5])
+def test_a_mask_of_a_token_that_is_not_there_is_refused(number: int) -> None:
+    with pytest.raises(IndexError, match="mask_gather_bert failed: got token numbers from"):
+        _load("RandomLTDBuilder").mask_gather_bert(torch.ones(1, 1, 5, 5), torch.tensor([[[0, number]]]))
+
+
+def test_rows_that_share_memory_are_not_scattered_to() -> None:
+    whole = torch.zeros(1, 5, 3)
+    with pytest.raises(RuntimeError, match="whose elements share memory"):
+        _load("RandomLTDBuilder").token_scatter_(
+            whole.expand(2, 5, 3), torch.ones(2, 2, 3), torch.tensor([[0, 1], [2, 3]]), True
+        )
+    assert not whole.any()
+
+
 # Biases of images.
 
 
@@ -160,6 +175,8 @@ def test_biases_are_added_to_each_channel(shape: tuple[int, ...], dtype: torch.d
     for mine, wanted in zip(found, expected, strict=True):
         assert torch.equal(mine, wanted)
         assert mine.stride() == x.stride() or mine.numel() == 0
+    if len(shape) == 4:
+        assert module.nhwc_bias_add_add(x, bias, other.contiguous()).stride() == x.stride() or x.numel() == 0
 
 
 def test_images_that_do_not_fit_are_refused() -> None:
@@ -242,6 +259,9 @@ def test_an_empty_locked_tensor_is_a_tensor() -> None:
     assert tensor.shape == (0,)
     with pytest.raises(ValueError, match="got -1 elements"):
         handle.new_cpu_locked_tensor(-1, torch.empty(0))
+    for size in (1 << 58, 1 << 64):
+        with pytest.raises(OSError, match=rf"allocating {4 * size} bytes of locked memory failed.*Fix: allocate less"):
+            handle.new_cpu_locked_tensor(size, torch.empty(0))
 
 
 def test_a_limit_of_locked_memory_is_an_error_that_names_it() -> None:

@@ -115,6 +115,8 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
         module.swizzle_quant(x, 3, 8, module.Symmetric, 1, 1, 2)
     with pytest.raises(ValueError, match="expected a multiple of 1"):
         module.swizzle_quant(x, 4, 8, module.Symmetric, 1, 0, 2)
+    with pytest.raises(ValueError, match="quantize failed: got quant_type=7; expected one of QuantizationType"):
+        module.quantize(x, 4, 8, 7)
     codes, params = module.quantize(x, 4, 8, module.Symmetric)
     with pytest.raises(
         ValueError, match=r"quantized_reduction failed: got codes of shape .4, 8. in 4 groups; expected both"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
@@ -176,7 +176,14 @@ def test_a_sycl_source_without_a_kernel_says_how_one_is_marked() -> None:
     ("make", "said"),
     [
         (lambda: DeviceKernel("", "k", (), language="hip"), "got language 'hip'; expected one of cuda, ptx, sycl"),
-        (lambda: DeviceKernel("", "k", ("float",)), r"got args \['float'\]; expected some of tensor, bool, int32"),
+        (
+            lambda: DeviceKernel("", "k", ("float",)),
+            r"got args \['float'\]; expected some of tensor, const tensor, bool",
+        ),
+        (lambda: DeviceKernel("", "k", "tensor"), "got args='tensor'; expected a list of texts"),
+        (lambda: DeviceKernel("", "k", cast("Any", None)), "got args=None; expected a list of texts"),
+        (lambda: DeviceKernel(cast("Any", b""), "k", ()), "got source of type bytes; expected a text or a Path"),
+        (lambda: DeviceKernel("", cast("Any", None), ()), "got a name of type NoneType; expected a text"),
         (lambda: _sycl().compile("sm_90"), "got language 'sycl'; expected 'cuda'"),
         (
             lambda: DeviceKernel(CUDA, "scale<float>", ARGS).compile("sm90"),
@@ -259,15 +266,44 @@ def test_options_and_folders_are_lists(tmp_path: Path, monkeypatch: pytest.Monke
     for wrong in ("-DSTEP=5", b"-DSTEP=5", [5]):
         with pytest.raises(ValueError, match=r"got options=.*expected a list of texts. Fix: pass options="):
             DeviceKernel(ADDS, "add", args=("tensor",), options=wrong)
-    for wrong in ("inc", tmp_path, [None]):
+    for wrong in ("inc", tmp_path, [None], None):
         with pytest.raises(ValueError, match=r"got include_dirs=.*expected a list of texts"):
             DeviceKernel(ADDS, "add", args=("tensor",), include_dirs=wrong)
     (tmp_path / "inc").mkdir()
     (tmp_path / "inc" / "step.h").write_text("#define STEP 7\n")
     monkeypatch.chdir(tmp_path)
     x = torch.zeros(2)
-    DeviceKernel('#include "step.h"\n' + ADDS, "add", args=("tensor",), options=["-Iinc"])(x, grid=1, block=2)
-    assert x.tolist() == [7, 7]
+    options: Any
+    for options in (["-Iinc"], (option for option in ["-Iinc"])):
+        DeviceKernel('#include "step.h"\n' + ADDS, "add", args=("tensor",), options=options)(x.zero_(), grid=1, block=2)
+        assert x.tolist() == [7, 7]
+
+
+SQUARE = """
+__global__ void square(const float* x, float* y, int n) {
+  if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] * x[threadIdx.x];
+}
+"""
+
+
+def test_what_a_kernel_only_reads_stays_unchanged_to_autograd() -> None:
+    """A saved tensor can be read by the kernels of a second pass too."""
+    kernel = DeviceKernel(SQUARE, "square", ("const tensor", "tensor", "int32"))
+    saved, result = torch.arange(4.0).requires_grad_().exp(), torch.empty(4)
+    version = result._version
+    kernel(saved.detach(), result, 4, grid=1, block=32)
+    assert (saved._version, result._version) == (0, version + 1)
+    assert torch.equal(result, saved.detach() ** 2)
+    kernel(saved.detach(), result, 4, grid=0, block=32)
+    assert result._version == version + 1
+
+
+def test_only_a_pointer_to_const_is_one_that_is_only_read() -> None:
+    kernel = DeviceKernel(SQUARE, "square", ("const tensor", "const tensor", "int32"))
+    with pytest.raises(
+        ValueError, match=r"got 'const tensor' for args\[1\]; expected a parameter that points to const float"
+    ):
+        kernel(torch.ones(4), torch.ones(4), 4, grid=1, block=32)
 
 
 def test_a_number_that_no_float_holds_is_refused() -> None:

@@ -32,6 +32,20 @@ def test_the_last_row_is_reached() -> None:
     torch.testing.assert_close(y[-1].float(), expected, rtol=1e-2, atol=1e-2)
 
 
+def test_many_rows_are_added_up_beyond_what_a_float_counts_in_ones() -> None:
+    rows = (1 << 24) + 4096
+    x = torch.full((rows, 1), 100.0)  # the slope there is 1
+    bias = torch.zeros(1, requires_grad=True)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        ops.bias_gelu(x, bias).backward(torch.ones(1).expand(rows, 1))
+    finally:
+        torch.set_num_threads(threads)
+    assert bias.grad is not None
+    assert bias.grad.item() == rows
+
+
 EMPTY_BUT_HUGE = torch.empty(0).as_strided((0, 1 << 62, 4), (0, 0, 0))
 
 

@@ -237,6 +237,26 @@ def test_groups_without_elements_have_a_scale_of_one(op: Any) -> None:
         assert params.flatten().tolist() == [1.0, 1.0]
 
 
+def test_groups_without_elements_have_an_offset_of_zero(op: Any) -> None:
+    _, params = op.functions.quantize(torch.empty(0), 2, symmetric=False)
+    assert params.tolist() == [[1.0, 0.0], [1.0, 0.0]]
+
+
+@pytest.mark.parametrize("float8", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_a_processor_that_flushes_subnormal_numbers_decodes_every_code(op: Any, float8: torch.dtype) -> None:
+    q = torch.arange(256, dtype=torch.uint8).view(float8)
+    expected = q.float()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the setting is this thread's
+    try:
+        assert torch.set_flush_denormal(True)
+        decoded = op.functions.dequantize_float8(q, torch.ones(1))
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
+    torch.testing.assert_close(decoded, expected, rtol=0, atol=0, equal_nan=True)
+
+
 def test_strided_input_is_taken(op: Any) -> None:
     x = normal(64, 4, dtype=torch.float32, device=op.device).t()
     for mine, expected in zip(op.functions.quantize(x, 4), op.functions.quantize(x.contiguous(), 4), strict=True):

@@ -151,6 +151,14 @@ def test_parts_are_restored_alone(floats: Any) -> None:
     whole, some = _restored(floats, out, x, (6, 2)), torch.empty(2, 4, 2 * GROUP, dtype=torch.bfloat16)
     floats.selective_dequantize(some, out, torch.tensor([4, 1], dtype=torch.int32), GROUP, 2, 3)
     assert torch.equal(some, whole[[4, 1]])
+    one, row = torch.ones(1, 8), torch.empty(1, 10, dtype=torch.uint8)  # a row that ends where no float32 begins
+    floats.quantize(row, one, 8, False, 6, 2)
+    for call in (
+        lambda: floats.dequantize(one.zero_(), row, 8, 2, 3),
+        lambda: floats.selective_dequantize(one.zero_(), row, torch.tensor([0]), 8, 2, 3),
+    ):
+        call()
+        assert one.tolist() == [[1.0] * 8]
     with pytest.raises(IndexError, match=r"got parts \[5, 1\] of 8 groups each"):
         floats.selective_dequantize(some, out, torch.tensor([5, 1]), GROUP, 2, 3)
 

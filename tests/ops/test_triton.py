@@ -75,6 +75,18 @@ for dtype, tolerance in ((torch.float32, 2e-6), (torch.bfloat16, 1.6e-2), (torch
             close(y, expected)
             close(torch.autograd.grad(y, x, grad)[0], torch.autograd.grad(expected, exact, grad.double())[0])
         assert (softmax.scaled_masked_softmax(x, torch.ones_like(mask)) == 0).all()
+        nothing = torch.full(shape, -torch.inf, device=device, dtype=dtype, requires_grad=True)
+        for y in (softmax.scaled_masked_softmax(nothing), softmax.scaled_upper_triang_masked_softmax(nothing)):
+            assert (y == 0).all()
+            assert (torch.autograd.grad(y, nothing, grad)[0] == 0).all()
+        damaged = x.detach().clone()
+        damaged[..., 0, 0] = torch.nan
+        damaged.requires_grad_()
+        y = softmax.scaled_masked_softmax(damaged, torch.ones_like(mask))
+        assert (y == 0).all() and (torch.autograd.grad(y, damaged, grad)[0] == 0).all()
+    empty = [torch.randn(size, device=device, dtype=dtype, requires_grad=True) for size in ((3, 4), (0, 4), (0,))]
+    gradients = torch.autograd.grad(TritonDense().dense(*empty).sum(), empty)
+    assert [found.shape for found in gradients] == [given.shape for given in empty]
 for call in (lambda: TritonRMSNorm().rms_norm(x, weight[:1]), lambda: TritonSoftmax().scaled_masked_softmax(x.long())):
     try:
         call()

@@ -28,7 +28,9 @@ _LAUNCHERS = {
     ("torch.distributed.run",): _OF_TORCH,
     ("torch.distributed.launch",): _OF_TORCH,
     ("accelerate", "launch"): "accelerate launch [OPTION …] -m",
+    ("accelerate-launch",): "accelerate launch [OPTION …] -m",
     ("accelerate.commands.launch",): "accelerate launch [OPTION …] -m",
+    ("accelerate.commands.accelerate_cli", "launch"): "accelerate launch [OPTION …] -m",
 }
 
 

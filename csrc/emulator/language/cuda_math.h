@@ -8,14 +8,17 @@ template <typename Left, typename Right>
 constexpr std::enable_if_t<std::is_arithmetic_v<Left> && std::is_arithmetic_v<Right>, std::common_type_t<Left, Right>>
 min(Left left, Right right) {
   using Both = std::common_type_t<Left, Right>;
-  return static_cast<Both>(right) < static_cast<Both>(left) ? static_cast<Both>(right) : static_cast<Both>(left);
+  const bool is_right =
+      static_cast<Both>(right) < static_cast<Both>(left) || left != left;  // of a NaN and a number, the number
+  return is_right ? static_cast<Both>(right) : static_cast<Both>(left);
 }
 
 template <typename Left, typename Right>
 constexpr std::enable_if_t<std::is_arithmetic_v<Left> && std::is_arithmetic_v<Right>, std::common_type_t<Left, Right>>
 max(Left left, Right right) {
   using Both = std::common_type_t<Left, Right>;
-  return static_cast<Both>(left) < static_cast<Both>(right) ? static_cast<Both>(right) : static_cast<Both>(left);
+  const bool is_right = static_cast<Both>(left) < static_cast<Both>(right) || left != left;
+  return is_right ? static_cast<Both>(right) : static_cast<Both>(left);
 }
 
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
@@ -60,8 +63,13 @@ inline int __mulhi(int x, int y) { return static_cast<int>(static_cast<long long
 inline unsigned __umulhi(unsigned x, unsigned y) {
   return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);
 }
-inline int __mul24(int x, int y) { return x * y; }
-inline unsigned __umul24(unsigned x, unsigned y) { return x * y; }
+inline unsigned __umul24(unsigned x, unsigned y) { return (x & 0xffffffu) * (y & 0xffffffu); }
+inline int __mul24(int x, int y) {
+  const auto low = [](int value) {
+    return static_cast<unsigned>(static_cast<int>(static_cast<unsigned>(value) << 8) >> 8);
+  };
+  return static_cast<int>(low(x) * low(y));
+}
 
 namespace emulator {
 
@@ -73,6 +81,21 @@ To same_bits(From value) {
   return result;
 }
 
+// A whole number as an integer; NaN gives 0, and what is too large or too small the largest or the smallest integer.
+template <typename To>
+To saturated(float whole) {
+  constexpr bool is_signed = static_cast<To>(-1) < To(0);
+  constexpr float end = is_signed ? 0x1p31f : 0x1p32f;
+  if (whole != whole) {
+    return 0;
+  }
+  if (whole >= end) {
+    return static_cast<To>(is_signed ? 0x7fffffffu : 0xffffffffu);
+  }
+  const float least = is_signed ? -end : 0.0f;
+  return static_cast<To>(whole < least ? least : whole);
+}
+
 }  // namespace emulator
 
 inline int __float_as_int(float x) { return ::emulator::same_bits<int>(x); }
@@ -82,10 +105,10 @@ inline float __uint_as_float(unsigned x) { return ::emulator::same_bits<float>(x
 inline long long __double_as_longlong(double x) { return ::emulator::same_bits<long long>(x); }
 inline double __longlong_as_double(long long x) { return ::emulator::same_bits<double>(x); }
 
-inline int __float2int_rn(float x) { return static_cast<int>(nearbyintf(x)); }
-inline int __float2int_rz(float x) { return static_cast<int>(x); }
-inline int __float2int_rd(float x) { return static_cast<int>(floorf(x)); }
-inline int __float2int_ru(float x) { return static_cast<int>(ceilf(x)); }
-inline unsigned __float2uint_rn(float x) { return static_cast<unsigned>(nearbyintf(x)); }
+inline int __float2int_rn(float x) { return ::emulator::saturated<int>(nearbyintf(x)); }
+inline int __float2int_rz(float x) { return ::emulator::saturated<int>(truncf(x)); }
+inline int __float2int_rd(float x) { return ::emulator::saturated<int>(floorf(x)); }
+inline int __float2int_ru(float x) { return ::emulator::saturated<int>(ceilf(x)); }
+inline unsigned __float2uint_rn(float x) { return ::emulator::saturated<unsigned>(nearbyintf(x)); }
 inline float __int2float_rn(int x) { return static_cast<float>(x); }
 inline float __uint2float_rn(unsigned x) { return static_cast<float>(x); }

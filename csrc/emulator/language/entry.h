@@ -14,25 +14,27 @@ struct Parameter {
   const char* kind;  // of the parameter, or of what it points to: "float", "half", "bfloat16", "integer" or "other"
   std::int32_t bytes;
   bool is_pointer;
+  bool is_const;  // whether it is a pointer to what the kernel only reads
 };
 
 template <typename Value>
 constexpr Parameter described(bool is_pointer) {
   using Plain = std::remove_cv_t<Value>;
+  const bool is_const = is_pointer && std::is_const_v<Value>;
   if constexpr (std::is_void_v<Plain>) {
-    return {"other", 0, is_pointer};
+    return {"other", 0, is_pointer, is_const};
   } else {
     constexpr int bytes = sizeof(Plain);
     if (std::is_same_v<Plain, __half>) {
-      return {"half", bytes, is_pointer};
+      return {"half", bytes, is_pointer, is_const};
     }
     if (std::is_same_v<Plain, __nv_bfloat16>) {
-      return {"bfloat16", bytes, is_pointer};
+      return {"bfloat16", bytes, is_pointer, is_const};
     }
     if (std::is_integral_v<Plain> || std::is_enum_v<Plain>) {
-      return {"integer", bytes, is_pointer};
+      return {"integer", bytes, is_pointer, is_const};
     }
-    return {std::is_floating_point_v<Plain> ? "float" : "other", bytes, is_pointer};
+    return {std::is_floating_point_v<Plain> ? "float" : "other", bytes, is_pointer, is_const};
   }
 }
 

@@ -1,0 +1,90 @@
+"""What names a file for an ``aio_handle``: paths and descriptors, and what is refused."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from anyaccel.op_builder.deepspeed.transfers import AsyncIOError, opened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_descriptor_that_cannot_be_written_is_refused(handle: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"1" * 16)
+    descriptor = os.open(tmp_path / "file", os.O_RDONLY)
+    with pytest.raises(OSError, match=f"got descriptor {descriptor}, which is closed or for reading only"):
+        handle.async_pwrite(torch.zeros(4), descriptor)
+    os.close(descriptor)
+    with pytest.raises(OSError, match=f"got descriptor {descriptor}, which is closed or for reading only"):
+        handle.async_pwrite(torch.zeros(4), descriptor)
+    assert (tmp_path / "file").read_bytes() == b"1" * 16
+
+
+def test_a_descriptor_is_read_if_it_is_for_reading(handle: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"1" * 16)
+    tensor = torch.zeros(16, dtype=torch.uint8)
+    for_reading, for_writing = (os.open(tmp_path / "file", flags) for flags in (os.O_RDONLY, os.O_WRONLY))
+    handle.sync_pread(tensor, for_reading)
+    assert bytes(tensor.tolist()) == b"1" * 16
+    with pytest.raises(
+        OSError, match=f"reading failed: got descriptor {for_writing}, which is closed or for writing only"
+    ):
+        handle.sync_pread(tensor, for_writing)
+    with pytest.raises(ValueError, match=f"got validate=True for descriptor {for_writing}; expected the path"):
+        handle.pwrite(torch.zeros(4), for_writing, True, False)
+    os.close(for_reading)
+    os.close(for_writing)
+    assert (tmp_path / "file").read_bytes() == b"1" * 16
+
+
+@pytest.mark.parametrize("file", [None, True, 1.5])
+def test_what_names_no_file_is_refused(handle: Any, file: Any) -> None:
+    with pytest.raises(TypeError, match=r"for the file; expected its path, or the descriptor of an open one"):
+        handle.sync_pwrite(torch.zeros(4), file)
+
+
+def test_a_synchronous_descriptor_stays_one(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT | os.O_DSYNC)
+    files: list[int] = []
+    opened(descriptor, False, files)
+    assert all(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DSYNC for file in files)
+    for file in (*files, descriptor):
+        os.close(file)
+
+
+def test_what_is_being_written_can_be_read(handle: Any, tmp_path: Path) -> None:
+    """Operations on the same bytes take effect in the order of their calls, also where the file is still to grow."""
+    file, written, read = str(tmp_path / "file"), torch.randn(1 << 20), torch.empty(1 << 20)
+    handle.async_pwrite(written, file)
+    handle.async_pread(read, file)
+    assert handle.wait() == 2
+    assert torch.equal(written, read)
+    with pytest.raises(AsyncIOError, match="end of file"):
+        handle.async_pread(read, file, 4)
+
+
+def test_an_empty_tensor_and_a_path_of_bytes_are_compared(handle: Any, tmp_path: Path) -> None:
+    handle.pwrite(torch.empty(0), str(tmp_path / "empty"), True, True)
+    handle.pwrite(torch.ones(4), os.fsencode(tmp_path / "file"), True, False)
+    assert handle.wait() == 0
+
+
+def test_a_dropped_handle_completes_what_was_read(module: Any, backend: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(range(1, 13)))
+    read = torch.zeros(4, 3, dtype=torch.uint8).t()
+    handle = module.aio_handle(backend=backend)
+    handle.async_pread(read, str(tmp_path / "file"))
+    del handle
+    assert read.flatten().tolist() == list(range(1, 13))
+
+
+def test_a_folder_is_refused(handle: Any, tmp_path: Path) -> None:
+    for call in (handle.sync_pread, handle.sync_pwrite):
+        with pytest.raises(IsADirectoryError, match="a folder; expected a file"):
+            call(torch.zeros(4), str(tmp_path))
