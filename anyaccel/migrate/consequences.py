@@ -41,6 +41,7 @@ from .scripts import keep_scripts
 from .site import SiteOutcome
 from .stored_answers import regions_of_name
 from .together import keep_together
+from .told_counts import tell_counts
 from .values_of_cuda import decided_in, rewritten_in
 from .whole_functions import agree_on_counts, keep_functions_whole
 
@@ -55,7 +56,7 @@ _OF_SEVERAL = "stops without one of several accelerators, which it asks for by n
 _OF_TENSOR = ("is-cuda", "typed-tensor", "device-name")
 _OF_GUARDS = ("cuda-guard", "kernel-guard")
 _OF_CONDITION = Objection(
-    "changes-cpu", "stops under a further condition; decide what other devices do", is_of_cpu=True
+    "changes-cpu", "stops under a further condition, or after other code; decide what other devices do", is_of_cpu=True
 )
 
 
@@ -77,6 +78,7 @@ def settle(plan: Plan) -> None:
     keep_names_of_cuda(plan)
     keep_functions_whole(plan)
     agree_on_counts(plan)
+    tell_counts(plan)
     keep_build_scripts(plan)
     correct_docstrings(plan)
     correct_messages(plan)
@@ -222,11 +224,17 @@ def _object(plan: Plan, question: SiteDecision) -> bool:
     if not is_settled and question.node not in plan.exact and not asks_for_bfloat16(plan, asked):
         is_start = _is_at_entry(plan, question.node)
         of_answer = next((why for each in (found, *named) if (why := of_cpu(plan, each, is_start=is_start))), None)
-    if found.is_entry and question.rule == "runtime-call" and condition_around(plan, asked) is not None:
-        of_answer = _OF_CONDITION  # `if wanted and not torch.cuda.is_available(): raise` is to raise on a CPU, too
+    if found.is_entry and question.rule == "runtime-call" and _does_more_than_stop(plan, asked, guard):
+        of_answer = _OF_CONDITION
     others = (of_use, of_names, of_answer, of_other_file(plan, found))
     objections = [*of_code, *(each for each in others if each is not None)]
     return _answered(plan, question, asked, [*found.all, *(each for one in named for each in one.all)], objections)
+
+
+def _does_more_than_stop(plan: Plan, asked: cst.CSTNode, guard: cst.CSTNode | None) -> bool:
+    """Return whether a guard has further conditions, or does something before it stops: it is to stop a CPU, too."""
+    is_asserted = any(isinstance(each, cst.Assert) for each in plan.view.ancestors(asked))
+    return (guard is None and not is_asserted) or condition_around(plan, asked) is not None
 
 
 def _is_before_known(plan: Plan, found: Regions, guard: cst.CSTNode) -> bool:

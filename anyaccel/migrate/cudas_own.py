@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["regions_that_stay"]
 
-_VENDORS = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda", "cupy", "cupyx")
+_VENDORS = ("tensorrt", "torch_tensorrt", "torch2trt", "pycuda", "cupy", "cupyx", "safe_gpu")
 _OF_CLASS = "{} implements CUDA for a device layer of its own, which has other classes for other devices"
 _OF_SIBLING = "{} is CUDA's class beside those of other devices"
 _OF_METHOD = "part of a method called cuda()"

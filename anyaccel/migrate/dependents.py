@@ -46,6 +46,7 @@ _OWN = re.compile(
 )
 _QUANTIZES = re.compile(r"^(\w+_)?(quantiz(e|ation)|load_in_[48]bit)$")  # as bitsandbytes does
 _OF_MODULE = re.compile(r"^(?!torch\.|self\.)\w+\.(?:\w+\.)*(gpu|cuda)\.\w+$")  # lib.gpu.forward()
+_NVIDIAS = re.compile(r"nvidia-smi\b")
 _FOR_LIBRARIES = ("gpu", "GPU", "CUDA")
 _OF_GPU = re.compile(r"(?<=[^_])_(gpu|cuda)(?=_|$)|^(gpu|cuda)(?=_)")
 _OF_CPU = re.compile(r"(?<=[^_])_cpu(?=_|$)|^cpu(?=_)")
@@ -149,9 +150,16 @@ def _names_of_cuda(
             "depends-on-function",
             f"{own[0]} depends on it and is made for CUDA; decide whether other devices may run it",
         )
+    yield from _of_texts(plan, region)
+
+
+def _of_texts(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
+    """Yield the objections to a region by its texts: CUDA's sources and tools, and a library's names for CUDA."""
     strings = list(plan.view.inside(region, cst.SimpleString))
     if any((text_of(each) or "").endswith(".cu") for each in strings):
         yield Objection("depends-on-cuda", "a CUDA source depends on it; decide what other devices use")
+    if any(_NVIDIAS.match(text_of(each) or "") for each in strings):
+        yield Objection("depends-on-cuda", "nvidia-smi depends on it, which only NVIDIA's drivers bring; keep it")
     texts = (each for each in strings if text_of(each) in _FOR_LIBRARIES)
     if any(not _is_request(plan, each) for each in texts):
         yield Objection(

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["correct_messages"]
 
 _RULE = "message"
-_SHOWN = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|echo)$")  # log() may take the name of a figure
+_SHOWN = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|echo)$")
+_LOGS = re.compile(r"(^|\.)log$")
 _OPTIONS = re.compile(r"(^|\.)(add_argument|[oO]ption|Argument|[fF]ield)$")
 _CUDA = r"(?<![\w./:\"'`=-])(?P<article>\b[Aa] )?(?P<cuda>CUDA|Cuda|cuda)"
 _END = r"(?=[ ]?(?:\Z|[.,!;)]|:\s|for\b|if\b|in\b))"  # not "using cuda:0"
@@ -162,7 +163,10 @@ def _around(plan: Plan, node: cst.CSTNode) -> Iterator[cst.Call]:
 
 
 def _is_message(call: cst.Call) -> bool:
-    return _SHOWN.search(dotted(call.func) or "") is not None
+    called = dotted(call.func) or ""
+    # log() may take the name of a figure, and the figure
+    is_logged = _LOGS.search(called) is not None and len(call.args) == 1
+    return _SHOWN.search(called) is not None or (is_logged and isinstance(call.args[0].value, cst.FormattedString))
 
 
 def _is_before(plan: Plan, call: cst.Call) -> bool:

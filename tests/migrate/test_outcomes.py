@@ -43,6 +43,22 @@ CASES = {
             found["cuda_available"] = bool(torch.cuda.is_available())  # left
             return found
         """,
+    "nvidia-smi in the branch of a question": """
+        import subprocess
+        def pick():
+            if torch.cuda.is_available():  # reported
+                free = subprocess.check_output(["nvidia-smi", "--query-gpu=memory.free"]).split()
+                return torch.device(f"cuda:{free.index(max(free))}")  # rewritten
+            return torch.device("cpu")
+        """,
+    "a library that claims NVIDIA's devices": """
+        from safe_gpu import safe_gpu
+        def get_device(wanted):
+            if wanted == "gpu":
+                safe_gpu.claim_gpus()
+                return torch.device("cuda")  # left
+            return torch.device("cpu")
+        """,
     "the handle of a stream": """
         def show(copier):
             torch.save(copier, "path")
@@ -480,6 +496,49 @@ IMPORTS = {
     NEEDED: "from anyaccel import get_accelerator\n\ntry:",
     f"{OPTIONAL}from torch import nn\n": "\nfrom anyaccel import",
 }
+
+
+def test_a_guard_that_cleans_up_before_it_exits_still_stops_a_cpu() -> None:
+    code = """
+        import sys
+        import torch
+        def parse(wanted, log_file):
+            if wanted != "cpu":
+                if not torch.cuda.is_available():
+                    print("CUDA is not available")
+                    log_file.close()
+                    sys.exit(1)
+                return torch.ones(1).cuda()
+    """
+    assert 'if get_accelerator().device_name() == "cpu":' in migrate_source(textwrap.dedent(code)).new
+
+
+def test_a_message_says_the_number_that_the_question_before_it_compares() -> None:
+    code = """
+        import torch
+        def parse(i, model):
+            if i >= torch.cuda.device_count():
+                print(f"{i} is too large: {torch.cuda.device_count()} GPUs")
+            print(f"{torch.cuda.device_count()} GPUs")
+            return model.cuda(i)
+    """
+    new = migrate_source(textwrap.dedent(code)).new
+    assert new.count("torch.cuda.device_count()") == 1
+    assert new.count("get_accelerator().device_count() if get_accelerator().device_name() != ") == 2
+
+
+def test_what_a_programs_own_log_function_shows_names_the_accelerator() -> None:
+    code = """
+        import torch
+        from .records import log
+        def use(i, model):
+            log(f"Using CUDA device {i} - {torch.cuda.get_device_name(i)}")
+            log(f"CUDA device {i}", torch.cuda.memory_allocated(i))
+            return model.cuda(i)
+    """
+    new = migrate_source(textwrap.dedent(code)).new
+    assert 'log(f"Using accelerator {i} - {get_accelerator().get_device_properties(i).name}")' in new
+    assert 'log(f"CUDA device {i}", ' in new  # a figure's name
 
 
 @pytest.mark.parametrize("imports", IMPORTS)
