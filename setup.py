@@ -11,6 +11,7 @@ import functools
 import gzip
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -99,6 +100,7 @@ class BuildWithOps(build_py):
         package = Path(self.build_lib).resolve()
         installed_by_pip = [path for path in sys.path if path.endswith("site-packages")]
         command = [sys.executable, "-c", _BUILD, "build", "--all", "--output", str(package / "anyaccel" / "_C")]
+        shutil.rmtree(package / "anyaccel" / "_C", ignore_errors=True)  # ops of a wheel that was built here before
         environment = _outside_isolation(str(package), *installed_by_pip)
         every_op = str(int(any(map(_is_on, _SWITCHES))))
         subprocess.run(command, env={**environment, "DS_BUILD_OPS": every_op}, check=True)

@@ -302,7 +302,8 @@ class OpBuilder:
         self.require_torch()
         with loading.once(type(self), self.name) as loaded:
             if loaded is not None and self.STABLE_ABI:  # a second build would define the same torch ops again
-                if loaded.owner is not type(self) and not loaded.is_prebuilt:
+                is_other = loaded.owner is not type(self) or loaded.asked != self._asked()
+                if is_other and not loaded.is_prebuilt:
                     loading.require_same_build(self.name, loaded.binary, self._found_binary())
                 return loaded.functions
             binary = (
@@ -316,7 +317,13 @@ class OpBuilder:
             if functions is None:
                 functions = self.load_binary(binary)
             claimed = () if self.STABLE_ABI else self.namespaces()  # those of a library are kept with it
-            return loading.keep(loading.Loaded(self.name, type(self), binary, claimed, functions=functions))
+            kept = loading.Loaded(self.name, type(self), binary, claimed, functions=functions, asked=self._asked())
+            return loading.keep(kept)
+
+    def _asked(self) -> tuple[list[str], ...]:
+        """Return what this builder asks for; another builder of its class may ask for something else."""
+        asked = (self.sources(), self.include_paths(), self.cxx_args(), self.extra_ldflags(), self.libraries_args())
+        return tuple(map(self.strip_empty_entries, asked))
 
     def load_binary(self, binary: Path) -> Any:
         """Load a finished build, and return its functions."""
@@ -388,7 +395,7 @@ class OpBuilder:
         """
         platform = None if target == NATIVE or any_compiler else wheel_platform()
         root = open_cache(environment.cache_dir()).root
-        known = torch_libraries.UNKNOWN_COMPILER if any_compiler else None
+        known = torch_libraries.unknown_compiler(environment.cxx()) if any_compiler else None
         cxx = known or (self.cxx() if platform is None else self.cxx_for(platform))
         compilers = self.compilers(cxx)
         if target != NATIVE:
@@ -466,7 +473,8 @@ class OpBuilder:
         if self.STABLE_ABI:
             flags = (*flags, "-fvisibility=hidden")
         compiler = torch_libraries.cxx_compiler(cxx, flags, self.include_dirs(), self.STABLE_ABI)
-        return dict.fromkeys((".cpp", ".cc", ".cxx", ".c"), compiler)
+        as_cpp = compiler._replace(flags=(*compiler.flags, "-xc++"))  # for ziglang, .c is C
+        return {**dict.fromkeys((".cpp", ".cc", ".cxx"), compiler), ".c": as_cpp}
 
     def link_libraries(self) -> tuple[str, ...]:
         """Return the flags for torch's libraries."""

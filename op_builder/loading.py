@@ -45,6 +45,7 @@ class Loaded:
         namespaces: the torch op namespaces that the binary claims.
         is_prebuilt: whether it was built ahead of time.
         functions: the binary's functions; None until its builder has made them.
+        asked: the sources and flags that its builder asked for.
         on_device: the functions, by the kind of device whose kernels are registered.
     """
 
@@ -56,6 +57,7 @@ class Loaded:
         namespaces: Sequence[str] = (),
         is_prebuilt: bool = False,
         functions: Any = None,
+        asked: Any = None,
     ) -> None:
         self.op = op
         self.owner = owner
@@ -63,6 +65,7 @@ class Loaded:
         self.namespaces = namespaces
         self.is_prebuilt = is_prebuilt
         self.functions = functions
+        self.asked = asked
         self.on_device: dict[str, Any] = {}
 
 
@@ -87,7 +90,7 @@ def keep(loaded: Loaded) -> Any:
     with _looking:
         known = _loaded.pop(loaded.binary, loaded)
         known.functions = loaded.functions if known.functions is None else known.functions
-        known.owner, known.is_prebuilt = loaded.owner, loaded.is_prebuilt
+        known.owner, known.is_prebuilt, known.asked = loaded.owner, loaded.is_prebuilt, loaded.asked
         _loaded[loaded.binary] = known
     return known.functions
 

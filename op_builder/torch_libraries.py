@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from .engine.fingerprint import host_isa
 from .engine.native import Compiler
 from .engine.scratch import in_scratch_folder
 from .engine.targets import CPU_TARGETS, NATIVE, march
-from .engine.toolchains.cxx import CxxCompiler, zig_for
+from .engine.toolchains.cxx import CxxCompiler, further_words, zig_for
 from .engine.toolchains.probe import run_quietly
 
 if TYPE_CHECKING:
@@ -22,15 +23,23 @@ if TYPE_CHECKING:
     from .engine.targets import Platform
 
 __all__ = [
-    "OLDEST_TORCH", "UNKNOWN_COMPILER", "cxx_compiler", "facts", "link_flags", "link_paths", "macros",
+    "OLDEST_TORCH", "cxx_compiler", "facts", "link_flags", "link_paths", "macros",
     "missing_python_headers", "note",
-    "retargeted", "stand_in", "too_old_for_stable_abi", "torch_include_dirs", "with_standard",
+    "retargeted", "stand_in", "too_old_for_stable_abi", "torch_include_dirs", "unknown_compiler", "with_standard",
 ]  # fmt: skip
 
 OLDEST_TORCH = (2, 10)
 """The oldest torch that stable-ABI ops run on; one binary serves it and every later version."""
 
-UNKNOWN_COMPILER = CxxCompiler(("c++",), "unknown")
+
+def unknown_compiler(given: str | None) -> CxxCompiler:
+    """Return a stand-in for any compiler, with the flags that ``CXX`` gives to it."""
+    try:
+        command = shlex.split(given) if given and not Path(given).is_file() else []
+    except ValueError:  # an unclosed quotation mark: no compiler has it
+        command = []
+    return CxxCompiler(("c++", *(further_words(command) if command else ())), "unknown")
+
 
 _TARGET_VERSION = (OLDEST_TORCH[0] << 56) | (OLDEST_TORCH[1] << 48)
 

@@ -26,7 +26,10 @@ __all__ = ["DeviceCodeFacts", "DeviceCodeRecipe", "DeviceCompiler", "DeviceTool"
 
 _FOLDER = re.compile(r"(?:-I|--include-path=?|-isystem|-iquote|-idirafter)=?(.*)")
 _INCLUDED = re.compile(r"(?:--pre-include|-include)=?(.*)")
-_UNTRACKED = re.compile(r"@|--options-file|-imacros|-fmodule|-fplugin|-specs|--config")
+_UNTRACKED = re.compile(
+    r"@|-optf|--options-file|-imacros|-include-pch|-fmodule|-fplugin|-specs|--config|-X(clang|preprocessor|arch)|-Wp,|-cxx-isystem|-c-isystem"
+    r"|-iwith|-isysroot|--sysroot|-ivfsoverlay|-working-directory"
+)
 
 
 class DeviceTool(Protocol):

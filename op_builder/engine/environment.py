@@ -16,6 +16,8 @@ LIBRARY_PATH, …             what else compilers and linkers read; they affect 
 HOME, XDG_CACHE_HOME        where the user's cache directory is; if they are not absolute, a temporary directory is used
 OCL_ICD_FILENAMES           the OpenCL drivers; if unset, set to pip's CPU driver before SYCL is loaded
 PATH                        where compilers are looked for
+SYCL_PROGRAM_…              options of DPC++'s runtime; they affect a build
+CL_CONFIG_…                 options of Intel's OpenCL; they affect a build
 SYCL_CACHE_PERSISTENT       whether DPC++ uses a cache of its own; what comes from it cannot be compiled to SPIR-V
 TORCH_CUDA_ARCH_LIST        the GPU architectures for nvcc, as torch reads it (``8.0;9.0+PTX``)
 ZIG_GLOBAL_CACHE_DIR        where ziglang keeps what it builds for itself; inside the cache otherwise
@@ -25,6 +27,7 @@ ZIG_GLOBAL_CACHE_DIR        where ziglang keeps what it builds for itself; insid
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import shlex
 from pathlib import Path
@@ -53,12 +56,15 @@ __all__ = [
     "header_folders",
     "home_problem",
     "inherited_environment",
+    "opencl_variables",
     "program_search",
     "search_path",
     "wheel_platform",
     "wheel_targets",
     "zig_cache",
 ]
+
+_logger = logging.getLogger(__name__)
 
 COMPILER_VARIABLES = (
     "CCC_ADD_ARGS", "CCC_OVERRIDE_OPTIONS", "CCACHE_COMPILER", "CCACHE_PATH", "CCACHE_PREFIX", "COMPILER_PATH", "CPATH",
@@ -147,6 +153,9 @@ def build_switches() -> dict[str, bool]:
     """Return deepspeed's ``DS_BUILD_…`` variables that are set to a number, by name, as booleans."""
     switches = {name: value for name, value in os.environ.items() if name.startswith("DS_BUILD_")}
     switches.pop("DS_BUILD_STRING", None)  # a version, such as a date
+    for name, value in switches.items():
+        if value and not value.isdecimal():
+            _logger.warning("%s=%s is no number, and is ignored. Fix: %s=1, or 0", name, value, name)
     return {name: int(value) != 0 for name, value in switches.items() if value.isdecimal()}
 
 
@@ -248,6 +257,12 @@ def compiler_variables(further: Iterable[str] = ()) -> dict[str, str]:
     """
     names = dict.fromkeys((*COMPILER_VARIABLES, *further))
     return {name: value for name in names if (value := os.environ.get(name)) is not None and name not in _NEUTRAL}
+
+
+def opencl_variables() -> str:
+    """Return the variables that change what DPC++'s runtime and Intel's OpenCL make of a source, as one text."""
+    prefixes = ("SYCL_PROGRAM_", "CL_CONFIG_")
+    return " ".join(f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(prefixes))
 
 
 def header_folders() -> list[str]:

@@ -18,6 +18,7 @@ __all__ = ["expanded", "files_named_by", "headers_defined_by", "refuse_untracked
 _SUSPECT = ("-fprofile", "-fauto-profile", "-fmodule")  # no regular expression: every warm load would compile it
 _UNTRACKED = r"-f(profile-use|profile-instr-use|auto-profile|modules?\b|modules-|module-)"
 _LISTS = ("-M", "-MM", "-MMD", "-MG")
+_LONG_LISTS = ("--write-", "--user-dep", "--dep", "--print-missing")  # GCC takes any beginning of its long options
 _SPECS = r"-{1,2}specs=(.+)"
 _DEFINED = r"(?:-D|--define-macro=?)(.*)"
 
@@ -29,7 +30,7 @@ def refuse_untracked_flags(op: str, flags: Iterable[str]) -> None:
         OpError: naming the flag.
     """
     for flag in expanded(flags):
-        if flag in _LISTS or (flag.startswith("-Wp,") and ",-M" in flag):
+        if flag in _LISTS or flag.startswith(_LONG_LISTS) or (flag.startswith("-Wp,") and ",-M" in flag):
             msg = (
                 f"building the op '{op}' failed: got the flag {flag!r}, which changes the list of headers that the compiler "
                 f"writes; expected none like it. Fix: remove it; the headers are listed, and tracked, without it."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import OpError
 from .flag_files import headers_defined_by
@@ -19,20 +19,33 @@ if TYPE_CHECKING:
 
     from .native_facts import Compiler, NativeFacts
 
-__all__ = ["HeaderLookups", "Outside", "lies_in", "search_path_of"]
+__all__ = ["HeaderLookups", "Outside", "SearchPath", "lies_in", "search_path_of"]
 
 _SEARCH = re.compile(
     r'^#include "\.\.\." search starts here:\n(.*?)^#include <\.\.\.> .*?:\n(.*?)^End of search',
     re.MULTILINE | re.DOTALL,
 )
+_ABSENT = re.compile(r'^ignoring nonexistent directory "(.*)"$', re.MULTILINE)
 _OWN_HEADERS = re.compile(r"/include/(.+/)?c\+\+/\d|/lib(64|exec)?/(gcc|gcc-cross|clang)/")
 _OTHERS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
 _PROGRAMS = {"as", "cc1", "cc1plus", "collect2", "ld", "ld.bfd", "ld.gold", "ld.lld", "ld.mold", "lto-wrapper", "specs"}
 _TIMEOUT_SECONDS = 60.0
 
 
-def search_path_of(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> list[str]:
-    """Return the directories in which a compiler looks for headers, in order, quote-only ones first; empty when unknown.
+class SearchPath(NamedTuple):
+    """Where a compiler looks for headers.
+
+    Attributes:
+        places: the directories, in order, quote-only ones first; empty when unknown.
+        absent: those that do not exist, anywhere in that order.
+    """
+
+    places: list[str]
+    absent: list[str]
+
+
+def search_path_of(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> SearchPath:
+    """Return the directories in which a compiler looks for headers.
 
     Raises:
         OpError: when a directory name is not UTF-8.
@@ -40,7 +53,7 @@ def search_path_of(command: Sequence[str], environment: Mapping[str, str], folde
     asked = run(command, timeout=_TIMEOUT_SECONDS, env=environment, cwd=folder)
     found = _SEARCH.search(asked.stderr.replace("\r", ""))
     if found is None:
-        return []
+        return SearchPath([], [])
     lines = [line.strip(" ").removesuffix(" (framework directory)") for line in (found[1] + found[2]).split("\n")]
     if "\ufffd" in found[0]:
         msg = (
@@ -50,7 +63,8 @@ def search_path_of(command: Sequence[str], environment: Mapping[str, str], folde
         raise OpError(msg)
     found_in = (os.path.abspath(os.path.join(folder, line)) for line in lines if line)
     own = os.path.abspath(folder)  # an empty entry of CPATH means the working directory, which is gone after the build
-    return [place for place in found_in if place != own]
+    absent = [os.path.abspath(os.path.join(folder, place)) for place in _ABSENT.findall(asked.stderr)]
+    return SearchPath([place for place in found_in if place != own], absent)
 
 
 class Outside:
@@ -67,10 +81,9 @@ class Outside:
 
     def covers(self, path: str) -> bool:
         """Return whether a file is in one of these directories."""
-        place = os.path.dirname(path)
-        if place not in self._known:
-            self._known[place] = lies_in(path, self._places)
-        return self._known[place]
+        if path not in self._known:  # not by folder: a folder of links has files of its own, too
+            self._known[path] = lies_in(path, self._places)
+        return self._known[path]
 
     def has(self, place: str) -> bool:
         """Return whether a directory is one of these."""
@@ -116,17 +129,21 @@ class HeaderLookups:
         self._searches: list[tuple[list[str], dict[str, int]]] = []
         self.beside: dict[str, set[str]] = {}
 
-    def add_folders_of_programs(self) -> None:
-        """Add the folders in -B flags, in which a driver looks for programs first."""
-        flags = self._flags
-        apart = [following for flag, following in itertools.pairwise(flags) if flag == "-B"]
-        for place in (*(flag[2:] for flag in flags if flag.startswith("-B")), *apart):
-            missing = {program for program in _PROGRAMS if not os.path.isfile(f"{place}/{program}")}
-            if os.path.isdir(place):
-                self.beside.setdefault(place, set()).update(missing)
+    def add_folders_of_programs(self, listed: str) -> None:
+        """Add the folders in which a driver looks for programs first: those in -B flags and in ``COMPILER_PATH``.
 
-    def add_headers(self, search_path: Sequence[str]) -> None:
-        """Add one compiler's headers, and its search path.
+        Args:
+            listed: the value of that variable.
+        """
+        flags = self._flags
+        places = [flag[2:] for flag in flags if flag.startswith("-B")] + listed.split(os.pathsep)
+        places += [following for flag, following in itertools.pairwise(flags) if flag == "-B"]
+        for place in filter(None, places):
+            missing = {program for program in _PROGRAMS if not os.path.isfile(f"{place}/{program}")}
+            self.beside.setdefault(os.path.abspath(place), set()).update(missing)
+
+    def add_headers(self, search_path: Sequence[str], absent: Iterable[str]) -> None:
+        """Add one compiler's headers, its search path, and the directories of that which do not exist.
 
         Raises:
             ChangedMeanwhile: when a header appeared during the compilation.
@@ -156,6 +173,8 @@ class HeaderLookups:
             by_macro, {*names, *map(os.path.basename, self._opened)} if by_macro else ()
         ):
             self._add_beside(path, name)
+        for place in absent:
+            self.beside.setdefault(place, set()).update(names)
         self._searches.append((list(search_path), {name: self._before(name, search_path) for name in sorted(names)}))
 
     def _tested(self, macros: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, tuple[str, bool]]]:

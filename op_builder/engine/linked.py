@@ -107,6 +107,8 @@ def _library_path(recipe: NativeFacts, folder: Path, environment: Mapping[str, s
         words = shlex.split(lines[-1]) if lines else list(flags)
     except ValueError:
         words = list(flags)
-    places = [word[2:] for word in words if word.startswith("-L")]
-    places += environment.get("LIBRARY_PATH", "").split(os.pathsep) if not lines else []
+    listed = environment.get("LIBRARY_PATH", "").split(os.pathsep)
+    places = [place for place in listed if lines and not os.path.isdir(place)]  # the driver leaves these out
+    places += [word[2:] for word in words if word.startswith("-L")]
+    places += listed if not lines else []
     return list(dict.fromkeys(os.path.normpath(place) for place in places if os.path.isabs(place)))

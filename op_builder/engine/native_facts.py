@@ -12,7 +12,7 @@ from .errors import OpError
 from .fingerprint import fingerprint
 from .flag_files import refuse_untracked_flags
 from .scan import scan
-from .toolchains.cxx import spelled
+from .toolchains.cxx import further_words, spelled
 from .toolchains.identity import Identity
 
 __all__ = ["Compiler", "NativeFacts"]
@@ -69,7 +69,7 @@ class Compiler(NamedTuple):
 
     def asking_bare_for_search_path(self) -> tuple[str, ...]:
         """Return the command that prints the header search path without the op's and the user's flags."""
-        program = self.command[:2] if Path(self.command[0]).name == "zig" else self.command[:1]
+        program = self.command[: len(self.command) - len(further_words(self.command))]
         return (*program, *(("-E", "-Xcompiler") if self.is_nvcc else ("-E",)), "-v", "-x", "c++", os.devnull)
 
     def _begin(self) -> tuple[str, ...]:
@@ -127,12 +127,15 @@ class NativeFacts:
     def all_facts(self) -> dict[str, Any]:
         """Return everything that decides the result, apart from the contents of files.
 
-        A build for other machines is the same for every ``SOURCE_DATE_EPOCH``. The dates that a source may ask for
-        are those of the first build.
+        Of the compiler, a build for other machines has only what follows the program in its command: the flags of ``CXX``, or
+        the platform that ziglang compiles for. It is the same for every ``SOURCE_DATE_EPOCH``. The dates that a source may
+        ask for are those of the first build.
         """
         facts = self._portable_facts()
         if not self.is_portable:
             return {**facts, **self.tools}
+        further = [list(words) for one in self.compilers.values() if (words := further_words(one.command))]
+        facts |= {"command": further[0]} if further else {}
         given = {name: value for name, value in facts.pop("environment", {}).items() if name != "SOURCE_DATE_EPOCH"}
         return {**facts, "environment": given} if given else facts
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["inputs_of"]
 
 _SYSTEM = ("/usr/include", *SYSTEM_LIBRARIES)
-_EMBEDDED = re.compile(rb'\.incbin[\s\\]*"([^"\\]+)\\?"')
+_EMBEDDED = re.compile(rb'\.inc(?:bin|lude)[\s\\]*\\?"([^"\\]+)\\?"')
+_EMBEDS = re.compile(rb"\.incbin|\.include(?=\s+\\?\")")
 
 
 def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> Inputs:
@@ -47,11 +48,10 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
     opened = {path for file in folder.glob("*.d") if file.name != LINK_LIST for path in _listed(file)}
     used = {suffix: recipe.compilers[suffix] for suffix in sorted({source.suffix for source in recipe.sources})}
     bare = [
-        place
+        search_path_of(one.asking_bare_for_search_path(), without_others(environment), folder)
         for one in {one.command: one for one in used.values()}.values()
-        for place in search_path_of(one.asking_bare_for_search_path(), without_others(environment), folder)
     ]
-    outside = Outside(recipe, used.values(), bare)
+    outside = Outside(recipe, used.values(), [place for path in bare for place in path.places])
     tracked = {path for path in opened if not outside.covers(path) and not _is_scanned(path, recipe, covered)}
     gone = next((path for path in sorted(tracked | covered) if not os.path.exists(path)), "")
     if gone:
@@ -62,9 +62,9 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
     told = expanded(word for one in used.values() for word in (*one.command[1:], *one.flags))
     told += expanded((*recipe.linker[1:], *recipe.link_flags))
     lookups = HeaderLookups(outside, opened, workplace.began_ns, told, lambda path: _is_own(path, recipe))
-    lookups.add_folders_of_programs()
+    lookups.add_folders_of_programs(environment.get("COMPILER_PATH", ""))
     if not recipe.is_portable:
-        _add_headers(lookups, recipe, used, workplace)
+        _add_headers(lookups, recipe, used, workplace, {place for path in bare for place in path.absent})
     tracked |= files_named_by(told) | _programs(recipe, used.values(), environment, folder)
     tracked |= files_named_by(word for one in used.values() for word in one.flags)
     tracked |= _embedded_data(recipe, used.values(), {path for path in opened if not outside.covers(path)} | covered)
@@ -82,9 +82,9 @@ def inputs_of(recipe: NativeFacts, workplace: Workplace, covered: set[str]) -> I
 
 
 def _add_headers(
-    lookups: HeaderLookups, recipe: NativeFacts, compilers: Mapping[str, Compiler], workplace: Workplace
+    lookups: HeaderLookups, recipe: NativeFacts, compilers: Mapping[str, Compiler], workplace: Workplace, own: set[str]
 ) -> None:
-    """Add where each compiler looked for headers.
+    """Add where each compiler looked for headers; ``own`` are the compilers' own directories that do not exist.
 
     Raises:
         ChangedMeanwhile: when a header appeared during the compilation.
@@ -93,7 +93,8 @@ def _add_headers(
     for suffix, one in compilers.items():
         path = search_path_of(one.asking_for_search_path(suffix), workplace.environment, workplace.folder)
         try:
-            lookups.add_headers(path or [str(place) for place in (*one.include_dirs, *one.system_include_dirs)])
+            places = path.places or [str(place) for place in (*one.include_dirs, *one.system_include_dirs)]
+            lookups.add_headers(places, sorted(set(path.absent) - own))
         except ValueError as error:
             msg = (
                 f"building the op '{recipe.op}' failed: {error}, so a header that appears would go unnoticed. "
@@ -165,10 +166,10 @@ def _embedded_data(recipe: NativeFacts, compilers: Iterable[Compiler], read: set
     for path in sorted(read):
         content = content_of(path)
         named = [os.fsdecode(name) for name in _EMBEDDED.findall(content)]
-        if content.count(b".incbin") > len(named) or not all(map(os.path.isfile, named)):
+        if len(_EMBEDS.findall(content)) > len(named) or not all(map(os.path.isfile, named)):
             msg = (
-                f"building the op '{recipe.op}' failed: this compiler does not list the file of .incbin in {path}, so "
-                f"changes to it would go unnoticed. Fix: use an absolute path there, or compile with g++."
+                f"building the op '{recipe.op}' failed: this compiler does not list the file of .include or .incbin in {path}, "
+                f"so changes to it would go unnoticed. Fix: use an absolute path there, or compile with g++."
             )
             raise OpError(msg)
         found |= set(named)

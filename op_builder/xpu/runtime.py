@@ -175,11 +175,14 @@ class HostSyclRuntime:
 
     def compiler(self) -> _HostCompiler:
         """Return the compiler for this device; its version includes everything that a binary depends on."""
-        return _HostCompiler(self, f"{choose_dpcpp().version}, {self.device}, {host_isa()}")
+        facts = (choose_dpcpp().version, self.device, host_isa(), environment.opencl_variables())
+        return _HostCompiler(self, ", ".join(filter(None, facts)))
 
     def spirv_compiler(self) -> _HostCompiler:
-        """Return the compiler to SPIR-V, whose result depends on DPC++ only."""
-        return _HostCompiler(self, choose_dpcpp().version, is_spirv=True)
+        """Return the compiler to SPIR-V, whose result depends on DPC++ and its options only."""
+        return _HostCompiler(
+            self, ", ".join(filter(None, (choose_dpcpp().version, environment.opencl_variables()))), is_spirv=True
+        )
 
     def kernels(self, op: str, image: bytes, symbols: dict[str, str]) -> dict[str, int]:
         """Load a binary, and return its kernels' addresses.

@@ -25,6 +25,7 @@ __all__ = [
     "TELL_PROGRAMS",
     "CxxCompiler",
     "choose_cxx",
+    "further_words",
     "is_zig",
     "probe_cxx",
     "spelled",
@@ -71,6 +72,11 @@ class CxxCompiler(NamedTuple):
     def is_zig(self) -> bool:
         """Whether it is ziglang's, which needs nothing of the system and has its own C++ library."""
         return is_zig(self.command)
+
+
+def further_words(command: Sequence[str]) -> tuple[str, ...]:
+    """Return what follows the program in a compiler's command: the user's flags, or a platform."""
+    return tuple(command[2 if is_zig(command) else 1 :])
 
 
 def is_zig(command: Sequence[str]) -> bool:

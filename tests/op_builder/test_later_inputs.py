@@ -1,0 +1,241 @@
+"""What a build did not find and what it did not list: files that appear later, and inputs of other platforms and tools."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from anyaccel.op_builder import CPUOpBuilder, OpError, OpLoadError
+from anyaccel.op_builder.engine import environment
+from anyaccel.op_builder.engine.toolchains.cxx import zig_program
+from anyaccel.op_builder.torch_libraries import unknown_compiler
+from anyaccel.ops import DeviceKernel
+
+from .test_toolchains import ZIG_CACHE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyaccel.op_builder.engine.cache import Cache
+
+READS = """
+#include "given.h"
+extern "C" __attribute__((visibility("default"))) int answer() { return VALUE; }
+"""
+DEFINED = """extern "C" __attribute__((visibility("default"))) int answer() { return VALUE; }"""
+Make = Callable[..., CPUOpBuilder] if TYPE_CHECKING else Any
+
+
+def _answer(builder: CPUOpBuilder, target: str = "native") -> int:
+    """Build as a new process does, and return what the op answers."""
+    builder._recipe = None
+    return int(ctypes.CDLL(str(builder.build(target).binary)).answer())
+
+
+def _header(folder: Path, value: int) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "given.h").write_text(f"#define VALUE {value}\n")
+
+
+@pytest.fixture
+def with_flags(make_builder: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[..., CPUOpBuilder]:
+    """Return a function that makes a builder of a source with some flags."""
+
+    def make(source: str, *flags: str) -> CPUOpBuilder:
+        builder = make_builder(source=source)
+        monkeypatch.setattr(type(builder), "cxx_args", lambda self: ["-O1", *flags])
+        return builder
+
+    return make
+
+
+@pytest.mark.parametrize("variable", ["CPATH", "CPLUS_INCLUDE_PATH"])
+def test_a_header_directory_that_appears_counts(
+    cache: Cache, with_flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    _header(tmp_path / "second", 1)
+    monkeypatch.setenv(variable, f"{tmp_path / 'first'}{os.pathsep}{tmp_path / 'second'}")
+    builder = with_flags(READS)
+    assert _answer(builder) == 1
+    _header(tmp_path / "first", 2)
+    assert _answer(builder) == 2
+
+
+def test_a_header_directory_of_a_flag_that_appears_counts(cache: Cache, with_flags: Any, tmp_path: Path) -> None:
+    _header(tmp_path / "second", 1)
+    builder = with_flags(READS, "-isystem", str(tmp_path / "first"), "-isystem", str(tmp_path / "second"))
+    assert _answer(builder) == 1
+    _header(tmp_path / "first", 2)
+    assert _answer(builder) == 2
+
+
+def _compiles_with(folder: Path, value: int) -> None:
+    """Put a compiler proper into a folder that defines a value."""
+    compiler = shutil.which("g++") or ""
+    if not compiler:
+        pytest.skip("no g++")
+    asked = [compiler, "-print-prog-name=cc1plus"]
+    real = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    folder.mkdir(exist_ok=True)
+    script = folder / "cc1plus"
+    script.write_text(f'#!/bin/sh\nexec "{real}" -DVALUE={value} "$@"\n')
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.mark.parametrize("how", ["COMPILER_PATH", "-B"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_program_that_appears_where_the_compiler_looks_first_counts(
+    cache: Cache, with_flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, is_there: bool
+) -> None:
+    place = tmp_path / "programs"
+    if is_there:
+        place.mkdir()
+    monkeypatch.setenv("CXX", "g++")
+    source = f"#ifndef VALUE\n#define VALUE 1\n#endif\n{DEFINED}\n"
+    if how == "-B":
+        builder = with_flags(source, f"-B{place}")
+    else:
+        monkeypatch.setenv("COMPILER_PATH", str(place))
+        builder = with_flags(source)
+    assert _answer(builder) == 1
+    _compiles_with(place, 2)
+    assert _answer(builder) == 2
+
+
+def test_a_file_beside_a_link_to_the_tools_own_counts(cache: Cache, with_flags: Any, tmp_path: Path) -> None:
+    """A folder of links, as Nix and Spack make them, also has files of its own."""
+    import torch
+
+    own = Path(torch.__file__).parent / "include" / "torch" / "headeronly" / "macros" / "Export.h"
+    view = tmp_path / "view"
+    for number in range(4):
+        _header(view, number)
+        (view / "Export.h").unlink(missing_ok=True)
+        (view / "Export.h").symlink_to(own)
+        assert _answer(with_flags(f'#include "Export.h"\n{READS}', "-isystem", str(view))) == number
+
+
+@pytest.mark.parametrize("flag", ["--write-user-dependencies", "--write-dependencies", "--user-dependencies", "--dep"])
+def test_long_flags_that_change_the_list_of_headers_are_refused(cache: Cache, with_flags: Any, flag: str) -> None:
+    with pytest.raises(OpError, match=f"got the flag '{flag}', which changes the list of headers"):
+        with_flags(DEFINED, "-DVALUE=1", flag).build()
+
+
+@pytest.mark.skipif(zig_program() is None, reason="no ziglang")
+def test_an_assembly_file_that_zig_does_not_list_counts(
+    cache: Cache, with_flags: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", f"'{zig_program()}' c++")
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
+    body = tmp_path / "body.s"
+    asm = f'asm(".text\\n.globl answer\\nanswer:\\n.include \\"{body}\\"\\nret\\n");\n'
+    for number in (1, 2):
+        body.write_text(f"mov ${number}, %eax\n")
+        assert _answer(with_flags(asm)) == number
+
+
+def test_a_c_source_is_cpp_for_every_compiler(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cc.c").write_text(
+        '#ifdef __cplusplus\nextern "C" __attribute__((visibility("default"))) int answer() { return 7; }\n#endif\n'
+    )
+
+    class InC(CPUOpBuilder):
+        NAME, STABLE_ABI, SOURCES = "in_c", True, (str(tmp_path / "cc.c"),)
+
+    assert _answer(InC()) == 7
+    if zig_program() is not None:
+        monkeypatch.setenv("CXX", f"'{zig_program()}' c++")
+        monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(ZIG_CACHE))
+        assert _answer(InC()) == 7
+
+
+# Builds for other machines
+
+
+def test_the_users_flags_belong_to_a_build_for_a_cpu_level(
+    cache: Cache, with_flags: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = with_flags(DEFINED)
+    for value in (1, 2):
+        monkeypatch.setenv("CXX", f"g++ -DVALUE={value}")
+        assert _answer(builder, "x86-64") == value
+        builder._recipe = None
+        found = builder.find_built()
+        assert found is not None
+        assert int(ctypes.CDLL(str(found.binary)).answer()) == value
+
+
+@pytest.mark.skipif(zig_program() is None, reason="no ziglang")
+def test_each_platform_has_a_build_of_its_own(cache: Cache, with_flags: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = with_flags(DEFINED, "-DVALUE=1")
+    names = {builder.recipe_for("x86-64").fingerprint()}
+    for platform in ("manylinux_2_17_x86_64", "manylinux_2_28_x86_64"):
+        monkeypatch.setenv("ANYACCEL_PLATFORM", platform)
+        names.add(builder.recipe_for("x86-64").fingerprint())
+    assert len(names) == 3
+    assert len({builder.recipe_for("x86-64").key()}) == 1
+
+
+def test_what_follows_zigs_program_is_nothing_of_the_users() -> None:
+    """A build for a CPU level that ziglang has made is found by a process that starts no compiler."""
+    for given, flags in (
+        ("g++", ()),
+        ("'/a b/zig' c++", ()),
+        ("/x/zig c++ -O1", ("-O1",)),
+        ("ccache g++", ("g++",)),
+        ("'", ()),
+    ):
+        assert unknown_compiler(given).command == ("c++", *flags)
+    assert unknown_compiler(None).command == ("c++",)
+
+
+def test_a_builder_of_the_same_class_with_other_flags_is_refused(cache: Cache, make_builder: Make) -> None:
+    """torch cannot unload the first one's library."""
+
+    class Wide(type(make_builder(source=DEFINED))):  # type: ignore[misc]
+        def __init__(self, value: int) -> None:
+            self.value = value
+            super().__init__()
+
+        def cxx_args(self) -> list[str]:
+            return [f"-DVALUE={self.value}"]
+
+    first = Wide(1)
+    assert first.load() is first
+    assert Wide(1).load() is first
+    with pytest.raises(OpLoadError, match="its sources or flags differ from those of"):
+        Wide(2).load()
+
+
+# Device code and settings
+
+
+@pytest.mark.parametrize("option", ["-Xclang", "-optf", "-cxx-isystem", "--sysroot=/x"])
+def test_an_option_that_may_name_a_file_is_refused(option: str) -> None:
+    with pytest.raises(OpError, match=f"the option '{option}'"):
+        DeviceKernel("extern __global__ void k() {}", "k", (), options=[option, "file"]).compile("sm_90")
+
+
+def test_what_changes_intels_opencl_is_part_of_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert environment.opencl_variables() == ""
+    monkeypatch.setenv("SYCL_PROGRAM_APPEND_COMPILE_OPTIONS", "-cl-fast-relaxed-math")
+    monkeypatch.setenv("CL_CONFIG_CPU_VECTORIZER_MODE", "1")
+    said = "CL_CONFIG_CPU_VECTORIZER_MODE=1 SYCL_PROGRAM_APPEND_COMPILE_OPTIONS=-cl-fast-relaxed-math"
+    assert environment.opencl_variables() == said
+
+
+def test_a_switch_that_is_no_number_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("DS_BUILD_LION", "ON")
+    monkeypatch.setenv("DS_BUILD_LAMB", "0")
+    monkeypatch.setenv("DS_BUILD_STRING", ".dev1")
+    assert environment.build_switches() == {"DS_BUILD_LAMB": False}
+    assert [record.getMessage() for record in caplog.records] == [
+        "DS_BUILD_LION=ON is no number, and is ignored. Fix: DS_BUILD_LION=1, or 0"
+    ]
