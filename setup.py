@@ -92,6 +92,8 @@ class BuildWithOps(build_py):
 
     def run(self) -> None:
         super().run()
+        if not self.editable_mode:  # a wheel that was built here before has left its ops
+            shutil.rmtree(Path(self.build_lib) / "anyaccel" / "_C", ignore_errors=True)
         if not _is_wanted():
             return
         if self.editable_mode:
@@ -100,7 +102,6 @@ class BuildWithOps(build_py):
         package = Path(self.build_lib).resolve()
         installed_by_pip = [path for path in sys.path if path.endswith("site-packages")]
         command = [sys.executable, "-c", _BUILD, "build", "--all", "--output", str(package / "anyaccel" / "_C")]
-        shutil.rmtree(package / "anyaccel" / "_C", ignore_errors=True)  # ops of a wheel that was built here before
         environment = _outside_isolation(str(package), *installed_by_pip)
         every_op = str(int(any(map(_is_on, _SWITCHES))))
         subprocess.run(command, env={**environment, "DS_BUILD_OPS": every_op}, check=True)
