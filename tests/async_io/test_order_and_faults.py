@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from anyaccel import get_accelerator
 from anyaccel.op_builder.deepspeed.transfers import AsyncIOError
 
 if TYPE_CHECKING:
@@ -20,17 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(scope="module")
-def module() -> Any:
-    return get_accelerator().create_op_builder("AsyncIOBuilder").load()
-
-
-@pytest.fixture(params=["io_uring", "kernel_aio", "threads"])
-def handle(request: pytest.FixtureRequest, module: Any) -> Any:
-    try:
-        return module.aio_handle(65536, 8, False, True, 4, backend=request.param)
-    except NotImplementedError as error:
-        pytest.skip(str(error))
+@pytest.fixture
+def handle(module: Any, backend: str) -> Any:
+    return module.aio_handle(65536, 8, False, True, 4, backend=backend)
 
 
 class Library:

@@ -421,3 +421,13 @@ def test_an_op_that_is_not_prebuilt_is_an_import_error_that_says_what_builds_it(
         from anyaccel._C import rms_norm  # noqa: F401
     with pytest.raises(ImportError, match="cannot import name 'no_such_op'"):
         from anyaccel._C import no_such_op  # noqa: F401
+
+
+def test_a_switch_that_is_no_number_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("DS_BUILD_LION", "ON")
+    monkeypatch.setenv("DS_BUILD_LAMB", "0")
+    monkeypatch.setenv("DS_BUILD_STRING", ".dev1")
+    assert environment.build_switches() == {"DS_BUILD_LAMB": False}
+    assert [record.getMessage() for record in caplog.records] == [
+        "DS_BUILD_LION=ON is no number, and is ignored. Fix: DS_BUILD_LION=1, or 0"
+    ]

@@ -1,4 +1,4 @@
-"""What a build did not find and what it did not list: files that appear later, and inputs of other platforms and tools."""
+"""What a build did not find and what it did not list: files that appear later, and inputs of other platforms."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from anyaccel.op_builder import CPUOpBuilder, OpError, OpLoadError
-from anyaccel.op_builder.engine import environment
 from anyaccel.op_builder.engine.toolchains.cxx import zig_program
 from anyaccel.op_builder.torch_libraries import unknown_compiler
-from anyaccel.ops import DeviceKernel
 
 from .test_toolchains import ZIG_CACHE
 
@@ -212,30 +210,3 @@ def test_a_builder_of_the_same_class_with_other_flags_is_refused(cache: Cache, m
     assert Wide(1).load() is first
     with pytest.raises(OpLoadError, match="its sources or flags differ from those of"):
         Wide(2).load()
-
-
-# Device code and settings
-
-
-@pytest.mark.parametrize("option", ["-Xclang", "-optf", "-cxx-isystem", "--sysroot=/x"])
-def test_an_option_that_may_name_a_file_is_refused(option: str) -> None:
-    with pytest.raises(OpError, match=f"the option '{option}'"):
-        DeviceKernel("extern __global__ void k() {}", "k", (), options=[option, "file"]).compile("sm_90")
-
-
-def test_what_changes_intels_opencl_is_part_of_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert environment.opencl_variables() == ""
-    monkeypatch.setenv("SYCL_PROGRAM_APPEND_COMPILE_OPTIONS", "-cl-fast-relaxed-math")
-    monkeypatch.setenv("CL_CONFIG_CPU_VECTORIZER_MODE", "1")
-    said = "CL_CONFIG_CPU_VECTORIZER_MODE=1 SYCL_PROGRAM_APPEND_COMPILE_OPTIONS=-cl-fast-relaxed-math"
-    assert environment.opencl_variables() == said
-
-
-def test_a_switch_that_is_no_number_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setenv("DS_BUILD_LION", "ON")
-    monkeypatch.setenv("DS_BUILD_LAMB", "0")
-    monkeypatch.setenv("DS_BUILD_STRING", ".dev1")
-    assert environment.build_switches() == {"DS_BUILD_LAMB": False}
-    assert [record.getMessage() for record in caplog.records] == [
-        "DS_BUILD_LION=ON is no number, and is ignored. Fix: DS_BUILD_LION=1, or 0"
-    ]

@@ -313,3 +313,11 @@ def test_the_users_own_cache_is_still_the_default(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert Cache.default_root() == tmp_path / "anyaccel"
     assert open_cache().root == tmp_path / "anyaccel"
+
+
+def test_what_changes_intels_opencl_is_part_of_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert environment.opencl_variables() == ""
+    monkeypatch.setenv("SYCL_PROGRAM_APPEND_COMPILE_OPTIONS", "-cl-fast-relaxed-math")
+    monkeypatch.setenv("CL_CONFIG_CPU_VECTORIZER_MODE", "1")
+    said = "CL_CONFIG_CPU_VECTORIZER_MODE=1 SYCL_PROGRAM_APPEND_COMPILE_OPTIONS=-cl-fast-relaxed-math"
+    assert environment.opencl_variables() == said

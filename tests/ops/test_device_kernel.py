@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import torch
 
-from anyaccel.op_builder import BuildError, OpLoadError
+from anyaccel.op_builder import BuildError, OpError, OpLoadError
 from anyaccel.op_builder.cuda.runtime import CudaRuntimeBuilder
 from anyaccel.op_builder.engine.toolchains.nvrtc import probe_nvrtc
 from anyaccel.op_builder.engine.toolchains.sycl import probe_dpcpp
@@ -309,3 +309,9 @@ def test_only_a_pointer_to_const_is_one_that_is_only_read() -> None:
 def test_a_number_that_no_float_holds_is_refused() -> None:
     with pytest.raises(ValueError, match="a number that float64 holds"):
         DeviceKernel(ADDS, "add", args=("tensor", "float64"))(torch.zeros(1), 10**400, grid=1, block=1)
+
+
+@pytest.mark.parametrize("option", ["-Xclang", "-optf", "-cxx-isystem", "--sysroot=/x"])
+def test_an_option_that_may_name_a_file_is_refused(option: str) -> None:
+    with pytest.raises(OpError, match=f"the option '{option}'"):
+        DeviceKernel("extern __global__ void k() {}", "k", (), options=[option, "file"]).compile("sm_90")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import shutil
-import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
 CPU, SYCL_ON_HOST, CUDA, XPU = 0, 1, 2, 3  # of Runtime
 ELEMENTS = -1  # for the rows of a work that has none
 H100, H200, RTX, UNKNOWN = 114, 132, 24, 0
@@ -18,16 +19,9 @@ SIZES = sorted({size + by for size in (1, 32, 256, 1000, 4096, 10**5, 10**7, 10*
 
 
 @pytest.fixture(scope="module")
-def shapes(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+def shapes(compiled: Callable[..., Path]) -> ctypes.CDLL:
     """The functions of launch_shape.h."""
-    compiler = shutil.which("c++") or shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    library = tmp_path_factory.mktemp("launch_shape") / "launch_shape.so"
-    source = Path(__file__).with_name("launch_shape.cpp")
-    flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT / 'csrc' / 'runtime'}"]
-    subprocess.run([compiler, *flags, source, "-o", library], check=True)
-    loaded = ctypes.CDLL(str(library))
+    loaded = ctypes.CDLL(str(compiled("launch_shape.cpp", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")))
     for name, count in (("shape_of", 3), ("with_partials", 2), ("parts_of_a_row", 2), ("heads_of_a_group", 3)):
         function = getattr(loaded, name)
         function.restype = ctypes.c_int64

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
-def long_rows(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    compiler = shutil.which("c++") or shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    library = tmp_path_factory.mktemp("long_rows") / "long_rows.so"
-    includes = [f"-I{ROOT / 'csrc' / folder}" for folder in ("includes", "runtime")]
-    flags = ["-std=c++20", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all", "-w", "-shared", "-fPIC"]
-    subprocess.run([compiler, *flags, *includes, Path(__file__).with_name("long_rows.cpp"), "-o", library], check=True)
-    loaded = ctypes.CDLL(str(library))
+def long_rows(compiled: Callable[..., Path]) -> ctypes.CDLL:
+    flags = ("-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all", "-w", "-shared", "-fPIC")
+    loaded = ctypes.CDLL(str(compiled("long_rows.cpp", *flags)))
     for function in (loaded.share_of_a_tile, loaded.share_of_a_float_tile):
         function.argtypes = [ctypes.c_int64, ctypes.c_bool]
         function.restype = ctypes.c_float

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
 TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
 
 
 @pytest.fixture(scope="module")
-def tiles(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+def tiles(compiled: Callable[..., Path]) -> ctypes.CDLL:
     """tiles.cpp, which rounds sums and products separately, so that both groups round the same way."""
-    compiler = shutil.which("c++") or shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    library = tmp_path_factory.mktemp("tiles") / "tiles.so"
-    includes = [f"-I{ROOT / 'csrc' / folder}" for folder in ("includes", "runtime")]
-    flags = ["-std=c++20", "-O1", "-ffp-contract=off", "-fsanitize=undefined", "-fno-sanitize-recover=all", "-w"]
-    source = Path(__file__).with_name("tiles.cpp")
-    subprocess.run([compiler, *flags, "-shared", "-fPIC", *includes, source, "-o", library], check=True)
-    loaded = ctypes.CDLL(str(library))
+    flags = ("-O1", "-ffp-contract=off", "-fsanitize=undefined", "-fno-sanitize-recover=all", "-w", "-shared", "-fPIC")
+    loaded = ctypes.CDLL(str(compiled("tiles.cpp", *flags)))
     loaded.differing_results.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_int, ctypes.c_int]
     loaded.takes_tiles.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
     loaded.takes_tiles.restype = loaded.tiles_are_kept.restype = ctypes.c_bool
