@@ -26,7 +26,9 @@ def decide_activity(plan: Plan, node: cst.CSTNode) -> bool:
         plan.rewrite(listed, "env", lambda _: expression(_ALL))
         plan.claim(*listed.children)
     elif appended is not None:
-        plan.rewrite(appended, "env", lambda updated: expression(f"{{x}}.extend({_ALL})", x=updated.func.value))
+        owner = node.value  # type: ignore[attr-defined]  # ProfilerActivity
+        new = f"{{x}}.extend({_ALL} - set([{{owner}}.CPU]))"
+        plan.rewrite(appended, "env", lambda updated: expression(new, x=updated.func.value, owner=owner))
         plan.claim(*appended.args)
     return listed is not None or appended is not None
 
@@ -34,13 +36,18 @@ def decide_activity(plan: Plan, node: cst.CSTNode) -> bool:
 def _appended(plan: Plan, node: cst.CSTNode) -> cst.Call | None:
     """Return ``activities.append(ProfilerActivity.CUDA)``, if only a profiler gets that list, which has the CPU's already.
 
-    Proof: the profiler makes a set of the list. On CUDA, ``supported_activities()`` are these two. On another device it
-    returns that device's activity instead of CUDA's, and on a CPU the one that the list has.
+    Proof: on CUDA, ``supported_activities()`` are these two. On another device it returns that device's activity instead of
+    CUDA's, and on a CPU the one that the list has. That one is left out, as torch 2.13 refuses an activity that is given twice.
     """
     argument = plan.view.parent(node)
     call = plan.view.parent(argument) if isinstance(argument, cst.Arg) else None
     method = call.func if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else None
-    if method is None or method.attr.value != "append" or not isinstance(method.value, cst.Name):
+    if (
+        not isinstance(node, cst.Attribute)
+        or method is None
+        or method.attr.value != "append"
+        or not isinstance(method.value, cst.Name)
+    ):
         return None
     values = plan.view.values_of(method.value)
     targets = {plan.view.parent(value) for value in values}

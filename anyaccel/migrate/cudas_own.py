@@ -64,6 +64,8 @@ _OTHERS_EXTENSION = re.compile(
 )
 _REPLACES = re.compile(r"""\bpatch(\.object)?\(\s*["']?(?:[\w.]+\.)?torch\.cuda\b|\bsetattr\(\s*["']?torch\.cuda\b""")
 _SKIPS = re.compile(r"skip|requires?(_|[A-Z]|$)")
+_MISSING = re.compile(r"not torch\.cuda\.is_available\(\)$|torch\.cuda\.device_count\(\) (<|==) \d+$")
+_SKIP = re.compile(r"\b(skip|skipTest|SkipTest)\(")
 _NEEDS_CUDA = re.compile(r"cuda|gpu|nccl", re.IGNORECASE)
 _CONFIGURES = re.compile(r"\bmmengine\b|\bread_base\(|^(_base_|default_hooks|env_cfg|dist_params)\b", re.MULTILINE)
 
@@ -100,7 +102,8 @@ def regions_that_stay(view: SourceView) -> dict[cst.CSTNode, str]:
         if function.name.value == "cuda" and _class_of(view, function) is not None:
             found |= dict.fromkeys((function.params, function.body), _OF_METHOD)
     for tested in view.of(cst.FunctionDef, cst.ClassDef):
-        if any(_skips(view, each) for each in tested.decorators):
+        is_skipped = isinstance(tested, cst.FunctionDef) and any(_is_skip(view, each) for each in tested.body.body)
+        if is_skipped or any(_skips(view, each) for each in tested.decorators):
             found[tested.body] = _OF_SKIPPED
         if isinstance(tested, cst.FunctionDef) and _REPLACES.search(view.code(tested)):
             found[tested.body] = _OF_REPLACED
@@ -224,6 +227,15 @@ def _skips(view: SourceView, decorator: cst.Decorator) -> bool:
     told = given.args[1:] if isinstance(given, cst.Call) else ()
     says = " ".join(view.code(each) for each in told) or view.code(given)
     return _SKIPS.search(name.rpartition(".")[2]) is not None and _NEEDS_CUDA.search(says) is not None
+
+
+def _is_skip(view: SourceView, statement: cst.CSTNode) -> bool:
+    """Return whether a statement skips a test on a machine without CUDA: ``if not torch.cuda.is_available(): pytest.skip(…)``."""
+    if not isinstance(statement, cst.If) or statement.orelse is not None or len(statement.body.body) != 1:
+        return False
+    skips, asked = view.code(statement.body), view.code(statement.test)
+    is_asked = _MISSING.match(asked) is not None
+    return is_asked and _SKIP.search(skips) is not None and _NEEDS_CUDA.search(skips) is not None
 
 
 def _only_sets(statement: cst.CSTNode) -> bool:

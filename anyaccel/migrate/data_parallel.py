@@ -1,4 +1,4 @@
-"""``DataParallel`` works on several CUDA devices, and on no others: a question whether there are several, before it, stays."""
+"""``DataParallel`` works on CUDA devices, and on no others: a question whether there are any, or several, before it stays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from .requested_devices import leave_names, leave_questions
+from .left_questions import leave_names, leave_questions, leave_unless_stored
 from .source_view import dotted
 
 if TYPE_CHECKING:
@@ -21,23 +21,30 @@ WRAPPED = re.compile(r"\bDataListLoader\b|\b(\w*model|net|network)\.module\b")
 """What only a model under ``DataParallel`` has or takes."""
 _STORED = re.compile(r"^[\w.]+\s*(>\s*1|>=\s*2|!=\s*1)$")
 _REASON = "asks for several CUDA devices before DataParallel, which works on no others"
+_OF_ANY = "asks for CUDA before DataParallel, which works on no other device"
+_MOVES = re.compile(r"\.(cuda|to)\(|\bcuda\b")
 _TELLS = re.compile(r"(^|\.)(print|info|debug|warning|warn|log|write)$")
 
 
 def leave_data_parallel(plan: Plan) -> None:
-    """Leave the tests for several devices under which a model becomes ``DataParallel``, and nothing else happens.
+    """Leave the tests for CUDA, or for several devices, under which a model becomes ``DataParallel``, and nothing else happens.
 
     A number of devices that is stored, and asked under such a test, stays too.
     """
     for test in plan.view.of(cst.If):
-        if SEVERAL.search(plan.view.code(test.test)) and _is_data_parallel(plan, test.body):
+        if not DATA_PARALLEL.search(plan.view.code(test.body)):
+            continue
+        is_alone = _is_data_parallel(plan, test.body)
+        if SEVERAL.search(plan.view.code(test.test)) and is_alone:
             leave_names(plan, test.test, _REASON)
             leave_questions(plan, test.body, _REASON)
-        elif DATA_PARALLEL.search(plan.view.code(test.body)):
-            for asked in plan.view.inside(test.test, cst.Comparison):
-                if _STORED.search(plan.view.code(asked)):
-                    for count in plan.view.values_of(asked.left):
-                        leave_questions(plan, count, _REASON)
+            continue
+        for asked in plan.view.inside(test.test, cst.Comparison):
+            if _STORED.search(plan.view.code(asked)):
+                for count in plan.view.values_of(asked.left):
+                    leave_questions(plan, count, _REASON)
+        if is_alone and test.orelse is None and not _MOVES.search(plan.view.code(test.body)):
+            leave_unless_stored(plan, test.test, _OF_ANY)
 
 
 def _is_data_parallel(plan: Plan, region: cst.CSTNode) -> bool:

@@ -46,7 +46,10 @@ _OWN = re.compile(
 )
 _QUANTIZES = re.compile(r"^(\w+_)?(quantiz(e|ation)|load_in_[48]bit)$")  # as bitsandbytes does
 _OF_MODULE = re.compile(r"^(?!torch\.|self\.)\w+\.(?:\w+\.)*(gpu|cuda)\.\w+$")  # lib.gpu.forward()
-_NVIDIAS = re.compile(r"nvidia-smi\b")
+_NVIDIAS = re.compile(r"(^|[\s/;|&(\"'])nvidia-smi\b")
+_STARTS = re.compile(
+    r"(^|\.)(system|popen|Popen|run|call|check_call|check_output|getoutput|getstatusoutput|which|exec\w*|spawn\w*|split)$"
+)
 _FOR_LIBRARIES = ("gpu", "GPU", "CUDA")
 _OF_GPU = re.compile(r"(?<=[^_])_(gpu|cuda)(?=_|$)|^(gpu|cuda)(?=_)")
 _OF_CPU = re.compile(r"(?<=[^_])_cpu(?=_|$)|^cpu(?=_)")
@@ -58,6 +61,12 @@ _SAYS_OWN = re.compile(
 )
 _AUTOCAST = re.compile(r"\bautocast\((?![^)]*\bdtype\b)")
 _SCALER = re.compile(r"\bself\.\w*scaler\b(?! = )")
+_REFUSES = re.compile(
+    r"(\b(not|never|cannot|unable|fails?|incompatible|unsupported)\b|n't\b)[^.\n]*\b(with|on|for|from|by|using|in) (a )?CUDA\b"
+    r"|\bCUDA\b[\w ]*\b(is|are|was|were)? ?(not|n't|never|un)[ ]?(yet |currently )?(support|implement|allow|compatib)",
+    re.IGNORECASE,
+)
+_TELLS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|write|\w*(Error|Exception|Warning))$")
 MESSAGES = ("the number of CUDA devices, in a message", OF_MESSAGE)
 
 
@@ -158,13 +167,35 @@ def _of_texts(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:
     strings = list(plan.view.inside(region, cst.SimpleString))
     if any((text_of(each) or "").endswith(".cu") for each in strings):
         yield Objection("depends-on-cuda", "a CUDA source depends on it; decide what other devices use")
-    if any(_NVIDIAS.match(text_of(each) or "") for each in strings):
+    if any(_is_refusal(plan, each) for each in plan.view.inside(region, cst.Call)):
+        yield Objection(
+            "depends-on-cuda",
+            "a message says that something does not work on CUDA; decide whether it does on other devices",
+        )
+    if any(
+        _runs_nvidia_smi(plan, each) for each in plan.view.inside(region, cst.SimpleString, cst.FormattedStringText)
+    ):
         yield Objection("depends-on-cuda", "nvidia-smi depends on it, which only NVIDIA's drivers bring; keep it")
     texts = (each for each in strings if text_of(each) in _FOR_LIBRARIES)
     if any(not _is_request(plan, each) for each in texts):
         yield Objection(
             "depends-on-function", "a library's name for CUDA depends on it; decide what other devices use there"
         )
+
+
+def _runs_nvidia_smi(plan: Plan, text: cst.SimpleString | cst.FormattedStringText) -> bool:
+    """Return whether a text is, or begins, a command that runs nvidia-smi, and not a message about it."""
+    if not _NVIDIAS.search(text.value):
+        return False
+    calls = (each for each in plan.view.ancestors(text) if isinstance(each, cst.Call | cst.BaseStatement))
+    call = next(calls, None)
+    return not isinstance(call, cst.Call) or _STARTS.search(dotted(call.func) or "") is not None
+
+
+def _is_refusal(plan: Plan, call: cst.Call) -> bool:
+    """Return whether a message or an error says that something does not work on CUDA."""
+    texts = (plan.view.code(each) for each in plan.view.inside(call, cst.SimpleString, cst.FormattedString))
+    return _TELLS.search(dotted(call.func) or "") is not None and any(_REFUSES.search(each) for each in texts)
 
 
 def _of_scaler(plan: Plan, region: cst.CSTNode) -> Iterator[Objection]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -12,49 +13,33 @@ from .amp_defaults import OF_AMP, only_enables_amp
 from .device_text import ACCELERATORS
 from .kinds import DEVICE_NAME
 from .listed_devices import OF_LIST, is_listed, is_refused
+from .nodes import target_of
 from .other_libraries import is_name_of_other_library, is_of_other_library, names_other_library
 from .source_view import dotted, text_of
 from .words import OF_WORD, is_word
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .source_view import SourceView
 
 __all__ = ["KEYWORDS", "Position", "is_device_position", "is_location"]
 
 KEYWORDS = frozenset(
     [
-        "device",
-        "map_location",
-        "device_type",
-        "torch_device",
-        "device_map",
-        "target_device",
-        "execution_device",
-        "device_name",
-        "storage_device",
-        "default_device",
+        "device", "map_location", "device_type", "torch_device", "device_map", "target_device", "execution_device", "device_name",
+        "storage_device", "default_device",
     ]
-)
+)  # fmt: skip
 _FIRST_ARGUMENT = frozenset(
     {
-        "torch.device",
-        "torch.autocast",
-        "torch.amp.autocast",
-        "torch.amp.autocast_mode.autocast",
-        "torch.amp.GradScaler",
-        "torch.Generator",
-        "torch.set_default_device",
-        "torch.get_autocast_dtype",
-        "torch.is_autocast_enabled",
-        "torch.get_device_module",
-        "torch.amp.is_autocast_available",
-        "torch.distributed.init_device_mesh",
-        "torch.distributed.device_mesh.init_device_mesh",
-        "torch.distributed.DeviceMesh",
-        "torch.distributed.device_mesh.DeviceMesh",
-        "torch.distributed.tensor.DeviceMesh",
+        "torch.device", "torch.autocast", "torch.amp.autocast", "torch.amp.autocast_mode.autocast", "torch.amp.GradScaler",
+        "torch.Generator", "torch.set_default_device", "torch.get_autocast_dtype", "torch.is_autocast_enabled",
+        "torch.get_device_module", "torch.amp.is_autocast_available", "torch.distributed.init_device_mesh",
+        "torch.distributed.device_mesh.init_device_mesh", "torch.distributed.DeviceMesh",
+        "torch.distributed.device_mesh.DeviceMesh", "torch.distributed.tensor.DeviceMesh",
     }
-)
+)  # fmt: skip
 _DEVICE_TYPES = {"auto", "cpu", "cuda", "mps", *ACCELERATORS}
 _READS_NAMES = re.compile(r"\b(globals|locals|vars|exec|eval)\s*\(")
 _SHOWS = re.compile(r"(^|\.)(print|info|debug|warning|warn|error|log|write)$|Error$")
@@ -104,6 +89,12 @@ def is_device_position(view: SourceView, node: cst.CSTNode, seen: frozenset[str]
         return _as_result(view, around)
     if isinstance(around, cst.Assign | cst.AnnAssign):
         return _as_value(view, around, seen)
+    if (
+        isinstance(around, cst.Element)
+        and (target := target_of(around, *islice(view.ancestors(around), 2))) is not None
+    ):
+        is_of_class = isinstance(next(_owners(view, target), None), cst.ClassDef)
+        return Position(_UNKNOWN) if is_of_class else _as_named(view, target, seen)
     if isinstance(around, cst.DictElement) and inner is around.value and is_location(view, view.parent(around)):
         return _YES  # its key is the device that a checkpoint was saved from, and stays
     if isinstance(around, cst.DictElement) and _is_setting(view, text_of(around.key)):
@@ -275,11 +266,15 @@ def _as_result(view: SourceView, node: cst.Return) -> Position:
     return Position("a returned string; use get_accelerator().device_name() if the callers take it as a device")
 
 
+def _owners(view: SourceView, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    return (each for each in view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef))
+
+
 def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozenset[str]) -> Position:
     targets = [each.target for each in node.targets] if isinstance(node, cst.Assign) else [node.target]
     if len(targets) != 1:
         return Position(_UNKNOWN)
-    owner = next((each for each in view.ancestors(node) if isinstance(each, cst.FunctionDef | cst.ClassDef)), None)
+    owner = next(_owners(view, node), None)
     if isinstance(node, cst.AnnAssign) and _is_of_choices(view, node.annotation):
         return Position("the annotation lists the devices; add the new ones there first")
     if (isinstance(node.value, cst.IfExp) or isinstance(owner, cst.ClassDef)) and is_listed(view, targets[0]):
@@ -288,7 +283,13 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
         return _YES
     if isinstance(owner, cst.ClassDef):
         return Position("a class attribute; use get_accelerator().device_name() if its reader takes any device")
-    name = dotted(targets[0])
+    return _as_named(view, targets[0], seen)
+
+
+def _as_named(view: SourceView, target: cst.BaseExpression, seen: frozenset[str]) -> Position:
+    """Return whether a value that is stored under a name is used as a device."""
+    owner = next(_owners(view, target), None)
+    name = dotted(target)
     if name is None:
         return Position("stored under a key; use get_accelerator().device_name() if its reader takes any device")
     is_named = DEVICE_NAME.search(name.lower()) is not None  # the value stays a string, and the name says what it is
@@ -298,12 +299,12 @@ def _as_value(view: SourceView, node: cst.Assign | cst.AnnAssign, seen: frozense
         return Position(
             "a global of a program that reads its globals; use get_accelerator().device_name() if it is a device"
         )
-    others = {text_of(value) for value in view.values_of(targets[0])} if isinstance(targets[0], cst.Name) else set()
+    others = {text_of(value) for value in view.values_of(target)} if isinstance(target, cst.Name) else set()
     if others & ACCELERATORS:
         return Position(_ONE_OF_SEVERAL)
     if name in seen:
         return _YES  # assigned to itself, possibly through other names
-    uses = view.uses(targets[0])
+    uses = view.uses(target)
     if uses is None:
         return _YES if DEVICE_NAME.search(name.rpartition(".")[2].lower()) else Position(_UNKNOWN)
     unsure = [use for use in uses if not _is_used_as_device(view, use, seen | {name})]

@@ -79,6 +79,9 @@ def _is_known(plan: Plan, value: cst.BaseExpression) -> bool:
         return True
     if isinstance(value, cst.Call):
         return dotted(value.func) in ("list", "tuple", "sorted")
+    values = plan.view.values_of(value) if isinstance(value, cst.Attribute) else []  # ``ctx.devices``
+    if values and all(not isinstance(each, cst.Attribute) and _is_known(plan, each) for each in values):
+        return True
     for assigned in plan.view.of(cst.Assign):
         target = assigned.targets[0].target
         is_states = isinstance(assigned.value, cst.Call) and plan.view.name(assigned.value.func) == _STATES

@@ -16,7 +16,7 @@ from .lines import lines_of
 from .site import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["TextModule"]
 
@@ -169,7 +169,7 @@ class TextModule:
         needing = set(needing)
         if with_torch and (attempted := self._attempted_import(lines, needing)) is not None:
             return self._added_in_functions(imports, [attempted], lines)
-        if in_functions := self._places_in_functions(lines, needing):
+        if in_functions := self._places_in_functions(lines, needing, are_nested="import torch" in imports):
             return self._added_in_functions(imports, in_functions, lines)
 
         def is_before(node: ast.stmt) -> bool:
@@ -218,29 +218,50 @@ class TextModule:
         before = "".join(lines[: last[0].end_lineno])
         return None if any(new in before for new in needing) else (attempt, last[0])
 
-    def _places_in_functions(self, lines: list[str], needing: set[str]) -> list[tuple[ast.stmt, ast.stmt]]:
+    def _places_in_functions(
+        self, lines: list[str], needing: set[str], *, are_nested: bool
+    ) -> list[tuple[ast.stmt, ast.stmt]]:
         """Return functions, and the imports of torch in them after which imports are added; empty to add them at the top.
 
         A function that imports torch itself may run in another process, without this module's globals. There are no places
         if the module itself imports torch, or if other code than such functions needs the imports.
+
+        Args:
+            lines: the module's lines.
+            needing: the code that needs the imports.
+            are_nested: whether methods are such functions, too, and a ``try`` in a function may import torch. They are if torch
+                itself is to be imported: the module may be there where torch is not.
         """
         found: list[tuple[ast.stmt, ast.stmt]] = []
-        for statement in self._tree.body:
-            text = "".join(lines[statement.lineno - 1 : statement.end_lineno])
+        for statement in self._parts(self._tree.body) if are_nested else self._tree.body:
+            first = min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", ()))]) - 1
+            text = "".join(lines[first : statement.end_lineno])
             is_of_function = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
             imports = [each for each in ast.walk(statement) if isinstance(each, ast.Import | ast.ImportFrom)]
             if not is_of_function and any(map(_is_of_torch, imports)):
                 return []
             if not any(new in text for new in needing):
                 continue
-            own = [each for each in statement.body if each in imports and _is_of_torch(each)] if is_of_function else []  # type: ignore[attr-defined]
+            body: list[ast.stmt] = statement.body if is_of_function else []  # type: ignore[attr-defined]
+            if are_nested:
+                body = [each for one in body for each in (one.body if isinstance(one, ast.Try) else [one])]
+            own = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom) and _is_of_torch(each)]
             place = own[-1] if own else None
-            before = "".join(lines[statement.lineno - 1 : place.end_lineno]) if place is not None else ""
+            before = "".join(lines[first : place.end_lineno]) if place is not None else ""
             is_alone = place is not None and lines[place.lineno - 1].strip() == self._source(place)
             if place is None or not is_alone or any(new in before for new in needing):
                 return []
             found.append((statement, place))
         return found
+
+    def _parts(self, body: list[ast.stmt]) -> Iterator[ast.stmt]:
+        """Yield the statements of a module, and in place of a class those in it."""
+        for each in body:
+            if isinstance(each, ast.ClassDef):
+                yield from (ast.Expr(one, lineno=one.lineno, end_lineno=one.end_lineno) for one in _head_of(each))
+                yield from self._parts(each.body)
+            else:
+                yield each
 
     def _added_in_functions(self, imports: list[str], places: list[tuple[ast.stmt, ast.stmt]], lines: list[str]) -> str:
         for function, place in reversed(places):
@@ -304,6 +325,10 @@ class TextModule:
 def _with_import(function: str) -> str:
     """Return a function that imports torch itself, below its docstring."""
     return function.replace('"""\n    ', '"""\n    import torch\n\n    ', 1)
+
+
+def _head_of(owner: ast.ClassDef) -> list[ast.expr]:
+    return [*owner.decorator_list, *owner.bases, *(each.value for each in owner.keywords)]
 
 
 def _is_of_all(node: ast.stmt) -> bool:

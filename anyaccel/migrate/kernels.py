@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from .nodes import library_of
 from .other_libraries import is_made_for_cuda
 from .source_view import dotted
 
@@ -26,6 +28,7 @@ _OF_TORCH = (
     "torch.nn.parallel._functions.",  # broadcast() and gather() between CUDA devices
     "torch.backends.cuda.preferred_",  # raises without CUDA's libraries
 )
+_CHOICES = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation, cst.FunctionDef, cst.ClassDef)
 _MOVES = re.compile(r"(^|[._])(to|is|has|use|move)_(the_)?cuda$")
 
 
@@ -52,19 +55,23 @@ def kernels_imported(view: SourceView, statement: cst.CSTNode) -> str:
 
 
 def functions_of_kernels(view: SourceView) -> set[str]:
-    """Return the functions, and classes with ``apply()``, of a module that call a function of a compiled extension.
+    """Return the functions, methods, and classes with ``apply()``, of a module that call what is made for CUDA.
 
-    ``Bias.apply(x)`` runs what ``Bias.forward`` calls. Functions that call these are included.
+    That is a function of a compiled extension, or, in functions without another way, of a library for CUDA. ``Bias.apply(x)``
+    runs what ``Bias.forward`` calls. Functions that call these are included, and methods by ``self.name``.
     """
     owners: dict[str, cst.CSTNode] = {}
     for each in view.of(cst.FunctionDef, cst.ClassDef):
         is_kind = isinstance(each, cst.FunctionDef) or _is_autograd_function(each)
         if is_kind and (isinstance(each, cst.ClassDef) or view.class_around(each) is None):
             owners[each.name.value] = each
+    libraries = {name for name, owner in owners.items() if _needs_library(view, owner)}
+    methods = (each for each in view.of(cst.FunctionDef) if view.class_around(each) is not None)
+    libraries |= {f"self.{each.name.value}" for each in methods if _needs_library(view, each)}
     called = {
         name: [dotted(call.func) or "" for call in view.inside(owner, cst.Call)] for name, owner in owners.items()
     }
-    found = {name for name, calls in called.items() if any(_EXTENSION.search(each) for each in calls)}
+    found = libraries | {name for name, calls in called.items() if any(_EXTENSION.search(each) for each in calls)}
     if "cpp_extension" in view.source:
         compiles = partial(_compiles_cuda, view)
         found |= {name for name, owner in owners.items() if any(map(compiles, view.inside(owner, cst.Call)))}
@@ -73,6 +80,20 @@ def functions_of_kernels(view: SourceView) -> set[str]:
         - found
     ):
         found |= more
+    return found
+
+
+def _needs_library(view: SourceView, owner: cst.CSTNode) -> bool:
+    """Return whether a function imports or calls a library for CUDA, and not in one of several ways that it chooses from."""
+    found = False
+    for each in view.inside(owner, cst.Call, cst.Import, cst.ImportFrom):
+        name = view.name(each.func) if isinstance(each, cst.Call) else library_of(each)
+        if is_made_for_cuda(name):
+            inner = takewhile(lambda around: around is not owner, view.ancestors(each))
+            is_chosen = any(isinstance(around, _CHOICES) for around in inner)
+            if is_chosen and not isinstance(each, cst.Call):
+                return False  # ``try: import flash_attn``
+            found |= not is_chosen
     return found
 
 

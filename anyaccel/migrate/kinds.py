@@ -14,7 +14,7 @@ from .source_view import dotted, text_of
 if TYPE_CHECKING:
     from .source_view import SourceView
 
-__all__ = ["DEVICE_NAME", "Kind", "is_index_element", "kind_by_name", "kind_of", "told_index"]
+__all__ = ["DEVICE_NAME", "Kind", "is_index_element", "kind_by_name", "kind_of", "passed_for", "told_index"]
 
 _INDEX_NAME = re.compile(
     r"(^|_)(rank|gpu|gpu_?(id|no|num|idx|index)|cuda_?(id|idx|index)|idx|index|ordinal|"
@@ -54,8 +54,9 @@ def kind_of(view: SourceView, node: cst.BaseExpression, depth: int = 0) -> Kind:
     if isinstance(node, cst.Subscript):
         return Kind.INDEX if _holds_indices(view, node.value) else _kind_of_element(node)
     name = dotted(node)
-    if name is None:
-        return Kind.UNKNOWN
+    if name is None:  # such as ``next(model.parameters()).device``
+        is_device = isinstance(node, cst.Attribute) and node.attr.value == "device"
+        return Kind.DEVICE if is_device else Kind.UNKNOWN
     told = _kinds_told(view, node, depth)
     if told:
         return next(iter(told)) if len(told) == 1 else Kind.UNKNOWN
@@ -202,6 +203,35 @@ def _holds_indices(view: SourceView, node: cst.BaseExpression) -> bool:
     return bool(values) and view.parameter(node) is None and all(map(is_list, values))
 
 
+def passed_for(view: SourceView, parameter: cst.Param) -> list[cst.BaseExpression]:
+    """Return what calls in this file pass for a parameter, and what its class assigns to the property that it sets."""
+    owner = next((each for each in view.ancestors(parameter) if isinstance(each, cst.FunctionDef)), None)
+    if owner is None:
+        return []
+    called = _called_as(view, owner)
+    if any(view.code(each.decorator).endswith(".setter") for each in owner.decorators):
+        values = view.assigned.get(f"self.{called}", [])
+        return [each for each in values if view.class_around(each) is view.class_around(owner)]
+    place = _place_of(owner, parameter)
+    return [
+        argument.value
+        for call in view.calls_of(called)
+        for number, argument in enumerate(call.args)
+        if (
+            argument.keyword.value == parameter.name.value
+            if argument.keyword
+            else number == place and not argument.star
+        )
+    ]
+
+
+def _place_of(owner: cst.FunctionDef, parameter: cst.Param) -> int:
+    """Return the position of the argument for a parameter; -1 if it is passed by its name alone."""
+    names = [each.name.value for each in (*owner.params.posonly_params, *owner.params.params)]
+    name = parameter.name.value
+    return names.index(name) - (names[0] in ("self", "cls")) if name in names else -1
+
+
 def _kinds_that_callers_pass(view: SourceView, parameter: cst.Param, depth: int) -> set[Kind]:
     """Return the kinds that call sites in this file pass for a parameter, and the kind that its name suggests.
 
@@ -210,9 +240,7 @@ def _kinds_that_callers_pass(view: SourceView, parameter: cst.Param, depth: int)
     owner = next((each for each in view.ancestors(parameter) if isinstance(each, cst.FunctionDef)), None)
     if owner is None:
         return set()
-    names = [each.name.value for each in (*owner.params.posonly_params, *owner.params.params)]
-    name = parameter.name.value
-    place = names.index(name) - (names[0] in ("self", "cls")) if name in names else -1
+    name, place = parameter.name.value, _place_of(owner, parameter)
     called = _called_as(view, owner)
     kinds = set(_kinds_passed(view, called, view.class_around(owner), (name, place, depth)))
     kinds |= _kinds_passed(view, called, view.module, (name, place, depth))

@@ -16,9 +16,9 @@ import libcst as cst
 from .choices import asks_availability
 from .cuda_guards import guard_around
 from .device_text import is_device_literal
+from .left_questions import leave_names, leave_questions, leave_unless_stored
 from .other_libraries import names_other_library
 from .regions import following
-from .requested_devices import is_of_availability, leave_names, leave_questions
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ def leave_meant_for_cuda(plan: Plan) -> None:
     for test in plan.view.of(cst.If, cst.IfExp):
         code = plan.view.code(test.body)
         if _PROVIDER.search(code) and "cuda" not in _PROVIDER.sub("", code):
-            _leave(plan, test.test, _OF_PROVIDER)
+            leave_unless_stored(plan, test.test, _OF_PROVIDER)
         elif isinstance(test, cst.If) and test.orelse is None and _only_switches(plan, test.body):
-            _leave(plan, test.test, _OF_SWITCHES)
+            leave_unless_stored(plan, test.test, _OF_SWITCHES)
     for both in plan.view.of(cst.BooleanOperation):
         if any(_is_switch(plan, each) for each in plan.view.inside(both, cst.Attribute)):
-            _leave(plan, both, _OF_SWITCHES)
+            leave_unless_stored(plan, both, _OF_SWITCHES)
         elif "onnxruntime.get_device()" in plan.view.code(both):
-            _leave(plan, both, _OF_ONNXRUNTIME)
+            leave_unless_stored(plan, both, _OF_ONNXRUNTIME)
     for asked in plan.view.of(cst.Comparison):
         if _OTHER.search(_compared(plan, asked)):
             leave_names(plan, asked, _OF_OPTION)
@@ -69,13 +69,6 @@ def leave_meant_for_cuda(plan: Plan) -> None:
     for call in plan.view.of(cst.Call):
         if "faiss" in (plan.view.name(call.func) or dotted(call.func) or "").lower():
             _decide_faiss(plan, call)
-
-
-def _leave(plan: Plan, where: cst.CSTNode, reason: str) -> None:
-    """Leave the questions in a condition, unless it reads one that is stored, and may decide other things as well."""
-    names = plan.view.inside(where, cst.Name)
-    if not any(is_of_availability(plan, value) for name in names for value in plan.view.values_of(name)):
-        leave_names(plan, where, reason)
 
 
 def _compared(plan: Plan, asked: cst.Comparison) -> str:
@@ -130,7 +123,7 @@ def _decide_faiss(plan: Plan, call: cst.Call) -> None:
     for argument in call.args:
         if argument.keyword is None or not _GPU.search(argument.keyword.value):
             continue
-        _leave(plan, argument.value, _OF_FAISS)
+        leave_unless_stored(plan, argument.value, _OF_FAISS)
         for value in plan.view.values_of(argument.value) if isinstance(argument.value, cst.Name) else ():
             around = plan.view.parent(value)
             target = around.targets[0].target if isinstance(around, cst.Assign) and len(around.targets) == 1 else None

@@ -41,7 +41,7 @@ _USED = re.compile(
     rf"{_CUDA}{_END}",
     re.IGNORECASE,
 )
-_FOUND = re.compile(rf"{_CUDA}(?= (?:is )?(?:available|detected|found)\b)")
+_FOUND = re.compile(rf"{_CUDA}(?= (?:is )?(?:available|detected|found|(?:being )?used)\b)")
 _LACKED = re.compile(
     rf"{_CUDA}(?: (?:device|GPU|card)s?)?(?P<rest> (?:is |was )?(?:not |un)(?:available|detected|found|enabled))\b"
 )
@@ -53,8 +53,8 @@ _REQUIRES = re.compile(
 _ENSURED = re.compile(
     rf"(?P<verb>\b(?:make sure|ensure)(?: that)?) {_CUDA}(?= is (?:available|installed))", re.IGNORECASE
 )
-_IF_NOT = re.compile(r"\bif CUDA (?:is not|isn't) available")
-_IF = re.compile(r"\bif CUDA (?:is )?available")
+_IF_NOT = re.compile(r"\b(?P<if>if|when|where) CUDA (?:is not|isn't) available", re.IGNORECASE)
+_IF = re.compile(r"\b(?P<if>if|when|where) CUDA (?:is )?available", re.IGNORECASE)
 _NUMBERED = re.compile(rf"{_CUDA}(?= #?\Z)")
 _OF_INDEX = re.compile(rf"{_CUDA}(?= device is:? ?\Z)")
 _LEFT = re.compile(r"(?<![\w./:\"'`=-])(?:CUDA|Cuda)(?![\w:-])")
@@ -320,5 +320,5 @@ def _in_contract(plan: Plan, member: str) -> str:
 
 
 def _of_question(line: str) -> str:
-    new = _IF.sub("if an accelerator is available", _IF_NOT.sub("if no accelerator is available", line))
+    new = _IF.sub(r"\g<if> an accelerator is available", _IF_NOT.sub(r"\g<if> no accelerator is available", line))
     return line if new == line else _NOUN.sub(_noun, new)

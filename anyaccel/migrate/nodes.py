@@ -8,7 +8,7 @@ from typing import Any
 
 import libcst as cst
 
-__all__ = ["dotted", "is_whitespace", "library_of", "parts", "text_of", "unpacked"]
+__all__ = ["dotted", "is_whitespace", "library_of", "pairs", "parts", "target_of", "text_of", "unpacked"]
 
 _WHITESPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine, cst.Newline, cst.Comment)
 
@@ -76,6 +76,36 @@ def _evaluated(literal: str) -> str | bytes:
     return cst.SimpleString(literal).evaluated_value
 
 
+def pairs(names: cst.CSTNode | None, given: cst.CSTNode | None) -> list[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """Return the names and the values of ``a, b = 1, 2``, each with its other; empty if the sides do not have as many."""
+    if (
+        not isinstance(names, cst.Tuple)
+        or not isinstance(given, cst.Tuple)
+        or len(names.elements) != len(given.elements)
+    ):
+        return []
+    found = list(zip(names.elements, given.elements, strict=True))
+    plain = [
+        (one.value, other.value)
+        for one, other in found
+        if isinstance(one, cst.Element) and isinstance(other, cst.Element)
+    ]
+    return plain if len(plain) == len(found) else []  # not ``a, *b = …``
+
+
+def target_of(element: cst.Element, *around: cst.CSTNode) -> cst.BaseExpression | None:
+    """Return the name that gets an element: ``b`` for ``2`` in ``a, b = 1, 2``; None if there is none.
+
+    Args:
+        element: the value.
+        around: the tuple and the assignment that it is in.
+    """
+    given, owner = (*around, None, None)[:2]
+    if not isinstance(owner, cst.Assign) or len(owner.targets) != 1:
+        return None
+    return next((name for name, value in pairs(owner.targets[0].target, given) if value is element.value), None)
+
+
 def unpacked(element: cst.Element, *around: cst.CSTNode) -> list[cst.BaseExpression]:
     """Return the value of one name of ``a, b = 1, 2``; empty if the other side has no element for each name.
 
@@ -85,11 +115,4 @@ def unpacked(element: cst.Element, *around: cst.CSTNode) -> list[cst.BaseExpress
     """
     names, _, owner = (*around, None, None, None)[:3]
     given = owner.value if isinstance(owner, cst.Assign) else None
-    if (
-        not isinstance(names, cst.Tuple)
-        or not isinstance(given, cst.Tuple)
-        or len(names.elements) != len(given.elements)
-    ):
-        return []
-    are_plain = all(isinstance(each, cst.Element) for each in (*names.elements, *given.elements))
-    return [given.elements[names.elements.index(element)].value] if are_plain else []
+    return [value for name, value in pairs(names, given) if name is element.value]

@@ -74,6 +74,7 @@ _FOR_CUDA = frozenset(
         "numba",
         "tensorrt",
         "torch_tensorrt",
+        "transformer_engine",
         "cuml",
         "cudf",
         "warp",

@@ -13,7 +13,8 @@ import libcst as cst
 
 from .choices import asks_availability
 from .device_text import is_device_literal
-from .kinds import DEVICE_NAME
+from .kinds import DEVICE_NAME, passed_for
+from .left_questions import is_of_availability, leave_names, leave_questions
 from .positions import written
 from .source_view import dotted, text_of
 from .targets import parsed
@@ -21,7 +22,7 @@ from .targets import parsed
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["OF_REQUEST", "decide_requests", "is_of_availability", "leave_names", "leave_questions"]
+__all__ = ["OF_REQUEST", "decide_requests"]
 
 OF_REQUEST = "checks whether the requested CUDA device is available"
 _FLAG = re.compile(r"(^|[._])(cuda|gpu)$")
@@ -114,7 +115,7 @@ def _decide_other_order(plan: Plan, both: cst.BooleanOperation) -> None:
     if not isinstance(both.operator, cst.And) or not is_missing:
         return
     if _names_device(plan, both):
-        leave_names(plan, both)
+        leave_names(plan, both, OF_REQUEST)
     elif any(_is_of_stored(plan, each) for each in (both.left, both.right)):
         leave_questions(plan, both, _OF_STORED)
 
@@ -124,14 +125,14 @@ def _decide_nested(plan: Plan, test: cst.If) -> None:
     is_missing = _is_missing(plan, test.test)
     for asserted in plan.view.inside(test.body, cst.Assert):
         if asks_availability(plan.view, asserted.test) is True and _names_device(plan, test.test):
-            leave_names(plan, test.test)
+            leave_names(plan, test.test, OF_REQUEST)
             leave_questions(plan, asserted.test, OF_REQUEST)
     for inner in plan.view.inside(test.body, cst.If):
         is_inner_missing = _is_missing(plan, inner.test)
         names = [each for each in (test.test, inner.test) if _names_device(plan, each)]
         if (is_missing or is_inner_missing) and names and _only_falls_back_or_stops(inner):
             for each in (test.test, inner.test):
-                leave_names(plan, each)
+                leave_names(plan, each, OF_REQUEST)
             if test.test in names and is_inner_missing and any(True for _ in plan.view.inside(inner.body, cst.Raise)):
                 _leave_rest(plan, test)
 
@@ -141,7 +142,7 @@ def _leave_rest(plan: Plan, test: cst.If) -> None:
     asked = {dotted(each) for each in plan.view.inside(test.test, cst.Name, cst.Attribute)}
     for compared in plan.view.inside(test.body, cst.Comparison):
         if dotted(compared.left) in asked:
-            leave_names(plan, compared)
+            leave_names(plan, compared, OF_REQUEST)
         for each in plan.view.inside(compared, cst.Call):
             if plan.view.name(each.func) == "torch.cuda.device_count":
                 leave_questions(plan, each, OF_REQUEST)
@@ -164,10 +165,18 @@ def _is_of_request(plan: Plan, choice: cst.IfExp) -> bool:
         return False
     parameter = plan.view.parameter(asked)
     values = [each for each in plan.view.values_of(asked) if each is not choice]
-    if parameter is not None and parameter.default is not None:
-        values.append(parameter.default)
+    if parameter is not None:
+        values += _own_devices(plan, parameter)
     is_elsewhere = not values and (isinstance(asked, cst.Name) or name not in plan.project.settings)
     return not any(is_device_literal(each) for each in values) and (parameter is not None or is_elsewhere)
+
+
+def _own_devices(plan: Plan, parameter: cst.Param) -> list[cst.BaseExpression]:
+    """Return the default of a parameter, what this file passes for it, and the default of a parameter that is passed on."""
+    passed = passed_for(plan.view, parameter)
+    further = [plan.view.parameter(each) for each in passed]
+    defaults = [each.default for each in (parameter, *further) if each is not None]
+    return [*passed, *(each for each in defaults if each is not None)]
 
 
 def _decide_own_default(plan: Plan, choice: cst.IfExp) -> None:
@@ -232,13 +241,6 @@ def _is_of_stored(plan: Plan, test: cst.BaseExpression) -> bool:
     target = test.comparisons[0] if isinstance(test, cst.Comparison) else None
     is_other = target is not None and isinstance(target.operator, cst.NotEqual) and text_of(target.comparator) == "cpu"
     return is_other and isinstance(test, cst.Comparison) and (dotted(test.left) or "").endswith(".device.type")
-
-
-def is_of_availability(plan: Plan, value: cst.BaseExpression) -> bool:
-    """Return whether a value is true only if CUDA is available: the question itself, or ``a and`` the question."""
-    if isinstance(value, cst.BooleanOperation) and isinstance(value.operator, cst.And):
-        return any(is_of_availability(plan, each) for each in (value.left, value.right))
-    return asks_availability(plan.view, value) is True
 
 
 def _names_device(plan: Plan, test: cst.BaseExpression) -> bool:
@@ -309,32 +311,3 @@ def _leave_requested(plan: Plan, device: cst.BaseExpression, line: int) -> None:
     for value in (*plan.view.values_of(device), *default):
         if is_device_literal(value) and plan.is_open(value):
             plan.leave(value, "device-name", _OF_FALLBACK.format(line))
-
-
-def leave_names(plan: Plan, where: cst.CSTNode, reason: str = OF_REQUEST) -> None:
-    """Leave the questions in a condition, its comparisons with CUDA, and the names of devices in it."""
-    leave_questions(plan, where, reason)
-    for asked in plan.view.inside(where, cst.Comparison, cst.Call):
-        function = asked.func if isinstance(asked, cst.Call) else None
-        is_prefix = isinstance(function, cst.Attribute) and function.attr.value == "startswith"
-        is_test = (is_prefix or isinstance(asked, cst.Comparison)) and _CUDA_TEXT.search(plan.view.code(asked))
-        if is_test and plan.is_open(asked):
-            plan.leave(asked, "device-name", reason)
-            plan.claim(*asked.children)
-
-
-def leave_questions(plan: Plan, where: cst.CSTNode, reason: str) -> None:
-    """Leave every use of ``torch.cuda`` in a condition, and the question that a name in it stands for."""
-    for name in plan.view.inside(where, cst.Name):
-        for value in plan.view.values_of(name):
-            if is_of_availability(plan, value):
-                _leave_calls(plan, value, reason)
-    _leave_calls(plan, where, reason)
-
-
-def _leave_calls(plan: Plan, where: cst.CSTNode, reason: str) -> None:
-    for node in plan.view.inside(where, cst.Attribute, cst.Name):
-        around = plan.view.parent(node)
-        is_longest = not (isinstance(around, cst.Attribute) and around.value is node)
-        if is_longest and plan.view.name(node).startswith("torch.cuda.") and plan.is_open(node):
-            plan.leave(node, "runtime-call", reason)

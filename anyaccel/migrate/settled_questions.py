@@ -18,9 +18,10 @@ import libcst as cst
 from .choices import asks_availability
 from .data_parallel import leave_data_parallel
 from .device_text import is_device_literal
+from .left_questions import leave_names, leave_questions
 from .meant_for_cuda import leave_meant_for_cuda
 from .questions import OF_MESSAGE
-from .requested_devices import OF_REQUEST, decide_requests, leave_names, leave_questions
+from .requested_devices import OF_REQUEST, decide_requests
 from .source_view import dotted, text_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from .lines import ignored_lines
-from .nodes import dotted, is_whitespace, parts, text_of, unpacked
+from .nodes import dotted, is_whitespace, pairs, parts, text_of, unpacked
 from .parsing import parse
 from .positions import Layout, written
 from .rebound import has_two_meanings
@@ -203,9 +203,9 @@ class SourceView:
         for node in self.of(cst.Assign, cst.AnnAssign, cst.NamedExpr):
             targets = [each.target for each in node.targets] if isinstance(node, cst.Assign) else [node.target]
             for target in targets:
-                name = dotted(target)
-                if name is not None and node.value is not None:
-                    found.setdefault(name, []).append(node.value)
+                for each, value in pairs(target, node.value) or [(target, node.value)]:
+                    if (name := dotted(each)) is not None and value is not None:
+                        found.setdefault(name, []).append(value)
         return found
 
     def values_of(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -1,13 +1,18 @@
-"""Imports that are added stand where isort puts them, if the block was sorted, and after torch's otherwise."""
+"""Imports that are added stand where isort puts them, if the block was sorted, and where torch is imported otherwise."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
+from torch.profiler import supported_activities
 
+from anyaccel.migrate.handed_on import names_handed_on
+from anyaccel.migrate.project import Project
 from anyaccel.migrate.source import migrate_source
 
 USE = "\nx = torch.ones(1).cuda()\n"
@@ -58,6 +63,63 @@ def test_names_that_the_program_uses_itself_keep_their_values(taken: tuple[str, 
         exec(again.new, program)  # noqa: S102
         assert [program[name] for name in taken] == list(range(len(taken)))
         assert str(program["x"]) == str(program["y"]) == "tensor([1.])"
+
+
+PROFILES = """
+def trace():
+    try:
+        from torch.profiler import ProfilerActivity, profile
+    except ImportError:
+        return None
+    kinds = [ProfilerActivity.CPU]
+    kinds.append(ProfilerActivity.CUDA)
+    return profile(activities=kinds)
+
+
+class Tracer:
+    def trace(self):
+        import torch.profiler as profiler
+
+        kinds = [profiler.ProfilerActivity.CPU]
+        kinds.append(profiler.ProfilerActivity.CUDA)
+        return profiler.profile(activities=kinds)
+"""
+
+
+def test_a_module_that_imports_torch_in_its_functions_can_be_imported_without_it() -> None:
+    new = migrate_source(PROFILES).new
+    assert new.count("import torch\n") == 2
+    program: dict[str, Any] = {}
+    missing = dict.fromkeys([name for name in sys.modules if name.partition(".")[0] == "torch"])
+    with patch.dict(sys.modules, missing):
+        exec(new, program)  # noqa: S102
+        assert program["trace"]() is None
+    assert program["trace"]().activities == program["Tracer"]().trace().activities == supported_activities()
+
+
+def test_a_decorator_has_its_import_at_the_top() -> None:
+    use = "    import torch\n    return torch.ones(1).cuda()\n"
+    new = migrate_source(f"from torch.cuda.amp import custom_fwd\n\n@custom_fwd\ndef f():\n{use}\ndef g():\n{use}").new
+    assert new.index("from anyaccel import") < new.index("@")
+
+
+AMP = """
+import torch
+from torch.cuda.amp import autocast
+{}
+
+class A:
+    def step(self, f, x):
+        with autocast():
+            return f(x)
+"""
+
+
+def test_a_star_import_takes_what_the_module_offers() -> None:
+    for listed, is_kept in {'__all__ = ["A"]': False, "": True, '__all__ = ["A"]\n__all__ += names': True}.items():
+        project = Project(handed_on=names_handed_on([("a", AMP.format(listed)), ("pkg", "from .a import *\n")]))
+        new = migrate_source(AMP.format(listed), project=project).new
+        assert ("from torch.cuda.amp import autocast" in new) is is_kept
 
 
 def test_a_package_that_is_imported_already_is_used() -> None:

@@ -15,6 +15,8 @@ _IN_BRANCH = {
     "Using CUDA!": "Using the accelerator!",
     "moving model to cuda...": "moving model to the accelerator...",
     "CUDA is available": "Accelerator is available",
+    "cuda is being used": "accelerator is being used",
+    "CUDA is used": "Accelerator is used",
     "-> CUDA device:": "-> Accelerator:",
     "Found a CUDA device": "Found an accelerator",
     "Found two CUDA devices": "Found two accelerators",
@@ -107,6 +109,9 @@ _DOCSTRINGS = {
     ),
     ("Moves to a CUDA device if CUDA available.", "x = x.cuda() if torch.cuda.is_available() else x"): (
         "Moves to an accelerator if an accelerator is available."
+    ),
+    ("When CUDA is available, moves.", "x = x.cuda() if torch.cuda.is_available() else x"): (
+        "When an accelerator is available, moves."
     ),
     ("Moves if CUDA is available.", "x = x.cuda()"): "Moves if CUDA is available.",
 }

@@ -17,6 +17,126 @@ CASES = {
             options["use_cuda"] = wanted and torch.cuda.is_available()  # reported
             return GradCAM(**options)
         """,
+    "a model that becomes DataParallel where CUDA is": """
+        from torch.nn import DataParallel
+        class Pair:
+            def __init__(self, first, second, device=torch.device("cpu")):
+                if device == torch.device("cuda"):  # left
+                    self.first = DataParallel(first)
+                    self.second = DataParallel(second)
+                self.other = second
+                if torch.cuda.is_available():  # rewritten
+                    self.other = DataParallel(second).cuda()  # rewritten
+        """,
+    "a setting that is stored, before DataParallel and elsewhere": """
+        from torch.nn import DataParallel
+        use_cuda = torch.cuda.is_available()  # rewritten
+        def make(model, x):
+            if use_cuda:
+                model = DataParallel(model)
+            return model(x.cuda() if use_cuda else x)  # rewritten
+        """,
+    "a default that a method, a property or a function gets": """
+        class Net:
+            def __init__(self, device="cuda:0"):  # rewritten: device_name(0)
+                self.place(device)
+                self.device = device
+            def place(self, device):
+                self.to(torch.device(device if torch.cuda.is_available() else "cpu"))  # rewritten
+            @property
+            def device(self):
+                return self._device
+            @device.setter
+            def device(self, device):
+                self._device = torch.device(device if torch.cuda.is_available() else "cpu")  # rewritten
+            def elsewhere(self, device):
+                self.to(torch.device(device if torch.cuda.is_available() else "cpu"))  # left
+        def place(net):
+            return move(net, "cuda")  # rewritten
+        def move(net, device):
+            return net.to(device if torch.cuda.is_available() else "cpu")  # rewritten
+        """,
+    "devices that the backward pass of a function forks": """
+        class Checkpoint(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, function, *inputs):
+                ctx.had_cuda = False
+                if torch.cuda._initialized:  # rewritten
+                    ctx.had_cuda = True
+                    ctx.devices = list({x.get_device() for x in inputs if x.is_cuda})  # rewritten
+                return function(*inputs)
+            @staticmethod
+            def backward(ctx, *grads):
+                devices = []
+                if ctx.had_cuda:
+                    devices = ctx.devices
+                with torch.random.fork_rng(devices=devices):  # rewritten: device_type=get_accelerator().device_name()
+                    return grads
+        """,
+    "what does not work on CUDA": """
+        def explain(model, x, device):
+            if device.type == "cuda":  # reported
+                print("This model does not work with shap on CUDA")
+                return None
+            if x.is_cuda:  # reported
+                raise ValueError("CUDA tensors are not supported")
+            return model(x)
+        def use(model, x):
+            if torch.cuda.is_available():  # rewritten
+                model = model.cuda()  # rewritten
+            else:
+                print("CUDA is not supported here")
+            return model(x)
+        """,
+    "a library for CUDA in a function that the branch calls": """
+        import transformer_engine.pytorch as te
+        def fast(q):
+            from flash_attn import flash_attn_func
+            return flash_attn_func(q)
+        def layer(q):
+            return te.Linear(1, 1)(q)
+        def either(q):
+            try:
+                from flash_attn import flash_attn_func
+            except ImportError:
+                return q
+            return flash_attn_func(q)
+        class Attention:
+            def fast(self, q):
+                import bitsandbytes
+                return bitsandbytes.functional.gelu(q)
+            def forward(self, q):
+                return self.fast(q) if q.is_cuda else q  # reported
+        def forward(q):
+            if q.device.type == "cuda":  # reported
+                return fast(q)
+            if q.is_cuda:  # reported
+                return layer(q)
+            return q
+        def choose(q):
+            return either(q) if q.is_cuda else q  # rewritten
+        """,
+    "a device of a tensor or a model, under a number's name": """
+        def evaluate(model, loader):
+            gpu = next(model.parameters()).device
+            return [model(x.to(gpu)) for x in loader]
+        def use(x, gpu):
+            return x.cuda(gpu)  # rewritten: device_name(gpu)
+        """,
+    "a test that skips itself without CUDA": """
+        import pytest
+        def test_it():
+            if not torch.cuda.is_available():  # left
+                pytest.skip("needs CUDA")
+            device = torch.device("cuda")  # left
+            torch.cuda.synchronize(device)  # left
+        """,
+    "a device beside another value": """
+        class Net:
+            def __init__(self, number):
+                self.gpu, self.device = True, "cuda:" + str(number)  # rewritten: True, get_accelerator().device_name(number)
+                self.kind, self.name = True, "cuda:" + str(number)  # reported
+        """,
     "an option of the program's own function, in a dictionary": """
         def make(use_cuda):
             return torch.ones(1).cuda() if use_cuda else torch.ones(1)  # rewritten
@@ -50,6 +170,19 @@ CASES = {
                 free = subprocess.check_output(["nvidia-smi", "--query-gpu=memory.free"]).split()
                 return torch.device(f"cuda:{free.index(max(free))}")  # rewritten
             return torch.device("cpu")
+        """,
+    "nvidia-smi by its path, in a line of commands, and in a message": """
+        import os
+        def show(i, model):
+            if torch.cuda.is_available():  # reported
+                os.system("/usr/bin/nvidia-smi -L")
+        def watch(i, model):
+            if torch.cuda.is_available():  # reported
+                os.popen(f"date; nvidia-smi -i {i}")
+        def tell(model):
+            if torch.cuda.is_available():  # rewritten
+                print("nvidia-smi shows how much memory this takes")
+                model.cuda()  # rewritten
         """,
     "a library that claims NVIDIA's devices": """
         from safe_gpu import safe_gpu
